@@ -1,0 +1,70 @@
+"""Reference kernels: the oracle that answers are graded against. One file per method, names as in the notebooks.
+
+All are plain formulas with angles in float64. They keep the dtype and device of their tensor arguments and the autograd
+graph, never change an argument in place, and cache nothing; half precision is computed in float32 and rounded once.
+Functions without a tensor argument return tensors on the CPU.
+"""
+
+from autograder.reference.alibi import (
+    ALiBiMultiHeadAttention,
+    alibi_bias,
+    alibi_slopes,
+    effective_window,
+    per_key_bias_is_equivalent,
+)
+from autograder.reference.attention import causal_mask, equivariance_gap, scaled_dot_product_attention
+from autograder.reference.evaluation import loss_by_length
+from autograder.reference.learned import LearnedPositionalEmbedding
+from autograder.reference.log_n import log_n_scale
+from autograder.reference.rope import (
+    RotaryMultiHeadAttention,
+    apply_rotary_emb,
+    apply_rotary_emb_half,
+    decode_step_scores,
+    interleaved_to_half,
+    rope_frequencies,
+    rotary_tables,
+    rotate_half,
+)
+from autograder.reference.scaling import (
+    dynamic_ntk_base,
+    ntk_base,
+    position_interpolation,
+    yarn_frequencies,
+    yarn_temperature,
+)
+from autograder.reference.sinusoidal import (
+    shift_matrix,
+    similarity_counterexample,
+    sinusoidal_positional_encoding,
+)
+
+__all__ = [
+    "ALiBiMultiHeadAttention",
+    "LearnedPositionalEmbedding",
+    "RotaryMultiHeadAttention",
+    "alibi_bias",
+    "alibi_slopes",
+    "apply_rotary_emb",
+    "apply_rotary_emb_half",
+    "causal_mask",
+    "decode_step_scores",
+    "dynamic_ntk_base",
+    "effective_window",
+    "equivariance_gap",
+    "interleaved_to_half",
+    "log_n_scale",
+    "loss_by_length",
+    "ntk_base",
+    "per_key_bias_is_equivalent",
+    "position_interpolation",
+    "rope_frequencies",
+    "rotary_tables",
+    "rotate_half",
+    "scaled_dot_product_attention",
+    "shift_matrix",
+    "similarity_counterexample",
+    "sinusoidal_positional_encoding",
+    "yarn_frequencies",
+    "yarn_temperature",
+]

@@ -1,0 +1,139 @@
+"""Rotary position embeddings (RoPE), in the interleaved and in the half-split layout.
+
+Source of the method: Su et al. 2021, RoFormer (arXiv:2104.09864), whose pairs are neighbouring channels: (0, 1),
+(2, 3), ... (interleaved; GPT-J too). LLaMA in transformers and GPT-NeoX pair channel i with i + head_dim/2
+(half-split).
+"""
+
+import torch
+
+from autograder.reference._shared import compute_dtype, pair_frequencies, require_even
+from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
+
+
+def rope_frequencies(head_dim, base=10000.0):
+    """Angular frequencies base**(-2i/head_dim), radians per position: (head_dim/2,) float32 on the CPU.
+
+    Odd head_dim: ValueError. Source: Su et al. 2021 (arXiv:2104.09864).
+    """
+    return pair_frequencies(head_dim, base).to(torch.float32)
+
+
+def apply_rotary_emb(x, positions, base=10000.0):
+    """Rotate each pair of neighbouring channels (2i, 2i+1) by positions * base**(-2i/head_dim) radians.
+
+    x: (batch, heads, seq_len, head_dim); positions: real numbers, (seq_len,) or (batch, seq_len).
+    Returns x's shape and dtype. Odd head_dim, positions of another shape: ValueError.
+
+    Source: Su et al. 2021 (arXiv:2104.09864).
+    """
+    cos, sin = _cos_sin_for(x, positions, base)
+    even, odd = x[..., 0::2].to(cos.dtype), x[..., 1::2].to(cos.dtype)
+    rotated = torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
+    return rotated.to(x.dtype)
+
+
+def apply_rotary_emb_half(x, positions, base=10000.0):
+    """The same rotation of the pairs (i, i + head_dim/2): shapes, dtypes and errors as in apply_rotary_emb.
+
+    Source: the layout of GPT-NeoX and of LLaMA in transformers (modeling_llama.py, apply_rotary_pos_emb).
+    """
+    cos, sin = _cos_sin_for(x, positions, base)
+    first, second = x.to(cos.dtype).chunk(2, dim=-1)
+    rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return rotated.to(x.dtype)
+
+
+def _cos_sin_for(x, positions, base):
+    """cos and sin of the angles in float64, then in the dtype x is rotated in, so shaped that they broadcast with x."""
+    batch, seq_len, head_dim = x.shape[0], x.shape[-2], x.shape[-1]
+    if tuple(positions.shape) not in ((seq_len,), (batch, seq_len), (1, seq_len)):
+        raise ValueError(f"positions must be (seq_len,) or (batch, seq_len), here ({seq_len},) or ({batch}, {seq_len});"
+                         f" got {tuple(positions.shape)}")
+    cos, sin = rotary_tables(positions.to(x.device), head_dim, compute_dtype(x.dtype), base)
+    if positions.ndim == 2:
+        cos, sin = cos[:, None], sin[:, None]  # every head of a batch entry has the same positions
+    return cos, sin
+
+
+def interleaved_to_half(weight, n_heads):
+    """Reorder the output rows of a projection so that the half-split layout gives the scores the interleaved one gave.
+
+    weight: (n_heads*head_dim, d_model), of the q or the k projection. Within each head come first the even rows, then
+    the odd ones. Returns a new tensor of the same shape and dtype, with the graph kept. Rows that n_heads does not
+    divide, odd head_dim: ValueError.
+
+    Source: the permutation between the two layouts; transformers' LLaMA conversion script does the same.
+    """
+    rows = weight.shape[0]
+    if n_heads < 1 or rows % n_heads:
+        raise ValueError(f"n_heads must divide the number of rows; got {rows} rows, n_heads={n_heads}")
+    head_dim = rows // n_heads
+    require_even(head_dim, "head_dim")
+    order = torch.arange(rows, device=weight.device).view(n_heads, head_dim // 2, 2).transpose(1, 2).flatten()
+    return weight[order]
+
+
+class RotaryMultiHeadAttention(MultiHeadProjections):
+    """Multi-head self-attention with rotated queries and keys (interleaved); values are not rotated.
+
+    forward(x, positions=None, is_causal=False): x (batch, seq_len, d_model); positions as in apply_rotary_emb,
+    0 .. seq_len - 1 if None; is_causal masks by index, whatever the positions say. Returns (batch, seq_len, d_model).
+    The state_dict holds the weights of q_proj, k_proj, v_proj, o_proj and nothing else; angles are computed anew in
+    float64 at each call, so `.to(bfloat16)` does not touch them.
+    d_model that n_heads does not divide, odd head_dim: ValueError.
+
+    Source: Su et al. 2021 (arXiv:2104.09864); Vaswani et al. 2017, section 3.2.2, for the heads.
+    """
+
+    def __init__(self, d_model, n_heads, base=10000.0):
+        super().__init__(d_model, n_heads)
+        require_even(self.head_dim, "head_dim")
+        self.base = base
+
+    def forward(self, x, positions=None, is_causal=False):
+        seq_len = x.shape[1]
+        if positions is None:
+            positions = torch.arange(seq_len, device=x.device)
+        q, k, v = self.heads(x)
+        q, k = apply_rotary_emb(q, positions, self.base), apply_rotary_emb(k, positions, self.base)
+        out, _ = attend(q, k, v, mask=causal_mask(seq_len, seq_len) if is_causal else None)
+        return self.output(out)
+
+
+def rotate_half(x):
+    """[a, b] -> [-b, a] for the halves a, b of the last dimension (half-split layout). Odd last dimension: ValueError.
+
+    Source: transformers (modeling_llama.py, rotate_half).
+    """
+    require_even(x.shape[-1], "the last dimension")
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+
+def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
+    """cos and sin of positions * base**(-2i/head_dim), each (seq_len, head_dim/2) in `dtype` on positions' device.
+
+    positions: (seq_len,), real numbers. The cast to dtype comes last: bfloat16 *angles* would be wrong by radians.
+    Odd head_dim: ValueError.
+
+    Source: Su et al. 2021 (arXiv:2104.09864).
+    """
+    frequencies = pair_frequencies(head_dim, base).to(positions.device)
+    angles = positions.to(torch.float64)[..., None] * frequencies
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def decode_step_scores(q, k_cache, base=10000.0):
+    """Unscaled scores of the newest query against all keys, both rotated here (interleaved).
+
+    q: (batch, heads, 1, head_dim), not rotated, of position n_keys - 1; k_cache: (batch, heads, n_keys, head_dim), not
+    rotated, of positions 0 .. n_keys - 1. Returns (batch, heads, 1, n_keys) in q's dtype. Odd head_dim: ValueError.
+
+    Source: Su et al. 2021 (arXiv:2104.09864), with a KV cache.
+    """
+    dtype = compute_dtype(q.dtype)
+    positions = torch.arange(k_cache.shape[-2], device=q.device)
+    rotated_q = apply_rotary_emb(q.to(dtype), positions[-1:], base)
+    rotated_k = apply_rotary_emb(k_cache.to(dtype), positions, base)
+    return (rotated_q @ rotated_k.transpose(-2, -1)).to(q.dtype)
