@@ -1,0 +1,138 @@
+"""`make build`: text → instructor's notebook → student's notebook and executed solution, one way."""
+
+import hashlib
+import logging
+import shutil
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.converters import GenerateAssignment, GenerateSolution
+from nbgrader.converters.base import NbGraderException
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+from autograder.build.text import to_notebook, to_text
+from autograder.course import CourseError
+
+
+def texts(root: Path, week: str | None = None) -> list[Path]:
+    """The text notebooks of the course, or the one of WEEK."""
+    found = sorted((root / "source").glob("week*_*.py"))
+    if not week:
+        return found
+    chosen = [path for path in found if week in (path.stem, path.stem.split("_")[0], path.stem.split("_")[0][4:])]
+    if len(chosen) != 1:
+        names = ", ".join(path.stem.split("_")[0][4:] for path in found)
+        raise CourseError(f"there is no week {week!r}; there is: {names}")
+    return chosen
+
+
+def build(root: Path, text: Path) -> list[str]:
+    """Build one week; returns a line per product that changed. Nothing is written if a stage fails."""
+    assignment = text.stem
+    with tempfile.TemporaryDirectory(prefix="build-") as scratch:
+        stage = Path(scratch)
+        source = stage / "source" / assignment
+        source.mkdir(parents=True)
+        (source / f"{assignment}.ipynb").write_text(_dump(to_notebook(text.read_text(encoding="utf-8"))), encoding="utf-8")
+        shutil.copy(root / "source" / "lab.py", source / "lab.py")
+        _generate(root, stage, GenerateAssignment, assignment)
+        digest = _solution_digest(source)
+        if _recorded_digest(root / "solutions" / assignment / f"{assignment}.ipynb") == digest:
+            shutil.copytree(root / "solutions" / assignment, stage / "solutions" / assignment,
+                            ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
+        else:
+            _generate(root, stage, GenerateSolution, assignment)
+            _record_digest(stage / "solutions" / assignment / f"{assignment}.ipynb", digest)
+        changed = []
+        for folder in ("source", "notebooks", "solutions"):
+            changed += _publish(stage / folder / assignment, root / folder / assignment, root)
+    return changed
+
+
+def import_week(root: Path, text: Path) -> bool:
+    """Bring an edit of the instructor's notebook back into the text. Refuses when the text is newer."""
+    notebook = root / "source" / text.stem / f"{text.stem}.ipynb"
+    if not notebook.is_file():
+        raise CourseError(f"{notebook.relative_to(root)} does not exist: nothing to import")
+    edited = nbformat.read(notebook, as_version=4)
+    current = text.read_text(encoding="utf-8")
+    if _same_content(edited, to_notebook(current)):
+        return False
+    if text.stat().st_mtime > notebook.stat().st_mtime:
+        raise CourseError(f"{text.relative_to(root)} is newer than {notebook.relative_to(root)}: an import would undo the edit "
+                          f"of the text. Keep the text with `make build`, or, to take the notebook, `touch` it first")
+    imported = to_text(edited)
+    to_notebook(imported)  # a notebook that breaks a rule is refused before anything is written
+    text.write_text(imported, encoding="utf-8")
+    return True
+
+
+def _same_content(a: nbformat.NotebookNode, b: nbformat.NotebookNode) -> bool:
+    return to_text(a) == to_text(b)
+
+
+def course_config(root: Path) -> Config:
+    """The course root's nbgrader configuration."""
+    return PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+
+
+def _generate(root: Path, stage: Path, converter_class: type, assignment: str) -> None:
+    config = course_config(root)
+    config.CourseDirectory.root = str(stage)
+    config.CourseDirectory.db_url = f"sqlite:///{stage}/build.db"
+    directory = CourseDirectory(config=config)
+    directory.assignment_id = assignment
+    converter = converter_class(coursedir=directory, config=config)
+    problems: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: problems.append(record.getMessage())
+    converter.log = logging.Logger("build")
+    converter.log.addHandler(handler)
+    try:
+        converter.start()
+    except NbGraderException as error:
+        detail = "\n".join(problems[1:2]) or str(error)  # [0] only says which assignment
+        raise CourseError(f"{converter_class.__name__} failed on {assignment}:\n{detail}") from None
+
+
+def _dump(notebook: nbformat.NotebookNode) -> str:
+    return nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n"
+
+
+def _solution_digest(source: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(source.iterdir()):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _recorded_digest(solution: Path) -> str | None:
+    if not solution.is_file():
+        return None
+    return nbformat.read(solution, as_version=4).metadata.get("course", {}).get("built_from")
+
+
+def _record_digest(solution: Path, digest: str) -> None:
+    notebook = nbformat.read(solution, as_version=4)
+    notebook.metadata["course"] = {"built_from": digest}
+    solution.write_text(_dump(notebook), encoding="utf-8")
+
+
+def _publish(staged: Path, target: Path, root: Path) -> list[str]:
+    """Put staged files in place, only those that differ, and remove generated ones that are gone."""
+    changed = []
+    target.mkdir(parents=True, exist_ok=True)
+    wanted = {path.name: path.read_bytes() for path in staged.iterdir() if path.is_file()}
+    for name, content in wanted.items():
+        path = target / name
+        if not path.is_file() or path.read_bytes() != content:
+            path.write_bytes(content)
+            changed.append(str(path.relative_to(root)))
+    for path in target.iterdir():
+        if path.is_file() and path.name not in wanted and path.suffix in (".ipynb", ".py"):
+            path.unlink()
+            changed.append(f"{path.relative_to(root)} (removed)")
+    return changed

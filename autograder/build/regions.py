@@ -1,0 +1,53 @@
+"""Marked regions in cells: solutions, hidden tests, mark schemes."""
+
+import re
+
+CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError")
+TEXT_STUB = ("YOUR ANSWER HERE",)
+
+
+class RegionError(ValueError):
+    """A region that is not closed, nested, or where it must not be."""
+
+
+def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[str, bool]:
+    """Put ``stub`` in the place of every ``BEGIN name … END name``, as deeply indented; says whether there was one."""
+    lines, inside, found = [], False, False
+    for line in source.split("\n"):
+        if f"BEGIN {name}" in line:
+            if inside:
+                raise RegionError(f"BEGIN {name} inside another one")
+            inside = found = True
+            indent = re.match(r"\s*", line).group()
+            lines += [indent + text for text in stub]
+        elif f"END {name}" in line:
+            if not inside:
+                raise RegionError(f"END {name} without a BEGIN")
+            inside = False
+        elif not inside:
+            lines.append(line)
+    if inside:
+        raise RegionError(f"BEGIN {name} without an END")
+    return "\n".join(lines), found
+
+
+def unmark(source: str, name: str) -> str:
+    """Keep what stands in the regions, drop the marker lines."""
+    return "\n".join(line for line in source.split("\n") if f"BEGIN {name}" not in line and f"END {name}" not in line)
+
+
+def clear_solution(cell: dict) -> str:
+    """An answer cell's source as students receive it."""
+    by_hand = "by-hand" in cell["metadata"].get("tags", [])
+    stub = () if by_hand else CODE_STUB if cell["cell_type"] == "code" else TEXT_STUB
+    source, found = replace_region(cell["source"], "SOLUTION", stub)
+    if not found:
+        raise RegionError("an answer cell needs a ### BEGIN SOLUTION … ### END SOLUTION region")
+    return source.rstrip("\n")
+
+
+def clear_hidden(source: str) -> str:
+    """Without hidden tests and mark scheme."""
+    source, _ = replace_region(source, "HIDDEN TESTS")
+    source, _ = replace_region(source, "MARK SCHEME")
+    return source.rstrip("\n")

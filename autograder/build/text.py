@@ -1,0 +1,90 @@
+"""Text notebook ↔ instructor's notebook, in both directions, byte-stable.
+
+jupytext does the parsing. Added here: nbgrader metadata may leave out keys at their default value, and cell ids are
+derived from the grade_id or the content, so that building twice gives the same bytes.
+"""
+
+import hashlib
+import re
+
+import jupytext
+import nbformat
+from nbformat.notebooknode import NotebookNode
+
+from autograder.build.preprocessors import KERNEL
+
+DEFAULTS = {"grade": False, "locked": False, "solution": False, "task": False, "schema_version": 3}
+HEADER = {
+    "jupytext": {"text_representation": {"extension": ".py", "format_name": "percent"},
+                 "cell_metadata_filter": "tags,nbgrader", "notebook_metadata_filter": "jupytext"},
+}
+
+
+class TextError(ValueError):
+    """The text notebook breaks a rule of docs/authoring.md."""
+
+
+def to_notebook(text: str) -> NotebookNode:
+    """The instructor's notebook of a text notebook."""
+    notebook = jupytext.reads(text, fmt="py:percent")
+    notebook.metadata = NotebookNode(kernelspec=KERNEL, language_info={"name": "python"})
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    seen: set[str] = set()
+    for cell in notebook.cells:
+        if "nbgrader" in cell.metadata:
+            cell.metadata["nbgrader"] = _expanded(cell)
+        elif cell.cell_type == "code" and "experiment" not in cell.metadata.get("tags", []):
+            raise TextError(f"a code cell is neither graded nor locked nor tagged experiment:\n{cell.source[:200]}")
+        cell.metadata = NotebookNode({key: cell.metadata[key] for key in ("tags", "nbgrader") if key in cell.metadata})
+        cell.id = _cell_id(cell, seen)
+    nbformat.validate(notebook)
+    return notebook
+
+
+def to_text(notebook: NotebookNode) -> str:
+    """The text notebook of an instructor's notebook; the inverse of ``to_notebook``."""
+    notebook = nbformat.from_dict(notebook)
+    notebook.metadata = NotebookNode(HEADER)
+    for cell in notebook.cells:
+        if "nbgrader" in cell.metadata:
+            cell.metadata["nbgrader"] = _contracted(cell)
+        cell.metadata = NotebookNode({key: cell.metadata[key] for key in ("tags", "nbgrader") if cell.metadata.get(key)})
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    text = jupytext.writes(notebook, fmt="py:percent")
+    return re.sub(r"\A# ---\n.*?# ---\n\n?", "", text, flags=re.DOTALL)
+
+
+def _expanded(cell: NotebookNode) -> NotebookNode:
+    given = dict(cell.metadata["nbgrader"])
+    if "grade_id" not in given:
+        raise TextError(f"nbgrader metadata without a grade_id:\n{cell.source[:200]}")
+    full = {**DEFAULTS, **given}
+    if full["grade"] and "points" not in full:
+        raise TextError(f"the graded cell {given['grade_id']} has no points")
+    if full["grade"] and not full["solution"]:
+        full["locked"] = True
+    full["cell_type"] = cell.cell_type
+    return NotebookNode(dict(sorted(full.items())))
+
+
+def _contracted(cell: NotebookNode) -> NotebookNode:
+    full = dict(cell.metadata["nbgrader"])
+    order = ["grade_id", "grade", "locked", "solution", "task", "points"]
+    implied_lock = full.get("grade") and not full.get("solution")
+    kept = {key: full[key] for key in order if key in full and full[key] != DEFAULTS.get(key)
+            and not (key == "locked" and implied_lock) and not (key == "points" and not full.get("grade"))}
+    return NotebookNode(kept)
+
+
+def _cell_id(cell: NotebookNode, seen: set[str]) -> str:
+    grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
+    if grade_id:
+        base = re.sub(r"[^A-Za-z0-9_-]", "-", grade_id)[:60]
+    else:
+        base = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:12]
+    name, number = base, 2
+    while name in seen:
+        name, number = f"{base}-{number}", number + 1
+    seen.add(name)
+    return name

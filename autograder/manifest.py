@@ -1,0 +1,50 @@
+"""The points of the course: one table per week, the only place where they are written down.
+
+Kinds: ``code`` autograded implementation, ``numbers`` autograded hand computation, ``text`` graded by a person.
+``grade_id`` is the name of the answer cell; its hidden tests stand in ``<grade_id>_tests``.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One graded answer: its exercise number, cell name, kind, points and the exercise's expected minutes."""
+
+    number: str
+    grade_id: str
+    kind: str
+    points: int
+    minutes: int
+
+    @property
+    def graded_cell(self) -> str:
+        """Name of the cell that carries the points in nbgrader."""
+        return self.grade_id if self.kind == "text" else f"{self.grade_id}_tests"
+
+
+MANIFEST: dict[str, tuple[Entry, ...]] = {
+    "week3_rope": (
+        Entry("3.1", "rotate_by_hand", "numbers", 3, 15),
+        Entry("3.2", "rope_frequencies", "code", 2, 10),
+        Entry("3.3", "apply_rotary_emb", "code", 6, 35),
+        Entry("3.4", "apply_rotary_emb_half", "code", 2, 15),
+        Entry("3.4", "interleaved_to_half", "code", 3, 15),
+        Entry("3.5", "relative_proof", "text", 3, 20),
+        Entry("3.6", "RotaryMultiHeadAttention", "code", 5, 30),
+        Entry("3.7", "bfloat16_positions", "numbers", 1, 5),
+        Entry("3.7", "bfloat16_explained", "text", 1, 5),
+        Entry("3.8", "rotate_half", "code", 1, 5),
+        Entry("3.8", "rotary_tables", "code", 1, 5),
+        Entry("3.8", "decode_step_scores", "code", 1, 10),
+    ),
+}
+
+
+def entry(assignment: str, grade_id: str) -> Entry:
+    """The manifest's entry of one answer cell. Raises ``KeyError`` with the known names if there is none."""
+    for candidate in MANIFEST[assignment]:
+        if candidate.grade_id == grade_id:
+            return candidate
+    known = ", ".join(e.grade_id for e in MANIFEST[assignment])
+    raise KeyError(f"{assignment} has no exercise {grade_id!r}; it has {known}")

@@ -1,0 +1,58 @@
+"""nbgrader at the course root: directories and plug-ins, nothing else. What they do stands in autograder/."""
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # an environment that has the packages but not the course's
+os.environ["PATH"] = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", "")  # nbgrader calls alembic
+
+c = get_config()  # noqa: F821
+
+c.CourseDirectory.course_id = "positional_encodings"
+c.CourseDirectory.source_directory = "source"
+c.CourseDirectory.release_directory = "notebooks"
+c.CourseDirectory.solution_directory = "solutions"
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", ".DS_Store", "feedback"]
+
+# Building: our stubs (answers by hand keep their dict), mark schemes in locked question cells, no machine's metadata.
+c.GenerateAssignment.preprocessors = [
+    "nbgrader.preprocessors.LockCells",
+    "autograder.build.preprocessors.ClearAnswers",
+    "nbgrader.preprocessors.ClearOutput",
+    "nbgrader.preprocessors.CheckCellMetadata",
+    "nbgrader.preprocessors.ComputeChecksums",
+    "nbgrader.preprocessors.SaveCells",
+    "nbgrader.preprocessors.ClearHiddenTests",
+    "nbgrader.preprocessors.ClearMarkScheme",
+    "nbgrader.preprocessors.ComputeChecksums",
+    "nbgrader.preprocessors.CheckCellMetadata",
+    "autograder.build.preprocessors.ReleaseMetadata",
+]
+c.GenerateSolution.preprocessors = [
+    "nbgrader.preprocessors.LockCells",
+    "autograder.build.preprocessors.KeepSolution",
+    "nbgrader.preprocessors.Execute",
+    "autograder.build.preprocessors.ReleaseMetadata",
+]
+c.ClearMarkScheme.enforce_metadata = False
+c.Execute.record_timing = False
+c.Execute.allow_errors = False
+c.Execute.timeout = 120
+c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
+
+# Grading: intake and sandboxed run ahead of nbgrader's own loop, verdicts from the trusted side.
+c.Autograde.exporter_class = "autograder.grading.nbgrader_plugins.SubmissionExporter"
+c.Autograde.sanitize_preprocessors = []
+c.Autograde.autograde_preprocessors = [
+    "autograder.grading.nbgrader_plugins.ShowVerdicts",
+    "autograder.grading.nbgrader_plugins.SaveVerdicts",
+    "nbgrader.preprocessors.AssignLatePenalties",
+]
+c.GenerateFeedback.preprocessors = [
+    "autograder.grading.nbgrader_plugins.HideInstructorParts",
+    "nbgrader.preprocessors.GetGrades",
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+]
+c.ExportApp.plugin_class = "autograder.grading.export.GradesWithReasons"

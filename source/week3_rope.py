@@ -1,0 +1,1494 @@
+# %% [markdown]
+# # Week 3 · Rotary position embeddings (RoPE)
+#
+# **The week in one sentence.** Turn every query and every key by an angle proportional to its position; then their dot product knows how far apart they stand, and nothing else about where they stand.
+#
+# ## What you will be able to do
+#
+# - compute a rotary score by hand, and say before you start what it can depend on;
+# - write RoPE in both layouts in use, and convert a trained projection from one to the other;
+# - prove that the score depends on the difference of the two positions alone;
+# - build an attention layer that takes any positions: shifted, per sequence, negative, fractional;
+# - say where low precision ruins RoPE, by how much, and where it does no harm;
+# - find three bugs that have lived in real code bases.
+#
+# **You need** weeks 1 and 2 (attention, causal mask, sinusoidal encoding), radians, and what a 2×2 matrix does to a vector. You do not need complex numbers.
+#
+# **Time:** about 170 minutes of exercises and 60 of reading and experiments. The complete notebook runs in well under a minute. Short of time? 3.1 to 3.3 are the idea; 3.4 and 3.8 are what you will need first at work.
+#
+# ## The exercises: 29 points
+#
+# | # | exercise | kind | visible checks | hidden tests | graded by a person | minutes |
+# |---|---|---|---|---|---|---|
+# | 3.1 | `rotate_by_hand` | numbers | 0 | 3 | – | 15 |
+# | 3.2 | `rope_frequencies` | code | 0 | 2 | – | 10 |
+# | 3.3 | `apply_rotary_emb` | code | 0 | 6 | – | 35 |
+# | 3.4 | `apply_rotary_emb_half` | code | 0 | 2 | – | 15 |
+# | 3.4 | `interleaved_to_half` | code | 0 | 3 | – | 15 |
+# | 3.5 | `relative_proof` | text | – | – | 3 | 20 |
+# | 3.6 | `RotaryMultiHeadAttention` | code | 0 | 5 | – | 30 |
+# | 3.7 | `bfloat16_positions` | numbers | 0 | 1 | – | 5 |
+# | 3.7 | `bfloat16_explained` | text | – | – | 1 | 5 |
+# | 3.8 | `rotate_half` | code | 0 | 1 | – | 5 |
+# | 3.8 | `rotary_tables` | code | 0 | 1 | – | 5 |
+# | 3.8 | `decode_step_scores` | code | 0 | 1 | – | 10 |
+# | | **total** | | **0** | **25** | **4** | **170** |
+#
+# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
+#
+# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
+
+# %% [markdown]
+# ### Conventions of this week
+#
+# - Tensors are `(batch, heads, seq_len, head_dim)`. $d$ is the **head dimension**, never the model dimension.
+# - $m$ is the position of a query, $n$ the position of a key, both counted from 0. (Other weeks call them $i$ and $j$; here $i$ is needed for the number of a *pair* of channels. The RoFormer paper writes $m$ and $n$ too.)
+# - Positive angles turn counter-clockwise, in radians.
+# - Your functions return the dtype and device of their input unless said otherwise, keep gradients, and never change an argument in place.
+
+# %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import lab
+
+lab.use_style()
+torch.manual_seed(0)
+np.random.seed(0)
+
+# %% [markdown]
+# ## 1 · What we want
+#
+# In week 2 a vector $p_m$ was *added* to the token at position $m$. The score of a query and a key then has four terms:
+#
+# $$(x_m+p_m)\,W_q W_k^{\top}(x_n+p_n)^{\top} = \underbrace{x_m W x_n^\top}_{\text{content–content}} + \underbrace{x_m W p_n^\top}_{\text{content–position}} + \underbrace{p_m W x_n^\top}_{\text{position–content}} + \underbrace{p_m W p_n^\top}_{\text{position–position}}, \qquad W = W_qW_k^\top .$$
+#
+# Where a word stands and what it means are mixed. The two middle terms change when the whole sentence moves ten places to the right, although the sentence is still the same. (Vectors are rows here, as in code. From equation (2) on, $q$ and $k$ are columns.)
+#
+# So let us ask for what we want. Find a way $f$ of putting a position *into* a query and *into* a key, so that the score sees only their distance:
+#
+# $$\big\langle f(q, m),\, f(k, n)\big\rangle = g(q, k, m-n)\qquad\text{for all } q, k, m, n. \tag{1}$$
+#
+# Three more wishes: position 0 changes nothing, no vector gets longer or shorter, and there are no parameters to train.
+#
+# ### The idea: two hands of a clock
+#
+# Draw the query as the hand of a clock, and the key as another. Their dot product is
+#
+# $$ q\cdot k = |q|\,|k|\,\cos(\text{angle between the hands}).$$
+#
+# Now let the hands turn: the hand of a token at position $m$ is turned by $m\theta$. The clockwork is the same for all, only the time differs. Move the whole sentence ten places on, and *both* hands turn by $10\,\theta$ more. The angle between them stays as it was, and so does the dot product. That is all of RoPE. The rest of this week is doing it with many clocks, fast, and without a mistake.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks of different speed. Then both move on by nine places, to 12 and 10. On the fastest clock, nine places are about one and a half turns. What happens to the angle between the two hands on each clock?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+speeds = [1.0, 0.316, 0.1, 0.0316]  # radians per position
+fig, axes = lab.figure("Four clocks, the same two tokens, two places in the text", nrows=2, ncols=4, height=5.4)
+for row, (m, n) in zip(axes, [(3, 1), (12, 10)]):
+    for pair, (ax, theta) in enumerate(zip(row, speeds)):
+        lab.dial(ax, [(m * theta, lab.QUERY, "q"), (n * theta, lab.KEY, "k")],
+                 title=f"pair {pair}: {theta:g} rad\nper position" if m == 3 else "",
+                 note=f"angle {(m - n) * theta:.3g} rad")
+    row[0].text(-1.75, 0, f"m = {m}\nn = {n}", ha="right", va="center", fontsize=11)
+plt.show()
+
+# %% [markdown]
+# **Figure 3.1. The clocks.** One dial per pair of channels; the query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$. Both start pointing right. From the upper to the lower row both tokens move on by nine positions. On every dial the hands move and the shaded angle between them does not: it is $(m-n)\,\theta$ and knows nothing of $m$ itself. Change the positions in the cell above and look again.
+
+# %% [markdown]
+# ## 2 · One pair of channels
+#
+# A rotation by the angle $\varphi$ sends $(1,0)$ to $(\cos\varphi, \sin\varphi)$ and $(0,1)$ to $(-\sin\varphi, \cos\varphi)$. These two images are the columns of its matrix:
+#
+# $$R(\varphi)=\begin{pmatrix}\cos\varphi & -\sin\varphi\\ \sin\varphi & \cos\varphi\end{pmatrix},\qquad f(q, m) = R(m\theta)\,q,\qquad f(k, n) = R(n\theta)\,k. \tag{2}$$
+#
+# **Why it works.** Let the query point in direction $\alpha$ and the key in direction $\beta$ before any position comes in. That is their *content*. After the rotation they point in the directions $\alpha+m\theta$ and $\beta+n\theta$, with the same lengths as before. Hence
+#
+# $$\big\langle f(q,m), f(k,n)\big\rangle = |q|\,|k|\cos\big((\alpha+m\theta)-(\beta+n\theta)\big)=|q|\,|k|\cos\big(\underbrace{\alpha-\beta}_{\text{content}}+\underbrace{(m-n)\,\theta}_{\text{distance}}\big). \tag{3}$$
+#
+# This is wish (1). Content and distance meet inside one cosine, and the sign of $m-n$ matters: "two before" and "two after" give different scores.
+#
+# **A worked example.** Let $\theta=\pi/6$, $q=(2,0)$ at $m=3$, $k=(1,1)$ at $n=0$. The query turns by $\pi/2$ and becomes $(0,2)$; the key stays. Score: $0\cdot1+2\cdot1=2$. Move both on by one. The query turns by $2\pi/3$ and becomes $(-1, \sqrt3)$. The key turns by $\pi/6$ and becomes $(\cos\frac\pi6-\sin\frac\pi6,\ \sin\frac\pi6+\cos\frac\pi6)\approx(0.3660, 1.3660)$. Score: $-0.3660+1.7321\cdot1.3660\approx 2.000$. Every number has changed, the score has not.
+
+# %% [markdown]
+# ### Exercise 3.1 · Rotate by hand
+#
+# **3 points · difficulty 2/5 · 15 minutes · numbers**
+#
+# *Why it matters:* a wrong sign raises no error. Whoever has rotated one vector by hand sees it at once.
+#
+# One pair, $\theta = 1$. The query is $q=(1,0)$ at position $m=3$, the key is $k=(0,1)$ at position $n=1$. Compute both rotated vectors, their score, and the score of the same $q$ and $k$ at positions 12 and 10. Use a calculator or `math.sin` and `math.cos`; angles are in radians. Give **at least four significant digits**.
+
+# %% tags=["by-hand"] nbgrader={"grade_id": "rotate_by_hand", "solution": true}
+# Replace every None by a number, at least four significant digits.
+rotate_by_hand = {
+    "q3_0": None,  # q at position 3, first channel
+    "q3_1": None,  # q at position 3, second channel
+    "k1_0": None,  # k at position 1, first channel
+    "k1_1": None,  # k at position 1, second channel
+    "score_3_1": None,  # dot product of the two
+    "score_12_10": None,  # the same q and k at positions 12 and 10
+}
+### BEGIN SOLUTION
+rotate_by_hand |= {
+    "q3_0": -0.98999,  # cos 3
+    "q3_1": 0.14112,  # sin 3
+    "k1_0": -0.84147,  # -sin 1
+    "k1_1": 0.54030,  # cos 1
+    "score_3_1": 0.90930,  # 0.98999 * 0.84147 + 0.14112 * 0.54030 = sin 2
+    "score_12_10": 0.90930,  # the offset is 2 again
+}
+### END SOLUTION
+
+# %% nbgrader={"grade_id": "rotate_by_hand_check", "grade": true, "points": 0}
+# Visible check (0 points). It looks at the form of the answer, not at the values.
+assert isinstance(rotate_by_hand, dict), "rotate_by_hand must stay a dictionary; fill in its values."
+for key in ("q3_0", "q3_1", "k1_0", "k1_1", "score_3_1", "score_12_10"):
+    assert key in rotate_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
+    value = rotate_by_hand[key]
+    assert value is not None, f"{key!r} is still None."
+    assert isinstance(value, (int, float)), (
+        f"{key!r} must be a plain number such as 0.5403, not {type(value).__name__}.")
+    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
+assert len(rotate_by_hand) == 6, "there are more than the six keys asked for: remove the others."
+print("Six finite numbers. The hidden tests ask for four significant digits.")
+
+# %% nbgrader={"grade_id": "rotate_by_hand_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.rotate_by_hand(rotate_by_hand)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# $q=(1,0)$ and $k=(0,1)$ are the two axes. Equation (2) says where the axes go: read off the columns of $R$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Check yourself: a rotation keeps the length. The squares of each rotated vector's channels must add up to 1.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# For the last number there is nothing to rotate. Look at equation (3).
+# </details>
+
+# %% [markdown]
+# ## 3 · A head is many clocks
+#
+# One clock is not enough. With $\theta=1$ a full turn takes $2\pi\approx6.28$ positions, and 44 positions are almost exactly seven turns: the offsets 1 and 45 look alike. A slow clock has no such trouble, but its hand hardly moves from one token to the next. A watch solves this with a second hand, a minute hand and an hour hand. RoPE does the same: it splits the $d$ channels of a head into $d/2$ **pairs** and gives each pair its own speed,
+#
+# $$\theta_i = \text{base}^{-2i/d},\qquad i=0,1,\dots,\tfrac d2-1,\qquad \text{base}=10\,000. \tag{4}$$
+#
+# These are the frequencies of week 2's sinusoids, taken over unchanged (RoFormer, section 3.2.2; there the pairs are counted from 1). The speeds form a geometric series: each pair is slower than the one before by the same factor. Pair 0 turns by one radian per position; the last pair is slower by a factor somewhat below the base. The time of one full turn, in positions, is the **wavelength** $2\pi/\theta_i$.
+#
+# Three things to keep apart: $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; and the exponent is *negative*.
+
+# %% [markdown]
+# ### Exercise 3.2 · Frequencies
+#
+# **2 points · difficulty 1/5 · 10 minutes · code**
+#
+# *Why it matters:* one slip in the exponent, and the model still trains, but no checkpoint of anyone else will ever fit it.
+
+# %% nbgrader={"grade_id": "rope_frequencies", "solution": true}
+def rope_frequencies(head_dim, base=10000.0):
+    """Angular speed of each pair of channels, fastest first: equation (4).
+
+    head_dim: even int; an odd one raises ValueError
+    base:     float
+    returns:  (head_dim/2,) in radians per position, float32 (float64 is welcome too)
+    """
+    ### BEGIN SOLUTION
+    if head_dim % 2:
+        raise ValueError(f"RoPE turns pairs of channels, so head_dim must be even, got {head_dim}")
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim  # 2i/d
+    return base**-exponents  # float64: these numbers will be multiplied by large positions
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "rope_frequencies_check", "grade": true, "points": 0}
+# Visible check (0 points).
+theta = rope_frequencies(8)
+assert tuple(theta.shape) == (4,), (
+    f"shape (4,) expected for head_dim 8, got {tuple(theta.shape)}: one speed per pair, not per channel.")
+assert theta.dtype in (torch.float32, torch.float64), f"float32 or float64 expected, got {theta.dtype}."
+assert abs(float(theta[0]) - 1) < 1e-6, (
+    f"pair 0 turns by base**0 = 1 radian per position, yours by {float(theta[0]):.3g}.")
+assert float(theta[1]) < float(theta[0]), "the speeds must fall: is the sign of your exponent right?"
+steps = theta[1:] / theta[:-1]
+assert float(steps.max() - steps.min()) < 1e-5, (
+    "each speed must be the one before times a constant factor (a geometric series).")
+assert abs(float(theta[-1]) * 1000 - 1) < 1e-3, (
+    f"for head_dim 8 the last exponent is -6/8, so the last speed is 0.001; yours is {float(theta[-1]):.3g}. "
+    "Is the exponent -2i/d, with d the head_dim?")
+assert abs(float(rope_frequencies(4, base=100.0)[1]) - 0.1) < 1e-5, (
+    "with base 100 and head_dim 4 the second speed is 0.1: is `base` used?")
+assert lab.raises(ValueError, rope_frequencies, 7), (
+    "an odd head_dim leaves one channel without a partner: raise ValueError.")
+print("Looks right. The hidden tests try other dimensions and bases.")
+
+# %% nbgrader={"grade_id": "rope_frequencies_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.rope_frequencies(rope_frequencies)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `torch.arange` with a step of 2 gives 0, 2, 4, …: these are the $2i$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# A float raised to a tensor works elementwise: `2.0 ** torch.tensor([0., 1.])` is `[1., 2.]`.
+# </details>
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Take `head_dim` 64 and a model trained on texts of 2,048 tokens. How many of its 32 pairs complete at least one full turn within such a text? And does raising the base from 10,000 to 1,000,000 make that number larger or smaller?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+length = 2048
+fig, ax = lab.figure("How long one full turn takes", height=3.6)
+rows = []
+for base, marker in [(1e4, "o"), (1e6, "s")]:
+    wavelength = 2 * math.pi / rope_frequencies(64, base)
+    ax.semilogy(wavelength, marker=marker, markersize=4, linestyle="none", label=f"base {base:,.0f}")
+    complete = int((wavelength <= length).sum())
+    rows.append([f"{base:,.0f}", complete, 32 - complete, f"{float(f'{wavelength[-1]:.3g}'):,.0f}"])
+ax.axhline(length, color=lab.GREY, linewidth=1.2, linestyle="--")
+ax.text(0, length * 1.35, f"training length {length:,}; above it: never a full turn", color="#444444", fontsize=9)
+ax.set(xlabel="pair i (head_dim 64)", ylabel="positions per full turn (log scale)")
+ax.grid(axis="y")
+ax.legend(loc="lower right")
+plt.show()
+lab.table(["base", "pairs that complete a turn", "pairs that never do", "slowest turn"], rows)
+
+
+# %% [markdown]
+# **Figure 3.2. Speeds of the pairs.** Each dot is one pair; on the logarithmic axis the geometric series is a straight line. Pairs below the dashed line go round at least once in a training text, so the model has seen all their angles. Pairs above it have shown the model only a part of their circle. A longer text takes exactly *these* slow pairs to angles never seen before. A larger base makes more pairs slow; Code Llama, for one, fine-tuned with base $10^6$ to read long files (Rozière et al., 2023). Week 5 starts here.
+
+# %% [markdown]
+# ## 4 · Rotating a whole head
+#
+# Put the pairs together. In the **interleaved** layout, pair $i$ consists of the neighbours $2i$ and $2i+1$. The rotation of a whole head is then a block-diagonal matrix,
+#
+# $$R_m=\begin{pmatrix}R(m\theta_0)\\ & R(m\theta_1)\\ & & \ddots\\ & & & R(m\theta_{d/2-1})\end{pmatrix}\in\mathbb R^{d\times d}. \tag{5}$$
+#
+# Nobody builds this matrix: nearly all of it is zero. Written out, each pair needs four products (RoFormer, section 3.4.2):
+#
+# $$\begin{aligned} x'_{2i} &= x_{2i}\cos(m\theta_i) - x_{2i+1}\sin(m\theta_i),\\ x'_{2i+1} &= x_{2i}\sin(m\theta_i) + x_{2i+1}\cos(m\theta_i).\end{aligned} \tag{6}$$
+#
+# **An example to test against.** Let $d=4$, so $\theta_0=1$ and $\theta_1=0.01$, and take $x=(1,0,1,0)$ at position $m=2$. Pair 0 becomes $(\cos2,\sin2)=(-0.4161,\,0.9093)$. Pair 1 becomes $(\cos0.02,\sin0.02)=(0.9998,\,0.0200)$. So $x'=(-0.4161,\,0.9093,\,0.9998,\,0.0200)$.
+#
+# **What the positions may be.** Any real numbers. They need not start at 0 (a cached prefix came before), they may differ from sequence to sequence in the batch (padding on the left), be negative, or fractional (week 5 squeezes them). Therefore they are an *argument*, not something that the function makes up from the length of `x`.
+#
+# **Precision.** Compute the angles in float32 at least, even when `x` is bfloat16, and give the result back in the dtype of `x`. Section 8 shows what happens otherwise. (float64 costs little here. Apple's `mps` device does not have it; there, use float32.)
+
+# %% [markdown]
+# ### Exercise 3.3 · Rotate queries and keys
+#
+# **6 points · difficulty 3/5 · 35 minutes · code**
+#
+# *Why it matters:* this function *is* RoPE. An attention layer calls it twice, once for the queries and once for the keys; the rest of the week builds on it.
+
+# %% nbgrader={"grade_id": "apply_rotary_emb", "solution": true}
+def apply_rotary_emb(x, positions, base=10000.0):
+    """Rotate every vector of ``x`` for its position: equation (6), interleaved pairs (0,1), (2,3), ...
+
+    x:         (batch, heads, seq_len, head_dim), any floating dtype; an odd head_dim raises ValueError
+    positions: (seq_len,) for all sequences alike, or (batch, seq_len); any real numbers
+    returns:   a new tensor with the shape, dtype and device of x; angles are computed in float32 or better
+    """
+    ### BEGIN SOLUTION
+    frequencies = rope_frequencies(x.shape[-1], base).to(x.device, torch.float64)
+    angles = positions.to(x.device, torch.float64)[..., None] * frequencies  # ([batch,] seq_len, head_dim/2)
+    if positions.ndim == 2:
+        angles = angles[:, None]  # (batch, 1, seq_len, head_dim/2): the same for every head
+    precise = torch.promote_types(x.dtype, torch.float32)
+    cos, sin = angles.cos().to(precise), angles.sin().to(precise)
+    even, odd = x[..., 0::2].to(precise), x[..., 1::2].to(precise)
+    turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)  # pairs side by side
+    return turned.flatten(-2).to(x.dtype)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "apply_rotary_emb_check", "grade": true, "points": 0}
+# Visible check (0 points).
+x = torch.randn(2, 3, 5, 8, generator=torch.Generator().manual_seed(1))
+positions = torch.tensor([4, 0, 9, 2, 7])
+before = x.clone()
+out = apply_rotary_emb(x, positions)
+assert tuple(out.shape) == (2, 3, 5, 8), (
+    f"shape (2, 3, 5, 8) expected, got {tuple(out.shape)}: did you put the two channels of each pair back together?")
+assert out.dtype == torch.float32, f"x is float32, so the result must be; got {out.dtype}. Cast back at the very end."
+assert torch.equal(x, before), "your function changed x itself; work on new tensors."
+assert torch.allclose(out[:, :, 1], x[:, :, 1], atol=1e-6), (
+    "the token at index 1 stands at position 0: angle 0, nothing may change. Usual causes: positions counted from "
+    "the index or from 1 instead of taken from `positions`; channels put back in another order than they were in.")
+assert not torch.allclose(out[:, :, 0], x[:, :, 0], atol=1e-2), (
+    "the token at index 0 stands at position 4 and must be turned: use `positions`, not the index.")
+assert torch.allclose(out.norm(dim=-1), x.norm(dim=-1), atol=1e-4), (
+    "a rotation keeps the length of every vector, yours does not: look at the signs in equation (6).")
+
+one = torch.tensor([1.0, 0, 0, 0]).view(1, 1, 1, 4)
+out = apply_rotary_emb(one, torch.tensor([1]))[0, 0, 0]
+assert float(out[2:].abs().max()) < 1e-6, (
+    "the content of channel 0 leaked into channel 2 or 3: in this layout channel 0 is paired with its neighbour, "
+    "channel 1.")
+assert float(out[1]) > 0, (
+    "(1, 0) at position 1 must turn counter-clockwise, so channel 1 must become positive: your rotation runs "
+    "backwards.")
+
+example = apply_rotary_emb(torch.tensor([1.0, 0, 1, 0]).view(1, 1, 1, 4), torch.tensor([2]))[0, 0, 0]
+assert torch.allclose(example, torch.tensor([-0.4161, 0.9093, 0.9998, 0.0200]), atol=2e-4), (
+    "the example with d = 4 in the text gives something else: compare channel by channel.")
+
+same = apply_rotary_emb(torch.ones(1, 3, 5, 8), positions)
+assert torch.allclose(same[:, 0], same[:, 2]), (
+    "all heads hold the same vectors here and must get the same angles: the angle follows the sequence axis, not "
+    "the head axis.")
+
+rows = torch.tensor([[0, 1, 2, 3, 4], [10, 11, 12, 13, 14]])
+out = apply_rotary_emb(x, rows)  # fails on shapes? Angles need an axis of size 1 where x has its heads
+assert tuple(out.shape) == (2, 3, 5, 8), (
+    f"positions of shape (batch, seq_len) must keep the shape (2, 3, 5, 8), got {tuple(out.shape)}.")
+assert torch.allclose(out[1:], apply_rotary_emb(x[1:], rows[1]), atol=1e-5), (
+    "with positions (batch, seq_len) every sequence has its own row of positions.")
+
+half = torch.ones(1, 1, 1, 64, dtype=torch.bfloat16)
+far = torch.tensor([1001])
+out = apply_rotary_emb(half, far)
+assert out.dtype == torch.bfloat16, f"x is bfloat16, so the result must be; got {out.dtype}."
+assert torch.allclose(out.float(), apply_rotary_emb(half.float(), far), atol=0.05), (
+    "at position 1001 the bfloat16 result is off by more than rounding: compute the angles in float32 or float64, "
+    "whatever x is.")
+assert lab.raises(ValueError, apply_rotary_emb, torch.ones(1, 1, 2, 5), torch.tensor([0, 1])), (
+    "five channels cannot be split into pairs: raise ValueError.")
+print("Looks right. The hidden tests add other bases, negative and fractional positions, float16, gradients and more.")
+
+# %% nbgrader={"grade_id": "apply_rotary_emb_tests", "grade": true, "points": 6}
+# Hidden tests (6 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.apply_rotary_emb(apply_rotary_emb)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1: shapes</summary>
+#
+# First make a table of angles with one row per position and one column per pair. It must broadcast against `(batch, heads, seq_len, head_dim/2)`. For positions `(seq_len,)` it does so by itself. For `(batch, seq_len)` one axis of size 1 is missing: which one?
+# </details>
+#
+# <details><summary>Hint 2: taking pairs apart</summary>
+#
+# `x[..., 0::2]` holds the first channel of every pair, `x[..., 1::2]` the second.
+# </details>
+#
+# <details><summary>Hint 3: putting them together</summary>
+#
+# Stack the two results along a *new* last axis, then flatten the last two axes. Concatenating instead gives all first channels, then all second ones: another layout.
+# </details>
+
+# %% [markdown]
+# <details><summary>Aside: the same in complex numbers (one line, if you like them)</summary>
+#
+# Read each pair as a complex number $z_i = x_{2i} + \mathrm i\,x_{2i+1}$. A rotation by $\varphi$ is the product with $e^{\mathrm i\varphi}$, so RoPE is $z_i \mapsto z_i\,e^{\mathrm i m\theta_i}$, and the score is the real part of $\sum_i q_i \overline{k_i}\, e^{\mathrm i(m-n)\theta_i}$. The difference $m-n$ falls out because $e^{\mathrm ia}\,\overline{e^{\mathrm ib}}=e^{\mathrm i(a-b)}$. Some code bases compute it this way, with `torch.view_as_complex`.
+# </details>
+
+# %% [markdown]
+# ### Experiment: does the score see only the distance?
+#
+# Take one query vector and one key vector. Put the query at every position $m$ and the key at every position $n$, and look at all scores. We do it twice: with your rotation, and with week 2's sinusoids *added* to both.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Walk along a diagonal of the picture, from $(m, n)$ to $(m+1, n+1)$ and so on. How does the score change with RoPE? How with the added sinusoids?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+generator = torch.Generator().manual_seed(3)
+q, k = torch.randn(2, 1, 1, 1, 32, generator=generator, dtype=torch.float64)
+places = torch.arange(48)
+rotary = (apply_rotary_emb(q.expand(1, 1, 48, 32), places) @ apply_rotary_emb(k.expand(1, 1, 48, 32), places).mT)[0, 0]
+phases = torch.outer(places.double(), rope_frequencies(32).double())
+sinusoid = torch.stack((phases.sin(), phases.cos()), dim=-1).flatten(1)
+added = (q[0, 0] + sinusoid) @ (k[0, 0] + sinusoid).T
+
+rotary, added = rotary - rotary.mean(), added - added.mean()  # softmax does not see a constant
+
+fig, axes = lab.figure("One query, one key, all positions", ncols=3, height=3.3, width=9.6, width_ratios=(1, 1.2, 1.1))
+limit = float(max(rotary.abs().max(), added.abs().max()))
+lab.heatmap(axes[0], rotary, "RoPE", limit, "key position n", "query position m")
+image = lab.heatmap(axes[1], added, "sinusoid added", limit, "key position n", "query position m")
+fig.colorbar(image, ax=axes[1], shrink=0.8).ax.set_title("score", fontsize=9, loc="left")
+offset = 8
+axes[2].plot(rotary.diagonal(-offset), color=lab.BLUE, linestyle="-", label="RoPE")
+axes[2].plot(added.diagonal(-offset), color=lab.VERMILLION, linestyle="--", label="sinusoid added")
+axes[2].set(title=f"along the diagonal m = n + {offset}", xlabel="key position n", ylabel="score", ylim=(-6, 6))
+axes[2].grid(axis="y")
+axes[2].legend(loc="lower right")
+plt.show()
+
+spread = [max(float(s.diagonal(o).max() - s.diagonal(o).min()) for o in range(-40, 41)) for s in (rotary, added)]
+lab.table(["", "largest spread along any diagonal"],
+          [["RoPE", f"{spread[0]:.4f}"], ["sinusoid added", f"{spread[1]:.1f}"]])
+
+# %% [markdown]
+# **Figure 3.3. Scores over all positions.** Left: with RoPE every diagonal has one colour, since the score depends on $m-n$ alone. Middle: with added sinusoids the colours also change along the diagonals; the two content–position terms depend on $m$ and on $n$ separately. Right: one diagonal, cut out; the RoPE line is flat. The table gives the worst diagonal: with RoPE the spread is zero to four decimals. ($W_qW_k^\top$ is the identity here, and the mean over all positions is subtracted from each picture: softmax does not see a constant.)
+
+# %% [markdown]
+# ### Experiment: does the score decay with distance?
+#
+# You will often read that RoPE makes far tokens count less. Section 3.4.3 of the RoFormer paper gives an *upper bound* of the score, and shows that the bound falls with the distance. A bound is not the score. So look at two cases: a query and a key that are *the same* vector (all ones), and a query and a key that have *nothing to do with each other* (random).
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** For offsets 0 to 256, how does the score of the equal pair move: falling steadily, falling in ripples, or flat? And the typical size (root mean square) of the score of random pairs?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+offsets = torch.arange(257)
+ones = torch.ones(1, 1, 1, 64, dtype=torch.float64)
+equal = (apply_rotary_emb(ones.expand(1, 1, 257, 64), offsets) * ones).sum(-1)[0, 0] / 64
+draws = torch.randn(2, 400, 1, 1, 64, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+products = (apply_rotary_emb(draws[0].expand(400, 1, 257, 64), offsets) * draws[1]).sum(-1)
+typical = products.square().mean(dim=(0, 1)).sqrt() / 8
+
+fig, ax = lab.figure("RoPE score against distance (head_dim 64)", height=3.2)
+ax.plot(offsets, equal, color=lab.BLUE, linestyle="-", label="equal vectors (all ones)")
+ax.plot(offsets, typical, color=lab.VERMILLION, linestyle="--", label="random vectors (root mean square of 400 pairs)")
+ax.set(xlabel="offset m − n (positions)", ylabel="score (1 = without rotation)", ylim=(0, 1.45))
+ax.grid(axis="y")
+ax.legend(loc="upper right")
+plt.show()
+
+
+# %% [markdown]
+# **Figure 3.4. Decay, and no decay.** Equal vectors: the clocks start together and drift apart, so the score falls, but in ripples; a larger offset can score higher than a smaller one. Random vectors: no decay at all. A rotated random vector is just another random vector, so its typical score is the same at each distance. RoPE does not *force* a model to look near; it gives it clocks with which to measure. Barbero et al. (2024) examined a trained model, Gemma 7B, and argue that decay is unlikely to be the core reason why RoPE is useful.
+
+# %% [markdown]
+# ## 5 · Two layouts, one idea
+#
+# Which channels form a pair is a choice. Two are in use.
+#
+# | layout | pair $i$ | found in |
+# |---|---|---|
+# | **interleaved** (neighbours) | channels $2i$ and $2i+1$ | RoFormer, GPT-J, Meta's own LLaMA code |
+# | **half-split** | channels $i$ and $i+\frac d2$ | GPT-NeoX, LLaMA in Hugging Face's `transformers` |
+#
+# Neither is a bug. They are the same rotation with the channels in another order. Let $P$ be the permutation of the channels that puts all even ones first, then all odd ones. Then
+#
+# $$R^{\text{half}}_m\,P\,x = P\,R^{\text{inter}}_m\,x. \tag{7}$$
+#
+# Now rotate a permuted query and a permuted key in the half layout. By (7) the score is $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$, and a dot product does not care in which order its terms are added up. The scores agree. And since $P q = P W_q x$, the permutation can be moved into the weights once and for all: reorder the **rows** of $W_q$ and of $W_k$, head by head. Values and $W_o$ are never rotated and stay as they are.
+#
+# Trouble begins when the two are **mixed**. Weights trained for one layout and loaded into code for the other raise no error; the shapes fit. The scores are still a function of the distance, and still wrong. This is why Hugging Face's conversion script for Meta's LLaMA weights reorders rows. You will write this reordering now.
+
+# %% [markdown]
+# ### Exercise 3.4 · The half layout, and a converter
+#
+# **5 points (2 + 3) · difficulty 3/5 · 15 + 15 minutes · code**
+#
+# *Why it matters:* a checkpoint in the wrong layout gives wrong scores and no error message. Knowing this saves days.
+#
+# **First** the rotation in the half layout: pair $i$ is channels $i$ and $i+\frac d2$, turning with the same speed $\theta_i$ as before.
+
+# %% nbgrader={"grade_id": "apply_rotary_emb_half", "solution": true}
+def apply_rotary_emb_half(x, positions, base=10000.0):
+    """Like ``apply_rotary_emb``, but pair i consists of channels i and i + head_dim/2.
+
+    x:         (batch, heads, seq_len, head_dim), any floating dtype; an odd head_dim raises ValueError
+    positions: (seq_len,) or (batch, seq_len); any real numbers
+    returns:   a new tensor with the shape, dtype and device of x; angles are computed in float32 or better
+    """
+    ### BEGIN SOLUTION
+    frequencies = rope_frequencies(x.shape[-1], base).to(x.device, torch.float64)
+    angles = positions.to(x.device, torch.float64)[..., None] * frequencies
+    if positions.ndim == 2:
+        angles = angles[:, None]
+    precise = torch.promote_types(x.dtype, torch.float32)
+    cos, sin = angles.cos().to(precise), angles.sin().to(precise)
+    first, second = x.to(precise).chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1).to(x.dtype)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "apply_rotary_emb_half_check", "grade": true, "points": 0}
+# Visible check (0 points).
+x = torch.randn(2, 3, 5, 8, generator=torch.Generator().manual_seed(2))
+positions = torch.tensor([4, 0, 9, 2, 7])
+out = apply_rotary_emb_half(x, positions)
+assert tuple(out.shape) == (2, 3, 5, 8), f"shape (2, 3, 5, 8) expected, got {tuple(out.shape)}."
+assert torch.allclose(out[:, :, 1], x[:, :, 1], atol=1e-6), (
+    "the token at index 1 stands at position 0 and must not change.")
+assert torch.allclose(out.norm(dim=-1), x.norm(dim=-1), atol=1e-4), (
+    "a rotation keeps the length of every vector, yours does not.")
+one = torch.tensor([1.0, 0, 0, 0]).view(1, 1, 1, 4)
+out = apply_rotary_emb_half(one, torch.tensor([1]))[0, 0, 0]
+assert float(out[1].abs()) < 1e-6, (
+    "channel 0 leaked into channel 1: in the half layout its partner is channel 0 + head_dim/2.")
+assert float(out[2]) > 0.5, (
+    "channel 0 at position 1 turns by one radian towards channel 2, which must become positive.")
+one = torch.tensor([0, 1.0, 0, 0]).view(1, 1, 1, 4)
+out = apply_rotary_emb_half(one, torch.tensor([1]))[0, 0, 0]
+assert abs(float(out[3]) - 0.01) < 1e-4, (
+    "channel 1 belongs to pair 1 and turns by 0.01 radian towards channel 3: are your speeds in the order of the "
+    "half layout?")
+rows = torch.tensor([[0, 1, 2, 3, 4], [10, 11, 12, 13, 14]])
+assert torch.allclose(apply_rotary_emb_half(x, rows)[1:], apply_rotary_emb_half(x[1:], rows[1]), atol=1e-5), (
+    "positions (batch, seq_len): every sequence has its own row.")
+print("Looks right. The hidden tests try all that 3.3 asks, in this layout.")
+
+# %% nbgrader={"grade_id": "apply_rotary_emb_half_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.apply_rotary_emb_half(apply_rotary_emb_half)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **Then** the converter. `weight` is the weight of a projection for queries or keys, as `nn.Linear` stores it: `(n_heads * head_dim, d_model)`, one row per output channel, head after head. It was trained for the interleaved layout. Return it with the rows of *each head* reordered, evens first, then odds, so that code in the half layout computes the same scores.
+
+# %% nbgrader={"grade_id": "interleaved_to_half", "solution": true}
+def interleaved_to_half(weight, n_heads):
+    """Reorder the rows of a query or key projection from the interleaved to the half layout, head by head.
+
+    weight:  (n_heads * head_dim, d_model), trained for ``apply_rotary_emb``; an odd head_dim, or a number of rows
+             that n_heads does not divide, raises ValueError
+    returns: a new tensor of the same shape and dtype, connected to weight's gradient, for ``apply_rotary_emb_half``
+    """
+    ### BEGIN SOLUTION
+    head_dim, left_over = divmod(weight.shape[0], n_heads)
+    if left_over or head_dim % 2:
+        raise ValueError(f"{weight.shape[0]} rows are not {n_heads} heads of an even size")
+    channels = torch.arange(head_dim, device=weight.device)
+    order = torch.cat((channels[0::2], channels[1::2]))  # evens, then odds
+    per_head = weight.unflatten(0, (n_heads, head_dim))  # (n_heads, head_dim, d_model)
+    return per_head[:, order].flatten(0, 1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "interleaved_to_half_check", "grade": true, "points": 0}
+# Visible check (0 points). Two heads of 6 channels; row r of this weight holds the number r.
+numbered = torch.arange(12.0).view(12, 1).expand(12, 5).clone()
+out = interleaved_to_half(numbered, 2)
+assert tuple(out.shape) == (12, 5), (
+    f"shape (12, 5) expected, got {tuple(out.shape)}: only the order of the rows changes.")
+order = out[:, 0].round().long().tolist()
+assert sorted(order) == list(range(12)), "every row must appear once, whole: rows are reordered, never lost or mixed."
+assert all(r < 6 for r in order[:6]), (
+    f"rows 6 to 11 belong to head 1 and must stay there; your order is {order}: reorder inside each head.")
+assert order != list(range(12)), "nothing was reordered."
+assert order[:6] == [r - 6 for r in order[6:]], "all heads are reordered in the same way."
+
+generator = torch.Generator().manual_seed(5)
+tokens, w_q, w_k = (torch.randn(*s, generator=generator, dtype=torch.float64) for s in [(7, 5), (12, 5), (12, 5)])
+def scores(rotate, w_q, w_k):
+    q, k = ((tokens @ w.T).unflatten(-1, (2, 6)).movedim(1, 0)[None] for w in (w_q, w_k))
+    return rotate(q, torch.arange(7)) @ rotate(k, torch.arange(7)).mT
+trained = scores(apply_rotary_emb, w_q, w_k)
+converted = scores(apply_rotary_emb_half, interleaved_to_half(w_q, 2), interleaved_to_half(w_k, 2))
+assert torch.allclose(trained, converted, atol=1e-4), (
+    "the converted weights in the half layout give other scores than the originals in the interleaved one. "
+    "If both rotations pass their checks: did you reorder by the inverse permutation?")
+print("Looks right. The hidden tests try other numbers of heads and look at the gradient.")
+
+# %% nbgrader={"grade_id": "interleaved_to_half_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.interleaved_to_half(interleaved_to_half)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1: the rotation</summary>
+#
+# Only taking apart and putting together change. The angles are those of 3.3.
+# </details>
+#
+# <details><summary>Hint 2: the converter, one head</summary>
+#
+# For six channels the new order of the rows is 0, 2, 4, 1, 3, 5. Write it as an index, or see the rows as a little table of (pair, member) and swap its axes.
+# </details>
+#
+# <details><summary>Hint 3: the converter, all heads</summary>
+#
+# Give the heads an axis of their own first; reorder along the next axis; fold the two axes back into one.
+# </details>
+
+# %% [markdown]
+# ### Experiment: what happens when layouts are mixed
+#
+# We take one query and one key, five positions apart, and slide them along the text. Once both are interleaved, once both are half-split, and once the query is rotated in one layout and the key in the other, as happens when only one of two projections was converted.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** In which of the three cases does the score stay constant? Will the two pure layouts give the *same* constant for the same two vectors?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+generator = torch.Generator().manual_seed(7)
+q, k = torch.randn(2, 1, 1, 1, 8, generator=generator, dtype=torch.float64).expand(2, 1, 1, 61, 8)
+start = torch.arange(61)
+neighbours = [(0, 1), (2, 3), (4, 5), (6, 7)]
+halves = [(0, 4), (1, 5), (2, 6), (3, 7)]
+cases = [("interleaved", neighbours, neighbours, apply_rotary_emb, apply_rotary_emb),
+         ("half-split", halves, halves, apply_rotary_emb_half, apply_rotary_emb_half),
+         ("mixed", neighbours, halves, apply_rotary_emb, apply_rotary_emb_half)]
+
+fig, axes = lab.figure("Which channels turn together, and what it does to the score", nrows=2, ncols=3,
+                       height=4.8, width=9.2)
+for column, (name, q_pairs, k_pairs, rotate_q, rotate_k) in enumerate(cases):
+    ax = axes[0, column]
+    for pairs, up, who in [(q_pairs, 1, "query"), (k_pairs, -1, "key")]:
+        for pair, (a, b) in enumerate(pairs):
+            t = np.linspace(0, np.pi, 40)
+            ax.plot((a + b) / 2 + (b - a) / 2 * np.cos(t), up * (0.32 + 0.28 * (b - a) ** 0.7 * np.sin(t)),
+                    color=lab.COLOURS[pair], linestyle=lab.LINES[pair])
+        ax.text(-0.9, up * 0.95, who, ha="left", va="center", fontsize=9)
+    for channel in range(8):
+        ax.text(channel, 0, channel, ha="center", va="center", fontsize=9,
+                bbox={"boxstyle": "circle,pad=0.25", "facecolor": "#F2F2F2", "edgecolor": "#888888"})
+    ax.set(title=f"{name}: pairs of channels", xlim=(-1, 7.6), ylim=(-1.35, 1.35))
+    ax.axis("off")
+    ax = axes[1, column]
+    ax.plot(start, (rotate_q(q, start + 5) * rotate_k(k, start)).sum(-1)[0, 0], color=lab.BLACK, linestyle="-")
+    ax.set(title="score at m = n + 5", xlabel="key position n", ylim=(-6.5, 6.5))
+    ax.grid(axis="y")
+axes[1, 0].set_ylabel("score")
+plt.show()
+
+words, query_weight, key_weight = torch.randn(3, 16, 16, generator=generator, dtype=torch.float64)  # 2 heads of 8
+def scores_of(rotate, *weights):
+    heads = [rotate((words @ w.T).unflatten(-1, (2, 8)).movedim(1, 0)[None], torch.arange(16)) for w in weights]
+    return heads[0] @ heads[1].mT
+meant = scores_of(apply_rotary_emb, query_weight, key_weight)
+loaded = scores_of(apply_rotary_emb_half, query_weight, key_weight)
+mended = scores_of(apply_rotary_emb_half, *(interleaved_to_half(w, 2) for w in (query_weight, key_weight)))
+lab.table(["trained interleaved, run in half-split code", "error of the scores, relative to their size"],
+          [[name, f"{float((wrong - meant).norm() / meant.norm()):.2f}"]
+           for name, wrong in [("weights as they are", loaded), ("weights converted by you", mended)]])
+
+# %% [markdown]
+# **Figure 3.5. The layouts.** Top: arcs join the channels that turn together, above for the query, below for the key; one colour and line style per pair, pair 0 in blue. Bottom: the score of one query and one key at a constant distance. Both pure layouts give a flat line; they give *different* constants, because the same eight numbers are paired differently. Mixed, the score depends on the absolute position: here RoPE is broken. The table is the other, quieter accident: both sides in the same layout, but not in the one of the training. The line would be flat, and the scores wrong. Only the conversion brings the error to zero.
+
+# %% [markdown]
+# ## 6 · Why it works for the whole head
+#
+# Equation (3) was for one pair and used angles. For a whole head, matrices are shorter. You need three facts. The first two are about rotations in the plane; look at what they say about clock hands. The third is about any two matrices.
+#
+# - $R(\varphi)^{\top} = R(-\varphi)$: the transpose turns back;
+# - $R(\varphi)\,R(\psi)=R(\varphi+\psi)$: turning twice adds the angles;
+# - $\langle A u, B v\rangle = u^{\top}A^{\top}B\,v$.
+
+# %% [markdown] nbgrader={"grade_id": "relative_proof_question", "locked": true}
+# ### Exercise 3.5 · The proof
+#
+# **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+#
+# *Why it matters:* a plot shows forty-eight positions. A proof covers all of them, and tells you which changes to the method are safe.
+#
+# Let $q, k\in\mathbb R^d$ be a query and a key before rotation, $R_m$ the block-diagonal matrix of equation (5), and $s(m,n)=\langle R_m q, R_n k\rangle$.
+#
+# 1. Show for **one pair** that $R(a)^\top R(b)=R(b-a)$. Give a reason, in a line, for each of the first two facts that you use; equation (2) defines $R$.
+# 2. Conclude for the **whole head** that $s(m,n)$ depends on $m$ and $n$ only through $m-n$. Say where you use that $R_m$ is block-diagonal.
+# 3. Someone rotates queries with base 10,000 and keys with base 500,000. Which step of your proof fails? Show with one concrete case that the score now depends on more than $m-n$.
+#
+# Eight to fifteen lines are enough. Formulas may be LaTeX or plain text.
+#
+# ### BEGIN MARK SCHEME
+# 1 point per part; half points are allowed.
+#
+# 1. 1 point: $R(a)^\top=R(-a)$ with a reason (cosine is even, sine is odd; or: the transpose of a rotation is its inverse), then angles add with a reason (two turns in a row; or the addition theorems): $R(-a)R(b)=R(b-a)$. Multiplying out the two 2×2 matrices at once earns the same. Half a point if the facts are used without any reason.
+# 2. 1 point: $s(m,n)=q^\top R_m^\top R_n k$; block-diagonal matrices are transposed and multiplied block by block, so $R_m^\top R_n = R_{n-m}$ and $s = q^\top R_{n-m}k$, a function of $q$, $k$ and $n-m$. Half a point if the step from one block to all of them (or the sum over pairs) is missing.
+# 3. 1 point: the angles of one pair are $m\theta_i$ and $n\theta'_i$ with $\theta_i\neq\theta'_i$; their difference $n\theta'_i-m\theta_i$ is not a function of $n-m$, so part 1 no longer gives $R((n-m)\theta_i)$. A concrete case, e.g. $m=n$ (offset 0): the angle is $m(\theta'_i-\theta_i)$, zero at $m=0$ and not at $m=1$. Half a point for the failing step without a case. No point for "it is no longer relative" alone. Pair 0 has speed 1 for every base: an example with pair 0 earns half.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "relative_proof", "grade": true, "solution": true, "points": 3}
+# ### BEGIN SOLUTION
+# 1. Cosine is even and sine is odd, so $R(-a)$ has the same diagonal as $R(a)$ and the other two entries exchanged: $R(a)^\top=R(-a)$. A turn by $b$ followed by a turn by $-a$ is a turn by $b-a$: $R(-a)R(b)=R(b-a)$. Hence $R(a)^\top R(b)=R(b-a)$.
+#
+# 2. By the third fact $s(m,n)=q^\top R_m^\top R_n\,k$. Both matrices are block-diagonal with blocks of the same size. Such matrices are transposed and multiplied block by block. The $i$-th block of $R_m^\top R_n$ is therefore $R(m\theta_i)^\top R(n\theta_i)=R((n-m)\theta_i)$ by part 1, which is the $i$-th block of $R_{n-m}$. So $R_m^\top R_n=R_{n-m}$ and
+# $$s(m,n)=q^\top R_{n-m}\,k .$$
+# $m$ and $n$ appear only as $n-m$, for every $q$ and $k$.
+#
+# 3. Let $\theta_i$ be the speeds of the queries and $\theta'_i$ those of the keys. The $i$-th block becomes $R(m\theta_i)^\top R(n\theta'_i)=R(n\theta'_i-m\theta_i)$. The last step fails: $n\theta'_i-m\theta_i$ is a function of $n-m$ only if $\theta_i=\theta'_i$ (set $m=n$). Take $d=4$ and $q=k=(0,0,1,0)$, so only pair 1 counts, with $\theta_1=0.01$ and $\theta'_1=500\,000^{-1/2}\approx0.0014$. At $m=n=0$ the score is $1$. At $m=n=100$ it is $\cos(100\cdot(0.0014-0.01))\approx\cos0.86\approx0.65$. Same offset, another score.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Write $s(m,n)$ with the third fact as $q^\top(\dots)k$ and look only at the matrix in the middle.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# How does one multiply two block-diagonal matrices with blocks of the same size?
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# For part 3 keep the offset at 0, that is $m=n$, and let both grow. Choose the pair with care: which one has the same speed for every base?
+# </details>
+
+# %% [markdown]
+# <details><summary>Aside: is there any other way? (For those who like linear algebra; open it after 3.5)</summary>
+#
+# Hardly. Suppose that $f$ is used for queries and keys alike, maps $\mathbb R^d$ to $\mathbb R^d$, has $f(x,0)=x$, and fulfils wish (1) for all whole positions.
+#
+# Set $m=n$ in (1): $\langle f(q,m),f(k,m)\rangle=g(q,k,0)=\langle q,k\rangle$. A map that keeps all dot products is linear and orthogonal, so $f(x,m)=U_mx$ with an orthogonal matrix $U_m$. The wish now says that $U_m^\top U_n$ depends on $n-m$ alone. Compare with $m=0$: $U_m^\top U_n=U_{n-m}$, hence $U_n=U_mU_{n-m}$, and step by step $U_m=(U_1)^m$. Everything is fixed by *one* orthogonal matrix. Every orthogonal matrix is, in a suitable orthonormal basis, block-diagonal with rotations in the plane (and perhaps a few entries $\pm1$): $U_1=Q\,R\,Q^\top$. Then $\langle U_mq,U_nk\rangle=\langle R^mQ^\top q,\ R^nQ^\top k\rangle$, and $Q^\top$ disappears into $W_q$ and $W_k$, as the permutation did in section 5.
+#
+# So, reflections aside, whoever wants (1) gets RoPE. The only freedom left is the choice of the $d/2$ speeds.
+# </details>
+
+# %% [markdown]
+# ### Experiment: properties are not enough to test RoPE
+#
+# A tempting test of a RoPE function: lengths are kept, position 0 changes nothing, and moving both positions leaves the score alone. All three are true of RoPE. But which *wrong* functions have them too? Here are four, each made from your own function by one small change. Next to the properties stands a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** The four: turning backwards; base 100; the half layout; positions counted from 1. How many of them pass all three properties?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+candidates = {
+    "your apply_rotary_emb": apply_rotary_emb,
+    "turning backwards": lambda x, p: apply_rotary_emb(x, -p),
+    "base 100": lambda x, p: apply_rotary_emb(x, p, base=100.0),
+    "half layout": apply_rotary_emb_half,
+    "positions from 1": lambda x, p: apply_rotary_emb(x, p + 1),
+}
+u, v = torch.randn(2, 1, 1, 6, 4, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+probe = torch.tensor([0, 0, 1.0, 0], dtype=torch.float64).view(1, 1, 1, 4)
+golden = torch.tensor([0, 0, math.cos(0.01), math.sin(0.01)], dtype=torch.float64)
+
+def verdicts(rotate):
+    at = torch.arange(6)
+    score = lambda shift: rotate(u, at + shift) @ rotate(v, at + shift).mT
+    results = [torch.allclose(rotate(u, at).norm(dim=-1), u.norm(dim=-1)),
+               torch.allclose(rotate(u, 0 * at), u),
+               torch.allclose(score(0), score(1000)),
+               torch.allclose(rotate(probe, torch.tensor([1]))[0, 0, 0], golden)]
+    return ["yes" if passed else "NO" for passed in results]
+
+lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden value"],
+          [[name, *verdicts(rotate)] for name, rotate in candidates.items()])
+
+
+# %% [markdown]
+# Three of the four wrong functions pass every property, and "positions from 1" fails only because we asked for position 0. All four fail the golden value. You could train a model of your own with any of them; a checkpoint of somebody else fits none. Test against numbers first, then against properties.
+
+# %% [markdown]
+# ## 7 · Into the attention layer
+#
+# The complete path of one layer:
+#
+# ```text
+# x ─┬─ q_proj ─ split into heads ─ rotate for m ─┐
+#    ├─ k_proj ─ split into heads ─ rotate for n ─┴─ scores ─ mask ─ softmax ─┐
+#    └─ v_proj ─ split into heads ────────────────────────────────────────────┴─ weighted sum ─ merge heads ─ o_proj
+# ```
+#
+# **After the split.** The pairs live inside a head, and every head has the complete set of speeds. Rotate before the split, with `d_model` in place of `head_dim`, and head 0 gets only fast clocks, the last head only slow ones. Still a relative encoding, but another model.
+#
+# **Queries and keys, never values.** The wish (1) is about the score, and only $q$ and $k$ are in it. Suppose values were rotated too. The output of a head would be $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position would leak into the layers above.
+#
+# **Nothing to store.** RoPE has no parameters. A table of cosines may be cached, but if it is saved with the model, old checkpoints stop loading when its length changes; and if it is an ordinary buffer, `.to(torch.bfloat16)` rounds it (section 8). In this exercise the layer's `state_dict` holds the four projections and nothing else.
+
+# %% [markdown]
+# ### Exercise 3.6 · Rotary multi-head attention
+#
+# **5 points · difficulty 3/5 · 30 minutes · code**
+#
+# *Why it matters:* apart from speed, this is the attention layer of the first LLaMA models.
+#
+# Scores are scaled by $1/\sqrt{\texttt{head\_dim}}$ as always. With `is_causal=True` a token attends to itself and to tokens with a smaller **index**, whatever the positions say: positions may be shifted, repeated or shuffled. `F.scaled_dot_product_attention` is allowed.
+
+# %% nbgrader={"grade_id": "RotaryMultiHeadAttention", "solution": true}
+class RotaryMultiHeadAttention(nn.Module):
+    """Multi-head self-attention with rotary position embeddings (interleaved pairs).
+
+    d_model: width of the model; ValueError if n_heads does not divide it, or if head_dim = d_model / n_heads is odd
+    n_heads: number of heads
+    base:    base of the frequencies
+
+    Four projections without bias, q_proj, k_proj, v_proj, o_proj, each nn.Linear(d_model, d_model). The state_dict
+    has no other key, and ``.to(torch.bfloat16)`` does not change the angles.
+    """
+
+    def __init__(self, d_model, n_heads, base=10000.0):
+        super().__init__()
+        ### BEGIN SOLUTION
+        if d_model % n_heads or (d_model // n_heads) % 2:
+            raise ValueError(f"d_model {d_model} does not give {n_heads} heads of an even size")
+        self.n_heads, self.base = n_heads, base
+        self.q_proj = nn.Linear(d_model, d_model, bias=False)
+        self.k_proj = nn.Linear(d_model, d_model, bias=False)
+        self.v_proj = nn.Linear(d_model, d_model, bias=False)
+        self.o_proj = nn.Linear(d_model, d_model, bias=False)
+        ### END SOLUTION
+
+    def forward(self, x, positions=None, is_causal=False):
+        """x: (batch, seq_len, d_model); positions: (seq_len,) or (batch, seq_len), by default 0, 1, 2, ...
+
+        returns: (batch, seq_len, d_model)
+        """
+        ### BEGIN SOLUTION
+        if positions is None:
+            positions = torch.arange(x.shape[1], device=x.device)
+        # (batch, seq_len, d_model) -> (batch, heads, seq_len, head_dim)
+        q, k, v = (project(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+                   for project in (self.q_proj, self.k_proj, self.v_proj))
+        q = apply_rotary_emb(q, positions, self.base)
+        k = apply_rotary_emb(k, positions, self.base)
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+        return self.o_proj(out.transpose(1, 2).flatten(2))
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "RotaryMultiHeadAttention_check", "grade": true, "points": 0}
+# Visible check (0 points).
+torch.manual_seed(0)
+layer = RotaryMultiHeadAttention(16, 4)
+weights = layer.state_dict()
+wanted = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"}
+assert set(weights) == wanted, (
+    f"the state_dict must hold {sorted(wanted)}; yours holds {sorted(weights)}: no biases, no saved tables, these "
+    "names.")
+x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(9))
+with torch.no_grad():
+    out = layer(x)
+    assert tuple(out.shape) == (2, 6, 16), f"shape (2, 6, 16) expected, got {tuple(out.shape)}."
+
+    alone = layer(x[:, :1], positions=torch.tensor([5]))
+    assert torch.allclose(alone, x[:, :1] @ weights["v_proj.weight"].mT @ weights["o_proj.weight"].mT, atol=1e-5), (
+        "a single token attends to itself alone, so the output is o_proj(v_proj(x)) at every position. "
+        "Yours differs: are the values rotated?")
+
+    at = torch.arange(6)
+    assert torch.allclose(out, layer(x, positions=at), atol=1e-5), "by default the positions are 0, 1, 2, ..."
+    assert torch.allclose(out, layer(x, positions=at + 50), atol=1e-3), (
+        "only distances may matter: shifting all positions by 50 changed the output.")
+    assert not torch.allclose(out, layer(x, positions=torch.tensor([0, 4, 1, 9, 2, 20])), atol=1e-3), (
+        "other distances must change the output: is `positions` used?")
+    moved = {name: w.roll(4, dims=int(name == "o_proj.weight")) for name, w in weights.items()}
+    exchanged = RotaryMultiHeadAttention(16, 4)
+    exchanged.load_state_dict(moved)
+    assert torch.allclose(out, exchanged(x), atol=1e-5), (
+        "here the heads changed places, each with all its weights. Every head has the same speeds, so nothing may "
+        "change: do you rotate before the split into heads, or split in an unusual order?")
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    assert torch.allclose(out[:, order], layer(x[:, order], positions=order), atol=1e-5), (
+        "tokens that carry their positions with them must get the same outputs in any order.")
+
+    causal = layer(x, positions=order, is_causal=True)
+    assert torch.allclose(causal[:, :4], layer(x[:, :4], positions=order[:4], is_causal=True), atol=1e-5), (
+        "is_causal: tokens with a larger index must not influence earlier outputs. (The positions are shuffled "
+        "here: the mask goes by index.)")
+    assert not torch.allclose(causal[:, 0], layer(x, positions=order)[:, 0], atol=1e-4), "is_causal changed nothing."
+
+    low = layer.to(torch.bfloat16)
+    assert low(x.to(torch.bfloat16)).dtype == torch.bfloat16, "after .to(torch.bfloat16) the output must be bfloat16."
+assert lab.raises(ValueError, RotaryMultiHeadAttention, 16, 3), (
+    "3 heads do not divide a width of 16: raise ValueError when the layer is built.")
+print("Looks right. The hidden tests compare values, also per batch, far out, and in bfloat16.")
+
+# %% nbgrader={"grade_id": "RotaryMultiHeadAttention_tests", "grade": true, "points": 5}
+# Hidden tests (5 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1: heads</summary>
+#
+# From `(batch, seq_len, d_model)` first make the last axis two, `(n_heads, head_dim)`; then bring the heads to axis 1. On the way back, do the same in the opposite order.
+# </details>
+#
+# <details><summary>Hint 2: angles that survive a cast</summary>
+#
+# Store the number `base`, no tensor. Your function of 3.3 computes the angles afresh, in high precision, at each call.
+# </details>
+#
+# <details><summary>Hint 3: the causal mask</summary>
+#
+# There are as many queries as keys here, so a lower-triangular mask over the *indices* is right, and so is `is_causal` of PyTorch's function. It has nothing to do with `positions`.
+# </details>
+
+# %% [markdown]
+# ### Experiment: a task that needs positions
+#
+# Random tokens from an alphabet of eight. At each place the model must name the token that stood **three places before**. One layer of yours between an embedding and a linear read-out; texts of 32 tokens; causal. We train twice: once with positions 0, 1, 2, …, and once with *all positions equal to 0*. Then every rotation is the identity, and your layer is attention without any encoding.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** (a) Guessing blindly gives 1/8. What accuracy will the model without positions reach? (b) Take the model trained with RoPE. What is its accuracy if all positions are shifted by 1,000? (c) And on texts of 256 tokens? The task is the same, "three places before", and the scores depend on distances alone.
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+# Trains two small models; budget: 10 seconds.
+class LookBack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.attention, self.read = nn.Embedding(8, 32), RotaryMultiHeadAttention(32, 2), nn.Linear(32, 8)
+
+    def forward(self, tokens, positions):
+        return self.read(self.attention(self.embed(tokens), positions, is_causal=True))
+
+def texts(batch, length, generator):
+    tokens = torch.randint(0, 8, (batch, length), generator=generator)
+    return tokens, tokens.roll(3, dims=1)  # the answer at a place stands three places before
+
+def train(position_of, steps=150):
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    model, losses = LookBack(), []
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        tokens, answers = texts(32, 32, generator)
+        loss = F.cross_entropy(model(tokens, position_of(32))[:, 3:].flatten(0, 1), answers[:, 3:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return model, losses
+
+@torch.no_grad()
+def correct(model, positions):
+    tokens, answers = texts(256, len(positions), torch.Generator().manual_seed(1))
+    return (model(tokens, positions).argmax(-1) == answers)[:, 3:].float()  # (texts, places)
+
+arms = {"RoPE": torch.arange, "no positions": lambda n: torch.zeros(n)}
+fig, (left, right) = lab.figure("Name the token three places before", ncols=2, height=3.4, width=9.2,
+                                width_ratios=(2, 3))
+rows = []
+for (name, position_of), colour, style in zip(arms.items(), (lab.BLUE, lab.VERMILLION), ("-", "--")):
+    model, losses = train(position_of)
+    left.plot(losses, color=colour, linestyle=style, label=name)
+    by_place = correct(model, position_of(256)).mean(0)
+    right.plot(range(3, 256), by_place, color=colour, linestyle=style, linewidth=1.5, label=name)
+    rows.append([name, *(f"{float(correct(model, position_of(32) + shift).mean()):.1f}" for shift in (0, 1000))])
+    if name == "RoPE":
+        look_back = model
+left.axhline(math.log(8), color=lab.GREY, linewidth=1, linestyle=":")
+left.text(149, math.log(8) + 0.04, "blind guess: ln 8", ha="right", fontsize=9, color="#444444")
+left.set(title="training, 32 tokens", xlabel="step", ylabel="loss (nats)", ylim=(-0.05, 2.45))
+left.legend(loc="center right")
+right.axhline(1 / 8, color=lab.GREY, linewidth=1, linestyle=":")
+right.text(255, 0.03, "dotted: blind guess, 1/8", ha="right", fontsize=9, color="#444444")
+right.axvline(31, color=lab.GREY, linewidth=1, linestyle="--")
+right.text(35, 1.04, "beyond the training length", fontsize=9, color="#444444")
+right.set(title="test, 256 tokens: accuracy at each place", xlabel="place in the text (tokens)", ylabel="accuracy",
+          ylim=(0, 1.15))
+right.legend(loc="center right")
+plt.show()
+lab.table(["accuracy on 32 tokens", "as trained", "all positions + 1,000"], rows)
+
+# %% [markdown]
+# **Figure 3.6. Looking back three places.** Left: with RoPE the loss falls almost to zero; with all positions equal it stays high. (a) Without positions the model can only count which tokens it has seen: better than a blind guess, not by much. (b) The table: a shift by 1,000 costs nothing, for only distances enter. (c) Right: in a longer text the first 32 places are answered as well as ever. Then the accuracy falls, although the answer still stands three places before. *A relative encoding is not yet one that extrapolates.* Two things are new beyond the training length: distances that the model has never met, and more keys that compete for the attention. The next figure looks at the first.
+
+# %% [markdown]
+# ### Experiment: what the model does not know about far tokens
+#
+# The tokens of this task are random, so a key can be chosen by its distance only. What a head thinks of each distance is easy to compute: take the *mean* query and the *mean* key over the alphabet, keep the key in its place, and move the query away from it. (A score is linear in the query and in the key, so the score of the means is the mean of the scores.)
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** The head has learned to give offset 3 the highest score. The fastest clock goes round once in $2\pi\approx6.28$ positions. At which other offsets might a key look almost as good? Which of them could training on 32 tokens rule out, and which not?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+state = look_back.state_dict()
+mean_token = state["embed.weight"].mean(0)
+mean_q, mean_k = ((state[f"attention.{name}.weight"] @ mean_token).view(1, 2, 1, 16) for name in ("q_proj", "k_proj"))
+far = torch.arange(81)
+liking = (apply_rotary_emb(mean_q.expand(1, 2, 81, 16), far) * mean_k).sum(-1)[0] / 4  # / sqrt(head_dim)
+
+fig, ax = lab.figure("What the two heads think of a key, by its distance alone", height=3.4)
+ax.axvspan(0, 31, color="#F0F0F0", zorder=0)
+ax.text(17, 16.5, "met in training", ha="center", fontsize=9, color="#444444")
+for head, (colour, style) in enumerate([(lab.BLUE, "-"), (lab.VERMILLION, "--")]):
+    ax.plot(far, liking[head], color=colour, linestyle=style, label=f"head {head}")
+for offset in (3, 41, 47, 60, 66):
+    ax.text(offset, float(liking[:, offset].max()) + 0.9, offset, ha="center", fontsize=9)
+ax.set(xlabel="offset m − n (positions)", ylabel="mean score (scaled)", xlim=(-1, 81), ylim=(-17, 19))
+ax.grid(axis="y")
+ax.legend(loc="lower right", ncols=2)
+plt.show()
+
+# %% [markdown]
+# **Figure 3.7. Echoes.** In the grey range offset 3 scores highest, as trained. But farther out the peaks at 41, 47, 60 and 66 come close to it or even reach it. They lie 38, 44, 57 and 63 positions behind it: six, seven, nine and ten turns of the fastest clock (37.7, 44.0, 56.5, 62.8). On that clock these keys look like the right one. Within the grey range, training has taught the slower clocks to hold such echoes down. Beyond it, nobody has: there the slow hands stand at angles that no training text has shown. Compare the places in Figure 3.6 at which the accuracy falls. Week 5 is about what to do.
+
+# %% [markdown]
+# ## 8 · Too few bits
+#
+# Models run in bfloat16. It has 1 bit for the sign, 8 for the exponent and 7 for the fraction (Kalamkar et al., 2019). With the leading 1 that is not stored, a number has **8 significant bits**. This is enough to train large networks, as the same paper shows. For positions it is not enough.
+#
+# **A toy.** Take a format with *three* significant bits. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, so they are 2 wide: 8, 10, 12, 14, 16. From 16 to 32 they are 4 wide: 16, 20, 24, 28, 32. Everything between is rounded to the nearest of these. Count what is left of the positions 0 … 31 in this toy:
+#
+# | from | values it can hold | how many new ones |
+# |---|---|---|
+# | 0 … 8 | all | 9 |
+# | above 8, up to 16 | 10, 12, 14, 16 | 4 |
+# | above 16, up to 32 | 20, 24, 28, 32 | 4 |
+#
+# Position 31 is rounded up to 32, so the last value counts too. Of 32 positions 17 stay distinct, and 9 is the first integer the toy cannot hold. (Halfway cases go to the neighbour whose last bit is 0: 9 becomes 8, and 11 becomes 12.)
+
+# %% [markdown]
+# ### Exercise 3.7 · Positions in bfloat16
+#
+# **2 points (1 + 1) · difficulty 2/5 · 5 + 5 minutes · numbers and text**
+#
+# *Why it matters:* `model.to(torch.bfloat16)` is one line, and it has broken RoPE in several libraries.
+#
+# Do for bfloat16, with its eight significant bits, what was done for the toy: how many distinct values are left of the positions 0, 1, …, 4095, and which is the first positive integer that bfloat16 cannot hold? Work it out on paper. (Both are whole numbers; the usual four significant digits are more than you need.)
+
+# %% tags=["by-hand"] nbgrader={"grade_id": "bfloat16_positions", "solution": true}
+# Replace every None by a whole number.
+bfloat16_positions = {
+    "distinct": None,  # how many different values the positions 0..4095 have in bfloat16
+    "first_collision": None,  # the first positive integer that bfloat16 cannot hold
+}
+### BEGIN SOLUTION
+bfloat16_positions |= {
+    "distinct": 769,  # 0..256 are 257 values; then 128 new ones up to each of 512, 1024, 2048, 4096
+    "first_collision": 257,  # 2**8 + 1 needs nine significant bits
+}
+### END SOLUTION
+
+# %% nbgrader={"grade_id": "bfloat16_positions_check", "grade": true, "points": 0}
+# Visible check (0 points). It looks at the form of the answer, not at the values.
+assert isinstance(bfloat16_positions, dict), "bfloat16_positions must stay a dictionary; fill in its values."
+for key in ("distinct", "first_collision"):
+    assert key in bfloat16_positions, f"the key {key!r} is missing: keep the names of the cell above."
+    value = bfloat16_positions[key]
+    assert value is not None, f"{key!r} is still None."
+    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
+    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
+    assert value == int(value), f"{key!r} counts something: a whole number is expected, got {value}."
+assert len(bfloat16_positions) == 2, "there are more than the two keys asked for: remove the others."
+print("Two whole numbers. The hidden tests ask for four significant digits: here, for the exact numbers.")
+
+# %% nbgrader={"grade_id": "bfloat16_positions_tests", "grade": true, "points": 1}
+# Hidden tests (1 point): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.bfloat16_positions(bfloat16_positions)
+### END HIDDEN TESTS
+
+# %% [markdown] nbgrader={"grade_id": "bfloat16_explained_question", "locked": true}
+# **Explain.** A model keeps its RoPE frequencies as a buffer. `model.to(torch.bfloat16)` rounds them, and the code then multiplies them by positions that are bfloat16 too. A colleague proposes to call `.float()` on the product before taking cosine and sine. In three to six sentences: why does this not help, why does the damage grow with the position, and at which point of the computation is a cast to bfloat16 harmless?
+#
+# ### BEGIN MARK SCHEME
+# 1 point in all; half points are allowed.
+#
+# - Half a point: what rounding has removed, a later `.float()` cannot bring back; the error of the angle grows with the position, because 8 significant bits mean a *relative* error (up to about 1/512), and the angle is proportional to the position: at position 4096 up to several radians; or: beyond 256 neighbouring positions become the same number.
+# - Half a point: compute positions, frequencies and their product in float32 (or float64), take cosine and sine there, and cast only those: they lie in [-1, 1], so the error stays below about 0.002 to 0.004 at every position.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "bfloat16_explained", "grade": true, "solution": true, "points": 1}
+# ### BEGIN SOLUTION
+# A cast to float32 adds digits, but not the information that is gone: the frequencies and the positions were rounded before. bfloat16 has eight significant bits, so rounding makes a relative error of up to $2^{-9}$ in each. The angle is a product with the position, hence its absolute error grows with the position: at an angle of 4,000 radians, 1/512 of it is almost 8 radians, more than a full turn. Beyond 256, neighbouring positions even become the same number. So positions, frequencies and angles belong in float32 or float64. Cosine and sine lie between −1 and 1; cast these, and the error is at most about 0.002 at every position.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1 (numbers)</summary>
+#
+# Between $2^p$ and $2^{p+1}$ the toy has always $2^2=4$ steps. How many has bfloat16?
+# </details>
+#
+# <details><summary>Hint 2 (numbers)</summary>
+#
+# Add up: all integers from 0 to $2^8$, then the new values up to each next power of two. The last power of two is reached by rounding up.
+# </details>
+#
+# <details><summary>Hint 3 (text)</summary>
+#
+# Distinguish an error *relative to the number* from an error in radians. Which of the two does cosine see?
+# </details>
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** (a) Between 256 and 512, do positions merge in twos, evenly? (b) For `head_dim` 128 and positions up to 4095, how large does the worst error of a cosine become if only the *frequencies* are rounded to bfloat16? And if the angles are exact and only the *cosines* are rounded? A cosine lies in $[-1,1]$, so no error can exceed 2.
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+integers = torch.arange(248, 273)
+held = integers.to(torch.bfloat16).double()
+positions = torch.arange(1, 4088)
+gap = torch.tensor([float(torch.nextafter(p, p + 4096) - p) for p in positions.to(torch.bfloat16)])
+
+fig, (left, right) = lab.figure("What bfloat16 makes of positions", ncols=2, height=3.3, width=9.4, width_ratios=(3, 2))
+for exact, rounded in zip(integers.tolist(), held.tolist()):
+    colour, style = (lab.BLUE, "-") if exact == rounded else (lab.VERMILLION, "--")
+    left.plot([exact, rounded], [1, 0], color=colour, linestyle=style, linewidth=1.5, marker="o", markersize=4)
+left.set(title="each position (top) and the number stored for it (bottom)", xlabel="position", ylim=(-0.25, 1.25))
+left.set_yticks([0, 1], ["bfloat16", "exact"])
+left.set_xticks(range(248, 273, 4))
+right.plot(positions, gap, color=lab.BLACK, linestyle="-")
+right.set_xscale("log", base=2)
+right.set_yscale("log", base=2)
+right.set_xticks([64, 256, 1024, 4096], ["64", "256", "1,024", "4,096"])
+right.set_yticks([0.25, 1, 4, 16], ["1/4", "1", "4", "16"])
+right.axhline(1, color=lab.GREY, linewidth=1, linestyle="--")
+right.set(title="gap to the next number", xlabel="position", ylabel="gap (positions)", xlim=(32, 4096), ylim=(0.15, 25))
+plt.show()
+
+# %% [markdown]
+# **Figure 3.8. Which positions bfloat16 can tell apart.** Left: blue lines go straight down: the position is stored exactly. Dashed lines lean: the position is stored as a neighbour. Up to 256 all is well. From there to 512 only even numbers exist, and because ties go to the even last bit, groups of three alternate with groups of one: 259, 260 and 261 all become 260, while 258 stays alone. Right: the gap between neighbouring numbers doubles at each power of two. Above the dashed line, gap 1, positions are lost.
+
+# %% tags=["experiment"]
+at = torch.arange(4096, dtype=torch.float64)
+exact = rope_frequencies(128).double()
+rounded = lambda t: t.to(torch.bfloat16).double()
+truth = torch.outer(at, exact).cos()
+ways = [
+    ("positions and frequencies in bfloat16", torch.outer(rounded(at), rounded(exact)).cos(), lab.VERMILLION, "-"),
+    ("frequencies in bfloat16", torch.outer(at, rounded(exact)).cos(), lab.ORANGE, "--"),
+    ("cosines in bfloat16, angles in float32", rounded(torch.outer(at.float(), exact.float()).cos()), lab.GREEN, "-."),
+    ("all in float32", torch.outer(at.float(), exact.float()).cos().double(), lab.BLUE, ":"),
+]
+fig, ax = lab.figure("Worst error of a cosine so far (head_dim 128)", height=3.6)
+readable = lambda e: f"{e:.0e}" if e < 1e-3 else f"{e:.4f}" if e < 0.1 else f"{e:.1f}"
+rows = []
+for name, cosines, colour, style in ways:
+    worst = (cosines - truth).abs().amax(1)
+    ax.loglog(at[1:], worst.cummax(0).values[1:].clamp(min=1e-9), color=colour, linestyle=style, label=name)
+    rows.append([name, readable(float(worst[4095])), readable(float(worst.max()))])
+ax.set(xlabel="position", ylabel="error of the cosine, largest over all pairs", ylim=(1e-8, 30), xlim=(1, 4096))
+ax.grid(axis="y")
+ax.legend(loc="lower right")
+plt.show()
+lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4095"], rows)
+
+
+# %% [markdown]
+# **Figure 3.9. What it does to RoPE.** Each line is the largest error met up to that position, over all 64 pairs. With rounded frequencies (dashed) the error climbs in proportion to the position until it cannot grow any more: 2 is the difference between "same direction" and "opposite". The pairs that suffer are the fast ones, whose angles are large. (Pair 0 is safe: its speed, 1, is exact in bfloat16.) Rounding only the finished cosines (dash-dotted) costs a constant 0.002. So: angles in float32 or better, cast last. The bug is on record for transformers (issue 25681, pull request 29285) and GPT-NeoX (pull request 1016); Wang et al. (2024) study what bfloat16 does to RoPE in training on long texts.
+
+# %% [markdown]
+# ## 9 · Bug hunt
+#
+# Three snippets, as they are found in the wild. Each runs, gives the right shapes, and has **exactly one** bug. Write the repaired function into the answer cell. Do not change anything else: same name, same arguments, same layout.
+#
+# ### Exercise 3.8 · Three bugs
+#
+# **3 points (1 + 1 + 1) · difficulty 3/5 · 5 + 5 + 10 minutes · code**
+#
+# *Why it matters:* you will read far more RoPE code than you write.
+
+# %% [markdown] nbgrader={"grade_id": "bug_rotate_half", "locked": true}
+# **Bug 1. `rotate_half`.** A popular way to write RoPE is $x' = x\odot\cos + \texttt{rotate\_half}(x)\odot\sin$. The tables below are those of the **half layout**. The function was copied from somewhere else.
+#
+# *Symptom: no error anywhere. But the lengths of q and k change with the position, and a half-layout checkpoint that works elsewhere gives useless output.*
+#
+# ```python
+# def rotate_half(x):
+#     x1 = x[..., 0::2]
+#     x2 = x[..., 1::2]
+#     return torch.stack((-x2, x1), dim=-1).flatten(-2)
+#
+#
+# angles = positions[:, None] * rope_frequencies(head_dim)         # (seq_len, head_dim/2)
+# cos = torch.cat((angles, angles), dim=-1).cos()                  # (seq_len, head_dim), half layout: right
+# sin = torch.cat((angles, angles), dim=-1).sin()                  # right
+# q, k = q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+# ```
+
+# %% nbgrader={"grade_id": "rotate_half", "solution": true}
+def rotate_half(x):
+    """The quarter turn of every pair in the half layout, so that ``x*cos + rotate_half(x)*sin`` rotates x.
+
+    x:       (..., head_dim)
+    returns: a new tensor of the same shape and dtype
+    """
+    ### BEGIN SOLUTION
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "rotate_half_check", "grade": true, "points": 0}
+# Visible check (0 points).
+x = torch.tensor([1.0, 0, 0, 0, 0, 0])
+out = rotate_half(x)
+assert tuple(out.shape) == (6,), f"shape (6,) expected, got {tuple(out.shape)}."
+assert float(out.abs().sum()) == 1, "a quarter turn sends one axis to one other axis."
+assert float(out[0]) == 0, "after a quarter turn nothing is left in channel 0."
+assert float(out[1]) == 0, (
+    "channel 0 went to its neighbour, channel 1: that is the interleaved layout, but the tables are in the half "
+    "layout.")
+x = torch.randn(2, 6, generator=torch.Generator().manual_seed(10))
+assert torch.allclose(rotate_half(rotate_half(x)), -x), (
+    "two quarter turns are half a turn: rotate_half(rotate_half(x)) must be -x.")
+print("Looks right. The hidden tests compare values: mind the sign.")
+
+# %% nbgrader={"grade_id": "rotate_half_tests", "grade": true, "points": 1}
+# Hidden tests (1 point): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.rotate_half(rotate_half)
+### END HIDDEN TESTS
+
+# %% [markdown] nbgrader={"grade_id": "bug_rotary_tables", "locked": true}
+# **Bug 2. `rotary_tables`.** Tables of cosines and sines, made once and kept in the dtype of the model.
+#
+# *Symptom: all tests pass (they run in float32 on 16 tokens). In production, in bfloat16, the model gets worse the longer the document is.*
+#
+# ```python
+# def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
+#     inv_freq = rope_frequencies(head_dim, base).to(dtype)        # the model's dtype
+#     angles = positions.to(dtype)[:, None] * inv_freq             # (seq_len, head_dim/2)
+#     return angles.cos(), angles.sin()
+# ```
+
+# %% nbgrader={"grade_id": "rotary_tables", "solution": true}
+def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
+    """Cosines and sines of all angles, correct to the rounding of ``dtype`` also for far positions.
+
+    positions: (seq_len,), any real numbers
+    returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions
+    """
+    ### BEGIN SOLUTION
+    speeds = rope_frequencies(head_dim, base).to(positions.device, torch.float64)
+    angles = positions.to(torch.float64)[:, None] * speeds
+    return angles.cos().to(dtype), angles.sin().to(dtype)  # the cast comes last
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "rotary_tables_check", "grade": true, "points": 0}
+# Visible check (0 points).
+far = torch.tensor([0, 1, 300, 3001])
+cos, sin = rotary_tables(far, 64)
+assert tuple(cos.shape) == (4, 32) and tuple(sin.shape) == (4, 32), (
+    f"shape (4, 32) expected for both, got {tuple(cos.shape)} and {tuple(sin.shape)}.")
+assert float((cos[0] - 1).abs().max()) == 0 and float(sin[0].abs().max()) == 0, (
+    "at position 0 every cosine is 1 and every sine 0.")
+assert float((cos**2 + sin**2 - 1).abs().max()) < 1e-5, "cos² + sin² must be 1."
+low_cos, low_sin = rotary_tables(far, 64, dtype=torch.bfloat16)
+assert low_cos.dtype == torch.bfloat16 and low_sin.dtype == torch.bfloat16, (
+    f"with dtype=torch.bfloat16 both tables must be bfloat16, got {low_cos.dtype} and {low_sin.dtype}.")
+worst = max(float((low_cos.float() - cos).abs().max()), float((low_sin.float() - sin).abs().max()))
+assert worst < 0.01, (
+    f"in bfloat16 an entry is off by {worst:.1g}; rounding a cosine explains 0.002. Something was rounded before the "
+    "cosine was taken.")
+print("Looks right. The hidden tests go farther out and try other bases.")
+
+# %% nbgrader={"grade_id": "rotary_tables_tests", "grade": true, "points": 1}
+# Hidden tests (1 point): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.rotary_tables(rotary_tables)
+### END HIDDEN TESTS
+
+# %% [markdown] nbgrader={"grade_id": "bug_decode_step_scores", "locked": true}
+# **Bug 3. `decode_step_scores`.** One step of generating text. The cache holds the keys of all tokens so far, *not yet rotated*, the newest last. There is one query, that of the newest token. The function returns its scores with all keys (not scaled), interleaved layout.
+#
+# *Symptom: training is fine, and the loss on given texts is fine. Generated text falls apart after a few words.*
+#
+# ```python
+# def decode_step_scores(q, k_cache, base=10000.0):
+#     q_positions = torch.arange(q.shape[-2], device=q.device)
+#     k_positions = torch.arange(k_cache.shape[-2], device=q.device)
+#     q = apply_rotary_emb(q, q_positions, base)
+#     k = apply_rotary_emb(k_cache, k_positions, base)
+#     return q @ k.transpose(-2, -1)
+# ```
+
+# %% nbgrader={"grade_id": "decode_step_scores", "solution": true}
+def decode_step_scores(q, k_cache, base=10000.0):
+    """Unscaled scores of the newest token with all tokens so far, interleaved layout.
+
+    q:       (batch, heads, 1, head_dim), not rotated; it belongs to the last position
+    k_cache: (batch, heads, n_keys, head_dim), not rotated; positions 0 ... n_keys-1
+    returns: (batch, heads, 1, n_keys)
+    """
+    ### BEGIN SOLUTION
+    places = torch.arange(k_cache.shape[-2], device=q.device)
+    newest = places[-1:]  # the query belongs to the end of the text, not to position 0
+    return apply_rotary_emb(q, newest, base) @ apply_rotary_emb(k_cache, places, base).mT
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "decode_step_scores_check", "grade": true, "points": 0}
+# Visible check (0 points).
+generator = torch.Generator().manual_seed(11)
+q, k_cache = torch.randn(2, 3, 1, 8, generator=generator), torch.randn(2, 3, 5, 8, generator=generator)
+out = decode_step_scores(q, k_cache)
+assert tuple(out.shape) == (2, 3, 1, 5), f"shape (2, 3, 1, 5) expected, got {tuple(out.shape)}: one query, five keys."
+plain = (q * k_cache[..., -1:, :]).sum(-1)
+assert torch.allclose(out[..., -1], plain, atol=1e-4), (
+    "the newest key stands at the query's own position: offset 0, so this score must be the plain, unscaled dot "
+    "product. At which position is your query?")
+first = (q * k_cache[..., :1, :]).sum(-1)
+assert not torch.allclose(out[..., 0], first, atol=1e-3), (
+    "the oldest key is four positions away, so this score must differ from the plain dot product: are both rotated?")
+print("Looks right. The hidden tests compare all scores, also for a cache with a single key.")
+
+# %% nbgrader={"grade_id": "decode_step_scores_tests", "grade": true, "points": 1}
+# Hidden tests (1 point): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.decode_step_scores(decode_step_scores)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint for bug 1</summary>
+#
+# Take `head_dim` 4 and $x=(1,0,0,0)$. Which column of `cos` and `sin` goes with channel 0, and which other channel has the same speed?
+# </details>
+#
+# <details><summary>Hint for bug 2</summary>
+#
+# Follow one number through the function and ask at each line in which dtype it is. Section 8 says where a cast is harmless.
+# </details>
+#
+# <details><summary>Hint for bug 3</summary>
+#
+# What is `q.shape[-2]` in a decoding step? Where does the newest of `n_keys` tokens stand?
+# </details>
+
+# %% [markdown]
+# **A neighbour of bug 3.** When there is a single query and five keys, `is_causal=True` of PyTorch's attention does not mean what you may think. Put the unit vectors in as values, and the output shows the weights.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** One query (the newest token), five keys, all scores equal. Which keys does the query see with `is_causal=True`?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+newest, keys, unit = torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 5, 4), torch.eye(5).view(1, 1, 5, 5)
+rows = []
+for flag in (True, False):
+    weights = F.scaled_dot_product_attention(newest, keys, unit, is_causal=flag)[0, 0, 0]
+    rows.append([f"is_causal={flag}", *(f"{w:.1f}" for w in weights)])
+lab.table(["weight of key", *range(5)], rows)
+
+# %% [markdown]
+# The mask is aligned at the top left: PyTorch takes the query for the *first* token, and it sees key 0 only. In a decoding step all keys lie in the past, so no mask is needed.
+
+# %% [markdown]
+# ## 10 · Test yourself
+#
+# Questions as they come up in interviews. Answer aloud, then open.
+#
+# <details><summary>1. Explain RoPE in two sentences.</summary>
+#
+# Split each query and key vector of a head into pairs and rotate pair $i$ by the angle position × $\theta_i$. Rotations by $m\theta_i$ and $n\theta_i$ combine to one by $(n-m)\theta_i$ in the dot product, so the score depends on content and on the distance, not on the positions themselves.
+# </details>
+#
+# <details><summary>2. Is RoPE an absolute or a relative encoding?</summary>
+#
+# Both, in a precise sense. Each vector is rotated by its absolute position, token by token, with no table of pairs. The effect on the score is purely relative.
+# </details>
+#
+# <details><summary>3. Why are the values not rotated?</summary>
+#
+# The weights are relative without it. Rotated values would make the output turn with the absolute position: $\sum_n a_{mn}R_nv_n$ changes when all positions shift.
+# </details>
+#
+# <details><summary>4. Why rotations, and not some other way of putting in the position?</summary>
+#
+# If queries and keys are treated alike and position 0 changes nothing, then wish (1) with $m=n$ already says that dot products must be kept: the map is orthogonal. And since only differences may count, position $m$ must be the $m$-th power of one such map. In a suitable basis that is a set of rotations (aside in section 6).
+# </details>
+#
+# <details><summary>5. How many parameters does RoPE add? What does it cost?</summary>
+#
+# None. Four products per pair and vector, on q and k, in every layer; cosines and sines can be shared by all layers.
+# </details>
+#
+# <details><summary>6. What does the base do, and what happens if you raise it?</summary>
+#
+# It sets the slowest speed: the wavelengths run from $2\pi$ to almost $2\pi\cdot$base. A larger base slows all pairs but the first, most of all the last. Fewer pairs complete a turn in a given length.
+# </details>
+#
+# <details><summary>7. Which pairs cause trouble beyond the training length: the fast or the slow ones?</summary>
+#
+# The slow ones. Fast pairs have gone round many times in training, and all their angles are known. A slow pair reaches angles it has never had.
+# </details>
+#
+# <details><summary>8. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
+#
+# The layout: interleaved weights in half-split code, or the reverse. Reorder the rows of W_q and W_k in each head. Then the base (some models use another), then a rotation that covers only a part of the head.
+# </details>
+#
+# <details><summary>9. Should a KV cache hold keys before or after the rotation?</summary>
+#
+# After is cheaper: a key's rotation never changes, since it depends on its own position alone. Before is needed when positions or frequencies change later, as with some methods of week 5. In both cases the query must get the position of the newest token.
+# </details>
+#
+# <details><summary>10. A batch is padded on the left. What must you change?</summary>
+#
+# Nothing in the scores between real tokens, if padding is masked: distances stay. But positions are then often given per sequence, `(batch, seq_len)`, so that they agree with those in the cache and with training.
+# </details>
+#
+# <details><summary>11. Where do you rotate in grouped-query attention?</summary>
+#
+# After the split into heads, before the key heads are repeated: all heads use the same angles, so rotating the few is enough. Repeat with `repeat_interleave`, not `repeat`: neighbouring query heads share one key head.
+# </details>
+#
+# <details><summary>12. Some models rotate only a part of each head. What do the other channels do?</summary>
+#
+# They have speed zero: pure content, whatever the distance. GPT-NeoX-20B rotates the first quarter (Black et al., 2022).
+# </details>
+#
+# <details><summary>13. Does RoPE make attention decay with distance?</summary>
+#
+# Not by itself. A bound on the score falls, and equal vectors score less when far apart, in ripples; unrelated vectors show no decay (Figure 3.4).
+# </details>
+
+# %% [markdown]
+# ## What people get wrong
+#
+# | You may read | What is true | where |
+# |---|---|---|
+# | RoPE comes from EleutherAI | It comes from Su et al., in the RoFormer paper. EleutherAI helped to make it known. | RoFormer |
+# | `rotate_half` turns $(x_1,x_2,x_3,x_4)$ into $(-x_2,x_1,-x_4,x_3)$, next to tables in halves | That is the interleaved form. Next to tables in halves it is bug 1 of this week. | 3.8 |
+# | The half layout is a bug | It is the interleaved layout under a fixed permutation of the channels, and W_q and W_k can absorb it. | 3.4 |
+# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and its conversion script reorders the rows. | section 5 |
+# | RoPE is applied to q, k and v | To q and k, after the split into heads. | 3.6 |
+# | Channels 0, 1, 2 have high, medium and low frequency | Two channels share one frequency: in the interleaved layout 0 and 1, then 2 and 3. | 3.2 |
+# | Beyond the training length the high frequencies see unseen angles | The *low* ones do; the high ones have been all round the circle. | Figure 3.2 |
+# | RoPE is relative, so it works at any length | Relative is not the same as extrapolating. | Figures 3.6, 3.7 |
+# | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.4 |
+# | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.9 |
+# | Tests for length, identity at 0 and shift are enough | Three of our four wrong functions passed them all. | section 6 |
+# | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$ for long files. | Rozière et al. |
+# | `is_causal=True` is right for a decoding step | It aligns at the top left: one query sees only key 0. | section 9 |
+#
+# ## To take with you
+#
+# 1. A position is a rotation; a score sees the difference of two rotations.
+# 2. Fast pairs tell neighbours apart, slow pairs tell far from near.
+# 3. Say which layout you mean, and test against numbers.
+# 4. Angles in float32 or better; cast cosine and sine last.
+# 5. Relative does not mean "any length". Week 4 takes another road, ALiBi; week 5 compares them.
+#
+# ## References
+#
+# - J. Su, Y. Lu, S. Pan, A. Murtadha, B. Wen, Y. Liu: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864. Section 3.2 (the method), 3.4.2 (how to compute it), 3.4.3 (the bound on the decay).
+# - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.5 (the sinusoids whose frequencies RoPE uses).
+# - H. Touvron et al.: *LLaMA: Open and Efficient Foundation Language Models*, 2023, arXiv:2302.13971. Section 2.2 (RoPE in every layer instead of absolute embeddings).
+# - S. Black et al.: *GPT-NeoX-20B: An Open-Source Autoregressive Language Model*, 2022, arXiv:2204.06745 (rotation of the first quarter of the channels).
+# - B. Rozière et al.: *Code Llama: Open Foundation Models for Code*, 2023, arXiv:2308.12950 (base $10^6$ in long-context fine-tuning).
+# - F. Barbero et al.: *Round and Round We Go! What makes Rotary Positional Encodings useful?*, 2024, arXiv:2410.06205.
+# - D. Kalamkar et al.: *A Study of BFLOAT16 for Deep Learning Training*, 2019, arXiv:1905.12322.
+# - H. Wang et al.: *When Precision Meets Position: BFloat16 Breaks Down RoPE in Long-Context Training*, 2024, arXiv:2411.13476.
+# - Code: huggingface/transformers, issue 25681 and pull request 29285 (precision), and `convert_llama_weights_to_hf.py` (layout); EleutherAI/gpt-neox, pull request 1016 (precision).
