@@ -1,0 +1,123 @@
+"""Comparison of a student's value with the expected one, in words a student can act on.
+
+Type before shape, shape before values; of the values only the first differing place is shown, to one significant
+digit, so that a message helps without being an answer key.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """``|got - expected| <= atol + rtol * |expected|``; ``exact_dtype`` also asks for the expected dtype."""
+
+    rtol: float = 1e-4
+    atol: float = 1e-5
+    exact_dtype: bool = False
+
+
+def brief(value: float) -> str:
+    """A number to one significant digit."""
+    if isinstance(value, bool) or not math.isfinite(value):
+        return str(value)
+    return f"{float(f'{value:.0e}'):g}"
+
+
+def apart(got: float, expected: float) -> str:
+    """Two numbers that differ, to one significant digit; with their distance where that digit is the same."""
+    text = f"got {brief(got)}, expected {brief(expected)}"
+    return text if brief(got) != brief(expected) else f"{text}, they differ by {brief(abs(got - expected))}"
+
+
+def kind(value: Any) -> str:
+    """What a value is, for messages; never its content."""
+    if isinstance(value, torch.Tensor):
+        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
+    if value is None:
+        return "None (is there a return statement?)"
+    return f"a {getattr(value, 'type_name', type(value).__name__)}"  # what cannot leave the sandbox has a type_name
+
+
+def difference(got: Any, expected: Any, tolerance: Tolerance) -> str:
+    """Why ``got`` is not ``expected``; the empty string when it is."""
+    if isinstance(expected, torch.Tensor):
+        return _tensor_difference(got, expected, tolerance)
+    if isinstance(expected, (tuple, list)):
+        return _sequence_difference(got, expected, tolerance)
+    if isinstance(expected, dict):
+        return _dict_difference(got, expected, tolerance)
+    if isinstance(expected, bool) or isinstance(expected, int):
+        return _plain_difference(got, expected)
+    if isinstance(expected, float):
+        return _float_difference(got, expected, tolerance)
+    return "" if type(got) is type(expected) and got == expected else f"expected {kind(expected)}, got {kind(got)}"
+
+
+def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -> str:
+    if not isinstance(got, torch.Tensor):
+        return f"expected a tensor of shape {tuple(expected.shape)}, got {kind(got)}"
+    if got.shape != expected.shape:
+        return f"expected shape {tuple(expected.shape)}, got shape {tuple(got.shape)}"
+    if got.device.type != expected.device.type:
+        return f"expected a tensor on {expected.device.type}, got one on {got.device.type}"
+    if got.is_complex() != expected.is_complex() or (got.dtype == torch.bool) != (expected.dtype == torch.bool):
+        return f"expected {kind(expected)}, got {kind(got)}"
+    if tolerance.exact_dtype and got.dtype != expected.dtype:
+        return f"expected dtype {expected.dtype}, got {got.dtype}"
+    if expected.numel() == 0:
+        return ""
+    a, b = got.detach().to("cpu", torch.float64), expected.detach().to("cpu", torch.float64)
+    wrong = ~torch.isclose(a, b, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True)
+    if not wrong.any():
+        return ""
+    place = tuple(wrong.nonzero()[0].tolist())
+    share = f"{int(wrong.sum())} of {wrong.numel()} values differ"
+    return f"{share}; the first at {list(place)}: {apart(a[place].item(), b[place].item())}"
+
+
+def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance) -> str:
+    if isinstance(got, torch.Tensor) and got.ndim:  # a stacked tensor unpacks like a tuple
+        got = got.unbind()
+    if not isinstance(got, (tuple, list)):
+        return f"expected {len(expected)} values, got {kind(got)}"
+    if len(got) != len(expected):
+        return f"expected {len(expected)} values, got {len(got)}"
+    for index, (a, b) in enumerate(zip(got, expected)):
+        if problem := difference(a, b, tolerance):
+            return f"value {index}: {problem}"
+    return ""
+
+
+def _dict_difference(got: Any, expected: dict, tolerance: Tolerance) -> str:
+    if not isinstance(got, dict):
+        return f"expected a dict, got {kind(got)}"
+    if set(got) != set(expected):
+        return f"expected the keys {sorted(map(str, expected))}, got {sorted(str(key)[:40] for key in got)[:20]}"
+    for key in expected:
+        if problem := difference(got[key], expected[key], tolerance):
+            return f"at key {key!r}: {problem}"
+    return ""
+
+
+def _plain_difference(got: Any, expected: int) -> str:
+    if type(got) is not type(expected):
+        return f"expected a Python {type(expected).__name__}, got {kind(got)}"
+    return "" if got == expected else f"got {got if abs(got) < 10**9 else 'a huge number'}, which is not right"
+
+
+def _float_difference(got: Any, expected: float, tolerance: Tolerance) -> str:
+    if isinstance(got, torch.Tensor) and got.numel() == 1 and not got.is_complex() and got.dtype != torch.bool:
+        got = got.item()
+    if isinstance(got, bool) or not isinstance(got, (int, float)):
+        return f"expected a number, got {kind(got)}"
+    try:
+        got = float(got)
+    except OverflowError:
+        got = math.inf
+    if math.isclose(got, expected, rel_tol=tolerance.rtol, abs_tol=tolerance.atol):
+        return ""
+    return apart(got, expected)

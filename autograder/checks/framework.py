@@ -1,0 +1,375 @@
+"""How a hidden test is written: criteria, probes, diagnosis.
+
+A *probe* takes an object and returns a value: ``lambda f: f(x, positions)``. The same probe runs on the student's
+object, on the reference and on every known misconception, so a wrong value can be named. Probes call the object and
+look at what comes back, nothing else: in grading the student's object is a proxy of something in another process.
+They run again when the check is through, for the diagnosis. So what a probe refers to must not change after it: make
+probes with ``calling``, or in a function that takes their inputs, never over loop variables.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+import autograder.reference
+from autograder.checks.compare import Tolerance, difference, kind
+from autograder.checks.verdict import Criterion, Verdict
+from autograder.manifest import entry
+from autograder.misconceptions.bank import known_mistakes
+
+Probe = Callable[[Any], Any]
+
+
+class StudentError(Exception):
+    """An exception raised by the student's code, as plain text: class names along its MRO, message, last line."""
+
+    def __init__(self, type_names: tuple[str, ...], message: str, where: str = "") -> None:
+        super().__init__(message)
+        self.type_names, self.message, self.where = type_names, message, where
+
+    @classmethod
+    def from_exception(cls, error: BaseException) -> "StudentError":
+        return cls(tuple(c.__name__ for c in type(error).__mro__), str(error))
+
+    @property
+    def means_unanswered(self) -> bool:
+        return "NotImplementedError" in self.type_names
+
+    def describe(self) -> str:
+        head = self.message.strip().splitlines()[0][:200] if self.message.strip() else "no message"
+        return f"{self.type_names[0]}: {head}" + (f" ({self.where})" if self.where else "")
+
+
+class Miss(Exception):
+    """A criterion is not met; the text is for the student."""
+
+
+class BrokenCheck(Exception):
+    """The course's own check failed to work; nobody may lose points for that."""
+
+
+@dataclass
+class GradingContext:
+    """What a trusted run hands to the checks: the class's seed, the device, and a place for the verdicts."""
+
+    seed: int = 0
+    device: str = "cpu"
+    verdicts: list[Verdict] = field(default_factory=list)
+
+
+_context: ContextVar[GradingContext | None] = ContextVar("grading_context", default=None)
+
+
+@contextmanager
+def grading(seed: int = 0, device: str = "cpu") -> Iterator[GradingContext]:
+    """Only inside this context do hidden tests run."""
+    context = GradingContext(seed, device)
+    token = _context.set(context)
+    try:
+        yield context
+    finally:
+        _context.reset(token)
+
+
+def exercise(assignment: str, grade_id: str, reference: Any = None) -> Callable:
+    """Turn ``body(check)`` into the hidden test ``test(student)``.
+
+    ``reference`` is the right object; by default the reference kernel of the same name. The points come from the
+    manifest. Called outside ``grading()``, that is in an ordinary kernel without the course's configuration, the
+    test ends the process: no grade is better than a wrong one.
+    """
+
+    def decorate(body: Callable[["Check"], None]) -> Callable[[Any], Verdict]:
+        def test(student: Any) -> Verdict:
+            context = _context.get()
+            if context is None:
+                _refuse()
+            right = reference if reference is not None else getattr(autograder.reference, grade_id)
+            check = Check(assignment, grade_id, right, student, context)
+            body(check)
+            verdict = check.verdict()
+            context.verdicts.append(verdict)
+            return verdict
+
+        test.__name__, test.__doc__ = grade_id, body.__doc__
+        return test
+
+    return decorate
+
+
+def _refuse() -> None:
+    print("Hidden tests run only in the course's grader. Start nbgrader where nbgrader_config.py is, "
+          "or use `make autograde`.", file=sys.stderr, flush=True)
+    os._exit(70)
+
+
+def calling(*arguments: Any, **options: Any) -> Probe:
+    """The probe that calls the object with these arguments; tensors are copied, whatever the student does to them."""
+    return lambda subject: subject(*[_copy(argument) for argument in arguments], **options)
+
+
+def differentiating(*arguments: Any, at: int = 0) -> Probe:
+    """The probe that calls the object and takes the gradient with respect to argument number ``at``."""
+    def probe(subject: Any) -> torch.Tensor:
+        copies = [_copy(argument) for argument in arguments]
+        copies[at].requires_grad_()
+        return gradient(subject(*copies), copies[at])
+
+    return probe
+
+
+def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
+    """The gradient of a weighted sum of ``output`` with respect to ``argument``; zeros where no graph leads back."""
+    if not output.requires_grad:
+        return torch.zeros_like(argument)
+    # Different weights, so that no gradient is right by symmetry.
+    weights = torch.arange(output.numel(), device=output.device).cos().reshape(output.shape).to(output.dtype)
+    return torch.autograd.grad((output * weights).sum(), argument, allow_unused=True, materialize_grads=True)[0]
+
+
+def _copy(argument: Any) -> Any:
+    return argument.detach().clone() if isinstance(argument, torch.Tensor) else argument
+
+
+@dataclass(eq=False)
+class _Record:
+    """One probe run on the student's object. ``hint`` is what to say if nothing better explains a failure."""
+
+    probe: Probe
+    tolerance: Tolerance
+    hint: str = ""
+    met: bool = False
+    got: Any = None
+    error: StudentError | None = None
+
+
+class Check:
+    """The student's object on the bench: draws inputs, runs probes, collects criteria."""
+
+    def __init__(self, assignment: str, grade_id: str, reference: Any, student: Any, context: GradingContext) -> None:
+        self.assignment, self.grade_id = assignment, grade_id
+        self.reference, self.student, self.device = reference, student, context.device
+        self.seed, self.generator = context.seed, torch.Generator()
+        self._reseed("")
+        self._criteria: list[tuple[Criterion, bool]] = []
+        self._records: list[_Record] = []
+        self._named: list[str] = []
+
+    # ---- inputs -------------------------------------------------------------------------------------------------
+
+    def randn(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Normal numbers from the class's seed, on the device under test."""
+        return torch.randn(*shape, generator=self.generator, dtype=torch.float64).to(self.device, dtype)
+
+    def randint(self, low: int, high: int, shape: tuple[int, ...] = (1,)) -> torch.Tensor:
+        """Integers ``low <= n < high`` from the class's seed, on the device under test."""
+        return torch.randint(low, high, shape, generator=self.generator).to(self.device)
+
+    def randperm(self, n: int) -> torch.Tensor:
+        return torch.randperm(n, generator=self.generator).to(self.device)
+
+    # ---- criteria -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def criterion(self, name: str, points: float, golden: bool = False) -> Iterator[None]:
+        """A block that earns ``points`` if nothing in it misses. Golden blocks check values; the others count only
+        if some golden block held."""
+        criterion = Criterion(name, points)
+        self._criteria.append((criterion, golden))
+        self._reseed(name)  # every student of the class meets the same inputs, whatever was missed before
+        try:
+            yield
+        except Miss as miss:
+            criterion.message = str(miss)
+        else:
+            criterion.earned = points
+
+    def agrees(self, probe: Probe, call: str, tolerance: Tolerance = Tolerance(), hint: str = "") -> Any:
+        """The student's value of ``probe`` is the reference's; returns it. ``call`` says what was called.
+
+        ``hint`` names the likely cause if no known mistake reproduces the failure. The earlier probes of the block
+        held then: a block that goes from the plain to the awkward knows what a failure at this place means.
+        """
+        expected = self._expected(probe)
+        record = self._run(probe, call, tolerance, hint)
+        if problem := difference(record.got, expected, tolerance):
+            raise Miss(f"{call}: {problem}")
+        record.met = True
+        return record.got
+
+    def value(self, probe: Probe, call: str) -> Any:
+        """The student's value of ``probe``, not compared; for properties of one's own."""
+        self._expected(probe)
+        record = self._run(probe, call)
+        self._records.remove(record)
+        return record.got
+
+    def entries(self, *keys: str, tolerance: Tolerance) -> None:
+        """The entries of a hand computation: each one is looked at, so that every slip leaves a trace."""
+        misses = []
+        for key in keys:
+            try:
+                self.agrees(lambda answers, key=key: answers[key], f"entry {key!r}", tolerance)
+            except Miss as miss:
+                record = self._records[-1]
+                if record.error is None and record.got is None:
+                    misses.append(f"entry {key!r}: not answered yet")
+                elif record.error is not None and "KeyError" in record.error.type_names:
+                    misses.append(f"entry {key!r} is missing")
+                else:
+                    misses.append(str(miss))
+        if misses:
+            raise Miss("\n".join(misses))
+
+    def require(self, condition: bool, message: str, names: bool = False) -> None:
+        """A property. ``names`` says that the message itself tells the misconception."""
+        if not condition:
+            if names:
+                self.name(message)
+            raise Miss(message)
+
+    def has_dtype(self, probe: Probe, dtype: torch.dtype, call: str) -> None:
+        """The student's value of ``probe`` is a tensor of this dtype, whatever is in it."""
+        got = self.value(probe, call)
+        self.require(getattr(got, "dtype", None) == dtype,
+                     f"{call} must return a {str(dtype).removeprefix('torch.')} tensor; yours returns {kind(got)}.",
+                     names=True)
+
+    def raises(self, probe: Probe, error: type[Exception], call: str) -> None:
+        """The student's object refuses with ``error``."""
+        try:
+            self._expected(probe)
+        except BrokenCheck:
+            pass
+        else:
+            raise BrokenCheck(f"the reference accepts {call}")
+        wanted = error.__name__
+        try:
+            self._records.remove(self._run(probe, call))
+        except Miss:
+            raised = self._records.pop().error
+            if raised.means_unanswered:
+                raise
+            if wanted in raised.type_names:
+                return
+            self.name(f"{call} must raise {wanted}; yours raises {raised.type_names[0]}.")
+            raise Miss(f"{call}: expected {wanted}, got {raised.describe()}") from None
+        self.name(f"{call} must raise {wanted}; yours returns a value.")
+        raise Miss(f"{call}: expected {wanted}, but nothing was raised")
+
+    def unchanged(self, probe: Probe, call: str, *arguments: torch.Tensor) -> None:
+        """Calling the student's object leaves ``arguments`` as they were."""
+        before = [argument.detach().clone() for argument in arguments]
+        self.value(probe, call)
+        same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before))
+        for argument, original in zip(arguments, before):
+            argument.data.copy_(original)
+        self.require(same, f"{call} changes its argument in place; work on a new tensor.", names=True)
+
+    def name(self, sentence: str) -> None:
+        """Tell the student the likely cause in one sentence."""
+        if sentence not in self._named:
+            self._named.append(sentence)
+
+    # ---- the end ------------------------------------------------------------------------------------------------
+
+    def verdict(self) -> Verdict:
+        """Points per criterion, gated by the golden ones, with the misconceptions recognised."""
+        points = entry(self.assignment, self.grade_id)
+        total = sum(criterion.points for criterion, _ in self._criteria)
+        if abs(total - points.points) > 1e-9:
+            raise BrokenCheck(f"{self.grade_id}: the criteria add up to {total:g}, the manifest says {points.points}")
+        if not any(golden and criterion.earned for criterion, golden in self._criteria):
+            for criterion, golden in self._criteria:
+                if criterion.earned:
+                    criterion.earned, criterion.message = 0.0, "counts only when a value is right"
+        criteria = [criterion for criterion, _ in self._criteria]
+        return Verdict(self.grade_id, points.number, points.points, criteria, self._diagnosis() + self._named)
+
+    def _diagnosis(self) -> list[str]:
+        """At most two sentences: known mistakes that reproduce the student's failures, else the hints of the checks.
+
+        A mistake, or two at once, explains a student when it gives what the student gave on failing probes, wrong
+        value or error, and contradicts no passing one.
+        """
+        failing = [record for record in self._records
+                   if not record.met and not (record.error and record.error.means_unanswered)]
+        passing = [record for record in self._records if record.met]
+        candidates = []
+        for mistake in known_mistakes(self.assignment, self.grade_id) if failing else []:
+            if all(_reproduces(mistake.subject, record) for record in passing):
+                explained = {index for index, record in enumerate(failing) if _reproduces(mistake.subject, record)}
+                candidates.append((mistake.says, explained))
+                if len(explained) == len(failing):  # single mistakes come before pairs: none will do better
+                    break
+        sentences: list[str] = []
+        unexplained = set(range(len(failing)))
+        while unexplained:
+            useful = [(says, explained) for says, explained in candidates
+                      if explained & unexplained and len(says) + len(sentences) <= 2]
+            if not useful:
+                break
+            says, explained = max(useful, key=lambda c: (len(c[1] & unexplained), -len(c[0])))
+            sentences += [sentence for sentence in says if sentence not in sentences]
+            unexplained -= explained
+        hints = dict.fromkeys(failing[index].hint for index in sorted(unexplained))
+        return (sentences + [hint for hint in hints if hint and hint not in sentences])[:2]
+
+    def _reseed(self, name: str) -> None:
+        self.generator.manual_seed(_mix(self.seed, f"{self.assignment}/{self.grade_id}/{name}"))
+
+    def _expected(self, probe: Probe) -> Any:
+        try:
+            return probe(self.reference)
+        except Exception as error:
+            raise BrokenCheck(f"{self.grade_id}: the reference fails its own check: {error!r}") from error
+
+    def _run(self, probe: Probe, call: str, tolerance: Tolerance = Tolerance(), hint: str = "") -> _Record:
+        record = _Record(probe, tolerance, hint)
+        self._records.append(record)
+        try:
+            record.got = probe(self.student)
+            return record
+        except StudentError as error:
+            record.error = error
+        except Exception as error:  # student code in this process (banks), or a probe that met a value of wrong kind
+            if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
+                raise
+            record.error = StudentError.from_exception(error)
+        if record.error.means_unanswered:
+            raise Miss("not answered yet")
+        raise Miss(f"{call} raised {record.error.describe()}")
+
+
+def _reproduces(subject: Any, record: _Record) -> bool:
+    """Does ``subject`` give what the student gave, value or error?"""
+    try:
+        value = record.probe(subject)
+    except Exception as error:
+        ours = error if isinstance(error, StudentError) else StudentError.from_exception(error)
+        return record.error is not None and _pattern(ours) == _pattern(record.error)
+    if record.error is not None:
+        return False
+    # Two implementations of one mistake round differently: a little more room than for a right answer.
+    loose = replace(record.tolerance, rtol=max(record.tolerance.rtol, 1e-3), atol=max(record.tolerance.atol, 1e-4))
+    return not difference(record.got, value, loose)
+
+
+def _pattern(error: StudentError) -> tuple[str, str]:
+    """An error without its numbers (sizes and dimensions differ between ways to write one mistake)."""
+    return error.type_names[0], re.sub(r"-?\d+", "#", error.message)
+
+
+def _mix(seed: int, text: str) -> int:
+    """A seed for one exercise from the seed of the class (stable across Python versions and processes)."""
+    value = seed & 0xFFFFFFFF
+    for byte in text.encode():
+        value = (value * 1_000_003 + byte) % 2**31
+    return value

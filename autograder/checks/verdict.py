@@ -1,0 +1,46 @@
+"""What a check says: points per criterion, one message each, and the misconceptions it recognised."""
+
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass
+class Criterion:
+    """One line of a verdict. ``message`` is empty when the criterion is met."""
+
+    name: str
+    points: float
+    earned: float = 0.0
+    message: str = ""
+
+
+@dataclass
+class Verdict:
+    """The result of one exercise's hidden tests; plain data, safe to write as JSON and to show to the student."""
+
+    exercise: str
+    number: str
+    max_score: float
+    criteria: list[Criterion] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+
+    @property
+    def score(self) -> float:
+        return sum(criterion.earned for criterion in self.criteria)
+
+    def to_json(self) -> dict:
+        return asdict(self) | {"score": self.score}
+
+    @classmethod
+    def from_json(cls, data: dict) -> "Verdict":
+        criteria = [Criterion(**criterion) for criterion in data["criteria"]]
+        return cls(data["exercise"], data["number"], data["max_score"], criteria, list(data["named"]))
+
+    def render(self) -> str:
+        """The text a student reads in the feedback."""
+        lines = [f"Exercise {self.number}, {self.exercise}: {self.score:g} of {self.max_score:g} points"]
+        lines += [f"  Likely cause: {sentence}" for sentence in self.named]
+        for criterion in self.criteria:
+            mark = "ok  " if criterion.earned == criterion.points else "MISS"
+            lines.append(f"  {mark} {criterion.earned:g}/{criterion.points:g}  {criterion.name}")
+            lines += [f"         {line}" for line in criterion.message.splitlines()]
+        return "\n".join(lines)

@@ -1,0 +1,434 @@
+"""Hidden tests of week 3, RoPE.
+
+Square shapes (batch = heads = seq_len) come first in a block: there a rotation over the wrong axis gives a wrong value,
+which can be named, instead of a shape error. Every block has head_dim >= 4, since with one pair the layouts are equal.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from autograder.checks.compare import Tolerance
+from autograder.checks.framework import Check, Probe, StudentError, calling, differentiating, exercise, gradient
+
+WEEK = "week3_rope"
+
+# Angles may be float32. One is off by position * (rounding of its frequency, about 1e-7 in the common formulas); with
+# |x| < 5 that was measured as 3e-5 for positions below 100 and 2e-3 below 8192 over six ways to write the frequencies.
+# The mistakes of the bank move some value by more than 0.05.
+NEAR = Tolerance(rtol=0, atol=2e-4)
+FAR = Tolerance(rtol=0, atol=1e-2)
+# Outputs in half precision: cos, sin, two products and their sum may each be rounded (relative 2^-9 in bfloat16, 2^-12
+# in float16), and the reference is rounded too: at most 0.055 and 0.007 for |x| < 5, plus FAR's angles. Angles in half
+# precision are off by radians.
+ROUNDED = {torch.bfloat16: Tolerance(rtol=0, atol=0.08), torch.float16: Tolerance(rtol=0, atol=0.02)}
+# Only rows are moved, so values are equal; a product with a permutation matrix is exact too.
+MOVED = Tolerance(rtol=0, atol=1e-6)
+
+
+# ---- hand computations ----------------------------------------------------------------------------------------------
+
+FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
+EXACT = Tolerance(rtol=0, atol=0)
+
+ROTATED_BY_HAND = {
+    "q3_0": math.cos(3), "q3_1": math.sin(3),
+    "k1_0": -math.sin(1), "k1_1": math.cos(1),
+    "score_3_1": math.sin(2), "score_12_10": math.sin(2),
+}
+
+
+@exercise(WEEK, "rotate_by_hand", reference=ROTATED_BY_HAND)
+def rotate_by_hand(check: Check) -> None:
+    with check.criterion("q = (1, 0) rotated to position 3", 1, golden=True):
+        check.entries("q3_0", "q3_1", tolerance=FOUR_DIGITS)
+    with check.criterion("k = (0, 1) rotated to position 1", 1, golden=True):
+        check.entries("k1_0", "k1_1", tolerance=FOUR_DIGITS)
+    with check.criterion("the score, twice", 1, golden=True):
+        check.entries("score_3_1", "score_12_10", tolerance=FOUR_DIGITS)
+
+
+# float: 769.0 is as good as 769
+@exercise(WEEK, "bfloat16_positions", reference={"distinct": 769.0, "first_collision": 257.0})
+def bfloat16_positions(check: Check) -> None:
+    with check.criterion("how many of 0..4095 stay apart", 0.5, golden=True):
+        check.entries("distinct", tolerance=EXACT)
+    with check.criterion("the first position that falls on an earlier one", 0.5, golden=True):
+        check.entries("first_collision", tolerance=EXACT)
+
+
+# ---- frequencies ----------------------------------------------------------------------------------------------------
+
+
+@exercise(WEEK, "rope_frequencies")
+def rope_frequencies(check: Check) -> None:
+    # Relative, since the last frequency is 1e-4. float32 through exp(-ln(base) * ...) is off by 1e-6, float16 by 5e-4.
+    tolerance = Tolerance(rtol=1e-5, atol=0)
+    with check.criterion("values for the default base", 1, golden=True):
+        for head_dim in (8, 64, 6, 128, 2):
+            check.agrees(calling(head_dim), f"rope_frequencies({head_dim})", tolerance)
+    with check.criterion("another base", 0.5, golden=True):
+        check.agrees(calling(8, 500.0), "rope_frequencies(8, 500.0)", tolerance)
+        check.agrees(calling(64, base=1e6), "rope_frequencies(64, base=1e6)", tolerance)
+    with check.criterion("refuses an odd head_dim", 0.5):
+        check.raises(calling(7), ValueError, "rope_frequencies(7)")
+
+
+# ---- rotations ------------------------------------------------------------------------------------------------------
+
+GIVEN = "Positions 0..n-1 are right, others are not: the angles come from the positions given, not from the index."
+FRACTION = "Whole positions are right, fractional ones are not: positions are real numbers and must not be rounded."
+NEGATIVE = "Positions from 0 upwards are right, negative ones are not: they turn the other way by the same formula."
+ROWS = "One row of positions per sequence goes wrong: row b belongs to sequence b of the batch, for all its heads."
+BASE = "The default base is right, another one is not: the frequencies must follow the argument `base`."
+HALF_PRECISION = ("Far positions are right in float32, but not for half-precision input: positions, frequencies and "
+                  "angles must be computed in at least float32, whatever the dtype of the input.")
+TABLES = ("The tables are wrong for far positions in half precision: angles must be computed in at least float32, "
+          "and only cos and sin be rounded.")
+CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
+
+
+def on(x: torch.Tensor, positions: str) -> str:
+    """How a message calls these arguments."""
+    dtype = "" if x.dtype == torch.float32 else f"{str(x.dtype).removeprefix('torch.')} "
+    return f"{dtype}x {tuple(x.shape)}, positions {positions}"
+
+
+def far_positions(check: Check, n: int) -> torch.Tensor:
+    """Odd ones from 2049 to 8191: no half precision can hold any of them."""
+    return check.randint(1024, 4096, (n,)) * 2 + 1
+
+
+def rotation_values(check: Check, name: str) -> None:
+    """Positions 0..n-1: layout, sign, frequencies and axis."""
+    for shape in ((4, 4, 4, 6), (2, 3, 7, 8), (1, 5, 2, 4), (1, 2, 9, 64), (3, 1, 5, 2)):
+        x, positions = check.randn(*shape), torch.arange(shape[2], device=check.device)
+        check.agrees(calling(x, positions), f"{name}({on(x, f'0..{shape[2] - 1}')})", NEAR)
+    x = check.randn(2, 2, 5, 8, dtype=torch.float64)
+    check.agrees(calling(x, torch.arange(5, device=check.device)), f"{name}({on(x, '0..4')})", NEAR)
+
+
+def rotation_positions(check: Check, name: str) -> None:
+    """Positions (seq_len,) that are not 0..n-1."""
+    for shape, positions, words, hint in (
+        ((4, 4, 4, 6), [0, 1, 2, 3], "0..3", ""),
+        ((4, 4, 4, 6), [17, 18, 19, 20], "17..20", GIVEN),
+        ((2, 3, 6, 8), [5, 0, 3, 11, 1, 5], "shuffled, one of them twice", GIVEN),
+        ((2, 1, 1, 8), [29], "[29]", GIVEN),
+        ((2, 3, 5, 8), [-3, -40, 2, -1, 7], "some negative", NEGATIVE),
+        ((2, 3, 5, 8), [0.0, 0.25, 1.5, 10.75, 2.5], "some fractional", FRACTION),
+    ):
+        x = check.randn(*shape)
+        check.agrees(calling(x, torch.tensor(positions, device=check.device)), f"{name}({on(x, words)})", NEAR, hint)
+
+
+def rotation_rows(check: Check, name: str) -> None:
+    """Positions (batch, seq_len)."""
+    x = check.randn(2, 3, 5, 8)
+    check.agrees(calling(x, torch.arange(5, device=check.device)), f"{name}({on(x, '0..4')})", NEAR)
+    for batch, heads, seq_len, head_dim in ((4, 4, 4, 6), (2, 3, 5, 8), (3, 2, 1, 4), (1, 2, 4, 8)):
+        x = check.randn(batch, heads, seq_len, head_dim)
+        rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1, 5])[:seq_len]
+        words = f"of shape ({batch}, {seq_len})"
+        check.agrees(calling(x, rows.to(check.device)), f"{name}({on(x, words)})", NEAR, ROWS)
+
+
+def rotation_base(check: Check, name: str) -> None:
+    x, positions = check.randn(2, 3, 6, 8), torch.arange(6, device=check.device)
+    call = f"{name}({on(x, '0..5')}"
+    check.agrees(calling(x, positions), f"{call})", NEAR)
+    for base in (500.0, 1e6):
+        check.agrees(calling(x, positions, base=base), f"{call}, base={base:g})", NEAR, BASE)
+
+
+def rotation_far(check: Check, name: str) -> None:
+    """Far positions, in float32 first: what fails after that is a matter of precision."""
+    x, positions = check.randn(2, 3, 40, 16), far_positions(check, 40)
+    check.agrees(calling(x, positions), f"{name}({on(x, 'up to 8191')})", FAR, GIVEN)
+    for dtype, tolerance in ROUNDED.items():
+        half = x.to(dtype)
+        check.agrees(calling(half, positions), f"{name}({on(half, 'up to 8191')})", tolerance, HALF_PRECISION)
+
+
+def rotation_dtype(check: Check, name: str) -> None:
+    positions = torch.arange(5, device=check.device)
+    for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
+        x = check.randn(2, 2, 5, 8, dtype=dtype)
+        check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
+
+
+def rotation_manners(check: Check, name: str) -> None:
+    x, positions = check.randn(2, 3, 4, 6), torch.arange(4, device=check.device)
+    call = f"{name}({on(x, '0..3')})"
+    check.agrees(calling(x, positions), call, NEAR)
+    check.agrees(differentiating(x, positions), f"the gradient of {call}", NEAR, CUT)
+    check.unchanged(lambda f: f(x, positions), call, x, positions)
+    odd = check.randn(1, 1, 4, 5)
+    check.raises(calling(odd, positions), ValueError, f"{name}({on(odd, '0..3')})")
+
+
+@exercise(WEEK, "apply_rotary_emb")
+def apply_rotary_emb(check: Check) -> None:
+    name = "apply_rotary_emb"
+    with check.criterion("values at positions 0..n-1", 1.5, golden=True):
+        rotation_values(check, name)
+    with check.criterion("shifted, shuffled, negative and fractional positions", 1, golden=True):
+        rotation_positions(check, name)
+    with check.criterion("one row of positions per sequence", 1, golden=True):
+        rotation_rows(check, name)
+    with check.criterion("another base", 0.5, golden=True):
+        rotation_base(check, name)
+    with check.criterion("far positions, also in bfloat16 and float16", 1, golden=True):
+        rotation_far(check, name)
+    with check.criterion("keeps the dtype", 0.5):
+        rotation_dtype(check, name)
+    with check.criterion("passes gradients, leaves its arguments alone, refuses an odd head_dim", 0.5):
+        rotation_manners(check, name)
+
+
+@exercise(WEEK, "apply_rotary_emb_half")
+def apply_rotary_emb_half(check: Check) -> None:
+    name = "apply_rotary_emb_half"
+    with check.criterion("values at positions 0..n-1", 1, golden=True):
+        rotation_values(check, name)
+    with check.criterion("any positions, one row per sequence, another base", 0.5, golden=True):
+        rotation_positions(check, name)
+        rotation_rows(check, name)
+        rotation_base(check, name)
+    with check.criterion("far positions in half precision, dtype kept", 0.25, golden=True):
+        rotation_far(check, name)
+        rotation_dtype(check, name)
+    with check.criterion("passes gradients, leaves its arguments alone, refuses an odd head_dim", 0.25):
+        rotation_manners(check, name)
+
+
+@exercise(WEEK, "interleaved_to_half")
+def interleaved_to_half(check: Check) -> None:
+    def reorders(rows: int, columns: int, n_heads: int) -> None:
+        weight = check.randn(rows, columns)
+        check.agrees(calling(weight, n_heads), f"interleaved_to_half(weight ({rows}, {columns}), {n_heads})", MOVED)
+
+    # head_dim >= 6 first: with 4 the order (0, 2, 1, 3) is its own inverse.
+    with check.criterion("one head", 1, golden=True):
+        for rows, columns in ((8, 8), (6, 5), (16, 3)):
+            reorders(rows, columns, 1)
+    with check.criterion("several heads, each by itself", 1.5, golden=True):
+        for rows, columns, n_heads in ((16, 16, 2), (18, 7, 3), (40, 12, 5), (48, 16, 6), (12, 4, 3)):
+            reorders(rows, columns, n_heads)
+    with check.criterion("keeps dtype and gradient, leaves the weight alone, refuses rows that make no pairs", 0.5):
+        weight, call = check.randn(12, 4), "interleaved_to_half(weight (12, 4), 1)"  # one head: see the second criterion
+        for dtype in (torch.bfloat16, torch.float64):
+            check.has_dtype(calling(weight.to(dtype), 1), dtype, f"{call} in {dtype}")
+        check.agrees(calling(weight, 1), call, MOVED)
+        check.agrees(differentiating(weight, 1), f"the gradient of {call}", MOVED, CUT)
+        check.unchanged(lambda f: f(weight, 1), call, weight)
+        for rows, n_heads in ((10, 2), (10, 3)):
+            check.raises(calling(check.randn(rows, 4), n_heads), ValueError,
+                         f"interleaved_to_half(weight ({rows}, 4), {n_heads})")
+
+
+# ---- attention ------------------------------------------------------------------------------------------------------
+
+PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
+# Angles off by NEAR move scores of order 2, and with them outputs of order 3, by less than 1e-3. The mistakes of the
+# bank move some output by more than 0.1.
+ATTENDED = Tolerance(rtol=0, atol=2e-3)
+# All of the module in bfloat16: measured over 12 seeds and three ways to write attention, right modules differ by at
+# most 0.12; angles in bfloat16 move some output by more than 1.1.
+ATTENDED_BFLOAT16 = Tolerance(rtol=0, atol=0.4)
+
+CAUSAL = "With is_causal=True the token at index i must see the indices 0..i, whatever their positions say."
+MODULE_BFLOAT16 = ("The module is right in float32, but not after .to(torch.bfloat16): positions, frequencies and "
+                   "angles must stay in at least float32 (a buffer is converted with the module).")
+
+
+def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
+    """Weights that make scores of order 2: attention looks at few tokens, and a wrong score shows."""
+    return {name: check.randn(d_model, d_model) * 1.4 / math.sqrt(d_model) for name in PROJECTIONS}
+
+
+def built(cls: Any, weights: dict, n_heads: int, **options: Any) -> Any:
+    """The student's module with our weights. What should not be in the state_dict costs points in one place only: here
+    it keeps its value, or becomes zero if it is a bias."""
+    module = cls(len(weights["q_proj.weight"]), n_heads, **options)
+    state = module.state_dict()
+    missing = [name for name in weights if name not in state]
+    if missing:
+        raise StudentError(("KeyError",), f"the state_dict has no {missing[0]!r}")
+    for name, value in state.items():
+        state[name] = weights.get(name, torch.zeros_like(value) if name.endswith("bias") else value)
+    module.load_state_dict(state)
+    if weights["q_proj.weight"].device.type != "cpu":
+        module.to(weights["q_proj.weight"].device)
+    return module
+
+
+def attended(weights: dict, n_heads: int, x: torch.Tensor, base: float | None = None, differentiate: bool = False,
+             **options: Any) -> Probe:
+    """The output of the student's module with our weights in x's dtype, or its gradient with respect to x."""
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads, **({} if base is None else {"base": base}))
+        if x.dtype != torch.float32:
+            module.to(x.dtype)
+        leaf = x.clone().requires_grad_(differentiate)
+        output = module(leaf, **options)
+        return gradient(output, leaf) if differentiate else output
+
+    return probe
+
+
+def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
+    """What row t of the causal output has more than the last row, without a mask, of the sequence that ends at t.
+
+    It is zero whatever the rotation: a mistake there is not paid for again.
+    """
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads)
+        ends = [module(x[:, :t], positions=positions[:t])[:, -1] for t in range(1, x.shape[1] + 1)]
+        return module(x, positions=positions, is_causal=True) - torch.stack(ends, dim=1)
+
+    return probe
+
+
+@exercise(WEEK, "RotaryMultiHeadAttention")
+def RotaryMultiHeadAttention(check: Check) -> None:
+    name = "RotaryMultiHeadAttention"
+
+    def drawn(batch: int, seq_len: int, d_model: int) -> tuple[dict, torch.Tensor]:
+        return module_weights(check, d_model), check.randn(batch, seq_len, d_model)
+
+    def positions(*values: Any) -> torch.Tensor:
+        return torch.tensor(values, device=check.device)
+
+    with check.criterion("attention as such (all positions equal, so rotations cancel)", 0.5, golden=True):
+        for batch, seq_len, d_model, n_heads in ((2, 5, 12, 2), (4, 4, 16, 4), (1, 3, 8, 1)):
+            weights, x = drawn(batch, seq_len, d_model)
+            check.agrees(attended(weights, n_heads, x, positions=positions(*[5] * seq_len)),
+                         f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, positions all 5)", ATTENDED)
+
+    with check.criterion("rotated queries and keys, positions 0..n-1", 1.5, golden=True):
+        for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 16, 2), (1, 12, 8, 1), (3, 2, 36, 6)):
+            weights, x = drawn(batch, seq_len, d_model)
+            check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
+
+    with check.criterion("positions as given, also one row per sequence", 1, golden=True):
+        weights, x = drawn(3, 4, 16)
+        for given, words, hint in (
+            (positions(0, 1, 2, 3), "0..3", ""),
+            (positions(0, 3, 4, 11), "[0, 3, 4, 11]", GIVEN),
+            (positions(7, 2, -9, 2.5), "in any order, negative and fractional", GIVEN),
+            (positions((0, 1, 2, 3), (2, 9, 4, 0), (5, 5, -8, 30)), "of shape (3, 4)", ROWS),
+        ):
+            check.agrees(attended(weights, 2, x, positions=given),
+                         f"{name}(16, 2)(x {tuple(x.shape)}, positions {words})", ATTENDED, hint)
+
+    with check.criterion("another base", 0.25, golden=True):
+        weights, x = drawn(2, 9, 16)
+        check.agrees(attended(weights, 2, x), f"{name}(16, 2)(x {tuple(x.shape)})", ATTENDED)
+        check.agrees(attended(weights, 2, x, base=50.0), f"{name}(16, 2, base=50)(x {tuple(x.shape)})", ATTENDED, BASE)
+
+    with check.criterion("is_causal masks by index", 0.5):
+        weights, x = drawn(2, 5, 16)
+        check.agrees(beyond_causal(weights, 2, x, positions(9, 4, 6, 1, 0)),
+                     f"{name}(16, 2)(x {tuple(x.shape)}, falling positions, is_causal=True), each row less the last row "
+                     "without a mask for the sequence that ends there", ATTENDED, CAUSAL)
+
+    with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
+        weights, x = drawn(2, 24, 32)
+        far, shown = far_positions(check, 24), f"x {tuple(x.shape)}, far positions"
+        # float32 angles up to 8191 are off by 2e-3 (see FAR), outputs by some 1e-2
+        check.agrees(attended(weights, 2, x, positions=far), f"{name}(32, 2)({shown})", Tolerance(rtol=0, atol=0.1))
+        check.agrees(attended(weights, 2, x.to(torch.bfloat16), positions=far),
+                     f"{name}(32, 2).to(bfloat16)({shown})", ATTENDED_BFLOAT16, MODULE_BFLOAT16)
+        x = check.randn(1, 330, 32, dtype=torch.bfloat16)  # bfloat16 cannot count to 330
+        check.agrees(attended(weights, 2, x), f"{name}(32, 2).to(bfloat16)(x {tuple(x.shape)})", ATTENDED_BFLOAT16,
+                     MODULE_BFLOAT16)
+
+    with check.criterion("four bias-free projections and nothing else in the state_dict", 0.5):
+        check.agrees(lambda cls: {key: tuple(value.shape) for key, value in cls(12, 2).state_dict().items()},
+                     f"{name}(12, 2).state_dict()")
+        check.agrees(lambda cls: {key: True for key, _ in cls(12, 2).named_parameters()},
+                     f"{name}(12, 2).named_parameters()")
+
+    with check.criterion("passes gradients, refuses sizes that do not fit", 0.25):
+        weights, x = drawn(2, 4, 12)
+        equal, call = positions(3, 3, 3, 3), f"{name}(12, 2)(x {tuple(x.shape)}, positions all 3)"
+        check.agrees(attended(weights, 2, x, positions=equal), call, ATTENDED)
+        # products with one more matrix than the outputs, of the same order
+        check.agrees(attended(weights, 2, x, positions=equal, differentiate=True), f"the gradient of {call}", ATTENDED,
+                     CUT)
+        for d_model, n_heads in ((10, 4), (6, 2)):
+            x = check.randn(1, 2, d_model)
+            check.raises(lambda cls: cls(d_model, n_heads)(x), ValueError, f"{name}({d_model}, {n_heads})")
+
+
+# ---- bug hunt -------------------------------------------------------------------------------------------------------
+
+
+@exercise(WEEK, "rotate_half")
+def rotate_half(check: Check) -> None:
+    with check.criterion("values", 0.75, golden=True):
+        for shape in ((2, 2, 2, 4), (2, 3, 5, 8), (1, 1, 4, 6), (3, 16), (10,)):
+            check.agrees(calling(check.randn(*shape)), f"rotate_half(x {shape})", MOVED)
+    with check.criterion("keeps dtype and gradient, leaves x alone", 0.25):
+        x, call = check.randn(2, 2, 3, 6), "rotate_half(x (2, 2, 3, 6))"
+        for dtype in (torch.bfloat16, torch.float64):
+            check.has_dtype(calling(x.to(dtype)), dtype, f"{call} in {dtype}")
+        check.agrees(calling(x), call, MOVED)
+        check.agrees(differentiating(x), f"the gradient of {call}", MOVED, CUT)
+        check.unchanged(lambda f: f(x), call, x)
+
+
+@exercise(WEEK, "rotary_tables")
+def rotary_tables(check: Check) -> None:
+    # The float32 tables of the snippet are right already, so half precision is golden and the rest counts only with it.
+    # cos and sin are at most 1: rounding to nearest 2^-9 (bfloat16), 2^-12 (float16) for the student and once more for
+    # the reference, 4e-3 and 5e-4 together, plus 4e-4 for float32 angles. Half-precision angles are off by more than 1.
+    with check.criterion("far positions in bfloat16 and float16", 0.5, golden=True):
+        for dtype, atol in ((torch.bfloat16, 6e-3), (torch.float16, 2e-3)):
+            for head_dim in (16, 64):
+                far = far_positions(check, 20)
+                check.agrees(calling(far, head_dim), f"rotary_tables(positions up to 8191, {head_dim})", FAR)
+                check.agrees(calling(far, head_dim, dtype=dtype),
+                             f"rotary_tables(positions up to 8191, {head_dim}, {dtype})",
+                             Tolerance(rtol=0, atol=atol, exact_dtype=True), TABLES)
+    with check.criterion("the rest of the contract still holds", 0.5):
+        near, steps = replace(NEAR, exact_dtype=True), torch.arange(6, device=check.device)
+        check.agrees(calling(steps, 6), "rotary_tables(positions 0..5, 6)", near)
+        check.agrees(calling(torch.tensor([3.5, -2.0, 40.0], device=check.device), 6),
+                     "rotary_tables(positions [3.5, -2, 40], 6)", near, FRACTION)
+        check.agrees(calling(steps, 8, base=500.0), "rotary_tables(positions 0..5, 8, base=500)", near, BASE)
+        check.agrees(calling(steps, 8, torch.float64), "rotary_tables(positions 0..5, 8, torch.float64)", near)
+        check.unchanged(lambda f: f(steps, 8), "rotary_tables(positions 0..5, 8)", steps)
+
+
+@exercise(WEEK, "decode_step_scores")
+def decode_step_scores(check: Check) -> None:
+    def drawn(batch: int, heads: int, n_keys: int, head_dim: int) -> tuple[torch.Tensor, torch.Tensor, str]:
+        q, keys = check.randn(batch, heads, 1, head_dim), check.randn(batch, heads, n_keys, head_dim)
+        return q, keys, f"decode_step_scores(q {tuple(q.shape)}, k_cache {tuple(keys.shape)})"
+
+    # |q| |k| stays below 40 and angles are off by less than 1e-5 here; the bank's mistakes move some score by 0.1.
+    tolerance = Tolerance(rtol=0, atol=1e-3)
+    with check.criterion("scores", 0.5, golden=True):
+        for shape in ((4, 4, 4, 6), (2, 3, 9, 8), (1, 2, 40, 16), (2, 2, 1, 4)):
+            q, keys, call = drawn(*shape)
+            check.agrees(calling(q, keys), call, tolerance)
+    with check.criterion("another base", 0.25, golden=True):
+        q, keys, call = drawn(2, 2, 9, 8)
+        check.agrees(calling(q, keys), call, tolerance)
+        check.agrees(calling(q, keys, base=50.0), f"{call}, base=50", tolerance, BASE)
+    with check.criterion("long caches, bfloat16 kept, gradients, arguments left alone", 0.25):
+        # Products of rounded numbers, summed: 2^-8 times |q| |k| < 40 is 0.16 at worst. Angles in bfloat16 move scores
+        # by more than 1.
+        q, keys, call = drawn(2, 2, 400, 16)
+        check.agrees(calling(q, keys), call, tolerance)
+        q, keys, call = q.to(torch.bfloat16), keys.to(torch.bfloat16), f"{call} in bfloat16"
+        check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=0.3), HALF_PRECISION)
+        check.has_dtype(calling(q, keys), torch.bfloat16, call)
+        q, keys, call = drawn(1, 2, 5, 6)
+        for at, argument in enumerate(("q", "k_cache")):
+            check.agrees(differentiating(q, keys, at=at), f"the gradient of {call} for {argument}", tolerance, CUT)
+        check.unchanged(lambda f: f(q, keys), call, q, keys)

@@ -1,0 +1,125 @@
+"""The banks: known wrong solutions with the sentence that helps, and right but different ones.
+
+Entries are ordinary functions or classes in ``autograder/misconceptions/weekN.py``. Each carries the score it must
+get, written down by hand. The same entries test the checks, feed the diagnosis and answer in the simulated classroom.
+"""
+
+import importlib
+import inspect
+import itertools
+import math
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Solution:
+    """One entry: the object itself, its text as a student would type it, its due score, and what it gets wrong."""
+
+    assignment: str
+    grade_id: str
+    name: str
+    subject: Any
+    source: str
+    score: float | None  # None: full marks
+    says: str
+
+    @property
+    def is_right(self) -> bool:
+        return self.score is None
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Something the diagnosis can recognise: an object that makes it, and a sentence for each thing it gets wrong."""
+
+    subject: Any
+    says: tuple[str, ...]
+
+
+NAMES = {"math": math, "np": np, "torch": torch, "nn": nn, "F": F}  # what a notebook's set-up cell imports
+
+_banks: dict[tuple[str, str], list[Solution]] = {}
+_families: dict[tuple[str, str], tuple[Callable[[frozenset[str]], Any], dict[str, str]]] = {}
+
+
+def wrong(assignment: str, grade_id: str, score: float, says: str) -> Callable:
+    """Register a wrong function or class: the points it is due and the sentence its author should read."""
+    return lambda subject: _register(Solution(
+        assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), score, says))
+
+
+def right(assignment: str, grade_id: str) -> Callable:
+    """Register a right function or class that differs from the reference in form."""
+    return lambda subject: _register(Solution(
+        assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), None, ""))
+
+
+def edited(original: Any, name: str, score: float, says: str, *changes: tuple[str, str]) -> None:
+    """Register a wrong version of a registered right solution: the same text, with ``(old, new)`` replaced."""
+    solution = next(s for entries in _banks.values() for s in entries if s.subject is original)
+    source = solution.source
+    for old, new in changes:
+        if source.count(old) != 1:
+            raise ValueError(f"{name}: {old!r} stands {source.count(old)} times in {solution.name}")
+        source = source.replace(old, new)
+    namespace = dict(NAMES)
+    exec(source, namespace)
+    _register(Solution(solution.assignment, solution.grade_id, name, namespace[solution.grade_id], source, score, says))
+
+
+def numbers(assignment: str, grade_id: str, name: str, answers: dict, score: float | None = None,
+            says: str = "") -> None:
+    """Register a hand computation; with ``score=None`` a right one."""
+    lines = [f"    {key!r}: {value!r}," for key, value in answers.items()]
+    source = "\n".join([f"{grade_id} = {{", *lines, "}"])
+    _register(Solution(assignment, grade_id, name, answers, source, score, says))
+
+
+def family(assignment: str, grade_id: str, says: dict[str, str]) -> Callable:
+    """Register ``build(mistakes) -> subject`` for mistakes that occur together: ``says`` has a sentence for each.
+
+    The diagnosis knows every one of them and every pair, also those that nobody wrote into the bank.
+    """
+    def register(build: Callable[[frozenset[str]], Any]) -> Callable[[frozenset[str]], Any]:
+        _families[assignment, grade_id] = build, says
+        return build
+
+    return register
+
+
+def bank(assignment: str, grade_id: str) -> list[Solution]:
+    """All entries of one exercise."""
+    importlib.import_module(f"autograder.misconceptions.{assignment.split('_')[0]}")
+    return _banks.get((assignment, grade_id), [])
+
+
+def known_mistakes(assignment: str, grade_id: str) -> Iterator[Mistake]:
+    """The wrong entries of the bank, then the family's mistakes one by one, then in pairs."""
+    yield from (Mistake(solution.subject, (solution.says,)) for solution in bank(assignment, grade_id) if solution.says)
+    build, says = _families.get((assignment, grade_id), (None, {}))
+    for names in itertools.chain(itertools.combinations(says, 1), itertools.combinations(says, 2)):
+        yield Mistake(build(frozenset(names)), tuple(says[name] for name in names))
+
+
+def _register(solution: Solution) -> Any:
+    entries = _banks.setdefault((solution.assignment, solution.grade_id), [])
+    if any(entry.name == solution.name for entry in entries):
+        raise ValueError(f"two entries named {solution.name!r} in the bank of {solution.grade_id}")
+    entries.append(solution)
+    return solution.subject
+
+
+def _as_answer(subject: Any, grade_id: str) -> str:
+    """The entry's source, without decorators, under the name the exercise asks for."""
+    source = textwrap.dedent(inspect.getsource(subject))
+    start = re.search(r"^(def|class) ", source, flags=re.MULTILINE).start()
+    return re.sub(rf"\b{re.escape(subject.__name__)}\b", grade_id, source[start:]).rstrip()
