@@ -1,0 +1,87 @@
+# Every task by name. The first use makes a virtual environment in .venv; an active environment that has the
+# packages (conda, mamba, venv) is used as it is.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+HAS_PACKAGES = python -c "import importlib.util as u, sys; sys.exit(any(u.find_spec(m) is None for m in ('torch', 'nbgrader', 'nbval', 'jupytext', 'rich', 'jupyterlab')))" >/dev/null 2>&1
+ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
+  ACTIVE := $(shell $(HAS_PACKAGES) && echo yes)
+endif
+ifeq ($(ACTIVE),yes)
+  PY := python
+  READY :=
+  READY_TO_TEST :=
+else
+  PY := $(CURDIR)/.venv/bin/python
+  READY := .venv/.ready
+  READY_TO_TEST := .venv/.ready-to-test
+endif
+RUN := PYTHONPATH=$(CURDIR) $(PY) -m autograder
+JUPYTER := PYTHONPATH=$(CURDIR) $(PY) -m jupyter
+SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
+ISOLATION ?= bubblewrap
+GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
+
+.PHONY: help demo test build import autograde feedback formgrader lab check doctor clean browser setup
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
+
+demo: $(READY)  ## build, grade a simulated class, write feedback, compare with the due scores
+	@$(RUN) build
+	@$(RUN) demo $(if $(STUDENTS),--students $(STUDENTS)) $(GRADING)
+
+test: $(READY_TO_TEST) browser  ## all tests: kernels, checks, banks, build, grading, notebooks, browser
+	@PYTHONPATH=$(CURDIR) $(PY) -m pytest $(PYTEST)
+	@PYTHONPATH=$(CURDIR) $(PY) -m pytest --nbval solutions $(PYTEST)
+
+build: $(READY)  ## notebooks/ and solutions/ from source/ (WEEK=3: one week)
+	@$(RUN) build $(if $(WEEK),--week "$(WEEK)")
+
+import: $(READY)  ## WEEK=3: bring an edit of source/week3_…/ made in JupyterLab or formgrader back into the text
+	@$(RUN) import $(if $(WEEK),--week "$(WEEK)")
+
+autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 ISOLATION=none WORKERS=2)
+	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(GRADING)
+
+feedback: $(READY)  ## WEEK=3: write feedback/ for everybody graded
+	@$(RUN) feedback $(if $(WEEK),--week "$(WEEK)")
+
+check: $(READY)  ## FILE=notebooks/week3_rope/week3_rope.ipynb: grade your own notebook
+	@$(RUN) check "$(FILE)" $(GRADING)
+
+lab: $(READY)  ## JupyterLab on the course
+	@$(JUPYTER) lab $(SERVER_OPTIONS) --ServerApp.root_dir="$(CURDIR)"
+
+formgrader: $(READY)  ## nbgrader's formgrader on the course, in the browser
+	@$(JUPYTER) lab $(SERVER_OPTIONS) --ServerApp.root_dir="$(CURDIR)" --ServerApp.default_url=/formgrader
+
+doctor: $(READY)  ## OK or FAIL for everything the course needs, with the remedy
+	@$(RUN) doctor
+
+clean:  ## remove what can be made again (.venv, demo/, caches); never student work or grades
+	rm -rf .venv demo .pytest_cache build *.egg-info .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+setup: $(READY)  ## only make the environment
+
+browser: $(READY_TO_TEST)
+	@PYTHONPATH=$(CURDIR) $(PY) tests/browser/find_browser.py --install
+
+.venv/.python:
+	@for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3; do \
+	  if [ -n "$$python" ] && command -v $$python >/dev/null && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    $$python -m venv .venv || { echo "error: could not make a virtual environment; on Debian and Ubuntu: sudo apt install python3-venv" >&2; exit 2; }; \
+	    touch .venv/.python; exit 0; fi; done; \
+	echo "error: Python 3.11 or later was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2
+
+.venv/.ready: pyproject.toml | .venv/.python
+	@echo "Setting up .venv (first use; see README for the size of the download) …"
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/.ready-to-test: pyproject.toml | .venv/.ready
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,118 @@
+"""`python -m autograder`: the commands behind the Makefile."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from autograder.course import CourseError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; errors a person can put right are one line and exit code 2."""
+    options = _parser().parse_args(arguments)
+    from autograder.grading.fanout import GradingFailed
+
+    try:
+        return options.run(options)
+    except (CourseError, GradingFailed) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; run the same command again to go on where it stopped", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="autograder", description=__doc__)
+    parser.add_argument("--root", type=Path, default=Path.cwd(), help="course root (default: the current folder)")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    def command(name: str, run, help: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help)
+        sub.set_defaults(run=run)
+        return sub
+
+    build = command("build", _build, "build notebooks/ and solutions/ from source/")
+    build.add_argument("--week")
+    importing = command("import", _import, "bring an edit of source/weekN/*.ipynb back into the text")
+    importing.add_argument("--week")
+    autograde = command("autograde", _autograde, "grade the submissions of one week")
+    autograde.add_argument("--week")
+    autograde.add_argument("--students", default="", help="only these, separated by commas")
+    autograde.add_argument("--regrade", action="store_true", help="grade again what is graded already")
+    _grading_options(autograde)
+    feedback = command("feedback", _feedback, "write feedback pages for one week")
+    feedback.add_argument("--week")
+    check = command("check", _check, "grade one notebook of your own")
+    check.add_argument("file", nargs="?", default="")
+    _grading_options(check)
+    demo = command("demo", _demo, "grade a simulated class")
+    demo.add_argument("--students", type=int, default=12)
+    _grading_options(demo)
+    command("doctor", _doctor, "OK or FAIL for everything the course needs")
+    return parser
+
+
+def _grading_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--isolation", choices=["bubblewrap", "none"], default="bubblewrap")
+    parser.add_argument("--workers", type=int, default=0, help="submissions at the same time (default: one per core)")
+
+
+def _build(options: argparse.Namespace) -> int:
+    from autograder.build.pipeline import build, texts
+
+    for text in texts(options.root, options.week):
+        changed = build(options.root, text)
+        print(f"{text.stem}: " + (f"wrote {len(changed)} files" if changed else "up to date"))
+        for name in changed:
+            print(f"  {name}")
+    return 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    from autograder.build.pipeline import import_week, texts
+
+    if not options.week:
+        raise CourseError("say which week, for example WEEK=3")
+    text = texts(options.root, options.week)[0]
+    changed = import_week(options.root, text)
+    print(f"source/{text.name}: " + ("updated; look at `git diff`, then run `make build`" if changed else "nothing to import"))
+    return 0
+
+
+def _autograde(options: argparse.Namespace) -> int:
+    from autograder.course import assignment_of
+    from autograder.people import autograde
+
+    return autograde(options.root.resolve(), assignment_of(options.week, options.root), options)
+
+
+def _feedback(options: argparse.Namespace) -> int:
+    from autograder.course import assignment_of
+    from autograder.people import write_feedback
+
+    return write_feedback(options.root.resolve(), assignment_of(options.week, options.root))
+
+
+def _check(options: argparse.Namespace) -> int:
+    from autograder.people import check_file
+
+    return check_file(options.root.resolve(), options.file, options)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from autograder.people import demo
+
+    return demo(options.root.resolve(), options)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from autograder.doctor import report
+
+    return report(options.root.resolve())
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""A simulated class in a course root of its own: answers from the banks, each with the score it is due.
+
+The expected scores are the hand-written ones of the banks; a blank, an exception or a syntax error is due 0. Nothing
+here looks at what the checks say.
+"""
+
+import random
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+
+from autograder.course import source_notebook
+from autograder.manifest import MANIFEST, Entry
+from autograder.misconceptions.bank import bank
+
+NAMES = ("ada", "boole", "cantor", "dirac", "emmy", "fermat", "galois", "hopper", "ivanov", "jacobi", "kepler", "lovelace",
+         "markov", "noether", "oresme", "pascal", "quine", "ramanujan", "shannon", "turing", "ulam", "viete", "weyl", "zeno")
+
+
+@dataclass
+class Student:
+    """One simulated student: expected points by graded cell; ``None`` where a person grades; and the story."""
+
+    name: str
+    expected: dict[str, float | None] = field(default_factory=dict)
+    ungradable: bool = False
+    story: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> float | None:
+        """Expected automatic score; ``None`` for an ungradable submission."""
+        return None if self.ungradable else sum(points for points in self.expected.values() if points)
+
+
+def make_course_root(course: Path, target: Path, assignments: list[str]) -> None:
+    """A course root with the built sources and nbgrader's configuration, and nothing of the real class."""
+    if target.exists():
+        shutil.rmtree(target)
+    target.mkdir(parents=True)
+    shutil.copy(course / "nbgrader_config.py", target)
+    for assignment in assignments:
+        shutil.copytree(course / "source" / assignment, target / "source" / assignment)
+
+
+def simulate(course: Path, target: Path, assignment: str, count: int, seed: int = 0) -> list[Student]:
+    """Write ``count`` submissions of one assignment under ``target``."""
+    released = nbformat.read(course / "notebooks" / assignment / f"{assignment}.ipynb", as_version=4)
+    assert source_notebook(target, assignment).is_file()
+    students = []
+    for number in range(count):
+        student = Student(_name(number))
+        notebook = nbformat.from_dict(released)
+        _answer(notebook, student, assignment, number, random.Random(f"{seed}/{assignment}/{number}"))
+        path = target / "submitted" / student.name / assignment / f"{assignment}.ipynb"
+        path.parent.mkdir(parents=True)
+        text = nbformat.writes(notebook)
+        if student.ungradable:
+            text = text[: len(text) // 2]
+        path.write_text(text, encoding="utf-8")
+        students.append(student)
+    return students
+
+
+def _name(number: int) -> str:
+    return NAMES[number] if number < len(NAMES) else f"{NAMES[number % len(NAMES)]}{number // len(NAMES) + 1}"
+
+
+def _answer(notebook: nbformat.NotebookNode, student: Student, assignment: str, number: int, chance: random.Random) -> None:
+    """The first five have a role, so that every kind is in a small class; the others answer by chance."""
+    cells = {cell.metadata.nbgrader.grade_id: cell for cell in notebook.cells if "nbgrader" in cell.metadata}
+    role = {0: "all right", 1: "blank", 2: "truncated file", 3: "breaks", 4: "all wrong"}.get(number, "mixed")
+    student.ungradable = role == "truncated file"
+    for entry in MANIFEST[assignment]:
+        if entry.grade_id not in cells:
+            continue
+        cell = cells[entry.grade_id]
+        kind = {"all right": "right", "blank": "blank", "breaks": chance.choice(["exception", "syntax error"]),
+                "all wrong": "wrong"}.get(role) or chance.choices(["right", "wrong", "blank", "exception"], [10, 6, 1, 1])[0]
+        points, what = _fill(cell, entry, assignment, kind, chance)
+        student.expected[entry.graded_cell] = points
+        student.story.append(f"{entry.grade_id}: {what}")
+
+
+def _fill(cell: nbformat.NotebookNode, entry: Entry, assignment: str, kind: str,
+          chance: random.Random) -> tuple[float | None, str]:
+    """Write one answer; returns the points it is due and what it is."""
+    if entry.kind == "text":
+        if kind == "blank":
+            return 0.0, "blank"
+        cell.source = f"My answer to {entry.grade_id}: see the derivation above the figure."
+        return None, "free text"
+    if kind == "blank":
+        return 0.0, "blank"
+    if kind == "exception":
+        cell.source = f"raise RuntimeError('I gave up on {entry.grade_id}')"
+        return 0.0, "raises an exception"
+    if kind == "syntax error":
+        cell.source = f"def {entry.grade_id}(:\n    return"
+        return 0.0, "does not parse"
+    entries = [e for e in bank(assignment, entry.grade_id) if e.is_right == (kind == "right")]
+    chosen = chance.choice(entries)
+    cell.source = chosen.source
+    return float(entry.points) if chosen.is_right else chosen.score, chosen.name

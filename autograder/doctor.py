@@ -1,0 +1,108 @@
+"""`make doctor`: OK or FAIL for everything the course needs, each failure with its remedy."""
+
+import importlib.metadata
+import re
+import shutil
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+Finding = tuple[bool, str, str]  # works, what was found, remedy
+
+
+def report(root: Path) -> int:
+    """Print a line per component; returns 1 if something needed is missing."""
+    console = Console(soft_wrap=True, highlight=False)
+    bad = 0
+    for name, needed, look in _components(root):
+        works, found, remedy = look()
+        mark = "[green]OK  [/green]" if works else "[red]FAIL[/red]" if needed else "[yellow]--  [/yellow]"
+        console.print(f"{mark} {name}: {found}")
+        if not works and remedy:
+            console.print(f"       {remedy}")
+        bad += needed and not works
+    console.print("Everything needed is here." if not bad else f"{bad} to put right, see above.")
+    return 1 if bad else 0
+
+
+def _components(root: Path) -> list[tuple[str, bool, Callable[[], Finding]]]:
+    return [
+        ("Python", True, _python),
+        *[(f"package {name}", True, lambda name=name, version=version: _package(name, version))
+          for name, version in _pins(root)],
+        ("built course", True, lambda: _built(root)),
+        ("gradebook", True, lambda: _gradebook(root)),
+        ("isolation (bubblewrap)", True, _isolation),
+        ("CUDA", False, _cuda),
+        ("browser for the tests", False, _browser),
+    ]
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return sys.version_info >= (3, 11), version, "Python 3.11 or later is needed: install it and run `make clean setup`"
+
+
+def _pins(root: Path) -> list[tuple[str, str]]:
+    path = root / "pyproject.toml"
+    if not path.is_file():
+        return []
+    lines = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["dependencies"]
+    return [(m.group(1), m.group(2)) for line in lines if (m := re.match(r"([\w-]+)==([\w.]+)", line))
+            and ("linux" not in line or sys.platform.startswith("linux"))]
+
+
+def _package(name: str, version: str) -> Finding:
+    try:
+        found = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False, "missing", f"`make setup`, or in your own environment: pip install {name}=={version}"
+    same = found.split("+")[0] == version
+    return same, found, "" if same else f"{version} is known to work; `make clean setup` installs it"
+
+
+def _built(root: Path) -> Finding:
+    texts = {path.stem for path in (root / "source").glob("week*_*.py")}
+    built = {path.parent.name for path in (root / "notebooks").glob("week*_*/week*.ipynb")}
+    missing = sorted(texts - built)
+    return not missing, f"{len(built)} weeks", f"not built: {', '.join(missing)}; run `make build`"
+
+
+def _gradebook(root: Path) -> Finding:
+    if not (root / "gradebook.db").exists():
+        return True, "none yet; the first grading makes it", ""
+    from nbgrader.coursedir import CourseDirectory
+
+    from autograder.course import CourseError
+    from autograder.grading.gradebook import open_gradebook
+
+    course = CourseDirectory()
+    course.root = str(root)
+    try:
+        with open_gradebook(course) as gradebook:
+            return True, f"{len(gradebook.students)} students, {len(gradebook.assignments)} assignments", ""
+    except CourseError as error:
+        return False, "cannot be opened", str(error)
+
+
+def _isolation() -> Finding:
+    from autograder.grading.sandbox import find_bubblewrap, why_not_isolated
+
+    problem = why_not_isolated()
+    return not problem, f"{find_bubblewrap()} works" if not problem else "does not work here", problem
+
+
+def _cuda() -> Finding:
+    import torch
+
+    if torch.cuda.is_available():
+        return True, torch.cuda.get_device_name(0), ""
+    return False, "no GPU; everything runs on the CPU", ""
+
+
+def _browser() -> Finding:
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return found is not None, found or "none", "only `make test` needs one: install Chromium (Debian: sudo apt install chromium)"

@@ -1,0 +1,199 @@
+"""From a submitted file to a notebook that can be graded: the instructor's cells with the student's answers.
+
+Of the submission only two things are believed: which cell an answer belongs to (grade_id, else the cell id) and the
+text of the answer. Everything else (tests, points, flags, set-up, order) comes from the instructor's notebook.
+"""
+
+import json
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+from nbformat.notebooknode import NotebookNode
+
+from autograder.course import Cell, CourseError, instructor_cells
+
+MAX_BYTES = 200 * 2**20
+MAX_SOURCE = 500_000
+MAX_CELLS = 2_000
+MAX_SAVED_TEXT = 20_000
+MAX_SAVED_IMAGE = 3 * 2**20
+
+
+class Ungradable(Exception):
+    """The submission cannot be graded; the text is the reason and what to do, for instructor and student."""
+
+
+@dataclass
+class Intake:
+    """The rebuilt notebook and what was noticed on the way."""
+
+    notebook: NotebookNode
+    notes: list[str] = field(default_factory=list)
+
+
+def rebuild(path: Path, root: Path, assignment: str) -> Intake:
+    """The notebook to grade. Raises ``Ungradable`` if the submission cannot be read."""
+    submitted = _read(path)
+    notes: list[str] = []
+    template = instructor_cells(root, assignment)
+    if not template:
+        raise CourseError(f"the instructor's notebook of {assignment} is empty")
+    matched, extras = _match(submitted, template, notes)
+    cells = []
+    for cell in template:
+        if cell.id not in matched and cell.role == "answer":
+            notes.append(f"the answer cell {cell.grade_id} is missing from the submission; it counts as unanswered")
+        cells.append(_rebuilt(cell, matched.get(cell.id)))
+        cells += [_extra(source, cell_type, number) for number, source, cell_type in extras.get(cell.id, [])]
+    head = [_extra(source, cell_type, number) for number, source, cell_type in extras.get(None, [])]
+    notebook = nbformat.v4.new_notebook(cells=head + cells)
+    notebook.metadata = NotebookNode(kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3"))
+    return Intake(notebook, notes)
+
+
+def unreadable(root: Path, assignment: str, reason: str) -> NotebookNode:
+    """What stands in for a submission that cannot be graded: the reason, and the instructor's cells without answers."""
+    cells = [_rebuilt(cell, None) for cell in instructor_cells(root, assignment)]
+    banner = nbformat.v4.new_markdown_cell(f"**This submission could not be graded.** {reason}", id="ungradable")
+    return nbformat.v4.new_notebook(cells=[banner, *cells])
+
+
+def _read(path: Path) -> NotebookNode:
+    if path.is_symlink() or any(parent.is_symlink() for parent in list(path.parents)[:2]):
+        raise Ungradable("the file is a link, which is not followed; submit the notebook itself")
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise Ungradable("this is not a regular file; submit the notebook itself")
+    if status.st_size == 0:
+        raise Ungradable("the file is empty; save the notebook and submit it again")
+    if status.st_size > MAX_BYTES:
+        raise Ungradable(f"the file is larger than {MAX_BYTES // 2**20} MB; clear the outputs and submit again")
+    try:
+        data = json.loads(_decode(path.read_bytes()))
+    except (ValueError, RecursionError) as error:
+        raise Ungradable(f"the file is not a notebook (no valid JSON: {str(error)[:80]}); "
+                         "open it in JupyterLab, save it and submit it again") from error
+    if not isinstance(data, dict):
+        raise Ungradable("the file is JSON but not a notebook; submit the .ipynb file")
+    try:
+        return _as_version_4(data)
+    except Ungradable:
+        raise
+    except Exception as error:
+        raise Ungradable(f"the notebook's structure is damaged ({type(error).__name__}); "
+                         "open it in JupyterLab, save it and submit it again") from error
+
+
+def _decode(raw: bytes) -> str:
+    for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig")):
+        if raw.startswith(mark):
+            return raw.decode(encoding)
+    return raw.decode("utf-8")
+
+
+def _as_version_4(data: dict) -> NotebookNode:
+    """A plain notebook with only what intake reads; tolerant of anything around it."""
+    if "worksheets" in data or data.get("nbformat") in (1, 2, 3):
+        data = nbformat.convert(nbformat.from_dict(data), 4)
+    cells = data.get("cells")
+    if not isinstance(cells, list):
+        raise Ungradable("the file has no cells; submit the course's notebook")
+    if len(cells) > MAX_CELLS:
+        raise Ungradable(f"the notebook has more than {MAX_CELLS} cells; submit the course's notebook")
+    return NotebookNode(cells=[_plain_cell(cell) for cell in cells if isinstance(cell, dict)])
+
+
+def _plain_cell(cell: dict) -> NotebookNode:
+    source = cell.get("source", "")
+    if isinstance(source, list):
+        source = "".join(line for line in source if isinstance(line, str))
+    source = source if isinstance(source, str) else ""
+    metadata = cell.get("metadata")
+    grading = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    grade_id = grading.get("grade_id") if isinstance(grading, dict) else None
+    outputs = cell.get("outputs")
+    return NotebookNode(
+        id=cell.get("id") if isinstance(cell.get("id"), str) else None,
+        grade_id=grade_id if isinstance(grade_id, str) else None,
+        cell_type="code" if cell.get("cell_type") == "code" else "markdown",
+        source=_clean(source),
+        outputs=outputs if isinstance(outputs, list) else [],
+    )
+
+
+def _clean(source: str) -> str:
+    source = source.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode("utf-8")
+    return source[:MAX_SOURCE]
+
+
+def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]) -> tuple[dict, dict]:
+    """Which submitted cell answers which of the instructor's; the others, by the instructor's cell before them."""
+    by_grade_id = {cell.grade_id: cell for cell in template if cell.grade_id}
+    by_id = {cell.id: cell for cell in template}
+    matched: dict[str, NotebookNode] = {}
+    extras: dict[str | None, list] = {}
+    before = None
+    for number, cell in enumerate(submitted.cells):
+        known = by_grade_id.get(cell.grade_id) or by_id.get(cell.id)
+        if known is None:
+            if cell.source.strip():
+                extras.setdefault(before, []).append((number, cell.source, cell.cell_type))
+            continue
+        if known.id in matched and known.role == "answer":
+            notes.append(f"there are several cells {known.grade_id}; the last one counts")
+        matched[known.id] = cell
+        before = known.id
+    for cell in template:
+        answer = matched.get(cell.id)
+        if answer is None and cell.role in ("test", "locked", "setup"):
+            notes.append(f"the course's cell {cell.grade_id} was missing and has been put back")
+        elif answer is not None and cell.role == "answer" and answer.cell_type != cell.cell_type:
+            notes.append(f"the answer cell {cell.grade_id} had become a {answer.cell_type} cell")
+    return matched, extras
+
+
+def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
+    source, outputs = cell.source, []
+    if answer is not None and cell.role in ("answer", "prediction", "experiment"):
+        source = answer.source
+        outputs = _saved_outputs(answer) if cell.role == "experiment" else []
+    metadata = nbformat.from_dict(json.loads(json.dumps(cell.metadata)))
+    if cell.role == "answer":
+        metadata["unanswered"] = source.strip() == cell.source.strip()
+    if cell.cell_type == "code":
+        return nbformat.v4.new_code_cell(source, id=cell.id, metadata=metadata, outputs=outputs)
+    return nbformat.v4.new_markdown_cell(source, id=cell.id, metadata=metadata)
+
+
+def _extra(source: str, cell_type: str, number: int) -> NotebookNode:
+    metadata = NotebookNode(tags=["student"])
+    make = nbformat.v4.new_code_cell if cell_type == "code" else nbformat.v4.new_markdown_cell
+    return make(source, id=f"student-{number}", metadata=metadata)
+
+
+def _saved_outputs(cell: NotebookNode) -> list[NotebookNode]:
+    """Text and PNG a student saved in an experiment, for the person grading by hand; not verified."""
+    kept = []
+    for output in cell.outputs[:20]:
+        data = output.get("data") if isinstance(output, dict) else None
+        text = output.get("text") if isinstance(output, dict) else None
+        if isinstance(text, list):
+            text = "".join(part for part in text if isinstance(part, str))
+        if isinstance(text, str):
+            kept.append(nbformat.v4.new_output("stream", name="stdout", text=text[:MAX_SAVED_TEXT]))
+        image = data.get("image/png") if isinstance(data, dict) else None
+        if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_png(image):
+            kept.append(nbformat.v4.new_output("display_data", {"image/png": image.replace("\n", "")}))
+    if kept:
+        kept.insert(0, nbformat.v4.new_output("stream", name="stdout", text="[saved by the student, not verified]\n"))
+    return kept
+
+
+def _is_png(text: str) -> bool:
+    allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\n")
+    return text.startswith("iVBORw0KGgo") and set(text) <= allowed
+
+
+__all__ = ["Intake", "Ungradable", "rebuild", "unreadable"]

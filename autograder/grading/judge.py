@@ -1,0 +1,109 @@
+"""The trusted side of one submission: student cells go to the sandbox, test cells run here against proxies."""
+
+import contextlib
+import io
+import sys
+import time
+import types
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from autograder.checks.framework import BrokenCheck, GradingContext, StudentError, grading  # noqa: E402
+from autograder.grading.names import defined_names, free_names  # noqa: E402
+from autograder.grading.results import Result, Task  # noqa: E402
+from autograder.grading.sandbox import Sandbox, SandboxError  # noqa: E402
+from autograder.grading.session import AbsentObject, CellRun, Session  # noqa: E402
+
+
+def judge(task: Task, sandbox: Sandbox) -> Result:
+    """Grade one submission. Failures that are not the student's end in ``Result.problem``, never in a score."""
+    result = Result(task.key)
+    try:
+        session = Session(sandbox, task.files, task.seed)
+        try:
+            with grading(task.seed, sandbox.device) as context:
+                _run_cells(task, session, context, result)
+        finally:
+            session.close()
+    except SandboxError as error:
+        result.problem = f"the sandbox failed: {error}"
+    except BrokenCheck as error:
+        result.problem = f"a hidden test of the course is broken: {error}"
+    if result.problem:
+        result.scores.clear()
+    return result
+
+
+def _run_cells(task: Task, session: Session, context: GradingContext, result: Result) -> None:
+    trusted = _trusted_namespace(task.files)
+    failed: dict[str, StudentError] = {}
+    for cell in task.cells:
+        start = time.perf_counter()
+        if cell["role"] == "test":
+            _run_test(cell, session, context, trusted, failed, result)
+        else:
+            if cell["role"] == "setup":
+                exec(compile(cell["source"], "<setup>", "exec"), trusted)  # the instructor's cell
+            run = session.execute(cell["id"], cell["source"])
+            result.outputs[cell["id"]] = run.outputs + _error_output(run)
+            if run.error is not None:
+                failed |= dict.fromkeys({*cell["defines"], *defined_names(cell["source"])}, run.error)
+        result.seconds[cell["id"]] = round(time.perf_counter() - start, 4)
+
+
+def _run_test(cell: dict, session: Session, context: GradingContext, trusted: dict, failed: dict,
+              result: Result) -> None:
+    """A visible check or a hidden test; its verdict is decided here and nowhere else."""
+    names = free_names(cell["source"], trusted)
+    printed, before = io.StringIO(), len(context.verdicts)
+    error = ""
+    try:
+        namespace = trusted | _student_objects(session, names, failed)
+        with contextlib.redirect_stdout(printed):
+            exec(compile(cell["source"], "<test>", "exec"), namespace)
+    except StudentError as problem:
+        error = problem.describe()
+    except AssertionError as problem:
+        error = str(problem) or "an assertion does not hold"
+    except (BrokenCheck, SandboxError):
+        raise
+    except Exception as problem:  # a test met a student's value it cannot work with
+        error = f"{type(problem).__name__}: {problem}"
+    verdicts = context.verdicts[before:]
+    result.verdicts[cell["id"]] = verdicts[-1].to_json() if verdicts else {}
+    score = sum(verdict.score for verdict in verdicts) if verdicts else (0.0 if error else cell["points"])
+    result.scores[cell["id"]] = round(min(score, cell["points"]), 4)
+    text = "\n".join([verdict.render() for verdict in verdicts] + ([error[:4000]] if error else []))
+    text = printed.getvalue()[:4000] + (text + "\n" if text else "")
+    result.outputs[cell["id"]] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
+
+
+def _student_objects(session: Session, names: list[str], failed: dict[str, StudentError]) -> dict[str, Any]:
+    found = session.lookup(names) if names else {}
+    return {name: found[name] if name in found else AbsentObject(name, _reason(failed.get(name))) for name in names}
+
+
+def _reason(error: StudentError | None) -> str:
+    return f": its cell stopped with {error.describe()}" if error else "; is its cell still there?"
+
+
+def _error_output(run: CellRun) -> list[dict]:
+    if run.error is None:
+        return []
+    name, text = run.error.type_names[0], run.error.describe()
+    return [{"output_type": "error", "ename": name, "evalue": run.error.message[:500], "traceback": [text]}]
+
+
+def _trusted_namespace(files: dict[str, str]) -> dict:
+    """What the set-up cell imports, test cells may use; released helper modules come from the course."""
+    for name, source in files.items():
+        module_name = name.removesuffix(".py")
+        if module_name not in sys.modules or getattr(sys.modules[module_name], "__course_source__", None) != source:
+            module = types.ModuleType(module_name)
+            module.__course_source__ = source
+            sys.modules[module_name] = module
+            exec(compile(source, name, "exec"), module.__dict__)
+    return {"__name__": "__main__"}

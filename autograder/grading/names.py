@@ -1,0 +1,37 @@
+"""Which names a cell defines, and which it takes from elsewhere. Reads source text, runs nothing."""
+
+import ast
+import builtins
+
+
+def defined_names(source: str) -> set[str]:
+    """Functions, classes, imports and assignments of a cell; read off the line starts if it does not parse."""
+    tree = _parsed(source)
+    if tree is None:
+        heads = [line.split(" ", 1)[1] for line in source.splitlines() if line.startswith(("def ", "class "))]
+        return {head.split("(")[0].strip(" :") for head in heads}
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    return found
+
+
+def free_names(source: str, known: dict) -> list[str]:
+    """Names a test cell uses that are neither its own nor in ``known`` nor built in: the student's."""
+    tree = ast.parse(source)
+    arguments = [node for node in ast.walk(tree) if isinstance(node, ast.arg)]
+    bound = defined_names(source) | {argument.arg for argument in arguments} | set(known)
+    used = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return [name for name in used if name not in bound and not hasattr(builtins, name)]
+
+
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

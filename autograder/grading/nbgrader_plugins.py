@@ -1,0 +1,148 @@
+"""What nbgrader calls: `nbgrader autograde` and formgrader's button run through here by nbgrader_config.py.
+
+nbgrader's converter stays as it is, serial, and the only writer of the gradebook. When it makes its exporter, every
+submission it is about to convert is graded at once, in parallel, in sandboxes; its loop then looks the verdicts up.
+"""
+
+from pathlib import Path
+
+import nbformat
+from nbconvert.exporters import NotebookExporter
+from nbconvert.exporters.exporter import ResourcesDict
+from nbformat.notebooknode import NotebookNode
+from nbgrader import utils
+from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde
+from nbgrader.converters.base import NbGraderException
+from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets import Any, Enum, Integer
+
+from autograder.build.regions import clear_hidden
+from autograder.course import CourseError
+from autograder.grading.fanout import GradingFailed
+from autograder.grading.gradebook import mark_not_graded, register_assignment, save_scores
+from autograder.grading.results import Options, wanted_device
+from autograder.grading.run import NO_ISOLATION, Graded, RunLock, grade_submissions, is_complete, require_isolation
+
+
+class SubmissionExporter(NotebookExporter):
+    """Reads submissions through intake and grades them ahead of nbgrader's loop."""
+
+    isolation = Enum(["bubblewrap", "none"], default_value="bubblewrap", help="How student code is isolated.").tag(config=True)
+    workers = Integer(0, help="Submissions graded at the same time; 0: one per core.").tag(config=True)
+    on_result = Any(None, allow_none=True, help="Called with (student, Graded) as results come.").tag(config=True)
+    on_start = Any(None, allow_none=True, help="Called with the list of students about to be graded.").tag(config=True)
+
+    def __init__(self, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.graded: dict[tuple[str, str], Graded] = {}
+        if isinstance(self.parent, Autograde):
+            try:
+                self._grade_ahead(self.parent)
+            except (GradingFailed, CourseError) as error:
+                self.log.error(str(error))
+                raise NbGraderException(str(error)) from error
+
+    @property
+    def options(self) -> Options:
+        return Options(self.isolation != "none", wanted_device(), self.workers)
+
+    def from_filename(self, filename: str, resources: dict | None = None, **kwargs: object) -> tuple:
+        """nbgrader's two passes: a submitted file becomes the rebuilt notebook; an autograded one is read back."""
+        student, assignment = resources["nbgrader"]["student"], resources["nbgrader"]["assignment"]
+        graded = self.graded.get((student, assignment))
+        if graded is None:
+            raise GradingFailed(f"{filename} was not part of this run; run it again")
+        if graded.reason and graded.result is None and not _is_ungradable(graded.notebook):
+            course = self.parent.coursedir
+            with Gradebook(course.db_url, course.course_id) as gradebook:
+                mark_not_graded(gradebook.find_submission_notebook(assignment, assignment, student), graded.reason)
+                gradebook.db.commit()
+            raise GradingFailed(f"{student}: {graded.reason}. No grade was given; run it again")
+        resources["autograder"] = graded
+        return self.from_notebook_node(nbformat.from_dict(graded.notebook), resources, **kwargs)
+
+    def _grade_ahead(self, converter: Autograde) -> None:
+        course = converter.coursedir
+        assignment, root = course.assignment_id, Path(course.root)
+        files, options = {}, self.options
+        require_isolation(options)
+        RunLock(root)
+        register_assignment(root, course, assignment, self.config)
+        for folder, notebooks in sorted(converter.assignments.items()):
+            student = _student_of(course, folder, assignment)
+            wanted = [Path(path) for path in notebooks if Path(path).stem == assignment]
+            if student is not None and wanted and self._is_due(converter, course, folder, student, assignment):
+                files[student] = wanted[0]
+        if self.isolation == "none":
+            self.log.warning(NO_ISOLATION)
+        if self.on_start:
+            self.on_start(sorted(files))
+        graded = grade_submissions(root, assignment, files, options, self.on_result or (lambda key, result: None))
+        self.graded = {(student, assignment): result for student, result in graded.items()}
+
+    def _is_due(self, converter: Autograde, course: object, folder: str, student: str, assignment: str) -> bool:
+        """Not graded yet, graded half (a run was killed: removed here), submitted again, or --force."""
+        done = Path(course.format_path(course.autograded_directory, student, assignment))
+        if not done.exists() or converter.force:
+            return True
+        if not is_complete(done / f"{assignment}.ipynb"):
+            self.log.warning("Grading %s again: an earlier run did not finish", student)
+            utils.rmtree(str(done))
+            return True
+        new, old = course.get_existing_timestamp(folder), course.get_existing_timestamp(str(done))
+        return new is not None and old is not None and new > old
+
+
+def _student_of(course: object, folder: str, assignment: str) -> str | None:
+    path = Path(folder)
+    return path.parent.name if path.name == assignment else None
+
+
+def _is_ungradable(notebook: NotebookNode) -> bool:
+    return bool(notebook.cells) and notebook.cells[0].id == "ungradable"
+
+
+class ShowVerdicts(NbGraderPreprocessor):
+    """Puts what grading saw into the autograded notebook: the student's outputs, and the verdicts as text."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+        graded: Graded = resources["autograder"]
+        if graded.result is not None:
+            for cell in nb.cells:
+                if cell.cell_type == "code" and cell.id in graded.result.outputs:
+                    cell.outputs = [nbformat.from_dict(output) for output in graded.result.outputs[cell.id]]
+        if graded.notes:
+            text = "**Noticed while reading this submission:**\n\n" + "\n".join(f"- {note}" for note in graded.notes)
+            nb.cells.insert(0, nbformat.v4.new_markdown_cell(text, id="intake-notes"))
+        nb.metadata["autograder"] = {"graded": True}
+        return nb, resources
+
+
+class SaveVerdicts(NbGraderPreprocessor):
+    """Writes scores to the gradebook. Scores come from the verdicts, never from cell outputs."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+        graded: Graded = resources["autograder"]
+        where = resources["nbgrader"]
+        cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
+        with Gradebook(where["db_url"]) as gradebook:
+            notebook = gradebook.find_submission_notebook(where["notebook"], where["assignment"], where["student"])
+            if graded.result is None:
+                mark_not_graded(notebook, graded.reason)
+            else:
+                save_scores(notebook, cells, graded.result.scores)
+            gradebook.db.commit()
+        return nb, resources
+
+
+class HideInstructorParts(NbGraderPreprocessor):
+    """Feedback shows no hidden test and no mark scheme."""
+
+    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple:
+        if utils.is_locked(cell):
+            cell.source = clear_hidden(cell.source)
+        return cell, resources
+
+
+__all__ = ["HideInstructorParts", "SaveVerdicts", "ShowVerdicts", "SubmissionExporter"]

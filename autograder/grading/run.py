@@ -1,0 +1,111 @@
+"""One grading run over a course root: which submissions, intake for each, results for all, before nbgrader's own loop."""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+from nbformat.notebooknode import NotebookNode
+
+from autograder.course import instructor_cells, released_files
+from autograder.grading import intake
+from autograder.grading.fanout import GradingFailed, grade
+from autograder.grading.results import Options, Result, Task
+from autograder.grading.sandbox import why_not_isolated
+
+NO_ISOLATION = "WARNING: grading without isolation (--isolation none): student code runs as you, with your files and network."
+
+
+@dataclass
+class Graded:
+    """A submission after grading: its rebuilt notebook, and either a result or the reason why there is none."""
+
+    notebook: NotebookNode
+    result: Result | None
+    reason: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def grade_submissions(root: Path, assignment: str, files: dict[str, Path], options: Options,
+                      on_result: Callable[[str, Graded], None] = lambda key, graded: None) -> dict[str, Graded]:
+    """Grade notebook files of one assignment, by student. Raises ``GradingFailed`` if nothing can be graded here."""
+    template, released = instructor_cells(root, assignment), released_files(root, assignment)
+    seed = class_seed(root, assignment)
+    graded: dict[str, Graded] = {}
+    tasks: list[Task] = []
+    for key, path in files.items():
+        try:
+            rebuilt = intake.rebuild(path, root, assignment)
+        except intake.Ungradable as problem:
+            graded[key] = Graded(intake.unreadable(root, assignment, str(problem)), None, str(problem))
+            on_result(key, graded[key])
+            continue
+        graded[key] = Graded(rebuilt.notebook, None, notes=rebuilt.notes)
+        tasks.append(Task.of(key, assignment, rebuilt.notebook, template, released, seed))
+
+    def keep(result: Result) -> None:
+        entry = graded[result.key]
+        entry.result, entry.reason = (None, result.problem) if result.problem else (result, "")
+        on_result(result.key, entry)
+
+    grade(tasks, options, keep)
+    return graded
+
+
+def require_isolation(options: Options) -> None:
+    """Refuse, before anything is written, where isolation is wanted and cannot be had."""
+    if options.isolate and (problem := why_not_isolated()):
+        raise GradingFailed(problem)
+
+
+def class_seed(root: Path, assignment: str) -> int:
+    """The seed of hidden inputs: one per class and assignment, made once and kept beside the gradebook."""
+    path = root / ".autograder-seed"
+    try:
+        with open(path, "x", encoding="ascii") as file:
+            file.write(os.urandom(8).hex() + "\n")
+        path.chmod(0o600)
+    except FileExistsError:
+        pass
+    secret = path.read_text(encoding="ascii").strip()
+    return int.from_bytes(hashlib.sha256(f"{secret}/{assignment}".encode()).digest()[:4], "big")
+
+
+def is_complete(notebook: Path) -> bool:
+    """Whether an autograded notebook was written after its verdicts were saved."""
+    try:
+        return bool(nbformat.read(notebook, as_version=4).metadata.get("autograder", {}).get("graded"))
+    except Exception:  # half-written
+        return False
+
+
+class RunLock:
+    """Only one grading run per course root at a time; released when the process ends, however it ends."""
+
+    _mine: "RunLock | None" = None
+
+    def __init__(self, root: Path) -> None:
+        RunLock.release_mine()  # formgrader: an earlier run of this very process is over
+        self._file = open(root / ".autograde.lock", "a+", encoding="ascii")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.seek(0)
+            holder = self._file.read().strip() or "unknown"
+            self._file.close()
+            raise GradingFailed(f"another grading run is under way in this course (process {holder}): wait for it to end, "
+                                "then start again; what it has graded is kept") from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+        RunLock._mine = self
+
+    @classmethod
+    def release_mine(cls) -> None:
+        """Let go of the lock this process holds, if any."""
+        if cls._mine is not None:
+            cls._mine._file.close()
+            cls._mine = None

@@ -1,0 +1,311 @@
+"""The trusted end of one submission: runs cells in the sandbox and stands in for the student's objects.
+
+A proxy looks to a check like the student's function, class or module: it can be called with tensors, differentiated
+through, and asked for a state_dict. What comes back is decoded data. If the student's code hangs or dies, that call
+fails, the sandbox is started again, and the earlier cells are run again without the one that did it.
+"""
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from autograder.checks.framework import StudentError
+from autograder.grading.sandbox import Job, Sandbox, SandboxError
+from autograder.grading.untrusted.wire import Decoder, Encoder, PeerGone, PeerSlow, Reference, WireError
+
+METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass
+class CellRun:
+    """What running one of the student's cells gave: nbformat outputs, and the error if there was one."""
+
+    outputs: list[dict] = field(default_factory=list)
+    error: StudentError | None = None
+
+
+class Session:
+    """One submission in the sandbox."""
+
+    def __init__(self, sandbox: Sandbox, files: dict[str, str], seed: int) -> None:
+        self.sandbox, self.files, self.seed = sandbox, files, seed
+        self.limits = sandbox.limits
+        self.generation = 0
+        self._history: list[tuple[str, str]] = []
+        self._callbacks: list[Callable] = []
+        self._serial = 0
+        self._job: Job | None = sandbox.open(files, seed)
+
+    def close(self) -> None:
+        if self._job is not None:
+            self._job.end()
+            self._job = None
+
+    def execute(self, cell: str, source: str) -> CellRun:
+        """Run a cell. A cell that hangs or dies is left out when the sandbox is started again."""
+        try:
+            header, payload = self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_seconds)
+        except StudentError as error:
+            return CellRun(error=error)
+        self._history.append((cell, source))
+        try:
+            return CellRun(_outputs(header.get("outputs"), payload), _error(header.get("error")))
+        except WireError as error:
+            return CellRun(error=_garbage(error))
+
+    def lookup(self, names: list[str]) -> dict[str, Any]:
+        """The student's values of these names: plain data by value, everything else as proxies."""
+        try:
+            header, payload = self._request({"op": "lookup", "names": names}, self.limits.call_seconds)
+            found = header.get("found")
+            if not isinstance(found, dict):
+                raise WireError("malformed reply")
+            return {name: self._decoder(payload, name).decode(found[name]) for name in names if name in found}
+        except WireError as error:
+            raise _garbage(error) from error
+
+    def call(self, reference: "RemoteObject", method: str | None, args: tuple, kwargs: dict) -> tuple[Any, list, int]:
+        """Returns the value, the arguments the call changed, and the number by which to differentiate it."""
+        encoder = Encoder(self._refer)
+        request = {"op": "call", "target": self._target(reference), "method": method,
+                   "args": encoder.encode(args), "kwargs": encoder.encode(kwargs)}
+        try:
+            header, payload = self._request(request, self.limits.call_seconds, bytes(encoder.payload))
+        finally:
+            self._callbacks.clear()
+        if header.get("error") is not None:
+            raise _error(header["error"])
+        try:
+            decoder = self._decoder(payload)
+            value = decoder.decode(header.get("value"))
+            changed = [(int(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
+            return value, changed, int(header.get("call") or 0)
+        except (WireError, TypeError, ValueError) as error:
+            raise _garbage(error) from error
+
+    def backward(self, call: int, cotangents: list) -> list:
+        encoder = Encoder()
+        request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents)}
+        header, payload = self._request(request, self.limits.call_seconds, bytes(encoder.payload))
+        if header.get("error") is not None:
+            raise _error(header["error"])
+        try:
+            gradients = self._decoder(payload).decode(header.get("value"))
+        except WireError as error:
+            raise _garbage(error) from error
+        return gradients if isinstance(gradients, list) else []
+
+    # ---- the conversation
+
+    def _request(self, header: dict, seconds: float, payload: bytes = b"") -> tuple[dict, bytes]:
+        self._ensure_running()
+        self._serial += 1
+        connection = self._job.connection
+        try:
+            connection.sock.settimeout(seconds)
+            connection.send(header | {"serial": self._serial}, payload)
+            while True:
+                reply, reply_payload = connection.receive(seconds)
+                if "callback" not in reply:
+                    break
+                self._serve_callback(reply, reply_payload)
+            if reply.get("serial") != self._serial:
+                raise WireError("reply to another request")
+            return reply, reply_payload
+        except PeerSlow:
+            self._abandon()
+            raise StudentError(("TimeoutError",), f"it did not finish within {seconds:g} seconds") from None
+        except PeerGone:
+            self._abandon()
+            raise StudentError(("ProcessEnded",), "it ended the Python process (exit, crash, memory or CPU limit)") from None
+        except WireError as error:
+            self._abandon()
+            raise _garbage(error) from error
+
+    def _serve_callback(self, request: dict, payload: bytes) -> None:
+        encoder, decoder = Encoder(self._refer), self._decoder(payload)
+        try:
+            function = self._callbacks[request["callback"]]
+            args, kwargs = decoder.decode(request["args"]), decoder.decode(request["kwargs"])
+            reply = {"value": encoder.encode(function(*args, **kwargs))}
+        except WireError:
+            raise
+        except Exception as error:
+            reply = {"raise": f"{type(error).__name__}: {error}"[:500]}
+        self._job.connection.send(reply, bytes(encoder.payload))
+
+    def _abandon(self) -> None:
+        self.close()
+
+    def _ensure_running(self) -> None:
+        """After a crash or time-out: a new fork, the earlier cells again."""
+        if self._job is not None:
+            return
+        self.generation += 1
+        self._job = self.sandbox.open(self.files, self.seed)
+        for cell, source in list(self._history):
+            self._serial += 1
+            try:
+                self._job.connection.send({"op": "execute", "cell": cell, "source": source, "serial": self._serial})
+                self._job.connection.receive(self.limits.cell_seconds)
+            except WireError:
+                self._history.remove((cell, source))
+                self.close()
+                return self._ensure_running()
+
+    # ---- values
+
+    def _decoder(self, payload: bytes, name: str | None = None) -> Decoder:
+        return Decoder(payload, lambda reference: RemoteObject(self, reference, name), device=self.sandbox.device)
+
+    def _refer(self, value: Any) -> dict | None:
+        if isinstance(value, RemoteObject):
+            return {"r": {"id": self._target(value), "type": "object", "callable": True}}
+        if callable(value):
+            self._callbacks.append(value)
+            return {"c": len(self._callbacks) - 1}
+        return None
+
+    def _target(self, proxy: "RemoteObject") -> int:
+        if proxy._generation != self.generation or self._job is None:
+            self._ensure_running()
+            fresh = self.lookup([proxy._name]).get(proxy._name) if proxy._name else None
+            if not isinstance(fresh, RemoteObject):
+                raise StudentError(("ProcessEnded",), "an earlier call ended the Python process, and this object with it")
+            proxy._reference, proxy._generation = fresh._reference, self.generation
+        return proxy._reference.id
+
+
+class RemoteObject:
+    """A student's function, class or module, seen from the trusted side."""
+
+    def __init__(self, session: Session, reference: Reference, name: str | None) -> None:
+        self._session, self._reference, self._name = session, reference, name
+        self._generation = session.generation
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _call(self, None, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in METHODS:
+            return lambda *args, **kwargs: _call(self, name, args, kwargs)
+        raise AttributeError(f"a check may not use .{name} of a student's object")
+
+    def __repr__(self) -> str:
+        return f"<student's {self._reference.type_name}>"
+
+
+class AbsentObject:
+    """Stands for a name the student's notebook does not define; using it says why."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self._error = StudentError(("NameError",), f"`{name}` is not defined{reason}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._error
+
+    def __getitem__(self, key: Any) -> Any:
+        raise self._error
+
+
+class _Differentiable(torch.autograd.Function):
+    """A call into the sandbox as a node of the autograd graph; the student's own graph stays there."""
+
+    @staticmethod
+    def forward(ctx: Any, state: dict, *inputs: torch.Tensor) -> tuple:
+        outputs = state["run"]()
+        ctx.state, ctx.count = state, len(inputs)
+        flat = [tensor.detach() for tensor in outputs]
+        ctx.mark_non_differentiable(*[f for f, o in zip(flat, outputs) if not o.requires_grad])
+        return tuple(flat)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple:
+        session, call = ctx.state["session"], ctx.state["call"]
+        gradients = session.backward(call, list(cotangents))
+        gradients = [g if isinstance(g, torch.Tensor) else None for g in gradients][:ctx.count]
+        return None, *gradients, *[None] * (ctx.count - len(gradients))
+
+
+def _call(proxy: RemoteObject, method: str | None, args: tuple, kwargs: dict) -> Any:
+    session = proxy._session
+    inputs = _tensors((args, kwargs))
+    state: dict = {"session": session}
+
+    def run() -> list[torch.Tensor]:
+        state["value"], changed, state["call"] = session.call(proxy, method, args, kwargs)
+        for index, tensor in changed:  # what an in-place change would have done here
+            if 0 <= index < len(inputs) and isinstance(tensor, torch.Tensor) and tensor.shape == inputs[index].shape:
+                inputs[index].data.copy_(tensor)
+        return _tensors(state["value"])
+
+    if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
+        run()
+        return _map_tensors(state["value"], lambda tensor: tensor)
+    state["run"] = run
+    outputs = iter(_Differentiable.apply(state, *inputs))
+    return _map_tensors(state["value"], lambda tensor: next(outputs))
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    _map_tensors(value, lambda tensor: found.append(tensor) or tensor)
+    return found
+
+
+def _map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _map_tensors(item, change) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_map_tensors(item, change) for item in value)
+    return value
+
+
+def _garbage(error: Exception) -> StudentError:
+    return StudentError(("ProtocolError",), f"its answer could not be read ({error})")
+
+
+def _error(data: Any) -> StudentError | None:
+    if data is None:
+        return None
+    if not isinstance(data, dict) or not isinstance(data.get("types"), list):
+        return _garbage(WireError("malformed error"))
+    names = tuple(str(name)[:80] for name in data["types"][:20]) or ("Exception",)
+    line = data.get("line")
+    return StudentError(names, str(data.get("message"))[:2000], f"line {line}" if type(line) is int else "")
+
+
+def _outputs(items: Any, payload: bytes) -> list[dict]:
+    """The worker's outputs as nbformat ones: text and PNG, nothing else."""
+    outputs = []
+    for item in items if isinstance(items, list) else []:
+        if not isinstance(item, dict):
+            raise WireError("malformed output")
+        if item.get("stream") in ("stdout", "stderr"):
+            outputs.append({"output_type": "stream", "name": item["stream"], "text": str(item.get("text"))})
+        elif isinstance(item.get("show"), dict):
+            data = _data(item["show"], payload)
+            if data:
+                outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
+    return outputs
+
+
+def _data(show: dict, payload: bytes) -> dict:
+    data = {}
+    if isinstance(show.get("text"), str):
+        data["text/plain"] = show["text"]
+    place = show.get("png")
+    if isinstance(place, list) and len(place) == 2 and all(type(n) is int and n >= 0 for n in place):
+        image = payload[place[0]:place[0] + place[1]]
+        if image.startswith(PNG):
+            data["image/png"] = base64.b64encode(image).decode()
+    return data
+
+
+__all__ = ["AbsentObject", "CellRun", "RemoteObject", "SandboxError", "Session"]

@@ -1,0 +1,239 @@
+"""The wire between the trusted process and the sandbox: length-prefixed frames of JSON and raw tensor bytes.
+
+Both ends use this file; in the sandbox it is mounted beside the worker. Decoding never executes anything: no pickle,
+no eval. Every size is checked before memory is taken for it.
+
+A frame is ``!II`` (bytes of JSON, bytes of payload), the JSON header, the payload. Values are JSON scalars or one-key
+objects: ``{"l": [...]}`` list, ``{"u": [...]}`` tuple, ``{"d": [[key, value], ...]}`` dict, ``{"T": {...}}`` tensor
+(its bytes in the payload), ``{"dtype": "float32"}``, ``{"r": {...}}`` an object that stays where it is, ``{"c": 3}`` a
+function of the check's that the student's code may call, ``{"x": "ndarray"}`` something that cannot cross.
+"""
+
+import json
+import math
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+MAX_HEADER = 4 * 2**20
+MAX_PAYLOAD = 256 * 2**20
+MAX_DEPTH = 16
+MAX_NODES = 100_000
+MAX_STRING = 2**20
+
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16,
+        torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
+    )
+}
+
+
+class WireError(Exception):
+    """The peer sent something that is not a frame of this protocol."""
+
+
+class PeerGone(WireError):
+    """The peer closed the connection or died."""
+
+
+class PeerSlow(WireError):
+    """No complete frame before the deadline."""
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Stands for a value that cannot cross; only the name of its type does."""
+
+    type_name: str
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Names an object that stays on the other side."""
+
+    id: int
+    type_name: str
+    is_callable: bool
+
+
+@dataclass
+class Encoder:
+    """Turns values into JSON and payload. ``refer`` is asked about everything that is not plain data."""
+
+    refer: Callable[[Any], dict | None] = lambda value: None
+    payload: bytearray = field(default_factory=bytearray)
+    nodes: int = 0
+
+    def encode(self, value: Any, depth: int = 0) -> Any:
+        self.nodes += 1
+        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+            return {"x": "deeply nested value"}
+        if value is None or isinstance(value, (bool, float)):
+            return value if not isinstance(value, float) else float(value)
+        if isinstance(value, int):
+            return int(value) if abs(value) < 2**63 else {"x": "int of more than 64 bits"}
+        if isinstance(value, str):
+            return str(value)[:MAX_STRING]
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, torch.dtype):
+            return {"dtype": str(value).removeprefix("torch.")}
+        if isinstance(value, torch.Size) or type(value) is tuple:
+            return {"u": [self.encode(item, depth + 1) for item in value]}
+        if type(value) is list:
+            return {"l": [self.encode(item, depth + 1) for item in value]}
+        if isinstance(value, dict):
+            return {"d": [[self.encode(k, depth + 1), self.encode(v, depth + 1)] for k, v in value.items()]}
+        reference = self.refer(value)
+        return reference if reference is not None else {"x": type(value).__name__[:80]}
+
+    def _tensor(self, tensor: torch.Tensor) -> dict:
+        name = str(tensor.dtype).removeprefix("torch.")
+        size = tensor.numel() * tensor.element_size()
+        if name not in DTYPES or tensor.layout != torch.strided or len(self.payload) + size > MAX_PAYLOAD:
+            return {"x": f"{name} tensor of shape {tuple(tensor.shape)}"}
+        flat = tensor.detach().to("cpu").resolve_conj().resolve_neg().contiguous().reshape(-1)
+        offset = len(self.payload)
+        self.payload += flat.view(torch.uint8).numpy().tobytes()
+        return {"T": {"dtype": name, "shape": list(tensor.shape), "offset": offset, "device": tensor.device.type,
+                      "grad": bool(tensor.requires_grad)}}
+
+
+@dataclass
+class Decoder:
+    """The inverse, for input that is not trusted. ``resolve`` turns references into objects."""
+
+    payload: bytes
+    resolve: Callable[[Reference], Any] = lambda reference: reference
+    callback: Callable[[int], Any] | None = None
+    device: str = "cpu"
+    nodes: int = 0
+
+    def decode(self, item: Any, depth: int = 0) -> Any:
+        self.nodes += 1
+        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+            raise WireError("value nested too deeply or too large")
+        if item is None or isinstance(item, (bool, int, float, str)):
+            return item
+        if not isinstance(item, dict) or len(item) != 1:
+            raise WireError("malformed value")
+        tag, body = next(iter(item.items()))
+        if tag in ("l", "u") and isinstance(body, list):
+            values = [self.decode(entry, depth + 1) for entry in body]
+            return values if tag == "l" else tuple(values)
+        if tag == "d" and isinstance(body, list):
+            return dict(self._pair(entry, depth) for entry in body)
+        if tag == "T" and isinstance(body, dict):
+            return self._tensor(body)
+        if tag == "dtype" and isinstance(body, str) and body in DTYPES:
+            return DTYPES[body]
+        if tag == "r" and isinstance(body, dict):
+            return self.resolve(self._reference(body))
+        if tag == "c" and type(body) is int and self.callback is not None:
+            return self.callback(body)
+        if tag == "x" and isinstance(body, str):
+            return Opaque(body[:200])
+        raise WireError("malformed value")
+
+    def _pair(self, entry: Any, depth: int) -> tuple[Any, Any]:
+        if not isinstance(entry, list) or len(entry) != 2:
+            raise WireError("malformed dict")
+        key, value = self.decode(entry[0], depth + 1), self.decode(entry[1], depth + 1)
+        if not isinstance(key, (str, int, float, bool, type(None))):
+            key = f"<{type(key).__name__}>"
+        return key, value
+
+    def _reference(self, body: dict) -> Reference:
+        number, name, is_callable = body.get("id"), body.get("type"), body.get("callable")
+        if type(number) is not int or not isinstance(name, str) or not isinstance(is_callable, bool):
+            raise WireError("malformed reference")
+        return Reference(number, name[:80], is_callable)
+
+    def _tensor(self, body: dict) -> torch.Tensor:
+        shape, offset, name = body.get("shape"), body.get("offset"), body.get("dtype")
+        if not isinstance(name, str) or name not in DTYPES or type(offset) is not int or offset < 0:
+            raise WireError("malformed tensor")
+        if not isinstance(shape, list) or len(shape) > 16:
+            raise WireError("malformed tensor")
+        if not all(type(n) is int and 0 <= n <= MAX_PAYLOAD for n in shape):
+            raise WireError("malformed tensor")
+        dtype = DTYPES[name]
+        size = math.prod(shape) * dtype.itemsize
+        if offset + size > len(self.payload):
+            raise WireError("tensor larger than its payload")
+        raw = bytearray(self.payload[offset:offset + size])
+        if dtype == torch.bool:  # a byte other than 0 and 1 would be undefined behaviour
+            tensor = torch.frombuffer(raw, dtype=torch.uint8) != 0 if size else torch.empty(0, dtype=dtype)
+        else:
+            tensor = torch.frombuffer(raw, dtype=dtype) if size else torch.empty(0, dtype=dtype)
+        tensor = tensor.reshape(shape)
+        if body.get("device") == "cuda" and self.device == "cuda":
+            tensor = tensor.cuda()
+        if body.get("grad") is True and (dtype.is_floating_point or dtype.is_complex):
+            tensor.requires_grad_(True)
+        return tensor
+
+
+class Connection:
+    """Frames over a stream socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def send(self, header: dict, payload: bytes = b"") -> None:
+        text = json.dumps(header).encode()
+        if len(text) > MAX_HEADER or len(payload) > MAX_PAYLOAD:
+            raise WireError("frame too large to send")
+        try:
+            self.sock.sendall(struct.pack("!II", len(text), len(payload)) + text)
+            self.sock.sendall(payload)
+        except TimeoutError as error:
+            raise PeerSlow("the peer does not read") from error
+        except OSError as error:
+            raise PeerGone(str(error)) from error
+
+    def receive(self, seconds: float | None = None) -> tuple[dict, bytes]:
+        """The next frame, complete within ``seconds`` (wall clock), or ``PeerSlow``."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        text_size, payload_size = struct.unpack("!II", self._exactly(8, deadline))
+        if text_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
+            raise WireError("frame too large")
+        text, payload = self._exactly(text_size, deadline), self._exactly(payload_size, deadline)
+        try:
+            header = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise WireError("header is not JSON") from error
+        if not isinstance(header, dict):
+            raise WireError("header is not an object")
+        return header, payload
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def _exactly(self, size: int, deadline: float | None) -> bytes:
+        chunks = bytearray()
+        while len(chunks) < size:
+            if deadline is not None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise PeerSlow("deadline passed")
+                self.sock.settimeout(left)
+            else:
+                self.sock.settimeout(None)
+            try:
+                chunk = self.sock.recv(min(size - len(chunks), 2**20))
+            except TimeoutError as error:
+                raise PeerSlow("deadline passed") from error
+            except OSError as error:
+                raise PeerGone(str(error)) from error
+            if not chunk:
+                raise PeerGone("connection closed")
+            chunks += chunk
+        return bytes(chunks)

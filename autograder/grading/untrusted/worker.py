@@ -1,0 +1,426 @@
+"""The untrusted side: a warm fork server, and in each fork one student's notebook.
+
+Runs inside the sandbox with `wire.py` beside it and nothing else of the course. The server imports torch, matplotlib
+and IPython once, stays single-threaded, never touches CUDA and runs no student code. Every submission gets a fork
+with namespaces, a private /tmp and limits of its own. Nothing here is trusted by the other side: this file can be
+taken over by student code at any time, and then it may only answer wrongly or not at all.
+"""
+
+import base64
+import builtins
+import ctypes
+import itertools
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import traceback
+import types
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot  # noqa: E402,F401
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from IPython.core.displayhook import DisplayHook  # noqa: E402
+from IPython.core.displaypub import CapturingDisplayPublisher  # noqa: E402
+from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
+from traitlets import Type  # noqa: E402
+from traitlets.config import Config  # noqa: E402
+from wire import Connection, Decoder, Encoder, Opaque, PeerGone, Reference  # noqa: E402
+
+CLONE_FLAGS = 0x10000000 | 0x20000000 | 0x00020000 | 0x40000000 | 0x08000000 | 0x04000000  # user pid mnt net ipc uts
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV, MS_RDONLY = 0x4000, 1 << 18, 2, 4, 1
+MAX_TEXT, MAX_IMAGES, MAX_IMAGE = 50_000, 12, 2 * 2**20
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+# ---- a student's notebook ---------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """What a cell prints and shows, capped: text, results and PNG figures."""
+
+    def __init__(self) -> None:
+        self.outputs: list[dict] = []
+        self.room, self.images = MAX_TEXT, MAX_IMAGES
+
+    def write(self, name: str, text: str) -> None:
+        text = text[:self.room]
+        self.room -= len(text)
+        if not text:
+            return
+        if self.outputs and self.outputs[-1].get("stream") == name:
+            self.outputs[-1]["text"] += text
+        else:
+            self.outputs.append({"stream": name, "text": text})
+
+    def show(self, data: dict, is_result: bool) -> None:
+        kept = {}
+        text = data.get("text/plain")
+        if isinstance(text, str):
+            kept["text"] = text[:self.room]
+            self.room -= len(kept["text"])
+        image = data.get("image/png")
+        if isinstance(image, str):
+            image = base64.b64decode(image)
+        if isinstance(image, bytes) and len(image) <= MAX_IMAGE and self.images > 0:
+            self.images -= 1
+            kept["png"] = image
+        if kept:
+            self.outputs.append({"show": kept, "result": is_result})
+
+
+class Stream:
+    """stdout or stderr of student code."""
+
+    encoding, errors = "utf-8", "replace"
+
+    def __init__(self, name: str, recorder: Recorder) -> None:
+        self.name, self.recorder = name, recorder
+
+    def write(self, text: str) -> int:
+        self.recorder.write(self.name, str(text))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        raise OSError("no file behind this stream")
+
+
+class Publisher(CapturingDisplayPublisher):
+    recorder: Any = None
+
+    def publish(self, data: dict, metadata: dict | None = None, **_: Any) -> None:
+        if self.recorder is not None:
+            self.recorder.show(data, is_result=False)
+
+    def clear_output(self, wait: bool = False) -> None:
+        pass
+
+
+class ResultHook(DisplayHook):
+    recorder: Any = None
+
+    def __call__(self, result: Any = None) -> None:
+        if result is None:
+            return
+        builtins._ = result
+        data, _ = self.shell.display_formatter.format(result)
+        self.recorder.show(data, is_result=True)
+
+
+class Shell(InteractiveShell):
+    """IPython without a terminal, a kernel, a history or printed tracebacks (errors are reported as data)."""
+
+    displayhook_class = Type(ResultHook)
+    display_pub_class = Type(Publisher)
+
+    def showtraceback(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def showsyntaxerror(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def showindentationerror(self) -> None:
+        pass
+
+    def enable_gui(self, gui: str | None = None) -> None:
+        pass
+
+
+def make_shell() -> Shell:
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    config.InteractiveShell.colors = "nocolor"
+    shell = Shell.instance(config=config)
+    shell.enable_matplotlib("inline")
+    return shell
+
+
+class Notebook:
+    """Answers the trusted side's requests about one student's notebook."""
+
+    def __init__(self, connection: Connection, shell: Shell, device: str) -> None:
+        self.connection, self.shell, self.device = connection, shell, device
+        self.objects: dict[int, Any] = {}
+        self.ids: dict[int, int] = {}
+        self.graphs: dict[int, tuple] = {}
+        self.counter = itertools.count(1)
+        self.recorder = Recorder()
+
+    def serve(self) -> None:
+        operations = {"execute": self.execute, "lookup": self.lookup, "call": self.call, "backward": self.backward}
+        while True:
+            header, payload = self.connection.receive()
+            self.record()
+            encoder = Encoder(self.refer)
+            try:
+                reply = operations[header["op"]](header, self.decoder(payload), encoder)
+            except BaseException as error:  # student code raises anything, SystemExit and KeyboardInterrupt included
+                if isinstance(error, PeerGone):
+                    raise
+                encoder = Encoder(self.refer)
+                reply = {"error": describe(error)}
+            self.connection.send({"serial": header.get("serial")} | reply, bytes(encoder.payload))
+
+    def record(self) -> None:
+        self.recorder = Recorder()
+        sys.stdout, sys.stderr = Stream("stdout", self.recorder), Stream("stderr", self.recorder)
+        self.shell.display_pub.recorder = self.recorder
+        self.shell.displayhook.recorder = self.recorder
+
+    def execute(self, header: dict, decoder: Decoder, encoder: Encoder) -> dict:
+        result = self.shell.run_cell(header["source"], store_history=False, cell_id=header.get("cell"))
+        error = result.error_before_exec or result.error_in_exec
+        outputs = []
+        for output in self.recorder.outputs:
+            if "png" in output.get("show", {}):
+                offset = len(encoder.payload)
+                encoder.payload += output["show"]["png"]
+                output["show"]["png"] = [offset, len(output["show"]["png"])]
+            outputs.append(output)
+        return {"outputs": outputs, "error": describe(error) if error is not None else None}
+
+    def lookup(self, header: dict, decoder: Decoder, encoder: Encoder) -> dict:
+        names = self.shell.user_ns
+        return {"found": {name: encoder.encode(names[name]) for name in header["names"] if name in names}}
+
+    def call(self, header: dict, decoder: Decoder, encoder: Encoder) -> dict:
+        target = self.objects[header["target"]]
+        if header.get("method"):
+            target = getattr(target, header["method"])
+        args, kwargs = decoder.decode(header["args"]), decoder.decode(header["kwargs"])
+        inputs = tensors_in((args, kwargs))
+        before = [tensor.detach().clone() for tensor in inputs]
+        value = target(*args, **kwargs)
+        if isinstance(value, (types.GeneratorType, map, filter, zip)):
+            value = list(itertools.islice(value, 10_000))
+        changed = [[index, encoder.encode(tensor.detach())] for index, (tensor, old) in enumerate(zip(inputs, before))
+                   if tensor.shape != old.shape or not same(tensor.detach(), old)]
+        number = next(self.counter)
+        if any(tensor.requires_grad for tensor in inputs):
+            self.graphs[number] = (inputs, tensors_in(value))
+        return {"value": encoder.encode(value), "changed": changed, "call": number}
+
+    def backward(self, header: dict, decoder: Decoder, encoder: Encoder) -> dict:
+        inputs, outputs = self.graphs[header["call"]]
+        cotangents = decoder.decode(header["cotangents"])
+        pairs = [(o, c.to(o.device, o.dtype)) for o, c in zip(outputs, cotangents) if c is not None and o.requires_grad]
+        wanted = [tensor for tensor in inputs if tensor.requires_grad]
+        found = torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True,
+                                    allow_unused=True) if pairs else [None] * len(wanted)
+        gradients = iter(found)
+        return {"value": encoder.encode([next(gradients) if t.requires_grad else None for t in inputs])}
+
+    # ---- values across the wire
+
+    def refer(self, value: Any) -> dict | None:
+        if not callable(value) or isinstance(value, np.generic):
+            return None
+        number = self.ids.get(id(value))
+        if number is None:
+            number = next(self.counter)
+            self.ids[id(value)], self.objects[number] = number, value
+        return {"r": {"id": number, "type": type(value).__name__[:80], "callable": True}}
+
+    def decoder(self, payload: bytes) -> Decoder:
+        return Decoder(payload, self.resolve, self.callback, self.device)
+
+    def resolve(self, reference: Reference) -> Any:
+        return self.objects[reference.id]
+
+    def callback(self, number: int) -> Any:
+        """A function of the check's, as the student's code sees it."""
+
+        def check_function(*args: Any, **kwargs: Any) -> Any:
+            encoder = Encoder(self.refer)
+            header = {"callback": number, "args": encoder.encode(list(args)), "kwargs": encoder.encode(kwargs)}
+            self.connection.send(header, bytes(encoder.payload))
+            reply, payload = self.connection.receive()
+            if "raise" in reply:
+                raise RuntimeError(reply["raise"])
+            return self.decoder(payload).decode(reply["value"])
+
+        return check_function
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors of nested tuples, lists and dicts, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in tensors_in(item)]
+    return []
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) if a.is_floating_point() else torch.equal(a, b)
+
+
+def describe(error: BaseException) -> dict:
+    """An exception as plain text: class names along the MRO, message, line in the student's own cell."""
+    try:
+        message = str(error)[:2000]
+    except BaseException:
+        message = "(the message could not be read)"
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if "ipykernel" in frame.filename or "ipython-input" in frame.filename or frame.filename.startswith("<"):
+            line = frame.lineno
+    return {"types": [c.__name__[:80] for c in type(error).__mro__][:20], "message": message, "line": line}
+
+
+# ---- isolation of one fork --------------------------------------------------------------------------------------
+
+
+def checked(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def enter_namespaces() -> None:
+    """New user, pid, mount, network, ipc and uts namespaces, an empty /tmp, no /proc."""
+    uid, gid = os.getuid(), os.getgid()
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self belongs to nobody; the caller forks no student code yet
+    checked(libc.unshare(CLONE_FLAGS), "unshare")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    checked(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "mount / private")
+    checked(libc.mount(b"tmpfs", b"/tmp", b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64m,nr_inodes=4k,mode=700"), "/tmp")
+    checked(libc.mount(b"tmpfs", b"/proc", b"tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, b"size=4k,mode=555"), "/proc")
+
+
+def drop_privileges() -> None:
+    for capability in range(64):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    checked(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def set_limits(limits: dict) -> None:
+    def cap(kind: int, value: int) -> None:
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+    if limits.get("memory"):
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        cap(resource.RLIMIT_AS, now + limits["memory"])
+    cap(resource.RLIMIT_CPU, limits["cpu_seconds"])
+    cap(resource.RLIMIT_FSIZE, limits["file_size"])
+    cap(resource.RLIMIT_NOFILE, 256)
+    cap(resource.RLIMIT_CORE, 0)
+
+
+def run_notebook(connection: Connection, shell: Shell, job: dict) -> None:
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    os.makedirs(job["directory"], exist_ok=True)
+    os.chdir(job["directory"])
+    for name, text in job["files"].items():
+        with open(os.path.basename(name), "w", encoding="utf-8") as file:
+            file.write(text)
+    sys.path.insert(0, job["directory"])
+    random.seed(job["seed"])
+    np.random.seed(job["seed"])
+    torch.manual_seed(job["seed"])
+    notebook = Notebook(connection, shell, job["device"])
+    connection.send({"hello": job["token"]})
+    notebook.serve()
+
+
+def fork_job(sock: socket.socket, shell: Shell, job: dict, control: socket.socket) -> int:
+    """Fork for one submission; returns the pid whose end ends everything the submission started."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        control.close()
+        if not job["isolate"]:
+            os.setsid()
+        set_limits(job["limits"])
+        if job["isolate"]:
+            enter_namespaces()
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            inner = os.fork()
+            if inner:  # outside the new pid namespace: when this process dies, all inside die
+                sock.close()
+                os.waitpid(inner, 0)
+                os._exit(0)
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            resource.setrlimit(resource.RLIMIT_NPROC, (job["limits"]["processes"],) * 2)
+            drop_privileges()
+        run_notebook(Connection(sock), shell, job)
+        status = 0
+    except PeerGone:
+        status = 0
+    except BaseException as error:  # tell the driver why there is no hello
+        try:
+            Connection(sock).send({"failed": f"{type(error).__name__}: {error}"})
+        except Exception:
+            pass
+    finally:
+        os._exit(status)
+
+
+def serve(control: socket.socket) -> None:
+    """Fork on request until the driver goes away."""
+    torch.set_num_threads(1)
+    shell = make_shell()
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no fork may look into the server
+    running: dict[str, int] = {}
+    control.send(json.dumps({"ready": True, "threads": threads()}).encode())
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, 2**22, 1)
+        if not message:
+            return
+        for job, pid in list(running.items()):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                del running[job]
+        request = json.loads(message)
+        # Several trusted processes share this control socket, so an answer goes to the socket sent along.
+        sock = socket.socket(fileno=fds[0])
+        if request["op"] == "fork":
+            running[request["job"]] = fork_job(sock, shell, request, control)
+        elif request["op"] == "end":
+            pid = running.pop(request["job"], None)
+            if pid is not None:
+                try:
+                    (os.kill if request["isolate"] else os.killpg)(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                os.waitpid(pid, 0)
+            sock.send(b"ended")
+        sock.close()
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
