@@ -50,9 +50,11 @@ c.Autograde.autograde_preprocessors = [
     "autograder.grading.nbgrader_plugins.SaveVerdicts",
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
+c.GenerateFeedback.exporter_class = "autograder.grading.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [
-    "autograder.grading.nbgrader_plugins.HideInstructorParts",
+    "autograder.grading.feedback.HideInstructorParts",
     "nbgrader.preprocessors.GetGrades",
+    "autograder.grading.feedback.SummariseFeedback",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 c.ExportApp.plugin_class = "autograder.grading.export.GradesWithReasons"

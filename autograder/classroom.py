@@ -21,12 +21,12 @@ NAMES = ("ada", "boole", "cantor", "dirac", "emmy", "fermat", "galois", "hopper"
 
 @dataclass
 class Student:
-    """One simulated student: expected points by graded cell; ``None`` where a person grades; and the story."""
+    """One simulated student: expected points by graded cell; ``None`` where a person grades; and the story: how each answer was made."""
 
     name: str
     expected: dict[str, float | None] = field(default_factory=dict)
     ungradable: bool = False
-    story: list[str] = field(default_factory=list)
+    story: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def total(self) -> float | None:
@@ -78,27 +78,27 @@ def _answer(notebook: nbformat.NotebookNode, student: Student, assignment: str, 
         cell = cells[entry.grade_id]
         kind = {"all right": "right", "blank": "blank", "breaks": chance.choice(["exception", "syntax error"]),
                 "all wrong": "wrong"}.get(role) or chance.choices(["right", "wrong", "blank", "exception"], [10, 6, 1, 1])[0]
-        points, what = _fill(cell, entry, assignment, kind, chance)
+        points, name = _fill(cell, entry, assignment, kind, chance)
         student.expected[entry.graded_cell] = points
-        student.story.append(f"{entry.grade_id}: {what}")
+        student.story.append(("text" if points is None else kind, name))
 
 
 def _fill(cell: nbformat.NotebookNode, entry: Entry, assignment: str, kind: str,
           chance: random.Random) -> tuple[float | None, str]:
-    """Write one answer; returns the points it is due and what it is."""
+    """Write one answer; returns the points it is due and the name of the bank's entry, if it is one."""
     if entry.kind == "text":
         if kind == "blank":
-            return 0.0, "blank"
+            return 0.0, ""
         cell.source = f"My answer to {entry.grade_id}: see the derivation above the figure."
-        return None, "free text"
+        return None, ""
     if kind == "blank":
-        return 0.0, "blank"
+        return 0.0, ""
     if kind == "exception":
         cell.source = f"raise RuntimeError('I gave up on {entry.grade_id}')"
-        return 0.0, "raises an exception"
+        return 0.0, ""
     if kind == "syntax error":
         cell.source = f"def {entry.grade_id}(:\n    return"
-        return 0.0, "does not parse"
+        return 0.0, ""
     entries = [e for e in bank(assignment, entry.grade_id) if e.is_right == (kind == "right")]
     chosen = chance.choice(entries)
     cell.source = chosen.source

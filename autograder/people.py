@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from nbgrader.converters import Autograde, GenerateFeedback
@@ -96,7 +97,8 @@ def _feedback_pages(root: Path, assignment: str) -> list[Path]:
     try:
         converter.start()
     except NbGraderException as error:
-        raise GradingFailed("\n".join(problems) or str(error)) from None
+        traceback = next((line for line in problems if "Traceback" in line), str(error))
+        raise GradingFailed(f"feedback could not be written: {traceback.strip().splitlines()[-1]}") from None
     return sorted(root.glob(f"feedback/*/{assignment}/*.html"))
 
 
@@ -179,7 +181,7 @@ def comparison_table(assignment: str, students: list[Student], standing: dict[st
         expected = "–" if student.total is None else f"{student.total:g}"
         story = score.reason if score is not None and score.reason else _summary(student)
         verdict = "[green]ok[/green]" if agrees(student, score) else "[red]DIFFERS[/red]"
-        table.add_row(student.name, expected, given, verdict, str(score.to_grade_by_hand if score else ""), story)
+        table.add_row(student.name, expected, given, verdict, str(score.to_grade_by_hand or "") if score else "", story)
     return table
 
 
@@ -195,8 +197,11 @@ def class_table(assignment: str, standing: list[Score]) -> Table:
 
 
 def _summary(student: Student) -> str:
-    kinds = [line.split(": ", 1) for line in student.story]
-    return ", ".join(f"{what}" for exercise, what in kinds if what != "free text")[:110]
+    """How a simulated student answered: the mistakes by name, the rest counted."""
+    kinds = Counter(kind for kind, _ in student.story)
+    mistakes = ", ".join(name for kind, name in student.story if kind == "wrong")
+    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind not in ("wrong", "text"))
+    return "; ".join(filter(None, [counted, f"wrong: {mistakes}" if mistakes else ""]))
 
 
 def _assignment_in(path: Path, root: Path) -> str:

@@ -73,7 +73,10 @@ def _run_test(cell: dict, session: Session, context: GradingContext, trusted: di
     except Exception as problem:  # a test met a student's value it cannot work with
         error = f"{type(problem).__name__}: {problem}"
     verdicts = context.verdicts[before:]
-    result.verdicts[cell["id"]] = verdicts[-1].to_json() if verdicts else {}
+    if verdicts:
+        result.verdicts[cell["id"]] = verdicts[-1].to_json()
+    elif error:
+        result.failed_checks.append(cell["id"])
     score = sum(verdict.score for verdict in verdicts) if verdicts else (0.0 if error else cell["points"])
     result.scores[cell["id"]] = round(min(score, cell["points"]), 4)
     text = "\n".join([verdict.render() for verdict in verdicts] + ([error[:4000]] if error else []))

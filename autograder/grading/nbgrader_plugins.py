@@ -4,6 +4,7 @@ nbgrader's converter stays as it is, serial, and the only writer of the gradeboo
 submission it is about to convert is graded at once, in parallel, in sandboxes; its loop then looks the verdicts up.
 """
 
+import warnings
 from pathlib import Path
 
 import nbformat
@@ -15,14 +16,17 @@ from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from nbgrader.preprocessors import NbGraderPreprocessor
+from sqlalchemy.exc import SAWarning
 from traitlets import Any, Enum, Integer
 
-from autograder.build.regions import clear_hidden
 from autograder.course import CourseError
 from autograder.grading.fanout import GradingFailed
 from autograder.grading.gradebook import mark_not_graded, register_assignment, save_scores
 from autograder.grading.results import Options, wanted_device
 from autograder.grading.run import NO_ISOLATION, Graded, RunLock, grade_submissions, is_complete, require_isolation
+
+# nbgrader 0.9.6 triggers these harmless warnings of a later SQLAlchemy for every new submission.
+warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
 
 
 class SubmissionExporter(NotebookExporter):
@@ -112,6 +116,10 @@ class ShowVerdicts(NbGraderPreprocessor):
             for cell in nb.cells:
                 if cell.cell_type == "code" and cell.id in graded.result.outputs:
                     cell.outputs = [nbformat.from_dict(output) for output in graded.result.outputs[cell.id]]
+                if verdict := graded.result.verdicts.get(cell.id):
+                    cell.metadata["verdict"] = verdict
+                if cell.id in graded.result.failed_checks:
+                    cell.metadata["check_failed"] = True
         if graded.notes:
             text = "**Noticed while reading this submission:**\n\n" + "\n".join(f"- {note}" for note in graded.notes)
             nb.cells.insert(0, nbformat.v4.new_markdown_cell(text, id="intake-notes"))
@@ -134,15 +142,3 @@ class SaveVerdicts(NbGraderPreprocessor):
                 save_scores(notebook, cells, graded.result.scores)
             gradebook.db.commit()
         return nb, resources
-
-
-class HideInstructorParts(NbGraderPreprocessor):
-    """Feedback shows no hidden test and no mark scheme."""
-
-    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple:
-        if utils.is_locked(cell):
-            cell.source = clear_hidden(cell.source)
-        return cell, resources
-
-
-__all__ = ["HideInstructorParts", "SaveVerdicts", "ShowVerdicts", "SubmissionExporter"]

@@ -51,6 +51,7 @@ class Result:
     outputs: dict[str, list[dict]] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     verdicts: dict[str, dict] = field(default_factory=dict)
+    failed_checks: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     problem: str = ""
 

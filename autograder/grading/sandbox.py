@@ -221,6 +221,7 @@ def bubblewrap_command(device: str) -> list[str]:
         elif os.path.isdir(folder):
             command += ["--ro-bind", folder, folder]
     command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--ro-bind-try", "/etc/fonts", "/etc/fonts"]
+    command += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]  # torch asks which CPU this is
     packages = sysconfig.get_path("purelib")
     command += ["--ro-bind", sys.base_prefix, sys.base_prefix, "--ro-bind", packages, "/sandbox/site-packages",
                 "--ro-bind", str(UNTRUSTED), "/sandbox/worker", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]

@@ -387,9 +387,18 @@ def fork_job(sock: socket.socket, shell: Shell, job: dict, control: socket.socke
         os._exit(status)
 
 
+def warm_up() -> None:
+    """Have torch look at the processor now: it reads /proc/cpuinfo on first use, and a fork has no /proc."""
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        x = torch.ones(1, 2, 64, 64, dtype=dtype, requires_grad=True)
+        y = torch.nn.functional.scaled_dot_product_attention(x, x @ x.mT, torch.softmax(x, dim=-1))
+        torch.nn.functional.linear(y, x[0, 0]).float().to(dtype).sum().backward()
+
+
 def serve(control: socket.socket) -> None:
     """Fork on request until the driver goes away."""
     torch.set_num_threads(1)
+    warm_up()
     shell = make_shell()
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no fork may look into the server
     running: dict[str, int] = {}

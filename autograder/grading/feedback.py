@@ -1,0 +1,93 @@
+"""Feedback pages: nbgrader's, cut down to the student's own work, with a table on top that says what to look at."""
+
+from pathlib import Path
+
+from nbconvert.exporters import HTMLExporter
+from nbconvert.exporters.exporter import ResourcesDict
+from nbformat.notebooknode import NotebookNode
+from nbgrader import utils
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets.config import Config
+
+from autograder.build.regions import clear_hidden
+from autograder.grading.gradebook import reason_not_graded
+from autograder.manifest import MANIFEST
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+class FeedbackExporter(HTMLExporter):
+    """HTML by the course's own template, which extends nbgrader's."""
+
+    def __init__(self, config: Config, **kwargs: object) -> None:
+        config, theirs = config.copy(), config.HTMLExporter  # nbgrader has put the places of its own templates in here
+        config.FeedbackExporter.merge({
+            "template_name": "course_feedback",
+            "exclude_input_prompt": True,
+            "exclude_output_prompt": True,
+            "extra_template_basedirs": [*theirs.extra_template_basedirs, str(TEMPLATES)],
+            "extra_template_paths": [*theirs.extra_template_paths, *theirs.extra_template_basedirs],
+        })
+        super().__init__(config=config, **kwargs)
+
+
+class HideInstructorParts(NbGraderPreprocessor):
+    """Keeps the student's answers and the verdicts; no hidden test, no mark scheme, none of the chapter's text."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+        if nb.cells and nb.cells[0].id == "ungradable":
+            nb.cells = nb.cells[:1]
+        nb.cells = [cell for cell in nb.cells if self._belongs(cell)]
+        for cell in nb.cells:
+            if utils.is_locked(cell):
+                cell.source = clear_hidden(cell.source)
+            if utils.is_grade(cell) and not cell.metadata.nbgrader.points:
+                # A visible check that failed: its message is worth reading, its code the student has.
+                cell.source = "# The visible check said:"
+                del cell.metadata["nbgrader"]
+        return nb, resources
+
+    @staticmethod
+    def _belongs(cell: NotebookNode) -> bool:
+        if cell.id in ("ungradable", "intake-notes") or "student" in cell.metadata.get("tags", []):
+            return True
+        if utils.is_solution(cell):
+            return True
+        if not utils.is_grade(cell):
+            return False
+        return bool(cell.metadata.nbgrader.points) or bool(cell.metadata.get("check_failed"))
+
+
+class SummariseFeedback(NbGraderPreprocessor):
+    """The table on top of the page. Runs after nbgrader's GetGrades."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+        where = resources["nbgrader"]
+        with Gradebook(where["db_url"]) as gradebook:
+            submission = gradebook.find_submission(where["assignment"], where["student"])
+            reason = reason_not_graded(submission)
+            waiting = {grade.name for notebook in submission.notebooks for grade in notebook.grades
+                       if grade.needs_manual_grade and grade.manual_score is None}
+        cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
+        rows = [_row(entry, cells[entry.graded_cell], entry.graded_cell in waiting)
+                for entry in MANIFEST.get(where["assignment"], ()) if entry.graded_cell in cells]
+        resources["summary"] = {"reason": reason, "waiting": len(waiting), "rows": rows}
+        return nb, resources
+
+
+def _row(entry, cell: NotebookNode, is_waiting: bool) -> dict:
+    verdict = cell.metadata.get("verdict") or {}
+    score, points = cell.metadata.nbgrader.get("score") or 0.0, cell.metadata.nbgrader.points
+    notes = list(verdict.get("named", []))
+    if is_waiting:
+        notes = ["will be read by a person"]
+    elif cell.metadata.get("unanswered"):
+        notes = ["no answer"]
+    elif not notes:
+        missed = [criterion for criterion in verdict.get("criteria", []) if criterion["earned"] < criterion["points"]]
+        notes = [f"{criterion['name']}: {criterion['message'].splitlines()[0]}" if criterion["message"] else criterion["name"]
+                 for criterion in missed[:1]]
+    shown = "– " if is_waiting else f"{score:g} "
+    return {"number": entry.number, "name": entry.grade_id, "cell": entry.graded_cell, "notes": notes,
+            "points": f"{shown}of {points:g}"}
