@@ -73,7 +73,7 @@ class Encoder:
 
     def encode(self, value: Any, depth: int = 0) -> Any:
         self.nodes += 1
-        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+        if depth >= MAX_DEPTH or self.nodes >= MAX_NODES:
             return {"x": "deeply nested value"}
         if value is None or isinstance(value, (bool, float)):
             return value if not isinstance(value, float) else float(value)

@@ -280,7 +280,7 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
 def describe(error: BaseException) -> dict:
     """An exception as plain text: class names along the MRO, message, line in the student's own cell."""
     try:
-        message = str(error)[:2000]
+        message = (error.msg if isinstance(error, SyntaxError) else str(error))[:2000]
     except BaseException:
         message = "(the message could not be read)"
     line = error.lineno if isinstance(error, SyntaxError) else None
