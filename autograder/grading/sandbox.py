@@ -234,4 +234,5 @@ def bubblewrap_command(device: str) -> list[str]:
         for node in sorted(Path("/dev").glob("nvidia*")):
             command += ["--dev-bind", str(node), str(node)]
         command += ["--ro-bind-try", "/usr/local/nvidia", "/usr/local/nvidia", "--ro-bind-try", "/sys", "/sys"]
-    return [*command, "--chdir", "/tmp", "--"]
+    # What one fork could write, the next could read: everything but /tmp and /dev/shm, which every fork gets anew, is closed.
+    return [*command, "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
