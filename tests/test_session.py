@@ -10,7 +10,7 @@ from autograder.grading.sandbox import Limits, Sandbox, SandboxError
 from autograder.grading.session import RemoteObject, Session
 
 pytestmark = pytest.mark.isolation
-SHORT = Limits(cell_seconds=3.0, call_seconds=2.0)
+SHORT = Limits(cell_cpu=1.0, call_cpu=1.0, patience=3.0, memory=2**30)
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +137,27 @@ def test_an_exception_is_plain_text_with_its_line(session: Session) -> None:
     run = session.execute("a", "x = 1\nraise KeyError('no such thing')")
     assert run.error.type_names[:2] == ("KeyError", "LookupError") and "line 2" in run.error.describe()
     assert session.execute("b", "x = = 1").error.describe() == "SyntaxError: invalid syntax (line 1)"
+
+
+def test_cpu_time_decides_and_wall_clock_is_the_backstop(session: Session) -> None:
+    assert "CPU time" in session.execute("a", "while True: pass").error.message
+    assert "within 3 seconds" in session.execute("b", "import time; time.sleep(60)").error.message
+    assert "CPU time" in session.execute("c", "import os\nfor _ in range(3): os.fork()\nwhile True: pass").error.message
+
+
+def test_memory_counts_over_all_processes(session: Session) -> None:
+    run = session.execute("a", "import os, time\nfor _ in range(2): os.fork()\nx = bytearray(b'x' * 400 * 2**20)\ntime.sleep(2)")
+    assert "GB of memory" in run.error.message or run.error.type_names[0] == "MemoryError"
+
+
+def test_too_many_crashes_end_the_notebook(session: Session) -> None:
+    session.execute("a", "import os\ndef f(): os._exit(1)")
+    f = session.lookup(["f"])["f"]
+    for _ in range(SHORT.restarts + 1):
+        with pytest.raises(StudentError, match="ended the Python process"):
+            f()
+    with pytest.raises(StudentError, match="too often"):
+        f()
 
 
 @pytest.mark.parametrize("offence", ["while True: pass", "import os; os._exit(1)", "import os, time; os.fork() or time.sleep(99); time.sleep(99)",
