@@ -306,7 +306,7 @@ attention_by_hand |= {
     "swapped_w_0_1": 0.66524,  # the weight moved with the token: it was w_0_2
     "swapped_out_0_0": 1.15470,  # the same terms in another order
     # token 2 stands at position 1 now; its scaled scores: 1.5 with token 0, 0.5 with token 1, 2 with itself
-    "swapped_out_1_0": 1.20954,  # 0.33150 * 2 + 0.12195 * 0 + 0.54655 * 1
+    "swapped_out_1_0": 1.20955,  # 0.33150 * 2 + 0.12195 * 0 + 0.54655 * 1
 }
 ### END SOLUTION
 
