@@ -59,7 +59,7 @@ def functional_softmax_dim_two(q, k, v, mask=None):
     return p.matmul(v), p
 
 
-@variant("scaled_dot_product_attention", r"over the queries|inverted|not divided")
+@variant("scaled_dot_product_attention", r"over the queries")
 def over_queries_and_unscaled(q, k, v, mask=None):
     s = q @ k.permute(0, 1, 3, 2)
     p = torch.softmax(s, -2)
@@ -77,7 +77,7 @@ def mask_hides(q, k, v, mask=None):
     return (p @ v.float()).to(q.dtype), p.to(q.dtype)
 
 
-@variant("scaled_dot_product_attention", r"inverted|may attend to no key|overflow|-1e9")
+@variant("scaled_dot_product_attention", r"inverted")
 def mask_hides_where(q, k, v, mask=None):
     s = (q @ k.mT) / math.sqrt(q.size(-1))
     if mask is not None:
@@ -94,7 +94,7 @@ def zeroed_after(q, k, v, mask=None):
     return p @ v, p
 
 
-@variant("scaled_dot_product_attention", r"normalise again|far larger|Large scores")
+@variant("scaled_dot_product_attention", r"normalise again")
 def normalised_after(q, k, v, mask=None):
     p = F.softmax((q.float() / q.size(-1) ** 0.5) @ k.float().mT, dim=-1)
     if mask is not None:
@@ -102,7 +102,7 @@ def normalised_after(q, k, v, mask=None):
     return (p @ v.float()).to(q.dtype), p.to(q.dtype)
 
 
-@variant("scaled_dot_product_attention", r"equal weights|may attend to no key")
+@variant("scaled_dot_product_attention", r"equal weights")
 def finfo_without_zeroing(q, k, v, mask=None):
     s = (q / q.size(-1) ** 0.5) @ k.mT
     if mask is not None:
@@ -111,7 +111,7 @@ def finfo_without_zeroing(q, k, v, mask=None):
     return p @ v, p
 
 
-@variant("scaled_dot_product_attention", r"gives NaN|may attend to no key")
+@variant("scaled_dot_product_attention", r"gives NaN")
 def additive_infinity(q, k, v, mask=None):
     s = (q.float() / q.size(-1) ** 0.5) @ k.float().mT
     if mask is not None:
@@ -120,7 +120,7 @@ def additive_infinity(q, k, v, mask=None):
     return (p @ v.float()).to(q.dtype), p.to(q.dtype)
 
 
-@variant("scaled_dot_product_attention", r"gradient is NaN|finite gradients|may attend to no key")
+@variant("scaled_dot_product_attention", r"gradient is NaN")
 def additive_infinity_repaired(q, k, v, mask=None):
     s = (q.float() / q.size(-1) ** 0.5) @ k.float().mT
     if mask is not None:
@@ -130,7 +130,7 @@ def additive_infinity_repaired(q, k, v, mask=None):
     return (p @ v.float()).to(q.dtype), p.to(q.dtype)
 
 
-@variant("scaled_dot_product_attention", r"overflow|Half precision")
+@variant("scaled_dot_product_attention", r"overflows before")
 def scale_last_everywhere(q, k, v, mask=None):
     s = torch.einsum("bhid,bhjd->bhij", q, k).div(math.sqrt(q.size(-1)))
     if mask is not None:
@@ -142,7 +142,7 @@ def scale_last_everywhere(q, k, v, mask=None):
     return p @ v, p
 
 
-@variant("scaled_dot_product_attention", r"takes exp of large|Large scores")
+@variant("scaled_dot_product_attention", r"takes exp of large")
 def exp_and_normalise(q, k, v, mask=None):
     e = torch.exp((q.float() / q.size(-1) ** 0.5) @ k.float().mT)
     if mask is not None:
@@ -151,7 +151,7 @@ def exp_and_normalise(q, k, v, mask=None):
     return (p @ v.float()).to(q.dtype), p.to(q.dtype)
 
 
-@variant("scaled_dot_product_attention", r"autograd graph|cut off|gradient")
+@variant("scaled_dot_product_attention", r"cut off")
 def through_numpy(q, k, v, mask=None):
     s = q.detach().double().numpy() @ np.swapaxes(k.detach().double().numpy(), -1, -2) / np.sqrt(q.shape[-1])
     allowed = np.ones(s.shape, bool) if mask is None else np.broadcast_to(mask.numpy(), s.shape)
@@ -226,7 +226,7 @@ def l1_loss(f, x, perm):
     return F.l1_loss(f(x[:, perm]), f(x)[:, perm]).item()
 
 
-@variant("equivariance_gap", r"norm|sum|mean|largest")
+@variant("equivariance_gap", r"take the mean|norm or a sum")
 def mean_squared(f, x, perm):
     return F.mse_loss(f(x[:, perm]), f(x)[:, perm]).item()
 
@@ -236,7 +236,7 @@ def largest_signed(f, x, perm):
     return max((f(x[:, perm]) - f(x)[:, perm]).flatten().tolist())
 
 
-@variant("equivariance_gap", r"channels|axis 1|tokens")
+@variant("equivariance_gap", r"channels")
 def last_axis(f, x, perm):
     return (f(x[:, :, perm]) - f(x)[:, :, perm]).abs().max().item()
 
@@ -252,7 +252,7 @@ def returns_zero_dim_double(f, x, perm):
     return torch.max(torch.abs(f(x[:, perm]) - f(x)[:, perm])).double()
 
 
-@variant("equivariance_gap", r"largest|norm|relative|divide")
+@variant("equivariance_gap", r"divide by the size|norm or a sum")
 def relative_error(f, x, perm):
     a, b = f(x[:, perm]), f(x)[:, perm]
     return ((a - b).norm() / b.norm()).item()
@@ -290,7 +290,7 @@ def zeros_and_ones(n_queries, n_keys):
     return torch.ones(n_queries, n_keys, dtype=torch.long).tril(n_keys - n_queries)
 
 
-@variant("causal_mask", r"top left|itself")
+@variant("causal_mask", r"top left")
 def top_left_and_strict(n_queries, n_keys):
     return torch.tensor([[j < i for j in range(n_keys)] for i in range(n_queries)])
 

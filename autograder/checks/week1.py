@@ -246,6 +246,7 @@ def equivariance_gap(check: Check) -> None:
             for order in ([1, 0, 2, 3, 4], cycle(5, 2), [2, 0, 1, 4, 3]):
                 measured(words, f, (1, 5, 4), order)
     with check.criterion("several sequences at once", 0.5):
+        measured(*ORDERED[0], (1, 4, 4), [0, 3, 2, 1])
         for words, f in (ORDERED[0], UNORDERED[0],
                          ("minus the running sum, times the size of the batch", lambda t: -t.cumsum(dim=1) * len(t)),
                          ("minus the running sum, less the mean over the batch",
