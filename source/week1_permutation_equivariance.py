@@ -1001,7 +1001,7 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters"],
 #
 # <details><summary>8. Can a decoder without positional encodings know the order?</summary>
 #
-# Yes: the causal mask is tied to the places. What a token sees depends on what stands before it. See the experiment, and Haviv et al. (2022).
+# Yes: the causal mask is tied to the places. What a token sees depends on what stands before it. See the experiment, and Haviv et al. (2022). Knowing something about the order is not yet modelling language well: week 5 compares a small language model without an encoding with others.
 # </details>
 #
 # <details><summary>9. Does a padding mask break equivariance?</summary>
