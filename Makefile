@@ -20,7 +20,7 @@ SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test build import autograde feedback formgrader lab check doctor clean browser setup
+.PHONY: help demo test build import autograde feedback report formgrader lab check doctor clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -44,6 +44,9 @@ autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 I
 
 feedback: $(READY)  ## WEEK=3: write feedback/ for everybody graded
 	@$(RUN) feedback $(if $(WEEK),--week "$(WEEK)")
+
+report: $(READY)  ## WEEK=3: one page on how the class did, with the misconceptions seen
+	@$(RUN) report $(if $(WEEK),--week "$(WEEK)")
 
 check: $(READY)  ## FILE=notebooks/week3_rope/week3_rope.ipynb: grade your own notebook
 	@$(RUN) check "$(FILE)" $(GRADING)
