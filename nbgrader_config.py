@@ -50,6 +50,7 @@ c.Autograde.autograde_preprocessors = [
     "autograder.grading.nbgrader_plugins.SaveVerdicts",
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
+c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
 c.GenerateFeedback.exporter_class = "autograder.grading.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [
     "autograder.grading.feedback.HideInstructorParts",
