@@ -645,7 +645,7 @@ def table_with(mistakes):
             raise ValueError("odd")
         positions = torch.arange(seq_len) + (1 if "from one" in mistakes else 0)
         angle = _angles(positions, d_model, base, mistakes)
-        other = angle * (10000.0 if "base" in mistakes else base) ** (-1 / d_model) if "channel" in mistakes else angle
+        other = angle * (10000.0 if "base" in mistakes else base) ** (-(2 if "doubled" in mistakes else 1) / d_model) if "channel" in mistakes else angle
         waves = (angle.sin(), other.sin() if "sines only" in mistakes else other.cos())
         waves = (angle.cos(), other.sin()) if "swapped" in mistakes else waves
         out = torch.cat(waves, -1) if "halves" in mistakes else torch.stack(waves, -1).flatten(-2)
