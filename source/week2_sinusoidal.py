@@ -329,6 +329,7 @@ plt.show()
 lab.table(["length of the text", "hands that complete a turn", "hands that never do"],
           [[f"{n:,}", int((turns(n) >= 1).sum()), int((turns(n) < 1).sum())] for n in (512, 1024, 4096, 65536)])
 
+
 # %% [markdown]
 # **Figure 2.2. Phases never seen.** Blue: the part of its circle that each hand has shown within 512 tokens. Hatched: what a text of twice the length adds. The fast half of the hands has gone round and has nothing new to show; the news comes from the *slow* ones. This is the sober reason why a model may fail on longer texts. It is not that "sinusoids are periodic": (c) the hand of pair 0 turns by one radian per position, and since $2\pi$ is irrational it never stands at the same place at two whole positions. No two positions share a vector, at any length.
 
@@ -462,6 +463,7 @@ plt.show()
 lab.table(["up to position", "error above 0.00001", "error above 0.001"],
           [[f"{int(p):,}", *("yes" if worst[p] > bound else "no" for bound in (1e-5, 1e-3))] for p in marks])
 
+
 # %% [markdown]
 # **Figure 2.4. What float32 angles cost.** The error grows in proportion to the position, for float32 keeps a fixed number of *significant* digits: the larger the angle, the coarser its grid. Near position 100,000 the third digit after the point is wrong. For a text of 512 tokens this does not matter; for very long documents it may, and float64 costs nothing here: the table is computed once. Week 3 meets the same trap in bfloat16, where it is a disaster.
 
@@ -592,6 +594,7 @@ plt.show()
 lab.table(["positions", "weight three places back, smallest"],
           [[f"{first + 3:,} to {first + 127:,}", f"{float(look_back_weights(first, 128).diagonal(-3).min()):.3f}"]
            for first in (0, 1000, 50_000)])
+
 
 # %% [markdown]
 # **Figure 2.5. Three back, anywhere.** Left: the matrix, blue for $-1$, red for $+1$; fast pairs are turned far (top left), slow pairs are left almost alone, so the diagonal ends in ones. Middle and right: the attention weights. (The first three queries have no key three back; they choose the first one there is.) The head works at 50,000 as it does at 0, by the table with nearly all of its weight. So a *relative* behaviour can be expressed by absolute sinusoids, and it does extrapolate. Whether training **finds** this solution is another question. The next section asks it.
@@ -766,6 +769,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
             (torch.stack([m.reshape(128, 64)[:32] for m in moved]), torch.stack([m.reshape(128, 64)[32:] for m in moved])))],
            ["largest change of an entry", "–", f"{max(float(m.reshape(128, 64)[32:].abs().max()) for m in moved):.1f}"]])
 
+
 # %% [markdown]
 # **Figure 2.6. What can be expressed is not what is learned.** In the grey range both trained models are perfect. Beyond it the learned table (dashed) falls to blind guessing at once: (c) its rows 32 to 127 have not moved by a hair, for no text ever reached them; they are the random numbers of the first day. The sinusoids (solid) do better than guessing and worse than the hand-built head: their accuracy comes and goes. The formula of Figure 2.5 was within reach of training, but 32 positions do not single it out: the slow hands hardly moved there, so nothing taught the weights what to do when they do. Press et al. (2022) report the like for language models: with sinusoids, they get worse soon after the training length.
 
@@ -807,6 +811,7 @@ for ax in (left, right):
 plt.show()
 first = lambda d: next(k for k in range(1, 101) if similarity(d, 101)[k] > similarity(d, 101)[k - 1])
 lab.table(["width", "first offset with a rise"], [[d, first(d)] for d in (2, 4, 64, 128, 512)])
+
 
 # %% [markdown]
 # **Figure 2.7. A fall with ripples.** Left: over a hundred offsets the similarity falls on the whole, but not from each offset to the next: the marked ones are *higher* than their left neighbour, offset 6 for the first time. There the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. Right: with width 4 there are only two hands, and the curve swings almost up to 1 again and again. The wider the encoding, the more hands average each other out: the ripples get smaller and start later. They never go away.
