@@ -209,7 +209,7 @@ week2.encode_by_hand(encode_by_hand)
 # **Explain.** Two of your three products agree to all digits.
 #
 # 1. Prove it for every width: derive a formula for $\mathrm{PE}(p)\cdot\mathrm{PE}(q)$ that contains $p$ and $q$ only as $p-q$. You may use the addition theorem $\cos(a-b)=\cos a\cos b+\sin a\sin b$. Say where you use that sine and cosine of a pair have the same speed.
-# 2. Without a calculator, for $d=4$: which of $\mathrm{PE}(7)\cdot\mathrm{PE}(7)$, $\mathrm{PE}(100)\cdot\mathrm{PE}(95)$, $\mathrm{PE}(95)\cdot\mathrm{PE}(100)$ and $\mathrm{PE}(10)\cdot\mathrm{PE}(16)$ can be read off from your table or are known anyway, and what are they? What does the pair in the middle say about the *direction* from one token to the other?
+# 2. Use it, for $d=4$ and without computing new sines: what are $\mathrm{PE}(7)\cdot\mathrm{PE}(7)$, $\mathrm{PE}(95)\cdot\mathrm{PE}(100)$ and $\mathrm{PE}(100)\cdot\mathrm{PE}(95)$? What does the last pair say about the *direction* from one token to the other?
 #
 # Six to ten lines are enough.
 #
@@ -217,7 +217,7 @@ week2.encode_by_hand(encode_by_hand)
 # 1 point per part; half points are allowed.
 #
 # 1. 1 point: $\mathrm{PE}(p)\cdot\mathrm{PE}(q)=\sum_t[\sin(p\omega_t)\sin(q\omega_t)+\cos(p\omega_t)\cos(q\omega_t)]=\sum_t\cos((p-q)\omega_t)$, with the remark that the theorem needs one angle speed in both products of a pair. Half a point if the sum over pairs or the role of the common speed is missing. No point for "because the offset is the same" alone.
-# 2. 1 point: $\mathrm{PE}(7)\cdot\mathrm{PE}(7)=d/2=2$ (offset 0); the two in the middle are equal, both $1.2824$ (offset 5 and -5, as $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$); the last has offset 6 and is not in the table (it is $\mathrm{PE}(0)\cdot\mathrm{PE}(6)=\cos6+\cos0.06$; a student may say that it follows from the entries of PE(6) as $0.9602+0.9982=1.9584$, which is right too). Cosine is even, so the product does not tell left from right. Half a point if the remark on direction is missing or one value is wrong.
+# 2. 1 point: $\mathrm{PE}(7)\cdot\mathrm{PE}(7)=d/2=2$ (offset 0); the other two are equal, both $1.2824$ (offsets 5 and -5, as $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$). Cosine is even, so the product does not tell left from right. Half a point if the remark on direction is missing or one value is wrong. A wrong $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$ taken over from the table above costs nothing here.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "products_explained", "grade": true, "solution": true, "points": 2}
@@ -226,7 +226,7 @@ week2.encode_by_hand(encode_by_hand)
 # $$\mathrm{PE}(p)\cdot\mathrm{PE}(q)=\sum_{t=0}^{d/2-1}\cos\big((p-q)\,\omega_t\big).$$
 # $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$ and $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ both have offset 1 up to the sign, so they are equal.
 #
-# 2. $\mathrm{PE}(7)\cdot\mathrm{PE}(7)$ has offset 0: every cosine is 1, the product is $d/2=2$. The two in the middle have offsets $5$ and $-5$; cosine is even, so both are $\mathrm{PE}(0)\cdot\mathrm{PE}(5)=1.2824$. The last has offset 6, which is not among the three products; but $\mathrm{PE}(0)=(0,1,0,1)$ picks the cosines of $\mathrm{PE}(6)$, so it is $0.9602+0.9982=1.9584$. The equal pair in the middle shows that the bare product does not know which of two tokens comes first.
+# 2. $\mathrm{PE}(7)\cdot\mathrm{PE}(7)$ has offset 0: every cosine is 1, the product is $d/2=2$. The other two have offsets $5$ and $-5$; cosine is even, so both are $\mathrm{PE}(0)\cdot\mathrm{PE}(5)=1.2824$. So the bare product does not know which of two tokens comes first.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -535,7 +535,7 @@ assert torch.allclose(shift_matrix(-3, 8) @ M, torch.eye(8), atol=1e-5), (
     "three places to the left and three to the right must cancel: are negative offsets right?")
 assert abs(float(shift_matrix(1, 4, base=100.0)[2, 3]) - math.sin(0.1)) < 1e-5, (
     "with base 100 and d_model 4 the second speed is 0.1: is `base` used?")
-assert abs(float(shift_matrix(-99_990, 4)[0, 0]) - math.cos(99_990)) < 1e-5, (
+assert abs(float(shift_matrix(-99_990, 8)[2, 2]) - math.cos(99_990 * 0.1)) < 1e-5, (
     "for the offset -99,990 an entry is off by more than 0.00001: compute the angle in float64 or with Python floats.")
 assert lab.raises(ValueError, shift_matrix, 1, 5), "an odd d_model must raise ValueError."
 print("Looks right. The hidden tests try other offsets, widths and bases.")
@@ -597,12 +597,12 @@ lab.table(["positions", "weight three places back, smallest"],
 
 
 # %% [markdown]
-# **Figure 2.5. Three back, anywhere.** Left: the matrix, blue for $-1$, red for $+1$; fast pairs are turned far (top left), slow pairs are left almost alone, so the diagonal ends in ones. Middle and right: the attention weights. (The first three queries have no key three back; they choose the first one there is.) The head works at 50,000 as it does at 0, by the table with nearly all of its weight. So a *relative* behaviour can be expressed by absolute sinusoids, and it does extrapolate. Whether training **finds** this solution is another question. The next section asks it.
+# **Figure 2.5. Three back, anywhere.** Left: the matrix, blue for $-1$, red for $+1$; fast pairs are turned far (top left), slow pairs are left almost alone, so the diagonal ends in ones. Middle and right: the attention weights. (The first three queries have no key three back; they choose the first one there is.) The head works at 50,000 as it does at 0; the table says that practically all of its weight lies three places back. So a *relative* behaviour can be expressed by absolute sinusoids, and it does extrapolate. Whether training **finds** this solution is another question. The next section asks it.
 
 # %% [markdown]
 # ## 6 · Or let the model learn the table
 #
-# The other classic answer: a trainable vector per position, a table of `max_len` rows, added in the same place. GPT-2 and BERT do this. Vaswani et al. tried it too and found the results "nearly identical" to sinusoids in their translation task (section 3.5 and Table 3, row E). Nobody has to think about waves; the price is a table with an end.
+# The other classic answer: a trainable vector per position, a table of `max_len` rows, added in the same place. BERT and GPT-2 do this. Vaswani et al. tried it too and found the results "nearly identical" to sinusoids in their translation task (section 3.5 and Table 3, row E). Nobody has to think about waves; the price is a table with an end.
 #
 # You will hear that "beyond `max_len` learned embeddings are random". Two different things are mixed up here:
 #
@@ -646,7 +646,7 @@ class LearnedPositionalEmbedding(nn.Module):
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding_check", "grade": true, "points": 0}
 # Visible check (0 points).
 layer = LearnedPositionalEmbedding(6, 4)
-trainable = list(layer.parameters())
+trainable = [parameter for parameter in layer.parameters() if parameter.requires_grad]
 assert len(trainable) == 1, (
     f"exactly one trainable tensor is expected, yours has {len(trainable)}: a plain tensor is not seen by the "
     "optimizer, nn.Parameter is.")
@@ -657,7 +657,10 @@ with torch.no_grad():
     out = layer(x)
     assert tuple(out.shape) == (3, 5, 4), f"shape (3, 5, 4) expected, got {tuple(out.shape)}."
     state = layer.state_dict()
-    layer.load_state_dict({name: 1.0 + torch.arange(24.0).reshape(value.shape) for name, value in state.items()})
+    (name, old), = layer.named_parameters()  # a table of 1, 2, 3, ..., row by row
+    numbered = 1 + torch.arange(24.0)
+    state[name] = numbered.reshape(6, 4).T.clone() if tuple(old.shape) == (4, 6) else numbered.reshape(old.shape)
+    layer.load_state_dict(state)
     added = layer(x) - x
     assert torch.allclose(added[0], added[2], atol=1e-5), "every sequence of the batch gets the same rows."
     assert torch.allclose(added[0, 1] - added[0, 0], torch.full((4,), 4.0), atol=1e-5), (
@@ -700,7 +703,7 @@ week2.LearnedPositionalEmbedding(LearnedPositionalEmbedding)
 # *Your prediction:*
 
 # %% tags=["experiment"]
-# Trains two small models five times each; budget: 20 seconds.
+# Trains two small models five times each; budget: 30 seconds.
 class LookBack(nn.Module):
     def __init__(self, add_positions):
         super().__init__()
@@ -814,7 +817,7 @@ lab.table(["width", "first offset with a rise"], [[d, first(d)] for d in (2, 4, 
 
 
 # %% [markdown]
-# **Figure 2.7. A fall with ripples.** Left: over a hundred offsets the similarity falls on the whole, but not from each offset to the next: the marked ones are *higher* than their left neighbour, offset 6 for the first time. There the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. Right: with width 4 there are only two hands, and the curve swings almost up to 1 again and again. The wider the encoding, the more hands average each other out: the ripples get smaller and start later. They never go away.
+# **Figure 2.7. A fall with ripples.** Left: over a hundred offsets the similarity falls on the whole, but not from each offset to the next: the marked ones are *higher* than their left neighbour, offset 6 for the first time. There the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. Right: with width 4 there are only two hands, and the curve swings almost up to 1 again and again. The wider the encoding, the more hands average each other out: the ripples get smaller and start later. At no even width up to 1,024 do they go away: you will find one for each.
 
 # %% [markdown]
 # ### Exercise 2.6 · A counterexample for every width
@@ -951,7 +954,7 @@ lab.table(["", *terms], rows)
 #
 # 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
 # 2. Which of the four change when the whole text is moved by ten places? Give the reason, in general and for identity weights.
-# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_iW_q\,R_{i-j}\,W_k^\top x_j^\top$ with a rotation $R_{i-j}$ that depends on the offset alone. **ALiBi** adds nothing either. It adds a number to the score: $x_iW_qW_k^\top x_j^\top-m\,|i-j|$, with a fixed slope $m$ per head. Say for each of the two which of the four terms it keeps, which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
+# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_iW_q\,R_{j-i}\,W_k^\top x_j^\top$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** adds nothing either. It adds a number to the score: $x_iW_qW_k^\top x_j^\top-m\,|i-j|$, with a fixed slope $m$ per head. Say for each of the two which of the four terms it keeps, which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
 #
 # Ten to fifteen lines are enough; a table is welcome.
 #
@@ -1025,9 +1028,9 @@ lab.table(["", *terms], rows)
 # Its length is $\sqrt{d/2}$ at every position. Vaswani et al. multiply the embeddings by $\sqrt d$ before adding (section 3.4). In a learned table the scale is learned too.
 # </details>
 #
-# <details><summary>6. What is the longest wavelength for width 64? For width 512?</summary>
+# <details><summary>6. What is the longest wavelength for width 512?</summary>
 #
-# $2\pi\cdot10000^{62/64}\approx47\,117$ and $2\pi\cdot10000^{510/512}\approx60\,612$ positions. It stays below $2\pi\cdot10\,000\approx62\,832$ at any width.
+# That of pair 255: $2\pi\cdot10000^{510/512}\approx60\,600$ positions. It stays below $2\pi\cdot10\,000\approx62\,800$ at any width.
 # </details>
 #
 # <details><summary>7. Is the sinusoidal encoding absolute or relative?</summary>
@@ -1068,7 +1071,7 @@ lab.table(["", *terms], rows)
 # | $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$ and $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ are "similar" | They are *equal*, at any width: the product depends on the offset alone. | 2.1 |
 # | The dot product falls monotonically with distance | It ripples; with width 64 it first rises at offset 6. | 2.6, Figure 2.7 |
 # | Channels 0, 1, 2 have high, medium and low frequency | Channels $2t$ and $2t+1$ share one frequency; pairs get slower. | 2.3, Figure 2.3 |
-# | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short: 47,117 for width 64. | 2.2 |
+# | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short of that. For width 64 you know by how much. | 2.2 |
 # | Sinusoids fail far out because they are periodic | No two positions share a vector. The trouble is phases never seen in training, those of the *slow* pairs. | Figures 2.2, 2.6 |
 # | High frequencies see unseen angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.2 |
 # | Sinusoids extrapolate, since the formula has no end | There are weights that do; training on short texts did not find them. | Figures 2.5, 2.6 |
@@ -1091,7 +1094,7 @@ lab.table(["", *terms], rows)
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.5 (the encoding, the wavelengths, the linear-shift argument), section 3.4 (embeddings times $\sqrt{d_\text{model}}$), Table 3, row E (learned against sinusoidal).
 # - tensorflow/tensor2tensor, `tensor2tensor/layers/common_attention.py`, `get_timing_signal_1d` (layout and frequencies of the first implementation).
 # - J. Gehring et al.: *Convolutional Sequence to Sequence Learning*, 2017, arXiv:1705.03122 (learned position embeddings).
-# - J. Devlin et al.: *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*, 2018, arXiv:1810.04805 (a learned table).
+# - J. Devlin et al.: *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*, 2018, arXiv:1810.04805 (a learned table); openai/gpt-2, `src/model.py` (another one, `wpe`).
 # - Z. Dai et al.: *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, 2019, arXiv:1901.02860. Section 3.3 (the four terms, and a relative form of each).
 # - J. Su et al.: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864 (week 3).
 # - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, 2022, arXiv:2108.12409 (week 4; sinusoids beyond the training length).
