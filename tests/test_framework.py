@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder.checks import framework
+from autograder.checks import framework, week3
 from autograder.checks.compare import Tolerance, brief, difference, kind
-from autograder.checks.framework import BrokenCheck, Check, StudentError, calling, differentiating, exercise, grading
+from autograder.checks.framework import Absent, BrokenCheck, Check, StudentError, calling, differentiating, exercise, grading
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.misconceptions import bank as banks
 from autograder.misconceptions.bank import Mistake
@@ -399,3 +399,18 @@ def test_a_check_knows_its_device_and_seed():
     with grading(seed=5) as context:
         check = Check("week3_rope", "rotate_half", double, double, context)
         assert check.randn(2).device.type == "cpu" and check.randperm(4).sort().values.tolist() == [0, 1, 2, 3]
+
+
+def test_a_name_that_is_not_defined_is_one_clear_sentence() -> None:
+    with grading() as context:
+        week3.rope_frequencies(Absent("rope_frequencies", ": its cell stopped with SyntaxError: invalid syntax (line 1)"))
+    verdict = context.verdicts[0]
+    assert verdict.score == 0 and verdict.named == [
+        "`rope_frequencies` is not defined: its cell stopped with SyntaxError: invalid syntax (line 1)"]
+    assert verdict.render().count("SyntaxError") == 1
+
+
+def test_an_error_of_the_course_itself_is_never_the_students(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograder.checks.framework.known_mistakes", lambda *names: 1 / 0)
+    with grading(), pytest.raises(BrokenCheck, match="ZeroDivisionError"):
+        week3.rope_frequencies(lambda head_dim, base=10000.0: torch.ones(head_dim // 2))

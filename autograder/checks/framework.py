@@ -55,6 +55,18 @@ class BrokenCheck(Exception):
     """The course's own check failed to work; nobody may lose points for that."""
 
 
+class Absent:
+    """Stands for a name that the student's notebook does not define; using it in any way says why."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.reason = f"`{name}` is not defined{reason}"
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise StudentError(("NameError",), self.reason)
+
+    __call__ = __getitem__ = __iter__ = __float__ = _refuse
+
+
 @dataclass
 class GradingContext:
     """What a trusted run hands to the checks: the class's seed, the device, and a place for the verdicts."""
@@ -93,8 +105,16 @@ def exercise(assignment: str, grade_id: str, reference: Any = None) -> Callable:
                 _refuse()
             right = reference if reference is not None else getattr(autograder.reference, grade_id)
             check = Check(assignment, grade_id, right, student, context)
-            body(check)
-            verdict = check.verdict()
+            if isinstance(student, Absent):
+                verdict = check.absent(student.reason)
+            else:
+                try:
+                    body(check)
+                    verdict = check.verdict()
+                except Exception as error:
+                    if type(error).__module__.startswith("autograder."):
+                        raise
+                    raise BrokenCheck(f"{grade_id}: {type(error).__name__}: {error}") from error
             context.verdicts.append(verdict)
             return verdict
 
@@ -292,6 +312,11 @@ class Check:
                     criterion.earned, criterion.message = 0.0, "counts only when a value is right"
         criteria = [criterion for criterion, _ in self._criteria]
         return Verdict(self.grade_id, points.number, points.points, criteria, self._diagnosis() + self._named)
+
+    def absent(self, reason: str) -> Verdict:
+        """The verdict on an answer that is not there: nothing was run."""
+        points = entry(self.assignment, self.grade_id)
+        return Verdict(self.grade_id, points.number, points.points, [Criterion("an answer", points.points, 0.0, reason)], [reason])
 
     def _diagnosis(self) -> list[str]:
         """At most two sentences on the likely cause: the best known mistakes, else the checks' hints.
