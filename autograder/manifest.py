@@ -31,6 +31,7 @@ MANIFEST: dict[str, tuple[Entry, ...]] = {
         Entry("1.4", "equivariant_or_invariant", "text", 3, 20),
         Entry("1.5", "causal_mask", "code", 3, 15),
         Entry("1.6", "ordering_explained", "text", 3, 25),
+    ),
     "week2_sinusoidal": (
         Entry("2.1", "encode_by_hand", "numbers", 5, 20),
         Entry("2.1", "products_explained", "text", 2, 10),
