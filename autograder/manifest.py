@@ -32,6 +32,16 @@ MANIFEST: dict[str, tuple[Entry, ...]] = {
         Entry("1.5", "causal_mask", "code", 3, 15),
         Entry("1.6", "ordering_explained", "text", 3, 25),
     ),
+    "week2_sinusoidal": (
+        Entry("2.1", "encode_by_hand", "numbers", 5, 20),
+        Entry("2.1", "products_explained", "text", 2, 10),
+        Entry("2.2", "wavelengths_by_hand", "numbers", 2, 10),
+        Entry("2.3", "sinusoidal_positional_encoding", "code", 4, 20),
+        Entry("2.4", "shift_matrix", "code", 4, 25),
+        Entry("2.5", "LearnedPositionalEmbedding", "code", 2, 10),
+        Entry("2.6", "similarity_counterexample", "code", 2, 10),
+        Entry("2.7", "four_terms", "text", 3, 20),
+    ),
     "week3_rope": (
         Entry("3.1", "rotate_by_hand", "numbers", 3, 15),
         Entry("3.2", "rope_frequencies", "code", 2, 10),

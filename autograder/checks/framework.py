@@ -334,7 +334,7 @@ class Check:
             if len(mistake.says) > 1 and not _reproduces(mistake.subject, failing[0]):
                 continue  # pairs are many; this one costs a single probe
             if all(_reproduces(mistake.subject, record) for record in passing):
-                consistent.append((mistake.says, _explained(mistake, failing)))
+                consistent.append((mistake.says, self._explained(mistake, failing)))
                 if len(consistent[-1][1]) == len(failing):  # single mistakes come before pairs: none will do better
                     break
             elif len(mistake.says) == 1:
@@ -353,6 +353,17 @@ class Check:
                 sentences += [mistake.says[0] for mistake in elsewhere_right
                               if _reproduces(mistake.subject, failing[index])][:1]
         return list(dict.fromkeys(sentences))[:2]
+
+    def _explained(self, mistake: Mistake, failing: list[_Record]) -> set[int]:
+        """Which failures the mistake makes too. Where it gives the right value it explains nothing, however near the
+        student's wrong one comes to that."""
+        def fails(record: _Record) -> bool:
+            try:
+                return bool(difference(record.probe(mistake.subject), record.probe(self.reference), record.tolerance))
+            except Exception:
+                return True
+
+        return {index for index, record in enumerate(failing) if _reproduces(mistake.subject, record) and fails(record)}
 
     def _reseed(self, name: str) -> None:
         self.generator.manual_seed(_mix(self.seed, f"{self.assignment}/{self.grade_id}/{name}"))
@@ -378,10 +389,6 @@ class Check:
         if record.error.means_unanswered:
             raise Miss("not answered yet")
         raise Miss(f"{call} raised {record.error.describe()}")
-
-
-def _explained(mistake: Mistake, failing: list[_Record]) -> set[int]:
-    return {index for index, record in enumerate(failing) if _reproduces(mistake.subject, record)}
 
 
 def _reproduces(subject: Any, record: _Record) -> bool:
