@@ -291,8 +291,8 @@ ax.semilogy(shortcut(12), marker="x", linestyle="none", markersize=8, color=lab.
 ax.semilogy(official.sort(descending=True).values, marker="_", linestyle="none", markersize=14, color=lab.BLACK,
             label="official slopes, sorted")
 ax.axvline(7.5, color=lab.GREY, linewidth=1, linestyle="--")
-ax.text(7.65, 0.0043, "the four that were missing", fontsize=9, color="#444444")
-ax.set(xlabel="head", ylabel="slope (log scale)", ylim=(0.003, 1.2))
+ax.text(7.65, 1.25, "the four that were missing", fontsize=9, color="#444444")
+ax.set(xlabel="head", ylabel="slope (log scale)", ylim=(0.003, 2))
 ax.set_xticks(range(12))
 ax.grid(axis="y")
 ax.legend(loc="lower left")
@@ -392,11 +392,11 @@ week4.alibi_bias(alibi_bias, alibi_slopes)
 # *Your prediction:*
 
 # %% tags=["experiment"]
-bias = alibi_bias(8, 48)
-fig, axes = lab.figure("The bias of eight heads, 48 tokens", nrows=2, ncols=4, height=5.0, width=9.6,
+bias = alibi_bias(8, 128)
+fig, axes = lab.figure("The bias of eight heads, 128 tokens", nrows=2, ncols=4, height=5.0, width=9.6,
                        sharex=True, sharey=True)
 for head, ax in enumerate(axes.flat):
-    image = ax.imshow(bias[head], vmin=-12, vmax=0, interpolation="nearest")
+    image = ax.imshow(bias[head], vmin=-8, vmax=0, interpolation="nearest")
     ax.set_title(f"head {head}, slope 1/{round(1 / float(-bias[head, 0, 1]))}")
     for side in ("top", "right"):
         ax.spines[side].set_visible(True)
@@ -409,7 +409,7 @@ bar.ax.set_title("bias", fontsize=9, loc="left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.3. One bias per head.** Yellow: no penalty. Dark blue: a penalty of 12 or more, which multiplies a weight by less than one part in 160,000. Head 0 sees a narrow band around the diagonal: it has the *largest* slope and is the most *local*. The band widens from head to head. For the last one, 48 tokens are so near each other that its panel is almost one colour. All panels are zero on the diagonal, constant along every diagonal, and symmetric.
+# **Figure 4.3. One bias per head.** Yellow: no penalty. Dark blue: a penalty of 8 or more, which leaves a weight less than 1/2,900 of what its content asks for. Head 0 sees a narrow band around the diagonal: it has the *largest* slope and is the most *local*. The band widens from head to head. For the last one all 128 tokens are so near each other that its panel is almost one colour. All panels are zero on the diagonal, constant along every diagonal, and symmetric.
 
 # %% [markdown]
 # ## 4 · One row by hand
@@ -668,7 +668,7 @@ axes[0].legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.5. The price of the shortcut.** Left: per key. Near $j=4{,}095$ the bias is about 2,047, where bfloat16 numbers are 8 apart, so sixteen neighbours share one number: the exponential has become a staircase, and the nearest keys are all alike. Right: the relative form. Near the query its numbers are small and exact; far away they are rounded, but there the weights are zero anyway. So: build the bias in float32, and prefer the relative form in half precision. (vLLM's fork for Gaudi has an option for float32 biases "to resolve accuracy issue on long sequences", pull request 503.)
+# **Figure 4.5. The price of the shortcut.** Left: per key. Near $j=4{,}095$ the bias is about 2,047, where bfloat16 numbers are 8 apart, so keys share one number in groups of sixteen, the last eight being half of a group: the exponential has become a staircase, and the nearest keys are all alike. Right: the relative form. Near the query its numbers are small and exact; far away they are rounded, but there the weights are zero anyway. So: build the bias in float32, and prefer the relative form in half precision. (vLLM's fork for Gaudi has an option for float32 biases "to resolve accuracy issue on long sequences", pull request 503.)
 
 # %% [markdown]
 # ## 6 · The attention layer
@@ -814,7 +814,7 @@ week4.ALiBiMultiHeadAttention(ALiBiMultiHeadAttention, alibi_slopes, alibi_bias)
 # The same queries and keys for 40 tokens, three ways: no position at all, RoPE, ALiBi. Queries and keys share a common part, as they do in trained models, plus noise; otherwise RoPE would show nothing but noise (Figure 3.4).
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Causal attention. In which picture do you expect vertical stripes, in which a band along the diagonal, in which ripples? Below 12 tokens' distance, which of RoPE and ALiBi gives more weight?
+# **Predict.** Causal attention. In which picture do you expect vertical stripes, in which a band along the diagonal, in which ripples?
 #
 # *Your prediction:*
 
@@ -946,7 +946,7 @@ lab.table(["accuracy", "places 3-31", "places 128-255"],
           + [["three before, ALiBi", f"{float(back[3:32].mean()):.1f}", f"{float(back[128:].mean()):.1f}"]])
 
 # %% [markdown]
-# **Figure 4.7. Train short, test long.** Beyond place 31 the curves are means over eight places. (a) Within the training length ALiBi and RoPE learn the task; without positions the layer can only count the marked letters. (b) Beyond it ALiBi goes on as if nothing had happened, at eight times the length. RoPE, better than ALiBi *within* the training length, falls at once: for "marked and near" it has learned to use clocks whose far angles it has never seen. (c) The last line of the table is the other side of the coin. One ALiBi layer cannot look exactly three places back: its price only grows with the distance, so of four equal letters it must always like the nearest best. Week 3's layer could. **A built-in preference helps where it fits the task.** Four small models show this much and no more; week 5 compares the encodings with care, over seeds.
+# **Figure 4.7. Train short, test long.** Beyond place 31 the curves are means over eight places. (a) Within the training length ALiBi and RoPE learn the task; without positions the layer can only count the marked letters. (b) Beyond it ALiBi goes on as if nothing had happened, at eight times the length. RoPE, just as good *within* the training length, falls within twenty places: for "marked and near" it has learned to read clocks, and beyond place 31 they show angles that it has never seen. (c) The last line of the table is the other side of the coin. One ALiBi layer cannot look exactly three places back: its price only grows with the distance, so of four equal letters it must always like the nearest best. Week 3's layer could. **A built-in preference helps where it fits the task.** Four small models show this much and no more; week 5 compares the encodings with care, over seeds.
 
 # %% [markdown]
 # ## 7 · How far a head can see
@@ -1024,9 +1024,9 @@ ax.axhline(effective_window(2.0**-8), color=lab.GREY, linewidth=1, linestyle="--
 ax.text(0.01, effective_window(2.0**-8) * 1.2, f"{effective_window(2.0**-8):,} tokens: the farthest, for any number of heads",
         fontsize=9, color="#444444")
 ax.set(xlabel="place of the head in the layer (0: first, 1: last)", ylabel="window (tokens, log scale)", xlim=(0, 1),
-       ylim=(4, 3000))
+       ylim=(2, 3000))
 ax.grid(axis="y")
-ax.legend(loc="lower right", ncols=2)
+ax.legend(loc="lower right", ncols=4)
 plt.show()
 lab.table(["8 heads", *range(8)], [["slope", *(f"1/{round(1 / float(s))}" for s in alibi_slopes(8))],
                                   ["window (tokens)", *(effective_window(float(s)) for s in alibi_slopes(8))]])
@@ -1075,7 +1075,7 @@ for ax, (name, order, causal) in zip(axes, [("no mask", forwards, False), ("no m
                                             ("causal", forwards, True), ("causal, reversed", backwards, True)]):
     picture = weights(order, causal)
     image = ax.imshow(picture if order is forwards else picture.flip(0, 1), vmin=0, vmax=0.6, interpolation="nearest")
-    ax.set(title=name, xlabel="key (token number)")
+    ax.set(title=name, xlabel="key (token number)", xticks=range(0, 12, 3), yticks=range(0, 12, 3))
 axes[0].set_ylabel("query (token number)")
 bar = fig.colorbar(image, ax=axes, shrink=0.8)
 bar.ax.set_title("weight", fontsize=9, loc="left")
@@ -1103,7 +1103,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 #
 # - 1 point (part 1): the score of queries and keys $i,j$ of the reversed input is $q_{i'}\cdot k_{j'}/\sqrt d-m|i-j|$ with $i'=n-1-i$, $j'=n-1-j$, and $|i'-j'|=|i-j|$, so it is the score of $i',j'$ of the original; softmax and the weighted sum run over all keys, whose order does not matter; hence output $i$ of $Jx$ is output $n-1-i$ of $x$. Half a point if the property $|i'-j'|=|i-j|$ is named but the step through softmax and sum is missing.
 # - Half a point (part 2): token-wise parts commute with $J$, so the whole stack does, and the mean is the same for both: the model cannot tell them apart, whatever its weights. A valid change with the place it breaks: a causal mask ($j\le i$ becomes $j'\ge i'$), another slope for keys behind than before, a signed or learned bias by offset, RoPE or position embeddings; heads that look to one side only.
-# - Half a point (part 3): wrong. A shuffle changes distances, so weights and outputs change (the gap in the table is of order 0.1 to 1; only its reversal gap is 0 up to rounding): flip-equivariant, not permutation-equivariant.
+# - Half a point (part 3): wrong. A shuffle changes distances, so weights and outputs change (the measured gap is far above rounding; only the gap under reversal is 0): flip-equivariant, not permutation-equivariant.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "reversal", "grade": true, "solution": true, "points": 2}
@@ -1112,7 +1112,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 #
 # 2. Parts that treat each token by itself commute with $J$, so the whole encoder $E$ does: $E(Jx)=J\,E(x)$. The mean over the tokens is the same for $E(x)$ and $J\,E(x)$. The model gives a sequence and its reverse the same answer, whatever its weights. A causal mask breaks it: "key not behind the query", $j\le i$, becomes $j'\ge i'$ after the reversal, so the sum runs over other keys. Different slopes for keys before and behind do as well: then the bias of $(i,j)$ is no longer that of $(i',j')$.
 #
-# 3. Wrong. A shuffle changes distances, and with them scores and outputs: the measured gap is of the size of the outputs themselves. Only the reversal, which keeps all distances, gives a gap of zero up to rounding. The layer is flip-equivariant, not permutation-equivariant: it knows how far, but not which way.
+# 3. Wrong. A shuffle changes distances, and with them scores and outputs: the measured gap is far from zero. Only the reversal, which keeps all distances, gives a gap of zero up to rounding. The layer is flip-equivariant, not permutation-equivariant: it knows how far, but not which way.
 # ### END SOLUTION
 
 # %% [markdown]
