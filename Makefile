@@ -78,10 +78,10 @@ browser: $(READY_TO_TEST)
 	echo "error: Python 3.11 or later was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2
 
 .venv/.ready: pyproject.toml | .venv/.python
-	@echo "Setting up .venv (first use; see README for the size of the download) …"
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	@echo "Setting up .venv: first use only, some minutes; the README says how large the download is …"
+	@.venv/bin/python -m pip install -qq --disable-pip-version-check --editable .
 	@touch $@
 
 .venv/.ready-to-test: pyproject.toml | .venv/.ready
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@.venv/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -33,12 +33,11 @@ c.GenerateAssignment.preprocessors = [
 c.GenerateSolution.preprocessors = [
     "nbgrader.preprocessors.LockCells",
     "autograder.build.preprocessors.KeepSolution",
-    "nbgrader.preprocessors.Execute",
+    "autograder.build.preprocessors.ExecuteSolution",
     "autograder.build.preprocessors.ReleaseMetadata",
 ]
 c.ClearMarkScheme.enforce_metadata = False
 c.Execute.record_timing = False
-c.Execute.allow_errors = False
 c.Execute.timeout = 120
 c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
 
@@ -50,6 +49,7 @@ c.Autograde.autograde_preprocessors = [
     "autograder.grading.nbgrader_plugins.SaveVerdicts",
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
+c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
 c.GenerateFeedback.exporter_class = "autograder.grading.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [
     "autograder.grading.feedback.HideInstructorParts",

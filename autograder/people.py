@@ -34,7 +34,7 @@ def autograde(root: Path, assignment: str, options: argparse.Namespace) -> int:
     missing = [name for name in names if not (root / "submitted" / name / assignment).is_dir()]
     if missing:
         raise CourseError(f"no submission of {assignment} by {', '.join(missing)} under submitted/")
-    if not list(root.glob(f"submitted/*/{assignment}/*.ipynb")):
+    if not list(root.glob(f"submitted/*/{assignment}")):
         raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
     failures: list[str] = []
     for name in names or ["*"]:

@@ -92,7 +92,7 @@ def _mark_schemes() -> list[str]:
     notebook = nbformat.read(COURSE / "source" / WEEK3 / f"{WEEK3}.ipynb", as_version=4)
     found = []
     for cell in notebook.cells:
-        for region in re.findall(r"BEGIN MARK SCHEME\n(.*?)\n.*END MARK SCHEME", cell.source, flags=re.DOTALL):
+        for region in re.findall(r"BEGIN MARK SCHEME\n(.*?)\n[^\n]*END MARK SCHEME", cell.source, flags=re.DOTALL):
             found += [line.strip("-* ")[:40] for line in region.splitlines() if len(line) > 60]
     return found
 

@@ -4,7 +4,10 @@ Of the submission only two things are believed: which cell an answer belongs to 
 text of the answer. Everything else (tests, points, flags, set-up, order) comes from the instructor's notebook.
 """
 
+import itertools
 import json
+import os
+import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +15,13 @@ from pathlib import Path
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
-from autograder.course import Cell, CourseError, instructor_cells
+from autograder.course import Cell, instructor_cells, released_files
+from autograder.grading.names import defined_names
 
 MAX_BYTES = 200 * 2**20
 MAX_SOURCE = 500_000
 MAX_CELLS = 2_000
+MAX_FILES = 1_000
 MAX_SAVED_TEXT = 20_000
 MAX_SAVED_IMAGE = 3 * 2**20
 
@@ -34,12 +39,12 @@ class Intake:
 
 
 def rebuild(path: Path, root: Path, assignment: str) -> Intake:
-    """The notebook to grade. Raises ``Ungradable`` if the submission cannot be read."""
-    submitted = _read(path)
+    """The notebook to grade, of a notebook file or a submission's folder. Raises ``Ungradable`` if it cannot be read."""
     notes: list[str] = []
+    if path.is_dir() or path.parent.is_symlink() or path.is_symlink():
+        path = _choose_notebook(path, root, assignment, notes)
+    submitted = _read(path)
     template = instructor_cells(root, assignment)
-    if not template:
-        raise CourseError(f"the instructor's notebook of {assignment} is empty")
     matched, extras = _match(submitted, template, notes)
     cells = []
     for cell in template:
@@ -60,10 +65,38 @@ def unreadable(root: Path, assignment: str, reason: str) -> NotebookNode:
     return nbformat.v4.new_notebook(cells=[banner, *cells])
 
 
+def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]) -> Path:
+    """The notebook among the files of a submission; links are not followed, other files are listed and left alone."""
+    if folder.is_symlink() or folder.parent.is_symlink():
+        raise Ungradable("the submission is a link, which is not followed; submit the folder itself")
+    entries = sorted(itertools.islice(os.scandir(folder), MAX_FILES), key=lambda entry: entry.name)
+    notebooks = [entry.name for entry in entries if entry.name.endswith(".ipynb")]
+    expected = f"{assignment}.ipynb"
+    if expected not in notebooks and len(notebooks) != 1:
+        found = ", ".join(_shown(entry.name) for entry in entries[:10]) or "nothing"
+        raise Ungradable(f"there is no {expected} in the submission (found: {found}); submit the course's notebook under its name")
+    chosen = expected if expected in notebooks else notebooks[0]
+    if chosen != expected:
+        notes.append(f"the notebook was called {_shown(chosen)}")
+    known = {chosen, "timestamp.txt", ".ipynb_checkpoints", "__pycache__", *released_files(root, assignment)}
+    strays = [_shown(entry.name) for entry in entries if entry.name not in known]
+    if strays:
+        notes.append(f"other files were submitted and not used: {', '.join(strays[:10])}" + (" …" if len(strays) > 10 else ""))
+    return folder / chosen
+
+
+def _shown(name: str) -> str:
+    """A file name of the student's, safe to print: printable, short, no markup."""
+    return "".join(c if c.isprintable() and c not in "<>&`[]*\\" else "?" for c in name.encode("utf-8", "replace").decode())[:60]
+
+
 def _read(path: Path) -> NotebookNode:
-    if path.is_symlink() or any(parent.is_symlink() for parent in list(path.parents)[:2]):
+    if path.is_symlink():
         raise Ungradable("the file is a link, which is not followed; submit the notebook itself")
-    status = path.stat()
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise Ungradable(f"the file cannot be read ({error.strerror}); submit it again") from error
     if not stat.S_ISREG(status.st_mode):
         raise Ungradable("this is not a regular file; submit the notebook itself")
     if status.st_size == 0:
@@ -145,6 +178,7 @@ def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]
             notes.append(f"there are several cells {known.grade_id}; the last one counts")
         matched[known.id] = cell
         before = known.id
+    _match_by_name(template, matched, extras, notes)
     for cell in template:
         answer = matched.get(cell.id)
         if answer is None and cell.role in ("test", "locked", "setup"):
@@ -154,14 +188,30 @@ def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]
     return matched, extras
 
 
+def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, notes: list[str]) -> None:
+    """Answers whose cells have lost their ids (some editors drop them): the cell that defines the exercise's name."""
+    for cell in template:
+        if cell.role != "answer" or cell.id in matched or cell.cell_type != "code":
+            continue
+        wanted = defined_names(cell.source)
+        for place, entries in extras.items():
+            found = [entry for entry in entries if entry[2] == "code" and wanted & defined_names(entry[1])]
+            if found:
+                number, source, cell_type = found[-1]
+                matched[cell.id] = NotebookNode(source=source, cell_type=cell_type, outputs=[])
+                extras[place] = [entry for entry in entries if entry[0] != number]
+                notes.append(f"the answer cell {cell.grade_id} had lost its id and was recognised by its name")
+                break
+
+
 def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
     source, outputs = cell.source, []
     if answer is not None and cell.role in ("answer", "prediction", "experiment"):
-        source = answer.source
+        source = answer.source if cell.cell_type == "code" else _without_markup(answer.source)
         outputs = _saved_outputs(answer) if cell.role == "experiment" else []
     metadata = nbformat.from_dict(json.loads(json.dumps(cell.metadata)))
     if cell.role == "answer":
-        metadata["unanswered"] = source.strip() == cell.source.strip()
+        metadata["unanswered"] = answer is None or answer.source.strip() in ("", cell.source.strip())
     if cell.cell_type == "code":
         return nbformat.v4.new_code_cell(source, id=cell.id, metadata=metadata, outputs=outputs)
     return nbformat.v4.new_markdown_cell(source, id=cell.id, metadata=metadata)
@@ -170,7 +220,12 @@ def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
 def _extra(source: str, cell_type: str, number: int) -> NotebookNode:
     metadata = NotebookNode(tags=["student"])
     make = nbformat.v4.new_code_cell if cell_type == "code" else nbformat.v4.new_markdown_cell
-    return make(source, id=f"student-{number}", metadata=metadata)
+    return make(source if cell_type == "code" else _without_markup(source), id=f"student-{number}", metadata=metadata)
+
+
+def _without_markup(text: str) -> str:
+    """Student's Markdown without HTML: a zero-width space keeps ``<`` from beginning a tag, and looks the same."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "<\u200b", text)
 
 
 def _saved_outputs(cell: NotebookNode) -> list[NotebookNode]:

@@ -4,6 +4,7 @@ nbgrader's converter stays as it is, serial, and the only writer of the gradeboo
 submission it is about to convert is graded at once, in parallel, in sandboxes; its loop then looks the verdicts up.
 """
 
+import glob
 import warnings
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from nbgrader import utils
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from sqlalchemy.exc import SAWarning
 from traitlets import Any, Enum, Integer
@@ -64,28 +66,32 @@ class SubmissionExporter(NotebookExporter):
                 gradebook.db.commit()
             raise GradingFailed(f"{student}: {graded.reason}. No grade was given; run it again")
         resources["autograder"] = graded
+        course = self.parent.coursedir
+        if stamp := _timestamp(Path(course.format_path(course.submitted_directory, student, assignment)) / "timestamp.txt"):
+            resources["outputs"] = {"timestamp.txt": stamp}  # nbgrader sees by it when a student submits again
         return self.from_notebook_node(nbformat.from_dict(graded.notebook), resources, **kwargs)
 
     def _grade_ahead(self, converter: Autograde) -> None:
         course = converter.coursedir
         assignment, root = course.assignment_id, Path(course.root)
-        files, options = {}, self.options
+        options = self.options
         require_isolation(options)
         RunLock(root)
         register_assignment(root, course, assignment, self.config)
-        for folder, notebooks in sorted(converter.assignments.items()):
-            student = _student_of(course, folder, assignment)
-            wanted = [Path(path) for path in notebooks if Path(path).stem == assignment]
-            if student is not None and wanted and self._is_due(converter, course, folder, student, assignment):
-                files[student] = wanted[0]
+        folders = {Path(folder).parent.name: Path(folder) for folder in
+                   sorted(glob.glob(course.format_path(course.submitted_directory, course.student_id, assignment)))}
+        # Which file is the notebook, and that there is none, is for intake to say; nbgrader copies no other file.
+        converter.assignments = {str(folder): [str(folder / f"{assignment}.ipynb")] for folder in folders.values()}
+        converter.coursedir = _copying_nothing(course)
+        due = {student: folder for student, folder in folders.items() if self._is_due(converter, course, folder, student, assignment)}
         if self.isolation == "none":
             self.log.warning(NO_ISOLATION)
         if self.on_start:
-            self.on_start(sorted(files))
-        graded = grade_submissions(root, assignment, files, options, self.on_result or (lambda key, result: None))
+            self.on_start(sorted(due))
+        graded = grade_submissions(root, assignment, due, options, self.on_result or (lambda key, result: None), again=converter.force)
         self.graded = {(student, assignment): result for student, result in graded.items()}
 
-    def _is_due(self, converter: Autograde, course: object, folder: str, student: str, assignment: str) -> bool:
+    def _is_due(self, converter: Autograde, course: CourseDirectory, folder: Path, student: str, assignment: str) -> bool:
         """Not graded yet, graded half (a run was killed: removed here), submitted again, or --force."""
         done = Path(course.format_path(course.autograded_directory, student, assignment))
         if not done.exists() or converter.force:
@@ -94,13 +100,20 @@ class SubmissionExporter(NotebookExporter):
             self.log.warning("Grading %s again: an earlier run did not finish", student)
             utils.rmtree(str(done))
             return True
-        new, old = course.get_existing_timestamp(folder), course.get_existing_timestamp(str(done))
+        new, old = course.get_existing_timestamp(str(folder)), course.get_existing_timestamp(str(done))
         return new is not None and old is not None and new > old
 
 
-def _student_of(course: object, folder: str, assignment: str) -> str | None:
-    path = Path(folder)
-    return path.parent.name if path.name == assignment else None
+def _copying_nothing(course: CourseDirectory) -> CourseDirectory:
+    """The same course root, for a converter that is to copy no file of a submission (links, devices, gigabytes)."""
+    same = {name: getattr(course, name) for name in ("root", "db_url", "course_id", "assignment_id", "student_id", "notebook_id")}
+    return CourseDirectory(config=course.config, ignore=["*"], **same)
+
+
+def _timestamp(path: Path) -> bytes:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > 200:
+        return b""
+    return path.read_bytes()
 
 
 def _is_ungradable(notebook: NotebookNode) -> bool:
@@ -141,4 +154,5 @@ class SaveVerdicts(NbGraderPreprocessor):
             else:
                 save_scores(notebook, cells, graded.result.scores)
             gradebook.db.commit()
+        graded.forget()
         return nb, resources

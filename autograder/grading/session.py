@@ -14,10 +14,47 @@ import torch
 
 from autograder.checks.framework import StudentError
 from autograder.grading.sandbox import Job, Sandbox, SandboxError
-from autograder.grading.untrusted.wire import Decoder, Encoder, PeerGone, PeerSlow, Reference, WireError
+from autograder.grading.untrusted.wire import TICK, Decoder, Encoder, PeerGone, PeerSlow, Reference, WireError
+from autograder.grading.watch import usage
 
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
 PNG = b"\x89PNG\r\n\x1a\n"
+MAX_CALLBACKS = 1000
+MAX_OUTPUTS, MAX_TEXT, MAX_IMAGE = 60, 50_000, 2 * 2**20
+
+
+class Overuse(Exception):
+    """A submission uses more than it may."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Watchman:
+    """Looks at a submission's processes during one request."""
+
+    def __init__(self, job: Job, cpu_seconds: float, memory: int) -> None:
+        self.job, self.cpu_seconds, self.memory = job, cpu_seconds, memory
+        self.start: float | None = None
+        self.callbacks = 0
+
+    def look(self) -> None:
+        """Called every quarter of a second while the answer is awaited."""
+        if not self.job.pid:
+            return
+        used = usage(self.job.pid, self.job.baseline)
+        if self.start is None:
+            self.start = used.cpu - TICK
+        if used.memory > self.memory:
+            raise Overuse("MemoryError", f"it used more than {self.memory / 2**30:.1f} GB of memory")
+        if used.cpu - self.start > self.cpu_seconds:
+            raise Overuse("TimeoutError", f"it used more than {self.cpu_seconds:g} seconds of CPU time")
+
+    def count_callback(self) -> None:
+        self.callbacks += 1
+        if self.callbacks > MAX_CALLBACKS:
+            raise Overuse("RuntimeError", f"it called the function it was given more than {MAX_CALLBACKS} times")
 
 
 @dataclass
@@ -38,6 +75,7 @@ class Session:
         self._history: list[tuple[str, str]] = []
         self._callbacks: list[Callable] = []
         self._serial = 0
+        self._restarts = 0
         self._job: Job | None = sandbox.open(files, seed)
 
     def close(self) -> None:
@@ -48,7 +86,7 @@ class Session:
     def execute(self, cell: str, source: str) -> CellRun:
         """Run a cell. A cell that hangs or dies is left out when the sandbox is started again."""
         try:
-            header, payload = self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_seconds)
+            header, payload = self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)
         except StudentError as error:
             return CellRun(error=error)
         self._history.append((cell, source))
@@ -60,7 +98,7 @@ class Session:
     def lookup(self, names: list[str]) -> dict[str, Any]:
         """The student's values of these names: plain data by value, everything else as proxies."""
         try:
-            header, payload = self._request({"op": "lookup", "names": names}, self.limits.call_seconds)
+            header, payload = self._request({"op": "lookup", "names": names}, self.limits.call_cpu)
             found = header.get("found")
             if not isinstance(found, dict):
                 raise WireError("malformed reply")
@@ -74,7 +112,7 @@ class Session:
         request = {"op": "call", "target": self._target(reference), "method": method,
                    "args": encoder.encode(args), "kwargs": encoder.encode(kwargs)}
         try:
-            header, payload = self._request(request, self.limits.call_seconds, bytes(encoder.payload))
+            header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload))
         finally:
             self._callbacks.clear()
         if header.get("error") is not None:
@@ -90,7 +128,7 @@ class Session:
     def backward(self, call: int, cotangents: list) -> list:
         encoder = Encoder()
         request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents)}
-        header, payload = self._request(request, self.limits.call_seconds, bytes(encoder.payload))
+        header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload))
         if header.get("error") is not None:
             raise _error(header["error"])
         try:
@@ -101,24 +139,31 @@ class Session:
 
     # ---- the conversation
 
-    def _request(self, header: dict, seconds: float, payload: bytes = b"") -> tuple[dict, bytes]:
+    def _request(self, header: dict, cpu_seconds: float, payload: bytes = b"") -> tuple[dict, bytes]:
+        """Ask and wait. CPU seconds and memory of the submission's processes are watched; what goes wrong is the
+        student's error, and ends this fork."""
         self._ensure_running()
         self._serial += 1
-        connection = self._job.connection
+        connection, watchman = self._job.connection, Watchman(self._job, cpu_seconds, self.limits.memory)
+        wall_seconds = cpu_seconds * self.limits.patience
         try:
-            connection.sock.settimeout(seconds)
+            connection.sock.settimeout(wall_seconds)
             connection.send(header | {"serial": self._serial}, payload)
             while True:
-                reply, reply_payload = connection.receive(seconds)
+                reply, reply_payload = connection.receive(wall_seconds, watchman.look)
                 if "callback" not in reply:
                     break
+                watchman.count_callback()
                 self._serve_callback(reply, reply_payload)
             if reply.get("serial") != self._serial:
                 raise WireError("reply to another request")
             return reply, reply_payload
+        except Overuse as error:
+            self._abandon()
+            raise StudentError((error.kind,), str(error)) from None
         except PeerSlow:
             self._abandon()
-            raise StudentError(("TimeoutError",), f"it did not finish within {seconds:g} seconds") from None
+            raise StudentError(("TimeoutError",), f"it did not finish within {wall_seconds:g} seconds") from None
         except PeerGone:
             self._abandon()
             raise StudentError(("ProcessEnded",), "it ended the Python process (exit, crash, memory or CPU limit)") from None
@@ -140,22 +185,21 @@ class Session:
 
     def _abandon(self) -> None:
         self.close()
+        self._restarts += 1
 
     def _ensure_running(self) -> None:
-        """After a crash or time-out: a new fork, the earlier cells again."""
-        if self._job is not None:
-            return
-        self.generation += 1
-        self._job = self.sandbox.open(self.files, self.seed)
-        for cell, source in list(self._history):
-            self._serial += 1
-            try:
-                self._job.connection.send({"op": "execute", "cell": cell, "source": source, "serial": self._serial})
-                self._job.connection.receive(self.limits.cell_seconds)
-            except WireError:
-                self._history.remove((cell, source))
-                self.close()
-                return self._ensure_running()
+        """After a crash or time-out: a new fork, the earlier cells again, without any that fails on the way."""
+        while self._job is None:
+            if self._restarts > self.limits.restarts:
+                raise StudentError(("ProcessEnded",), "not run: this notebook crashed or timed out too often before")
+            self.generation += 1
+            self._job = self.sandbox.open(self.files, self.seed)
+            for cell, source in list(self._history):
+                try:
+                    self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)
+                except StudentError:
+                    self._history.remove((cell, source))
+                    break
 
     # ---- values
 
@@ -197,19 +241,6 @@ class RemoteObject:
 
     def __repr__(self) -> str:
         return f"<student's {self._reference.type_name}>"
-
-
-class AbsentObject:
-    """Stands for a name the student's notebook does not define; using it says why."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        self._error = StudentError(("NameError",), f"`{name}` is not defined{reason}")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise self._error
-
-    def __getitem__(self, key: Any) -> Any:
-        raise self._error
 
 
 class _Differentiable(torch.autograd.Function):
@@ -282,30 +313,33 @@ def _error(data: Any) -> StudentError | None:
 
 
 def _outputs(items: Any, payload: bytes) -> list[dict]:
-    """The worker's outputs as nbformat ones: text and PNG, nothing else."""
-    outputs = []
-    for item in items if isinstance(items, list) else []:
+    """The worker's outputs as nbformat ones: text and PNG, nothing else, and not more than a person would read."""
+    outputs, room = [], MAX_TEXT
+    for item in items[:MAX_OUTPUTS] if isinstance(items, list) else []:
         if not isinstance(item, dict):
             raise WireError("malformed output")
         if item.get("stream") in ("stdout", "stderr"):
-            outputs.append({"output_type": "stream", "name": item["stream"], "text": str(item.get("text"))})
-        elif isinstance(item.get("show"), dict):
-            data = _data(item["show"], payload)
-            if data:
-                outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
+            text = str(item.get("text"))[:room]
+            outputs.append({"output_type": "stream", "name": item["stream"], "text": text})
+        elif isinstance(item.get("show"), dict) and (data := _data(item["show"], payload, room)):
+            text = data.get("text/plain", "")
+            outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
+        else:
+            continue
+        room -= len(text)
     return outputs
 
 
-def _data(show: dict, payload: bytes) -> dict:
+def _data(show: dict, payload: bytes, room: int) -> dict:
     data = {}
     if isinstance(show.get("text"), str):
-        data["text/plain"] = show["text"]
+        data["text/plain"] = show["text"][:room]
     place = show.get("png")
     if isinstance(place, list) and len(place) == 2 and all(type(n) is int and n >= 0 for n in place):
         image = payload[place[0]:place[0] + place[1]]
-        if image.startswith(PNG):
+        if image.startswith(PNG) and len(image) <= MAX_IMAGE:
             data["image/png"] = base64.b64encode(image).decode()
     return data
 
 
-__all__ = ["AbsentObject", "CellRun", "RemoteObject", "SandboxError", "Session"]
+__all__ = ["CellRun", "RemoteObject", "SandboxError", "Session"]

@@ -18,13 +18,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 MAX_HEADER = 4 * 2**20
-MAX_PAYLOAD = 256 * 2**20
+MAX_PAYLOAD = 64 * 2**20
 MAX_DEPTH = 16
 MAX_NODES = 100_000
 MAX_STRING = 2**20
+TICK = 0.25
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -73,7 +75,7 @@ class Encoder:
 
     def encode(self, value: Any, depth: int = 0) -> Any:
         self.nodes += 1
-        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+        if depth >= MAX_DEPTH or self.nodes >= MAX_NODES:
             return {"x": "deeply nested value"}
         if value is None or isinstance(value, (bool, float)):
             return value if not isinstance(value, float) else float(value)
@@ -91,6 +93,8 @@ class Encoder:
             return {"l": [self.encode(item, depth + 1) for item in value]}
         if isinstance(value, dict):
             return {"d": [[self.encode(k, depth + 1), self.encode(v, depth + 1)] for k, v in value.items()]}
+        if isinstance(value, np.generic):
+            return self.encode(value.item(), depth)
         reference = self.refer(value)
         return reference if reference is not None else {"x": type(value).__name__[:80]}
 
@@ -199,13 +203,14 @@ class Connection:
         except OSError as error:
             raise PeerGone(str(error)) from error
 
-    def receive(self, seconds: float | None = None) -> tuple[dict, bytes]:
-        """The next frame, complete within ``seconds`` (wall clock), or ``PeerSlow``."""
+    def receive(self, seconds: float | None = None, tick: Callable[[], None] = lambda: None) -> tuple[dict, bytes]:
+        """The next frame, complete within ``seconds`` (wall clock), or ``PeerSlow``. ``tick`` is called while waiting,
+        every quarter of a second, and may raise."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        text_size, payload_size = struct.unpack("!II", self._exactly(8, deadline))
+        text_size, payload_size = struct.unpack("!II", self._exactly(8, deadline, tick))
         if text_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
             raise WireError("frame too large")
-        text, payload = self._exactly(text_size, deadline), self._exactly(payload_size, deadline)
+        text, payload = self._exactly(text_size, deadline, tick), self._exactly(payload_size, deadline, tick)
         try:
             header = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -217,20 +222,20 @@ class Connection:
     def close(self) -> None:
         self.sock.close()
 
-    def _exactly(self, size: int, deadline: float | None) -> bytes:
-        chunks = bytearray()
+    def _exactly(self, size: int, deadline: float | None, tick: Callable[[], None]) -> bytes:
+        chunks, next_tick = bytearray(), time.monotonic() + TICK
         while len(chunks) < size:
-            if deadline is not None:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise PeerSlow("deadline passed")
-                self.sock.settimeout(left)
-            else:
-                self.sock.settimeout(None)
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                raise PeerSlow("deadline passed")
+            if now >= next_tick:
+                tick()
+                next_tick = now + TICK
+            self.sock.settimeout(None if deadline is None else min(deadline - now, TICK))
             try:
                 chunk = self.sock.recv(min(size - len(chunks), 2**20))
-            except TimeoutError as error:
-                raise PeerSlow("deadline passed") from error
+            except TimeoutError:
+                continue
             except OSError as error:
                 raise PeerGone(str(error)) from error
             if not chunk:

@@ -280,7 +280,7 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
 def describe(error: BaseException) -> dict:
     """An exception as plain text: class names along the MRO, message, line in the student's own cell."""
     try:
-        message = str(error)[:2000]
+        message = (error.msg if isinstance(error, SyntaxError) else str(error))[:2000]
     except BaseException:
         message = "(the message could not be read)"
     line = error.lineno if isinstance(error, SyntaxError) else None
@@ -293,14 +293,14 @@ def describe(error: BaseException) -> dict:
 # ---- isolation of one fork --------------------------------------------------------------------------------------
 
 
-def checked(result: int, what: str) -> None:
+def checked(result: int, what: str | bytes) -> None:
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{what!r}: {os.strerror(number)}")
 
 
 def enter_namespaces() -> None:
-    """New user, pid, mount, network, ipc and uts namespaces, an empty /tmp, no /proc."""
+    """New user, pid, mount, network, ipc and uts namespaces, an empty /tmp and /dev/shm, no /proc."""
     uid, gid = os.getuid(), os.getgid()
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self belongs to nobody; the caller forks no student code yet
     checked(libc.unshare(CLONE_FLAGS), "unshare")
@@ -308,7 +308,8 @@ def enter_namespaces() -> None:
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
     checked(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "mount / private")
-    checked(libc.mount(b"tmpfs", b"/tmp", b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64m,nr_inodes=4k,mode=700"), "/tmp")
+    for folder in (b"/tmp", b"/dev/shm"):
+        checked(libc.mount(b"tmpfs", folder, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64m,nr_inodes=4k,mode=700"), folder)
     checked(libc.mount(b"tmpfs", b"/proc", b"tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, b"size=4k,mode=555"), "/proc")
 
 

@@ -1,0 +1,197 @@
+"""The boundary itself: what student code sees, what comes back, and what happens when it hangs or dies."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from autograder.checks.framework import StudentError
+from autograder.grading.sandbox import Limits, Sandbox, SandboxError
+from autograder.grading.session import RemoteObject, Session
+
+pytestmark = pytest.mark.isolation
+SHORT = Limits(cell_cpu=1.0, call_cpu=1.0, patience=3.0, memory=2**30)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(limits=SHORT) as running:
+        yield running
+
+
+@pytest.fixture()
+def session(sandbox: Sandbox) -> Iterator[Session]:
+    opened = Session(sandbox, {"lab.py": "NUMBER = 7\n"}, seed=3)
+    yield opened
+    opened.close()
+
+
+def printed(session: Session, source: str) -> str:
+    run = session.execute("cell", source)
+    assert run.error is None, run.error
+    return "".join(output.get("text", "") for output in run.outputs)
+
+
+def test_cells_share_a_namespace_and_released_files_are_there(session: Session) -> None:
+    session.execute("a", "import lab\nx = lab.NUMBER + 1")
+    assert printed(session, "print(x)") == "8\n"
+
+
+def test_nothing_of_the_course_is_visible(session: Session) -> None:
+    text = printed(session, """
+import os, sys, importlib.util
+print(importlib.util.find_spec('autograder'), os.listdir('/proc'), sorted(os.environ))
+seen = [os.path.join(d, f) for r in ('/sandbox', '/tmp') for d, _, fs in os.walk(r) for f in fs if 'autograder' in f or f.startswith('week')]
+seen = [path for path in seen if '/nbgrader/' not in path]
+print([path for path in seen if os.path.isfile(path) and os.path.getsize(path)])
+print(os.path.exists('/home') and os.listdir('/home'), os.path.exists('/etc/passwd'))
+""")
+    assert text.splitlines()[0].startswith("None []") and text.splitlines()[1:] == ["[]", "False False"]
+    assert "HOSTNAME" not in text and "AUTOGRADER" not in text
+
+
+def test_no_network_no_writing_outside_tmp_no_new_privileges(session: Session) -> None:
+    text = printed(session, """
+import os, socket
+def attempt(f):
+    try:
+        return f()
+    except OSError as error:
+        return type(error).__name__
+print(attempt(lambda: socket.create_connection(('127.0.0.1', 80), 1)), attempt(lambda: open('/usr/x', 'w')),
+      attempt(lambda: open('/sandbox/worker/worker.py', 'a')), attempt(lambda: os.mkdir('/x')))
+import ctypes
+print(ctypes.CDLL(None).mount(b'tmpfs', b'/usr', b'tmpfs', 0, None))
+open('/tmp/mine', 'w').write('ok')
+""")
+    assert text.split() == ["OSError", "OSError", "OSError", "OSError", "-1"]
+
+
+def test_no_place_is_writable_that_another_submission_could_read(session: Session) -> None:
+    text = printed(session, """
+import os
+for folder, _, _ in os.walk('/'):
+    try:
+        open(os.path.join(folder, 'x'), 'w').close()
+        os.unlink(os.path.join(folder, 'x'))
+        print(folder)
+    except OSError:
+        pass
+""")
+    assert {folder.split("/")[1] for folder in text.split()} == {"tmp", "dev"}
+    assert [folder for folder in text.split() if folder.startswith("/dev")] == ["/dev/shm"]
+
+
+def test_submissions_do_not_see_each_other(sandbox: Sandbox) -> None:
+    first, second = Session(sandbox, {}, 0), Session(sandbox, {}, 0)
+    first.execute("a", "open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x'); import builtins; builtins.leak = 1; import torch; torch.leak = 1")
+    assert printed(second, "import os, builtins, torch; print(os.path.exists('/tmp/secret') or os.path.exists('/dev/shm/secret'), hasattr(builtins, 'leak'), "
+                           "hasattr(torch, 'leak'))") == "False False False\n"
+    first.close()
+    second.close()
+
+
+def test_random_numbers_are_the_same_for_everybody(sandbox: Sandbox) -> None:
+    texts = []
+    for _ in range(2):
+        session = Session(sandbox, {}, 5)
+        texts.append(printed(session, "import torch, random, numpy as np; print(torch.rand(1).item(), random.random(), np.random.rand())"))
+        session.close()
+    assert texts[0] == texts[1]
+
+
+def test_values_functions_classes_and_gradients_cross(session: Session) -> None:
+    session.execute("a", """
+import torch
+answers = {'a': 1.5, 'b': None}
+def double(x, times=2): return x * times
+class Net(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.linear = torch.nn.Linear(n, n, bias=False)
+    def forward(self, x): return self.linear(x)
+def apply(f, x): return f(x) + 1
+""")
+    found = session.lookup(["answers", "double", "Net", "apply", "missing"])
+    assert set(found) == {"answers", "double", "Net", "apply"} and found["answers"] == {"a": 1.5, "b": None}
+    x = torch.randn(2, 3, requires_grad=True)
+    y = found["double"](x, times=3)
+    assert torch.equal(y, x * 3) and torch.equal(torch.autograd.grad(y.sum(), x)[0], torch.full((2, 3), 3.0))
+    net = found["Net"](3)
+    weight = torch.randn(3, 3)
+    net.load_state_dict({"linear.weight": weight})
+    assert torch.allclose(net(x), x @ weight.T) and list(net.state_dict()) == ["linear.weight"]
+    gradient = torch.autograd.grad(net(x).sum(), x)[0]
+    assert torch.allclose(gradient, weight.sum(0).expand(2, 3), atol=1e-6)
+    assert torch.equal(found["apply"](lambda t: t * 5, torch.ones(2)), torch.full((2,), 6.0))
+
+
+def test_in_place_changes_are_seen(session: Session) -> None:
+    session.execute("a", "def spoil(x):\n    x += 1\n    return x * 0")
+    x = torch.zeros(3)
+    session.lookup(["spoil"])["spoil"](x)
+    assert torch.equal(x, torch.ones(3))
+
+
+def test_an_exception_is_plain_text_with_its_line(session: Session) -> None:
+    run = session.execute("a", "x = 1\nraise KeyError('no such thing')")
+    assert run.error.type_names[:2] == ("KeyError", "LookupError") and "line 2" in run.error.describe()
+    assert session.execute("b", "x = = 1").error.describe() == "SyntaxError: invalid syntax (line 1)"
+
+
+def test_cpu_time_decides_and_wall_clock_is_the_backstop(session: Session) -> None:
+    assert "CPU time" in session.execute("a", "while True: pass").error.message
+    assert "within 3 seconds" in session.execute("b", "import time; time.sleep(60)").error.message
+    assert "CPU time" in session.execute("c", "import os\nfor _ in range(3): os.fork()\nwhile True: pass").error.message
+
+
+def test_memory_counts_over_all_processes(session: Session) -> None:
+    run = session.execute("a", "import os, time\nfor _ in range(2): os.fork()\nx = bytearray(b'x' * 400 * 2**20)\ntime.sleep(2)")
+    assert "GB of memory" in run.error.message or run.error.type_names[0] == "MemoryError"
+
+
+def test_too_many_crashes_end_the_notebook(session: Session) -> None:
+    session.execute("a", "import os\ndef f(): os._exit(1)")
+    f = session.lookup(["f"])["f"]
+    for _ in range(SHORT.restarts + 1):
+        with pytest.raises(StudentError, match="ended the Python process"):
+            f()
+    with pytest.raises(StudentError, match="too often"):
+        f()
+
+
+@pytest.mark.parametrize("offence", ["while True: pass", "import os; os._exit(1)", "import os, time; os.fork() or time.sleep(99); time.sleep(99)",
+                                     "raise SystemExit", "import ctypes; ctypes.string_at(0)", "x = bytearray(10**11)"])
+def test_a_cell_that_hangs_or_dies_costs_only_itself(session: Session, offence: str) -> None:
+    session.execute("a", "def f(): return 41")
+    assert session.execute("b", offence).error is not None
+    session.execute("c", "def g(): return f() + 1")
+    assert session.lookup(["g"])["g"]() == 42
+
+
+def test_a_call_that_hangs_or_dies_costs_only_itself(session: Session) -> None:
+    session.execute("a", "import os\ndef f(n):\n    if n == 1: os._exit(0)\n    while n == 2: pass\n    return n")
+    f = session.lookup(["f"])["f"]
+    assert isinstance(f, RemoteObject) and f(0) == 0
+    for n, kind in ((1, "ProcessEnded"), (2, "TimeoutError")):
+        with pytest.raises(StudentError) as caught:
+            f(n)
+        assert caught.value.type_names[0] == kind
+    assert f(3) == 3
+
+
+def test_a_sandbox_that_cannot_start_is_an_error_and_no_grade(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograder.grading.sandbox.find_bubblewrap", lambda: "/bin/false")
+    with pytest.raises(SandboxError, match="did not start"), Sandbox():
+        pass
+
+
+def test_proxies_offer_nothing_but_calling() -> None:
+    with Sandbox(isolate=False) as sandbox:
+        session = Session(sandbox, {}, 0)
+        session.execute("a", "def f(): return 1")
+        f = session.lookup(["f"])["f"]
+        for name in ("__code__", "__globals__", "cpu", "secret"):
+            with pytest.raises(AttributeError):
+                getattr(f, name)
+        session.close()
