@@ -115,7 +115,7 @@ lab.table(["slope", "half-life (positions)", "factor at distance 4", "at distanc
 #
 # $$m_k = 2^{-8k/h},\qquad k = 1, 2, \dots, h. \tag{3}$$
 #
-# The slopes form a geometric series. The **first** head has the **largest** slope, $2^{-8/h}$, and is the most local one; the last has $2^{-8}=1/256$ whatever $h$ is. Four heads: $2^{-2}, 2^{-4}, 2^{-6}, 2^{-8}$.
+# The slopes form a geometric series. The **first** head has the **largest** slope, $2^{-8/h}$, and is the most local one; the last has $2^{-8}=1/256$ whatever $h$ is. (The formula counts $k$ from 1, code counts heads from 0: head $k-1$ has slope $m_k$.) Four heads: $2^{-2}, 2^{-4}, 2^{-6}, 2^{-8}$.
 #
 # It is only for $h=8$ that the exponents are 1, 2, 3, …. And the other way round: with the rule "$1/2^k$ for every $h$" a model of 32 heads would have slopes down to $2^{-32}$, which is no slope at all.
 #
@@ -275,7 +275,7 @@ week4.alibi_slopes(alibi_slopes)
 # A popular shortcut uses equation (3) for every number of heads. Compare it with the official rule for 12 heads, and then count for how many numbers of heads from 1 to 64 the two agree.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) For how many of the 64 does the shortcut give other slopes than your function? (b) Somebody sorts the official slopes of 12 heads. Does that matter if he trains a new model from scratch? If he loads a published one?
+# **Predict.** (a) For how many of the 64 does the shortcut give other slopes than your function? (b) You sort the official slopes of 12 heads. Does that matter if you train a new model from scratch? If you load a published one?
 #
 # *Your prediction:*
 
@@ -693,7 +693,7 @@ plt.show()
 #
 # *Why it matters:* this is the attention layer of BLOOM and MPT, up to biases and speed.
 #
-# You may call your functions of 4.2 and 4.3, or write the bias into the layer. `F.scaled_dot_product_attention` is allowed; note that it takes either `attn_mask` or `is_causal=True`, so the causal mask and the bias go into one tensor.
+# You may call your functions of 4.2 and 4.3, or write the bias into the layer. As in 3.6, the heads are consecutive blocks of `head_dim` channels. `F.scaled_dot_product_attention` is allowed; note that it takes either `attn_mask` or `is_causal=True`, so the causal mask and the bias go into one tensor.
 
 # %% nbgrader={"grade_id": "ALiBiMultiHeadAttention", "solution": true}
 class ALiBiMultiHeadAttention(nn.Module):
@@ -946,7 +946,7 @@ lab.table(["accuracy", "places 3-31", "places 128-255"],
           + [["three before, ALiBi", f"{float(back[3:32].mean()):.1f}", f"{float(back[128:].mean()):.1f}"]])
 
 # %% [markdown]
-# **Figure 4.7. Train short, test long.** Beyond place 31 the curves are means over eight places. (a) Within the training length ALiBi and RoPE learn the task; without positions the layer can only count the marked letters. (b) Beyond it ALiBi goes on as if nothing had happened, at eight times the length. RoPE, just as good *within* the training length, falls within twenty places: for "marked and near" it has learned to read clocks, and beyond place 31 they show angles that it has never seen. (c) The last line of the table is the other side of the coin. One ALiBi layer cannot look exactly three places back: its price only grows with the distance, so of four equal letters it must always like the nearest best. Week 3's layer could. **A built-in preference helps where it fits the task.** Four small models show this much and no more; week 5 compares the encodings with care, over seeds.
+# **Figure 4.7. Train short, test long.** Beyond place 31 the curves are means over eight places. (a) Within the training length ALiBi and RoPE learn the task; without positions the layer can only count the marked letters. (b) Beyond it ALiBi goes on as if nothing had happened, at eight times the length. RoPE, just as good *within* the training length, falls within twenty places: for "marked and near" it has learned to read clocks, and beyond place 31 they show angles that it has never seen. (c) The last line of the table is the other side of the coin. One ALiBi layer cannot look exactly three places back: its price only grows with the distance, so of four equal letters it must always like the nearest best. Week 3's layer could. **A built-in preference helps where it fits the task.** (The same holds for five other training seeds: at places 128 to 255 ALiBi reached 0.95 to 0.99, RoPE 0.24 to 0.31.) Small models on one task show this much and no more; week 5 compares the encodings with care.
 
 # %% [markdown]
 # ## 7 · How far a head can see

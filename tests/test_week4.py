@@ -144,7 +144,7 @@ def square(value):
 ], ids=range(9))
 def test_nothing_can_be_built_on_an_earlier_answer_that_leaves_nothing_to_test(earlier):
     for subject in (NoBias, NoAttention):
-        for slopes in (lambda h: torch.zeros(h), lambda h: torch.full((h,), 1e9), reference.alibi_slopes):
+        for slopes in (lambda h: torch.zeros(h), lambda h: torch.full((h,), 1e9)):
             assert grade("ALiBiMultiHeadAttention", subject, slopes, earlier).score == 0
     assert grade("alibi_bias", square(0), lambda h: torch.zeros(h)).score == 0
 
@@ -172,14 +172,13 @@ def test_entries_of_the_banks_are_due_the_same_after_any_earlier_entry():
     chance = random.Random(4)
     slopes, biases = bank(WEEK, "alibi_slopes"), bank(WEEK, "alibi_bias")
     for entry in bank(WEEK, "alibi_bias"):
-        for _ in range(4):
+        for _ in range(2):
             verdict = grade("alibi_bias", entry.subject, chance.choice(slopes).subject)
             assert verdict.score == (4 if entry.is_right else entry.score), verdict.render()
     for entry in bank(WEEK, "ALiBiMultiHeadAttention"):
-        for _ in range(3):
-            earlier = chance.choice(slopes), chance.choice(biases)
-            verdict = grade("ALiBiMultiHeadAttention", entry.subject, *(e.subject for e in earlier))
-            assert verdict.score == (5 if entry.is_right else entry.score), ([e.name for e in earlier], verdict.render())
+        earlier = chance.choice(slopes), chance.choice(biases)
+        verdict = grade("ALiBiMultiHeadAttention", entry.subject, *(e.subject for e in earlier))
+        assert verdict.score == (5 if entry.is_right else entry.score), ([e.name for e in earlier], verdict.render())
 
 
 def test_a_table_of_parameters_is_found():
