@@ -64,7 +64,7 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · The idea: a price on distance
 #
-# Weeks 2 and 3 told the tokens where they stand. RoPE's scores then depend on distance alone, and still the layer of Figure 3.6 failed on long texts: it met distances that it had never seen. Could a method have *nothing new* to meet?
+# Weeks 2 and 3 told the tokens where they stand. RoPE's scores then depend on distance alone, and still the layer of Figure 3.6 failed on long texts: it met distances that it had never seen, and more keys than ever. Could a method have *nothing new* to meet?
 #
 # Press, Smith and Lewis (2021) proposed the simplest one imaginable. Queries and keys carry no position at all. The score is the plain scaled product, minus a price for the distance:
 #
@@ -78,7 +78,7 @@ np.random.seed(0)
 #
 # So a straight line in the scores is an **exponential decay** in the weights, like a radioactive substance: every $\ln 2/m$ positions the weight of a key is halved. Or the other way round: a key that is $s$ positions farther away wins against its rival if its content score is better by more than $m\,s$.
 #
-# Two details decide whether code is right. The bias is added **after** the division by $\sqrt d$ and is not scaled itself (a footnote in section 3 of the paper says so). And it is added **before** the softmax.
+# Two details decide whether code is right. The bias is added **after** the division by $\sqrt d$ and is not scaled itself (footnote 10 of the paper). And it is added **before** the softmax.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Four slopes: 1/2, 1/8, 1/32, 1/256. After how many positions is a weight halved with each? And which of the four would notice whether a word stands 3 or 5 places back, which would notice whether it stands 300 or 500 places back?
@@ -1034,7 +1034,7 @@ lab.table(["8 heads", *range(8)], [["slope", *(f"1/{round(1 / float(s))}" for s 
 # %% [markdown]
 # **Figure 4.8. Head against reach.** Along the layer the windows grow in a geometric series; each slope half as large means a window twice as long. The last head of a power of two has slope 1/256 and sees 1,179 tokens, whatever the number of heads: more heads fill the range more densely, they do not extend it. With 12 heads the order jumps back (diamonds): the four last heads are local ones again.
 #
-# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that, at $1/256$ per position it would take 31 nats; and stacked layers can pass information on from window to window. But nothing in training asks for it. So "ALiBi extrapolates" means: *the loss does not explode* beyond the training length. It does not mean that the model uses the far text. Press et al. look into this themselves (appendix B) and find that ALiBi's gains on longer inputs may come from elsewhere. Week 5 measures it: flat loss, lost needle.
+# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that, at $1/256$ per position it would take 31 nats; and stacked layers can pass information on from window to window. But nothing in training asks for it. So "ALiBi extrapolates" means: *the loss does not explode* beyond the training length. It does not mean that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length, ALiBi might not be using longer contexts at all. Week 5 measures it: flat loss, lost needle.
 
 # %% [markdown]
 # ## 8 · Both sides alike
@@ -1219,7 +1219,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 #
 # ## References
 #
-# - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, ICLR 2022, arXiv:2108.12409. Section 3 (the method, the slopes), appendix B (where the gain on longer inputs comes from).
+# - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, ICLR 2022, arXiv:2108.12409. Section 3 (the method, the slopes; footnote 10: the bias is not scaled), appendix B.2 (does it use the longer context?).
 # - Their code: ofirpress/attention_with_linear_biases, `fairseq/models/transformer.py` (`get_slopes` for any number of heads; the bias per key), and issue 5 (encoders: that bias is right only on and below the diagonal).
 # - BigScience Workshop: *BLOOM: A 176B-Parameter Open-Access Multilingual Language Model*, 2022, arXiv:2211.05100. Its code in huggingface/transformers, `modeling_bloom.py` (the bias per key); also `modeling_mpt.py`.
 # - J. Su et al.: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864.
