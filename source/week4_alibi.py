@@ -305,6 +305,7 @@ lab.table(["numbers of heads from 1 to 64", "how many"],
           [["equation (3) gives other slopes", len(other_slopes)], ["the official order is not sorted", len(not_sorted)],
            ["both agree and are sorted (powers of two)", 64 - len(other_slopes)]])
 
+
 # %% [markdown]
 # **Figure 4.2. Slopes of 12 heads.** Circles: the official rule. Left of the dashed line stand the slopes of 8 heads, on the right the four that were missing; the largest of all, 0.7071, belongs to head 8. Crosses: equation (3) with $h=12$; not one head gets its official slope. Bars: the official slopes sorted, which gives most heads another slope. The table: the shortcut is wrong for all 57 numbers that are no power of two. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model has learned with its order; the code of BLOOM and MPT in `transformers` has the official one.
 
@@ -529,6 +530,7 @@ for ax in (left, right):
 plt.show()
 lab.table(["head", *range(8)], [["share of the nearest 8 keys", *(f"{float(mass[head, :8].sum()):.2f}" for head in range(8))]])
 
+
 # %% [markdown]
 # **Figure 4.4. Attention mass against distance.** Left: straight lines on the logarithmic axis, each falling by its own slope. Random content makes every single text ragged, but it favours no distance, so the mean keeps the exponential of equation (2). Right: the share of attention that the nearest keys receive together. Head 0 spends nearly all of it on eight tokens. Head 7 spends hardly more than eight of 128 keys would get without any bias (0.06).
 
@@ -666,6 +668,7 @@ for ax, (name, stored) in zip(axes, forms.items()):
 axes[0].set_ylabel("weight")
 axes[0].legend(loc="upper left")
 plt.show()
+
 
 # %% [markdown]
 # **Figure 4.5. The price of the shortcut.** Left: per key. Near $j=4{,}095$ the bias is about 2,047, where bfloat16 numbers are 8 apart, so keys share one number in groups of sixteen, the last eight being half of a group: the exponential has become a staircase, and the nearest keys are all alike. Right: the relative form. Near the query its numbers are small and exact; far away they are rounded, but there the weights are zero anyway. So: build the bias in float32, and prefer the relative form in half precision. (vLLM's fork for Gaudi has an option for float32 biases "to resolve accuracy issue on long sequences", pull request 503.)
@@ -848,6 +851,7 @@ bar = fig.colorbar(image, ax=axes[0], shrink=0.8, ticks=[0, 0.05, 0.1, 0.2, 0.4]
 bar.ax.set_title("weight", fontsize=9, loc="left")
 plt.show()
 
+
 # %% [markdown]
 # **Figure 4.6. None, RoPE, ALiBi.** Above: the weights, rows are queries. Without positions the pattern consists of vertical stripes: a key with a large common part is liked by all queries, wherever they stand. RoPE prefers near keys here, since all clocks start together for the common part, and has ripples beyond. ALiBi shows the stripes of the first picture, faded out by distance. Below: the mean weight by distance, queries 20 to 39 (dashed: 1/30, about the mean of a row of such a query). RoPE's curve comes out of the *content*, and another content gives another curve. ALiBi's decay is *built in*: content can outweigh it, never remove it.
 
@@ -944,6 +948,7 @@ lab.table(["accuracy", "places 3-31", "places 128-255"],
           [[f"most recent marked, {name}", f"{float(curve[3:32].mean()):.1f}", f"{float(curve[128:].mean()):.1f}"]
            for name, curve in curves.items()]
           + [["three before, ALiBi", f"{float(back[3:32].mean()):.1f}", f"{float(back[128:].mean()):.1f}"]])
+
 
 # %% [markdown]
 # **Figure 4.7. Train short, test long.** Beyond place 31 the curves are means over eight places. (a) Within the training length ALiBi and RoPE learn the task; without positions the layer can only count the marked letters. (b) Beyond it ALiBi goes on as if nothing had happened, at eight times the length. RoPE, just as good *within* the training length, falls within twenty places: for "marked and near" it has learned to read clocks, and beyond place 31 they show angles that it has never seen. (c) The last line of the table is the other side of the coin. One ALiBi layer cannot look exactly three places back: its price only grows with the distance, so of four equal letters it must always like the nearest best. Week 3's layer could. **A built-in preference helps where it fits the task.** (The same holds for five other training seeds: at places 128 to 255 ALiBi reached 0.95 to 0.99, RoPE 0.24 to 0.31.) Small models on one task show this much and no more; week 5 compares the encodings with care.
