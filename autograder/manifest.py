@@ -56,6 +56,17 @@ MANIFEST: dict[str, tuple[Entry, ...]] = {
         Entry("3.8", "rotary_tables", "code", 1, 5),
         Entry("3.8", "decode_step_scores", "code", 1, 10),
     ),
+    "week4_alibi": (
+        Entry("4.1", "slopes_by_hand", "numbers", 2, 10),
+        Entry("4.2", "alibi_slopes", "code", 3, 15),
+        Entry("4.3", "alibi_bias", "code", 4, 20),
+        Entry("4.4", "attention_with_slope", "numbers", 3, 15),
+        Entry("4.5", "per_key_bias_is_equivalent", "code", 2, 10),
+        Entry("4.5", "per_key_explained", "text", 2, 10),
+        Entry("4.6", "ALiBiMultiHeadAttention", "code", 5, 30),
+        Entry("4.7", "effective_window", "code", 2, 15),
+        Entry("4.8", "reversal", "text", 2, 15),
+    ),
 }
 
 
