@@ -1,0 +1,217 @@
+"""Week 5's experiments: train small models, measure them beyond their training length, write the shipped files.
+
+    python experiments/extrapolation.py            # everything that is missing (about 40 minutes on one core)
+    python experiments/extrapolation.py --table    # only the tables and the shipped files, from experiments/runs/
+
+Every run leaves one small JSON file in experiments/runs/; delete a file to have that run made again. From these come
+experiments/results.md (mean and spread over seeds, for people), source/week5_files/results.json (the same numbers, for
+the notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
+"""
+
+import argparse
+import json
+import math
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS, SHIPPED = ROOT / "experiments" / "runs", ROOT / "source" / "week5_files"
+sys.path[:0] = [str(ROOT), str(SHIPPED)]
+
+import ready_encodings as ready  # noqa: E402
+from autograder import reference  # noqa: E402
+
+SEEDS = range(5)
+TRAINED, TESTED, TARGETS, WINDOWS = 64, (64, 128, 256, 512), 32, 96
+STEPS = 1000
+
+
+# ---- language model: six encodings ----------------------------------------------------------------------------------
+
+
+def language_model(encoding, seed):
+    """A character model trained on 64 characters at a time; the learned table has rows for all tested lengths."""
+    torch.manual_seed(seed)
+    model = ready.SmallTransformer(len(ready.ALPHABET), encoding, max_len=max(TESTED))
+    ready.train(model, ready.text_batches(ready.english()[0], TRAINED, 32, seed), STEPS)
+    return model
+
+
+@torch.no_grad()
+def losses(model, lengths=TESTED):
+    """Loss on the last 32 targets, the same ones at every length, and the mean over the whole window."""
+    text = ready.windows(ready.english()[1], max(TESTED), WINDOWS)
+    fixed, whole = {}, {}
+    for length in lengths:
+        parts = []
+        for rows in text.split(32):
+            logits = model(rows[:, -length - 1:-1])
+            parts.append(F.cross_entropy(logits.flatten(0, 1), rows[:, -length:].flatten(), reduction="none")
+                         .view(len(rows), length))
+        per_target = torch.cat(parts)
+        fixed[length] = per_target[:, -TARGETS:].mean().item()
+        whole[length] = per_target.mean().item()
+    return fixed, whole
+
+
+def run_encoding(encoding, seed):
+    model = language_model(encoding, seed)
+    fixed, whole = losses(model)
+    result = {"fixed": fixed, "window": whole}
+    if encoding == "rope":
+        result |= {"extended": extended(model), "fine_tuned": fine_tuned(model, seed)}
+    save_weights(model, f"lm_{encoding}_{seed}")
+    return result
+
+
+# ---- RoPE, extended -------------------------------------------------------------------------------------------------
+
+
+def rotation(method, scale, head_dim, seq_len):
+    """(positions, frequencies, temperature) of a method with this scale factor."""
+    positions, temperature = torch.arange(seq_len), 1.0
+    frequencies = ready.frequencies_of(head_dim)
+    if method == "PI":
+        positions = reference.position_interpolation(positions, scale)
+    elif method == "NTK":
+        frequencies = ready.frequencies_of(head_dim, reference.ntk_base(10000.0, scale, head_dim))
+    elif method == "dynamic NTK":
+        base = reference.dynamic_ntk_base(10000.0, scale, head_dim, seq_len, TRAINED)
+        frequencies = ready.frequencies_of(head_dim, base)
+    elif method in ("YaRN", "YaRN, no temperature"):
+        frequencies = reference.yarn_frequencies(head_dim, scale, TRAINED)
+        temperature = reference.yarn_temperature(scale) if method == "YaRN" else 1.0
+    elif method == "log n":  # logits times ln n / ln n0: its square root on q and on k
+        temperature = math.sqrt(max(1.0, reference.log_n_scale(seq_len, TRAINED)))
+    elif method != "none":
+        raise ValueError(method)
+    return positions, frequencies, temperature
+
+
+def measured(model, method, scale_of, lengths):
+    model.rotation = lambda seq_len: rotation(method, scale_of(seq_len), model.head_dim, seq_len)
+    fixed, _ = losses(model, lengths)
+    model.rotation = model.plain_rotation
+    return fixed
+
+
+def extended(model):
+    """Without any further training. "matched": the factor is length/64; "fixed 8": it is 8 at every length."""
+    beyond = TESTED[1:]
+    matched = {method: measured(model, method, lambda n: n / TRAINED, beyond)
+               for method in ("none", "PI", "NTK", "YaRN", "YaRN, no temperature", "log n")}
+    fixed_8 = {method: measured(model, method, lambda n: 8.0, TESTED)
+               for method in ("PI", "NTK", "YaRN", "YaRN, no temperature")}
+    dynamic = {f"dynamic NTK, scale {scale:g}": measured(model, "dynamic NTK", lambda n, s=scale: s, TESTED)
+               for scale in (1.0, 2.0, 8.0)}
+    return {"matched": matched, "fixed 8": fixed_8, "dynamic": dynamic}
+
+
+def fine_tuned(model, seed, steps=25, length=256):
+    """25 further steps at four times the training length, and the loss there."""
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    result = {}
+    for method in ("none", "PI", "NTK", "YaRN"):
+        model.load_state_dict(weights)
+        model.rotation = lambda n, method=method: rotation(method, length / TRAINED, model.head_dim, n)
+        ready.train(model, ready.text_batches(ready.english()[0], length, 16, 1000 + seed), steps, learning_rate=5e-4)
+        result[method] = losses(model, (length,))[0][length]
+    model.load_state_dict(weights)
+    model.rotation = model.plain_rotation
+    return result
+
+
+# ---- needle ---------------------------------------------------------------------------------------------------------
+
+NEEDLE_TESTED = (64, 128, 256, 512, 1024)
+
+
+def run_needle(encoding, seed):
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = ready.SmallTransformer(ready.NEEDLE_TOKENS, encoding)
+    ready.train(model, lambda: ready.needles(32, 64, generator), 300, loss_of=ready.needle_loss)
+    found, filler = needle_scores(model, NEEDLE_TESTED)
+    save_weights(model, f"needle_{encoding}_{seed}")
+    return {"found": found, "filler": filler}
+
+
+@torch.no_grad()
+def needle_scores(model, lengths, size=128):
+    """Share of needles found in the first quarter of the haystack, and the loss on the last 32 filler targets."""
+    found, filler = {}, {}
+    for length in lengths:
+        tokens, targets = ready.needles(size, length, torch.Generator().manual_seed(10_000), far=True)
+        logits = torch.cat([model(part) for part in tokens.split(32)])
+        found[length] = (logits[:, -1].argmax(-1) == targets[:, -1]).float().mean().item()
+        filler[length] = F.cross_entropy(logits[:, -34:-2].flatten(0, 1), targets[:, -34:-2].flatten()).item()
+    return found, filler
+
+
+# ---- ascending ------------------------------------------------------------------------------------------------------
+
+ORDER_TESTED = (8, 16, 32)
+
+
+def run_order(encoding, seed):
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = ready.SmallTransformer(ready.NUMBERS, encoding, max_len=32, n_outputs=2, is_causal=False, pool=True)
+    ready.train(model, lambda: ready.sequences(128, 8, generator)[:2], 400, learning_rate=1e-3)
+    return {"correct": order_scores(model)}
+
+
+@torch.no_grad()
+def order_scores(model, size=1000):
+    """Accuracy by length: over all sequences (half ascending) and for each kind."""
+    result = {}
+    for length in ORDER_TESTED:
+        tokens, answer, kind = ready.sequences(size, length, torch.Generator().manual_seed(10_000))
+        right = (model(tokens).argmax(-1) == answer).float()
+        result[length] = {"all": right.mean().item()} | {
+            name: right[kind == index].mean().item() for index, name in enumerate(ready.KINDS)}
+    return result
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+def save_weights(model, name):
+    RUNS.mkdir(parents=True, exist_ok=True)
+    np.savez(RUNS / f"{name}.npz", **{key: value.numpy().astype(np.float16) for key, value in model.state_dict().items()})
+
+
+JOBS = ([(f"lm_{encoding}_{seed}", run_encoding, encoding, seed) for seed in SEEDS for encoding in ready.ENCODINGS]
+        + [(f"needle_{encoding}_{seed}", run_needle, encoding, seed) for seed in SEEDS for encoding in ("alibi", "rope")]
+        + [(f"order_{encoding}_{seed}", run_order, encoding, seed) for seed in SEEDS
+           for encoding in ("none", "sinusoidal", "learned", "rope", "alibi")])
+
+
+def run_missing(only=""):
+    RUNS.mkdir(parents=True, exist_ok=True)
+    for number, (name, job, encoding, seed) in enumerate(JOBS, start=1):
+        path = RUNS / f"{name}.json"
+        if path.exists() or not name.startswith(only):
+            continue
+        start = time.perf_counter()
+        result = job(encoding, seed)
+        result["made_with"] = {"seconds": round(time.perf_counter() - start), "torch": torch.__version__,
+                               "python": platform.python_version()}
+        path.write_text(json.dumps(result, indent=1) + "\n")
+        print(f"{number}/{len(JOBS)} {name}: {result['made_with']['seconds']} s", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--table", action="store_true", help="no training, only the tables and shipped files")
+    parser.add_argument("--only", default="", help="only runs whose name begins like this")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    run_missing(arguments.only)
