@@ -4,8 +4,8 @@
     python experiments/extrapolation.py --table    # only the tables and the shipped files, from experiments/runs/
 
 Every run leaves one small JSON file in experiments/runs/; delete a file to have that run made again. From these come
-experiments/results.md (mean and spread over seeds, for people), source/week5_files/results.json (the same numbers, for
-the notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
+experiments/results.md (mean and spread over seeds, for people), source/week5_results.json (every seed's numbers, for the
+notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
 """
 
 import argparse
@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNS, SHIPPED = ROOT / "experiments" / "runs", ROOT / "source" / "week5_files"
+RUNS, SHIPPED = ROOT / "experiments" / "runs", ROOT / "source"
 sys.path[:0] = [str(ROOT), str(SHIPPED)]
 
 import ready_encodings as ready  # noqa: E402
@@ -208,10 +208,98 @@ def run_missing(only=""):
         print(f"{number}/{len(JOBS)} {name}: {result['made_with']['seconds']} s", flush=True)
 
 
+# ---- tables and shipped files ---------------------------------------------------------------------------------------
+
+KINDS = ("all", *ready.KINDS)
+
+
+def collected():
+    """All runs as one nested dict: ... -> one row per seed, one number per length."""
+    def rows(pattern, *path):
+        found = []
+        for seed in SEEDS:
+            value = json.loads((RUNS / f"{pattern}_{seed}.json").read_text())
+            for key in path:
+                value = value[key]
+            found.append([round(number, 4) for number in value.values()] if isinstance(value, dict) else round(value, 4))
+        return found
+
+    example = json.loads((RUNS / "lm_rope_0.json").read_text())
+    return {
+        "trained": TRAINED, "tested": list(TESTED), "needle_tested": list(NEEDLE_TESTED), "order_tested": list(ORDER_TESTED),
+        "fixed": {e: rows(f"lm_{e}", "fixed") for e in ready.ENCODINGS},
+        "window": {e: rows(f"lm_{e}", "window") for e in ready.ENCODINGS},
+        "extended": {group: {method: rows("lm_rope", "extended", group, method) for method in methods}
+                     for group, methods in example["extended"].items()},
+        "fine_tuned": {method: rows("lm_rope", "fine_tuned", method) for method in example["fine_tuned"]},
+        "needle": {e: {what: rows(f"needle_{e}", what) for what in ("found", "filler")} for e in ("alibi", "rope")},
+        "order": {e: {kind: [[round(run["correct"][str(n)][kind], 4) for n in ORDER_TESTED] for run in order_runs(e)]
+                      for kind in KINDS} for e in ("none", "sinusoidal", "learned", "rope", "alibi")},
+    }
+
+
+def order_runs(encoding):
+    return [json.loads((RUNS / f"order_{encoding}_{seed}.json").read_text()) for seed in SEEDS]
+
+
+def cell(numbers):
+    """mean ± standard deviation (lowest to highest) over the seeds"""
+    return f"{statistics.mean(numbers):.2f} ± {statistics.stdev(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
+
+
+def table(title, lengths, trained, named_rows):
+    """A Markdown table, one line per arm; ``named_rows``: name -> one row per seed."""
+    lines = [f"### {title}", "", "| | " + " | ".join(f"{n} ({n / trained:g}x)" for n in lengths) + " |",
+             "|---" * (len(lengths) + 1) + "|"]
+    for name, rows in named_rows.items():
+        lines.append(f"| {name} | " + " | ".join(cell(column) for column in zip(*rows)) + " |")
+    return [*lines, ""]
+
+
+def write_tables(data):
+    names, beyond = ready.NAMES, TESTED[1:]
+    lines = ["# Week 5: what was measured", "",
+             "Made by `experiments/extrapolation.py` (`make experiments`); do not edit. Mean ± standard deviation (lowest to",
+             f"highest) over {len(SEEDS)} training seeds. Losses in nats per character on the same last {TARGETS} targets of "
+             f"{WINDOWS} windows", "unless the title says otherwise.", "", "## Language model", ""]
+    lines += table("Six encodings, fixed targets", TESTED, TRAINED, {names[e]: data["fixed"][e] for e in ready.ENCODINGS})
+    lines += table("The same models, mean over the whole window", TESTED, TRAINED,
+                   {names[e]: data["window"][e] for e in ready.ENCODINGS})
+    lines += ["## RoPE, extended", ""]
+    lines += table("No further training, stretched by length/64", beyond, TRAINED, data["extended"]["matched"])
+    lines += table("No further training, stretched by 8 at every length", TESTED, TRAINED, data["extended"]["fixed 8"])
+    lines += table("Dynamic NTK, by its scale", TESTED, TRAINED, data["extended"]["dynamic"])
+    lines += table("25 further steps at 256", (256,), TRAINED,
+                   {method: [[value] for value in values] for method, values in data["fine_tuned"].items()})
+    lines += ["## Needle in the first quarter", ""]
+    lines += table("Share of needles found (guessing: 0.06)", NEEDLE_TESTED, 64,
+                   {names[e]: data["needle"][e]["found"] for e in data["needle"]})
+    lines += table("Loss on the last 32 filler targets (best possible: 0.50)", NEEDLE_TESTED, 64,
+                   {names[e]: data["needle"][e]["filler"] for e in data["needle"]})
+    lines += ["## Ascending or not", ""]
+    for kind in KINDS:
+        title = "Accuracy, all sequences" if kind == "all" else f"Accuracy on sequences of the kind: {kind}"
+        lines += table(title, ORDER_TESTED, 8, {names[e]: data["order"][e][kind] for e in data["order"]})
+    (ROOT / "experiments" / "results.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def ship():
+    data = collected()
+    write_tables(data)
+    (SHIPPED / "week5_results.json").write_text(json.dumps(data) + "\n")
+    for run, name in (("lm_rope_0", "week5_rope.npz"), ("needle_alibi_0", "week5_needle.npz")):
+        source = RUNS / f"{run}.npz"
+        if source.exists():  # weights are not kept in the repository beside the shipped ones
+            (SHIPPED / name).write_bytes(source.read_bytes())
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--table", action="store_true", help="no training, only the tables and shipped files")
     parser.add_argument("--only", default="", help="only runs whose name begins like this")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    run_missing(arguments.only)
+    if not arguments.table:
+        run_missing(arguments.only)
+    if not arguments.only:
+        ship()
