@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -55,6 +56,10 @@ def test_awkward_tensors_survive() -> None:
         back = there_and_back(tensor)
         assert torch.allclose(back, tensor.resolve_conj(), equal_nan=True)
         assert back.requires_grad == tensor.requires_grad
+
+
+def test_numpy_scalars_arrive_as_plain_numbers() -> None:
+    assert there_and_back([np.float32(0.5), np.int64(3), np.bool_(True)]) == [0.5, 3, True]
 
 
 def test_what_cannot_cross_is_named() -> None:

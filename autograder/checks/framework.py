@@ -22,7 +22,7 @@ import autograder.reference
 from autograder.checks.compare import Tolerance, difference, kind
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.manifest import entry
-from autograder.misconceptions.bank import known_mistakes
+from autograder.misconceptions.bank import Mistake, known_mistakes
 
 Probe = Callable[[Any], Any]
 
@@ -53,6 +53,18 @@ class Miss(Exception):
 
 class BrokenCheck(Exception):
     """The course's own check failed to work; nobody may lose points for that."""
+
+
+class Absent:
+    """Stands for a name that the student's notebook does not define; using it in any way says why."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.reason = f"`{name}` is not defined{reason}"
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise StudentError(("NameError",), self.reason)
+
+    __call__ = __getitem__ = __iter__ = __float__ = _refuse
 
 
 @dataclass
@@ -93,8 +105,16 @@ def exercise(assignment: str, grade_id: str, reference: Any = None) -> Callable:
                 _refuse()
             right = reference if reference is not None else getattr(autograder.reference, grade_id)
             check = Check(assignment, grade_id, right, student, context)
-            body(check)
-            verdict = check.verdict()
+            if isinstance(student, Absent):
+                verdict = check.absent(student.reason)
+            else:
+                try:
+                    body(check)
+                    verdict = check.verdict()
+                except Exception as error:
+                    if type(error).__module__.startswith("autograder."):
+                        raise
+                    raise BrokenCheck(f"{grade_id}: {type(error).__name__}: {error}") from error
             context.verdicts.append(verdict)
             return verdict
 
@@ -293,34 +313,46 @@ class Check:
         criteria = [criterion for criterion, _ in self._criteria]
         return Verdict(self.grade_id, points.number, points.points, criteria, self._diagnosis() + self._named)
 
+    def absent(self, reason: str) -> Verdict:
+        """The verdict on an answer that is not there: nothing was run."""
+        points = entry(self.assignment, self.grade_id)
+        return Verdict(self.grade_id, points.number, points.points, [Criterion("an answer", points.points, 0.0, reason)], [reason])
+
     def _diagnosis(self) -> list[str]:
-        """At most two sentences: known mistakes that reproduce the student's failures, else the hints of the checks.
+        """At most two sentences on the likely cause: the best known mistakes, else the checks' hints.
 
         A mistake, or two at once, explains a student when it gives what the student gave on failing probes, wrong
-        value or error, and contradicts no passing one.
+        value or error, and contradicts no passing one. Last comes a mistake that the student makes in one call only:
+        the same wrong value, though elsewhere the student is right.
         """
         failing = [record for record in self._records
                    if not record.met and not (record.error and record.error.means_unanswered)]
         passing = [record for record in self._records if record.met]
-        candidates = []
+        consistent: list[tuple[tuple[str, ...], set[int]]] = []
+        elsewhere_right: list[Mistake] = []
         for mistake in known_mistakes(self.assignment, self.grade_id) if failing else []:
+            if len(mistake.says) > 1 and not _reproduces(mistake.subject, failing[0]):
+                continue  # pairs are many; this one costs a single probe
             if all(_reproduces(mistake.subject, record) for record in passing):
-                explained = {index for index, record in enumerate(failing) if _reproduces(mistake.subject, record)}
-                candidates.append((mistake.says, explained))
-                if len(explained) == len(failing):  # single mistakes come before pairs: none will do better
+                consistent.append((mistake.says, _explained(mistake, failing)))
+                if len(consistent[-1][1]) == len(failing):  # single mistakes come before pairs: none will do better
                     break
+            elif len(mistake.says) == 1:
+                elsewhere_right.append(mistake)
         sentences: list[str] = []
         unexplained = set(range(len(failing)))
-        while unexplained:
-            useful = [(says, explained) for says, explained in candidates
-                      if explained & unexplained and len(says) + len(sentences) <= 2]
-            if not useful:
-                break
+        while useful := [(says, explained) for says, explained in consistent
+                         if explained & unexplained and len(says) + len(sentences) <= 2]:
             says, explained = max(useful, key=lambda c: (len(c[1] & unexplained), -len(c[0])))
             sentences += [sentence for sentence in says if sentence not in sentences]
             unexplained -= explained
-        hints = dict.fromkeys(failing[index].hint for index in sorted(unexplained))
-        return (sentences + [hint for hint in hints if hint and hint not in sentences])[:2]
+        for index in sorted(unexplained):
+            if hint := failing[index].hint:
+                sentences.append(hint)
+            elif failing[index].error is None:
+                sentences += [mistake.says[0] for mistake in elsewhere_right
+                              if _reproduces(mistake.subject, failing[index])][:1]
+        return list(dict.fromkeys(sentences))[:2]
 
     def _reseed(self, name: str) -> None:
         self.generator.manual_seed(_mix(self.seed, f"{self.assignment}/{self.grade_id}/{name}"))
@@ -346,6 +378,10 @@ class Check:
         if record.error.means_unanswered:
             raise Miss("not answered yet")
         raise Miss(f"{call} raised {record.error.describe()}")
+
+
+def _explained(mistake: Mistake, failing: list[_Record]) -> set[int]:
+    return {index for index, record in enumerate(failing) if _reproduces(mistake.subject, record)}
 
 
 def _reproduces(subject: Any, record: _Record) -> bool:

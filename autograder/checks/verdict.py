@@ -42,5 +42,6 @@ class Verdict:
         for criterion in self.criteria:
             mark = "ok  " if criterion.earned == criterion.points else "MISS"
             lines.append(f"  {mark} {criterion.earned:g}/{criterion.points:g}  {criterion.name}")
-            lines += [f"         {line}" for line in criterion.message.splitlines()]
+            if criterion.message not in self.named:
+                lines += [f"         {line}" for line in criterion.message.splitlines()]
         return "\n".join(lines)

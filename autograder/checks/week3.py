@@ -17,7 +17,7 @@ WEEK = "week3_rope"
 
 # Angles may be float32. One is off by position * (rounding of its frequency, about 1e-7 in the common formulas); with
 # |x| < 5 that was measured as 3e-5 for positions below 100 and 2e-3 below 8192 over six ways to write the frequencies.
-# The mistakes of the bank move some value by more than 0.05.
+# The mistakes of the bank move some value by more than 0.1.
 NEAR = Tolerance(rtol=0, atol=2e-4)
 FAR = Tolerance(rtol=0, atol=1e-2)
 # Outputs in half precision: cos, sin, two products and their sum may each be rounded (relative 2^-9 in bfloat16, 2^-12
@@ -78,6 +78,8 @@ def rope_frequencies(check: Check) -> None:
 
 # ---- rotations ------------------------------------------------------------------------------------------------------
 
+AT_ZERO = "At position 0 the angle is 0 and nothing may change, but your result does."
+LENGTHS = "Your result has other lengths than x: a rotation keeps the length of every vector."
 GIVEN = "Positions 0..n-1 are right, others are not: the angles come from the positions given, not from the index."
 FRACTION = "Whole positions are right, fractional ones are not: positions are real numbers and must not be rounded."
 NEGATIVE = "Positions from 0 upwards are right, negative ones are not: they turn the other way by the same formula."
@@ -103,6 +105,10 @@ def far_positions(check: Check, n: int) -> torch.Tensor:
 
 def rotation_values(check: Check, name: str) -> None:
     """Positions 0..n-1: layout, sign, frequencies and axis."""
+    x, steps = check.randn(3, 3, 3, 6), torch.arange(3, device=check.device)
+    check.agrees(calling(x[:, :, :1], steps[:1]), f"{name}({on(x[:, :, :1], '[0]')})", NEAR, AT_ZERO)
+    turned = calling(x, steps)
+    check.agrees(lambda f: turned(f).norm(dim=-1), f"the lengths of {name}({on(x, '0..2')})", NEAR, LENGTHS)
     for shape in ((4, 4, 4, 6), (2, 3, 7, 8), (1, 5, 2, 4), (1, 2, 9, 64), (3, 1, 5, 2)):
         x, positions = check.randn(*shape), torch.arange(shape[2], device=check.device)
         check.agrees(calling(x, positions), f"{name}({on(x, f'0..{shape[2] - 1}')})", NEAR)
@@ -146,7 +152,7 @@ def rotation_base(check: Check, name: str) -> None:
 def rotation_far(check: Check, name: str) -> None:
     """Far positions, in float32 first: what fails after that is a matter of precision."""
     x, positions = check.randn(2, 3, 40, 16), far_positions(check, 40)
-    check.agrees(calling(x, positions), f"{name}({on(x, 'up to 8191')})", FAR, GIVEN)
+    check.agrees(calling(x, positions), f"{name}({on(x, 'up to 8191')})", FAR)
     for dtype, tolerance in ROUNDED.items():
         half = x.to(dtype)
         check.agrees(calling(half, positions), f"{name}({on(half, 'up to 8191')})", tolerance, HALF_PRECISION)
@@ -218,7 +224,7 @@ def interleaved_to_half(check: Check) -> None:
         for rows, columns, n_heads in ((16, 16, 2), (18, 7, 3), (40, 12, 5), (48, 16, 6), (12, 4, 3)):
             reorders(rows, columns, n_heads)
     with check.criterion("keeps dtype and gradient, leaves the weight alone, refuses rows that make no pairs", 0.5):
-        weight, call = check.randn(12, 4), "interleaved_to_half(weight (12, 4), 1)"  # one head: see the second criterion
+        weight, call = check.randn(12, 4), "interleaved_to_half(weight (12, 4), 1)"  # several heads: above
         for dtype in (torch.bfloat16, torch.float64):
             check.has_dtype(calling(weight.to(dtype), 1), dtype, f"{call} in {dtype}")
         check.agrees(calling(weight, 1), call, MOVED)
@@ -232,14 +238,16 @@ def interleaved_to_half(check: Check) -> None:
 # ---- attention ------------------------------------------------------------------------------------------------------
 
 PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
-# Angles off by NEAR move scores of order 2, and with them outputs of order 3, by less than 1e-3. The mistakes of the
-# bank move some output by more than 0.1.
-ATTENDED = Tolerance(rtol=0, atol=2e-3)
-# All of the module in bfloat16: measured over 12 seeds and three ways to write attention, right modules differ by at
-# most 0.12; angles in bfloat16 move some output by more than 1.1.
-ATTENDED_BFLOAT16 = Tolerance(rtol=0, atol=0.4)
+# Positions are below 50 here, where float32 angles are off by 1e-5; measured for right modules: 6e-6. The mistakes of
+# the bank move some output by more than 0.3.
+ATTENDED = Tolerance(rtol=0, atol=3e-4)
+# All of the module in bfloat16: measured over 60 seeds and four ways to write attention, right modules are off by at
+# most 0.18; angles in bfloat16 move some output by more than 3.
+ATTENDED_BFLOAT16 = Tolerance(rtol=0, atol=0.6)
 
 CAUSAL = "With is_causal=True the token at index i must see the indices 0..i, whatever their positions say."
+FOUR_WEIGHTS = ("The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no "
+                "biases, no saved tables; all four are trained.")
 MODULE_BFLOAT16 = ("The module is right in float32, but not after .to(torch.bfloat16): positions, frequencies and "
                    "angles must stay in at least float32 (a buffer is converted with the module).")
 
@@ -332,13 +340,13 @@ def RotaryMultiHeadAttention(check: Check) -> None:
     with check.criterion("is_causal masks by index", 0.5):
         weights, x = drawn(2, 5, 16)
         check.agrees(beyond_causal(weights, 2, x, positions(9, 4, 6, 1, 0)),
-                     f"{name}(16, 2)(x {tuple(x.shape)}, falling positions, is_causal=True), each row less the last row "
-                     "without a mask for the sequence that ends there", ATTENDED, CAUSAL)
+                     f"{name}(16, 2)(x {tuple(x.shape)}, falling positions, is_causal=True), each row less the last "
+                     "row without a mask for the sequence that ends there", ATTENDED, CAUSAL)
 
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
         weights, x = drawn(2, 24, 32)
         far, shown = far_positions(check, 24), f"x {tuple(x.shape)}, far positions"
-        # float32 angles up to 8191 are off by 2e-3 (see FAR), outputs by some 1e-2
+        # float32 angles up to 8191 are off by 2e-3 (see FAR), outputs were by 1e-3; wrong frequencies give more than 1
         check.agrees(attended(weights, 2, x, positions=far), f"{name}(32, 2)({shown})", Tolerance(rtol=0, atol=0.1))
         check.agrees(attended(weights, 2, x.to(torch.bfloat16), positions=far),
                      f"{name}(32, 2).to(bfloat16)({shown})", ATTENDED_BFLOAT16, MODULE_BFLOAT16)
@@ -348,9 +356,9 @@ def RotaryMultiHeadAttention(check: Check) -> None:
 
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.5):
         check.agrees(lambda cls: {key: tuple(value.shape) for key, value in cls(12, 2).state_dict().items()},
-                     f"{name}(12, 2).state_dict()")
+                     f"{name}(12, 2).state_dict()", hint=FOUR_WEIGHTS)
         check.agrees(lambda cls: {key: True for key, _ in cls(12, 2).named_parameters()},
-                     f"{name}(12, 2).named_parameters()")
+                     f"{name}(12, 2).named_parameters()", hint=FOUR_WEIGHTS)
 
     with check.criterion("passes gradients, refuses sizes that do not fit", 0.25):
         weights, x = drawn(2, 4, 12)
@@ -421,12 +429,12 @@ def decode_step_scores(check: Check) -> None:
         check.agrees(calling(q, keys), call, tolerance)
         check.agrees(calling(q, keys, base=50.0), f"{call}, base=50", tolerance, BASE)
     with check.criterion("long caches, bfloat16 kept, gradients, arguments left alone", 0.25):
-        # Products of rounded numbers, summed: 2^-8 times |q| |k| < 40 is 0.16 at worst. Angles in bfloat16 move scores
-        # by more than 1.
+        # Products of rounded numbers, summed: 2^-8 times |q| |k| < 40 is 0.16; measured 0.13. Angles in bfloat16 move
+        # some score by more than 4.
         q, keys, call = drawn(2, 2, 400, 16)
         check.agrees(calling(q, keys), call, tolerance)
         q, keys, call = q.to(torch.bfloat16), keys.to(torch.bfloat16), f"{call} in bfloat16"
-        check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=0.3), HALF_PRECISION)
+        check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=0.5), HALF_PRECISION)
         check.has_dtype(calling(q, keys), torch.bfloat16, call)
         q, keys, call = drawn(1, 2, 5, 6)
         for at, argument in enumerate(("q", "k_cache")):

@@ -23,7 +23,7 @@ def grade(tasks: list[Task], options: Options, on_result: Callable[[Result], Non
         return {}
     process = subprocess.Popen(
         [sys.executable, "-m", "autograder.grading.service"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env=_environment(), cwd=PACKAGE_ROOT)
+        env=_environment(), cwd=PACKAGE_ROOT, start_new_session=True)  # Ctrl-C is for us; we end it
     results: dict[str, Result] = {}
     try:
         request = {"tasks": [asdict(task) for task in tasks], "options": asdict(options)}

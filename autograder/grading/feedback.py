@@ -12,7 +12,7 @@ from traitlets.config import Config
 
 from autograder.build.regions import clear_hidden
 from autograder.grading.gradebook import reason_not_graded
-from autograder.manifest import MANIFEST
+from autograder.manifest import MANIFEST, Entry
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -76,18 +76,27 @@ class SummariseFeedback(NbGraderPreprocessor):
         return nb, resources
 
 
-def _row(entry, cell: NotebookNode, is_waiting: bool) -> dict:
-    verdict = cell.metadata.get("verdict") or {}
+def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict:
     score, points = cell.metadata.nbgrader.get("score") or 0.0, cell.metadata.nbgrader.points
-    notes = list(verdict.get("named", []))
     if is_waiting:
         notes = ["will be read by a person"]
     elif cell.metadata.get("unanswered"):
         notes = ["no answer"]
-    elif not notes:
-        missed = [criterion for criterion in verdict.get("criteria", []) if criterion["earned"] < criterion["points"]]
-        notes = [f"{criterion['name']}: {criterion['message'].splitlines()[0]}" if criterion["message"] else criterion["name"]
-                 for criterion in missed[:1]]
+    else:
+        notes = _what_to_look_at(cell.metadata.get("verdict") or {})
     shown = "– " if is_waiting else f"{score:g} "
     return {"number": entry.number, "name": entry.grade_id, "cell": entry.graded_cell, "notes": notes,
             "points": f"{shown}of {points:g}"}
+
+
+def _what_to_look_at(verdict: dict) -> list[str]:
+    """The likely causes; where none is known, the first criterion that was missed."""
+    if named := verdict.get("named"):
+        return list(named)
+    missed = [criterion for criterion in verdict.get("criteria", []) if criterion["earned"] < criterion["points"]]
+    if not missed:
+        return []
+    if all("not answered yet" in criterion["message"] for criterion in missed):
+        return ["no answer"]
+    first = missed[0]["message"].splitlines()[:1]
+    return [": ".join([missed[0]["name"], *first])]

@@ -12,7 +12,7 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
-from autograder.course import CourseError, source_notebook
+from autograder.course import CourseError, instructor_cells
 
 UNGRADABLE = "Not graded: "
 
@@ -30,13 +30,15 @@ class Score:
 
 
 def register_assignment(root: Path, course: CourseDirectory, assignment: str, config: Config) -> None:
-    """Make the assignment known to the gradebook from the committed sources, if it is not yet."""
-    if not source_notebook(root, assignment).is_file():
-        raise CourseError(f"source/{assignment}/{assignment}.ipynb is missing: run `make build`")
+    """Make the assignment known to the gradebook from the built source, if it is not, not wholly, or not any more."""
+    cells = [cell for cell in instructor_cells(root, assignment) if cell.grade_id]
+    graded = {cell.grade_id: cell.points for cell in cells if cell.metadata["nbgrader"].get("grade")}
     with open_gradebook(course) as gradebook:
         try:
-            gradebook.find_notebook(assignment, assignment)
-            return
+            known = gradebook.find_notebook(assignment, assignment)
+            complete = {cell.name for cell in known.source_cells} == {cell.grade_id for cell in cells}
+            if complete and {cell.name: cell.max_score for cell in known.grade_cells} == graded:
+                return
         except MissingEntry:
             pass
     with tempfile.TemporaryDirectory(prefix="register-") as scratch:
@@ -49,7 +51,10 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str, co
         try:
             converter.start()
         except NbGraderException as error:
-            raise CourseError(f"{assignment} could not be entered into the gradebook: {error}") from error
+            raise CourseError(
+                f"{assignment} could not be entered into the gradebook. If cells were added or removed after submissions "
+                f"were graded, take the change back, or forget the grades with `nbgrader db assignment remove {assignment} "
+                "--force` and grade again") from error
 
 
 def open_gradebook(course: CourseDirectory) -> Gradebook:

@@ -11,11 +11,11 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from autograder.checks.framework import BrokenCheck, GradingContext, StudentError, grading  # noqa: E402
+from autograder.checks.framework import Absent, BrokenCheck, GradingContext, StudentError, grading  # noqa: E402
 from autograder.grading.names import defined_names, free_names  # noqa: E402
 from autograder.grading.results import Result, Task  # noqa: E402
 from autograder.grading.sandbox import Sandbox, SandboxError  # noqa: E402
-from autograder.grading.session import AbsentObject, CellRun, Session  # noqa: E402
+from autograder.grading.session import CellRun, Session  # noqa: E402
 
 
 def judge(task: Task, sandbox: Sandbox) -> Result:
@@ -86,7 +86,7 @@ def _run_test(cell: dict, session: Session, context: GradingContext, trusted: di
 
 def _student_objects(session: Session, names: list[str], failed: dict[str, StudentError]) -> dict[str, Any]:
     found = session.lookup(names) if names else {}
-    return {name: found[name] if name in found else AbsentObject(name, _reason(failed.get(name))) for name in names}
+    return {name: found[name] if name in found else Absent(name, _reason(failed.get(name))) for name in names}
 
 
 def _reason(error: StudentError | None) -> str:

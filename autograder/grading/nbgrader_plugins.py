@@ -88,7 +88,7 @@ class SubmissionExporter(NotebookExporter):
             self.log.warning(NO_ISOLATION)
         if self.on_start:
             self.on_start(sorted(due))
-        graded = grade_submissions(root, assignment, due, options, self.on_result or (lambda key, result: None))
+        graded = grade_submissions(root, assignment, due, options, self.on_result or (lambda key, result: None), again=converter.force)
         self.graded = {(student, assignment): result for student, result in graded.items()}
 
     def _is_due(self, converter: Autograde, course: CourseDirectory, folder: Path, student: str, assignment: str) -> bool:
@@ -154,4 +154,5 @@ class SaveVerdicts(NbGraderPreprocessor):
             else:
                 save_scores(notebook, cells, graded.result.scores)
             gradebook.db.commit()
+        graded.forget()
         return nb, resources

@@ -5,6 +5,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -13,6 +14,7 @@ from nbformat.notebooknode import NotebookNode
 from autograder.course import instructor_cells, released_files
 from autograder.grading import intake
 from autograder.grading.fanout import GradingFailed, grade
+from autograder.grading.pending import Pending, state_folder
 from autograder.grading.results import Options, Result, Task
 from autograder.grading.sandbox import why_not_isolated
 
@@ -27,15 +29,27 @@ class Graded:
     result: Result | None
     reason: str = ""
     notes: list[str] = field(default_factory=list)
+    forget: Callable[[], None] = lambda: None  # the verdicts are saved: drop what is kept for an interrupted run
 
 
 def grade_submissions(root: Path, assignment: str, files: dict[str, Path], options: Options,
-                      on_result: Callable[[str, Graded], None] = lambda key, graded: None) -> dict[str, Graded]:
-    """Grade notebook files of one assignment, by student. Raises ``GradingFailed`` if nothing can be graded here."""
+                      on_result: Callable[[str, Graded], None] = lambda key, graded: None, again: bool = False) -> dict[str, Graded]:
+    """Grade submissions of one assignment, by student; ``again`` even if an interrupted run has left results.
+
+    Raises ``GradingFailed`` if nothing can be graded here.
+    """
     template, released = instructor_cells(root, assignment), released_files(root, assignment)
-    seed = class_seed(root, assignment)
+    seed, pending = class_seed(root, assignment), Pending(root, options)
     graded: dict[str, Graded] = {}
-    tasks: list[Task] = []
+    tasks: dict[str, Task] = {}
+
+    def came(result: Result) -> None:
+        entry, task = graded[result.key], tasks[result.key]
+        entry.result, entry.reason = (None, result.problem) if result.problem else (result, "")
+        pending.keep(task, result)
+        entry.forget = partial(pending.drop, pending.name(task))
+        on_result(result.key, entry)
+
     for key, path in files.items():
         try:
             rebuilt = intake.rebuild(path, root, assignment)
@@ -44,14 +58,11 @@ def grade_submissions(root: Path, assignment: str, files: dict[str, Path], optio
             on_result(key, graded[key])
             continue
         graded[key] = Graded(rebuilt.notebook, None, notes=rebuilt.notes)
-        tasks.append(Task.of(key, assignment, rebuilt.notebook, template, released, seed))
-
-    def keep(result: Result) -> None:
-        entry = graded[result.key]
-        entry.result, entry.reason = (None, result.problem) if result.problem else (result, "")
-        on_result(result.key, entry)
-
-    grade(tasks, options, keep)
+        tasks[key] = Task.of(key, assignment, rebuilt.notebook, template, released, seed)
+    found = {} if again else {key: result for key, task in tasks.items() if (result := pending.find(task))}
+    for result in found.values():
+        came(result)
+    grade([task for key, task in tasks.items() if key not in found], options, came)
     return graded
 
 
@@ -63,7 +74,7 @@ def require_isolation(options: Options) -> None:
 
 def class_seed(root: Path, assignment: str) -> int:
     """The seed of hidden inputs: one per class and assignment, made once and kept beside the gradebook."""
-    path = root / ".autograder-seed"
+    path = state_folder(root) / "seed"
     try:
         with open(path, "x", encoding="ascii") as file:
             file.write(os.urandom(8).hex() + "\n")
@@ -89,7 +100,7 @@ class RunLock:
 
     def __init__(self, root: Path) -> None:
         RunLock.release_mine()  # formgrader: an earlier run of this very process is over
-        self._file = open(root / ".autograde.lock", "a+", encoding="ascii")
+        self._file = open(state_folder(root) / "lock", "a+", encoding="ascii")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -3,9 +3,11 @@
 Started by `fanout`, so that nbgrader's own process needs no torch and holds nothing a submission talks to.
 """
 
+import ctypes
 import json
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,6 +21,7 @@ _sandbox: Sandbox | None = None  # inherited by the forked workers
 
 
 def main() -> None:
+    _die_with_parent()
     request = json.loads(sys.stdin.buffer.readline())
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints, prints to stderr
@@ -56,6 +59,14 @@ def run(tasks: list[Task], options: Options) -> Iterator[Result]:
         _sandbox.close()
 
 
+def _die_with_parent() -> None:
+    """When whoever started this process is killed, so is this process: nothing outlives a run (Linux)."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() == 1:
+            os._exit(1)
+
+
 def _judge(task: Task) -> Result:
     from autograder.grading.judge import judge
 
@@ -65,7 +76,8 @@ def _judge(task: Task) -> Result:
 def _pool(tasks: list[Task], workers: int):
     """Run tasks in forked workers; yields results, returns the tasks lost to a broken pool."""
     done: set[str] = set()
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, mp_context=fork, initializer=_die_with_parent) as pool:
         futures = {pool.submit(_judge, task): task for task in tasks}
         try:
             for future in as_completed(futures):

@@ -243,19 +243,6 @@ class RemoteObject:
         return f"<student's {self._reference.type_name}>"
 
 
-class AbsentObject:
-    """Stands for a name the student's notebook does not define; using it says why."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        self._error = StudentError(("NameError",), f"`{name}` is not defined{reason}")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise self._error
-
-    def __getitem__(self, key: Any) -> Any:
-        raise self._error
-
-
 class _Differentiable(torch.autograd.Function):
     """A call into the sandbox as a node of the autograd graph; the student's own graph stays there."""
 
@@ -355,4 +342,4 @@ def _data(show: dict, payload: bytes, room: int) -> dict:
     return data
 
 
-__all__ = ["AbsentObject", "CellRun", "RemoteObject", "SandboxError", "Session"]
+__all__ = ["CellRun", "RemoteObject", "SandboxError", "Session"]

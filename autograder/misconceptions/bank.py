@@ -81,7 +81,8 @@ def numbers(assignment: str, grade_id: str, name: str, answers: dict, score: flo
     """Register a hand computation; with ``score=None`` a right one."""
     lines = [f"    {key!r}: {value!r}," for key, value in answers.items()]
     source = "\n".join([f"{grade_id} = {{", *lines, "}"])
-    _register(Solution(assignment, grade_id, name, answers, source, score, says))
+    as_floats = {key: float(value) for key, value in answers.items()}  # 256 and 256.0 are the same answer
+    _register(Solution(assignment, grade_id, name, as_floats, source, score, says))
 
 
 def family(assignment: str, grade_id: str, says: dict[str, str]) -> Callable:

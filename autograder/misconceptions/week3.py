@@ -17,10 +17,12 @@ WEEK = "week3_rope"
 
 SAYS = {
     # frequencies
-    "i/d": "Your speeds fall half as fast as they should: the exponent counts channels (2i), not pairs (i), out of "
-           "head_dim.",
-    "d-2": "Your exponents are divided by head_dim - 2, so that the last speed is exactly 1/base; RoPE divides by "
-           "head_dim.",
+    "i/d":
+        "Your speeds fall half as fast as they should: the exponent counts channels (2i), not pairs (i), out of "
+        "head_dim.",
+    "d-2":
+        "Your exponents are divided by head_dim - 2, so that the last speed is exactly 1/base; RoPE divides by "
+        "head_dim.",
     "positive": "Your speeds grow from pair to pair: the exponent lacks its minus sign.",
     "first pair": "Your pairs are counted from 1; the first pair has exponent 0 and turns by one radian per position.",
     "wavelength": "You return wavelengths (2 pi / speed), or speeds times 2 pi; asked for are radians per position.",
@@ -29,23 +31,30 @@ SAYS = {
     "low frequencies": "Your speeds are rounded to half precision.",
     "base": "Your code uses its own base in place of the argument `base`.",
     # rotation
-    "half layout": "Your result is RoPE in the half-split layout (channel i with i + head_dim/2); this exercise asks for "
-                   "interleaved pairs (2i, 2i+1).",
-    "interleaved layout": "Your result is RoPE with interleaved pairs (2i, 2i+1); this exercise asks for the half-split "
-                          "layout (channel i with i + head_dim/2).",
-    "clockwise": "Your rotation turns the wrong way: (1, 0) at a positive position must turn counter-clockwise, towards "
-                 "(0, 1).",
+    "half layout":
+        "Your result is RoPE in the half-split layout (channel i with i + head_dim/2); this exercise asks for "
+        "interleaved pairs (2i, 2i+1).",
+    "interleaved layout":
+        "Your result is RoPE with interleaved pairs (2i, 2i+1); this exercise asks for the half-split layout "
+        "(channel i with i + head_dim/2).",
+    "clockwise":
+        "Your rotation turns the wrong way: (1, 0) at a positive position must turn counter-clockwise, towards "
+        "(0, 1).",
     "swapped": "Sine and cosine are swapped: at position 0 the vectors should not change at all.",
     "degrees": "Your angles are converted from degrees; position times speed is in radians already.",
     "mirrored": "One of the two lines of the rotation has a wrong sign: pairs are mirrored or stretched, not turned.",
-    "overwritten": "The second channel of each pair is computed from the first one after its rotation; both need the old "
-                   "values.",
-    "apart": "Your pairs are rotated rightly but not put back side by side: all first channels come before all second "
-             "ones.",
-    "woven": "Your pairs are rotated rightly but put back side by side; in the half-split layout all first channels come "
-             "before all second ones.",
-    "mixed tables": "Two layouts are mixed: cosines and sines are repeated in the order of one layout, but the channels "
-                    "are paired as in the other.",
+    "overwritten":
+        "The second channel of each pair is computed from the first one after its rotation; both need the old "
+        "values.",
+    "apart":
+        "Your pairs are rotated rightly but not put back side by side: all first channels come before all second "
+        "ones.",
+    "woven":
+        "Your pairs are rotated rightly but put back side by side; in the half-split layout all first channels "
+        "come before all second ones.",
+    "mixed tables":
+        "Two layouts are mixed: cosines and sines are repeated in the order of one layout, but the channels are "
+        "paired as in the other.",
     "one frequency": "All pairs turn at the same speed; each pair has its own.",
     "second half first": "The second half comes out before the first: channel i must stay at place i.",
     # positions
@@ -53,39 +62,47 @@ SAYS = {
     "from one": "Your positions are one too high: the angle at position 0 is 0.",
     "start only": "You use the first position and count on from there; every token has the position it is given.",
     "relative": "You subtract the first position: the rotation belongs to the position itself.",
-    "head axis": "You rotate along the wrong axis: the angle follows the tokens (axis -2), and is the same for all heads.",
-    "first row": "With positions (batch, seq_len) you use the first row for all sequences; row b belongs to sequence b.",
-    "rows for heads": "With positions (batch, seq_len) your rows go to the heads; row b belongs to sequence b of the "
-                      "batch, for all its heads.",
+    "head axis":
+        "You rotate along the wrong axis: the angle follows the tokens (axis -2), and is the same for all heads.",
+    "first row":
+        "With positions (batch, seq_len) you use the first row for all sequences; row b belongs to sequence b.",
+    "rows for heads":
+        "With positions (batch, seq_len) your rows go to the heads; row b belongs to sequence b of the batch, for"
+        " all its heads.",
     "one row": "Positions of shape (batch, seq_len) are not handled: row b belongs to sequence b of the batch.",
     "whole": "You round positions to whole numbers; they may be any real numbers.",
     "absolute": "You drop the sign of the positions; negative ones turn the other way.",
-    "low precision": "Positions, frequencies or angles are rounded to the half precision of the input; they must stay in "
-                     "at least float32, and only cosine, sine and the result may be rounded.",
+    "low precision":
+        "Positions, frequencies or angles are rounded to the half precision of the input; they must stay in at "
+        "least float32, and only cosine, sine and the result may be rounded.",
     "float32 out": "Your result is always float32; it must have the dtype of the input.",
     "detached": "Your result is cut off from the autograd graph, so nothing before it can learn.",
     "in place": "Your function overwrites its argument; it must return a new tensor.",
-    "odd": "An odd size leaves one channel without a partner and must raise ValueError; yours raises something else or "
-           "nothing.",
+    "odd":
+        "An odd size leaves one channel without a partner and must raise ValueError; yours raises something else "
+        "or nothing.",
     # converter
     "inverse": "You reorder by the inverse permutation: that converts from the half layout to the interleaved one.",
     "all heads": "One permutation runs over all heads: the rows of each head must stay within that head.",
     "odds first": "The odd rows come first in each head; the even ones are the first halves of the pairs.",
     "columns": "You reorder the columns of the weight; its rows are the output channels.",
     "neighbours": "You swap the two rows of each pair; the even rows of a head come first, then the odd ones.",
-    "heads inside": "You take the rows as channel by channel, all heads of one channel together; they are stored head "
-                    "after head.",
+    "heads inside":
+        "You take the rows as channel by channel, all heads of one channel together; they are stored head after "
+        "head.",
     # attention
     "no rotation": "Your output is plain attention: queries and keys are not rotated.",
     "values": "The values are rotated too; only queries and keys are.",
     "queries only": "Only queries or only keys are rotated; the score needs both.",
-    "before split": "You rotate before the heads are split, with frequencies for d_model: each head must have all the "
-                    "frequencies of head_dim.",
+    "before split":
+        "You rotate before the heads are split, with frequencies for d_model: each head must have all the "
+        "frequencies of head_dim.",
     "unscaled": "The scores are not divided by sqrt(head_dim).",
     "d_model scale": "The scores are divided by sqrt(d_model); the scale belongs to head_dim.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
-    "split": "The heads are split without a transpose, so tokens and heads are mixed: channels split first, then the axes "
-             "move.",
+    "split":
+        "The heads are split without a transpose, so tokens and heads are mixed: channels split first, then the "
+        "axes move.",
     "merge": "The heads are merged without a transpose, so tokens and heads are mixed.",
     "no causal": "`is_causal` changes nothing: later tokens are seen.",
     "mask by position": "Your causal mask compares positions; it must compare indices, whatever the positions say.",
@@ -93,25 +110,28 @@ SAYS = {
     "no o_proj": "The output projection o_proj is not applied.",
     "names": "The projections must be called q_proj, k_proj, v_proj and o_proj, so that weights can be loaded.",
     "biases": "The projections must have no bias: the state_dict holds four weights and nothing else.",
-    "tables saved": "A table or buffer is saved in the state_dict, which must hold the four weights and nothing else; it "
-                    "is also rounded by .to(torch.bfloat16).",
+    "tables saved":
+        "A table or buffer is saved in the state_dict, which must hold the four weights and nothing else; it is "
+        "also rounded by .to(torch.bfloat16).",
     "buffer": "The frequencies are a buffer, which .to(torch.bfloat16) rounds: far positions get wrong angles.",
     "sizes": "A d_model that n_heads does not divide, or an odd head_dim, must raise ValueError.",
     # bug hunt
-    "sign moved": "The halves are right but the minus sign is on the wrong one: a quarter turn sends (a, b) to (-b, a).",
+    "sign moved":
+        "The halves are right but the minus sign is on the wrong one: a quarter turn sends (a, b) to (-b, a).",
     "no sign": "The halves are swapped without a minus sign: that is a mirror, not a quarter turn.",
     "halves kept": "The halves stay in their places: a quarter turn swaps them and changes one sign.",
     "still woven": "The bug is still there: neighbouring channels are paired, but the tables are in halves.",
     "tokens": "You work along the tokens; the halves are those of the last axis.",
-    "rounded angles": "The bug is still there, or half of it: frequencies, positions or angles are rounded before the "
-                      "cosine is taken.",
+    "rounded angles":
+        "The bug is still there, or half of it: frequencies, positions or angles are rounded before the cosine is"
+        " taken.",
     "tables swapped": "Sine and cosine are returned in the wrong order.",
     "table width": "The tables are too wide: one column per pair, head_dim/2 of them.",
     "table dtype": "The tables must be returned in the dtype asked for.",
     "query at 0": "The bug is still there: the newest query gets position 0, but it stands at the end of the cache.",
     "query after": "The query is one position too far: it belongs to the last key's position, n_keys - 1.",
     "keys only": "Only one of query and keys is rotated; both are cached unrotated.",
-    "reversed": "Positions run backwards: you rotate by the distance in the wrong direction.",
+    "reversed": "The distance has the wrong sign: positions run backwards, or the rotation turns the wrong way.",
     "scaled": "The scores are scaled; this function returns them unscaled.",
     "softmaxed": "You return weights after a softmax; asked for are the scores.",
     "turned shape": "The shape is (batch, heads, 1, n_keys): one row, with one score per key.",
@@ -130,20 +150,23 @@ numbers(WEEK, "rotate_by_hand", "seven_digits", by_hand)
 numbers(WEEK, "rotate_by_hand", "four_digits", {
     "q3_0": -0.9900, "q3_1": 0.1411, "k1_0": -0.8415, "k1_1": 0.5403, "score_3_1": 0.9093, "score_12_10": 0.9093})
 numbers(WEEK, "rotate_by_hand", "degrees", {
-    "q3_0": 0.99863, "q3_1": 0.052336, "k1_0": -0.017452, "k1_1": 0.99985, "score_3_1": 0.034899, "score_12_10": 0.034899,
+    "q3_0": 0.99863, "q3_1": 0.052336, "k1_0": -0.017452, "k1_1": 0.99985,
+    "score_3_1": 0.034899, "score_12_10": 0.034899,
 }, 0, "Your calculator works in degrees; the angles are in radians.")
 numbers(WEEK, "rotate_by_hand", "clockwise", {
-    "q3_0": -0.98999, "q3_1": -0.14112, "k1_0": 0.84147, "k1_1": 0.54030, "score_3_1": -0.90930, "score_12_10": -0.90930,
+    "q3_0": -0.98999, "q3_1": -0.14112, "k1_0": 0.84147, "k1_1": 0.54030,
+    "score_3_1": -0.90930, "score_12_10": -0.90930,
 }, 0, "You rotate clockwise: (1, 0) turns towards (0, 1), and (0, 1) towards (-1, 0).")
 numbers(WEEK, "rotate_by_hand", "swapped", {
-    "q3_0": 0.14112, "q3_1": -0.98999, "k1_0": -0.54030, "k1_1": 0.84147, "score_3_1": -0.90930, "score_12_10": -0.90930,
+    "q3_0": 0.14112, "q3_1": -0.98999, "k1_0": -0.54030, "k1_1": 0.84147,
+    "score_3_1": -0.90930, "score_12_10": -0.90930,
 }, 0, "Sine and cosine are swapped: at angle 0 nothing should change, and the cosine of 0 is 1.")
 numbers(WEEK, "rotate_by_hand", "key_on_first_axis", by_hand | {
     "k1_0": 0.54030, "k1_1": 0.84147, "score_3_1": -0.41615, "score_12_10": -0.41615,
 }, 1, "You rotate k as if it were (1, 0); it is (0, 1).")
 numbers(WEEK, "rotate_by_hand", "key_clockwise", by_hand | {
     "k1_0": 0.84147, "score_3_1": -0.75680, "score_12_10": -0.0088513,
-}, 1, "The sign of k's first channel is wrong, and with it the score knows the sum of the positions, not the difference.")
+}, 1, "The sign of k's first channel is wrong; with it the score knows the sum of the positions, not the difference.")
 numbers(WEEK, "rotate_by_hand", "sum_of_positions", by_hand | {"score_3_1": -0.75680, "score_12_10": -0.0088513},
         2, "Your score uses the sum of the two positions; it depends on their difference.")
 numbers(WEEK, "rotate_by_hand", "difference_reversed", by_hand | {"score_3_1": -0.90930, "score_12_10": -0.90930},
@@ -295,14 +318,14 @@ edited(rope_plain, "rope_exponent_d_minus_two", 0, SAYS["d-2"],
 edited(rope_plain, "rope_exponent_positive", 0, SAYS["positive"], ("(-torch.arange", "(torch.arange"))
 edited(rope_plain, "rope_first_pair", 0, SAYS["first pair"], ("torch.arange(0, d, 2)", "torch.arange(2, d + 1, 2)"))
 edited(rope_plain, "rope_sin_cos_swapped", 0, SAYS["swapped"], ("cos, sin =", "sin, cos ="))
-edited(rope_plain, "rope_degrees", 0, SAYS["degrees"], ("positions[..., None] * theta",
-                                                        "torch.deg2rad(positions[..., None] * theta)"))
+edited(rope_plain, "rope_degrees", 0, SAYS["degrees"],
+       ("positions[..., None] * theta", "torch.deg2rad(positions[..., None] * theta)"))
 edited(rope_plain, "rope_mirrored", 0, SAYS["mirrored"], ("even * cos - odd", "even * cos + odd"))
 edited(rope_plain, "rope_overwritten", 0, SAYS["overwritten"], ("second = even", "second = first"))
 edited(rope_plain, "rope_not_woven_back", 0, SAYS["apart"],
        ("torch.stack((first, second), dim=-1).flatten(-2)", "torch.cat((first, second), dim=-1)"))
-edited(rope_plain, "rope_one_frequency", 0, SAYS["one frequency"], ("positions[..., None] * theta",
-                                                                    "positions[..., None].float()"))
+edited(rope_plain, "rope_one_frequency", 0, SAYS["one frequency"],
+       ("positions[..., None] * theta", "positions[..., None].float()"))
 edited(rope_plain, "rope_from_one", 0, SAYS["from one"], ("angle = positions", "angle = (positions + 1)"))
 edited(rope_plain, "rope_head_axis", 0, SAYS["head axis"], ("positions[..., None]", "positions[..., None, None]"),
        (ROW_PER_SEQUENCE, ""))
@@ -566,19 +589,18 @@ def half_plain(x, positions, base=10000.0):
     return torch.cat((y1, y2), dim=-1).to(x.dtype)
 
 
-edited(half_plain, "half_exponent_i_over_d", 0, SAYS["i/d"], ("(-torch.arange(0, d, 2) / d)", "(-torch.arange(d // 2) / d)"))
-edited(half_plain, "half_woven", 0, SAYS["woven"], ("torch.cat((y1, y2), dim=-1)",
-                                                    "torch.stack((y1, y2), dim=-1).flatten(-2)"))
+THETA = "base ** (-torch.arange(0, d, 2) / d)"
+edited(half_plain, "half_exponent_i_over_d", 0, SAYS["i/d"], (THETA, "base ** (-torch.arange(d // 2) / d)"))
+edited(half_plain, "half_woven", 0, SAYS["woven"],
+       ("torch.cat((y1, y2), dim=-1)", "torch.stack((y1, y2), dim=-1).flatten(-2)"))
 edited(half_plain, "half_overwritten", 0, SAYS["overwritten"], ("y2 = x1", "y2 = y1"))
 edited(half_plain, "half_swapped_back", 0, SAYS["second half first"], ("(y1, y2)", "(y2, y1)"))
-edited(half_plain, "half_positions_ignored", 1.25, SAYS["ignored"], ("positions[..., None]",
-                                                                     "torch.arange(x.shape[-2])[:, None]"),
-       (ROW_PER_SEQUENCE, ""))
-edited(half_plain, "half_one_row_only", 1.5, SAYS["one row"], ("positions[..., None] * base ** (-torch.arange(0, d, 2) / d)",
-                                                               "torch.outer(positions, base ** (-torch.arange(0, d, 2) / d))"),
-       (ROW_PER_SEQUENCE, ""))
-edited(half_plain, "half_angles_in_input_dtype", 1.75, SAYS["low precision"], ("positions[..., None]",
-                                                                               "positions[..., None].to(x.dtype)"))
+edited(half_plain, "half_positions_ignored", 1.25, SAYS["ignored"],
+       ("positions[..., None]", "torch.arange(x.shape[-2])[:, None]"), (ROW_PER_SEQUENCE, ""))
+edited(half_plain, "half_one_row_only", 1.5, SAYS["one row"],
+       (f"positions[..., None] * {THETA}", f"torch.outer(positions, {THETA})"), (ROW_PER_SEQUENCE, ""))
+edited(half_plain, "half_angles_in_input_dtype", 1.75, SAYS["low precision"],
+       ("positions[..., None]", "positions[..., None].to(x.dtype)"))
 edited(half_plain, "half_odd_accepted", 1.75, SAYS["odd"], (EVEN_ONLY, ""))
 
 
@@ -837,7 +859,6 @@ class AttentionPlain(nn.Module):
         return self.o_proj((weights @ v).transpose(1, 2).reshape(x.shape))
 
 
-THETA = "self.base ** (-torch.arange(0, d, 2) / d)"
 SPLIT = "q, k, v = self.split(self.q_proj(x)), self.split(self.k_proj(x)), self.split(self.v_proj(x))"
 ROTATED = "q, k = self.rope(q, positions), self.rope(k, positions)"
 KEPT = "self.n_heads, self.base = n_heads, base"
@@ -848,7 +869,8 @@ edited(AttentionPlain, "attention_values_rotated", 0, SAYS["values"],
        (ROTATED, "q, k, v = self.rope(q, positions), self.rope(k, positions), self.rope(v, positions)"))
 edited(AttentionPlain, "attention_queries_only", 0, SAYS["queries only"], (ROTATED, "q = self.rope(q, positions)"))
 edited(AttentionPlain, "attention_unscaled", 0, SAYS["unscaled"], (" / math.sqrt(q.shape[-1])", ""))
-edited(AttentionPlain, "attention_scaled_by_d_model", 0, SAYS["d_model scale"], ("sqrt(q.shape[-1])", "sqrt(x.shape[-1])"))
+edited(AttentionPlain, "attention_scaled_by_d_model", 0, SAYS["d_model scale"],
+       ("sqrt(q.shape[-1])", "sqrt(x.shape[-1])"))
 edited(AttentionPlain, "attention_over_queries", 0, SAYS["over queries"], ("softmax(dim=-1)", "softmax(dim=-2)"))
 edited(AttentionPlain, "attention_split_wrong", 0, SAYS["split"],
        ("x.view(x.shape[0], x.shape[1], self.n_heads, -1).transpose(1, 2)",
@@ -861,16 +883,17 @@ edited(AttentionPlain, "attention_rotated_before_split", 1.75, SAYS["before spli
        (SPLIT, "q, k, v = self.q_proj(x), self.k_proj(x), self.split(self.v_proj(x))"),
        (ROTATED, "q, k = self.split(self.rope(q, positions)), self.split(self.rope(k, positions))"),
        ("            angle = angle.unsqueeze(1)", "            pass"))
-edited(AttentionPlain, "attention_clockwise", 1.75, SAYS["clockwise"], ("a * c - b * s, a * s + b * c",
-                                                                        "a * c + b * s, b * c - a * s"))
-edited(AttentionPlain, "attention_i_over_d", 1.75, SAYS["i/d"], ("(-torch.arange(0, d, 2) / d)",
-                                                                 "(-torch.arange(d // 2) / d)"))
+edited(AttentionPlain, "attention_clockwise", 1.75, SAYS["clockwise"],
+       ("a * c - b * s, a * s + b * c", "a * c + b * s, b * c - a * s"))
+edited(AttentionPlain, "attention_i_over_d", 1.75, SAYS["i/d"],
+       ("(-torch.arange(0, d, 2) / d)", "(-torch.arange(d // 2) / d)"))
 edited(AttentionPlain, "attention_positions_ignored", 2.75, SAYS["ignored"],
        ("        if positions is None:\n            positions", "        positions"))
 edited(AttentionPlain, "attention_first_row", 4, SAYS["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
-edited(AttentionPlain, "attention_buffer_saved", 4, SAYS["tables saved"], (KEPT, BUFFER + ")"), (THETA, "self.theta"))
+edited(AttentionPlain, "attention_buffer_saved", 4, SAYS["tables saved"],
+       (KEPT, BUFFER + ")"), (f"self.{THETA}", "self.theta"))
 edited(AttentionPlain, "attention_buffer_rounded", 4.5, SAYS["buffer"],
-       (KEPT, BUFFER + ", persistent=False)"), (THETA, "self.theta"))
+       (KEPT, BUFFER + ", persistent=False)"), (f"self.{THETA}", "self.theta"))
 edited(AttentionPlain, "attention_angles_in_input_dtype", 4.5, SAYS["low precision"],
        ("positions[..., None] * theta", "(positions[..., None] * theta).to(x.dtype)"))
 edited(AttentionPlain, "attention_mask_by_position", 4.5, SAYS["mask by position"],
@@ -907,7 +930,8 @@ class AttentionHalfLayout(nn.Module):
         b, n, d = x.shape
         if positions is None:
             positions = torch.arange(n)
-        q, k, v = [p(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj)]
+        projections = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = [p(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for p in projections]
         hd = d // self.n_heads
         angle = positions.float()[..., None] * self.base ** (-torch.arange(0, hd, 2) / hd)
         if positions.ndim == 2:
@@ -1006,8 +1030,12 @@ class AttentionCached(nn.Module):
         q = self.q_proj(x).reshape(b, n, self.n_heads, -1).permute(0, 2, 1, 3).float()
         k = self.k_proj(x).reshape(b, n, self.n_heads, -1).permute(0, 2, 1, 3).float()
         v = self.v_proj(x).reshape(b, n, self.n_heads, -1).permute(0, 2, 1, 3)
-        rot = lambda t: torch.stack((t[..., 0::2] * c - t[..., 1::2] * s, t[..., 1::2] * c + t[..., 0::2] * s), -1).flatten(-2)
-        out = F.scaled_dot_product_attention(rot(q).to(v.dtype), rot(k).to(v.dtype), v, is_causal=is_causal)
+
+        def rot(t):
+            even, odd = t[..., 0::2], t[..., 1::2]
+            return torch.stack((even * c - odd * s, odd * c + even * s), -1).flatten(-2).to(v.dtype)
+
+        out = F.scaled_dot_product_attention(rot(q), rot(k), v, is_causal=is_causal)
         return self.o_proj(out.permute(0, 2, 1, 3).reshape(b, n, d))
 
 
@@ -1122,15 +1150,17 @@ def tables_float32_angles(positions, head_dim, dtype=torch.float32, base=10000.0
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
-COSINE_AND_SINE = "angles.cos().to(dtype), angles.sin().to(dtype)"
-edited(tables_float32_angles, "tables_frequencies_rounded", 0, SAYS["rounded angles"], ("* inv_freq", "* inv_freq.to(dtype)"))
+RETURNED = "angles.cos().to(dtype), angles.sin().to(dtype)"
+edited(tables_float32_angles, "tables_frequencies_rounded", 0, SAYS["rounded angles"],
+       ("* inv_freq", "* inv_freq.to(dtype)"))
 edited(tables_float32_angles, "tables_positions_rounded", 0, SAYS["rounded angles"], (".float()", ".to(dtype).float()"))
-edited(tables_float32_angles, "tables_angles_rounded", 0, SAYS["rounded angles"], (
-    COSINE_AND_SINE, "angles.to(dtype).cos(), angles.to(dtype).sin()"))
-edited(tables_float32_angles, "tables_swapped", 0, SAYS["tables swapped"], (
-    COSINE_AND_SINE, "angles.sin().to(dtype), angles.cos().to(dtype)"))
-edited(tables_float32_angles, "tables_full_width", 0, SAYS["table width"], ("* inv_freq", "* torch.cat((inv_freq, inv_freq))"))
-edited(tables_float32_angles, "tables_always_float32", 0, SAYS["table dtype"], (COSINE_AND_SINE, "angles.cos(), angles.sin()"))
+edited(tables_float32_angles, "tables_angles_rounded", 0, SAYS["rounded angles"],
+       (RETURNED, "angles.to(dtype).cos(), angles.to(dtype).sin()"))
+edited(tables_float32_angles, "tables_swapped", 0, SAYS["tables swapped"],
+       (RETURNED, "angles.sin().to(dtype), angles.cos().to(dtype)"))
+edited(tables_float32_angles, "tables_full_width", 0, SAYS["table width"],
+       ("* inv_freq", "* torch.cat((inv_freq, inv_freq))"))
+edited(tables_float32_angles, "tables_always_float32", 0, SAYS["table dtype"], (RETURNED, "angles.cos(), angles.sin()"))
 edited(tables_float32_angles, "tables_i_over_d", 0, SAYS["i/d"], ("(0, head_dim, 2)", "(head_dim // 2)"))
 edited(tables_float32_angles, "tables_own_base", 0.5, SAYS["base"], ("= base **", "= 10000.0 **"))
 edited(tables_float32_angles, "tables_whole_positions", 0.5, SAYS["whole"], ("positions.float()", "positions.long()"))
@@ -1174,15 +1204,16 @@ def decode_plain(q, k_cache, base=10000.0):
 
 
 PRODUCT = "rope(q, newest) @ rope(k_cache, torch.arange(n)).transpose(-2, -1)"
-edited(decode_plain, "snippet_decode_step_scores", 0, SAYS["query at 0"], ("torch.tensor([n - 1])",
-                                                                           "torch.arange(q.shape[-2])"))
+edited(decode_plain, "snippet_decode_step_scores", 0, SAYS["query at 0"],
+       ("torch.tensor([n - 1])", "torch.arange(q.shape[-2])"))
 edited(decode_plain, "decode_query_after", 0, SAYS["query after"], ("[n - 1]", "[n]"))
 edited(decode_plain, "decode_all_at_the_end", 0, SAYS["all at end"], ("torch.arange(n)", "newest"))
 edited(decode_plain, "decode_half_layout", 0, SAYS["half layout"], ("x[..., 0::2], x[..., 1::2]", "x.chunk(2, dim=-1)"),
        ("torch.stack((a * c - b * s, a * s + b * c), -1).flatten(-2)", "torch.cat((a * c - b * s, a * s + b * c), -1)"))
 edited(decode_plain, "decode_scaled", 0, SAYS["scaled"], (PRODUCT, PRODUCT + " / math.sqrt(q.shape[-1])"))
 edited(decode_plain, "decode_reversed", 0, SAYS["reversed"], (PRODUCT, "q @ rope(k_cache, n - 1 - torch.arange(n)).mT"))
-edited(decode_plain, "decode_turned_shape", 0, SAYS["turned shape"], (PRODUCT, "rope(k_cache, torch.arange(n)) @ rope(q, newest).mT"))
+edited(decode_plain, "decode_turned_shape", 0, SAYS["turned shape"],
+       (PRODUCT, "rope(k_cache, torch.arange(n)) @ rope(q, newest).mT"))
 edited(decode_plain, "decode_own_base", 0.75, SAYS["base"], ("* base **", "* 10000.0 **"))
 edited(decode_plain, "decode_angles_in_input_dtype", 0.75, SAYS["low precision"], (
     "positions.float()[:, None] * base ** (-torch.arange(0, d, 2) / d)",
@@ -1307,14 +1338,14 @@ def frequencies_with(mistakes):
     return subject
 
 
-@family(WEEK, "apply_rotary_emb", _say("half layout", *PAIRS, "apart", *ANGLES, *POSITIONS, "head axis", "rows for heads",
-                                       "float32 out"))
+@family(WEEK, "apply_rotary_emb", _say(
+    "half layout", *PAIRS, "apart", *ANGLES, *POSITIONS, "head axis", "rows for heads", "float32 out"))
 def rotation_with(mistakes):
     return lambda x, positions, base=10000.0: _rotate(x, positions, base, mistakes)
 
 
-@family(WEEK, "apply_rotary_emb_half", _say("interleaved layout", *PAIRS, "woven", *ANGLES, *POSITIONS, "head axis",
-                                            "rows for heads", "float32 out"))
+@family(WEEK, "apply_rotary_emb_half", _say(
+    "interleaved layout", *PAIRS, "woven", *ANGLES, *POSITIONS, "head axis", "rows for heads", "float32 out"))
 def half_rotation_with(mistakes):
     return lambda x, positions, base=10000.0: _rotate(x, positions, base, mistakes, half=True)
 
@@ -1335,10 +1366,12 @@ def conversion_with(mistakes):
     return subject
 
 
+# Scores know differences only: there some mistakes are the same as others ("swapped" as "clockwise") or none ("apart").
 @family(WEEK, "RotaryMultiHeadAttention", _say(
-    "no rotation", "values", "queries only", "before split", "half layout", *PAIRS, "apart", "i/d", "d-2", "positive",
-    "base", "degrees", "ignored", "start only", "first row", "whole", "absolute", "rows for heads", "unscaled",
-    "d_model scale", "over queries", "split", "merge", "no causal", "mask by position", "strict", "no o_proj"))
+    "no rotation", "values", "queries only", "before split", "half layout", "clockwise", "mirrored", "overwritten",
+    "mixed tables", "i/d", "d-2", "positive", "base", "degrees", "ignored", "first row", "whole", "absolute",
+    "rows for heads", "unscaled", "d_model scale", "over queries", "split", "merge", "no causal", "mask by position",
+    "strict", "no o_proj"))
 def attention_with(mistakes):
     class Attention(nn.Module):
         def __init__(self, d_model, n_heads, base=10000.0):
@@ -1384,7 +1417,7 @@ def attention_with(mistakes):
 @family(WEEK, "rotate_half", _say("still woven", "sign moved", "no sign", "apart", "woven"))
 def quarter_turn_with(mistakes):
     def subject(x):
-        woven_in, woven_out = "still woven" in mistakes or "apart" in mistakes, "still woven" in mistakes or "woven" in mistakes
+        woven_in, woven_out = (bool(mistakes & {"still woven", way}) for way in ("apart", "woven"))
         a, b = (x[..., 0::2], x[..., 1::2]) if woven_in else x.chunk(2, dim=-1)
         a, b = (b, -a) if "sign moved" in mistakes else (b, a) if "no sign" in mistakes else (-b, a)
         return torch.stack((a, b), -1).flatten(-2) if woven_out else torch.cat((a, b), -1)
@@ -1392,8 +1425,9 @@ def quarter_turn_with(mistakes):
     return subject
 
 
-@family(WEEK, "rotary_tables", _say("tables swapped", "table width", "table dtype", *ANGLES[:-1], "ignored", "start only",
-                                    "whole", "absolute", "clockwise"))
+@family(WEEK, "rotary_tables", _say(
+    "tables swapped", "table width", "table dtype", *ANGLES[:-1], "ignored", "start only", "whole", "absolute",
+    "clockwise"))
 def tables_with(mistakes):
     def subject(positions, head_dim, dtype=torch.float32, base=10000.0):
         angles = _angles(positions, head_dim, base, mistakes)
@@ -1407,8 +1441,8 @@ def tables_with(mistakes):
 
 
 @family(WEEK, "decode_step_scores", _say(
-    "query at 0", "query after", "keys only", "reversed", "all at end", "half layout", *PAIRS, "apart", *ANGLES[:6],
-    "degrees", "scaled", "softmaxed", "turned shape"))
+    "query at 0", "query after", "keys only", "reversed", "all at end", "half layout", "mirrored", "overwritten",
+    "mixed tables", *ANGLES[:6], "degrees", "scaled", "softmaxed", "turned shape"))
 def decoding_with(mistakes):
     def subject(q, k_cache, base=10000.0):
         n = k_cache.shape[-2]

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 MAX_HEADER = 4 * 2**20
@@ -92,6 +93,8 @@ class Encoder:
             return {"l": [self.encode(item, depth + 1) for item in value]}
         if isinstance(value, dict):
             return {"d": [[self.encode(k, depth + 1), self.encode(v, depth + 1)] for k, v in value.items()]}
+        if isinstance(value, np.generic):
+            return self.encode(value.item(), depth)
         reference = self.refer(value)
         return reference if reference is not None else {"x": type(value).__name__[:80]}
 

@@ -1,0 +1,63 @@
+"""Results that are not in the gradebook yet, on disk, so that an interrupted run goes on where it stopped.
+
+A result is kept from the moment it comes until nbgrader has saved it. It is found again only for the same submission,
+course, seed, device, isolation and grader: everything that decides the result is in its name.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+
+from autograder.grading.results import Options, Result, Task
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class Pending:
+    """The results of a course root that wait to be saved."""
+
+    def __init__(self, root: Path, options: Options) -> None:
+        self.folder = state_folder(root) / "pending"
+        self.folder.mkdir(exist_ok=True)
+        self.how = f"{options.device}/{options.isolate}/{_grader_version()}"
+
+    def name(self, task: Task) -> str:
+        """Names everything that decides the result, the student included."""
+        return hashlib.sha256(f"{task.key}\n{task.digest()}\n{self.how}".encode()).hexdigest()
+
+    def find(self, task: Task) -> Result | None:
+        try:
+            return Result(**json.loads((self.folder / self.name(task)).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def keep(self, task: Task, result: Result) -> None:
+        """Atomic: a result is there whole or not at all. Failures of the infrastructure are not kept."""
+        if result.problem:
+            return
+        path = self.folder / self.name(task)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(asdict(result)), encoding="utf-8")
+        part.replace(path)
+
+    def drop(self, name: str) -> None:
+        """The result has been saved."""
+        (self.folder / name).unlink(missing_ok=True)
+
+
+def state_folder(root: Path) -> Path:
+    """`.autograder/` in a course root, for the instructor's eyes only: seed, lock, pending results."""
+    folder = root / ".autograder"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@lru_cache(maxsize=1)
+def _grader_version() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
