@@ -746,7 +746,7 @@ class ProbeModel(nn.Module):
 
 
 def probe_model(weights, flags):
-    """A ProbeModel with these weights and one training flag for each of its seven modules, the outermost first."""
+    """A ProbeModel with these weights and one training flag for each of its eight modules, the outermost first."""
     model = ProbeModel().to(weights["embed.weight"].device)
     model.load_state_dict(weights)
     for module, flag in zip(model.modules(), flags, strict=True):
@@ -802,7 +802,7 @@ sizes = {"embed.weight": (7, 6), "inside.1.0.weight": (6, 6), "inside.1.0.bias":
 weights = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
 tokens = torch.randint(0, 7, (4, 31), generator=generator)
 
-model = probe_model(weights, [False] * 7)  # everything is in eval mode already
+model = probe_model(weights, [False] * 8)  # everything is in eval mode already
 losses = loss_by_length(model, tokens, [6, 12, 30], 5)
 assert isinstance(losses, dict) and sorted(losses) == [6, 12, 30], f"a dict with the keys 6, 12, 30 expected, got {losses}."
 assert all(isinstance(value, float) for value in losses.values()), "the losses must be Python floats (.item())."
@@ -815,14 +815,14 @@ assert abs(losses[12] - sum(by_hand) / 20) < 1e-4, (
     f"at length 12 the mean over 4 texts and 5 targets is {sum(by_hand) / 20:.3f}, yours is {losses[12]:.3f}. Context "
     "tokens[:, -13:-1], targets tokens[:, -5:], natural logarithm, mean?")
 
-model = probe_model(weights, [True] * 7)  # now dropout is on
+model = probe_model(weights, [True] * 8)  # now dropout is on
 again = loss_by_length(model, tokens, [6, 12, 30], 5)
 assert all(abs(again[n] - losses[n]) < 1e-5 for n in losses), "the losses changed with the training flag: use eval mode."
 seen = observe(model)
 assert not seen["recorded a graph"], "the model ran with gradients recorded: use torch.no_grad()."
 assert seen["gradient mode"], "gradients are still switched off after your function: use torch.no_grad() as a context."
-assert seen["flags"] == [True] * 7, "the model was in train mode and must be again afterwards."
-frozen = [True, True, False, False, False, False, True]
+assert seen["flags"] == [True] * 8, "the model was in train mode and must be again afterwards."
+frozen = [True, True, False, False, False, False, False, True]
 model = probe_model(weights, frozen)
 loss_by_length(model, tokens, [6], 5)
 assert observe(model)["flags"] == frozen, (

@@ -25,7 +25,7 @@ class ProbeModel(nn.Module):
 
 
 def probe_model(weights, flags):
-    """A ProbeModel with these weights and one training flag for each of its seven modules, the outermost first."""
+    """A ProbeModel with these weights and one training flag for each of its eight modules, the outermost first."""
     model = ProbeModel().to(weights["embed.weight"].device)
     model.load_state_dict(weights)
     for module, flag in zip(model.modules(), flags, strict=True):

@@ -108,7 +108,7 @@ def ntk_base(check: Check) -> None:
 
     # Small dimensions first: there d/(d-2) is far from 1 and the mistakes are large.
     with check.criterion("base 10,000", 2, golden=True):
-        for scale, head_dim in ((4.0, 8), (2.0, 4), (8.0, 16), (4.0, 64), (16.0, 128), (3.5, 32)):
+        for scale, head_dim in ((2.0, 4), (4.0, 8), (8.0, 16), (4.0, 64), (16.0, 128), (3.5, 32)):
             at(10000.0, scale, head_dim)
     with check.criterion("other bases, and scales that are not above 1", 1, golden=True):
         for base, scale, head_dim in ((500.0, 4.0, 8), (1e6, 2.0, 64), (10000.0, 1.0, 16), (10000.0, 0.5, 8)):
@@ -126,7 +126,7 @@ def dynamic_ntk_base(check: Check) -> None:
                      f"dynamic_ntk_base({base:g}, {scale:g}, {head_dim}, {seq_len}, {original_len})", RELATIVE, hint)
 
     with check.criterion("beyond the training length", 1.25, golden=True):
-        for scale, head_dim, seq_len, original_len in ((2.0, 8, 128, 64), (1.0, 8, 200, 64), (4.0, 16, 65, 64),
+        for scale, head_dim, seq_len, original_len in ((2.0, 8, 192, 64), (1.0, 8, 200, 64), (4.0, 16, 65, 64),
                                                        (2.0, 64, 16384, 4096), (8.0, 128, 5000, 4096)):
             at(scale, head_dim, seq_len, original_len)
         at(2.0, 8, 300, 100, base=500.0)
@@ -204,9 +204,9 @@ def log_n_scale(check: Check) -> None:
 
 SHAPES = {"embed.weight": (7, 6), "inside.1.0.weight": (6, 6), "inside.1.0.bias": (6,), "read.weight": (7, 6),
           "read.bias": (7,)}
-EVAL, TRAIN = (False,) * 7, (True,) * 7
-MIXED = ((True, True, False, False, False, False, True), (False, False, True, False, True, True, False),
-         (True, False, True, True, False, True, False))
+EVAL, TRAIN = (False,) * 8, (True,) * 8
+MIXED = ((True, True, False, False, False, False, False, True), (False, False, True, True, False, False, True, False),
+         (True, False, True, False, True, False, True, False))
 # Losses of 2 to 4 nats, float32 logits of order 5: right ones differ by 1e-6. Dropout, another window or another target
 # moves the loss by more than 0.01.
 LOSSES = Tolerance(rtol=0, atol=1e-3)
@@ -231,8 +231,9 @@ class Measured:
     observe: Callable = trusted.observe
 
     def __call__(self, weights: dict, flags: tuple, tokens: torch.Tensor, lengths: list, n_targets: int) -> tuple:
-        model = self.make(weights, list(flags))
-        return self.function(model, tokens, lengths, n_targets), self.observe(model)
+        with torch.enable_grad():  # whatever a known mistake does to the gradient mode of this process, it ends here
+            model = self.make(weights, list(flags))
+            return self.function(model, tokens, lengths, n_targets), self.observe(model)
 
 
 def _measured(subject: Any) -> Measured:

@@ -43,8 +43,8 @@ numbers(WEEK, "unturned_pairs", "wavelengths", counts | {"turns_first": 6.283185
 numbers(WEEK, "unturned_pairs", "boundary_for_d", counts | {"boundary": 90.05376}, 2,
         "Your boundary counts channels: the factor in front is d/2, not d.")
 numbers(WEEK, "unturned_pairs", "two_digits", {
-    "turns_first": 650, "turns_last": 0.075, "boundary": 45, "complete": 46, "never": 18,
-}, 1, "The numbers are right but rounded too much; four significant digits are asked for.")
+    "turns_first": 650, "turns_last": 0.075, "boundary": 45, "complete": 46, "never": 18,  # 45 is within 1e-3
+}, 2, "The numbers are right but rounded too much; four significant digits are asked for.")
 
 
 # ---- 5.2 position_interpolation -------------------------------------------------------------------------------------
@@ -140,7 +140,6 @@ NTK = {
     "base too": "The power must stand on the scale alone, not on base * scale.",
     "divided": "Your base becomes smaller; a larger base is what slows the pairs down.",
     "d over d-1": "The exponent is d/(d-2): there are d/2 pairs, and the last one has the number d/2 - 1.",
-    "half": "The exponent is made with the number of pairs in place of the channels: d/(d-2) has d = head_dim.",
     "square": "The scale is squared; the exponent d/(d-2) is only a little above 1.",
     "base": "The default base is right, another one is not: use the argument `base`.",
     "clamped": "Scales of 1 and below are changed on the way; the formula holds for every scale.",
@@ -159,7 +158,6 @@ edited(ntk_plain, "ntk_scale_twice", 0, NTK["twice"], ("base * scale", "base * s
 edited(ntk_plain, "ntk_power_of_all", 0, NTK["base too"], ("base * scale **", "(base * scale) **"))
 edited(ntk_plain, "ntk_divided", 0, NTK["divided"], ("base * scale", "base / scale"))
 edited(ntk_plain, "ntk_d_minus_one", 0, NTK["d over d-1"], ("(head_dim - 2)", "(head_dim - 1)"))
-edited(ntk_plain, "ntk_pairs", 0, NTK["half"], ("(head_dim / (head_dim - 2))", "(head_dim / 2 / (head_dim / 2 - 2.000001))"))
 edited(ntk_plain, "ntk_squared", 0, NTK["square"], ("(head_dim / (head_dim - 2))", "2"))
 edited(ntk_plain, "ntk_whole_exponent", 0, NTK["whole"], ("head_dim / (", "head_dim // ("))
 edited(ntk_plain, "ntk_own_base", 2, NTK["base"], ("base * scale", "10000.0 * scale"))
@@ -186,6 +184,7 @@ def ntk_tensor_float32(base, scale, head_dim):
 ntk_right = {"new_base": 41829.37, "first_pair_ratio": 1, "last_pair_ratio": 0.25}
 numbers(WEEK, "ntk_by_hand", "seven_digits", ntk_right)
 numbers(WEEK, "ntk_by_hand", "five_digits", ntk_right | {"new_base": 41829})
+numbers(WEEK, "ntk_by_hand", "floats", ntk_right | {"new_base": 41829.4, "first_pair_ratio": 1.0})
 numbers(WEEK, "ntk_by_hand", "without_exponent", ntk_right | {"new_base": 40000}, 0.5, NTK["plain"])
 numbers(WEEK, "ntk_by_hand", "exponent_inverse", ntk_right | {"new_base": 38304.13}, 0.5, NTK["inverse"])
 numbers(WEEK, "ntk_by_hand", "scale_twice", ntk_right | {"new_base": 167317.5}, 0.5, NTK["twice"])
@@ -359,7 +358,7 @@ edited(yarn_plain, "yarn_mixed_wavelengths", 0, YARN["wavelengths"], (MIX, "1 / 
 edited(yarn_plain, "yarn_with_temperature", 0, YARN["temperature"], ("return theta", "theta = theta * (0.1 * math.log(scale) + 1)\n    return theta"))
 edited(yarn_plain, "yarn_betas_swapped", 0, YARN["betas swapped"], ("dim(beta_fast)", "dim(beta_slow )"), ("dim(beta_slow))", "dim(beta_fast))"))
 edited(yarn_plain, "yarn_logarithms_mixed", 0, YARN["log10"], ("math.log(base)", "math.log10(base)"))
-edited(yarn_plain, "yarn_base_in_ramp", 3.25, YARN["base"], ("math.log(base)", "math.log(10000)"))
+edited(yarn_plain, "yarn_base_in_ramp", 2.5, YARN["base"], ("math.log(base)", "math.log(10000)"))
 edited(yarn_plain, "yarn_base_in_speeds", 2.5, YARN["base"], ("theta = base", "theta = 10000.0"))
 edited(yarn_plain, "yarn_own_betas", 2.5, YARN["betas"], ("dim(beta_fast)", "dim(32)"), ("dim(beta_slow)", "dim(1)"))
 edited(yarn_plain, "yarn_odd_accepted", 3.5, YARN["odd"],
@@ -448,15 +447,15 @@ def hot_plain(scale):
     return 0.1 * math.log(scale) + 1.0
 
 
-edited(hot_plain, "hot_squared", 0.5, HOT["squared"], ("0.1 * math.log(scale) + 1.0", "(0.1 * math.log(scale) + 1.0) ** 2"))
-edited(hot_plain, "hot_root", 0.5, HOT["root"], ("0.1 * math.log(scale) + 1.0", "(0.1 * math.log(scale) + 1.0) ** 0.5"))
-edited(hot_plain, "hot_inverse", 0.5, HOT["inverse"], ("0.1 * math.log(scale) + 1.0", "1 / (0.1 * math.log(scale) + 1.0)"))
-edited(hot_plain, "hot_log10", 0.5, HOT["log10"], ("math.log(", "math.log10("))
-edited(hot_plain, "hot_log2", 0.5, HOT["log2"], ("math.log(", "math.log2("))
-edited(hot_plain, "hot_without_one", 0.5, HOT["no one"], (" + 1.0", ""))
-edited(hot_plain, "hot_without_tenth", 0.5, HOT["no tenth"], ("0.1 * ", ""))
-edited(hot_plain, "hot_one_inside", 0.5, HOT["bracket"], ("math.log(scale) + 1.0", "math.log(scale + 1.0)"))
-edited(hot_plain, "hot_brackets", 0.5, HOT["outside"], ("math.log(scale) + 1.0", "(math.log(scale) + 1.0)"))
+edited(hot_plain, "hot_squared", 0, HOT["squared"], ("0.1 * math.log(scale) + 1.0", "(0.1 * math.log(scale) + 1.0) ** 2"))
+edited(hot_plain, "hot_root", 0, HOT["root"], ("0.1 * math.log(scale) + 1.0", "(0.1 * math.log(scale) + 1.0) ** 0.5"))
+edited(hot_plain, "hot_inverse", 0, HOT["inverse"], ("0.1 * math.log(scale) + 1.0", "1 / (0.1 * math.log(scale) + 1.0)"))
+edited(hot_plain, "hot_log10", 0, HOT["log10"], ("math.log(", "math.log10("))
+edited(hot_plain, "hot_log2", 0, HOT["log2"], ("math.log(", "math.log2("))
+edited(hot_plain, "hot_without_one", 0, HOT["no one"], (" + 1.0", ""))
+edited(hot_plain, "hot_without_tenth", 0, HOT["no tenth"], ("0.1 * ", ""))
+edited(hot_plain, "hot_one_inside", 0, HOT["bracket"], ("math.log(scale) + 1.0", "math.log(scale + 1.0)"))
+edited(hot_plain, "hot_brackets", 0, HOT["outside"], ("math.log(scale) + 1.0", "(math.log(scale) + 1.0)"))
 edited(hot_plain, "hot_not_clamped", 1.5, HOT["clamp"], ("    if scale <= 1:\n        return 1.0\n", ""))
 edited(hot_plain, "hot_zero_below", 1.5, HOT["zero"], ("return 1.0\n", "return 0.0\n"))
 
@@ -479,6 +478,7 @@ def hot_torch(scale):
 yarn_right = {"low": 20, "high": 46, "temperature": 1.138629, "logit_factor": 1.296477}
 numbers(WEEK, "yarn_by_hand", "seven_digits", yarn_right)
 numbers(WEEK, "yarn_by_hand", "four_digits", yarn_right | {"temperature": 1.139, "logit_factor": 1.296})
+numbers(WEEK, "yarn_by_hand", "floats", yarn_right | {"low": 20.0, "high": 46.0, "temperature": 1.1386, "logit_factor": 1.2965})
 numbers(WEEK, "yarn_by_hand", "not_rounded", yarn_right | {"low": 20.94448, "high": 45.02688}, 0.5, YARN["not rounded"])
 numbers(WEEK, "yarn_by_hand", "rounded_inwards", yarn_right | {"low": 21, "high": 45}, 0.5, YARN["rounded inwards"])
 numbers(WEEK, "yarn_by_hand", "nearest", yarn_right | {"low": 21, "high": 45.0}, 0.5, YARN["rounded inwards"])
@@ -500,7 +500,8 @@ numbers(WEEK, "yarn_by_hand", "log10", yarn_right | {"temperature": 1.060206, "l
 
 LOSS = {
     "whole window": "You average over the whole window; only the last n_targets tokens count.",
-    "no eval": "The model is measured in train mode: its dropout spoils the loss. Switch to eval mode.",
+    "no eval": "With the model in eval mode the losses are right, in train mode they are not: switch the model to eval mode "
+               "while you measure, or its dropout spoils the loss.",
     "left in eval": "The model is left in eval mode: put every submodule back as you found it.",
     "left in train": "Afterwards everything is in train mode, whatever it was before: restore what you found.",
     "top flag": "Only the outermost training flag is restored, and all parts follow it; restore every submodule's own.",
@@ -553,7 +554,7 @@ RESTORE = "    for module, flag in zip(model.modules(), flags):\n        module.
 TOO_SHORT = '        if length >= tokens.shape[1]:\n            raise ValueError("text too short")\n'
 TOO_MANY = '        if n_targets > length:\n            raise ValueError("too many targets")\n'
 SCORED = "F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))"
-edited(loss_plain, "loss_whole_window", 1.75, LOSS["whole window"], ("model(window)[:, -n_targets:]", "model(window)"),
+edited(loss_plain, "loss_whole_window", 0, LOSS["whole window"], ("model(window)[:, -n_targets:]", "model(window)"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -length:]"))
 edited(loss_plain, "loss_train_mode", 3, LOSS["no eval"], ("    model.eval()\n", ""))
 edited(loss_plain, "loss_left_in_eval", 3.25, LOSS["left in eval"], (RESTORE, ""))
@@ -563,31 +564,31 @@ edited(loss_plain, "loss_top_flag_only", 3.25, "Only the outermost training flag
        (RESTORE, "    model.training = flags[0]\n"))
 edited(loss_plain, "loss_recorded", 3.5, LOSS["recorded"], ("with torch.no_grad():", "if True:"))
 edited(loss_plain, "loss_switched_off", 3.5, LOSS["switched off"], ("    with torch.no_grad():", "    torch.set_grad_enabled(False)\n    if True:"))
-edited(loss_plain, "loss_prefix", 1.75, LOSS["prefix"], ("tokens[:, -length - 1:-1]", "tokens[:, :length]"),
+edited(loss_plain, "loss_prefix", 0, LOSS["prefix"], ("tokens[:, -length - 1:-1]", "tokens[:, :length]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, length + 1 - n_targets:length + 1]"))
-edited(loss_plain, "loss_unshifted", 1.75, LOSS["unshifted"], ("targets = tokens[:, -n_targets:]", "targets = window[:, -n_targets:]"))
-edited(loss_plain, "loss_short_context", 1.75, LOSS["short context"], ("tokens[:, -length - 1:-1]", "tokens[:, -length:-1]"),
+edited(loss_plain, "loss_unshifted", 0, LOSS["unshifted"], ("targets = tokens[:, -n_targets:]", "targets = window[:, -n_targets:]"))
+edited(loss_plain, "loss_short_context", 0, LOSS["short context"], ("tokens[:, -length - 1:-1]", "tokens[:, -length:-1]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -logits.shape[1]:]"))
-edited(loss_plain, "loss_sees_target", 1.75, LOSS["sees target"], ("tokens[:, -length - 1:-1]", "tokens[:, -length:]"))
-edited(loss_plain, "loss_first_targets", 1.75, LOSS["first targets"], ("model(window)[:, -n_targets:]", "model(window)[:, :n_targets]"),
+edited(loss_plain, "loss_sees_target", 0, LOSS["sees target"], ("tokens[:, -length - 1:-1]", "tokens[:, -length:]"))
+edited(loss_plain, "loss_first_targets", 0, LOSS["first targets"], ("model(window)[:, -n_targets:]", "model(window)[:, :n_targets]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -length:][:, :n_targets]"))
-edited(loss_plain, "loss_last_token", 1.75, LOSS["one target"], ("model(window)[:, -n_targets:]", "model(window)[:, -1:]"),
+edited(loss_plain, "loss_last_token", 0, LOSS["one target"], ("model(window)[:, -n_targets:]", "model(window)[:, -1:]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -1:]"))
-edited(loss_plain, "loss_bits", 1.75, LOSS["bits"], (".item()", ".item() / math.log(2)"))
-edited(loss_plain, "loss_perplexity", 1.75, LOSS["perplexity"], (".item()", ".exp().item()"))
-edited(loss_plain, "loss_summed", 1.75, LOSS["summed"], ("targets.reshape(-1))", 'targets.reshape(-1), reduction="sum")'))
-edited(loss_plain, "loss_per_text", 1.75, LOSS["per text"], ("targets.reshape(-1)).item()", 'targets.reshape(-1), reduction="sum").item() / n_targets'))
-edited(loss_plain, "loss_softmax_twice", 1.75, LOSS["softmax twice"], ("model(window)[:, -n_targets:]", "model(window)[:, -n_targets:].softmax(-1)"))
+edited(loss_plain, "loss_bits", 0, LOSS["bits"], (".item()", ".item() / math.log(2)"))
+edited(loss_plain, "loss_perplexity", 0, LOSS["perplexity"], (".item()", ".exp().item()"))
+edited(loss_plain, "loss_summed", 0, LOSS["summed"], ("targets.reshape(-1))", 'targets.reshape(-1), reduction="sum")'))
+edited(loss_plain, "loss_per_text", 0, LOSS["per text"], ("targets.reshape(-1)).item()", 'targets.reshape(-1), reduction="sum").item() / n_targets'))
+edited(loss_plain, "loss_softmax_twice", 0, LOSS["softmax twice"], ("model(window)[:, -n_targets:]", "model(window)[:, -n_targets:].softmax(-1)"))
 edited(loss_plain, "loss_tensors", 3.5, LOSS["tensors"], (".item()", ""))
-edited(loss_plain, "loss_refuses_nothing", 3.5, LOSS["refuses nothing"], (TOO_SHORT, ""), (TOO_MANY, ""),
+edited(loss_plain, "loss_refuses_nothing", 3.5, LOSS["refuses nothing"], ("    for length in lengths:\n" + TOO_SHORT + TOO_MANY, ""),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -logits.shape[1]:]"))
 edited(loss_plain, "loss_targets_unchecked", 3.5, LOSS["targets unchecked"], (TOO_MANY, ""),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -logits.shape[1]:]"))
 edited(loss_plain, "loss_text_unchecked", 3.5, LOSS["text unchecked"], (TOO_SHORT, ""))
-edited(loss_plain, "loss_one_window", 1.75, LOSS["one window"], ("window = tokens[:, -length - 1:-1]", "window = tokens[:, -max(lengths) - 1:-1]"))
-edited(loss_plain, "loss_first_text", 1.75, LOSS["first text"], ("tokens[:, -length - 1:-1]", "tokens[:1, -length - 1:-1]"),
+edited(loss_plain, "loss_one_window", 0, LOSS["one window"], ("window = tokens[:, -length - 1:-1]", "window = tokens[:, -max(lengths) - 1:-1]"))
+edited(loss_plain, "loss_first_text", 0, LOSS["first text"], ("tokens[:, -length - 1:-1]", "tokens[:1, -length - 1:-1]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:1, -n_targets:]"))
-edited(loss_plain, "loss_negative", 1.75, LOSS["negative"], ("= F.cross", "= -F.cross"))
+edited(loss_plain, "loss_negative", 0, LOSS["negative"], ("= F.cross", "= -F.cross"))
 
 
 @right(WEEK, "loss_by_length")
