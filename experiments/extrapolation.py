@@ -3,7 +3,8 @@
     python experiments/extrapolation.py            # everything that is missing (about 40 minutes on one core)
     python experiments/extrapolation.py --table    # only the tables and the shipped files, from experiments/runs/
 
-Every run leaves one small JSON file in experiments/runs/; delete a file to have that run made again. From these come
+Every run leaves its numbers and weights in experiments/runs/ (not kept in the repository), so an interrupted series goes
+on where it stopped; delete a file to have that run made again. From these come
 experiments/results.md (mean and spread over seeds, for people), source/week5_results.json (every seed's numbers, for the
 notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
 """

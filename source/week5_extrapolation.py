@@ -702,6 +702,12 @@ lab.table(["method, scale 4", "pairs with new angles at 4x"], [["none", new_pair
 # **Figure 5.4. Coverage after each extension.** PI and YaRN leave nothing new: every pair stays within the arc it knows. NTK with $s=4$ does not: at 4x all pairs beyond the boundary but the last are slowed down by *less* than 4, so they still leave their arc a little. This is why people who use NTK-aware scaling take a larger $s$ than the length asks for. What the picture does not show is the price: PI has also squeezed the fast pairs, whose angles were all known.
 
 # %% [markdown]
+# <details><summary>Aside: where you will meet these in practice</summary>
+#
+# The library `transformers` keeps all of them in `modeling_rope_utils.py`; the type is called `"linear"` (PI), `"dynamic"` (dynamic NTK) or `"yarn"`, and `factor` is our $s$. Its dynamic NTK, with the factor of a model's configuration file, is equation (4). Before you compare two reports, look up both factors, and whether the model was fine-tuned after the change.
+# </details>
+
+# %% [markdown]
 # ## 6 · The comparison
 #
 # ### 6.1 Measure what you mean
@@ -711,9 +717,9 @@ lab.table(["method, scale 4", "pairs with new angles at 4x"], [["none", new_pair
 # **Which targets?** A language model predicts every token of its window, the first one from a single token of context, the last one from $n-1$. The mean over the whole window mixes easy and hard places in a proportion that changes with $n$. If you test at $4L$, three quarters of the targets have a context longer than anything in training and one quarter does not; the mean of both hides the failure. And the early targets, with little context, have a high loss of their own: as $n$ grows, their share falls, and the mean may *fall* although nothing got better. So fix the targets: score the **same last tokens of the text** at every length, and let only the context in front of them grow.
 #
 # ```text
-# text            . . . . . . . . . . . . . . . . . . . . . . . . T T T T      T: the n_targets targets, always the same
-# context, 1x                                     [ . . . . . . . . . . . ]
-# context, 2x             [ . . . . . . . . . . . . . . . . . . . . . . . ]
+# text            . . . . . . . . . . . . . . . . . . . . . . . . T T T T     T: the targets, always the same
+# context, 1x                                           . . . . . . . .
+# context, 2x                           . . . . . . . . . . . . . . . .
 # ```
 #
 # **Which mode?** Dropout must be off while you measure, no graph should be recorded, and afterwards the model must be as you found it. "As you found it" is more than calling `model.train()`: a part of the model may have been frozen in eval mode on purpose.
@@ -915,6 +921,11 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # **Figure 5.5. Loss against length.** Lines: mean over five seeds; bands: lowest to highest seed; the dashed line marks the training length. Left of it nothing can be seen, because nobody was tested on less. **Flat:** ALiBi alone; in each of the five runs its loss rises a little, by 0.02 to 0.03 from 1x to 8x. **Rising:** the T5 bias, at every doubling and in every run, and the model without encoding. **Breaking down:** sinusoidal and learned at the first doubling, RoPE by 4x. Four things to note. (1) The best at the training length, RoPE, is not the best beyond it. (2) *No* method gains from the longer context: no curve falls below its value at 1x. (3) The model without any encoding has the highest loss at 1x, and the second lowest at 8x: it has little to lose. It is no rival of ALiBi at any length. (4) The learned table ends below the sinusoids although its rows beyond 64 were never trained: these are small random numbers (standard deviation 0.02), next to the trained rows almost nothing. Start them larger and this may change. Do not read a ranking of "learned" and "sinusoidal" from it.
 
+# %% [markdown] tags=["prediction"]
+# **Predict.** Score the same models with the other ruler, the mean over *all* targets of the window. Will RoPE's failure at 4x look larger or smaller? What will ALiBi's curve do?
+#
+# *Your prediction:*
+
 # %% tags=["experiment"]
 fig, axes = lab.figure("The same models: fixed targets (solid) and the mean over the whole window (dashed)", ncols=3,
                        height=3.1, width=9.6, sharey=True)
@@ -1082,7 +1093,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
 #
-# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Beyond 64 their relative angles leave the arc seen in training; the fast pairs 0 to 2 have seen all their angles; the scores of far keys become arbitrary, and the more so the farther out: about 1.7 to 1.9 at 2x, about 3 at 4x (half a point for mechanism with a number).
+# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Beyond 64 their relative angles leave the arc seen in training; the fast pairs 0 to 2 have seen all their angles; the scores of far keys become arbitrary, and the more so the farther out: 1.60 to 1.85 at 2x, 2.88 to 3.30 at 4x (half a point for the mechanism with a number).
 # 2. The bias is a fixed slope times distance: a far key gets exp(-slope * distance) at most, so keys beyond the range known from training are damped, whatever their content; no new vectors or angles (half a point). A model that only looks at its last few dozen characters would have the same flat curve: the loss did not fall below that of 1x (half a point).
 # 3. Sinusoidal: sums of token and position vectors in combinations never met, since the slow sinusoids take values outside the range seen at positions 0 to 63. Learned: rows that no gradient has changed since initialisation (half a point for both). Periodicity: the slowest wavelength is 2 pi * 10000**(62/64), some 47,000 positions for width 64; 128 lies far below; nothing repeats, the values are new (half a point).
 # 4. PI slows the fast pairs too: neighbours that were 1 rad apart on pair 0 are half a radian apart; the local patterns on which character prediction relies are read with a wrong ruler, and no fine-tuning corrects it (half a point). YaRN leaves the fast pairs alone and divides all pairs that never turned by s: no new angles and no spoilt fine distances; NTK with the same s leaves some angles new (half a point).
@@ -1256,7 +1267,12 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
            for kind, words in (("filler", "filler loss"), ("found", "needles found"))])
 
 # %% [markdown]
-# **Figure 5.10. Flat perplexity, lost context.** FIGURE510
+# **Figure 5.10. Flat perplexity, lost context.** Left: the loss on filler stays at 0.49 to 0.52 at every length, for both encodings and all seeds; the two lines coincide (what little they move is the same for both: other test texts at each length). Right: behind this flat line the needles get lost. ALiBi finds all of them up to 2x, 0.70 to 0.97 at 8x, 0.35 to 0.65 at 16x; RoPE loses some at 2x already in three of five runs, and has 0.04 to 0.26 left at 16x, where guessing gives 0.06. At 4x and 8x the ranges of the two overlap. Note that RoPE's *loss* is flat too, although the same encoding broke down on English in Figure 5.5: this filler needs only the token before. Whether a loss stays flat says as much about the text as about the model.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Take one ALiBi model and haystacks of 1,024 tokens with the needle *anywhere*. At which distances from the query will it be found: up to 64, the length of the training? Up to the largest window, 1,179? Does the probability fall gradually or at an edge?
+#
+# *Your prediction:*
 
 # %% tags=["experiment"]
 # One of the ALiBi models, its weights shipped: how far does it find the needle, place by place? No training; 5 seconds.
@@ -1281,7 +1297,7 @@ ax.grid(axis="y")
 plt.show()
 
 # %% [markdown]
-# **Figure 5.11. Place by place.** FIGURE511
+# **Figure 5.11. Place by place.** Each dot is one haystack of 1,024 tokens. Up to a distance of about 300, nearly all needles are found with near certainty, far beyond the 64 tokens of the training. Then more and more are lost, and from about 700 on many get a probability of zero while others are still found. The first two heads see nothing at such distances: their weight factors $e^{-\text{slope}\cdot\text{distance}}$ at 300 are below $10^{-8}$. All that is left is the last head, whose factor falls to 0.02 at 1,000, against the competition of a thousand nearer keys.
 
 # %% [markdown] nbgrader={"grade_id": "needle_explained_question", "locked": true}
 # ### Exercise 5.9 · Flat perplexity, lost context
@@ -1302,7 +1318,9 @@ plt.show()
 
 # %% [markdown] nbgrader={"grade_id": "needle_explained", "grade": true, "solution": true, "points": 2}
 # ### BEGIN SOLUTION
-# SOLUTION59
+# 1. The loss is a mean over targets that depend on the token before them; the needle matters for one target in 1,024. So the loss stays at 0.49 to 0.52 at all lengths, for ALiBi and for RoPE, while the share of needles found falls: for ALiBi from 1.00 at 1x to 0.70 to 0.97 at 8x and 0.35 to 0.65 at 16x. ALiBi loses the context in its bias. A key at distance $D$ is damped by $e^{-\text{slope}\cdot D}$: at $D=1000$ the head with slope 1/64 has a factor below $10^{-6}$, and the last one, 1/256, has 0.02, which must hold against up to a thousand nearer keys. That is dilution on top.
+#
+# 2. Measure something that only the far context can tell: for example a table of keys and values at the beginning and the question for one of them at the end; or the loss of the same last 200 tokens of real documents, once with their true far context and once with the far context of another document. Fixed must be: the targets, the number of needles and of distractors, the alphabet, so that guessing is worth the same at every length. The distance of the needle must grow with the length, and be reported: a needle that always stands 50 tokens before the question tests nothing new.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1330,7 +1348,7 @@ plt.show()
 
 # %% tags=["experiment"]
 # Trains two small models, one after the other; budget: 50 seconds on a CPU.
-def train_and_test(encoding, steps=800):
+def train_and_test(encoding, steps):
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     model = ready.SmallTransformer(ready.NUMBERS, encoding, max_len=32, n_outputs=2, is_causal=False, pool=True).to(device)
@@ -1346,7 +1364,7 @@ def train_and_test(encoding, steps=800):
         scores[n] = [float(correct[kind == index].mean()) for index in range(3)]
     return scores, reverse
 
-live = {encoding: train_and_test(encoding) for encoding in ("rope", "alibi")}
+live = {"rope": train_and_test("rope", steps=300), "alibi": train_and_test("alibi", steps=800)}
 fig, axes = lab.figure("Your two models: share of right answers by kind", ncols=2, height=3.0, width=9.2, sharey=True)
 for ax, (encoding, (scores, _)) in zip(axes, live.items()):
     for index, (kind, colour, hatch) in enumerate(zip(ready.KINDS, (lab.BLUE, lab.ORANGE, lab.VERMILLION), ("", "..", "//"))):

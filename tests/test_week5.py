@@ -4,12 +4,17 @@ import importlib.util
 import json
 import re
 
+import nbformat
 import numpy as np
 import torch
 from support import COURSE
 
 from autograder.checks import probe_model as trusted
+from autograder.classroom import make_course_root
+from autograder.grading.results import Options
+from autograder.grading.run import grade_submissions
 from autograder.manifest import RELEASED_FILES
+from autograder.misconceptions.bank import bank
 
 WEEK = "week5_extrapolation"
 
@@ -55,3 +60,23 @@ def test_shipped_weights_are_plain_arrays_and_small():
         with np.load(path, allow_pickle=False) as arrays:
             weights = {key: torch.from_numpy(arrays[key].astype(np.float32)) for key in arrays.files}
         ready.SmallTransformer(**options).load_state_dict(weights)
+
+
+def test_a_module_made_in_the_sandbox_is_graded_like_one_made_here(tmp_path):
+    """Flags, gradients and losses of `loss_by_length` cross the boundary: same points as the banks say."""
+    make_course_root(COURSE, tmp_path / "course", [WEEK])
+    entries = [s for s in bank(WEEK, "loss_by_length") if s.is_right or s.score or s.name == "loss_whole_window"]
+    files = {}
+    for entry in entries:
+        notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
+        next(cell for cell in notebook.cells if cell.id == "loss_by_length").source = entry.source
+        files[entry.name] = tmp_path / "course" / f"{entry.name}.ipynb"
+        nbformat.write(notebook, files[entry.name])
+    graded = grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"))
+    for entry in entries:
+        result = graded[entry.name].result
+        assert result is not None, graded[entry.name].reason
+        text = "".join(output["text"] for output in result.outputs["loss_by_length_tests"])
+        assert result.scores["loss_by_length_tests"] == (4 if entry.is_right else entry.score), (entry.name, text)
+        assert entry.is_right == ("loss_by_length_check" not in result.failed_checks), entry.name
+        assert entry.says in text or "must raise" in text, (entry.name, text)
