@@ -5,26 +5,22 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-HAS_PACKAGES = python -c "import importlib.util as u, sys; sys.exit(any(u.find_spec(m) is None for m in ('torch', 'nbgrader', 'nbval', 'jupytext', 'rich', 'jupyterlab')))" >/dev/null 2>&1
+HAS = python -c "import importlib.util as u, sys; sys.exit(any(u.find_spec(m) is None for m in sys.argv[1:]))"
 ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
-  ACTIVE := $(shell $(HAS_PACKAGES) && echo yes)
+  ACTIVE := $(shell $(HAS) torch nbgrader nbval jupytext rich jupyterlab 2>/dev/null && echo yes)
+  ACTIVE_FOR_TESTS := $(shell $(HAS) torch nbgrader nbval pytest hypothesis playwright transformers 2>/dev/null && echo yes)
 endif
-ifeq ($(ACTIVE),yes)
-  PY := python
-  READY :=
-  READY_TO_TEST :=
-else
-  PY := $(CURDIR)/.venv/bin/python
-  READY := .venv/.ready
-  READY_TO_TEST := .venv/.ready-to-test
-endif
+PY := $(if $(ACTIVE),python,$(CURDIR)/.venv/bin/python)
+READY := $(if $(ACTIVE),,.venv/.ready)
+TEST_PY := $(if $(ACTIVE_FOR_TESTS),python,$(CURDIR)/.venv/bin/python)
+READY_TO_TEST := $(if $(ACTIVE_FOR_TESTS),,.venv/.ready-to-test)
 RUN := PYTHONPATH=$(CURDIR) $(PY) -m autograder
 JUPYTER := PYTHONPATH=$(CURDIR) $(PY) -m jupyter
 SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test build import autograde feedback formgrader lab check doctor clean browser setup
+.PHONY: help demo test build import autograde feedback report formgrader lab check doctor clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -34,8 +30,8 @@ demo: $(READY)  ## build, grade a simulated class, write feedback, compare with 
 	@$(RUN) demo $(if $(STUDENTS),--students $(STUDENTS)) $(GRADING)
 
 test: $(READY_TO_TEST) browser  ## all tests: kernels, checks, banks, build, grading, notebooks, browser
-	@PYTHONPATH=$(CURDIR) $(PY) -m pytest $(PYTEST)
-	@PYTHONPATH=$(CURDIR) $(PY) -m pytest --nbval solutions $(PYTEST)
+	@PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest $(PYTEST)
+	@PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest --nbval solutions $(PYTEST)
 
 build: $(READY)  ## notebooks/ and solutions/ from source/ (WEEK=3: one week)
 	@$(RUN) build $(if $(WEEK),--week "$(WEEK)")
@@ -48,6 +44,9 @@ autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 I
 
 feedback: $(READY)  ## WEEK=3: write feedback/ for everybody graded
 	@$(RUN) feedback $(if $(WEEK),--week "$(WEEK)")
+
+report: $(READY)  ## WEEK=3: one page on how the class did, with the misconceptions seen
+	@$(RUN) report $(if $(WEEK),--week "$(WEEK)")
 
 check: $(READY)  ## FILE=notebooks/week3_rope/week3_rope.ipynb: grade your own notebook
 	@$(RUN) check "$(FILE)" $(GRADING)
@@ -68,7 +67,7 @@ clean:  ## remove what can be made again (.venv, demo/, caches); never student w
 setup: $(READY)  ## only make the environment
 
 browser: $(READY_TO_TEST)
-	@PYTHONPATH=$(CURDIR) $(PY) tests/browser/find_browser.py --install
+	@PYTHONPATH=$(CURDIR) $(TEST_PY) tests/browser/find_browser.py --install
 
 .venv/.python:
 	@for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3; do \
@@ -78,10 +77,10 @@ browser: $(READY_TO_TEST)
 	echo "error: Python 3.11 or later was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2
 
 .venv/.ready: pyproject.toml | .venv/.python
-	@echo "Setting up .venv (first use; see README for the size of the download) …"
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	@echo "Setting up .venv: first use only, some minutes; the README says how large the download is …"
+	@.venv/bin/python -m pip install -qq --disable-pip-version-check --editable .
 	@touch $@
 
 .venv/.ready-to-test: pyproject.toml | .venv/.ready
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@.venv/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -33,12 +33,11 @@ c.GenerateAssignment.preprocessors = [
 c.GenerateSolution.preprocessors = [
     "nbgrader.preprocessors.LockCells",
     "autograder.build.preprocessors.KeepSolution",
-    "nbgrader.preprocessors.Execute",
+    "autograder.build.preprocessors.ExecuteSolution",
     "autograder.build.preprocessors.ReleaseMetadata",
 ]
 c.ClearMarkScheme.enforce_metadata = False
 c.Execute.record_timing = False
-c.Execute.allow_errors = False
 c.Execute.timeout = 120
 c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
 

@@ -44,6 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     _grading_options(autograde)
     feedback = command("feedback", _feedback, "write feedback pages for one week")
     feedback.add_argument("--week")
+    report = command("report", _report, "write the class report of one week")
+    report.add_argument("--week")
     check = command("check", _check, "grade one notebook of your own")
     check.add_argument("file", nargs="?", default="")
     _grading_options(check)
@@ -93,6 +95,13 @@ def _feedback(options: argparse.Namespace) -> int:
     from autograder.people import write_feedback
 
     return write_feedback(options.root.resolve(), assignment_of(options.week, options.root))
+
+
+def _report(options: argparse.Namespace) -> int:
+    from autograder.course import assignment_of
+    from autograder.people import report
+
+    return report(options.root.resolve(), assignment_of(options.week, options.root))
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -24,6 +24,14 @@ class Entry:
 
 
 MANIFEST: dict[str, tuple[Entry, ...]] = {
+    "week1_permutation_equivariance": (
+        Entry("1.1", "scaled_dot_product_attention", "code", 4, 20),
+        Entry("1.2", "attention_by_hand", "numbers", 3, 15),
+        Entry("1.3", "equivariance_gap", "code", 3, 15),
+        Entry("1.4", "equivariant_or_invariant", "text", 3, 20),
+        Entry("1.5", "causal_mask", "code", 3, 15),
+        Entry("1.6", "ordering_explained", "text", 3, 25),
+    ),
     "week3_rope": (
         Entry("3.1", "rotate_by_hand", "numbers", 3, 15),
         Entry("3.2", "rope_frequencies", "code", 2, 10),

@@ -24,6 +24,7 @@ from autograder.grading.results import Options, wanted_device
 from autograder.grading.run import NO_ISOLATION, Graded, RunLock, grade_submissions
 from autograder.grading.sandbox import why_not_isolated
 from autograder.manifest import MANIFEST
+from autograder.report import write_report
 
 console = Console(soft_wrap=True)
 
@@ -102,6 +103,15 @@ def _feedback_pages(root: Path, assignment: str) -> list[Path]:
     return sorted(root.glob(f"feedback/*/{assignment}/*.html"))
 
 
+def report(root: Path, assignment: str) -> int:
+    """Write the class report."""
+    standing = scores(_course(root, assignment), assignment) if (root / "gradebook.db").exists() else []
+    if not standing:
+        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+    console.print(f"wrote {write_report(root, assignment, standing).relative_to(root)}")
+    return 0
+
+
 def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
     """Grade one notebook, outside any gradebook; prints every verdict."""
     if not name:
@@ -154,7 +164,8 @@ def demo(root: Path, options: argparse.Namespace) -> int:
         wrong += len(failures) + sum(not agrees(student, standing.get(student.name)) for student in students)
         pages = _feedback_pages(target, assignment)
         page = next((page for page in pages if page.parts[-3] == students[-1].name), pages[0])
-        console.print(f"Feedback to read: {page}", highlight=False)
+        page_of_class = write_report(target, assignment, list(standing.values()), options.isolation != "none")
+        console.print(f"Feedback to read: {page}\nClass report: {page_of_class}", highlight=False)
     if wrong:
         console.print(f"[red]{wrong} scores differ from the expected ones[/red]")
     return 1 if wrong else 0

@@ -10,11 +10,11 @@
 # - prove that the score depends on the difference of the two positions alone;
 # - build an attention layer that takes any positions: shifted, per sequence, negative, fractional;
 # - say where low precision ruins RoPE, by how much, and where it does no harm;
-# - find three bugs that have lived in real code bases.
+# - find three bugs that raise no error.
 #
 # **You need** weeks 1 and 2 (attention, causal mask, sinusoidal encoding), radians, and what a 2×2 matrix does to a vector. You do not need complex numbers.
 #
-# **Time:** about 170 minutes of exercises and 60 of reading and experiments. The complete notebook runs in well under a minute. Short of time? 3.1 to 3.3 are the idea; 3.4 and 3.8 are what you will need first at work.
+# **Time:** about 170 minutes of exercises and 80 of reading, experiments and quiz. The complete notebook runs in well under a minute. Short of time? 3.1 to 3.3 are the idea; 3.4, section 8 and 3.8 are what you will need first at work.
 #
 # ## The exercises: 29 points
 #
@@ -44,6 +44,7 @@
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $d$ is the **head dimension**, never the model dimension.
 # - $m$ is the position of a query, $n$ the position of a key, both counted from 0. (Other weeks call them $i$ and $j$; here $i$ is needed for the number of a *pair* of channels. The RoFormer paper writes $m$ and $n$ too.)
 # - Positive angles turn counter-clockwise, in radians.
+# - A bare number such as 3.4 is an exercise. Sections, figures and equations are called so.
 # - Your functions return the dtype and device of their input unless said otherwise, keep gradients, and never change an argument in place.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
@@ -68,7 +69,7 @@ np.random.seed(0)
 #
 # $$(x_m+p_m)\,W_q W_k^{\top}(x_n+p_n)^{\top} = \underbrace{x_m W x_n^\top}_{\text{content–content}} + \underbrace{x_m W p_n^\top}_{\text{content–position}} + \underbrace{p_m W x_n^\top}_{\text{position–content}} + \underbrace{p_m W p_n^\top}_{\text{position–position}}, \qquad W = W_qW_k^\top .$$
 #
-# Where a word stands and what it means are mixed. The two middle terms change when the whole sentence moves ten places to the right, although the sentence is still the same. (Vectors are rows here, as in code. From equation (2) on, $q$ and $k$ are columns.)
+# Where a word stands and what it means are mixed. The two middle terms change when the whole sentence moves ten places to the right, although the sentence is still the same. (For most $W$ the last term changes too.) (Vectors are rows here, as in code. From equation (2) on, $q$ and $k$ are columns.)
 #
 # So let us ask for what we want. Find a way $f$ of putting a position *into* a query and *into* a key, so that the score sees only their distance:
 #
@@ -85,7 +86,7 @@ np.random.seed(0)
 # Now let the hands turn: the hand of a token at position $m$ is turned by $m\theta$. The clockwork is the same for all, only the time differs. Move the whole sentence ten places on, and *both* hands turn by $10\,\theta$ more. The angle between them stays as it was, and so does the dot product. That is all of RoPE. The rest of this week is doing it with many clocks, fast, and without a mistake.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks of different speed. Then both move on by nine places, to 12 and 10. On the fastest clock, nine places are about one and a half turns. What happens to the angle between the two hands on each clock?
+# **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks, which turn by 1, 0.316, 0.1 and 0.0316 radians per position. Then both move on by nine places, to 12 and 10; on the fastest clock that is almost one and a half turns. How large is the angle between the two hands on each clock, in radians, before and after?
 #
 # *Your prediction:*
 
@@ -101,7 +102,7 @@ for row, (m, n) in zip(axes, [(3, 1), (12, 10)]):
 plt.show()
 
 # %% [markdown]
-# **Figure 3.1. The clocks.** One dial per pair of channels; the query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$. Both start pointing right. From the upper to the lower row both tokens move on by nine positions. On every dial the hands move and the shaded angle between them does not: it is $(m-n)\,\theta$ and knows nothing of $m$ itself. Change the positions in the cell above and look again.
+# **Figure 3.1. The clocks.** One dial per clock (in section 3 each clock becomes a *pair* of channels, hence the titles); the query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$. Both start pointing right. From the upper to the lower row both tokens move on by nine positions. On every dial the hands move and the shaded angle between them does not: it is $(m-n)\,\theta$ and knows nothing of $m$ itself. Change the positions in the cell above and look again.
 
 # %% [markdown]
 # ## 2 · One pair of channels
@@ -191,7 +192,7 @@ week3.rotate_by_hand(rotate_by_hand)
 #
 # $$\theta_i = \text{base}^{-2i/d},\qquad i=0,1,\dots,\tfrac d2-1,\qquad \text{base}=10\,000. \tag{4}$$
 #
-# These are the frequencies of week 2's sinusoids, taken over unchanged (RoFormer, section 3.2.2; there the pairs are counted from 1). The speeds form a geometric series: each pair is slower than the one before by the same factor. Pair 0 turns by one radian per position; the last pair is slower by a factor somewhat below the base. The time of one full turn, in positions, is the **wavelength** $2\pi/\theta_i$.
+# These are the frequencies of week 2's sinusoids, taken over unchanged (RoFormer, section 3.2.2; there the pairs are counted from 1). For LLaMA models in `transformers` the base is called `rope_theta`. The speeds form a geometric series: each pair is slower than the one before by the same factor. Pair 0 turns by one radian per position; the last pair is slower by a factor somewhat below the base. The time of one full turn, in positions, is the **wavelength** $2\pi/\theta_i$.
 #
 # Three things to keep apart: $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; and the exponent is *negative*.
 
@@ -221,6 +222,7 @@ def rope_frequencies(head_dim, base=10000.0):
 # %% nbgrader={"grade_id": "rope_frequencies_check", "grade": true, "points": 0}
 # Visible check (0 points).
 theta = rope_frequencies(8)
+assert isinstance(theta, torch.Tensor), f"a torch tensor expected, got {type(theta).__name__}."
 assert tuple(theta.shape) == (4,), (
     f"shape (4,) expected for head_dim 8, got {tuple(theta.shape)}: one speed per pair, not per channel.")
 assert theta.dtype in (torch.float32, torch.float64), f"float32 or float64 expected, got {theta.dtype}."
@@ -296,7 +298,7 @@ lab.table(["base", "pairs that complete a turn", "pairs that never do", "slowest
 #
 # **An example to test against.** Let $d=4$, so $\theta_0=1$ and $\theta_1=0.01$, and take $x=(1,0,1,0)$ at position $m=2$. Pair 0 becomes $(\cos2,\sin2)=(-0.4161,\,0.9093)$. Pair 1 becomes $(\cos0.02,\sin0.02)=(0.9998,\,0.0200)$. So $x'=(-0.4161,\,0.9093,\,0.9998,\,0.0200)$.
 #
-# **What the positions may be.** Any real numbers. They need not start at 0 (a cached prefix came before), they may differ from sequence to sequence in the batch (padding on the left), be negative, or fractional (week 5 squeezes them). Therefore they are an *argument*, not something that the function makes up from the length of `x`.
+# **What the positions may be.** Any real numbers. They need not start at 0 (the beginning of the text may have been processed earlier), they may differ from sequence to sequence in the batch (padding on the left), be negative, or fractional (week 5 squeezes them). Therefore they are an *argument*, not something that the function makes up from the length of `x`.
 #
 # **Precision.** Compute the angles in float32 at least, even when `x` is bfloat16, and give the result back in the dtype of `x`. Section 8 shows what happens otherwise. (float64 costs little here. Apple's `mps` device does not have it; there, use float32.)
 
@@ -340,7 +342,8 @@ assert out.dtype == torch.float32, f"x is float32, so the result must be; got {o
 assert torch.equal(x, before), "your function changed x itself; work on new tensors."
 assert torch.allclose(out[:, :, 1], x[:, :, 1], atol=1e-6), (
     "the token at index 1 stands at position 0: angle 0, nothing may change. Usual causes: positions counted from "
-    "the index or from 1 instead of taken from `positions`; channels put back in another order than they were in.")
+    "the index or from 1 instead of taken from `positions`; channels put back in another order than they were in; "
+    "a minus before a cosine.")
 assert not torch.allclose(out[:, :, 0], x[:, :, 0], atol=1e-2), (
     "the token at index 0 stands at position 4 and must be turned: use `positions`, not the index.")
 assert torch.allclose(out.norm(dim=-1), x.norm(dim=-1), atol=1e-4), (
@@ -480,7 +483,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 3.4. Decay, and no decay.** Equal vectors: the clocks start together and drift apart, so the score falls, but in ripples; a larger offset can score higher than a smaller one. Random vectors: no decay at all. A rotated random vector is just another random vector, so its typical score is the same at each distance. RoPE does not *force* a model to look near; it gives it clocks with which to measure. Barbero et al. (2024) examined a trained model, Gemma 7B, and argue that decay is unlikely to be the core reason why RoPE is useful.
+# **Figure 3.4. Decay, and no decay.** Equal vectors: the clocks start together and drift apart, so the score falls, but in ripples; a larger offset can score higher than a smaller one. Random vectors: no decay at all. A rotated random vector is just another random vector, so its typical score is the same at each distance (the line wobbles because 400 pairs are a sample). RoPE does not *force* a model to look near; it gives it clocks with which to measure. Barbero et al. (2024) examined a trained model, Gemma 7B, and argue that decay is unlikely to be the core reason why RoPE is useful.
 
 # %% [markdown]
 # ## 5 · Two layouts, one idea
@@ -490,7 +493,7 @@ plt.show()
 # | layout | pair $i$ | found in |
 # |---|---|---|
 # | **interleaved** (neighbours) | channels $2i$ and $2i+1$ | RoFormer, GPT-J, Meta's own LLaMA code |
-# | **half-split** | channels $i$ and $i+\frac d2$ | GPT-NeoX, LLaMA in Hugging Face's `transformers` |
+# | **half-split**, or half layout | channels $i$ and $i+\frac d2$ | GPT-NeoX, LLaMA in Hugging Face's `transformers` |
 #
 # Neither is a bug. They are the same rotation with the channels in another order. Let $P$ be the permutation of the channels that puts all even ones first, then all odd ones. Then
 #
@@ -498,7 +501,7 @@ plt.show()
 #
 # Now rotate a permuted query and a permuted key in the half layout. By (7) the score is $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$, and a dot product does not care in which order its terms are added up. The scores agree. And since $P q = P W_q x$, the permutation can be moved into the weights once and for all: reorder the **rows** of $W_q$ and of $W_k$, head by head. Values and $W_o$ are never rotated and stay as they are.
 #
-# Trouble begins when the two are **mixed**. Weights trained for one layout and loaded into code for the other raise no error; the shapes fit. The scores are still a function of the distance, and still wrong. This is why Hugging Face's conversion script for Meta's LLaMA weights reorders rows. You will write this reordering now.
+# Trouble begins when weights trained for one layout are loaded into code for the other. There is no error; the shapes fit. The scores depend on the distance alone, as they should, and are wrong all the same. This is why Hugging Face's conversion script for Meta's LLaMA weights reorders rows. You will write this reordering now.
 
 # %% [markdown]
 # ### Exercise 3.4 · The half layout, and a converter
@@ -536,9 +539,11 @@ positions = torch.tensor([4, 0, 9, 2, 7])
 out = apply_rotary_emb_half(x, positions)
 assert tuple(out.shape) == (2, 3, 5, 8), f"shape (2, 3, 5, 8) expected, got {tuple(out.shape)}."
 assert torch.allclose(out[:, :, 1], x[:, :, 1], atol=1e-6), (
-    "the token at index 1 stands at position 0 and must not change.")
+    "the token at index 1 stands at position 0 and must not change. Are the channels put back as they were, all first "
+    "ones, then all second ones?")
 assert torch.allclose(out.norm(dim=-1), x.norm(dim=-1), atol=1e-4), (
-    "a rotation keeps the length of every vector, yours does not.")
+    "a rotation keeps the length of every vector, yours does not: look at the signs, and let channels i and "
+    "i + head_dim/2 turn by the same angle.")
 one = torch.tensor([1.0, 0, 0, 0]).view(1, 1, 1, 4)
 out = apply_rotary_emb_half(one, torch.tensor([1]))[0, 0, 0]
 assert float(out[1].abs()) < 1e-6, (
@@ -571,7 +576,7 @@ def interleaved_to_half(weight, n_heads):
 
     weight:  (n_heads * head_dim, d_model), trained for ``apply_rotary_emb``; an odd head_dim, or a number of rows
              that n_heads does not divide, raises ValueError
-    returns: a new tensor of the same shape and dtype, connected to weight's gradient, for ``apply_rotary_emb_half``
+    returns: a new tensor of the same shape and dtype, for ``apply_rotary_emb_half``; gradients flow back to weight
     """
     ### BEGIN SOLUTION
     head_dim, left_over = divmod(weight.shape[0], n_heads)
@@ -594,7 +599,7 @@ order = out[:, 0].round().long().tolist()
 assert sorted(order) == list(range(12)), "every row must appear once, whole: rows are reordered, never lost or mixed."
 assert all(r < 6 for r in order[:6]), (
     f"rows 6 to 11 belong to head 1 and must stay there; your order is {order}: reorder inside each head.")
-assert order != list(range(12)), "nothing was reordered."
+assert order != list(range(12)), "the rows come out in their old order: reorder rows, that is, along axis 0."
 assert order[:6] == [r - 6 for r in order[6:]], "all heads are reordered in the same way."
 
 generator = torch.Generator().manual_seed(5)
@@ -606,7 +611,8 @@ trained = scores(apply_rotary_emb, w_q, w_k)
 converted = scores(apply_rotary_emb_half, interleaved_to_half(w_q, 2), interleaved_to_half(w_k, 2))
 assert torch.allclose(trained, converted, atol=1e-4), (
     "the converted weights in the half layout give other scores than the originals in the interleaved one. "
-    "If both rotations pass their checks: did you reorder by the inverse permutation?")
+    f"If both rotations pass their checks, look at the rows of head 0: yours come in the order {order[:6]}; evens "
+    "first, then odds, is asked for.")
 print("Looks right. The hidden tests try other numbers of heads and look at the gradient.")
 
 # %% nbgrader={"grade_id": "interleaved_to_half_tests", "grade": true, "points": 3}
@@ -810,7 +816,7 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # **Queries and keys, never values.** The wish (1) is about the score, and only $q$ and $k$ are in it. Suppose values were rotated too. The output of a head would be $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position would leak into the layers above.
 #
-# **Nothing to store.** RoPE has no parameters. A table of cosines may be cached, but if it is saved with the model, old checkpoints stop loading when its length changes; and if it is an ordinary buffer, `.to(torch.bfloat16)` rounds it (section 8). In this exercise the layer's `state_dict` holds the four projections and nothing else.
+# **Nothing to store.** RoPE has no parameters. A table of cosines may be cached, but if it is saved with the model, old checkpoints stop loading when its length changes; and if it is an ordinary buffer (`register_buffer`: a tensor that belongs to the layer but is not trained), `.to(torch.bfloat16)` rounds it (section 8). In this exercise the layer's `state_dict` holds the four projections and nothing else.
 
 # %% [markdown]
 # ### Exercise 3.6 · Rotary multi-head attention
@@ -896,7 +902,8 @@ with torch.no_grad():
         "change: do you rotate before the split into heads, or split in an unusual order?")
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     assert torch.allclose(out[:, order], layer(x[:, order], positions=order), atol=1e-5), (
-        "tokens that carry their positions with them must get the same outputs in any order.")
+        "tokens that carry their positions with them must get the same outputs in any order. (is_causal is False here: "
+        "do you mask all the same?)")
 
     causal = layer(x, positions=order, is_causal=True)
     assert torch.allclose(causal[:, :4], layer(x[:, :4], positions=order[:4], is_causal=True), atol=1e-5), (
@@ -1003,7 +1010,7 @@ plt.show()
 lab.table(["accuracy on 32 tokens", "as trained", "all positions + 1,000"], rows)
 
 # %% [markdown]
-# **Figure 3.6. Looking back three places.** Left: with RoPE the loss falls almost to zero; with all positions equal it stays high. (a) Without positions the model can only count which tokens it has seen: better than a blind guess, not by much. (b) The table: a shift by 1,000 costs nothing, for only distances enter. (c) Right: in a longer text the first 32 places are answered as well as ever. Then the accuracy falls, although the answer still stands three places before. *A relative encoding is not yet one that extrapolates.* Two things are new beyond the training length: distances that the model has never met, and more keys that compete for the attention. The next figure looks at the first.
+# **Figure 3.6. Looking back three places.** Left: with RoPE the loss falls almost to zero; with all positions equal it stays high. (a) Without positions the model can only count which tokens it has seen: better than a blind guess (0.3 against 0.125), and far from right. (b) The table: a shift by 1,000 costs nothing, for only distances enter. (c) Right: in a longer text the first 32 places are answered as well as ever. A few places later the accuracy begins to fall, although the answer still stands three places before. *A relative encoding is not yet one that extrapolates.* Two things are new beyond the training length: distances that the model has never met, and more keys that compete for the attention. The next figure looks at the first.
 
 # %% [markdown]
 # ### Experiment: what the model does not know about far tokens
@@ -1035,14 +1042,14 @@ ax.legend(loc="lower right", ncols=2)
 plt.show()
 
 # %% [markdown]
-# **Figure 3.7. Echoes.** In the grey range offset 3 scores highest, as trained. But farther out the peaks at 41, 47, 60 and 66 come close to it or even reach it. They lie 38, 44, 57 and 63 positions behind it: six, seven, nine and ten turns of the fastest clock (37.7, 44.0, 56.5, 62.8). On that clock these keys look like the right one. Within the grey range, training has taught the slower clocks to hold such echoes down. Beyond it, nobody has: there the slow hands stand at angles that no training text has shown. Compare the places in Figure 3.6 at which the accuracy falls. Week 5 is about what to do.
+# **Figure 3.7. Echoes.** In the grey range offset 3 scores highest, as trained. But farther out the peaks at 41, 47, 60 and 66 come close to it (for head 0 the one at 60 almost reaches it). They lie 38, 44, 57 and 63 positions behind it: six, seven, nine and ten turns of the fastest clock (37.7, 44.0, 56.5, 62.8). On that clock these keys look like the right one. Within the grey range, training has taught the slower clocks to hold such echoes down. Beyond it, nobody has: there the slow hands stand at angles that no training text has shown. Compare the places in Figure 3.6 at which the accuracy falls. Week 5 is about what to do.
 
 # %% [markdown]
 # ## 8 · Too few bits
 #
 # Models run in bfloat16. It has 1 bit for the sign, 8 for the exponent and 7 for the fraction (Kalamkar et al., 2019). With the leading 1 that is not stored, a number has **8 significant bits**. This is enough to train large networks, as the same paper shows. For positions it is not enough.
 #
-# **A toy.** Take a format with *three* significant bits. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, so they are 2 wide: 8, 10, 12, 14, 16. From 16 to 32 they are 4 wide: 16, 20, 24, 28, 32. Everything between is rounded to the nearest of these. Count what is left of the positions 0 … 31 in this toy:
+# **A toy.** Take a format with *three* significant bits: each number is a binary number of three digits times a power of two. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, so they are 2 wide: 8, 10, 12, 14, 16. From 16 to 32 they are 4 wide: 16, 20, 24, 28, 32. Everything between is rounded to the nearest of these. Count what is left of the positions 0 … 31 in this toy:
 #
 # | from | values it can hold | how many new ones |
 # |---|---|---|
@@ -1057,9 +1064,9 @@ plt.show()
 #
 # **2 points (1 + 1) · difficulty 2/5 · 5 + 5 minutes · numbers and text**
 #
-# *Why it matters:* `model.to(torch.bfloat16)` is one line, and it has broken RoPE in several libraries.
+# *Why it matters:* `model.to(torch.bfloat16)` is one line, and it has harmed RoPE in `transformers` and in GPT-NeoX (the records stand under Figure 3.9).
 #
-# Do for bfloat16, with its eight significant bits, what was done for the toy: how many distinct values are left of the positions 0, 1, …, 4095, and which is the first positive integer that bfloat16 cannot hold? Work it out on paper. (Both are whole numbers; the usual four significant digits are more than you need.)
+# Do for bfloat16, with its eight significant bits, what was done for the toy: how many distinct values are left of the positions 0, 1, …, 4095, and which is the first positive integer that bfloat16 cannot hold? Work it out on paper. (Both are whole numbers, and must be exact.)
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "bfloat16_positions", "solution": true}
 # Replace every None by a whole number.
@@ -1085,7 +1092,7 @@ for key in ("distinct", "first_collision"):
     assert math.isfinite(value), f"{key!r} must be finite, got {value}."
     assert value == int(value), f"{key!r} counts something: a whole number is expected, got {value}."
 assert len(bfloat16_positions) == 2, "there are more than the two keys asked for: remove the others."
-print("Two whole numbers. The hidden tests ask for four significant digits: here, for the exact numbers.")
+print("Two whole numbers. The hidden tests ask for the exact ones.")
 
 # %% nbgrader={"grade_id": "bfloat16_positions_tests", "grade": true, "points": 1}
 # Hidden tests (1 point): they run when your notebook is graded.
@@ -1181,12 +1188,12 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 
 
 # %% [markdown]
-# **Figure 3.9. What it does to RoPE.** Each line is the largest error met up to that position, over all 64 pairs. With rounded frequencies (dashed) the error climbs in proportion to the position until it cannot grow any more: 2 is the difference between "same direction" and "opposite". The pairs that suffer are the fast ones, whose angles are large. (Pair 0 is safe: its speed, 1, is exact in bfloat16.) Rounding only the finished cosines (dash-dotted) costs a constant 0.002. So: angles in float32 or better, cast last. The bug is on record for transformers (issue 25681, pull request 29285) and GPT-NeoX (pull request 1016); Wang et al. (2024) study what bfloat16 does to RoPE in training on long texts.
+# **Figure 3.9. What it does to RoPE.** Each line is the largest error met up to that position, over all 64 pairs. With rounded frequencies (dashed) the error climbs in proportion to the position until it cannot grow any more: 2 is the difference between "same direction" and "opposite". The pairs that suffer are the fast ones, whose angles are large. (Pair 0 is safe: its speed, 1, is exact in bfloat16.) With rounded positions on top (solid) the error jumps at 257, the first position lost: there pair 0 is hit too. Rounding only the finished cosines (dash-dotted) costs a constant 0.002. So: angles in float32 or better, cast last. The bug is on record for transformers (issue 25681, pull request 29285) and GPT-NeoX (pull request 1016); Wang et al. (2024) study what bfloat16 does to RoPE in training on long texts.
 
 # %% [markdown]
 # ## 9 · Bug hunt
 #
-# Three snippets, as they are found in the wild. Each runs, gives the right shapes, and has **exactly one** bug. Write the repaired function into the answer cell. Do not change anything else: same name, same arguments, same layout.
+# Three snippets in the manner of real code. Each runs, gives the right shapes, and has **exactly one** bug, which may show in more than one line. Write the repaired function into the answer cell. Do not change anything else: same name, same arguments, same layout.
 #
 # ### Exercise 3.8 · Three bugs
 #
@@ -1237,7 +1244,8 @@ assert float(out[1]) == 0, (
     "layout.")
 x = torch.randn(2, 6, generator=torch.Generator().manual_seed(10))
 assert torch.allclose(rotate_half(rotate_half(x)), -x), (
-    "two quarter turns are half a turn: rotate_half(rotate_half(x)) must be -x.")
+    "two quarter turns are half a turn: rotate_half(rotate_half(x)) must be -x. Does each channel change places "
+    "with its partner i ± head_dim/2, and one of the two change its sign?")
 print("Looks right. The hidden tests compare values: mind the sign.")
 
 # %% nbgrader={"grade_id": "rotate_half_tests", "grade": true, "points": 1}
@@ -1336,7 +1344,7 @@ assert tuple(out.shape) == (2, 3, 1, 5), f"shape (2, 3, 1, 5) expected, got {tup
 plain = (q * k_cache[..., -1:, :]).sum(-1)
 assert torch.allclose(out[..., -1], plain, atol=1e-4), (
     "the newest key stands at the query's own position: offset 0, so this score must be the plain, unscaled dot "
-    "product. At which position is your query?")
+    "product. At which position is your query? Are the keys rotated too?")
 first = (q * k_cache[..., :1, :]).sum(-1)
 assert not torch.allclose(out[..., 0], first, atol=1e-3), (
     "the oldest key is four positions away, so this score must differ from the plain dot product: are both rotated?")
@@ -1382,7 +1390,7 @@ for flag in (True, False):
 lab.table(["weight of key", *range(5)], rows)
 
 # %% [markdown]
-# The mask is aligned at the top left: PyTorch takes the query for the *first* token, and it sees key 0 only. In a decoding step all keys lie in the past, so no mask is needed.
+# The mask is aligned at the top left: PyTorch takes the query for the *first* token, and it sees key 0 only. In a decoding step no key lies in the future, so no mask is needed.
 
 # %% [markdown]
 # ## 10 · Test yourself
@@ -1429,7 +1437,7 @@ lab.table(["weight of key", *range(5)], rows)
 # The layout: interleaved weights in half-split code, or the reverse. Reorder the rows of W_q and W_k in each head. Then the base (some models use another), then a rotation that covers only a part of the head.
 # </details>
 #
-# <details><summary>9. Should a KV cache hold keys before or after the rotation?</summary>
+# <details><summary>9. A KV cache stores the keys and values of all tokens so far. Should it hold keys before or after the rotation?</summary>
 #
 # After is cheaper: a key's rotation never changes, since it depends on its own position alone. Before is needed when positions or frequencies change later, as with some methods of week 5. In both cases the query must get the position of the newest token.
 # </details>

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import nbformat
+from nbconvert.filters import strip_ansi
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.converters import GenerateAssignment, GenerateSolution
 from nbgrader.converters.base import NbGraderException
@@ -96,8 +97,14 @@ def _generate(root: Path, stage: Path, converter_class: type, assignment: str) -
     try:
         converter.start()
     except NbGraderException as error:
-        detail = "\n".join(problems[1:2]) or str(error)  # [0] only says which assignment
-        raise CourseError(f"{converter_class.__name__} failed on {assignment}:\n{detail}") from None
+        raise CourseError(f"{converter_class.__name__} failed on {assignment}: {_gist(problems) or error}") from None
+
+
+def _gist(problems: list[str]) -> str:
+    """What a person needs of nbgrader's error log: the failing cell and its error, or the last line of the traceback."""
+    traceback = strip_ansi(next((text for text in problems if "Traceback" in text), "")).strip()
+    _, _, cell_error = traceback.partition("CellExecutionError: ")
+    return cell_error or traceback.rpartition("\n")[2]
 
 
 def _dump(notebook: nbformat.NotebookNode) -> str:

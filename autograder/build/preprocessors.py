@@ -3,7 +3,8 @@
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat.notebooknode import NotebookNode
 from nbgrader import utils
-from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor
+from traitlets import Bool
 
 from autograder.build.regions import RegionError, clear_hidden, clear_solution, replace_region, unmark
 
@@ -27,6 +28,12 @@ class KeepSolution(NbGraderPreprocessor):
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
         return cell, resources
+
+
+class ExecuteSolution(Execute):
+    """Runs the solution; unlike in grading, a cell that fails is an error of ours and ends the build."""
+
+    allow_errors = Bool(False, help="A solution has no failing cells.")
 
 
 class ReleaseMetadata(NbGraderPreprocessor):

@@ -16,6 +16,7 @@ from pathlib import Path
 from autograder.grading import watch
 from autograder.grading.untrusted.wire import Connection, WireError
 
+LINUX = sys.platform.startswith("linux")
 UNTRUSTED = Path(__file__).parent / "untrusted"
 START_SECONDS = 180  # importing torch on a cold disk
 HELLO_SECONDS = 60
@@ -30,8 +31,8 @@ class SandboxError(Exception):
 class Limits:
     """What one submission may use. Sizes in bytes, times in seconds.
 
-    CPU time decides, so that a busy machine never changes a grade; wall clock is only the backstop for code that
-    sleeps, ``patience`` times as long.
+    CPU time decides, so that a busy machine never changes a grade; code that sleeps instead may do so ``patience``
+    times as long.
     """
 
     memory: int = 2 * 2**30  # beyond a fresh notebook, all processes together; each may map that much more
@@ -55,7 +56,7 @@ def find_bubblewrap() -> str | None:
 
 def why_not_isolated() -> str:
     """The empty string if bubblewrap works here, else what is wrong and what to do about it."""
-    if not sys.platform.startswith("linux"):
+    if not LINUX:
         return ("student code can be isolated only on Linux (on Windows use WSL 2, on macOS a Linux machine or container); "
                 "to grade work you trust without isolation, add --isolation none")
     bubblewrap = find_bubblewrap()
@@ -80,7 +81,9 @@ class Sandbox:
         self.isolate, self.device, self.limits = isolate, device, limits
         self._jobs = itertools.count(1)
         self._scratch = tempfile.TemporaryDirectory(prefix="autograder-")
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # Messages with their ends; where there is no SEQPACKET (macOS), datagrams, which never end: see close().
+        kind = socket.SOCK_SEQPACKET if LINUX else socket.SOCK_DGRAM
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, kind)
         self._log = open(Path(self._scratch.name) / "server.log", "w+b")
         try:
             self.process = subprocess.Popen(
@@ -109,12 +112,13 @@ class Sandbox:
         ours, theirs = socket.socketpair()
         watch.ask_for_pid(ours)
         directory = "/tmp/work" if self.isolate else tempfile.mkdtemp(prefix="job-", dir=self._scratch.name)
-        request = {"op": "fork", "job": number, "token": token, "isolate": self.isolate, "files": files, "seed": seed,
+        request = {"op": "fork", "job": number, "token": token, "isolate": self.isolate, "seed": seed,
                    "directory": directory, "device": self.device, "limits": self._job_limits()}
         self._control_request(request, theirs)
         connection = Connection(ours)
         try:
             ours.settimeout(HELLO_SECONDS)
+            connection.send({"files": files})
             pid = watch.peer_pid(ours)
             hello, _ = connection.receive(HELLO_SECONDS)
         except (OSError, WireError) as error:
@@ -128,6 +132,8 @@ class Sandbox:
     def close(self) -> None:
         """End the server and with it everything it started."""
         self.control.close()
+        if not LINUX:
+            self.process.kill()
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:

@@ -6,6 +6,7 @@ fails, the sandbox is started again, and the earlier cells are run again without
 """
 
 import base64
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +14,14 @@ from typing import Any
 import torch
 
 from autograder.checks.framework import StudentError
-from autograder.grading.sandbox import Job, Sandbox, SandboxError
+from autograder.grading.sandbox import Job, Limits, Sandbox, SandboxError
 from autograder.grading.untrusted.wire import TICK, Decoder, Encoder, PeerGone, PeerSlow, Reference, WireError
 from autograder.grading.watch import usage
 
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
 PNG = b"\x89PNG\r\n\x1a\n"
 MAX_CALLBACKS = 1000
+STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
 MAX_OUTPUTS, MAX_TEXT, MAX_IMAGE = 60, 50_000, 2 * 2**20
 
 
@@ -34,22 +36,29 @@ class Overuse(Exception):
 class Watchman:
     """Looks at a submission's processes during one request."""
 
-    def __init__(self, job: Job, cpu_seconds: float, memory: int) -> None:
-        self.job, self.cpu_seconds, self.memory = job, cpu_seconds, memory
+    def __init__(self, job: Job, cpu_seconds: float, limits: Limits) -> None:
+        self.job, self.cpu_seconds, self.memory = job, cpu_seconds, limits.memory
+        self.idle_seconds = cpu_seconds * limits.patience
         self.start: float | None = None
+        self.last, self.idle = time.monotonic(), 0.0
         self.callbacks = 0
 
     def look(self) -> None:
-        """Called every quarter of a second while the answer is awaited."""
+        """Called every quarter of a second while the answer is awaited. Time is charged as CPU time, or as idle time
+        when nothing of the submission wants the CPU; a machine that is too busy to run it charges nothing."""
         if not self.job.pid:
             return
-        used = usage(self.job.pid, self.job.baseline)
+        used, now = usage(self.job.pid, self.job.baseline), time.monotonic()
         if self.start is None:
             self.start = used.cpu - TICK
+        self.idle += 0.0 if used.runnable else now - self.last
+        self.last = now
         if used.memory > self.memory:
             raise Overuse("MemoryError", f"it used more than {self.memory / 2**30:.1f} GB of memory")
         if used.cpu - self.start > self.cpu_seconds:
             raise Overuse("TimeoutError", f"it used more than {self.cpu_seconds:g} seconds of CPU time")
+        if self.idle > self.idle_seconds:
+            raise Overuse("TimeoutError", f"it waited for more than {self.idle_seconds:g} seconds")
 
     def count_callback(self) -> None:
         self.callbacks += 1
@@ -144,8 +153,8 @@ class Session:
         student's error, and ends this fork."""
         self._ensure_running()
         self._serial += 1
-        connection, watchman = self._job.connection, Watchman(self._job, cpu_seconds, self.limits.memory)
-        wall_seconds = cpu_seconds * self.limits.patience
+        connection, watchman = self._job.connection, Watchman(self._job, cpu_seconds, self.limits)
+        wall_seconds = cpu_seconds * self.limits.patience * (STARVED if self._job.pid else 1)
         try:
             connection.sock.settimeout(wall_seconds)
             connection.send(header | {"serial": self._serial}, payload)

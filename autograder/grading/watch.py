@@ -16,10 +16,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU in seconds since the processes started, resident memory in bytes."""
+    """CPU in seconds since the processes started, resident memory in bytes, whether any of them wants the CPU now."""
 
     cpu: float
     memory: int
+    runnable: bool
 
 
 def ask_for_pid(sock: socket.socket) -> None:
@@ -57,17 +58,17 @@ def usage(root: int, baseline: int = 0) -> Usage:
         more = {pid for pid, fields in table.items() if fields[0] in tree} - tree
         tree, grown = tree | more, bool(more)
     found = [table[pid] for pid in tree if pid in table]
-    own = table.get(root)
-    reaped = own[3] if own else 0.0
-    return Usage(sum(fields[1] for fields in found) + reaped, sum(max(0, fields[2] - baseline) for fields in found))
+    reaped = table[root][3] if root in table else 0.0
+    cpu, memory = sum(fields[1] for fields in found), sum(max(0, fields[2] - baseline) for fields in found)
+    return Usage(cpu + reaped, memory, any(fields[4] for fields in found))
 
 
-def _stat(entry: Path) -> tuple[int, float, int, float] | None:
-    """Parent, own CPU seconds, resident bytes, CPU seconds of reaped children."""
+def _stat(entry: Path) -> tuple[int, float, int, float, bool] | None:
+    """Parent, own CPU seconds, resident bytes, CPU seconds of reaped children, whether it runs or would run."""
     try:
         text = (entry / "stat").read_text()
     except OSError:
         return None
     fields = text[text.rindex(")") + 2:].split()
     user, system, child_user, child_system = (int(field) / TICKS for field in fields[11:15])
-    return int(fields[1]), user + system, int(fields[21]) * PAGE, child_user + child_system
+    return int(fields[1]), user + system, int(fields[21]) * PAGE, child_user + child_system, fields[0] in "RD"

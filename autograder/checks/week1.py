@@ -1,0 +1,278 @@
+"""Hidden tests of week 1, attention and permutations.
+
+Square shapes come first in a block: there a softmax over the wrong axis or a misplaced mask gives a wrong value, which
+can be named, instead of a shape error. Everywhere else the widths of keys and values, the numbers of queries and keys
+all differ, so that no scale or axis is right by accident.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from autograder.checks.compare import Tolerance, kind
+from autograder.checks.framework import Check, Probe, calling, exercise, gradient
+
+WEEK = "week1_permutation_equivariance"
+
+# Largest differences of the bank's right solutions from the reference, over 40 seeds: 7e-7 in float32 with scores of
+# order 2; 2e-5 with scores of some hundred; 0.021 in bfloat16 and 0.0024 in float16, where some of them compute wholly
+# in the input's dtype. What loses a criterion gives NaN, an error, or much of the weight to another key.
+CLOSE = Tolerance(rtol=0, atol=1e-4)
+LARGE = Tolerance(rtol=0, atol=2e-3)
+ROUNDED = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
+
+FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
+
+
+# ---- 1.1 scaled_dot_product_attention -------------------------------------------------------------------------------
+
+BROADCAST = ("A mask of this shape goes wrong: it must broadcast to (batch, heads, n_queries, n_keys) by PyTorch's own "
+             "rules, from the last axis backwards.")
+EMPTY_ROW = "A query that may attend to no key must have zero weights and a zero output, with finite gradients."
+LARGE_SCORES = ("Large scores go wrong: use torch.softmax or subtract the largest score of each row first, and hide keys "
+                "before the softmax.")
+HALF = ("Half precision goes wrong: divide by sqrt(head_dim) before the product or compute the scores in float32, and "
+        "hide keys by -inf.")
+CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
+
+
+def drawn(check: Check, batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int,
+          dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
+    """q, k, v with scores of order 2, and how a message calls them."""
+    q = 2 * check.randn(batch, heads, n_queries, head_dim, dtype=dtype)
+    k, v = check.randn(batch, heads, n_keys, head_dim, dtype=dtype), check.randn(batch, heads, n_keys, v_dim, dtype=dtype)
+    word = "" if dtype == torch.float32 else f"{str(dtype).removeprefix('torch.')} "
+    return q, k, v, f"{word}q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+
+
+def some(check: Check, *shape: int) -> torch.Tensor:
+    """A random boolean mask in which every row holds both kinds."""
+    mask = check.randn(*shape) > 0
+    mask[..., 0], mask[..., 1] = True, False
+    return mask[..., check.randperm(shape[-1])]
+
+
+def sloping(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, at: int) -> Probe:
+    """The gradient of the output with respect to q, k or v."""
+    def probe(f: Any) -> torch.Tensor:
+        arguments = [tensor.detach().clone() for tensor in (q, k, v)]
+        arguments[at].requires_grad_()
+        output, _ = f(*arguments) if mask is None else f(*arguments, mask.clone())
+        return gradient(output, arguments[at])
+
+    return probe
+
+
+def finite_slope(*arguments: Any) -> Probe:
+    slope = sloping(*arguments)
+    return lambda f: bool(slope(f).isfinite().all())
+
+
+@exercise(WEEK, "scaled_dot_product_attention")
+def scaled_dot_product_attention(check: Check) -> None:
+    name = "scaled_dot_product_attention"
+
+    with check.criterion("output and weights without a mask", 1.25, golden=True):
+        for shape in ((4, 4, 4, 4, 4, 4), (2, 3, 5, 5, 8, 6), (3, 2, 4, 7, 16, 5), (2, 1, 6, 3, 4, 2), (1, 2, 1, 9, 5, 3)):
+            q, k, v, words = drawn(check, *shape)
+            check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
+        q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=torch.float64)
+        check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
+
+    with check.criterion("masks of every shape that broadcasts", 1, golden=True):
+        q, k, v, words = drawn(check, 4, 4, 4, 4, 6, 5)
+        everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
+        check.agrees(calling(q, k, v, everything), f"{name}({words}, mask (4, 4), all True)", CLOSE)
+        for shape in ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4)):
+            mask = some(check, *shape)
+            check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
+        q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
+        for shape in ((5, 7), (7,), (2, 1, 1, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7)):
+            mask = some(check, *shape)
+            check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
+            check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)
+
+    with check.criterion("rows that may attend to nothing", 0.75, golden=True):
+        q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
+        mask = some(check, 5, 7)
+        check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7))", CLOSE)
+        mask = mask.clone()
+        mask[2] = False
+        check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7) with row 2 all False)", CLOSE, EMPTY_ROW)
+        for at, letter in enumerate("qkv"):
+            check.agrees(finite_slope(q, k, v, mask, at),
+                         f"whether the gradient for {letter} is finite, where row 2 of the mask is all False", hint=EMPTY_ROW)
+        padding = torch.ones(2, 1, 1, 7, dtype=torch.bool, device=check.device)
+        padding[1] = False
+        check.agrees(calling(q, k, v, padding), f"{name}({words}, mask (2, 1, 1, 7), sequence 1 all False)", CLOSE, EMPTY_ROW)
+
+    with check.criterion("large scores and half precision", 0.75, golden=True):
+        large_scores(check, name)
+        half_precision(check, name)
+
+    with check.criterion("keeps the dtype, passes gradients, leaves its arguments alone", 0.25):
+        for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
+            q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=dtype)
+            for place, part in enumerate(("out", "weights")):
+                check.has_dtype(returned(q, k, v, place), dtype, f"{part} of {name}({words})")
+        call = f"{name}({words})"
+        check.agrees(calling(q, k, v), call, CLOSE)
+        for at, letter in enumerate("qkv"):
+            check.agrees(sloping(q, k, v, None, at), f"the gradient for {letter} of {call}", CLOSE, CUT)
+        mask = some(check, 4)
+        check.unchanged(lambda f: f(q, k, v, mask), call, q, k, v, mask)
+
+
+def returned(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, place: int) -> Probe:
+    call = calling(q, k, v)
+    return lambda f: call(f)[place]
+
+
+def large_scores(check: Check, name: str) -> None:
+    q, k, v, words = drawn(check, 2, 2, 4, 5, 8, 3)
+    check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
+    check.agrees(calling(60 * q, k, v), f"{name}({words}), scores up to some hundred", LARGE, LARGE_SCORES)
+    # One hidden key has a score far above all others: the visible ones vanish beside it unless it is hidden first.
+    q, k, v, words = drawn(check, 2, 2, 1, 5, 8, 3)
+    q = q.sign() + (q == 0)
+    k = torch.cat((80 * q, k[:, :, 1:]), dim=2)
+    mask = torch.tensor([False, True, True, False, True], device=check.device)
+    check.agrees(calling(q, k, v, mask), f"{name}({words}), the hidden key 0 has a score above 200", CLOSE, LARGE_SCORES)
+
+
+def half_precision(check: Check, name: str) -> None:
+    for dtype, tolerance in ROUNDED.items():
+        q, k, v, words = drawn(check, 2, 3, 5, 7, 8, 6, dtype=dtype)
+        mask = some(check, 5, 7)
+        check.agrees(calling(q, k, v), f"{name}({words})", tolerance, HALF)
+        check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7))", tolerance, HALF)
+    # q.k overflows float16, q.k / sqrt(head_dim) does not. The scores lie thousands apart, so rounding changes nothing.
+    for head_dim, size in ((16, 100.0), (64, 64.0)):
+        q = torch.full((1, 2, 3, head_dim), size, dtype=torch.float16, device=check.device)
+        steps = torch.tensor([0.6, 1.0, -0.8, 0.2], dtype=torch.float64, device=check.device) * size
+        k = steps[:, None].expand(1, 2, 4, head_dim).to(torch.float16)
+        v = check.randn(1, 2, 4, 5, dtype=torch.float16)
+        words = f"float16 q all {size:g} {tuple(q.shape)}, k up to {size:g}, v {tuple(v.shape)}"
+        check.agrees(calling(q, k, v), f"{name}({words})", ROUNDED[torch.float16], HALF)
+        # All visible scores are far below zero: below -1e4, a stand-in for -inf that float16 can hold.
+        mask = torch.tensor([True, False, False, True], device=check.device)
+        k = -(k.abs() + size / 2)
+        check.agrees(calling(q, k, v, mask), f"{name}({words} less than 0, mask (4,))", ROUNDED[torch.float16], HALF)
+
+
+# ---- 1.2 attention_by_hand ------------------------------------------------------------------------------------------
+
+
+def _by_hand() -> dict[str, float]:
+    def attention(rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        q = torch.tensor([[1.0, 1, 0, 0], [0, 1, 1, 0], [3, 0, 0, 1]], dtype=torch.float64)[rows]
+        k = torch.tensor([[1.0, 1, 0, 0], [0, 0, 2, 1], [1, 3, 0, 1]], dtype=torch.float64)[rows]
+        v = torch.tensor([[2.0, 0], [0, 3], [1, -1]], dtype=torch.float64)[rows]
+        weights = (q @ k.T / math.sqrt(4)).softmax(-1)
+        return weights @ v, weights
+
+    (out, w), (swapped_out, swapped_w) = attention([0, 1, 2]), attention([0, 2, 1])
+    return {"w_0_0": w[0, 0].item(), "w_0_1": w[0, 1].item(), "w_0_2": w[0, 2].item(),
+            "out_0_0": out[0, 0].item(), "out_0_1": out[0, 1].item(), "swapped_w_0_1": swapped_w[0, 1].item(),
+            "swapped_out_0_0": swapped_out[0, 0].item(), "swapped_out_1_0": swapped_out[1, 0].item()}
+
+
+@exercise(WEEK, "attention_by_hand", reference=_by_hand())
+def attention_by_hand(check: Check) -> None:
+    with check.criterion("the weights of query 0", 1, golden=True):
+        check.entries("w_0_0", "w_0_1", "w_0_2", tolerance=FOUR_DIGITS)
+    with check.criterion("the output at position 0", 1, golden=True):
+        check.entries("out_0_0", "out_0_1", tolerance=FOUR_DIGITS)
+    with check.criterion("after the swap", 1, golden=True):
+        check.entries("swapped_w_0_1", "swapped_out_0_0", "swapped_out_1_0", tolerance=FOUR_DIGITS)
+
+
+# ---- 1.3 equivariance_gap -------------------------------------------------------------------------------------------
+
+# Differences of numbers of order 10 in float32; a gap is compared relative to its size.
+GAP = Tolerance(rtol=1e-3, atol=1e-4)
+WHOLE_BATCH = ("With several sequences the gap is wrong: call f once with the whole batch, and take the largest "
+               "difference over everything.")
+
+NOT_A_FLOAT = "Your result is not a Python float: use .item()."
+
+# Functions from (batch, seq_len, d) to (batch, seq_len, ...), with the words for a message.
+ORDERED: tuple[tuple[str, Callable], ...] = (
+    ("minus the running sum over the tokens", lambda t: -t.cumsum(dim=1)),
+    ("each token times its place", lambda t: t * torch.arange(t.shape[1], device=t.device, dtype=t.dtype)[:, None]),
+    ("each token less the one before it", lambda t: t - t.roll(1, dims=1)),
+)
+UNORDERED: tuple[tuple[str, Callable], ...] = (
+    ("twice each token", lambda t: 2 * t),
+    ("attention without a mask", lambda t: (t @ t.mT / t.shape[-1]).softmax(-1) @ t),
+    ("the mean over the tokens, at each place", lambda t: t.mean(dim=1, keepdim=True).expand_as(t)),
+    ("the length of each token", lambda t: t.square().sum(-1)),
+)
+
+
+def cycle(n: int, step: int) -> list[int]:
+    """A permutation that is not its own inverse: one cycle of all n places."""
+    return [(place + step) % n for place in range(n)]
+
+
+@exercise(WEEK, "equivariance_gap")
+def equivariance_gap(check: Check) -> None:
+    def measured(words: str, f: Callable, shape: tuple[int, ...], order: list[int], hint: str = "",
+                 dtype: torch.dtype = torch.float32) -> None:
+        x = check.randn(*shape, dtype=dtype)
+        check.agrees(calling(f, x, torch.tensor(order, device=check.device)),
+                     f"equivariance_gap(f, x {shape}, perm {order}), f: {words}", GAP, hint)
+
+    with check.criterion("functions that see the order, two tokens exchanged", 0.5, golden=True):
+        for words, f in ORDERED:
+            measured(words, f, (1, 4, 4), [0, 2, 1, 3])
+            measured(words, f, (1, 5, 3), [4, 1, 2, 3, 0])
+    with check.criterion("the same, with permutations that are not their own inverse", 1, golden=True):
+        for words, f in ORDERED:
+            measured(words, f, (1, 4, 4), [0, 2, 1, 3])
+            measured(words, f, (1, 4, 4), [2, 0, 1, 3])
+            measured(words, f, (1, 6, 3), cycle(6, 1))
+            measured(words, f, (1, 7, 2), [3, 0, 6, 5, 1, 2, 4], dtype=torch.float64)
+        measured("the running sum of the first channel, one number per token", lambda t: t[..., 0].cumsum(1), (1, 6, 3),
+                 [3, 0, 5, 1, 2, 4])
+        measured("the running sum in a wider output", lambda t: torch.cat((t, t.cumsum(1), t), -1), (1, 6, 2), cycle(6, 2))
+    with check.criterion("functions that do not see the order have the gap 0", 0.5):
+        for words, f in UNORDERED:
+            for order in ([1, 0, 2, 3, 4], cycle(5, 2), [2, 0, 1, 4, 3]):
+                measured(words, f, (1, 5, 4), order)
+    with check.criterion("several sequences at once", 0.5):
+        measured(*ORDERED[0], (1, 4, 4), [0, 3, 2, 1])
+        for words, f in (ORDERED[0], UNORDERED[0],
+                         ("minus the running sum, times the size of the batch", lambda t: -t.cumsum(dim=1) * len(t)),
+                         ("minus the running sum, less the mean over the batch",
+                          lambda t: t.mean(dim=0, keepdim=True) - t.cumsum(dim=1))):
+            measured(words, f, (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH)
+            measured(words, f, (3, 5, 2), [1, 0, 2, 3, 4], WHOLE_BATCH)
+    with check.criterion("returns a Python float, leaves x and perm alone", 0.5):
+        x, perm = check.randn(2, 5, 3), torch.tensor([1, 0, 2, 3, 4], device=check.device)
+        for words, f in (ORDERED[0], UNORDERED[0]):
+            probe, call = calling(f, x, perm), f"equivariance_gap(f, x (2, 5, 3), perm), f: {words}"
+            got = check.value(probe, call)
+            if not isinstance(got, float):
+                check.name(NOT_A_FLOAT)
+            check.require(isinstance(got, float), f"{call} must return a Python float, got {kind(got)}")
+        check.unchanged(lambda gap: gap(ORDERED[0][1], x, perm), call, x, perm)
+
+
+# ---- 1.5 causal_mask ------------------------------------------------------------------------------------------------
+
+
+@exercise(WEEK, "causal_mask")
+def causal_mask(check: Check) -> None:
+    def masks(*sizes: tuple[int, int]) -> None:
+        for n_queries, n_keys in sizes:
+            check.agrees(calling(n_queries, n_keys), f"causal_mask({n_queries}, {n_keys})")
+
+    with check.criterion("as many queries as keys", 1, golden=True):
+        masks((4, 4), (1, 1), (2, 2), (7, 7))
+    with check.criterion("several new queries, with a cache", 1.5, golden=True):
+        masks((3, 3), (2, 5), (3, 4), (2, 9), (5, 8), (6, 7))
+    with check.criterion("one new query, with a cache", 0.5):
+        masks((1, 6), (1, 2), (1, 33))

@@ -1,0 +1,110 @@
+"""The class report: one self-contained page of how a week went, for the instructor."""
+
+import io
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jinja2
+import matplotlib
+import nbformat
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+
+from autograder.grading.gradebook import Score  # noqa: E402
+from autograder.manifest import MANIFEST, Entry  # noqa: E402
+
+TEMPLATES = Path(__file__).parent / "templates"
+BAR, REST = "#0072B2", "#D5DCE3"  # colour-blind safe; the rest of a bar is lighter, so print works too
+
+
+@dataclass
+class ExerciseSummary:
+    """One exercise over the class: mean share of the points, and the sentences that were said, with their counts."""
+
+    entry: Entry
+    graded: int = 0
+    waiting: int = 0
+    mean: float = 0.0
+    full: int = 0
+    causes: list[tuple[str, int]] = field(default_factory=list)
+
+
+def write_report(root: Path, assignment: str, standing: list[Score], isolated: bool = True) -> Path:
+    """Write ``report/ASSIGNMENT.html`` in the course root and return its path."""
+    graded = [score for score in standing if score.score is not None]
+    exercises = summaries(root, assignment, graded)
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
+    page = environment.get_template("report.html.j2").render(
+        assignment=assignment, isolated=isolated, graded=graded, exercises=exercises,
+        ungradable=[score for score in standing if score.score is None],
+        waiting=[score for score in graded if score.to_grade_by_hand],
+        distribution=_svg(_distribution(graded)), per_exercise=_svg(_per_exercise(exercises)),
+        best=graded[0].max_score if graded else 0)
+    path = root / "report" / f"{assignment}.html"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def summaries(root: Path, assignment: str, graded: list[Score]) -> list[ExerciseSummary]:
+    """Every exercise of the week over the graded submissions."""
+    causes: dict[str, Counter] = defaultdict(Counter)
+    for score in graded:
+        for cell_id, verdict in _verdicts(root, assignment, score.student):
+            causes[cell_id].update(verdict.get("named", []))
+    found = []
+    for entry in MANIFEST[assignment]:
+        summary = ExerciseSummary(entry, causes=causes[entry.graded_cell].most_common())
+        points = [score.by_cell[entry.graded_cell] for score in graded if entry.graded_cell in score.by_cell]
+        given = [value for value in points if value is not None]
+        summary.graded, summary.waiting = len(given), len(points) - len(given)
+        summary.mean = sum(given) / len(given) if given else 0.0
+        summary.full = sum(value == entry.points for value in given)
+        found.append(summary)
+    return found
+
+
+def _verdicts(root: Path, assignment: str, student: str) -> list[tuple[str, dict]]:
+    path = root / "autograded" / student / assignment / f"{assignment}.ipynb"
+    if not path.is_file():
+        return []
+    notebook = nbformat.read(path, as_version=4)
+    return [(cell.id, cell.metadata["verdict"]) for cell in notebook.cells if "verdict" in cell.metadata]
+
+
+def _distribution(graded: list[Score]) -> Figure:
+    figure, axes = plt.subplots(figsize=(7, 2.8))
+    best = graded[0].max_score if graded else 1
+    counts = Counter(min(int(10 * score.score / best), 9) if best else 0 for score in graded)
+    axes.bar([best * (k + 0.5) / 10 for k in range(10)], [counts[k] for k in range(10)], width=best / 10.8, color=BAR)
+    axes.set(xlabel=f"points so far (of {best:g})", ylabel="students", xlim=(0, best), title="Score distribution")
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _per_exercise(exercises: list[ExerciseSummary]) -> Figure:
+    figure, axes = plt.subplots(figsize=(7, 0.34 * len(exercises) + 1.1))
+    names = [f"{summary.entry.number} {summary.entry.grade_id}" for summary in exercises]
+    shares = [100 * summary.mean / summary.entry.points for summary in exercises]
+    axes.barh(names, [100] * len(names), color=REST)
+    axes.barh(names, shares, color=BAR)
+    for place, summary in enumerate(exercises):
+        note = f"{summary.mean:.1f} of {summary.entry.points}" if summary.graded else "waits for a person"
+        axes.text(101, place, note, va="center", fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xlabel="mean share of the points (%)", xlim=(0, 100), title="Points per exercise")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _svg(figure: Figure) -> str:
+    with io.StringIO() as target:
+        figure.savefig(target, format="svg", bbox_inches="tight", metadata={"Date": None})
+        plt.close(figure)
+        text = target.getvalue()
+    return text[text.index("<svg"):]

@@ -1,0 +1,1056 @@
+# %% [markdown]
+# # Week 1 · Attention does not know the order
+#
+# **The week in one sentence.** Shuffle the tokens, and self-attention gives the same outputs, shuffled in the same way; order has to come in from outside, and one way in is the causal mask.
+#
+# ## What you will be able to do
+#
+# - write attention that is right and stays finite: with any mask, in half precision, with rows that may attend to nothing;
+# - compute attention over three tokens by hand, and say what happens to it when two tokens change places;
+# - measure whether any layer is permutation-*equivariant*, and prove that self-attention is;
+# - tell equivariant from invariant, and say what mean pooling does;
+# - write a causal mask that is also right with a KV cache;
+# - explain an experiment in which a model without any positional encoding knows the order.
+#
+# **You need** matrix products, softmax, and a little PyTorch (broadcasting, `masked_fill`, autograd). You need not have seen a Transformer before.
+#
+# **Time:** about 110 minutes of exercises and 50 of reading and experiments. The complete notebook runs in well under a minute. Short of time? 1.1, 1.3 and 1.5 are the tools that later weeks use; 1.4 and 1.6 are the ideas.
+#
+# ## The exercises: 19 points
+#
+# | # | exercise | kind | visible checks | hidden tests | graded by a person | minutes |
+# |---|---|---|---|---|---|---|
+# | 1.1 | `scaled_dot_product_attention` | code | 0 | 4 | – | 20 |
+# | 1.2 | `attention_by_hand` | numbers | 0 | 3 | – | 15 |
+# | 1.3 | `equivariance_gap` | code | 0 | 3 | – | 15 |
+# | 1.4 | `equivariant_or_invariant` | text | – | – | 3 | 20 |
+# | 1.5 | `causal_mask` | code | 0 | 3 | – | 15 |
+# | 1.6 | `ordering_explained` | text | – | – | 3 | 25 |
+# | | **total** | | **0** | **13** | **6** | **110** |
+#
+# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
+#
+# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
+
+# %% [markdown]
+# ### Conventions of this course
+#
+# - Tensors are `(batch, heads, seq_len, head_dim)`. $n$ is the number of tokens, $d$ the **head dimension**.
+# - $i$ is the position of a query, $j$ the position of a key, both counted from 0. Row $i$ of a score or weight matrix belongs to query $i$, column $j$ to key $j$.
+# - Vectors are rows, as in code: $X$ is $n\times d$, one row per token, and $q=xW_q$.
+# - In a mask, **True means "may attend"**, as in PyTorch's `F.scaled_dot_product_attention`. (Some PyTorch modules use True for "hide". Always look.)
+# - Your functions return the dtype and device of their input unless said otherwise, keep gradients, and never change an argument in place.
+
+# %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import lab
+
+lab.use_style()
+torch.manual_seed(0)
+np.random.seed(0)
+
+# %% [markdown]
+# ## 1 · The question
+#
+# "The dog bites the man" and "the man bites the dog" are the same five words. Only their order differs, and with it everything that matters to the man.
+#
+# A recurrent network reads word after word; order is built into how it computes. A convolution looks at neighbours; order is built in as well. A Transformer compares every token with every other token, all at once. The authors saw the consequence: with "no recurrence and no convolution", information about the order has to be put in (Vaswani et al., 2017, section 3.5).
+#
+# This week is about what attention does when nobody puts it in. You will write attention, shuffle its input, and see exactly what it can and what it cannot tell apart. The four weeks after this one are about ways of putting order in. To judge them you must know what is missing.
+
+# %% [markdown]
+# ## 2 · Attention
+#
+# A token asks (its *query* $q_i$), every token answers with what it is about (its *key* $k_j$) and what it has to say (its *value* $v_j$). The dot product $q_i\cdot k_j$ is the *score*. A softmax turns the scores of one query into *weights* that are positive and add up to 1, and the output is the weighted mean of the values:
+#
+# $$ s_{ij}=\frac{q_i\cdot k_j}{\sqrt d},\qquad a_{ij}=\frac{e^{s_{ij}}}{\sum_{j'}e^{s_{ij'}}},\qquad o_i=\sum_j a_{ij}\,v_j, \tag{1}$$
+#
+# or in matrices, with one row per token,
+#
+# $$ \text{out}=\operatorname{softmax}\!\Big(\frac{QK^\top}{\sqrt d}\Big)V . \tag{2}$$
+#
+# The softmax runs over the **keys**: every row of the weights adds up to 1. The columns do not.
+#
+# **A worked example.** One query, two keys, $d=4$. Let $q=(2\ln 3,0,0,0)$, $k_0=(1,0,0,0)$, $k_1=(0,0,0,0)$. The dot products are $2\ln3$ and $0$. Divided by $\sqrt4=2$ they are $\ln 3$ and $0$. Their exponentials are $3$ and $1$, so the weights are $\frac34$ and $\frac14$. With the values $v_0=8$ and $v_1=4$ the output is $\frac34\cdot8+\frac14\cdot4=7$.
+#
+# ### Why divide by $\sqrt d$?
+#
+# A dot product of two random vectors is a sum of $d$ terms. If the channels are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., footnote in section 3.2.1). So scores grow like $\sqrt d$. Softmax of large scores puts nearly all the weight on one key, and its gradient vanishes.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** 64 random keys and a random query. How much weight does the *strongest* key get on average, for $d=4$ and for $d=1024$: with the division by $\sqrt d$, and without it? (Equal weights would be $1/64\approx0.016$.)
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+sizes = [4, 16, 64, 256, 1024]
+generator = torch.Generator().manual_seed(1)
+strongest = {"divided by √d": [], "not divided": []}
+for d in sizes:
+    query, keys = torch.randn(400, 1, d, generator=generator), torch.randn(400, 64, d, generator=generator)
+    raw = (query * keys).sum(-1)  # (400, 64)
+    strongest["divided by √d"].append(float((raw / d**0.5).softmax(-1).amax(-1).mean()))
+    strongest["not divided"].append(float(raw.softmax(-1).amax(-1).mean()))
+
+fig, ax = lab.figure("Weight of the strongest of 64 random keys", height=3.2, width=7.2)
+for (name, share), colour, style, marker in zip(strongest.items(), (lab.BLUE, lab.VERMILLION), ("-", "--"), "os"):
+    ax.plot(sizes, share, color=colour, linestyle=style, marker=marker, label=name)
+ax.axhline(1 / 64, color=lab.GREY, linewidth=1, linestyle=":")
+ax.text(1024, 1 / 64 + 0.015, "all keys alike: 1/64", ha="right", fontsize=9, color="#444444")
+ax.set_xscale("log", base=2)
+ax.set_xticks(sizes, sizes)
+ax.set(xlabel="head_dim d (log scale)", ylabel="weight (mean of 400 queries)", ylim=(0, 1.05))
+ax.grid(axis="y")
+ax.legend(loc="center right")
+plt.show()
+
+# %% [markdown]
+# **Figure 1.1. What the scale is for.** Blue: with the division the strongest key gets about the same share for every $d$. Dashed: without it, attention at $d=1024$ has almost become a choice of one key. The model did not learn this choice; it follows from the size of the vectors alone.
+
+# %% [markdown]
+# ### Three places where the right formula gives NaN
+#
+# **A key may be hidden by a mask.** Its score is replaced by $-\infty$ *before* the softmax; $e^{-\infty}=0$, and the remaining weights add up to 1 again. Setting weights to zero *after* the softmax would leave rows that add up to less than 1.
+#
+# **A row may be hidden completely**: a padded sentence, or an empty one. Then the softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**.
+#
+# **Half precision has a small range.** float16 ends at 65,504. A query and a key of moderate size can have a larger dot product, although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
+
+# %% [markdown] tags=["prediction"]
+# **Predict** what each line gives, before you run it: (a) the softmax of two scores that are both $-\infty$; (b) the *gradient* if the NaN in (a) is replaced by 0 afterwards; (c) in float16, $300\cdot300/8$, and $300/8\cdot300$; (d) $e^{100}/(e^{100}+e^{99})$ in float32, computed as it stands; (e) the softmax of two scores of $-10^9$, a popular stand-in for $-\infty$.
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+hidden, leaf = torch.tensor([-math.inf, -math.inf]), torch.zeros(2, requires_grad=True)
+(leaf + hidden).softmax(0).nan_to_num(0.0)[0].backward()
+half, big = torch.tensor(300.0, dtype=torch.float16), torch.tensor([100.0, 99.0])
+shown = lambda *numbers: "  ".join(f"{float(number):g}" for number in numbers)
+lab.table(["", "result"], [
+    ["(a) softmax of (-inf, -inf)", shown(*hidden.softmax(0))],
+    ["(b) gradient behind a repaired NaN", shown(*leaf.grad)],
+    ["    largest float16", shown(torch.finfo(torch.float16).max)],
+    ["(c) float16: 300 * 300 / 8", shown(half * half / 8)],
+    ["    float16: 300 / 8 * 300", shown(half / 8 * half)],
+    ["(d) exp(100) / (exp(100) + exp(99))", shown(big.exp()[0] / big.exp().sum())],
+    ["(e) softmax of (-1e9, -1e9)", shown(*torch.tensor([-1e9, -1e9]).softmax(0))],
+])
+
+
+# %% [markdown]
+# (a) $0/0$. (b) Repairing the value does not repair the gradient: one NaN in a batch, and after the next step every weight of the model is NaN. (c) The order of the operations decides. (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic; write the formula by hand, and you must do so yourself. (e) No NaN, but the hidden keys get all the weight, and float16 cannot hold $-10^9$ at all.
+
+# %% [markdown]
+# ### Exercise 1.1 · Scaled dot-product attention
+#
+# **4 points · difficulty 2/5 · 20 minutes · code**
+#
+# *Why it matters:* every later week of this course changes one line of this function. It has to be right before it is changed.
+#
+# Write equation (1), with a mask. The values may have a width of their own. `F.scaled_dot_product_attention` does not return the weights; use plain tensor operations.
+
+# %% nbgrader={"grade_id": "scaled_dot_product_attention", "solution": true}
+def scaled_dot_product_attention(q, k, v, mask=None):
+    """Attention as in equation (1).
+
+    q:       (batch, heads, n_queries, head_dim), any floating dtype
+    k:       (batch, heads, n_keys, head_dim)
+    v:       (batch, heads, n_keys, v_dim)
+    mask:    None, or a boolean tensor that broadcasts to (batch, heads, n_queries, n_keys); True = may attend
+    returns: (out, weights), both in the dtype of q:
+             out (batch, heads, n_queries, v_dim), weights (batch, heads, n_queries, n_keys)
+
+    A query that may attend to no key has zero weights, a zero output, and finite gradients. Large scores stay finite,
+    also in float16.
+    """
+    ### BEGIN SOLUTION
+    precise = torch.promote_types(q.dtype, torch.float32)  # half precision is rounded once, at the end
+    scores = (q.to(precise) / math.sqrt(q.shape[-1])) @ k.to(precise).transpose(-2, -1)
+    if mask is not None:
+        nothing_to_see = ~mask.any(dim=-1, keepdim=True)
+        # A row of -inf alone would give 0/0: such a row gets finite scores, and loses its weights afterwards.
+        scores = scores.masked_fill(~mask, -math.inf).masked_fill(nothing_to_see, 0.0)
+    weights = scores.softmax(dim=-1)  # over the keys
+    if mask is not None:
+        weights = weights.masked_fill(nothing_to_see, 0.0)
+    return (weights @ v.to(precise)).to(q.dtype), weights.to(q.dtype)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "scaled_dot_product_attention_check", "grade": true, "points": 0}
+# Visible check (0 points).
+generator = torch.Generator().manual_seed(2)
+q, k = torch.randn(2, 3, 4, 8, generator=generator), torch.randn(2, 3, 5, 8, generator=generator)
+v = torch.randn(2, 3, 5, 6, generator=generator)
+before = q.clone()
+result = scaled_dot_product_attention(q, k, v)
+assert isinstance(result, (tuple, list)) and len(result) == 2, "return two things: (out, weights)."
+out, weights = result
+assert tuple(weights.shape) == (2, 3, 4, 5), (
+    f"weights: shape (2, 3, 4, 5) expected, one row per query and one column per key; got {tuple(weights.shape)}.")
+assert tuple(out.shape) == (2, 3, 4, 6), (
+    f"out: shape (2, 3, 4, 6) expected, as wide as the values; got {tuple(out.shape)}.")
+assert out.dtype == torch.float32 and weights.dtype == torch.float32, (
+    f"q is float32, so both results must be; got {out.dtype} and {weights.dtype}.")
+assert not torch.allclose(weights.sum(-2), torch.ones(2, 3, 5), atol=1e-3), (
+    "the weights of each key add up to 1: your softmax runs over the queries. It belongs on the keys, the last axis.")
+assert torch.allclose(weights.sum(-1), torch.ones(2, 3, 4), atol=1e-5), (
+    "the weights of every query must add up to 1: softmax over the keys, the last axis.")
+assert torch.allclose(weights @ v, out, atol=1e-5), "out must be the weighted mean of the values: weights @ v."
+assert torch.allclose(scaled_dot_product_attention(q[:, :1], k[:, :1], v[:, :1])[1], weights[:, :1], atol=1e-5), (
+    "head 0 alone gives other weights than head 0 among three: heads do not influence each other.")
+
+query = torch.tensor([2 * math.log(3), 0, 0, 0]).view(1, 1, 1, 4)
+keys = torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0]]).view(1, 1, 2, 4)
+values = torch.tensor([8.0, 4]).view(1, 1, 2, 1)
+out, weights = scaled_dot_product_attention(query, keys, values)
+assert not torch.allclose(weights.flatten(), torch.tensor([0.9, 0.1]), atol=1e-4), (
+    "the worked example gives the weights 0.9 and 0.1: the scores are not divided by sqrt(head_dim).")
+assert torch.allclose(weights.flatten(), torch.tensor([0.75, 0.25]), atol=1e-4), (
+    "the worked example in the text gives the weights 3/4 and 1/4; yours are others.")
+assert torch.allclose(out.flatten(), torch.tensor([7.0]), atol=1e-3), "the worked example gives the output 7."
+
+mask = torch.tensor([True, True, False, True, False])  # broadcasts: the same keys for all queries
+out, weights = scaled_dot_product_attention(q, k, v, mask)
+assert not (weights[..., ~mask] > 0).all() or (weights[..., mask] > 0).any(), (
+    "the keys that may be attended to got nothing: True means 'may attend', not 'hide'.")
+assert float(weights[..., ~mask].abs().max()) == 0, "keys with mask False must have weight 0."
+assert torch.allclose(weights.sum(-1), torch.ones(2, 3, 4), atol=1e-5), (
+    "with a mask the weights of each query must still add up to 1: hide keys before the softmax, not after it.")
+padding = torch.tensor([[True, True, True, True, True], [True, True, True, False, False]])[:, None, None]
+_, weights = scaled_dot_product_attention(q, k, v, padding)  # (batch, 1, 1, n_keys)
+assert float(weights[1, ..., 3:].abs().max()) == 0 and float(weights[0].min()) > 0, (
+    "a mask of shape (batch, 1, 1, n_keys) belongs to the sequences of the batch: the second one is shorter here.")
+assert torch.equal(q, before), "your function changed q itself; work on new tensors."
+_, weights = scaled_dot_product_attention(100 * q, k, v)
+assert bool(weights.isfinite().all()), (
+    "scores of some hundred give NaN: exp overflows. torch.softmax does not; or subtract the largest score first.")
+
+empty = torch.ones(4, 5, dtype=torch.bool)
+empty[2] = False  # query 2 may attend to nothing
+leaf = q.clone().requires_grad_()
+out, weights = scaled_dot_product_attention(leaf, k, v, empty)
+assert out.requires_grad, "the output is cut off from the gradient of q: no detach, no NumPy, no .item()."
+weights, result = weights.detach(), out.detach()
+assert bool(weights.isfinite().all() and result.isfinite().all()), "a row that may attend to nothing gives NaN: 0/0."
+assert float(weights[:, :, 2].abs().max()) == 0 and float(result[:, :, 2].abs().max()) == 0, (
+    "a query that may attend to nothing must have zero weights and a zero output.")
+out.sum().backward()
+assert leaf.grad is not None and bool(leaf.grad.isfinite().all()), (
+    "the gradient has NaN in it, though the output has not: a NaN was replaced after the softmax. Keep it from arising.")
+
+half = torch.full((1, 1, 1, 16), 100.0, dtype=torch.float16)
+out, weights = scaled_dot_product_attention(half, half, half)
+assert out.dtype == torch.float16 and weights.dtype == torch.float16, (
+    f"q is float16, so both results must be; got {out.dtype} and {weights.dtype}.")
+assert bool(weights.isfinite().all()), (
+    "in float16 the product of these vectors, 160,000, overflows, though the scaled score, 40,000, would fit.")
+_, weights = scaled_dot_product_attention(half, half, half, torch.tensor([True]))  # fails? -1e9 is no float16 number
+assert float(weights) == 1, "a single key that may be attended to gets the weight 1, in float16 too."
+print("Looks right. The hidden tests compare values, with other shapes, masks, dtypes, large scores and gradients.")
+
+# %% nbgrader={"grade_id": "scaled_dot_product_attention_tests", "grade": true, "points": 4}
+# Hidden tests (4 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week1
+week1.scaled_dot_product_attention(scaled_dot_product_attention)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1: the formula</summary>
+#
+# `k.transpose(-2, -1)` swaps the last two axes. With `@` all batches and heads are multiplied at once; no loop is needed.
+# </details>
+#
+# <details><summary>Hint 2: rows that may attend to nothing</summary>
+#
+# Find them first: `mask.any(dim=-1, keepdim=True)`. Give these rows *any finite* scores, so that the softmax is harmless, and set their weights to zero afterwards with `masked_fill`. The gradient then stays finite too.
+# </details>
+#
+# <details><summary>Hint 3: float16</summary>
+#
+# Either compute in float32 and cast at the end, or divide q by $\sqrt d$ before the product. The first is also more exact.
+# </details>
+
+# %% [markdown]
+# ### Exercise 1.2 · Attention by hand
+#
+# **3 points · difficulty 2/5 · 15 minutes · numbers**
+#
+# *Why it matters:* who has done it once on paper knows what the rows are, what the columns are, and what moves when tokens move.
+#
+# Three tokens, $d=4$, values of width 2:
+#
+# | token | query $q$ | key $k$ | value $v$ |
+# |---|---|---|---|
+# | 0 | $(1,1,0,0)$ | $(1,1,0,0)$ | $(2,0)$ |
+# | 1 | $(0,1,1,0)$ | $(0,0,2,1)$ | $(0,3)$ |
+# | 2 | $(3,0,0,1)$ | $(1,3,0,1)$ | $(1,-1)$ |
+#
+# First compute the three weights of token 0's query, and its output. Then **tokens 1 and 2 change places**: the token that stood at position 2 now stands at position 1, with its query, its key and its value. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1. Use a calculator or `math.exp`. Give **at least four significant digits**.
+
+# %% tags=["by-hand"] nbgrader={"grade_id": "attention_by_hand", "solution": true}
+# Replace every None by a number, at least four significant digits.
+attention_by_hand = {
+    "w_0_0": None,  # weight of query 0 on key 0
+    "w_0_1": None,  # weight of query 0 on key 1
+    "w_0_2": None,  # weight of query 0 on key 2
+    "out_0_0": None,  # output at position 0, first channel
+    "out_0_1": None,  # output at position 0, second channel
+    "swapped_w_0_1": None,  # after the swap: weight of position 0 on position 1
+    "swapped_out_0_0": None,  # after the swap: output at position 0, first channel
+    "swapped_out_1_0": None,  # after the swap: output at position 1, first channel
+}
+### BEGIN SOLUTION
+attention_by_hand |= {
+    # dot products of q0: 2, 0, 4; scaled: 1, 0, 2; exponentials: 2.71828, 1, 7.38906; their sum: 11.10734
+    "w_0_0": 0.24473,
+    "w_0_1": 0.09003,
+    "w_0_2": 0.66524,
+    "out_0_0": 1.15470,  # 0.24473 * 2 + 0.66524 * 1
+    "out_0_1": -0.39515,  # 0.09003 * 3 - 0.66524 * 1
+    "swapped_w_0_1": 0.66524,  # the weight moved with the token: it was w_0_2
+    "swapped_out_0_0": 1.15470,  # the same terms in another order
+    # token 2 stands at position 1 now; its scaled scores: 1.5 with token 0, 0.5 with token 1, 2 with itself
+    "swapped_out_1_0": 1.20955,  # 0.33150 * 2 + 0.12195 * 0 + 0.54655 * 1
+}
+### END SOLUTION
+
+# %% nbgrader={"grade_id": "attention_by_hand_check", "grade": true, "points": 0}
+# Visible check (0 points). It looks at the form of the answer, not at the values.
+assert isinstance(attention_by_hand, dict), "attention_by_hand must stay a dictionary; fill in its values."
+for key in ("w_0_0", "w_0_1", "w_0_2", "out_0_0", "out_0_1", "swapped_w_0_1", "swapped_out_0_0", "swapped_out_1_0"):
+    assert key in attention_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
+    value = attention_by_hand[key]
+    assert value is not None, f"{key!r} is still None."
+    assert isinstance(value, (int, float)), (
+        f"{key!r} must be a plain number such as 0.2447, not {type(value).__name__}.")
+    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
+assert len(attention_by_hand) == 8, "there are more than the eight keys asked for: remove the others."
+print("Eight finite numbers. The hidden tests ask for four significant digits.")
+
+# %% nbgrader={"grade_id": "attention_by_hand_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week1
+week1.attention_by_hand(attention_by_hand)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Query 0 is compared with all three keys: three dot products, each divided by $\sqrt4$. Check yourself: the three weights must add up to 1.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# After the swap nothing has to be computed for position 0. Which token stands at position 1 now, and what did query 0 think of it?
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# For the last number: the token at position 1 is the former token 2. Compute *its* output, from its query, as you did for token 0.
+# </details>
+
+# %% [markdown]
+# ## 3 · Shuffling
+#
+# A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token that stood at position `perm[i]`. Undoing it is the transpose: $P^\top P=I$.
+#
+# What can a function $f$ make of this? Two words are often mixed up:
+#
+# - **invariant**: $f(PX)=f(X)$. Shuffling changes *nothing*. Example: the sum of all tokens.
+# - **equivariant**: $f(PX)=P\,f(X)$. The outputs are *the same, shuffled in the same way*. Example: doubling every token.
+#
+# Equivariance says that two roads lead to one place: shuffle first and then compute, or compute first and then shuffle.
+
+# %% tags=["experiment"]
+generator = torch.Generator().manual_seed(373)
+names = "abcde"
+x = torch.randn(1, 5, 6, generator=generator)
+w_q, w_k, w_v = torch.randn(3, 6, 6, generator=generator) / 6**0.5
+
+def self_attention(x, mask=None):
+    """One head of attention of the tokens with themselves: (batch, seq_len, 6) -> output and weights."""
+    out, weights = scaled_dot_product_attention(*((x @ w)[:, None] for w in (3 * w_q, w_k, w_v)), mask)
+    return out[:, 0], weights[:, 0]
+
+perm = torch.tensor([2, 0, 4, 1, 3])
+panels = [("X", x, range(5)), ("f(X)", self_attention(x)[0], range(5)),
+          ("PX", x[:, perm], perm), ("f(PX) = P f(X)", self_attention(x[:, perm])[0], perm)]
+fig, axes = lab.figure("Two roads, one place: f is self-attention", nrows=2, ncols=2, height=4.6, width=7.4,
+                       gridspec_kw={"hspace": 0.18, "wspace": 0.3})
+for ax, (title, values, order) in zip(axes.flat, panels):
+    ax.imshow(values[0], cmap=lab.DIVERGING, vmin=-2, vmax=2, aspect="auto", interpolation="nearest")
+    ax.set_title(title, loc="center", fontsize=11)
+    ax.set_yticks(range(5), [names[i] for i in order])
+    ax.set_xticks([])
+for row, (one, other) in enumerate(axes):
+    one.annotate("", (1.32, 0.5), (1.06, 0.5), xycoords="axes fraction", arrowprops={"arrowstyle": "->", "lw": 1.6})
+    one.text(1.19, 0.58, "f", transform=one.transAxes, ha="center", fontsize=11, style="italic")
+for ax in axes[0]:
+    ax.annotate("", (0.5, -0.33), (0.5, -0.05), xycoords="axes fraction", arrowprops={"arrowstyle": "->", "lw": 1.6})
+    ax.text(0.53, -0.2, "shuffle (P)", transform=ax.transAxes, va="center", fontsize=10)
+plt.show()
+
+
+# %% [markdown]
+# **Figure 1.2. Equivariance as a square.** Every picture shows five tokens a … e as rows and their channels as columns (blue negative, red positive). Left, downwards: the rows are shuffled. Along the arrows *f*: self-attention is applied. Whichever road you take from the upper left to the lower right, you arrive at the same rows in the same order: row c of f(PX) is row c of f(X).
+
+# %% [markdown]
+# ### Exercise 1.3 · Measure the gap
+#
+# **3 points · difficulty 2/5 · 15 minutes · code**
+#
+# *Why it matters:* "does this layer know the order?" is a question you can put to any layer, also to one that you cannot read. A test is only as good as its two sides: several wrong versions of this function give zero for attention, too, or agree with the right one on every swap of two tokens.
+#
+# Write a function that measures how far the two roads of Figure 1.2 lie apart. `f` takes the whole batch at once: call it with all of `x`, not sequence by sequence.
+
+# %% nbgrader={"grade_id": "equivariance_gap", "solution": true}
+def equivariance_gap(f, x, perm):
+    """How far f is from permutation-equivariant on x: the largest absolute entry of f(x[:, perm]) - f(x)[:, perm].
+
+    f:       a function from (batch, seq_len, d) to (batch, seq_len, ...); call it with the whole batch
+    x:       (batch, seq_len, d)
+    perm:    LongTensor (seq_len,), a permutation: position i receives the token from position perm[i]
+    returns: a Python float; 0.0 if the two roads end at the same place
+    """
+    ### BEGIN SOLUTION
+    shuffled_first = f(x[:, perm])
+    shuffled_last = f(x)[:, perm]
+    return (shuffled_first - shuffled_last).abs().max().item()
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "equivariance_gap_check", "grade": true, "points": 0}
+# Visible check (0 points). All numbers here can be followed on paper.
+x = torch.tensor([1.0, 2, 4, 8]).view(1, 4, 1)
+perm = torch.tensor([2, 0, 1, 3])  # a cycle of three: its inverse is another permutation
+gap = equivariance_gap(lambda t: 2 * t, x, perm)
+assert isinstance(gap, float), f"return a Python float (use .item()), not a {type(gap).__name__}."
+assert gap == 0, (
+    "doubling every token is equivariant, so the gap is 0. Did you index both sides with perm, and neither with its "
+    "inverse?")
+gap = equivariance_gap(lambda t: -t.cumsum(dim=1), x, perm)
+# f(x[:, perm]) is -(4, 5, 7, 15); f(x) is -(1, 3, 7, 15), and in the order of perm -(7, 1, 3, 15)
+assert gap != 6, "you use the inverse permutation on one side or on both: index both sides with perm itself."
+assert gap != 2.75, "that is the mean of the differences; asked for is the largest."
+assert abs(gap - 4) < 1e-6, (
+    f"minus the running sum of (1, 2, 4, 8) has the gap 4, yours is {gap:.3g}. Compare f(x[:, perm]) with "
+    "f(x)[:, perm], and take the largest absolute difference.")
+gap = equivariance_gap(lambda t: t.sum(dim=1, keepdim=True).expand_as(t), x, perm)
+assert gap == 0, "a function that gives every position the same output is equivariant as well: the gap is 0."
+two = torch.stack((x[0], 10 * x[0]))
+gap = equivariance_gap(lambda t: -t.cumsum(dim=1) * len(t), two, perm)
+assert abs(gap - 80) < 1e-4, (
+    f"with a batch of two the gap is 80 here, yours is {gap:.3g}: call f once with the whole batch, and take the "
+    "largest difference over everything.")
+print("Looks right. The hidden tests use other functions and permutations.")
+
+# %% nbgrader={"grade_id": "equivariance_gap_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week1
+week1.equivariance_gap(equivariance_gap)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `perm` indexes the axis of the tokens, axis 1, once *inside* the call of `f` and once *outside*.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# No inverse is needed. It is needed only if you want to put both sides back into the old order.
+# </details>
+
+# %% [markdown]
+# ### Experiment: the attention map of a shuffled sentence
+#
+# Seven tokens with random embeddings, one head with random weights. The same sentence is fed in twice: in its order, and shuffled. We look at the weights themselves. (The two occurrences of "the" have the same embedding: without an encoding there is nothing to tell them apart.)
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** The weights of the shuffled sentence are another picture. Take it, and sort its rows *and* its columns back into the old order. How many of the 49 numbers differ from the original, and by how much?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+words = ["the", "dog", "bites", "the", "man", "very", "hard"]
+generator = torch.Generator().manual_seed(41)
+vocabulary = {word: torch.randn(6, generator=generator) for word in sorted(set(words))}
+sentence = torch.stack([vocabulary[word] for word in words])[None]
+order = torch.tensor([4, 2, 6, 0, 3, 1, 5])
+back = order.argsort()
+
+def show_pair(title, mask=None):
+    """Attention maps of X, of PX, and of PX with rows and columns sorted back; then what remains."""
+    original, shuffled = self_attention(sentence, mask)[1][0], self_attention(sentence[:, order], mask)[1][0]
+    restored = shuffled[back][:, back]
+    fig, axes = lab.figure(title, ncols=4, width=11.2, height=3.3)
+    for ax, (name, values, labels) in zip(axes, [("X", original, words), ("PX", shuffled, [words[i] for i in order]),
+                                                 ("PX, sorted back", restored, words)]):
+        image = ax.imshow(values, vmin=0, vmax=1, interpolation="nearest")
+        ax.set_title(name)
+        ax.set_xticks(range(7), labels, rotation=90)
+        ax.set_yticks(range(7), labels)
+        ax.set_xlabel("key")
+    axes[0].set_ylabel("query")
+    fig.colorbar(image, ax=axes[2], shrink=0.75).ax.set_title("weight", fontsize=9, loc="left")
+    image = lab.heatmap(axes[3], restored - original, "difference to X", 1, "key", "")
+    axes[3].set_xticks(range(7), words, rotation=90)
+    axes[3].set_yticks(range(7), words)
+    fig.colorbar(image, ax=axes[3], shrink=0.75)
+    plt.show()
+    gap = equivariance_gap(lambda t: self_attention(t, mask)[0], sentence, order)
+    differ = int(((restored - original).abs() > 0.01).sum())
+    lab.table(["", "weights that differ by more than 0.01", "gap of the outputs"],
+              [[title, f"{differ} of 49", "below 0.00001" if gap < 1e-5 else f"{gap:.1f}"]])
+
+show_pair("No mask: the map moves with the words")
+
+# %% [markdown]
+# **Figure 1.3. Attention maps of X and PX.** First: the weights of the sentence; rows are queries, columns keys, and brighter is more weight. Second: the weights of the shuffled sentence. It looks like another picture. Third: the second one with rows and columns sorted back: the first picture again. Fourth: the difference; nothing is left. Note the two rows "the": they are equal, and so are the two columns.
+
+# %% [markdown]
+# ### Experiment: which layers are equivariant?
+#
+# Now put the question to the parts of a Transformer, and to some of its rivals. Next to the gap stands how far the layer is from *invariant*: the largest difference of $f(PX)$ and $f(X)$.
+
+# %% [markdown] tags=["prediction"]
+# **Predict**, for each, whether the gap is zero: your attention · two linear layers with a ReLU, token by token · LayerNorm · a stack of two complete encoder layers · subtracting the mean of all tokens · a convolution along the tokens · an LSTM · adding another fixed vector at each place. And is any of them invariant?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+torch.manual_seed(5)
+block = nn.TransformerEncoderLayer(6, 2, dim_feedforward=12, dropout=0.0, batch_first=True)
+stack = nn.TransformerEncoder(block, 2, enable_nested_tensor=False)
+mlp, norm, lstm = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 6)), nn.LayerNorm(6), nn.LSTM(6, 6, batch_first=True)
+convolution, places = nn.Conv1d(6, 6, 3, padding=1), torch.randn(9, 6)
+layers = {
+    "your attention": lambda t: self_attention(t)[0],
+    "feed-forward, token by token": mlp,
+    "LayerNorm": norm,
+    "two complete encoder layers": stack,
+    "subtract the mean token": lambda t: t - t.mean(dim=1, keepdim=True),
+    "convolution along the tokens": lambda t: convolution(t.mT).mT,
+    "LSTM": lambda t: lstm(t)[0],
+    "add a vector per place": lambda t: t + places,
+    "mean of all tokens": lambda t: t.mean(dim=1, keepdim=True).expand_as(t),
+}
+tokens, shuffle = torch.randn(8, 9, 6), torch.randperm(9)
+readable = lambda number: "0" if number < 1e-5 else f"{number:.1f}"
+with torch.no_grad():
+    lab.table(["f", "equivariance gap", "distance from invariant"],
+              [[name, readable(equivariance_gap(f, tokens, shuffle)), readable(float((f(tokens[:, shuffle]) - f(tokens)).abs().max()))]
+               for name, f in layers.items()])
+print()
+bare = lambda t: scaled_dot_product_attention(t[:, None], t[:, None], t[:, None])[0][:, 0]
+gaps = {"float32": equivariance_gap(bare, tokens, shuffle), "float64": equivariance_gap(bare, tokens.double(), shuffle)}
+lab.table(["your attention in", "equivariance gap"],
+          [[dtype, next(f"below {limit:g}" for limit in (1e-13, 1e-5, math.inf) if gap < limit)] for dtype, gap in gaps.items()])
+
+
+# %% [markdown]
+# Everything that works token by token is equivariant, attention is, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections, more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per place do.
+#
+# **Equivariant is not invariant.** The second column is of order 1 for attention. You will often read that self-attention is "permutation-invariant". It is not; only the mean in the last line is.
+#
+# **Zero up to rounding.** "0" stands for "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. That it is rounding and nothing else, the last table shows: with more digits the gap shrinks with them.
+
+# %% [markdown]
+# ## 4 · The proof
+#
+# You have measured it for one sentence. Why is it so for all? You need three facts about a permutation matrix $P$:
+#
+# - $P^\top P = I$;
+# - multiplying from the left by $P$ reorders rows, from the right by $P^\top$ reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$ is the place in $S$ from which row $i$ is taken;
+# - softmax over a row does not care in which order the entries of the row stand.
+
+# %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}
+# ### Exercise 1.4 · Equivariant or invariant?
+#
+# **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+#
+# *Why it matters:* the proof tells you what a positional encoding has to break, and which parts of a model can never break it.
+#
+# Let $f(X)=\operatorname{softmax}\!\big(XW_q(XW_k)^\top/\sqrt d\big)\,XW_v$, with the softmax over each row.
+#
+# 1. Prove $f(PX)=P f(X)$ for every permutation matrix $P$. Name the place where you use $P^\top P=I$, and give the reason why the softmax may be exchanged with $P\cdots P^\top$.
+# 2. A classifier takes the **mean over the positions** of $f(X)$. Show that its answer is permutation-*invariant*. Then name one task where this costs nothing and one where it makes the task impossible, each with a reason.
+# 3. Now a fixed mask is applied to the scores: $M$ is an $n\times n$ table, the same for every input, with $M_{ij}$ True if position $i$ may attend to position $j$. Which step of your proof needs a condition on $M$, and which condition? Name one mask, other than "everything allowed", for which the proof holds for **every** $P$, and one $P$ for which it fails with the mask "attend only to yourself and to earlier positions" and $n=2$.
+#
+# Ten to fifteen lines are enough. Formulas may be LaTeX or plain text.
+#
+# ### BEGIN MARK SCHEME
+# 1 point per part; half points are allowed.
+#
+# 1. 1 point: scores of $PX$ are $PXW_q(PXW_k)^\top = P\,S\,P^\top$; softmax acts on each row by itself and does not depend on the order within a row, so $\operatorname{softmax}(PSP^\top)=P\operatorname{softmax}(S)P^\top$; then $P A P^\top P X W_v = P A X W_v$ by $P^\top P=I$. An index proof is as good ($o'_i=\sum_j a_{\pi(i)\pi(j)}v_{\pi(j)}=o_{\pi(i)}$, since a sum does not depend on the order of its terms; this last remark stands for $P^\top P=I$). Half a point if the softmax is exchanged without any reason.
+# 2. 1 point: the mean over rows is the same for $P f(X)$ and $f(X)$, because it does not depend on the order of the rows. Half of the point is for the two tasks with reasons: costs nothing where only *which* tokens occur matters (topic, language, spam, a bag of items); impossible where two inputs with the same tokens need different answers (who bites whom, negation scope, arithmetic "7 - 2" against "2 - 7", the ordering task of 1.6).
+# 3. 1 point: the step $\operatorname{softmax}(PSP^\top \text{ with } M)$: one needs the mask to be carried along, $PMP^\top=M$, that is $M_{\pi(i)\pi(j)}=M_{ij}$. Masks that do it for all $P$: only yourself (the diagonal), or everybody but yourself (all diagonal entries are alike and all others are alike). For $n=2$ the swap fails: the causal mask has $M_{10}$ True and $M_{01}$ False, and the swap exchanges them. Half a point for the condition, half for the examples. A padding mask that moves with the tokens is not fixed: no credit as an example, but no deduction.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant", "grade": true, "solution": true, "points": 3}
+# ### BEGIN SOLUTION
+# 1. Let $S=XW_q(XW_k)^\top/\sqrt d$ and $A=\operatorname{softmax}(S)$. For $PX$ the scores are $PXW_q(PXW_k)^\top/\sqrt d=P\,S\,P^\top$: the same numbers, rows and columns reordered alike. Softmax divides each exponential by the sum over its row. The set of numbers in a row is the same as before, so the sum is, and each weight moves with its score: $\operatorname{softmax}(PSP^\top)=PAP^\top$. Therefore $f(PX)=PAP^\top\,PXW_v=PA\,(P^\top P)\,XW_v=PAXW_v=P f(X)$; $P^\top P=I$ is used in the second-last step.
+#
+# 2. The mean over positions is $\frac1n\mathbf 1^\top f(X)$ with the row $\mathbf 1^\top$ of ones. Since $\mathbf 1^\top P=\mathbf 1^\top$, we get $\frac1n\mathbf 1^\top f(PX)=\frac1n\mathbf 1^\top P f(X)=\frac1n\mathbf 1^\top f(X)$: invariant. Finding out the language of a text suffers little, because *which* words occur decides it. Finding out who bites whom is impossible: "the dog bites the man" and "the man bites the dog" have the same tokens, hence the same mean, and need different answers.
+#
+# 3. The scores become $S$ where $M$ is True and $-\infty$ elsewhere. For $PX$ we have $PSP^\top$ where $M$ is True, but the proof needs $PSP^\top$ where $PMP^\top$ is True. So the step $\operatorname{softmax}(PSP^\top)=PAP^\top$ needs $PMP^\top=M$. "Everybody may attend to all *others* but not to itself" fulfils it for every $P$: the diagonal stays the diagonal. For the causal mask with $n=2$ take the swap: before, position 1 sees position 0 and not the reverse; $PMP^\top$ says the opposite.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Write $(PXW_k)^\top$ out. On which side does $P^\top$ stand, and what does it do to the columns of the scores?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The mean over positions is a product with a row of ones. What is (row of ones) times $P$?
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# A condition for every $P$ means: no position may be special. Which entries of an $n\times n$ table can be moved onto each other by reordering rows and columns alike?
+# </details>
+
+# %% [markdown]
+# ## 5 · The causal mask
+#
+# A model that generates text must not look at what it has not written yet. In training, all positions are computed at once; so position $i$ is allowed to attend to the positions $0,\dots,i$ only (Vaswani et al., section 3.2.3). The mask is a lower triangle *with* its diagonal: a token may see itself.
+#
+# **With a KV cache.** Generating token by token, nobody computes the old keys and values again; they are kept. Then there are fewer queries than keys: the queries are the **last** `n_queries` of `n_keys` positions. If ten tokens are in the cache and two new ones come in, the first new one stands at position 10 and sees eleven keys, the second stands at position 11 and sees twelve. The mask is the *lower part* of the big triangle: aligned at the end.
+
+# %% [markdown]
+# ### Exercise 1.5 · Causal mask
+#
+# **3 points · difficulty 2/5 · 15 minutes · code**
+#
+# *Why it matters:* aligned at the wrong corner, the mask is still a tidy triangle, training is not affected, and generation falls apart.
+
+# %% nbgrader={"grade_id": "causal_mask", "solution": true}
+def causal_mask(n_queries, n_keys):
+    """Which key each query may attend to; the queries are the last n_queries of the n_keys positions.
+
+    n_queries, n_keys: ints, 1 <= n_queries <= n_keys
+    returns:           boolean tensor (n_queries, n_keys), True = may attend; a new one on each call
+    """
+    ### BEGIN SOLUTION
+    query_positions = torch.arange(n_keys - n_queries, n_keys)
+    key_positions = torch.arange(n_keys)
+    return key_positions[None, :] <= query_positions[:, None]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "causal_mask_check", "grade": true, "points": 0}
+# Visible check (0 points).
+mask = causal_mask(4, 4)
+assert tuple(mask.shape) == (4, 4), f"shape (4, 4) expected, got {tuple(mask.shape)}."
+assert mask.dtype == torch.bool, f"a boolean tensor is expected, got {mask.dtype}."
+assert not bool(mask[0, 1:].any()), (
+    "position 0 must not see later positions: is it the lower triangle, and does True mean 'may attend'?")
+assert bool(mask.diagonal().all()), "a token may see itself: the diagonal must be True."
+assert mask.sum(dim=1).tolist() == [1, 2, 3, 4], f"position i sees i + 1 keys; yours see {mask.sum(dim=1).tolist()}."
+mask = causal_mask(2, 5)
+assert tuple(mask.shape) == (2, 5), f"shape (2, 5) expected for 2 queries and 5 keys, got {tuple(mask.shape)}."
+assert mask.tolist() != causal_mask(5, 5)[:2].tolist(), (
+    "your mask is aligned at the top left: the two queries are the last two of five positions, so they see 4 and 5 keys.")
+assert mask.tolist() == causal_mask(5, 5)[3:].tolist(), (
+    "two queries and five keys: these are the last two rows of the mask for five and five. The first three keys, from the "
+    "cache, are in the past of both queries.")
+print("Looks right. The hidden tests try other sizes.")
+
+# %% nbgrader={"grade_id": "causal_mask_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week1
+week1.causal_mask(causal_mask)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# At which position does query row $r$ stand? Write it with `n_keys`, `n_queries` and $r$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Compare a column of query positions with a row of key positions; or look up the argument `diagonal` of `torch.tril`.
+# </details>
+
+# %% [markdown]
+# ### Experiment: two ways to align
+#
+# PyTorch's own attention has a switch `is_causal=True`. To see its mask, we set all scores to zero and put unit vectors in as values: the output then *is* the weights, and a weight above zero is a key that is seen.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Two queries, five keys. Which keys does the *last* query see with your mask, and which with `is_causal=True`?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+seen = F.scaled_dot_product_attention(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 5, 4), torch.eye(5).view(1, 1, 5, 5),
+                                      is_causal=True)[0, 0] > 0
+fig, axes = lab.figure("Who may see whom", ncols=3, width=9.6, height=3.7)
+for ax, (title, mask, first) in zip(axes, [("your mask: 5 queries, 5 keys", causal_mask(5, 5), 0),
+                                           ("your mask: 2 queries, 5 keys", causal_mask(2, 5), 3),
+                                           ("is_causal=True: 2 queries, 5 keys", seen, 3)]):
+    picture = torch.cat((torch.full((first, 5), math.nan), torch.where(mask, 0.75, 0.0)))
+    ax.imshow(picture, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+    for i, j in mask.nonzero().tolist():
+        ax.text(j, i + first, "✓", ha="center", va="center", fontsize=11, color="white", fontweight="bold")
+    if first:
+        ax.text(2, (first - 1) / 2, "positions 0 to 2: in the cache,\nno query", ha="center", va="center", fontsize=9,
+                color="#444444")
+    ax.set_title(title)
+    ax.set_xticks(range(5))
+    ax.set_yticks(range(5))
+    ax.set_xticks([line + 0.5 for line in range(4)], minor=True)
+    ax.set_yticks([line + 0.5 for line in range(4)], minor=True)
+    ax.grid(which="minor", color="white", linewidth=2)
+    ax.tick_params(which="minor", length=0)
+    ax.set(xlabel="key position j", ylabel="query position i")
+plt.show()
+
+# %% [markdown]
+# **Figure 1.4. Aligned at the end, and at the top left.** Blue with a tick: may attend. Left: the whole triangle. Middle: the last two rows of it, right for two new tokens with three in the cache. Right: PyTorch's switch takes the two queries for the *first* two positions, so the newest token sees two keys of five. It is made for equally many queries and keys. With one query it sees key 0 only. With a cache, pass a mask such as yours (PyTorch's own is `torch.nn.attention.bias.causal_lower_right`), or none at all for a single query: everything is in its past.
+
+# %% [markdown]
+# ### Experiment: the causal pair that refuses
+#
+# The same sentence, the same weights, the same shuffle as in Figure 1.3, now with your causal mask.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** After sorting back: will the maps of the causal pair agree anywhere? Could a causal layer with *other* weights be equivariant?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+show_pair("Causal mask: the map does not come back", causal_mask(7, 7))
+
+# %% [markdown]
+# **Figure 1.5. The causal pair.** As Figure 1.3, with a causal mask. The first two maps are lower triangles. Sorted back, the second one is no triangle any more: a word sees those that stood before it *in the shuffled sentence*. The difference is far from zero, except in the row "very": it stands near the end in both orders and sees nearly every word. With other weights the numbers change, and the picture does not: only special layers come back, for example one whose values are all zero. The mask is fixed to the places, the words are not (exercise 1.4, part 3): a causal layer knows something about the order, with no positional encoding at all.
+
+# %% [markdown]
+# ### Experiment: where position leaks
+#
+# *What* does a causal layer know? Look at two simple cases.
+#
+# - **A marker at the start.** Let token 0 be a special token that occurs nowhere else, as in most language models. If all scores are equal, position $i$ gives each of its $i+1$ visible tokens the weight $\frac1{i+1}$. So the share of the marker in the output says how many tokens there are so far.
+# - **No marker.** The output at $i$ is a mean over $i+1$ tokens. A mean over more tokens varies less.
+#
+# We take one head with random weights and random tokens, and fit a *linear* read-out of the position to its outputs, on one half of the texts; we try it on the other half.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** For texts with a marker: how well can the position be read from the output of *one untrained* causal layer? And from the layer without a mask? And for texts without a marker, does the size of the output change along the text?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+length, width = 48, 32
+generator = torch.Generator().manual_seed(12)
+embedding = torch.randn(9, width, generator=generator)  # 8 letters; number 8 is the marker
+queries, keys, values = torch.randn(3, width, width, generator=generator) / width**0.5
+masks = {"causal mask": causal_mask(length, length), "no mask": None}
+random_texts = torch.randint(0, 8, (400, length), generator=generator)
+marked = random_texts.clone()
+marked[:, 0] = 8
+
+def one_layer(texts, mask):
+    x = embedding[texts][:, None]
+    return scaled_dot_product_attention(0.3 * x @ queries, x @ keys, x @ values, mask)[0][:, 0].double()
+
+def read_position(outputs):
+    """Least squares on the first 200 texts, without the marker's own place; the readings on the other 200."""
+    features = torch.cat((outputs, torch.ones(400, length, 1, dtype=torch.float64)), dim=-1)[:, 1:]
+    target = torch.arange(1, length).double()
+    weights = torch.linalg.lstsq(features[:200].flatten(0, 1), target.repeat(200)[:, None]).solution
+    readings = (features[200:] @ weights)[..., 0]
+    explained = 1 - (readings - target).square().mean() / (target - target.mean()).square().mean()
+    return readings, float(explained)
+
+fig, (share, reading, size) = lab.figure("What one untrained layer says about the place", ncols=3, width=10.8, height=3.5)
+rows = []
+for (name, mask), colour, style in zip(masks.items(), (lab.BLUE, lab.VERMILLION), ("-", "--")):
+    _, weights = scaled_dot_product_attention(torch.zeros(1, 1, length, 1), torch.zeros(1, 1, length, 1),
+                                              torch.zeros(1, 1, length, 1), mask)
+    share.plot(weights[0, 0, :, 0], color=colour, linestyle=style, label=name)
+    readings, explained = read_position(one_layer(marked, mask))
+    middle, spread = readings.mean(0), readings.std(0)
+    reading.plot(range(1, length), middle, color=colour, linestyle=style, label=name)
+    reading.fill_between(range(1, length), middle - spread, middle + spread, color=colour, alpha=0.2, linewidth=0)
+    outputs = one_layer(random_texts, mask)
+    size.plot((outputs - outputs.mean((0, 1))).square().sum(-1).mean(0).sqrt(), color=colour, linestyle=style, label=name)
+    without = read_position(outputs)[1]
+    rows.append([name, *(f"{abs(value):.1f}" for value in (explained, without))])
+share.set(title="equal scores: weight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
+reading.plot([0, length], [0, length], color=lab.GREY, linewidth=1, linestyle=":")
+reading.text(47, 37.5, "true\nposition", ha="right", va="center", fontsize=9, color="#444444")
+reading.set(title="with marker: position as read out", xlabel="position i", ylabel="reading (mean ± std)", ylim=(-32, 52))
+size.set(title="no marker: size of the output", xlabel="position i", ylabel="distance from the mean output", ylim=(0, None))
+for ax in (share, reading, size):
+    ax.grid(axis="y")
+share.legend(loc="center right")
+plt.show()
+lab.table(["variance explained by a linear reading", "with marker", "without"], rows)
+
+
+# %% [markdown]
+# **Figure 1.6. Where position leaks.** Left: with equal scores the first token's weight is $1/(i+1)$ under a causal mask, and $1/48$ everywhere without one. Middle: so the place can be read off the output, roughly, by a linear map (blue; it follows the shape of $1/(i+1)$, steep at first). Without a mask the reading is the same at every place: the output holds nothing about it. Right: without a marker, no linear reading works, but the outputs draw closer to their mean as the text goes on: a trace that a non-linear layer can use. Haviv et al. (2022) found positions in trained causal language models without any encoding. Kazemnejad et al. (2023) prove that one layer can recover absolute positions when the text begins with a marker.
+
+# %% [markdown]
+# ## 6 · Does A occur before B?
+#
+# Now a task that is *only* about order. A text has eight letters. A and B occur once each; the other six places are filled at random from six other letters. The question: does A stand before B?
+#
+# One attention layer with two heads, built on *your* attention and *your* mask, a feed-forward layer, and the mean over the positions. Three arms, five training seeds each:
+#
+# 1. no mask, no positional encoding;
+# 2. your causal mask, no positional encoding;
+# 3. no mask, and a trained vector added at each place (a *learned* encoding: week 2).
+#
+# In the test every text appears **twice**: as it is, and with A and B exchanged.
+
+# %% [markdown] tags=["prediction"]
+# **Predict**, for each arm, the accuracy on the test texts of 8 letters. Then for arms 1 and 2 on texts of 16 and 32 letters. How close to one half is "chance": 0.4 to 0.6, 0.48 to 0.52, or closer? *Write your numbers down: you will need them in exercise 1.6.*
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+# Trains 15 small models; budget: 20 seconds.
+class OrderReader(nn.Module):
+    def __init__(self, causal, vectors):
+        super().__init__()
+        self.causal = causal
+        self.letters = nn.Embedding(8, 32)
+        self.places = nn.Parameter(torch.randn(8, 32)) if vectors else None
+        self.project = nn.ModuleList(nn.Linear(32, 32, bias=False) for _ in range(4))
+        self.mlp = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
+        self.read = nn.Linear(32, 1)
+
+    def forward(self, texts):
+        n = texts.shape[1]
+        x = self.letters(texts)
+        if self.places is not None:
+            x = x + self.places[:n]
+        q, k, v = (layer(x).unflatten(-1, (2, 16)).transpose(1, 2) for layer in self.project[:3])
+        out, _ = scaled_dot_product_attention(q, k, v, causal_mask(n, n).to(x.device) if self.causal else None)
+        x = x + self.project[3](out.transpose(1, 2).flatten(2))
+        x = x + self.mlp(x)
+        return self.read(x.mean(dim=1))[:, 0]  # above 0: "A before B"
+
+def ordering_texts(count, length, generator):
+    """Letters A = 0 and B = 1 once each, at random places, among random letters 2 to 7."""
+    texts = torch.randint(2, 8, (count, length), generator=generator)
+    spots = torch.rand(count, length, generator=generator).argsort(dim=1)[:, :2]
+    texts.scatter_(1, spots, torch.tensor([0, 1]).expand(count, 2))
+    return texts, (spots[:, 0] < spots[:, 1]).float()
+
+def train_reader(seed, steps=150, **arm):
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model, losses = OrderReader(**arm), []
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(steps):
+        texts, answers = ordering_texts(64, 8, generator)
+        loss = F.binary_cross_entropy_with_logits(model(texts), answers)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return model, losses
+
+@torch.no_grad()
+def accuracy(model, length):
+    texts, answers = ordering_texts(500, length, torch.Generator().manual_seed(99))
+    exchanged = torch.where(texts < 2, 1 - texts, texts)  # A becomes B, and B becomes A
+    both = model(torch.cat((texts, exchanged))) > 0
+    return float((both == torch.cat((answers, 1 - answers)).bool()).float().mean())
+
+threads = torch.get_num_threads()
+torch.set_num_threads(1)  # small models: one thread is the fastest, and always adds in the same order
+arms = {"no mask, no encoding": {"causal": False, "vectors": False}, "causal mask, no encoding": {"causal": True, "vectors": False},
+        "no mask, a vector per place": {"causal": False, "vectors": True}}
+fig, (left, right) = lab.figure("Does A occur before B? Five training seeds per arm", ncols=2, height=3.7, width=10,
+                                width_ratios=(2, 3))
+rows = []
+for number, (name, arm) in enumerate(arms.items()):
+    colour, style = (lab.VERMILLION, lab.BLUE, lab.GREEN)[number], ("--", "-", "-.")[number]
+    runs = [train_reader(seed, **arm) for seed in range(5)]
+    losses = torch.tensor([losses for _, losses in runs])
+    left.plot(losses.mean(0), color=colour, linestyle=style, label=name)
+    left.fill_between(range(150), losses.amin(0), losses.amax(0), color=colour, alpha=0.2, linewidth=0)
+    results = {n: [accuracy(model, n) for model, _ in runs] for n in ([8] if arm["vectors"] else [8, 16, 32])}
+    for group, (n, found) in enumerate(results.items()):
+        right.bar(group + 0.28 * (number - 1), np.mean(found), 0.26, color=colour, alpha=0.55, label=name if group == 0 else None)
+        right.plot(group + 0.28 * (number - 1) + np.linspace(-0.08, 0.08, 5), found, linestyle="none", marker="o", markersize=3.5,
+                   color="#222222")
+    rows.append([name, *(f"{min(results[n]):.2f} to {max(results[n]):.2f}" if n in results else "no vectors" for n in (8, 16))])
+torch.set_num_threads(threads)
+for group in (1, 2):
+    right.text(group + 0.28, 0.03, "no vectors for\nplaces ≥ 8", ha="center", va="bottom", fontsize=8, rotation=90, color="#444444")
+left.axhline(math.log(2), color=lab.GREY, linewidth=1, linestyle=":")
+left.text(149, math.log(2) + 0.05, "blind guess: ln 2", ha="right", fontsize=9, color="#444444")
+left.set(title="training, texts of 8 letters", xlabel="step", ylabel="loss (nats)", ylim=(-0.03, 1.0))
+left.legend(loc="center right", bbox_to_anchor=(1, 0.42))
+right.axhline(0.5, color=lab.GREY, linewidth=1, linestyle=":")
+right.set_xticks(range(3), ["8 letters\n(as trained)", "16 letters", "32 letters"])
+right.set(title="test: accuracy (dots: the five seeds)", ylabel="accuracy", ylim=(0, 1.32))
+right.set_yticks([0, 0.25, 0.5, 0.75, 1])
+right.legend(loc="upper right", ncols=1)
+plt.show()
+lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters"], rows)
+
+# %% [markdown]
+# **Figure 1.7. The ordering task.** Left: mean training loss, with a band from the least to the greatest of five seeds. Without a mask and an encoding (dashed) it stays at ln 2, that of a blind guess. With the causal mask (solid) it is near zero after some thirty steps; with a vector per place (dash-dotted), a little later. Right: test accuracy. No mask, no encoding: one half at every length. Causal mask: all right on 8 letters, for all five seeds, and good on longer texts, too; at 32 letters the seeds differ. The vectors per place exist for places 0 to 7 only; a longer text has none to add.
+
+# %% [markdown] nbgrader={"grade_id": "ordering_explained_question", "locked": true}
+# ### Exercise 1.6 · Explain the ordering task
+#
+# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
+#
+# *Why it matters:* "without positional encoding a Transformer is a bag of words" is half of the truth. Whoever knows which half can say what an experiment shows and what it does not.
+#
+# 1. State what you predicted for arms 1 and 2 and what was measured. Then explain why arm 1 is not *about* but *exactly* at one half on this test set, whatever its weights are and however long it is trained.
+# 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the place of B** contain if A stands before B, and what if A stands after B? Why does the mean over the positions not wipe this out?
+# 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights). What does your result say about the first sentence? Then name one thing in Figure 1.7 or in what was tried here that makes the second sentence premature.
+#
+# Ten to fifteen lines are enough.
+#
+# ### BEGIN MARK SCHEME
+# 1 point per part; half points are allowed.
+#
+# 1. 1 point: prediction and measurement are stated (a wrong prediction costs nothing; none stated costs half a point). The layer is equivariant, the mean makes the model invariant; a text and the one with A and B exchanged consist of the same tokens, so the model gives both the same answer, and exactly one of the two is right. It holds for all weights, so training cannot change it. Saying only "there is no position information, so it guesses" earns half a point at most.
+# 2. 1 point: B's query can attend to A only if A stands before B (otherwise it is masked); so the output at B contains A's value (with any weight the model has learned to give it) in one case and cannot contain it in the other; likewise at A. The feed-forward layer, applied at each position before the mean, can turn this into a feature of its own, which the mean only divides by n. Half a point if it is only said that "the mask breaks the symmetry".
+# 3. 1 point: all values are the same vector v, and weights add up to 1, so the output is v at every position: nothing about the position, whatever the weights. The mask does not give positions by itself; it shows through *different* contents (a marker, other letters). Half a point for the computation with its conclusion. Half a point for one honest limit: accuracy at 32 letters falls for some seeds; one easy task with two letters only; one layer, tiny model; order of two tokens is not distance or exact position; nothing here about language modelling.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "ordering_explained", "grade": true, "solution": true, "points": 3}
+# ### BEGIN SOLUTION
+# 1. I predicted 0.48 to 0.52 for arm 1 and 0.8 for arm 2; measured were 0.50 and 1.00. Arm 1: attention without a mask is equivariant, the feed-forward layer works token by token, and the mean over the positions makes the answer invariant (1.4). A text and its twin with A and B exchanged hold the same letters in another order, so the model gives both the same number, hence the same answer. One of the two answers is right, the other wrong: each pair contributes exactly one half. This is true for any weights; there is nothing that training could find.
+#
+# 2. The query of B can look for A. If A stands before B, A's key is visible, and the output at B can contain much of A's value. If A stands after B, A is masked, and the output at B contains nothing of it, whatever the weights. So the vector at B differs between the two cases. The feed-forward layer sees this vector *before* the mean is taken and can write "A was seen" into a channel of its own. The mean adds this to the other positions' contributions and divides by 8; the read-out only has to look for it with a suitable factor. (The reverse, "B was seen at A", works as well.)
+#
+# 3. In a text of one letter all values are the same vector $v$. At position $i$ the output is $\sum_{j\le i}a_{ij}v=v\sum_{j\le i}a_{ij}=v$: the same at each position, for any weights. So the mask alone tells no token where it stands. It decides who is seen, and that shows only if those who are seen differ: in their letters, or by a marker at the start. The second sentence is premature: on 32 letters, four times the training length, not all of the five seeds are at 1.00; and we tried one easy task, in which only the order of two letters counts, not how far apart they are.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1 (part 1)</summary>
+#
+# What did you prove in 1.4, part 2? Which two texts of the test set consist of the same letters?
+# </details>
+#
+# <details><summary>Hint 2 (part 2)</summary>
+#
+# Look at row B of a causal attention map: is there an entry in column A?
+# </details>
+#
+# <details><summary>Hint 3 (part 3)</summary>
+#
+# A weighted mean of equal vectors, with weights that add up to 1, is …
+# </details>
+
+# %% [markdown]
+# ## 7 · Test yourself
+#
+# Questions as they come up in interviews. Answer aloud, then open.
+#
+# <details><summary>1. Why does a Transformer need positional encodings?</summary>
+#
+# Attention without a mask is permutation-equivariant, and so are all the layers that work token by token. The stack can tell *which* tokens there are, not in which order. (A causal mask lets some order in, see 8.)
+# </details>
+#
+# <details><summary>2. Is self-attention permutation-invariant?</summary>
+#
+# No, equivariant: the outputs are permuted along with the inputs. Invariant it becomes with a pooling over the positions, such as the mean.
+# </details>
+#
+# <details><summary>3. Why divide by the square root of the head dimension? Why not by d?</summary>
+#
+# The variance of a dot product of independent, normalised channels is $d$, so its typical size is $\sqrt d$. Dividing by $\sqrt d$ keeps the scores of order 1 whatever $d$ is. Dividing by $d$ would make them vanish, and the weights nearly uniform, for large $d$.
+# </details>
+#
+# <details><summary>4. Along which axis is the softmax, and how do you see a mistake?</summary>
+#
+# Along the keys. Each query's weights add up to 1: sum the weights over the last axis.
+# </details>
+#
+# <details><summary>5. A row of the mask is all False. What happens, and what should happen?</summary>
+#
+# With −∞ the softmax is 0/0 and gives NaN. With a large negative number it gives equal weights to keys that are forbidden. Wanted are zeros. Replacing the NaN afterwards mends the output, not always the gradient.
+# </details>
+#
+# <details><summary>6. Why may attention in float16 overflow where bfloat16 does not?</summary>
+#
+# float16 ends at 65,504; bfloat16 has the exponent range of float32. Divide before the product, or compute scores in float32.
+# </details>
+#
+# <details><summary>7. Do more heads, more layers, LayerNorm or residual connections let a model see the order?</summary>
+#
+# No. Each is equivariant, and so is every composition of equivariant functions.
+# </details>
+#
+# <details><summary>8. Can a decoder without positional encodings know the order?</summary>
+#
+# Yes: the causal mask is tied to the places. What a token sees depends on what stands before it. See the experiment, and Haviv et al. (2022). Knowing something about the order is not yet modelling language well: week 5 compares a small language model without an encoding with others.
+# </details>
+#
+# <details><summary>9. Does a padding mask break equivariance?</summary>
+#
+# Not if it moves along with the tokens: then it is part of the input. A mask that is fixed to the places does, unless it treats all places alike.
+# </details>
+#
+# <details><summary>10. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>
+#
+# (3, 13). The first new token stands at position 10 and sees keys 0 to 10: eleven times True, then two times False.
+# </details>
+#
+# <details><summary>11. You get a layer as a black box. How do you find out whether it uses the order?</summary>
+#
+# Measure the gap of $f(PX)$ and $Pf(X)$ for random inputs and random permutations; no swaps only, for they cannot tell a permutation from its inverse. Switch dropout off first.
+# </details>
+#
+# <details><summary>12. Where is it an advantage not to know the order?</summary>
+#
+# For sets: points of a point cloud, items in a basket, particles, atoms. Deep Sets (Zaheer et al., 2017) and the Set Transformer (Lee et al., 2019) are built on it.
+# </details>
+
+# %% [markdown]
+# ## What people get wrong
+#
+# | You may read | What is true | where |
+# |---|---|---|
+# | Self-attention is permutation-invariant | It is equivariant: the gap is a rounding error, while the distance from invariance is of order 1. | section 3, 1.4 |
+# | Shuffling the tokens leaves the attention map as it is | Its rows and columns are shuffled in the same way. | Figure 1.3 |
+# | Without a positional encoding a Transformer is at chance on order | Only without a causal mask. With it, the ordering task is solved. | Figure 1.7 |
+# | At chance means: near one half | Exactly one half, if each text has its twin in the test set: the two get the same answer. | 1.6 |
+# | Scores are divided by $\sqrt{d_{model}}$ | By the square root of the *head* dimension: it is the length of the vectors in the dot product. | Figure 1.1 |
+# | $-10^9$ is as good as $-\infty$ | Not in a fully masked row (equal weights to hidden keys), and float16 cannot hold it. | section 2 |
+# | `nan_to_num` after the softmax cures a fully masked row | The value, but the gradient behind it may stay NaN. | section 2 |
+# | `is_causal=True` is right whenever text is generated | It is aligned at the top left: with a cache, new queries see the first keys only. | Figure 1.4 |
+# | LayerNorm, residuals or depth let the order in | All of them are equivariant. | section 3 |
+#
+# ## To take with you
+#
+# 1. Attention without a mask: shuffle in, shuffle out. Nothing in it knows a place.
+# 2. Equivariant + mean = invariant: two texts with the same tokens get the same answer.
+# 3. A causal mask is fixed to the places; through it, order leaks in, if the contents differ.
+# 4. Mask before the softmax, scale before the product, and think of the row that sees nothing.
+# 5. Next week puts the order in on purpose: with sines and cosines.
+#
+# ## References
+#
+# - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.2.1 (scaled dot-product attention and its scale), 3.2.3 (the causal mask), 3.5 (why order must be put in).
+# - M. Zaheer et al.: *Deep Sets*, 2017, arXiv:1703.06114 (invariant and equivariant functions of sets).
+# - J. Lee et al.: *Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks*, 2019, arXiv:1810.00825.
+# - A. Haviv, O. Ram, O. Press, P. Izsak, O. Levy: *Transformer Language Models without Positional Encodings Still Learn Positional Information*, 2022, arXiv:2203.16634.
+# - A. Kazemnejad et al.: *The Impact of Positional Encoding on Length Generalization in Transformers*, 2023, arXiv:2305.19466.
