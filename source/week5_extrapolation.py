@@ -1038,9 +1038,9 @@ length_axis(ax, tested, 64)
 ax.set(ylabel="loss (nats per character)", ylim=(1.2, 4))
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 plt.show()
-inside = all(min(row[tested.index(n)] for row in curves[method]) - 0.05 < loss < max(row[tested.index(n)] for row in curves[method]) + 0.05
+inside = all(min(row[tested.index(n)] for row in curves[method]) - 0.1 < loss < max(row[tested.index(n)] for row in curves[method]) + 0.1
              for method in yours for n, loss in yours[method].items())
-print(f"all your crosses lie within the bands (or 0.05 beside them): {inside}")
+print(f"all your crosses lie within the bands (or 0.1 beside them): {inside}")
 print()
 lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
           [[method, *spread(curves[method])] for method in ("none", "PI", "NTK", "dynamic NTK", "YaRN")])
@@ -1380,7 +1380,7 @@ for encoding, (_, reverse) in live.items():
     print(f"{ready.NAMES[encoding]}: a sequence and its reverse get the same logits: {reverse < 1e-3}")
 
 # %% [markdown]
-# **Figure 5.12. Two arms, live.** FIGURE512
+# **Figure 5.12. Two arms, live.** RoPE learns the task at 8 numbers in 300 steps; in longer sequences its answer to the *ascending* ones turns into "no", and the other two kinds stay right. ALiBi needs more steps and never gets both mirror images right: with mean pooling a sequence and its reverse have the same logits (the printed line), so what it gains on the ascending sequences it loses on the reversed ones. The blue and the orange-red bar add up to about 1 at every length.
 
 # %% tags=["experiment"]
 order_results = results["order"]
@@ -1403,7 +1403,7 @@ lab.table(["by kind, mean over 5 seeds", *(f"{kind}, {n // 8}x" for n in (8, 32)
            for e in looks])
 
 # %% [markdown]
-# **Figure 5.13. Five arms.** FIGURE513
+# **Figure 5.13. Five arms.** Left: all sequences; then the three kinds. *No encoding*: 0.5 for every kind at every length. *Sinusoidal and learned*: perfect at 8, and at 16 already every single ascending sequence is called "not ascending", in all five runs. *RoPE*: 0.86 to 0.96 at 16, and the same end at 32. A mean of 0.50 is no guessing here: it is one answer for all. *ALiBi*: 0.74 to 0.75 at 8, which is the most it can reach, and 0.74 to 0.75 at 16: within the limits of what it can know, it extrapolates best. At 32 the runs part: three stay at 0.75, one has 0.68, one 0.50.
 
 # %% [markdown] nbgrader={"grade_id": "ascending_explained_question", "locked": true}
 # ### Exercise 5.10 · Ascending?
@@ -1424,7 +1424,9 @@ lab.table(["by kind, mean over 5 seeds", *(f"{kind}, {n // 8}x" for n in (8, 32)
 
 # %% [markdown] nbgrader={"grade_id": "ascending_explained", "grade": true, "solution": true, "points": 2}
 # ### BEGIN SOLUTION
-# SOLUTION510
+# 1. Without an encoding the encoder is equivariant, and after mean pooling it sees only the *set* of numbers: an ascending, a permuted and a descending sequence of the same numbers get the same answer. So 0.50 is the best on this mix; each kind is at about 0.5. Symmetric ALiBi knows distances without a direction: with mean pooling a sequence and its reverse get the same logits. Random permutations it can recognise (0.98), but of an ascending sequence and its mirror image one must be wrong. Ascending ones are twice as frequent (50 against 25 of 100), so it pays to say "ascending" to both: 0.50 + 0.25 = 0.75 at most, measured 0.74 to 0.75, with 0.97 on ascending and 0.05 on reversed ones. With random permutations as the only negatives it could have reached nearly 1, and nobody would have noticed what it cannot do.
+#
+# 2. I expected RoPE to hold at 2x and sinusoids to fall slowly. At 8 numbers both are at 1.00. At 16 RoPE has 0.91 (0.86 to 0.96), the sinusoidal model 0.50 in every run; at 32 both have 0.50. By kind: permutations and reversed sequences stay at 1.00, ascending ones fall to 0. The models fall back on "not ascending": a long ascending sequence does not look like the ascending ones of training, and the negatives were always the varied class. Half of the sequences are ascending and all of them are wrong, hence 0.50.
 # ### END SOLUTION
 
 # %% [markdown]
