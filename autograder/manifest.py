@@ -67,6 +67,26 @@ MANIFEST: dict[str, tuple[Entry, ...]] = {
         Entry("4.7", "effective_window", "code", 2, 15),
         Entry("4.8", "reversal", "text", 2, 15),
     ),
+    "week5_extrapolation": (
+        Entry("5.1", "unturned_pairs", "numbers", 3, 15),
+        Entry("5.2", "position_interpolation", "code", 2, 10),
+        Entry("5.3", "ntk_base", "code", 3, 10),
+        Entry("5.3", "ntk_by_hand", "numbers", 1, 5),
+        Entry("5.4", "dynamic_ntk_base", "code", 2, 15),
+        Entry("5.5", "yarn_frequencies", "code", 4, 25),
+        Entry("5.5", "yarn_temperature", "code", 2, 10),
+        Entry("5.5", "yarn_by_hand", "numbers", 1, 5),
+        Entry("5.6", "loss_by_length", "code", 4, 30),
+        Entry("5.7", "extrapolation_explained", "text", 5, 40),
+        Entry("5.8", "log_n_scale", "code", 2, 15),
+        Entry("5.9", "needle_explained", "text", 2, 20),
+        Entry("5.10", "ascending_explained", "text", 2, 20),
+    ),
+}
+
+# Files that students of a week receive beside the notebook and lab.py. They lie in source/, like lab.py.
+RELEASED_FILES: dict[str, tuple[str, ...]] = {
+    "week5_extrapolation": ("ready_encodings.py", "week5_results.json", "week5_rope.npz", "week5_needle.npz"),
 }
 
 

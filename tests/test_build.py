@@ -16,7 +16,7 @@ from autograder.build.pipeline import build, import_week, texts
 from autograder.build.regions import RegionError, clear_solution, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
 from autograder.course import CourseError
-from autograder.manifest import MANIFEST
+from autograder.manifest import MANIFEST, RELEASED_FILES
 
 WEEKS = texts(COURSE)
 by_week = pytest.mark.parametrize("text", WEEKS, ids=lambda path: path.stem)
@@ -60,7 +60,8 @@ def test_text_and_notebook_are_two_forms_of_one_thing(text: Path) -> None:
 @by_week
 def test_nothing_of_the_solution_reaches_the_students(text: Path) -> None:
     released = COURSE / "notebooks" / text.stem
-    assert sorted(path.name for path in released.iterdir() if path.is_file()) == ["lab.py", f"{text.stem}.ipynb"]
+    assert sorted(path.name for path in released.iterdir() if path.is_file()) == sorted(
+        ["lab.py", f"{text.stem}.ipynb", *RELEASED_FILES.get(text.stem, ())])
     student = nbformat.read(released / f"{text.stem}.ipynb", as_version=4)
     sources = "\n".join(cell.source for cell in student.cells) + (released / "lab.py").read_text(encoding="utf-8")
     for secret in ("BEGIN SOLUTION", "END SOLUTION", "HIDDEN TESTS\n", "MARK SCHEME", "autograder."):

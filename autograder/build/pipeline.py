@@ -16,6 +16,7 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from autograder.build.text import to_notebook, to_text
 from autograder.course import CourseError
+from autograder.manifest import RELEASED_FILES
 
 
 def texts(root: Path, week: str | None = None) -> list[Path]:
@@ -38,7 +39,8 @@ def build(root: Path, text: Path) -> list[str]:
         source = stage / "source" / assignment
         source.mkdir(parents=True)
         (source / f"{assignment}.ipynb").write_text(_dump(to_notebook(text.read_text(encoding="utf-8"))), encoding="utf-8")
-        shutil.copy(root / "source" / "lab.py", source / "lab.py")
+        for name in ("lab.py", *RELEASED_FILES.get(assignment, ())):
+            shutil.copy(root / "source" / name, source / name)
         _generate(root, stage, GenerateAssignment, assignment)
         digest = _solution_digest(source)
         if _recorded_digest(root / "solutions" / assignment / f"{assignment}.ipynb") == digest:
@@ -139,7 +141,7 @@ def _publish(staged: Path, target: Path, root: Path) -> list[str]:
             path.write_bytes(content)
             changed.append(str(path.relative_to(root)))
     for path in target.iterdir():
-        if path.is_file() and path.name not in wanted and path.suffix in (".ipynb", ".py"):
+        if path.is_file() and path.name not in wanted and path.suffix in (".ipynb", ".py", ".json", ".npz"):
             path.unlink()
             changed.append(f"{path.relative_to(root)} (removed)")
     return changed

@@ -16,6 +16,7 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import Cell, instructor_cells, released_files
+from autograder.manifest import RELEASED_FILES
 from autograder.grading.names import defined_names
 
 MAX_BYTES = 200 * 2**20
@@ -78,7 +79,8 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
     chosen = expected if expected in notebooks else notebooks[0]
     if chosen != expected:
         notes.append(f"the notebook was called {_shown(chosen)}")
-    known = {chosen, "timestamp.txt", ".ipynb_checkpoints", "__pycache__", *released_files(root, assignment)}
+    known = {chosen, "timestamp.txt", ".ipynb_checkpoints", "__pycache__", *released_files(root, assignment),
+             *RELEASED_FILES.get(assignment, ())}
     strays = [_shown(entry.name) for entry in entries if entry.name not in known]
     if strays:
         notes.append(f"other files were submitted and not used: {', '.join(strays[:10])}" + (" …" if len(strays) > 10 else ""))

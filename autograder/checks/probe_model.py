@@ -1,0 +1,40 @@
+"""The model that week 5's `loss_by_length` is tested with: the text of the locked cell `probe_model`, for this side.
+
+A test keeps the two equal. Students see the cell, so the model is no secret; the weights and texts are drawn afresh.
+"""
+
+import torch
+from torch import nn
+
+
+class ProbeModel(nn.Module):
+    """tokens (batch, L) -> logits (batch, L, 7). Has dropout, and parts inside parts; looks at all tokens so far."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(7, 6)
+        self.inside = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)))
+        self.read = nn.Linear(6, 7)
+        self.recorded = False
+
+    def forward(self, tokens):
+        count = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)[:, None]
+        logits = self.read(self.inside(self.embed(tokens).cumsum(1) / count.sqrt()))
+        self.recorded = self.recorded or logits.requires_grad
+        return logits
+
+
+def probe_model(weights, flags):
+    """A ProbeModel with these weights and one training flag for each of its eight modules, the outermost first."""
+    model = ProbeModel().to(weights["embed.weight"].device)
+    model.load_state_dict(weights)
+    for module, flag in zip(model.modules(), flags, strict=True):
+        module.training = flag
+    return model
+
+
+def observe(model):
+    """What calls have left behind: the training flags, whether a graph was recorded, gradients, gradient mode."""
+    return {"flags": [module.training for module in model.modules()], "recorded a graph": model.recorded,
+            "has gradients": any(weight.grad is not None for weight in model.parameters()),
+            "gradient mode": torch.is_grad_enabled()}

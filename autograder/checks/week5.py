@@ -1,0 +1,305 @@
+"""Hidden tests of week 5, extrapolation.
+
+Most functions here take numbers and return a number, so inputs are fixed where a corner matters (rounding, clamping)
+and drawn where they need not be. `loss_by_length` gets a real module: it is made in the sandbox by the notebook's
+locked cell, from weights that are drawn here, and looked at by that cell's `observe`; the expected losses come from
+the same model on this side (probe_model.py).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from autograder import reference
+from autograder.checks import probe_model as trusted
+from autograder.checks.compare import Tolerance
+from autograder.checks.framework import Check, Probe, calling, differentiating, exercise
+
+WEEK = "week5_extrapolation"
+
+FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
+FIVE_DIGITS = Tolerance(rtol=1e-4, atol=0)  # the outline's tolerance for the new base
+EXACT = Tolerance(rtol=0, atol=0)  # counts
+# A number computed in float64 or in float32 (exponents of 1.03 are then off by 1e-7, a base of 1e4 by 1e-6 relative).
+# The mildest mistake of the bank moves the value by more than 1e-2 of it.
+RELATIVE = Tolerance(rtol=1e-4, atol=0)
+
+
+# ---- hand computations ----------------------------------------------------------------------------------------------
+
+UNTURNED = {
+    "turns_first": 4096 / (2 * math.pi),
+    "turns_last": 4096 / (2 * math.pi) * 10000 ** (-126 / 128),
+    "boundary": 64 * math.log(4096 / (2 * math.pi)) / math.log(10000),
+    "complete": 46.0,  # floats: 46.0 is as good as 46
+    "never": 18.0,
+}
+
+
+@exercise(WEEK, "unturned_pairs", reference=UNTURNED)
+def unturned_pairs(check: Check) -> None:
+    with check.criterion("turns of the first and of the last pair", 1, golden=True):
+        check.entries("turns_first", "turns_last", tolerance=FOUR_DIGITS)
+    with check.criterion("where a turn takes exactly the training length", 1, golden=True):
+        check.entries("boundary", tolerance=FOUR_DIGITS)
+    with check.criterion("how many pairs complete a turn, how many never do", 1, golden=True):
+        check.entries("complete", "never", tolerance=EXACT)
+
+
+@exercise(WEEK, "ntk_by_hand", reference={"new_base": reference.ntk_base(10000.0, 4.0, 64), "first_pair_ratio": 1.0,
+                                          "last_pair_ratio": 0.25})
+def ntk_by_hand(check: Check) -> None:
+    with check.criterion("the new base, to five digits", 0.5, golden=True):
+        check.entries("new_base", tolerance=FIVE_DIGITS)
+    with check.criterion("what happens to the first and to the last pair", 0.5, golden=True):
+        check.entries("first_pair_ratio", "last_pair_ratio", tolerance=FOUR_DIGITS)
+
+
+@exercise(WEEK, "yarn_by_hand", reference={"low": 20.0, "high": 46.0, "temperature": reference.yarn_temperature(4.0),
+                                           "logit_factor": reference.yarn_temperature(4.0) ** 2})
+def yarn_by_hand(check: Check) -> None:
+    with check.criterion("the ends of the ramp", 0.5, golden=True):
+        check.entries("low", "high", tolerance=EXACT)
+    with check.criterion("the factor on cosine and sine, and on a logit", 0.5, golden=True):
+        check.entries("temperature", "logit_factor", tolerance=FOUR_DIGITS)
+
+
+# ---- positions and bases --------------------------------------------------------------------------------------------
+
+WHOLE = ("Positions that the scale divides are right, others are not: the result must keep its fraction (no //, no "
+         "rounding, no conversion back to integers).")
+DTYPE = "Integer positions give float32, floating ones keep their dtype."
+
+
+@exercise(WEEK, "position_interpolation")
+def position_interpolation(check: Check) -> None:
+    name = "position_interpolation"
+    steps = torch.arange(12, device=check.device)
+    # a product with 1/scale rounds once more than a quotient: 1e-7 relative in float32
+    near = Tolerance(rtol=1e-5, atol=1e-6)
+    with check.criterion("values for integer positions", 1, golden=True):
+        check.agrees(calling(4 * steps, 4.0), f"{name}(0, 4, 8, ..., 4.0)", near)
+        check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", near, WHOLE)
+        far = check.randint(0, 60000, (3, 7))
+        check.agrees(calling(far, 3.0), f"{name}(integers up to 60,000 of shape (3, 7), 3.0)", near, WHOLE)
+        check.agrees(calling(steps.to(torch.int32), 2), f"{name}(int32 0..11, 2)", near, WHOLE)
+    with check.criterion("floating positions, dtypes, negative positions", 0.75, golden=True):
+        check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", Tolerance(1e-5, 1e-6, exact_dtype=True), DTYPE)
+        given = torch.tensor([0.5, -3.0, 100.25, 7.0], device=check.device)
+        check.agrees(calling(given, 2.5), f"{name}(floats, some negative, 2.5)", near)
+        for dtype in (torch.float64, torch.float32, torch.bfloat16):
+            # bfloat16 rounds once (2^-9) or, as product with 1/scale, three times
+            rounding = 1e-2 if dtype == torch.bfloat16 else 1e-5
+            check.agrees(calling(given.to(dtype), 4.0), f"{name}({dtype} positions, 4.0)".replace("torch.", ""),
+                         Tolerance(rounding, 1e-6, exact_dtype=True), DTYPE)
+    with check.criterion("leaves its argument alone and passes gradients", 0.25):
+        given = check.randn(6)
+        check.agrees(differentiating(given, 4.0), f"the gradient of {name}(floats, 4.0)", near)
+        check.unchanged(lambda f: f(given, 4.0), f"{name}(floats, 4.0)", given)
+
+
+@exercise(WEEK, "ntk_base")
+def ntk_base(check: Check) -> None:
+    def at(base: float, scale: float, head_dim: int) -> None:
+        check.agrees(calling(base, scale, head_dim), f"ntk_base({base:g}, {scale:g}, {head_dim})", RELATIVE)
+
+    # Small dimensions first: there d/(d-2) is far from 1 and the mistakes are large.
+    with check.criterion("base 10,000", 2, golden=True):
+        for scale, head_dim in ((2.0, 4), (4.0, 8), (8.0, 16), (4.0, 64), (16.0, 128), (3.5, 32)):
+            at(10000.0, scale, head_dim)
+    with check.criterion("other bases, and scales that are not above 1", 1, golden=True):
+        for base, scale, head_dim in ((500.0, 4.0, 8), (1e6, 2.0, 64), (10000.0, 1.0, 16), (10000.0, 0.5, 8)):
+            at(base, scale, head_dim)
+
+
+SHORT = "Beyond the training length the base is right, up to it it is not: there it must stay as it was."
+STATE = "The same call gives another value after a longer text: the function must not remember anything."
+
+
+@exercise(WEEK, "dynamic_ntk_base")
+def dynamic_ntk_base(check: Check) -> None:
+    def at(scale: float, head_dim: int, seq_len: int, original_len: int, base: float = 10000.0, hint: str = "") -> None:
+        check.agrees(calling(base, scale, head_dim, seq_len, original_len),
+                     f"dynamic_ntk_base({base:g}, {scale:g}, {head_dim}, {seq_len}, {original_len})", RELATIVE, hint)
+
+    with check.criterion("beyond the training length", 1.25, golden=True):
+        for scale, head_dim, seq_len, original_len in ((2.0, 8, 192, 64), (1.0, 8, 200, 64), (4.0, 16, 65, 64),
+                                                       (2.0, 64, 16384, 4096), (8.0, 128, 5000, 4096)):
+            at(scale, head_dim, seq_len, original_len)
+        at(2.0, 8, 300, 100, base=500.0)
+    with check.criterion("unchanged up to the training length, whatever came before", 0.75):
+        at(4.0, 8, 256, 64)
+        for seq_len in (64, 63, 32, 1):
+            at(4.0, 8, seq_len, 64, hint=SHORT)
+        at(4.0, 8, 128, 64, hint=STATE)
+
+
+# ---- YaRN -----------------------------------------------------------------------------------------------------------
+
+CLAMPED = "low may not fall below 0, and high not rise above head_dim - 1."
+EQUAL = "If low and high are equal, 0.001 is added to high: a step in place of a division by zero."
+
+
+@exercise(WEEK, "yarn_frequencies")
+def yarn_frequencies(check: Check) -> None:
+    # Relative, since the last speed may be 1e-6; float32 throughout is off by some 1e-6. Neighbouring ramps differ by 1e-2.
+    tolerance = Tolerance(rtol=2e-4, atol=0)
+
+    def at(head_dim: int, scale: float, original_len: int, hint: str = "", **options: float) -> None:
+        words = "".join(f", {key}={value:g}" for key, value in options.items())
+        check.agrees(calling(head_dim, scale, original_len, **options),
+                     f"yarn_frequencies({head_dim}, {scale:g}, {original_len}{words})", tolerance, hint)
+
+    with check.criterion("values for usual sizes", 2, golden=True):
+        for head_dim, scale, original_len in ((128, 4.0, 4096), (64, 8.0, 2048), (128, 16.0, 8192), (32, 2.5, 1000),
+                                              (96, 4.0, 4096)):
+            at(head_dim, scale, original_len)
+    with check.criterion("low clamped at 0, high at head_dim - 1, low equal to high", 0.75, golden=True):
+        at(16, 4.0, 64, CLAMPED)
+        at(8, 4.0, 16, CLAMPED)
+        at(8, 4.0, 100_000, CLAMPED, base=100.0, beta_fast=1000.0)
+        at(16, 4.0, 4, EQUAL)
+    with check.criterion("other base and betas, scale 1", 0.75, golden=True):
+        at(64, 4.0, 4096)
+        at(64, 4.0, 4096, base=500_000.0)
+        at(64, 4.0, 4096, beta_fast=16.0)
+        at(64, 4.0, 4096, beta_slow=2.0, beta_fast=20.0)
+        at(64, 1.0, 4096)
+    with check.criterion("float32, refuses an odd head_dim", 0.5):
+        check.has_dtype(calling(16, 4.0, 64), torch.float32, "yarn_frequencies(16, 4.0, 64)")
+        check.raises(calling(7, 4.0, 64), ValueError, "yarn_frequencies(7, 4.0, 64)")
+
+
+@exercise(WEEK, "yarn_temperature")
+def yarn_temperature(check: Check) -> None:
+    # Four digits more than float32 holds would be too much; the square of 1.0693 (scale 2) differs by 0.07.
+    tolerance = Tolerance(rtol=1e-5, atol=0)
+    with check.criterion("scales above 1", 1.5, golden=True):
+        for scale in (4.0, 2.0, 8.0, 1.5, 32.0):
+            check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance)
+    with check.criterion("1 for scales up to 1", 0.5):
+        for scale in (1.0, 0.5, 0.1):
+            check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance,
+                         "For scale <= 1 the factor is 1: nothing is stretched.")
+
+
+# ---- log n ----------------------------------------------------------------------------------------------------------
+
+
+@exercise(WEEK, "log_n_scale")
+def log_n_scale(check: Check) -> None:
+    with check.criterion("more keys than in training", 1.5, golden=True):
+        for n, n0 in ((512, 64), (4096, 64), (1000, 7), (65, 64)):
+            check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE)
+    with check.criterion("as many or fewer: 1, and below 1", 0.5):
+        for n, n0 in ((64, 64), (8, 64), (2, 1000)):
+            check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE,
+                         "With fewer keys than n0 the factor is below 1: there is no clamp.")
+
+
+# ---- loss_by_length -------------------------------------------------------------------------------------------------
+
+SHAPES = {"embed.weight": (7, 6), "inside.1.0.weight": (6, 6), "inside.1.0.bias": (6,), "read.weight": (7, 6),
+          "read.bias": (7,)}
+EVAL, TRAIN = (False,) * 8, (True,) * 8
+MIXED = ((True, True, False, False, False, False, False, True), (False, False, True, True, False, False, True, False),
+         (True, False, True, False, True, False, True, False))
+# Losses of 2 to 4 nats, float32 logits of order 5: right ones differ by 1e-6. Dropout, another window or another target
+# moves the loss by more than 0.01.
+LOSSES = Tolerance(rtol=0, atol=1e-3)
+
+EVAL_MODE = ("With the model in eval mode the losses are right, in train mode they are not: switch the model to eval mode "
+             "while you measure, or its dropout spoils the loss.")
+
+
+FLAGS = "Some training flag is not what it was before: note the flag of every submodule, and set each back at the end."
+RECORDED = "The model runs with gradients recorded: measure under torch.no_grad()."
+BACKWARD = "The model's parameters have gradients afterwards: a measurement calls no backward()."
+SWITCHED_OFF = "Gradients stay switched off after your function: use `with torch.no_grad():`, which ends by itself."
+FLOATS = "The losses must be Python floats: use .item() on the mean loss."
+
+
+@dataclass
+class Measured:
+    """A `loss_by_length` together with the two helpers that make and observe models where it runs."""
+
+    function: Any
+    make: Callable = trusted.probe_model
+    observe: Callable = trusted.observe
+
+    def __call__(self, weights: dict, flags: tuple, tokens: torch.Tensor, lengths: list, n_targets: int) -> tuple:
+        with torch.enable_grad():  # whatever a known mistake does to the gradient mode of this process, it ends here
+            model = self.make(weights, list(flags))
+            return self.function(model, tokens, lengths, n_targets), self.observe(model)
+
+
+def _measured(subject: Any) -> Measured:
+    return subject if isinstance(subject, Measured) else Measured(subject)
+
+
+def losses(*arguments: Any) -> Probe:
+    """The losses, whatever is left behind."""
+    return lambda subject: _measured(subject)(*_fresh(arguments))[0]
+
+
+def left_behind(key: str, *arguments: Any) -> Probe:
+    return lambda subject: _measured(subject)(*_fresh(arguments))[1][key]
+
+
+def kinds_of_losses(*arguments: Any) -> Probe:
+    return lambda subject: sorted({type(loss).__name__ for loss in losses(*arguments)(subject).values()})
+
+
+def _fresh(arguments: tuple) -> list:
+    weights, flags, tokens, *rest = arguments
+    return [{name: value.clone() for name, value in weights.items()}, flags, tokens.clone(), *rest]
+
+
+@exercise(WEEK, "loss_by_length")
+def _loss_by_length(check: Check) -> None:
+    def drawn(batch: int, n: int) -> tuple[dict, torch.Tensor]:
+        return {name: check.randn(*shape) for name, shape in SHAPES.items()}, check.randint(0, 7, (batch, n))
+
+    def call(flags: str, tokens: torch.Tensor, lengths: list, n_targets: int) -> str:
+        return f"loss_by_length(model in {flags}, tokens {tuple(tokens.shape)}, {lengths}, {n_targets})"
+
+    with check.criterion("the losses, model in eval mode", 1.25, golden=True):
+        for batch, n, lengths, n_targets in ((3, 25, [8, 16, 24], 6), (1, 40, [39, 5], 5), (4, 33, [12], 1),
+                                             (2, 50, [10, 20, 11], 7)):
+            weights, tokens = drawn(batch, n)
+            check.agrees(losses(weights, EVAL, tokens, lengths, n_targets), call("eval mode", tokens, lengths, n_targets),
+                         LOSSES)
+
+    with check.criterion("the losses, model in train mode", 1, golden=True):
+        weights, tokens = drawn(3, 25)
+        check.agrees(losses(weights, EVAL, tokens, [8, 24], 6), call("eval mode", tokens, [8, 24], 6), LOSSES)
+        for flags in (TRAIN, MIXED[1]):
+            words = "train mode" if flags == TRAIN else "mixed modes"
+            check.agrees(losses(weights, flags, tokens, [8, 24], 6), call(words, tokens, [8, 24], 6), LOSSES, EVAL_MODE)
+
+    with check.criterion("every training flag as it was", 0.75):
+        weights, tokens = drawn(2, 15)
+        for flags, words in ((EVAL, "eval mode"), (TRAIN, "train mode"), *((mixed, "mixed modes") for mixed in MIXED)):
+            check.agrees(left_behind("flags", weights, flags, tokens, [6, 12], 4),
+                         f"the training flags after {call(words, tokens, [6, 12], 4)}", EXACT, FLAGS)
+
+    with check.criterion("no gradients recorded or kept, plain floats", 0.5):
+        weights, tokens = drawn(2, 15)
+        arguments, shown = (weights, EVAL, tokens, [6, 12], 4), call("eval mode", tokens, [6, 12], 4)
+        for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
+            check.agrees(left_behind(key, *arguments), f"'{key}' after {shown}", EXACT, hint)
+        check.agrees(kinds_of_losses(*arguments), f"the types of the losses of {shown}", EXACT, FLOATS)
+
+    with check.criterion("refuses a text that is too short and targets that do not fit", 0.5):
+        weights, tokens = drawn(2, 20)
+        for lengths, n_targets in (([8, 20], 4), ([25], 4), ([8, 16], 9)):
+            check.raises(losses(weights, EVAL, tokens, lengths, n_targets), ValueError,
+                         call("eval mode", tokens, lengths, n_targets))
+
+
+def loss_by_length(student: Any, make: Callable = trusted.probe_model, observe: Callable = trusted.observe) -> Any:
+    """The hidden test; ``make`` and ``observe`` are the notebook's own, so that models live where the answer runs."""
+    return _loss_by_length(Measured(student, make, observe))
