@@ -9,15 +9,17 @@ import json
 import os
 import re
 import stat
+import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import Cell, instructor_cells, released_files
-from autograder.manifest import RELEASED_FILES
 from autograder.grading.names import defined_names
+from autograder.manifest import RELEASED_FILES
 
 MAX_BYTES = 200 * 2**20
 MAX_SOURCE = 500_000
@@ -155,6 +157,7 @@ def _plain_cell(cell: dict) -> NotebookNode:
         cell_type="code" if cell.get("cell_type") == "code" else "markdown",
         source=_clean(source),
         outputs=outputs if isinstance(outputs, list) else [],
+        attachments=_pictures(cell.get("attachments")),
     )
 
 
@@ -200,7 +203,7 @@ def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, note
             found = [entry for entry in entries if entry[2] == "code" and wanted & defined_names(entry[1])]
             if found:
                 number, source, cell_type = found[-1]
-                matched[cell.id] = NotebookNode(source=source, cell_type=cell_type, outputs=[])
+                matched[cell.id] = NotebookNode(source=source, cell_type=cell_type, outputs=[], attachments={})
                 extras[place] = [entry for entry in entries if entry[0] != number]
                 notes.append(f"the answer cell {cell.grade_id} had lost its id and was recognised by its name")
                 break
@@ -216,18 +219,46 @@ def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
         metadata["unanswered"] = answer is None or answer.source.strip() in ("", cell.source.strip())
     if cell.cell_type == "code":
         return nbformat.v4.new_code_cell(source, id=cell.id, metadata=metadata, outputs=outputs)
+    if answer is not None and cell.role in ("answer", "prediction"):
+        return _markdown(source, answer, id=cell.id, metadata=metadata)
     return nbformat.v4.new_markdown_cell(source, id=cell.id, metadata=metadata)
 
 
 def _extra(source: str, cell_type: str, number: int) -> NotebookNode:
     metadata = NotebookNode(tags=["student"])
-    make = nbformat.v4.new_code_cell if cell_type == "code" else nbformat.v4.new_markdown_cell
-    return make(source if cell_type == "code" else _without_markup(source), id=f"student-{number}", metadata=metadata)
+    if cell_type == "code":
+        return nbformat.v4.new_code_cell(source, id=f"student-{number}", metadata=metadata)
+    return _markdown(_without_markup(source), None, id=f"student-{number}", metadata=metadata)
 
 
 def _without_markup(text: str) -> str:
-    """Student's Markdown without HTML: a zero-width space keeps ``<`` from beginning a tag, and looks the same."""
-    return re.sub(r"<(?=[A-Za-z/!?])", "<\u200b", text)
+    """Student's Markdown without HTML, entities and script links: a zero-width space breaks them, and looks the same."""
+    text = "".join(c for c in text if c in "\n\t" or not unicodedata.category(c).startswith("C"))
+    text = re.sub(r"<(?=[A-Za-z/!?])", "<\u200b", text)
+    text = re.sub(r"&(?=#|[A-Za-z0-9]+;)", "&\u200b", text)
+    return re.sub(r"(?i)\b(\w)(\w*script|ata|ile|lob)(?=\\?:)", "\\1\u200b\\2", text)
+
+
+def _markdown(text: str, answer: NotebookNode | None, **fields: object) -> NotebookNode:
+    """A text cell of the student's, with the pictures pasted into it; a reference to any other picture is taken out."""
+    pictures = answer.attachments if answer is not None else {}
+    text = re.sub(r"attachment:([^)\s\"'>]*)", lambda m: m.group() if unquote(m.group(1)) in pictures else "missing-picture", text)
+    cell = nbformat.v4.new_markdown_cell(text, **fields)
+    if pictures:
+        cell["attachments"] = pictures
+    return cell
+
+
+def _pictures(attachments: object) -> NotebookNode:
+    """PNG and JPEG pictures pasted into a text cell."""
+    kept = NotebookNode()
+    for name, data in list(attachments.items())[:10] if isinstance(attachments, dict) else []:
+        for kind, start in (("image/png", "iVBORw0KGgo"), ("image/jpeg", "/9j/")):
+            image = data.get(kind) if isinstance(data, dict) else None
+            image = "".join(image) if isinstance(image, list) and all(isinstance(part, str) for part in image) else image
+            if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, start) and _shown(name) == name:
+                kept[name] = NotebookNode({kind: image})
+    return kept
 
 
 def _saved_outputs(cell: NotebookNode) -> list[NotebookNode]:
@@ -241,16 +272,15 @@ def _saved_outputs(cell: NotebookNode) -> list[NotebookNode]:
         if isinstance(text, str):
             kept.append(nbformat.v4.new_output("stream", name="stdout", text=text[:MAX_SAVED_TEXT]))
         image = data.get("image/png") if isinstance(data, dict) else None
-        if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_png(image):
+        if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, "iVBORw0KGgo"):
             kept.append(nbformat.v4.new_output("display_data", {"image/png": image.replace("\n", "")}))
     if kept:
         kept.insert(0, nbformat.v4.new_output("stream", name="stdout", text="[saved by the student, not verified]\n"))
     return kept
 
 
-def _is_png(text: str) -> bool:
-    allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\n")
-    return text.startswith("iVBORw0KGgo") and set(text) <= allowed
+def _is_base64(text: str, start: str) -> bool:
+    return text.startswith(start) and re.fullmatch(r"[A-Za-z0-9+/=\n]*", text) is not None
 
 
 __all__ = ["Intake", "Ungradable", "rebuild", "unreadable"]

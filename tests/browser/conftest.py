@@ -1,0 +1,55 @@
+"""The browser, where screenshots go, and pages that have no network but the test's own server."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from browser.find_browser import ADVICE, find_browser
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+CHROMIUM_OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
+                    "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+ELSEWHERE = re.compile(r"^(?:https?|wss?)://(?!127\.0\.0\.1[:/])")
+PATIENCE = 30_000  # milliseconds; two slow cores
+
+Shoot = Callable[[Page | Locator, str], Path]
+
+
+@pytest.fixture(scope="package")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    path = find_browser()
+    if path is None:
+        pytest.fail(f"the browser tests need Chromium, and there is none: {ADVICE}", pytrace=False)
+    expect.set_options(timeout=PATIENCE)
+    home = str(tmp_path_factory.mktemp("chromium"))  # crash reports and caches stay out of the user's home
+    environment = {**os.environ, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=CHROMIUM_OPTIONS, env=environment)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A page that can reach 127.0.0.1 and nothing else: after set-up the course needs no network."""
+    context = chromium.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
+    context.set_default_timeout(PATIENCE)
+    context.route(ELSEWHERE, lambda route: route.abort())
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def shoot(tmp_path: Path) -> Shoot:
+    """Saves a screenshot of a page or of a part of it; AUTOGRADER_SCREENSHOTS says where."""
+    folder = Path(os.environ.get("AUTOGRADER_SCREENSHOTS") or tmp_path / "screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def shot(what: Page | Locator, name: str) -> Path:
+        path = folder / f"{name}.png"
+        what.screenshot(path=path, animations="disabled")
+        return path
+
+    return shot

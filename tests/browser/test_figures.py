@@ -1,0 +1,67 @@
+"""Every figure of every solution in JupyterLab, light and dark: loaded, opaque, whole; and a picture to look at."""
+
+import base64
+import io
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser.conftest import Shoot
+from browser.lab_server import JupyterServer
+from browser.lab_page import LabPage
+from PIL import Image
+from playwright.sync_api import Page, expect
+from support import COURSE
+
+SOLUTIONS = sorted((COURSE / "solutions").glob("week*/week*.ipynb"))
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """JupyterLab on a copy of the executed solutions."""
+    folder = tmp_path_factory.mktemp("reader")
+    shutil.copytree(COURSE / "solutions", folder / "work")
+    with JupyterServer(folder / "work", folder / "home") as server:
+        yield server
+
+
+@pytest.mark.parametrize("solution", SOLUTIONS, ids=lambda path: path.stem)
+def test_every_figure_is_shown_in_both_themes(solution: Path, reader: JupyterServer, page: Page, shoot: Shoot) -> None:
+    figures = _figures(solution)
+    assert figures, f"{solution.name} has no figure"
+    for name, png in figures:
+        opacity = Image.open(io.BytesIO(png)).convert("RGBA").getchannel("A")
+        assert opacity.getextrema() == (255, 255), f"{name} lets the theme through"
+    lab = LabPage(page, reader.url, f"{solution.parent.name}/{solution.name}")
+    images = lab.notebook.locator(".jp-OutputArea-output img")
+    for theme, title in THEMES.items():
+        lab.choose_theme(title)
+        expect(images).to_have_count(len(figures))
+        for index, (name, _) in enumerate(figures):
+            image = images.nth(index)
+            image.scroll_into_view_if_needed()
+            expect(image).to_have_js_property("complete", True)
+            size = image.evaluate("i => ({natural: i.naturalWidth, shown: i.getBoundingClientRect().right, "
+                                  "room: i.closest('.jp-OutputArea').getBoundingClientRect().right})")
+            assert size["natural"] > 0, f"{name} is not loaded"
+            assert size["shown"] <= size["room"] + 1, f"{name} is cut off on the right"
+            shoot(image.locator("xpath=ancestor::*[contains(@class, 'jp-OutputArea')][last()]"), f"{name}-{theme}")
+
+
+def _figures(path: Path) -> list[tuple[str, bytes]]:
+    """Name and PNG of each picture; named after the caption below it."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    found: list[tuple[str, bytes]] = []
+    for index, cell in enumerate(cells):
+        data = [output.get("data", {}) for output in cell.get("outputs", [])]
+        pngs = [formats["image/png"] for formats in data if "image/png" in formats]
+        caption = "".join(cells[index + 1]["source"]) if index + 1 < len(cells) else ""
+        number = re.search(r"\*\*Figure (\d+\.\d+)", caption)
+        for png in pngs:
+            name = f"figure-{number[1]}" if number else f"{path.stem}-cell-{index}"
+            found.append((name, base64.b64decode("".join(png))))
+    return found
