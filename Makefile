@@ -20,7 +20,7 @@ SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test build import autograde feedback report formgrader lab check doctor clean browser setup
+.PHONY: help demo test build import autograde feedback report formgrader lab check doctor experiments clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -59,6 +59,9 @@ formgrader: $(READY)  ## nbgrader's formgrader on the course, in the browser
 
 doctor: $(READY)  ## OK or FAIL for everything the course needs, with the remedy
 	@$(RUN) doctor
+
+experiments: $(READY)  ## week 5's shipped results and checkpoints, made anew (about 40 minutes)
+	@$(PY) experiments/extrapolation.py
 
 clean:  ## remove what can be made again (.venv, demo/, caches); never student work or grades
 	rm -rf .venv demo .pytest_cache build *.egg-info .hypothesis

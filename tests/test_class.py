@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import nbformat
-import pytest
 from support import COURSE, WEEK3, GradedClass, autograder, run
 from nbgrader.coursedir import CourseDirectory
 
@@ -97,12 +96,26 @@ def _mark_schemes() -> list[str]:
     return found
 
 
-def test_real_submissions_and_gradebook_are_not_touched_by_the_demo() -> None:
-    for name in ("submitted", "gradebook.db"):
-        assert not (COURSE / name).exists() or "submitted" not in run("git", "status", "--short").stdout
+def test_the_demo_grades_every_week_as_due_and_touches_no_real_work(tmp_path: Path) -> None:
+    for folder in ("source", "notebooks"):
+        shutil.copytree(COURSE / folder, tmp_path / folder)
+    shutil.copy(COURSE / "nbgrader_config.py", tmp_path)
+    (tmp_path / "submitted").mkdir()
+    (tmp_path / "gradebook.db").write_text("the real one")
+    shown = autograder("--root", str(tmp_path), "demo", "--students", "8").stdout
+    assert "DIFFERS" not in shown and shown.count("Feedback to read") == len(list((COURSE / "notebooks").iterdir()))
+    assert (tmp_path / "gradebook.db").read_text() == "the real one" and not list((tmp_path / "submitted").iterdir())
 
 
-@pytest.mark.parametrize("name", ["ada"])
-def test_the_gradebook_knows_an_assignment_it_never_generated(graded_class: GradedClass, name: str) -> None:
+def test_the_class_report_names_what_was_seen_and_what_is_left(graded_class: GradedClass) -> None:
+    autograder("--root", str(graded_class.root), "report", "--week", "3")
+    page = (graded_class.root / "report" / f"{WEEK3}.html").read_text(encoding="utf-8")
+    assert page.index("Not graded: 1") < page.index("Score distribution") < page.index("What went wrong")
+    assert "Hand-grading left" in page and page.count("<svg") == 2
+    assert not re.search(r"""(src|href)=["']https?:|url\(["']?https?:|@import""", page)
+    assert re.search(r"<strong>\d+ ×</strong> Your ", page)
+
+
+def test_the_gradebook_knows_an_assignment_it_never_generated(graded_class: GradedClass) -> None:
     """The class's gradebook was made by autograde alone, from the committed sources."""
-    assert standing(graded_class.root)[name].max_score == 29
+    assert standing(graded_class.root)["ada"].max_score == 29

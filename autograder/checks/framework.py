@@ -25,6 +25,7 @@ from autograder.manifest import entry
 from autograder.misconceptions.bank import Mistake, known_mistakes
 
 Probe = Callable[[Any], Any]
+Follows = Callable[..., Iterator[tuple[Any, str]]]  # from the student's earlier answers: what is right on top, and a note
 
 
 class StudentError(Exception):
@@ -90,33 +91,43 @@ def grading(seed: int = 0, device: str = "cpu") -> Iterator[GradingContext]:
         _context.reset(token)
 
 
-def exercise(assignment: str, grade_id: str, reference: Any = None) -> Callable:
+def exercise(assignment: str, grade_id: str, reference: Any = None, follows: Follows | None = None) -> Callable:
     """Turn ``body(check)`` into the hidden test ``test(student)``.
 
     ``reference`` is the right object; by default the reference kernel of the same name. The points come from the
     manifest. Called outside ``grading()``, that is in an ordinary kernel without the course's configuration, the
     test ends the process: no grade is better than a wrong one.
+
+    A mistake is paid for once: where an answer may build on earlier ones, the hidden cell hands these to the test too,
+    ``test(student, earlier, ...)``, and ``follows(earlier, ...)`` gives what would be right on top of them. The student
+    is graded against the reference and against each of those, and gets the best verdict.
     """
 
-    def decorate(body: Callable[["Check"], None]) -> Callable[[Any], Verdict]:
-        def test(student: Any) -> Verdict:
+    def decorate(body: Callable[["Check"], None]) -> Callable[..., Verdict]:
+        def test(student: Any, *earlier: Any) -> Verdict:
             context = _context.get()
             if context is None:
                 _refuse()
             right = reference if reference is not None else getattr(autograder.reference, grade_id)
-            check = Check(assignment, grade_id, right, student, context)
-            if isinstance(student, Absent):
-                verdict = check.absent(student.reason)
-            else:
+
+            def graded(right: Any, note: str = "") -> Verdict:
+                check = Check(assignment, grade_id, right, student, context)
+                if isinstance(student, Absent):
+                    return check.absent(student.reason)
                 try:
                     body(check)
-                    verdict = check.verdict()
+                    return replace(check.verdict(), note=note)
                 except Exception as error:
                     if type(error).__module__.startswith("autograder."):
                         raise
                     raise BrokenCheck(f"{grade_id}: {type(error).__name__}: {error}") from error
-            context.verdicts.append(verdict)
-            return verdict
+
+            best = graded(right)
+            for also_right, note in follows(*earlier) if earlier and best.score < best.max_score else ():
+                other = graded(also_right, note)
+                best = other if other.score > best.score else best
+            context.verdicts.append(best)
+            return best
 
         test.__name__, test.__doc__ = grade_id, body.__doc__
         return test
@@ -334,7 +345,7 @@ class Check:
             if len(mistake.says) > 1 and not _reproduces(mistake.subject, failing[0]):
                 continue  # pairs are many; this one costs a single probe
             if all(_reproduces(mistake.subject, record) for record in passing):
-                consistent.append((mistake.says, _explained(mistake, failing)))
+                consistent.append((mistake.says, self._explained(mistake, failing)))
                 if len(consistent[-1][1]) == len(failing):  # single mistakes come before pairs: none will do better
                     break
             elif len(mistake.says) == 1:
@@ -353,6 +364,17 @@ class Check:
                 sentences += [mistake.says[0] for mistake in elsewhere_right
                               if _reproduces(mistake.subject, failing[index])][:1]
         return list(dict.fromkeys(sentences))[:2]
+
+    def _explained(self, mistake: Mistake, failing: list[_Record]) -> set[int]:
+        """Which failures the mistake makes too. Where it gives the right value it explains nothing, however near the
+        student's wrong one comes to that."""
+        def fails(record: _Record) -> bool:
+            try:
+                return bool(difference(record.probe(mistake.subject), record.probe(self.reference), record.tolerance))
+            except Exception:
+                return True
+
+        return {index for index, record in enumerate(failing) if _reproduces(mistake.subject, record) and fails(record)}
 
     def _reseed(self, name: str) -> None:
         self.generator.manual_seed(_mix(self.seed, f"{self.assignment}/{self.grade_id}/{name}"))
@@ -378,10 +400,6 @@ class Check:
         if record.error.means_unanswered:
             raise Miss("not answered yet")
         raise Miss(f"{call} raised {record.error.describe()}")
-
-
-def _explained(mistake: Mistake, failing: list[_Record]) -> set[int]:
-    return {index for index, record in enumerate(failing) if _reproduces(mistake.subject, record)}
 
 
 def _reproduces(subject: Any, record: _Record) -> bool:

@@ -22,6 +22,7 @@ class Verdict:
     max_score: float
     criteria: list[Criterion] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
+    note: str = ""
 
     @property
     def score(self) -> float:
@@ -33,11 +34,13 @@ class Verdict:
     @classmethod
     def from_json(cls, data: dict) -> "Verdict":
         criteria = [Criterion(**criterion) for criterion in data["criteria"]]
-        return cls(data["exercise"], data["number"], data["max_score"], criteria, list(data["named"]))
+        return cls(data["exercise"], data["number"], data["max_score"], criteria, list(data["named"]),
+                   data.get("note", ""))
 
     def render(self) -> str:
         """The text a student reads in the feedback."""
         lines = [f"Exercise {self.number}, {self.exercise}: {self.score:g} of {self.max_score:g} points"]
+        lines += [f"  {self.note}"] if self.note else []
         lines += [f"  Likely cause: {sentence}" for sentence in self.named]
         for criterion in self.criteria:
             mark = "ok  " if criterion.earned == criterion.points else "MISS"

@@ -1,0 +1,266 @@
+"""Hidden tests of week 2, sinusoidal and learned absolute positions.
+
+The first block of an exercise stays near position 0, where float32 angles do no harm, so that layout, exponent and
+precision are told apart. Widths start at 6: with one pair the layouts are equal, with two some exponents are.
+"""
+
+import math
+from decimal import Context, Decimal
+from functools import cache
+from typing import Any
+
+import torch
+
+from autograder.checks.compare import Tolerance, kind
+from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise, gradient
+from autograder.misconceptions.week2 import SAYS
+
+WEEK = "week2_sinusoidal"
+
+# The outline promises 1e-5 of the exact value. A right table or matrix is off by float32 rounding, 6e-8, and, if the
+# angle is float64, 1e-11 more.
+EXACT = Tolerance(rtol=0, atol=1e-5)
+# Near position 0 angles may be float32 (they fail where that matters, at far positions): off by at most 64 * 1e-6 in
+# the clumsiest formula for the frequencies. The mistakes of the bank move some value by more than 0.005.
+NEAR = Tolerance(rtol=0, atol=1e-4)
+
+
+# ---- hand computations ----------------------------------------------------------------------------------------------
+
+FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
+
+ENCODED_BY_HAND = {f"pe_{p}_{channel}": value for p in (0, 1, 5, 6)
+                   for channel, value in enumerate((math.sin(p), math.cos(p), math.sin(p / 100), math.cos(p / 100)))}
+ENCODED_BY_HAND |= {f"dot_{p}_{q}": math.cos(q - p) + math.cos((q - p) / 100) for p, q in ((0, 1), (5, 6), (0, 5))}
+
+
+@exercise(WEEK, "encode_by_hand", reference=ENCODED_BY_HAND)
+def encode_by_hand(check: Check) -> None:
+    with check.criterion("PE(0)", 0.5, golden=True):
+        check.entries(*(f"pe_0_{channel}" for channel in range(4)), tolerance=FOUR_DIGITS)
+    for name, channels in (("fast", (0, 1)), ("slow", (2, 3))):
+        with check.criterion(f"the {name} pair of PE(1), PE(5), PE(6)", 1, golden=True):
+            check.entries(*(f"pe_{p}_{c}" for p in (1, 5, 6) for c in channels), tolerance=FOUR_DIGITS)
+    with check.criterion("PE(0)·PE(1) and PE(5)·PE(6)", 1.5, golden=True):
+        check.entries("dot_0_1", "dot_5_6", tolerance=FOUR_DIGITS)
+    with check.criterion("PE(0)·PE(5)", 1, golden=True):
+        check.entries("dot_0_5", tolerance=FOUR_DIGITS)
+
+
+@exercise(WEEK, "wavelengths_by_hand", reference={
+    "pair_0": 2 * math.pi, "pair_8": 20 * math.pi, "pair_16": 200 * math.pi, "longest": 2 * math.pi * 10000 ** (62 / 64)})
+def wavelengths_by_hand(check: Check) -> None:
+    with check.criterion("pairs 0, 8 and 16", 1, golden=True):
+        check.entries("pair_0", "pair_8", "pair_16", tolerance=FOUR_DIGITS)
+    with check.criterion("the longest", 1, golden=True):
+        check.entries("longest", tolerance=FOUR_DIGITS)
+
+
+# ---- the table ------------------------------------------------------------------------------------------------------
+
+BASE = "The default base is right, another one is not: the frequencies must follow the argument `base`."
+FAR_ANGLES = ("Positions near 0 are right, far ones are not: positions, frequencies and angles must be float64 (or Python "
+              "floats), and only the finished sines and cosines be rounded to float32.")
+LENGTH = "Some lengths are right, others are not: row p belongs to position p, whatever seq_len is."
+NEGATIVE = "Offsets to the right are right, 0 or a negative one is not: the same formula holds for every whole number."
+
+
+@exercise(WEEK, "sinusoidal_positional_encoding")
+def sinusoidal_positional_encoding(check: Check) -> None:
+    name = "sinusoidal_positional_encoding"
+
+    def near(seq_len: int, d_model: int, hint: str = "") -> None:
+        check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", NEAR, hint)
+
+    length = int(check.randint(17, 60))
+    with check.criterion("values near position 0", 1.5, golden=True):
+        table = check.value(calling(7, 6), f"{name}(7, 6)")
+        check.require(getattr(table, "ndim", 2) == 2, SAYS["extra axis"], names=True)
+        near(7, 6)
+        for seq_len, d_model in ((10, 16), (length, 10), (33, 64), (5, 4), (3, 512), (9, 2), (1, 8)):
+            near(seq_len, d_model, LENGTH)
+    with check.criterion("another base", 0.5, golden=True):
+        near(9, 8)
+        for base in (500.0, 1e6):
+            check.agrees(calling(9, 8, base=base), f"{name}(9, 8, base={base:g})", NEAR, BASE)
+        check.agrees(calling(6, 4, 20), f"{name}(6, 4, 20)", NEAR, BASE)
+    with check.criterion("within 1e-5 up to position 100,000", 1, golden=True):
+        near(7, 6)  # the farthest comes first: there a coarse angle looks like nothing else
+        for seq_len, d_model in ((100_001, 8), (3000, 12), (9000 + length, 64)):
+            check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", EXACT, FAR_ANGLES)
+    with check.criterion("returns float32", 0.5):
+        check.has_dtype(calling(5, 8), torch.float32, f"{name}(5, 8)")
+    with check.criterion("refuses an odd d_model", 0.5):
+        for d_model in (5, 1):
+            check.raises(calling(4, d_model), ValueError, f"{name}(4, {d_model})")
+
+
+# ---- the shift ------------------------------------------------------------------------------------------------------
+
+
+@exercise(WEEK, "shift_matrix")
+def shift_matrix(check: Check) -> None:
+    name = "shift_matrix"
+
+    def near(offset: int, d_model: int, hint: str = "") -> None:
+        check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", NEAR, hint)
+
+    drawn = int(check.randint(11, 60))
+    with check.criterion("offsets to the right", 1.5, golden=True):
+        matrix = check.value(calling(1, 6), f"{name}(1, 6)")
+        if getattr(matrix, "shape", None) == (6, 6):
+            check.require(not torch.equal(matrix, matrix.diagonal().diag()), SAYS["diagonal"], names=True)
+        for offset, d_model in ((1, 6), (5, 16), (drawn, 8), (2, 64), (7, 2)):
+            near(offset, d_model)
+    with check.criterion("offset 0 and offsets to the left", 0.75, golden=True):
+        near(3, 6)  # 0 comes last: it is the identity for nearly every mistake
+        for offset, d_model in ((-1, 6), (-drawn, 16), (-4, 2), (0, 10)):
+            near(offset, d_model, NEGATIVE)
+    with check.criterion("another base", 0.5, golden=True):
+        near(3, 8)
+        for base in (500.0, 1e6):
+            check.agrees(calling(3, 8, base=base), f"{name}(3, 8, base={base:g})", NEAR, BASE)
+    with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
+        near(3, 6)
+        for offset, d_model in ((100_000, 8), (99_990 - drawn, 32), (5000 + drawn, 6)):
+            check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", EXACT, FAR_ANGLES)
+    with check.criterion("returns float32", 0.25):
+        check.has_dtype(calling(3, 8), torch.float32, f"{name}(3, 8)")
+    with check.criterion("refuses an odd d_model", 0.5):
+        for d_model in (5, 1):
+            check.raises(calling(2, d_model), ValueError, f"{name}(2, {d_model})")
+
+
+# ---- the learned table ----------------------------------------------------------------------------------------------
+
+# One sum, rounded once or twice: relative 2^-8 of values below 6 in bfloat16, 2^-11 in float16.
+SUM = Tolerance(rtol=0, atol=1e-5)
+LOW_SUM = {torch.bfloat16: Tolerance(rtol=0, atol=0.06), torch.float16: Tolerance(rtol=0, atol=0.008)}
+
+
+def holding(cls: Any, rows: torch.Tensor) -> Any:
+    """The student's module with ``rows`` as its table, whatever the tensor is called and however it is shaped."""
+    max_len, d_model = rows.shape
+    module = cls(max_len, d_model)
+    state = module.state_dict()
+    tables = [name for name, value in state.items() if isinstance(value, torch.Tensor) and value.numel() == rows.numel()]
+    if len(tables) != 1:
+        found = "several tensors" if tables else "no tensor" if state else "nothing, so no tensor"
+        raise StudentError(("KeyError",), f"the state_dict has {found} of max_len * d_model = {rows.numel()} entries")
+    shape = state[tables[0]].shape
+    turned = tuple(shape) == (d_model, max_len) and d_model != max_len
+    state[tables[0]] = (rows.T if turned else rows).reshape(shape).clone()
+    module.load_state_dict(state)
+    if rows.device.type != "cpu":
+        module.to(rows.device)
+    return module
+
+
+def added(rows: torch.Tensor, x: torch.Tensor) -> Probe:
+    """What the module with this table returns for x."""
+    return lambda cls: holding(cls, rows)(x.clone())
+
+
+def input_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
+    """The gradient with respect to x, which is the sum's weights whatever the table."""
+    def probe(cls: Any) -> torch.Tensor:
+        leaf = x.clone().requires_grad_()
+        return gradient(holding(cls, rows)(leaf), leaf)
+
+    return probe
+
+
+@exercise(WEEK, "LearnedPositionalEmbedding")
+def LearnedPositionalEmbedding(check: Check) -> None:
+    name = "LearnedPositionalEmbedding"
+
+    def drawn(max_len: int, batch: int, seq_len: int, d_model: int) -> tuple[torch.Tensor, torch.Tensor, str]:
+        x = check.randn(batch, seq_len, d_model)
+        return check.randn(max_len, d_model), x, f"{name}({max_len}, {d_model})(x {tuple(x.shape)})"
+
+    with check.criterion("adds row p to position p", 1, golden=True):
+        for sizes in ((5, 5, 5, 3), (7, 2, 4, 6), (9, 4, 9, 2), (5, 3, 1, 4), (6, 1, 6, 8)):
+            rows, x, call = drawn(*sizes)
+            check.agrees(added(rows, x), call, SUM)
+
+    with check.criterion("one trainable tensor; gradients reach it and x; x stays as it is", 0.25):
+        rows, x, call = drawn(7, 2, 4, 6)
+        sizes = [parameter.numel() for parameter in check.value(lambda cls: list(cls(7, 6).parameters()), f"{name}(7, 6).parameters()")
+                 if getattr(parameter, "requires_grad", False)]
+        check.require(sizes == [42], SAYS["not trainable"] if not sizes else SAYS["more parameters"], names=True)
+        # asked of an input that needs no gradient: then a graph can only come from the table
+        with torch.enable_grad():
+            out = check.value(added(rows, x), call)
+        check.require(getattr(out, "requires_grad", False), SAYS["table detached"], names=True)
+        check.unchanged(lambda cls: holding(cls, rows)(x), call, x)
+        check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, SAYS["input detached"])
+
+    with check.criterion("keeps the dtype of x", 0.25):
+        rows, x, call = drawn(7, 2, 4, 6)
+        for dtype, tolerance in LOW_SUM.items():
+            low = x.to(dtype)
+            shown = f"{call} in {str(dtype).removeprefix('torch.')}"
+            check.has_dtype(added(rows, low), dtype, shown)
+            check.agrees(added(rows, low), shown, tolerance)
+        check.has_dtype(added(rows, x.double()), torch.float64, f"{call} in float64")
+
+    with check.criterion("past max_len it raises", 0.5):
+        # On the CPU in any case: an index out of range would end a CUDA device for all that comes after.
+        for max_len, seq_len, d_model in ((5, 6, 3), (4, 9, 4), (1, 2, 4), (3, 4, 1)):
+            x = torch.zeros(2, seq_len, d_model)
+            try:
+                check.raises(lambda cls: cls(max_len, d_model)(x), Exception, f"{name}({max_len}, {d_model})(x {tuple(x.shape)})")
+            except Miss as miss:
+                if "nothing was raised" in str(miss):
+                    check.name(SAYS["broadcast" if max_len == 1 else "silent"])
+                raise
+
+
+# ---- the counterexample ---------------------------------------------------------------------------------------------
+
+
+# A right pair may be anywhere below 2^63, where a float64 angle means nothing. With fifty digits less nineteen for the
+# offset, angles are exact enough for any.
+FIFTY = Context(prec=50)
+TURN = Decimal("6.2831853071795864769252867665590057683943387987502116419")
+
+
+@cache
+def speeds(d_model: int) -> list[Decimal]:
+    return [FIFTY.power(10000, FIFTY.divide(Decimal(-2 * t), Decimal(d_model))) for t in range(d_model // 2)]
+
+
+def similarity(offset: int, d_model: int) -> float:
+    """PE(0)·PE(offset), right to 1e-13 for every offset."""
+    angles = (FIFTY.remainder(FIFTY.multiply(Decimal(offset), speed), TURN) for speed in speeds(d_model))
+    return math.fsum(math.cos(angle) for angle in angles)
+
+
+def require_counterexample(check: Check, d_model: int) -> None:
+    call = f"similarity_counterexample({d_model})"
+    pair = check.value(calling(d_model), call)
+    check.require(isinstance(pair, (tuple, list)) and len(pair) == 2,
+                  f"{call} must return two numbers (k1, k2); yours returns {kind(pair)}.", names=True)
+    check.require(all(type(k) is int for k in pair), SAYS["not ints"], names=True)
+    k1, k2 = pair
+    check.require(k1 != 0 and k2 != 0, SAYS["offset 0"], names=True)
+    check.require(k1 != k2, SAYS["equal offsets"], names=True)
+    check.require(0 < k1 and 0 < k2, SAYS["negative offsets"], names=True)
+    check.require(k1 < k2, SAYS["wrong order"], names=True)
+    rise = similarity(k2, d_model) - similarity(k1, d_model)
+    if rise > 0:
+        return
+    # float32 sums of 512 cosines are off by some 1e-5 each
+    check.name(SAYS["only rounding"] if rise > -1e-4 else SAYS["falls"])
+    check.require(False, f"{call} gives ({k1}, {k2}), but there the product falls by {float(f'{-rise:.0e}'):g}")
+
+
+@exercise(WEEK, "similarity_counterexample")
+def similarity_counterexample(check: Check) -> None:
+    with check.criterion("widths 2, 4, 64 and 128", 1, golden=True):
+        for d_model in (2, 4, 64, 128):
+            require_counterexample(check, d_model)
+    with check.criterion("any even width up to 1024", 1, golden=True):
+        drawn = [2 * int(half) for half in check.randint(5, 512, (8,))]
+        for d_model in (6, 8, 10, 14, 16, 24, 32, 256, *drawn, 512, 768, 1022, 1024):
+            require_counterexample(check, d_model)

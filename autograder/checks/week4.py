@@ -1,0 +1,404 @@
+"""Hidden tests of week 4, ALiBi.
+
+Square shapes (batch = heads = seq_len) come first in a block where axes can be mixed up: there such a mistake gives a
+wrong value, which can be named, instead of a shape error.
+
+Exercises 4.3 and 4.6 build on earlier answers. Their hidden cells hand these over, and what follows rightly from a
+wrong earlier answer is right: see `follows` in the framework, and `own_slopes` and `own_bias` below for what is fit to
+be built upon.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from autograder import reference
+from autograder.checks.compare import Tolerance
+from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise, gradient
+from autograder.checks.week3 import CUT, built, module_weights
+from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
+
+WEEK = "week4_alibi"
+
+# float32 slopes are off by a relative 6e-8, through exp and log by 1e-6; bfloat16 by 4e-3.
+SLOPES = Tolerance(rtol=1e-5, atol=0)
+BIAS = Tolerance(rtol=1e-5, atol=1e-6)
+
+
+# ---- hand computations ----------------------------------------------------------------------------------------------
+
+FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
+
+SLOPES_BY_HAND = {
+    "h8_0": 2.0**-1, "h8_2": 2.0**-3, "h8_7": 2.0**-8,
+    "h12_0": 2.0**-1, "h12_7": 2.0**-8, "h12_8": 2.0**-0.5, "h12_9": 2.0**-1.5, "h12_11": 2.0**-3.5,
+}
+
+
+@exercise(WEEK, "slopes_by_hand", reference=SLOPES_BY_HAND)
+def slopes_by_hand(check: Check) -> None:
+    with check.criterion("8 heads", 0.5, golden=True):
+        check.entries("h8_0", "h8_2", "h8_7", tolerance=FOUR_DIGITS)
+    with check.criterion("12 heads: the first eight", 0.5, golden=True):
+        check.entries("h12_0", "h12_7", tolerance=FOUR_DIGITS)
+    with check.criterion("12 heads: the last four", 1, golden=True):
+        check.entries("h12_8", "h12_9", "h12_11", tolerance=FOUR_DIGITS)
+
+
+def _row(name: str, distances: tuple[int, ...]) -> dict[str, float]:
+    factors = [math.exp(-0.5 * distance) for distance in distances]
+    return {f"{name}_{key}": factor / sum(factors) for key, factor in enumerate(factors)}
+
+
+ATTENTION_WITH_SLOPE = _row("causal", (3, 2, 1, 0)) | _row("open", (1, 0, 1, 2))
+ATTENTION_WITH_SLOPE["output"] = sum(ATTENTION_WITH_SLOPE[f"causal_{key}"] * value for key, value in enumerate((8, 4, 2, 1)))
+
+
+@exercise(WEEK, "attention_with_slope", reference=ATTENTION_WITH_SLOPE)
+def attention_with_slope(check: Check) -> None:
+    with check.criterion("causal: the weights of the last query", 1, golden=True):
+        check.entries("causal_0", "causal_1", "causal_2", "causal_3", tolerance=FOUR_DIGITS)
+    with check.criterion("causal: its output", 1, golden=True):
+        check.entries("output", tolerance=FOUR_DIGITS)
+    with check.criterion("no mask: the weights of the query at position 1", 1, golden=True):
+        check.entries("open_0", "open_1", "open_2", "open_3", tolerance=FOUR_DIGITS)
+
+
+# ---- slopes and bias ------------------------------------------------------------------------------------------------
+
+OTHER_COUNTS = ("Powers of two are right, other numbers of heads are not: there the slopes of the next smaller power of "
+                "two come first, then every second one of the next larger.")
+ONE_STEP = ("Square biases are right, but with fewer queries than keys the queries are the last positions: query row r "
+            "stands at position n_keys - n_queries + r.")
+
+
+@exercise(WEEK, "alibi_slopes")
+def alibi_slopes(check: Check) -> None:
+    with check.criterion("powers of two", 1.25, golden=True):
+        for n_heads in (8, 16, 2, 32, 1, 64):
+            check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES)
+    with check.criterion("other numbers of heads", 1.25, golden=True):
+        # 14 and 15 are nearer to the larger power of two than to the smaller one
+        for n_heads in (12, 3, 5, 14, 15, 20, 40, 71):
+            check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, OTHER_COUNTS)
+    with check.criterion("float32", 0.5):
+        for n_heads in (8, 12):
+            check.has_dtype(calling(n_heads), torch.float32, f"alibi_slopes({n_heads})")
+
+
+def own_slopes(function: Callable) -> Callable[[int], torch.Tensor | None]:
+    """The slopes of the student's own function where something can be built on them: finite, and none of them zero."""
+    @functools.cache
+    def slopes(n_heads: int) -> torch.Tensor | None:
+        value = _own(function, n_heads)
+        fit = value is not None and value.shape == (n_heads,) and bool((value.isfinite() & (value.abs() > 1e-6)).all())
+        return value if fit else None
+
+    return slopes
+
+
+def _own(function: Callable, *arguments: int) -> torch.Tensor | None:
+    """What the student's own function returns, as float64, or None if it fails or returns no numbers."""
+    try:
+        value = function(*arguments)
+    except StudentError:
+        return None
+    except Exception as error:
+        if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
+            raise
+        return None
+    usable = isinstance(value, torch.Tensor) and not value.is_complex()
+    return value.detach().to("cpu", torch.float64) if usable else None
+
+
+def _distance(n_queries: int, n_keys: int) -> torch.Tensor:
+    return -reference.alibi_bias(1, n_queries, n_keys)[0].double() * 256  # the slope of a single head is 1/256
+
+
+def bias_after_slopes(alibi_slopes: Callable) -> Iterator[tuple[Any, str]]:
+    slopes_of = own_slopes(alibi_slopes)
+
+    def bias(n_heads: int, n_queries: int, n_keys: int | None = None) -> torch.Tensor:
+        slopes, right = slopes_of(n_heads), reference.alibi_bias(n_heads, n_queries, n_keys)
+        return right if slopes is None else (-slopes[:, None, None] * _distance(*right.shape[1:])).float()
+
+    yield bias, "Graded with your own alibi_slopes: a mistake there is not paid for again."
+
+
+@exercise(WEEK, "alibi_bias", follows=bias_after_slopes)
+def alibi_bias(check: Check) -> None:
+    def same(*arguments: int, hint: str = "") -> None:
+        check.agrees(calling(*arguments), f"alibi_bias({', '.join(map(str, arguments))})", BIAS, hint)
+
+    with check.criterion("as many queries as keys", 1.5, golden=True):
+        for n_heads, n in ((4, 4), (8, 7), (2, 12), (16, 3)):
+            same(n_heads, n)
+        same(4, 5, 5)
+    with check.criterion("fewer queries than keys: the last positions", 1.5, golden=True):
+        for arguments in ((4, 1, 4), (4, 3, 4), (8, 1, 30), (2, 5, 9), (8, 2, 3)):
+            same(*arguments, hint=ONE_STEP)
+    with check.criterion("other numbers of heads", 0.5, golden=True):
+        for n_heads, n in ((12, 6), (6, 4), (3, 5)):
+            same(n_heads, n, hint=OTHER_COUNTS)
+    with check.criterion("float32", 0.5):
+        check.has_dtype(calling(4, 5), torch.float32, "alibi_bias(4, 5)")
+        check.has_dtype(calling(8, 1, 5), torch.float32, "alibi_bias(8, 1, 5)")
+
+
+class All:
+    """Runs every case of a block and misses at the end, so that each leaves a trace: an answer of few bits says little
+    by itself."""
+
+    def __init__(self) -> None:
+        self.misses: list[str] = []
+
+    @contextmanager
+    def case(self) -> Iterator[None]:
+        try:
+            yield
+        except Miss as miss:
+            self.misses.append(str(miss))
+
+    def require(self) -> None:
+        if self.misses:
+            raise Miss("\n".join(dict.fromkeys(self.misses)))
+
+
+# ---- the bias per key -----------------------------------------------------------------------------------------------
+
+NO_KEY_BEHIND = ("Without a mask a single query at the end sees no key behind it, so the two forms agree: align the query "
+                 "with the last key, and compute both sides.")
+NOTHING_TO_SEE = "Your answer follows `causal`, but here the two forms agree without a mask: compute both sides."
+ONE_HEAD = "One place that differs is enough: take the largest difference over all heads, queries and keys."
+LONG = "Long texts go wrong: compute in float64, and take the largest difference, not the mean."
+
+
+@exercise(WEEK, "per_key_bias_is_equivalent")
+def per_key_bias_is_equivalent(check: Check) -> None:
+    """The two softmaxes differ by less than 1e-12 or by more than 1e-2 in all cases, so 1e-5 is never near."""
+    slopes = [0.5, 0.25, 0.125, 0.0625]
+
+    def answers(cases: list[tuple]) -> None:
+        every = All()
+        for scores, given, causal, words, hint in cases:
+            call = calling(scores, torch.tensor(given, device=check.device), causal)
+            with every.case():
+                check.agrees(lambda f, call=call: bool(call(f)),
+                             f"per_key_bias_is_equivalent(scores {tuple(scores.shape)}, {words}, causal={causal})",
+                             hint=hint)
+        every.require()
+
+    # Both answers occur in every golden block, with and without the mask: no constant and no `causal` passes.
+    with check.criterion("with a mask and without, one query, zero slopes", 1.25, golden=True):
+        square, few = check.randn(4, 4, 4, 4), check.randn(2, 4, 3, 9)
+        behind = torch.ones(5, 5, device=check.device).triu(1)
+        answers([
+            (square, slopes, True, "four slopes", ""),
+            (square, slopes, False, "four slopes", ""),
+            (few, slopes, True, "four slopes", ""),
+            (few, slopes, False, "four slopes", ""),
+            (check.randn(2, 4, 1, 7), slopes, False, "four slopes", NO_KEY_BEHIND),
+            (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", NOTHING_TO_SEE),
+            (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
+            (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_HEAD),
+            (check.randn(2, 4, 5, 5) - 1e4 * behind, slopes, False, "four slopes, keys behind the query at -10,000",
+             NOTHING_TO_SEE),
+        ])
+    with check.criterion("long texts: in float64, the largest difference", 0.5, golden=True):
+        # float32 numbers near 0.37 * 20,000 are 5e-4 apart. In the second case one row of sixteen differs, so that the
+        # mean over 320,000 weights is below 1e-5.
+        long = check.randn(1, 8, 2, 20_000)
+        answers([
+            (long, [0.37] * 8, True, "slopes 0.37", LONG),
+            (long, [0.37] + [0.0] * 7, False, "one slope not zero", LONG),
+            (long[:, :, 1:], [0.37] * 8, False, "slopes 0.37", LONG),
+        ])
+    with check.criterion("a Python bool", 0.25):
+        scores = check.randn(1, 4, 3, 3)
+        for causal in (True, False):
+            check.agrees(calling(scores, torch.tensor(slopes, device=check.device), causal),
+                         f"per_key_bias_is_equivalent(scores (1, 4, 3, 3), four slopes, causal={causal})",
+                         hint="The answer must be a Python bool: wrap the comparison in bool().")
+
+
+# ---- attention ------------------------------------------------------------------------------------------------------
+
+# float32 attention of scores of order 2 is off by 1e-5; the mistakes of the bank move some output by more than 0.02.
+ATTENDED = Tolerance(rtol=0, atol=1e-3)
+EXACTLY = Tolerance(rtol=0, atol=1e-5)  # float64 with slopes and bias in float32, as the functions return them
+# All of the module in half precision on 330 tokens: measured over 12 seeds and four ways to write attention, right
+# modules differ by at most 0.06 and 0.008; positions counted in bfloat16 move some output by 0.4 or more.
+ATTENDED_HALF = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
+
+SYMMETRIC = "With the mask all is right, without it not: is_causal=False needs the symmetric bias -slope * |i - j|."
+FOUR_WEIGHTS = ("The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no biases, no "
+                "saved tables; all four are trained.")
+LENGTHS = "The layer must take texts of any length, one after the other: the bias belongs to the length at hand."
+HALF = ("The module is right in float32, but not after .to({}): build the bias from exact positions in float32, cast it to "
+        "the dtype of the scores, mask with -inf, and return the dtype of x.")
+
+
+def attended(weights: dict, n_heads: int, x: torch.Tensor, differentiate: bool = False, **options: Any) -> Probe:
+    """The output of the student's module with our weights in x's dtype, or its gradient with respect to x."""
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads)
+        if x.dtype != torch.float32:
+            module.to(x.dtype)
+        leaf = x.clone().requires_grad_(differentiate)
+        output = module(leaf, **options)
+        return gradient(output, leaf) if differentiate else output
+
+    return probe
+
+
+def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch.Tensor) -> Probe:
+    """The output for ``then`` of a module that has seen ``first``, of another length, before."""
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads)
+        module(first)
+        return module(then)
+
+    return probe
+
+
+def own_bias(function: Callable) -> Callable[[int, int], torch.Tensor | None]:
+    """The bias of the student's own function, if it leaves something to test: it must matter, and not drown the content.
+    Else a layer without a bias, or one without attention, could pass."""
+    @functools.cache
+    def bias(n_heads: int, n: int) -> torch.Tensor | None:
+        value = _own(function, n_heads, n)
+        if value is None or value.shape != (n_heads, n, n):
+            return None
+        return None if bool((value.softmax(dim=-1).isnan() | (value == math.inf)).any()) else value
+
+    def fit(n_heads: int, n: int) -> bool:
+        if (value := bias(n_heads, n)) is None:
+            return False
+        weights = value.softmax(dim=-1)
+        return bool((weights - 1 / n).abs().max() > 0.02 and (weights.amax(dim=-1).mean(dim=-1) < 0.99).any())
+
+    usable = fit(4, 7) and fit(8, 12)
+    return bias if usable else lambda n_heads, n: None
+
+
+def layer_with(bias_of: Callable[[int, int], torch.Tensor | None]) -> type:
+    """The right layer on top of another bias; of the right one where there is none."""
+    class ALiBiMultiHeadAttention(MultiHeadProjections):
+        def forward(self, x: torch.Tensor, is_causal: bool = True) -> torch.Tensor:
+            n = x.shape[1]
+            bias = bias_of(self.n_heads, n)
+            q, k, v = self.heads(x)
+            out, _ = attend(q, k, v, mask=causal_mask(n, n) if is_causal else None,
+                            bias=reference.alibi_bias(self.n_heads, n) if bias is None else bias)
+            return self.output(out)
+
+    return ALiBiMultiHeadAttention
+
+
+def layer_after_slopes_and_bias(alibi_slopes: Callable, alibi_bias: Callable) -> Iterator[tuple[Any, str]]:
+    slopes_of = own_slopes(alibi_slopes)
+
+    def from_slopes(n_heads: int, n: int) -> torch.Tensor | None:
+        slopes = slopes_of(n_heads)
+        return None if slopes is None else -slopes[:, None, None] * _distance(n, n)
+
+    seen = [_fingerprint(lambda n_heads, n: None)]
+    for name, function in (("alibi_slopes", from_slopes), ("alibi_bias", alibi_bias)):
+        bias_of = own_bias(function)
+        if not any(torch.allclose(_fingerprint(bias_of), other, rtol=1e-5, atol=1e-6) for other in seen):
+            seen.append(_fingerprint(bias_of))
+            yield layer_with(bias_of), f"Graded with your own {name}: a mistake there is not paid for again."
+
+
+def _fingerprint(bias_of: Callable[[int, int], torch.Tensor | None]) -> torch.Tensor:
+    """What a bias is for the numbers of heads that the test uses, to see whether it is a right one."""
+    values = [(bias_of(n_heads, 5), reference.alibi_bias(n_heads, 5).double()) for n_heads in (1, 2, 4, 8, 3, 6, 12)]
+    return torch.cat([(right if bias is None else bias).clamp(min=-1e30).flatten() for bias, right in values])
+
+
+@exercise(WEEK, "ALiBiMultiHeadAttention", follows=layer_after_slopes_and_bias)
+def ALiBiMultiHeadAttention(check: Check) -> None:
+    name = "ALiBiMultiHeadAttention"
+
+    def drawn(batch: int, seq_len: int, d_model: int) -> tuple[dict, torch.Tensor]:
+        return module_weights(check, d_model), check.randn(batch, seq_len, d_model)
+
+    with check.criterion("with the causal mask", 1.5, golden=True):
+        for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 12, 2), (3, 12, 32, 8), (2, 3, 8, 1)):
+            weights, x = drawn(batch, seq_len, d_model)
+            check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
+        weights, x = drawn(2, 40, 16)
+        check.agrees(attended(weights, 4, x, is_causal=True), f"{name}(16, 4)(x {tuple(x.shape)}, is_causal=True)", ATTENDED)
+        for first, then in ((6, 40), (40, 6)):
+            check.agrees(attended_twice(weights, 4, x[:, :first], x[:, :then]),
+                         f"{name}(16, 4) on a text of {first} tokens, then on one of {then}", ATTENDED, LENGTHS)
+
+    with check.criterion("without the mask: the symmetric bias", 1, golden=True):
+        for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 9, 32, 8), (1, 5, 12, 2)):
+            weights, x = drawn(batch, seq_len, d_model)
+            check.agrees(attended(weights, n_heads, x, is_causal=False),
+                         f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=False)", ATTENDED, SYMMETRIC)
+
+    with check.criterion("other numbers of heads", 0.5, golden=True):
+        for batch, seq_len, d_model, n_heads in ((2, 9, 36, 12), (2, 6, 12, 3), (1, 8, 24, 6)):
+            weights, x = drawn(batch, seq_len, d_model)
+            check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED,
+                         OTHER_COUNTS)
+
+    with check.criterion("float64, bfloat16 and float16", 1, golden=True):
+        # bfloat16 cannot count to 330. A wrong bias of the student's own may be large where the weights are; there its
+        # rounding would decide, so on top of one the text is short.
+        weights, x = drawn(2, 330 if check.reference is reference.ALiBiMultiHeadAttention else 12, 32)
+        shape = tuple(x.shape)
+        check.agrees(attended(weights, 8, x), f"{name}(32, 8)(x {shape})", ATTENDED)
+        for dtype, tolerance in ((torch.float64, EXACTLY), *ATTENDED_HALF.items()):
+            short = str(dtype).removeprefix("torch.")
+            call, probe = f"{name}(32, 8).to({short})(x {shape})", attended(weights, 8, x.to(dtype))
+            check.agrees(probe, call, tolerance, HALF.format(short))
+            check.has_dtype(probe, dtype, call)
+
+    with check.criterion("four bias-free projections and nothing else in the state_dict", 0.5):
+        check.agrees(lambda cls: {key: tuple(value.shape) for key, value in cls(12, 2).state_dict().items()},
+                     f"{name}(12, 2).state_dict()", hint=FOUR_WEIGHTS)
+        check.agrees(lambda cls: {key: True for key, _ in cls(12, 2).named_parameters()},
+                     f"{name}(12, 2).named_parameters()", hint=FOUR_WEIGHTS)
+
+    with check.criterion("passes gradients, refuses sizes that do not fit", 0.5):
+        weights, x = drawn(2, 4, 12)
+        call = f"{name}(12, 2)(x {tuple(x.shape)})"
+        check.agrees(attended(weights, 2, x), call, ATTENDED)
+        # products with one more matrix than the outputs, of the same order
+        check.agrees(attended(weights, 2, x, differentiate=True), f"the gradient of {call}", ATTENDED, CUT)
+        for d_model, n_heads in ((10, 4), (6, 5)):
+            x = check.randn(1, 2, d_model)
+            check.raises(lambda cls: cls(d_model, n_heads)(x), ValueError, f"{name}({d_model}, {n_heads})")
+
+
+# ---- reach ----------------------------------------------------------------------------------------------------------
+
+
+@exercise(WEEK, "effective_window")
+def effective_window(check: Check) -> None:
+    # No quotient -ln(tol) / slope is nearer to a whole number than 0.03, so rounding decides nothing.
+    def reaches(*cases: tuple[float, ...]) -> None:
+        every = All()
+        for arguments in cases:
+            call = calling(*arguments)
+            with every.case():
+                check.agrees(lambda f, call=call: float(call(f)),
+                             f"effective_window({', '.join(f'{a:.6g}' for a in arguments)})", Tolerance(rtol=0, atol=1e-6))
+        every.require()
+
+    with check.criterion("windows at the default tolerance", 1, golden=True):
+        reaches((0.5,), (2.0**-8,), (0.125,), (2.0**-0.5,), (0.3,), (0.0013,), (7.0,))
+    with check.criterion("other tolerances", 0.5, golden=True):
+        reaches((0.05, 0.2), (0.013, 0.001), (1.7, 0.5), (0.01, 0.05), (2.0**-8, 0.9))
+    with check.criterion("a Python int, also from 0-d tensors", 0.5):
+        check.agrees(calling(0.25), "effective_window(0.25)", hint="The window must be a Python int.")
+        check.agrees(calling(torch.tensor(0.25), torch.tensor(0.02)),
+                     "effective_window(torch.tensor(0.25), torch.tensor(0.02))",
+                     hint="0-d tensors must be taken too, and the window be a Python int.")

@@ -1,0 +1,1100 @@
+# %% [markdown]
+# # Week 2 · Sinusoidal positional encoding
+#
+# **The week in one sentence.** Give every position its own vector, made of waves of many lengths, and add it to the token; then moving by $k$ places is one fixed rotation, and the dot product of two positions knows only how far apart they are.
+#
+# ## What you will be able to do
+#
+# - compute a sinusoidal encoding by hand, and say which of its dot products must be equal before you compute them;
+# - name the shortest and the longest wavelength, and say which pairs of channels never complete a turn in training;
+# - write the encoding so that position 100,000 is as exact as position 1;
+# - build the matrix that moves every position by $k$, and an attention head out of it that looks three tokens back;
+# - write a learned position table, and say exactly what happens beyond its training length and beyond its end;
+# - refute "similarity falls with distance" with a counterexample for any width;
+# - take an attention score apart into its four terms, and say which of them RoPE and ALiBi keep.
+#
+# **You need** week 1 (attention, and why it needs positions at all), radians, sine and cosine, matrix times vector. The two addition theorems are in the text.
+#
+# **Time:** about 125 minutes of exercises and 50 of reading and experiments. The complete notebook runs in well under a minute. Short of time? 2.1, 2.3 and 2.4 are the idea; 2.7 is the way to the next weeks.
+#
+# ## The exercises: 24 points
+#
+# | # | exercise | kind | visible checks | hidden tests | graded by a person | minutes |
+# |---|---|---|---|---|---|---|
+# | 2.1 | `encode_by_hand` | numbers | 0 | 5 | – | 20 |
+# | 2.1 | `products_explained` | text | – | – | 2 | 10 |
+# | 2.2 | `wavelengths_by_hand` | numbers | 0 | 2 | – | 10 |
+# | 2.3 | `sinusoidal_positional_encoding` | code | 0 | 4 | – | 20 |
+# | 2.4 | `shift_matrix` | code | 0 | 4 | – | 25 |
+# | 2.5 | `LearnedPositionalEmbedding` | code | 0 | 2 | – | 10 |
+# | 2.6 | `similarity_counterexample` | code | 0 | 2 | – | 10 |
+# | 2.7 | `four_terms` | text | – | – | 3 | 20 |
+# | | **total** | | **0** | **19** | **5** | **125** |
+#
+# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
+#
+# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
+
+# %% [markdown]
+# ### Conventions of this week
+#
+# - Positions $p$ are whole numbers and start at **0**. In scores, $i$ is the position of a query and $j$ that of a key.
+# - $d$ is the width of the model, `d_model`. It must be even.
+# - Channels are counted 0, 1, …, $d-1$. Channels $2t$ and $2t+1$ form **pair** $t$, for $t=0,\dots,\frac d2-1$. (Most texts call the pair $i$. Here $i$ is taken by the queries.)
+# - Encodings are columns in formulas, $\mathrm{PE}(p)\in\mathbb R^d$, and rows of a table in code, `pe[p]`.
+# - Your functions have no tensor argument this week: they return float32 tensors on the CPU.
+
+# %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import lab
+
+lab.use_style()
+torch.manual_seed(0)
+np.random.seed(0)
+
+# %% [markdown]
+# ## 1 · What a good mark for a position is
+#
+# Week 1 showed that self-attention is permutation-*equivariant*: shuffle the tokens, and the outputs are shuffled in the same way. To it a text is a bag of words, unless every token carries a mark of its place. The simplest way to carry one is to **add** a vector to the token's embedding before the first layer:
+#
+# $$x'_p = x_p + \mathrm{PE}(p). \tag{1}$$
+#
+# Which vector? Try some ideas.
+#
+# | idea | what goes wrong |
+# |---|---|
+# | the number $p$ itself | grows without bound and drowns the token |
+# | $p/n$, with $n$ the length of the text | bounded, but "the next place" is a different step in every text |
+# | one-hot: channel $p$ is 1 | needs as many channels as positions; any two places are equally far apart |
+# | the binary digits of $p$ | bounded, few channels, but it jumps: from 7 = 0111 to 8 = 1000 *every* digit changes |
+#
+# Look at the last idea again, for it is nearly right. Write the numbers 0, 1, 2, … in binary, one below the other. The last digit flips at every step, the one before it at every second, then every fourth. Each digit is a **wave**, and each has twice the wavelength of the one before. Fast waves tell neighbours apart, slow waves tell far from near. The jumps come from the waves being square.
+#
+# So make them round.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** From one position to the next, the binary code changes by 1 digit or by as many as it has. Replace each square wave by a sine *and* a cosine of the same wavelength. Will the size of the step still depend on where in the text you are?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+places = torch.arange(33)
+fine = torch.linspace(0, 32, 641)
+fig, axes = lab.figure("A counter with square waves, and one with round waves", nrows=3, ncols=2, height=4.6, width=9.2,
+                       sharex=True)
+for row, period in enumerate((2, 4, 8)):
+    digit = (places // (period // 2)) % 2
+    wave = 2 * math.pi / period
+    axes[row, 0].step(places, digit, where="post", color=lab.BLACK, linestyle="-", linewidth=1.5)
+    axes[row, 0].set(ylabel=f"digit {row}", yticks=[0, 1], ylim=(-0.25, 1.25))
+    axes[row, 1].plot(fine, (fine * wave).sin(), color=lab.BLUE, linestyle="-", linewidth=1.5, label="sine")
+    axes[row, 1].plot(fine, (fine * wave).cos(), color=lab.VERMILLION, linestyle="--", linewidth=1.5, label="cosine")
+    axes[row, 1].set(ylabel=f"pair {row}", yticks=[-1, 0, 1], ylim=(-1.35, 1.35))
+axes[0, 0].set(title="binary digits of the position")
+axes[0, 1].set(title="sine and cosine of the same wavelength")
+axes[0, 1].legend(loc="upper right", ncols=2, bbox_to_anchor=(1, 1.42))
+for ax in axes[2]:
+    ax.set(xlabel="position", xlim=(0, 32))
+plt.show()
+
+digits = torch.stack([(places // 2**b) % 2 for b in range(3)], dim=1).double()
+waves = torch.stack([f(places * 2 * math.pi / period) for period in (2, 4, 8) for f in (torch.sin, torch.cos)], dim=1)
+rows = []
+for name, code in (("binary, 3 digits", digits), ("sine and cosine, 3 pairs", waves)):
+    steps = (code[1:9] - code[:8]).norm(dim=1)
+    rows.append([name, f"{float(steps.min()):.2f}", f"{float(steps.max()):.2f}"])
+lab.table(["length of one step", "smallest", "largest"], rows)
+
+# %% [markdown]
+# **Figure 2.1. From digits to waves.** Left: the three lowest binary digits of the position; each flips half as often as the one above. Right: the same wavelengths as round waves. The table measures one step from $p$ to $p+1$ as a length: the binary code takes short and long steps, the waves take the *same* step everywhere. A step on round waves is a turn by a fixed angle, wherever you start. This is the property the whole week lives on. For this you need the sine *and* the cosine: a sine alone is steep at zero and flat at its top. (Wavelengths need not double from wave to wave; the encoding of the next section uses another factor.)
+
+# %% [markdown]
+# ## 2 · The encoding
+#
+# The sinusoidal encoding of Vaswani et al. (2017, section 3.5) uses $d/2$ pairs of waves, with angular speeds in a geometric series:
+#
+# $$\mathrm{PE}(p)_{2t}=\sin(p\,\omega_t),\qquad \mathrm{PE}(p)_{2t+1}=\cos(p\,\omega_t),\qquad \omega_t=\text{base}^{-2t/d},\qquad \text{base}=10\,000. \tag{2}$$
+#
+# Read it slowly once:
+#
+# - $t$ counts **pairs**. Channels 0 and 1 share the speed $\omega_0=1$, channels 2 and 3 share $\omega_1$, and so on. The exponent is $2t/d$: it starts at 0 and stays *below* 1.
+# - Sine sits on the even channel and cosine on the odd one, side by side: the **interleaved** layout.
+# - Angles are in radians. At $p=0$ all sines are 0 and all cosines are 1.
+# - Each pair is a point on the unit circle, so $|\mathrm{PE}(p)|^2=\frac d2$ for every $p$: no position is louder than another.
+#
+# **A worked example.** Let $d=4$. Then $\omega_0=1$ and $\omega_1=10\,000^{-2/4}=0.01$. Position 2 gets
+#
+# $$\mathrm{PE}(2)=(\sin 2,\ \cos 2,\ \sin 0.02,\ \cos 0.02)=(0.9093,\ -0.4161,\ 0.0200,\ 0.9998),$$
+#
+# and indeed $0.9093^2+0.4161^2+0.0200^2+0.9998^2=2=\frac d2$.
+
+# %% [markdown]
+# ### Exercise 2.1 · Encode by hand
+#
+# **5 + 2 points · difficulty 2/5 · 20 + 10 minutes · numbers and text**
+#
+# *Why it matters:* degrees, a forgotten 2 in the exponent and swapped waves all give plausible tables and no error. Whoever has computed four rows by hand sees them at once.
+#
+# Let $d=4$ and base 10,000. Compute $\mathrm{PE}(0)$, $\mathrm{PE}(1)$, $\mathrm{PE}(5)$ and $\mathrm{PE}(6)$, and the dot products $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$, $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ and $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$. Use a calculator, or `math.sin` and `math.cos`. Give **at least four significant digits** (0.04998 has four), and do not round before the end.
+
+# %% tags=["by-hand"] nbgrader={"grade_id": "encode_by_hand", "solution": true}
+# Replace every None by a number, at least four significant digits. pe_5_2 is channel 2 of PE(5).
+encode_by_hand = {
+    "pe_0_0": None, "pe_0_1": None, "pe_0_2": None, "pe_0_3": None,  # PE(0)
+    "pe_1_0": None, "pe_1_1": None, "pe_1_2": None, "pe_1_3": None,  # PE(1)
+    "pe_5_0": None, "pe_5_1": None, "pe_5_2": None, "pe_5_3": None,  # PE(5)
+    "pe_6_0": None, "pe_6_1": None, "pe_6_2": None, "pe_6_3": None,  # PE(6)
+    "dot_0_1": None,  # PE(0) . PE(1)
+    "dot_5_6": None,  # PE(5) . PE(6)
+    "dot_0_5": None,  # PE(0) . PE(5)
+}
+### BEGIN SOLUTION
+encode_by_hand |= {
+    # sin p, cos p, sin 0.01p, cos 0.01p
+    "pe_0_0": 0.0, "pe_0_1": 1.0, "pe_0_2": 0.0, "pe_0_3": 1.0,
+    "pe_1_0": 0.841471, "pe_1_1": 0.540302, "pe_1_2": 0.00999983, "pe_1_3": 0.999950,
+    "pe_5_0": -0.958924, "pe_5_1": 0.283662, "pe_5_2": 0.0499792, "pe_5_3": 0.998750,
+    "pe_6_0": -0.279415, "pe_6_1": 0.960170, "pe_6_2": 0.0599640, "pe_6_3": 0.998201,
+    "dot_0_1": 1.540252,  # cos 1 + cos 0.01
+    "dot_5_6": 1.540252,  # the offset is 1 again
+    "dot_0_5": 1.282412,  # cos 5 + cos 0.05
+}
+### END SOLUTION
+
+# %% nbgrader={"grade_id": "encode_by_hand_check", "grade": true, "points": 0}
+# Visible check (0 points). It looks at the form of the answer, not at the values.
+assert isinstance(encode_by_hand, dict), "encode_by_hand must stay a dictionary; fill in its values."
+wanted = [f"pe_{p}_{channel}" for p in (0, 1, 5, 6) for channel in range(4)] + ["dot_0_1", "dot_5_6", "dot_0_5"]
+for key in wanted:
+    assert key in encode_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
+    value = encode_by_hand[key]
+    assert value is not None, f"{key!r} is still None."
+    assert isinstance(value, (int, float)), (
+        f"{key!r} must be a plain number such as 0.5403, not {type(value).__name__}.")
+    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
+assert len(encode_by_hand) == 19, "there are more than the nineteen keys asked for: remove the others."
+print("Nineteen finite numbers. The hidden tests ask for four significant digits.")
+
+# %% nbgrader={"grade_id": "encode_by_hand_tests", "grade": true, "points": 5}
+# Hidden tests (5 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week2
+week2.encode_by_hand(encode_by_hand)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Only two speeds occur: 1 and 0.01. So $\mathrm{PE}(5)$ needs $\sin 5$, $\cos 5$, $\sin 0.05$ and $\cos 0.05$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Check yourself: the squares of the four channels of each vector add up to 2. And $\sin 5$ is negative, for 5 radians lie in the fourth quadrant.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Multiply channel by channel, then add. Two of the three products should come out equal to many digits. If they are only similar, one of your entries is off.
+# </details>
+
+# %% [markdown] nbgrader={"grade_id": "products_explained_question", "locked": true}
+# **Explain.** Two of your three products agree to all digits.
+#
+# 1. Prove it for every width: derive a formula for $\mathrm{PE}(p)\cdot\mathrm{PE}(q)$ that contains $p$ and $q$ only as $p-q$. You may use the addition theorem $\cos(a-b)=\cos a\cos b+\sin a\sin b$. Say where you use that sine and cosine of a pair have the same speed.
+# 2. Use it, for $d=4$ and without computing new sines: what are $\mathrm{PE}(7)\cdot\mathrm{PE}(7)$, $\mathrm{PE}(95)\cdot\mathrm{PE}(100)$ and $\mathrm{PE}(100)\cdot\mathrm{PE}(95)$? What does the last pair say about the *direction* from one token to the other?
+#
+# Six to ten lines are enough.
+#
+# ### BEGIN MARK SCHEME
+# 1 point per part; half points are allowed.
+#
+# 1. 1 point: $\mathrm{PE}(p)\cdot\mathrm{PE}(q)=\sum_t[\sin(p\omega_t)\sin(q\omega_t)+\cos(p\omega_t)\cos(q\omega_t)]=\sum_t\cos((p-q)\omega_t)$, with the remark that the theorem needs one angle speed in both products of a pair. Half a point if the sum over pairs or the role of the common speed is missing. No point for "because the offset is the same" alone.
+# 2. 1 point: $\mathrm{PE}(7)\cdot\mathrm{PE}(7)=d/2=2$ (offset 0); the other two are equal, both $1.2824$ (offsets 5 and -5, as $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$). Cosine is even, so the product does not tell left from right. Half a point if the remark on direction is missing or one value is wrong. A wrong $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$ taken over from the table above costs nothing here.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "products_explained", "grade": true, "solution": true, "points": 2}
+# ### BEGIN SOLUTION
+# 1. Group the products by pairs. Pair $t$ contributes $\sin(p\omega_t)\sin(q\omega_t)+\cos(p\omega_t)\cos(q\omega_t)$. Both terms have the same $\omega_t$, so the addition theorem applies with $a=p\omega_t$, $b=q\omega_t$ and gives $\cos((p-q)\omega_t)$. With two different speeds in one pair it would not. Summed over all pairs,
+# $$\mathrm{PE}(p)\cdot\mathrm{PE}(q)=\sum_{t=0}^{d/2-1}\cos\big((p-q)\,\omega_t\big).$$
+# $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$ and $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ both have offset 1 up to the sign, so they are equal.
+#
+# 2. $\mathrm{PE}(7)\cdot\mathrm{PE}(7)$ has offset 0: every cosine is 1, the product is $d/2=2$. The other two have offsets $5$ and $-5$; cosine is even, so both are $\mathrm{PE}(0)\cdot\mathrm{PE}(5)=1.2824$. So the bare product does not know which of two tokens comes first.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint for part 1</summary>
+#
+# Write out the four products for $d=4$ and put those with the same $\omega$ together.
+# </details>
+#
+# <details><summary>Hint for part 2</summary>
+#
+# Is cosine even or odd?
+# </details>
+
+# %% [markdown]
+# ## 3 · From seconds to hours
+#
+# A clock has a second hand, a minute hand and an hour hand. The encoding has $d/2$ hands. A hand with speed $\omega_t$ needs
+#
+# $$\lambda_t=\frac{2\pi}{\omega_t}=2\pi\cdot\text{base}^{2t/d} \tag{3}$$
+#
+# positions for one turn: its **wavelength**. The first is $\lambda_0=2\pi\approx6.283$, whatever $d$ and the base are.
+#
+# How long is the longest? Count: the pairs are $t=0,\dots,\frac d2-1$, so the last exponent is $\frac{2(d/2-1)}{d}=1-\frac2d$. It never gets to 1. The paper says that the wavelengths run "from $2\pi$ to $10000\cdot2\pi$"; by its own formula the last one stops one step short of that. Here is how short.
+
+# %% [markdown]
+# ### Exercise 2.2 · Wavelengths by hand
+#
+# **2 points · difficulty 1/5 · 10 minutes · numbers**
+#
+# *Why it matters:* the longest wavelength says which positions of a long text the slow hands have ever shown the model.
+#
+# Let $d=64$ and base 10,000. Give the wavelengths of the pairs 0, 8 and 16, counted from 0, and the longest of all, in positions. At least four significant digits.
+
+# %% tags=["by-hand"] nbgrader={"grade_id": "wavelengths_by_hand", "solution": true}
+# Replace every None by a number of positions, at least four significant digits.
+wavelengths_by_hand = {
+    "pair_0": None,
+    "pair_8": None,
+    "pair_16": None,
+    "longest": None,
+}
+### BEGIN SOLUTION
+wavelengths_by_hand |= {
+    "pair_0": 6.28319,  # 2 pi
+    "pair_8": 62.8319,  # the exponent is 16/64 = 1/4, and 10000 ** (1/4) = 10
+    "pair_16": 628.319,  # the exponent is 1/2
+    "longest": 47117.2,  # pair 31: 2 pi * 10000 ** (62/64)
+}
+### END SOLUTION
+
+# %% nbgrader={"grade_id": "wavelengths_by_hand_check", "grade": true, "points": 0}
+# Visible check (0 points). It looks at the form of the answer, not at the values.
+assert isinstance(wavelengths_by_hand, dict), "wavelengths_by_hand must stay a dictionary; fill in its values."
+for key in ("pair_0", "pair_8", "pair_16", "longest"):
+    assert key in wavelengths_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
+    value = wavelengths_by_hand[key]
+    assert value is not None, f"{key!r} is still None."
+    assert isinstance(value, (int, float)), (
+        f"{key!r} must be a plain number such as 12.57, not {type(value).__name__}.")
+    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
+assert len(wavelengths_by_hand) == 4, "there are more than the four keys asked for: remove the others."
+print("Four finite numbers. The hidden tests ask for four significant digits.")
+
+# %% nbgrader={"grade_id": "wavelengths_by_hand_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week2
+week2.wavelengths_by_hand(wavelengths_by_hand)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# $2t/d$ for pair 8 is $16/64$. What is the fourth root of 10,000?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# How many pairs are there, and what is the number of the last one if the first is 0?
+# </details>
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** A model of width 64 is trained on texts of 512 tokens. (a) How many of its 32 hands go round at least once within a text? (b) The other hands show only a part of their circle. Which hands will stand at an angle *never seen* when the text grows to 1,024 tokens: the fast ones or the slow ones? (c) Does the complete vector $\mathrm{PE}(p)$ ever come back to an earlier one?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+turns = lambda length: length / (2 * math.pi * 10000 ** (torch.arange(32, dtype=torch.float64) / 32))
+fig, ax = lab.figure("How much of its circle each hand has shown (width 64)", height=3.4)
+trained, longer = turns(512).clamp(max=1), turns(1024).clamp(max=1)
+ax.bar(range(32), trained, color=lab.BLUE, label="seen in training: 512 tokens")
+ax.bar(range(32), longer - trained, bottom=trained, color=lab.VERMILLION, hatch="///", edgecolor="white", linewidth=0,
+       label="new in a text of 1,024 tokens")
+ax.set(xlabel="pair t, from fast to slow", ylabel="share of the circle", ylim=(0, 1.05), xlim=(-0.7, 31.7))
+ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "1/4", "1/2", "3/4", "all"])
+ax.set_axisbelow(True)
+ax.grid(axis="y")
+ax.legend(loc="upper right")
+plt.show()
+lab.table(["length of the text", "hands that complete a turn", "hands that never do"],
+          [[f"{n:,}", int((turns(n) >= 1).sum()), int((turns(n) < 1).sum())] for n in (512, 1024, 4096, 65536)])
+
+
+# %% [markdown]
+# **Figure 2.2. Phases never seen.** Blue: the part of its circle that each hand has shown within 512 tokens. Hatched: what a text of twice the length adds. The fast half of the hands has gone round and has nothing new to show; the news comes from the *slow* ones. This is the sober reason why a model may fail on longer texts. It is not that "sinusoids are periodic": (c) the hand of pair 0 turns by one radian per position, and since $2\pi$ is irrational it never stands at the same place at two whole positions. No two positions share a vector, at any length.
+
+# %% [markdown]
+# ## 4 · The encoding in code
+#
+# Now write the whole table. Three things decide whether it is right.
+#
+# **Layout.** Interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$, Transformer-XL's for one. So did the first authors: `get_timing_signal_1d` in their library tensor2tensor concatenates. It also divides by $\frac d2-1$ in place of $\frac d2$, so that its last wavelength is exactly $2\pi\cdot10\,000$: the code is not the formula of the paper. Neither is wrong. A network that learns its own weights does not care about the order of channels. A checkpoint does. **This course means formula (2).**
+#
+# **One speed per pair.** The exponent counts pairs. If it counts channels, the cosine gets a speed of its own, and the property of 2.1 is gone.
+#
+# **Far positions.** A float32 number has 24 significant bits. An angle near 100,000 is then known to about 0.004 radians, and its sine too. Your table shall be right within 0.00001 up to position 100,000. So compute angles in `torch.float64` and convert the finished sines and cosines to float32.
+
+# %% [markdown]
+# ### Exercise 2.3 · The table
+#
+# **4 points · difficulty 2/5 · 20 minutes · code**
+#
+# *Why it matters:* you will meet this function in nearly every implementation of a Transformer, and many of them contain one of the three mistakes above.
+
+# %% nbgrader={"grade_id": "sinusoidal_positional_encoding", "solution": true}
+def sinusoidal_positional_encoding(seq_len, d_model, base=10000.0):
+    """The encodings of positions 0 ... seq_len-1: formula (2), sine and cosine interleaved.
+
+    seq_len: int, at least 1
+    d_model: even int; an odd one raises ValueError
+    base:    float
+    returns: (seq_len, d_model) float32, within 1e-5 of the exact value up to position 100,000
+    """
+    ### BEGIN SOLUTION
+    if d_model % 2:
+        raise ValueError(f"sines and cosines come in pairs, so d_model must be even, got {d_model}")
+    speeds = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (d_model/2,)
+    angles = torch.arange(seq_len, dtype=torch.float64)[:, None] * speeds  # (seq_len, d_model/2)
+    table = torch.empty(seq_len, d_model)
+    table[:, 0::2] = angles.sin()  # rounded to float32 only here
+    table[:, 1::2] = angles.cos()
+    return table
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "sinusoidal_positional_encoding_check", "grade": true, "points": 0}
+# Visible check (0 points).
+pe = sinusoidal_positional_encoding(7, 4)
+assert tuple(pe.shape) == (7, 4), f"shape (7, 4) expected for 7 positions of width 4, got {tuple(pe.shape)}."
+assert pe.dtype == torch.float32, f"float32 expected, got {pe.dtype}: convert at the very end."
+assert torch.allclose(pe[0], torch.tensor([0.0, 1, 0, 1]), atol=1e-6), (
+    f"position 0 must be (0, 1, 0, 1): sine on even channels, cosine on odd ones, the first position is 0. "
+    f"Yours begins with {[round(float(v), 3) for v in pe[0]]}.")
+assert torch.allclose((pe**2).sum(1), torch.full((7,), 2.0), atol=1e-4), (
+    "sine and cosine of a pair must have the same angle, so that their squares add up to 1.")
+assert torch.allclose(pe[2], torch.tensor([0.9093, -0.4161, 0.0200, 0.9998]), atol=2e-4), (
+    "the worked example PE(2) in the text gives something else: compare channel by channel. "
+    "Is the exponent -2t/d with t the number of the pair? Are angles in radians?")
+assert abs(float(sinusoidal_positional_encoding(2, 4, base=100.0)[1, 2]) - math.sin(0.1)) < 1e-5, (
+    "with base 100 and d_model 4 the second speed is 0.1: is `base` used?")
+far = sinusoidal_positional_encoding(99_991, 4)[99_990]
+wanted = [f(99_990 * speed) for speed in (1.0, 0.01) for f in (math.sin, math.cos)]
+assert max(abs(float(a) - b) for a, b in zip(far, wanted)) < 1e-5, (
+    "at position 99,990 your values are off by more than 0.00001: make positions and speeds float64, multiply, take "
+    "sine and cosine, and only then convert to float32.")
+assert lab.raises(ValueError, sinusoidal_positional_encoding, 3, 5), (
+    "an odd width leaves one sine without its cosine: raise ValueError.")
+print("Looks right. The hidden tests try other widths and bases, and every channel far out.")
+
+# %% nbgrader={"grade_id": "sinusoidal_positional_encoding_tests", "grade": true, "points": 4}
+# Hidden tests (4 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week2
+week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1: the speeds</summary>
+#
+# `torch.arange(0, d_model, 2, dtype=torch.float64)` gives 0, 2, 4, …: these are the $2t$. A float raised to a tensor works elementwise.
+# </details>
+#
+# <details><summary>Hint 2: all angles at once</summary>
+#
+# A column of positions `(seq_len, 1)` times a row of speeds `(d_model/2,)` is a table of angles `(seq_len, d_model/2)`.
+# </details>
+#
+# <details><summary>Hint 3: the layout</summary>
+#
+# Write the sines into the slice `[:, 0::2]` of an empty table and the cosines into `[:, 1::2]`. Or stack them along a new last axis and flatten.
+# </details>
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Draw the table with positions from left to right and channels from top to bottom, below a binary counter drawn the same way. What will the two pictures have in common? And what will most of the lower channels look like over 64 positions: waves or something else?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+digits = torch.stack([(torch.arange(64) // 2**b) % 2 for b in range(6)])
+pe = sinusoidal_positional_encoding(64, 32)
+fig, (top, bottom) = lab.figure("A binary counter, and its round relative", nrows=2, height=6.2, width=8.6,
+                                height_ratios=(6, 17), sharex=True)
+top.imshow(digits, cmap="Greys", vmin=0, vmax=1.6, aspect="auto", interpolation="nearest")
+top.set(title="binary digits of the position (dark: 1)", ylabel="digit")
+top.set_yticks(range(6), ["0 (fast)", "1", "2", "3", "4", "5 (slow)"])
+image = lab.heatmap(bottom, pe.T, "sinusoidal encoding, width 32", 1, "position", "channel")
+bottom.set_aspect("auto")
+bottom.set_yticks([0, 1, 2, 3, 8, 9, 16, 17, 24, 25, 30, 31],
+                  ["0 sin", "1 cos", "2 sin", "3 cos", "8 sin", "9 cos", "16 sin", "17 cos", "24 sin", "25 cos", "30 sin", "31 cos"])
+fig.colorbar(image, ax=bottom, shrink=0.7).ax.set_title("value", fontsize=9, loc="left")
+plt.show()
+
+# %% [markdown]
+# **Figure 2.3. Two counters.** Above: six binary digits over 64 positions; each flips half as often as the one before. Below: the encoding. In both, speed falls from top to bottom. But look at the channels in twos: 0 and 1 have the *same* stripes, shifted by a quarter of a wave, for they share a speed; it is *pairs* that get slower, not channels. And from about channel 20 on the picture is made of stripes along the position axis: cosines that hardly leave 1 and sines that hardly leave 0. Over 64 positions these hands have barely moved. In a text this short, a third of the encoding is nearly constant.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Someone computes the same table with all angles in float32. At which position does the first error above 0.00001 appear, roughly: at 3, at 300 or at 30,000? How does the error grow?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+exact = sinusoidal_positional_encoding(100_001, 64)
+single = torch.arange(100_001, dtype=torch.float32)[:, None] * 10000.0 ** (-torch.arange(0, 64, 2) / 64)
+single = torch.stack((single.sin(), single.cos()), dim=-1).flatten(1)
+worst = (single - exact).abs().amax(1).cummax(0).values
+marks = torch.tensor([10, 100, 1000, 10_000, 100_000])
+fig, ax = lab.figure("Worst error of a table with float32 angles (width 64)", height=3.2)
+ax.loglog(range(1, 100_001), worst[1:].clamp(min=1e-8), color=lab.VERMILLION, linestyle="-", label="angles in float32")
+ax.axhline(1e-5, color=lab.GREY, linewidth=1.2, linestyle="--")
+ax.text(1.2, 1.4e-5, "allowed here: 0.00001", fontsize=9, color="#444444")
+ax.set(xlabel="position", ylabel="error, largest so far over all channels", xlim=(1, 1e5), ylim=(1e-8, 1e-1))
+ax.grid(axis="y")
+plt.show()
+lab.table(["up to position", "error above 0.00001", "error above 0.001"],
+          [[f"{int(p):,}", *("yes" if worst[p] > bound else "no" for bound in (1e-5, 1e-3))] for p in marks])
+
+
+# %% [markdown]
+# **Figure 2.4. What float32 angles cost.** The error grows in proportion to the position, for float32 keeps a fixed number of *significant* digits: the larger the angle, the coarser its grid. Near position 100,000 the third digit after the point is wrong. For a text of 512 tokens this does not matter; for very long documents it may, and float64 costs nothing here: the table is computed once. Week 3 meets the same trap in bfloat16, where it is a disaster.
+
+# %% [markdown]
+# ## 5 · Moving by $k$ is one matrix
+#
+# In 2.1 the *product* of two encodings knew only the offset. There is more. Take one pair and the addition theorems
+#
+# $$\sin(a+b)=\sin a\cos b+\cos a\sin b,\qquad \cos(a+b)=\cos a\cos b-\sin a\sin b .$$
+#
+# With $a=p\,\omega$ (where you are) and $b=k\,\omega$ (how far you go) they read
+#
+# $$\begin{pmatrix}\sin((p+k)\omega)\\ \cos((p+k)\omega)\end{pmatrix}=\begin{pmatrix}\cos k\omega & \sin k\omega\\ -\sin k\omega & \cos k\omega\end{pmatrix}\begin{pmatrix}\sin p\,\omega\\ \cos p\,\omega\end{pmatrix}. \tag{4}$$
+#
+# The matrix contains $k$ and not $p$. The same matrix moves position 0 to $k$ and position 5,000 to $5{,}000+k$. It is a rotation; the minus sign sits below the diagonal because sine comes first in a pair. Put one such block per pair on the diagonal of a $d\times d$ matrix $M_k$, and
+#
+# $$\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)\qquad\text{for every }p. \tag{5}$$
+#
+# This is why Vaswani et al. chose sinusoids: a linear layer can turn "here" into "$k$ tokens from here". They hoped that this would let a model learn to attend by relative position (section 3.5). Below, you will see what is true about this hope.
+
+# %% [markdown]
+# ### Exercise 2.4 · The shift matrix
+#
+# **4 points · difficulty 3/5 · 25 minutes · code**
+#
+# *Why it matters:* $M_k$ is the seed of RoPE. Next week you will apply it to queries and keys, and add nothing at all.
+#
+# The offset may be any whole number: 0, negative (a move to the left), or far.
+
+# %% nbgrader={"grade_id": "shift_matrix", "solution": true}
+def shift_matrix(offset, d_model, base=10000.0):
+    """The matrix M with PE[p + offset] = M @ PE[p] for every position p (column vectors, interleaved layout).
+
+    offset:  any int, negative ones too
+    d_model: even int; an odd one raises ValueError
+    base:    float
+    returns: (d_model, d_model) float32, within 1e-5 of the exact value up to offsets of 100,000
+    """
+    ### BEGIN SOLUTION
+    if d_model % 2:
+        raise ValueError(f"sines and cosines come in pairs, so d_model must be even, got {d_model}")
+    M = torch.zeros(d_model, d_model)
+    for channel in range(0, d_model, 2):
+        angle = offset * base ** (-channel / d_model)  # a Python float has 53 bits
+        c, s = math.cos(angle), math.sin(angle)
+        M[channel : channel + 2, channel : channel + 2] = torch.tensor([[c, s], [-s, c]])
+    return M
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "shift_matrix_check", "grade": true, "points": 0}
+# Visible check (0 points). It uses your sinusoidal_positional_encoding.
+M = shift_matrix(3, 8)
+assert tuple(M.shape) == (8, 8), f"shape (8, 8) expected, got {tuple(M.shape)}."
+assert M.dtype == torch.float32, f"float32 expected, got {M.dtype}."
+assert torch.allclose(shift_matrix(0, 8), torch.eye(8), atol=1e-6), "a move by 0 is the identity matrix."
+off_blocks = M * (1 - torch.block_diag(*[torch.ones(2, 2)] * 4))
+assert float(off_blocks.abs().max()) < 1e-6, (
+    "an entry outside the 2x2 blocks on the diagonal is not zero: pairs do not mix.")
+pe = sinusoidal_positional_encoding(40, 8)
+moved = pe @ M.T  # row p is M @ pe[p]
+if not torch.allclose(moved[:-3], pe[3:], atol=1e-4) and torch.allclose((pe @ M)[:-3], pe[3:], atol=1e-4):
+    raise AssertionError("your matrix is the transpose of the right one: it moves three places to the left.")
+assert torch.allclose(moved[0], pe[3], atol=1e-4), (
+    "M @ PE[0] is not PE[3]. Look at equation (4): which function stands where? (Or is your table of 2.3 wrong?)")
+assert torch.allclose(moved[:-3], pe[3:], atol=1e-4), (
+    "your matrix is right at position 0 only; one matrix must do for every position p.")
+assert torch.allclose(shift_matrix(-3, 8) @ M, torch.eye(8), atol=1e-5), (
+    "three places to the left and three to the right must cancel: are negative offsets right?")
+assert abs(float(shift_matrix(1, 4, base=100.0)[2, 3]) - math.sin(0.1)) < 1e-5, (
+    "with base 100 and d_model 4 the second speed is 0.1: is `base` used?")
+assert abs(float(shift_matrix(-99_991, 8)[2, 2]) - math.cos(99_991 * 0.1)) < 1e-5, (
+    "for the offset -99,991 an entry is off by more than 0.00001: compute the angle in float64 or with Python floats.")
+assert lab.raises(ValueError, shift_matrix, 1, 5), "an odd d_model must raise ValueError."
+print("Looks right. The hidden tests try other offsets, widths and bases.")
+
+# %% nbgrader={"grade_id": "shift_matrix_tests", "grade": true, "points": 4}
+# Hidden tests (4 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week2
+week2.shift_matrix(shift_matrix)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Start from a matrix of zeros. Pair $t$ owns the rows and columns $2t$ and $2t+1$. Four numbers go there.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# To see whether your matrix is transposed, take $d=2$ and $p=0$: $M_1\,(0,1)^\top$ must be $(\sin1,\cos1)^\top$, so the right column of $M_1$ is $(\sin1,\cos1)$.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Negative offsets need no special case: $\cos$ is even, $\sin$ is odd, and the formula does the rest.
+# </details>
+
+# %% [markdown]
+# ### Experiment: a head without training that looks three places back
+#
+# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So `shift_matrix(-3, d)` *is* the weight $W_q$ of a head that looks three tokens back. (A factor of 8 makes the softmax sharp.)
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** The head was "built" with no length in mind. How much of its attention goes to the token three places back at the positions 3 to 127? And at the positions 50,000 to 50,127, beyond even the longest wavelength?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+def look_back_weights(first, count, d_model=64):
+    """Attention of the hand-built head on positions first ... first + count - 1: (count, count)."""
+    pe = sinusoidal_positional_encoding(first + count, d_model)[first:]
+    queries, keys = pe @ shift_matrix(-3, d_model).T, pe
+    return (8 * queries @ keys.T).softmax(-1)
+
+fig, axes = lab.figure("A head built from the shift matrix", ncols=3, height=3.4, width=9.6)
+lab.heatmap(axes[0], shift_matrix(-3, 16), "$M_{-3}$, width 16", 1, "column", "row")
+for ax, first in zip(axes[1:], (0, 50_000)):
+    weights = look_back_weights(first, 20)
+    picture = ax.imshow(weights, cmap=lab.SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest",
+                        extent=(first - 0.5, first + 19.5, first + 19.5, first - 0.5))
+    ax.set(title=f"attention at {first:,} … {first + 19:,}", xlabel="key position j", ylabel="query position i")
+    ax.set_xticks([first, first + 10], [f"{first:,}", f"{first + 10:,}"])
+    ax.set_yticks([first, first + 5, first + 10, first + 15], [f"{first + k:,}" for k in (0, 5, 10, 15)])
+fig.colorbar(picture, ax=list(axes), shrink=0.7).ax.set_title("weight", fontsize=9, loc="left")
+plt.show()
+lab.table(["positions", "weight three places back, smallest"],
+          [[f"{first + 3:,} to {first + 127:,}", f"{float(look_back_weights(first, 128).diagonal(-3).min()):.3f}"]
+           for first in (0, 1000, 50_000)])
+
+
+# %% [markdown]
+# **Figure 2.5. Three back, anywhere.** Left: the matrix, blue for $-1$, red for $+1$; fast pairs are turned far (top left), slow pairs are left almost alone, so the diagonal ends in ones. Middle and right: the attention weights. (The first three queries have no key three back; they choose the first one there is.) The head works at 50,000 as it does at 0; the table says that practically all of its weight lies three places back. So a *relative* behaviour can be expressed by absolute sinusoids, and it does extrapolate. Whether training **finds** this solution is another question. The next section asks it.
+
+# %% [markdown]
+# ## 6 · Or let the model learn the table
+#
+# The other classic answer: a trainable vector per position, a table of `max_len` rows, added in the same place. BERT and GPT-2 do this. Vaswani et al. tried it too and found the results "nearly identical" to sinusoids in their translation task (section 3.5 and Table 3, row E). Nobody has to think about waves; the price is a table with an end.
+#
+# You will hear that "beyond `max_len` learned embeddings are random". Two different things are mixed up here:
+#
+# - a row that exists but was **never trained** still has its random starting value;
+# - a row **past the end** does not exist. There is nothing to add, and the code must say so.
+
+# %% [markdown]
+# ### Exercise 2.5 · A learned table
+#
+# **2 points · difficulty 2/5 · 10 minutes · code**
+#
+# *Why it matters:* three lines, and still two classic mistakes: a table the optimizer does not know, and a text longer than the table that goes through in silence.
+
+# %% nbgrader={"grade_id": "LearnedPositionalEmbedding", "solution": true}
+class LearnedPositionalEmbedding(nn.Module):
+    """One trainable row per position, added to the input. Exactly one trainable tensor, with max_len * d_model entries.
+
+    max_len: number of positions in the table
+    d_model: width of the model
+    """
+
+    def __init__(self, max_len, d_model):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.table = nn.Parameter(0.02 * torch.randn(max_len, d_model))
+        ### END SOLUTION
+
+    def forward(self, x):
+        """x: (batch, seq_len, d_model). Row p of the table is added to x[:, p].
+
+        returns: the same shape and dtype as x; raises an error (any kind) if seq_len is more than max_len
+        """
+        ### BEGIN SOLUTION
+        seq_len, max_len = x.shape[1], len(self.table)
+        if seq_len > max_len:
+            raise ValueError(f"the table ends at {max_len} positions, the text has {seq_len}")
+        return (x + self.table[:seq_len]).to(x.dtype)
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "LearnedPositionalEmbedding_check", "grade": true, "points": 0}
+# Visible check (0 points).
+layer = LearnedPositionalEmbedding(6, 4)
+trainable = [parameter for parameter in layer.parameters() if parameter.requires_grad]
+assert len(trainable) == 1, (
+    f"exactly one trainable tensor is expected, yours has {len(trainable)}: a plain tensor is not seen by the "
+    "optimizer, nn.Parameter is.")
+assert trainable[0].numel() == 24, (
+    f"6 positions of width 4 make a table of 24 numbers, yours has {trainable[0].numel()}.")
+x = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(1))
+with torch.no_grad():
+    out = layer(x)
+    assert tuple(out.shape) == (3, 5, 4), f"shape (3, 5, 4) expected, got {tuple(out.shape)}."
+    state = layer.state_dict()
+    (name, old), = layer.named_parameters()  # a table of 1, 2, 3, ..., row by row
+    numbered = 1 + torch.arange(24.0)
+    state[name] = numbered.reshape(6, 4).T.clone() if tuple(old.shape) == (4, 6) else numbered.reshape(old.shape)
+    layer.load_state_dict(state)
+    added = layer(x) - x
+    assert torch.allclose(added[0], added[2], atol=1e-5), "every sequence of the batch gets the same rows."
+    assert torch.allclose(added[0, 1] - added[0, 0], torch.full((4,), 4.0), atol=1e-5), (
+        "with a table of 1, 2, 3, ... row 1 is row 0 plus 4: position p must get row p of the table.")
+    assert torch.allclose(added[0, 0], torch.tensor([1.0, 2, 3, 4]), atol=1e-5), (
+        "position 0 must get row 0 of the table, as it is (no scaling).")
+    assert layer(x.to(torch.bfloat16)).dtype == torch.bfloat16, (
+        "the output must have the dtype of x, here bfloat16; a float32 table makes the sum float32.")
+    assert lab.raises(Exception, layer, torch.zeros(1, 7, 4)), "7 tokens and 6 rows: this must raise an error."
+    assert lab.raises(Exception, LearnedPositionalEmbedding(1, 4), torch.zeros(1, 2, 4)), (
+        "2 tokens and a table of one row: broadcasting repeats the row in silence. Compare the lengths yourself.")
+print("Looks right. The hidden tests compare values for other shapes and dtypes.")
+
+# %% nbgrader={"grade_id": "LearnedPositionalEmbedding_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week2
+week2.LearnedPositionalEmbedding(LearnedPositionalEmbedding)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `nn.Parameter(tensor)` assigned to `self.something` is all it takes to be trainable. `nn.Embedding` is fine as well; it holds one such tensor.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `(batch, seq_len, d_model) + (seq_len, d_model)` broadcasts over the batch. A slice past the end of a tensor is no error in Python: it is shorter, without a word.
+# </details>
+
+# %% [markdown]
+# ### Experiment: who finds the relative solution?
+#
+# Random tokens from an alphabet of eight; at each place the model must name the token that stood **three places before**. One causal attention layer of width 64, trained on texts of 32 tokens and tested on 128. Three arms: your sinusoids, your learned table (with room for 128 rows), and for comparison the hand-built head of Figure 2.5, without training.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Both trained models get the task right within 32 tokens. Beyond: (a) what is the accuracy with the learned table? (Blind guessing gives 1/8.) (b) With sinusoids: as good as the hand-built head, as bad as the learned table, or between? (c) By how much did rows 32 to 127 of the learned table change in training?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+# Trains two small models five times each; budget: 30 seconds.
+class LookBack(nn.Module):
+    def __init__(self, add_positions):
+        super().__init__()
+        self.embed, self.add_positions, self.read = nn.Embedding(8, 64), add_positions, nn.Linear(64, 8)
+        self.q, self.k, self.v = (nn.Linear(64, 64, bias=False) for _ in range(3))
+
+    def forward(self, tokens):
+        x = self.add_positions(self.embed(tokens))
+        return self.read(F.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x), is_causal=True))
+
+def texts(batch, length, generator):
+    tokens = torch.randint(0, 8, (batch, length), generator=generator)
+    return tokens, tokens.roll(3, dims=1)  # the answer at a place stands three places before
+
+def train(make_positions, seed, steps=300):
+    torch.manual_seed(seed)
+    model = LookBack(make_positions())
+    before = [p.detach().clone() for p in model.add_positions.parameters()] if isinstance(model.add_positions, nn.Module) else []
+    generator, optimizer = torch.Generator().manual_seed(seed), torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        tokens, answers = texts(32, 32, generator)
+        loss = F.cross_entropy(model(tokens)[:, 3:].flatten(0, 1), answers[:, 3:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    tokens, answers = texts(256, 128, torch.Generator().manual_seed(100))
+    with torch.no_grad():
+        accuracy = (model(tokens).argmax(-1) == answers).float().mean(0)
+    return model, accuracy, before
+
+threads = torch.get_num_threads()
+torch.set_num_threads(1)
+table = sinusoidal_positional_encoding(128, 64)
+runs = {"sinusoids": [train(lambda: lambda x: x + table[: x.shape[1]], seed) for seed in range(5)],
+        "learned table": [train(lambda: LearnedPositionalEmbedding(128, 64), seed) for seed in range(5)]}
+torch.set_num_threads(threads)
+by_hand = look_back_weights(0, 128).tril()  # causal
+picked = by_hand.argmax(-1)
+by_hand_accuracy = (picked == torch.arange(128) - 3).float()
+
+fig, ax = lab.figure("Name the token three places before: trained on 32 tokens, tested on 128", height=4.0, width=9.2)
+ax.axvspan(0, 31, color="#F0F0F0", zorder=0)
+ax.text(4, 1.05, "trained here", fontsize=9, color="#444444")
+ax.plot(range(3, 128), by_hand_accuracy[3:], color=lab.GREEN, linestyle="-.", label="hand-built, not trained")
+def summary(curves):
+    """Accuracy within the training length; is every run's mean beyond it above 0.2, is every run's below 0.7?"""
+    beyond = curves[:, 29:].mean(1)
+    return [f"{float(curves[:, :29].mean()):.1f}", *("yes" if bool(a.all()) else "no" for a in (beyond > 0.2, beyond < 0.7))]
+
+rows = [["hand-built, not trained", *summary(by_hand_accuracy[None, 3:])]]
+for (name, results), colour, style in zip(runs.items(), (lab.BLUE, lab.VERMILLION), ("-", "--")):
+    curves = torch.stack([accuracy for _, accuracy, _ in results])[:, 3:]
+    ax.fill_between(range(3, 128), curves.amin(0), curves.amax(0), color=colour, alpha=0.2, linewidth=0)
+    ax.plot(range(3, 128), curves.mean(0), color=colour, linestyle=style, linewidth=1.6, label=f"{name}, trained: mean and range of 5 runs")
+    rows.append([name, *summary(curves)])
+ax.axhline(1 / 8, color=lab.GREY, linewidth=1, linestyle=":")
+ax.text(127, 0.03, "dotted: blind guess, 1/8", ha="right", fontsize=9, color="#444444")
+ax.set(xlabel="place in the text (tokens)", ylabel="accuracy", ylim=(0, 1.15), xlim=(0, 127))
+fig.legend(loc="outside lower center", ncols=3)
+plt.show()
+lab.table(["mean accuracy", "places 3 to 31", "32 to 127: every run above 0.2", "every run below 0.7"], rows)
+moved = [[p.detach() - b for p, b in zip(model.add_positions.parameters(), before)][0] for model, _, before in runs["learned table"]]
+print()
+lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
+          [["every row changed", *("yes" if bool((m.norm(dim=-1) > 0.1).all()) else "no" for m in
+            (torch.stack([m.reshape(128, 64)[:32] for m in moved]), torch.stack([m.reshape(128, 64)[32:] for m in moved])))],
+           ["largest change of an entry", "–", f"{max(float(m.reshape(128, 64)[32:].abs().max()) for m in moved):.1f}"]])
+
+
+# %% [markdown]
+# **Figure 2.6. What can be expressed is not what is learned.** In the grey range both trained models are perfect. Beyond it the learned table (dashed) falls to blind guessing at once: (c) its rows 32 to 127 have not moved by a hair, for no text ever reached them; they are the random numbers of the first day. The sinusoids (solid) do better than guessing and worse than the hand-built head: their accuracy comes and goes. The formula of Figure 2.5 was within reach of training, but 32 positions do not single it out: the slow hands hardly moved there, so nothing taught the weights what to do when they do. Press et al. (2022) report the like for language models: with sinusoids, they get worse soon after the training length.
+
+# %% [markdown]
+# ## 7 · How similar are two positions?
+#
+# By exercise 2.1 the product of two encodings is a function of the offset $k$ alone,
+#
+# $$S(k)=\mathrm{PE}(p)\cdot\mathrm{PE}(p+k)=\sum_{t=0}^{d/2-1}\cos(k\,\omega_t), \tag{6}$$
+#
+# largest at $k=0$, where it is $d/2$. Many introductions add: "and it *falls* with the distance, so that near tokens are more similar than far ones". The first half of that sentence is the reason why you look.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Draw $S(k)$ for $k=0,\dots,100$ and width 64. Falling all the way? If not, at which offset does it rise for the first time?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+def similarity(d_model, count):
+    """S(k) / S(0) for k = 0 ... count - 1."""
+    pe = sinusoidal_positional_encoding(count, d_model).double()
+    return pe @ pe[0] / (d_model / 2)
+
+fig, (left, right) = lab.figure("Similarity of two positions against their distance", ncols=2, height=3.5, width=9.4)
+s = similarity(64, 101)
+rises = [k for k in range(1, 101) if s[k] > s[k - 1]]
+left.plot(s, color=lab.BLUE, linestyle="-", marker="o", markersize=2.5, linewidth=1.2)
+left.plot(rises, s[rises], color=lab.VERMILLION, linestyle="none", marker="o", markersize=4, label="higher than the offset before")
+left.annotate(f"first rise: offset {rises[0]}", (rises[0], float(s[rises[0]])), (18, 0.86), fontsize=9,
+              arrowprops={"arrowstyle": "-", "color": "#666666"})
+left.set(title="width 64", xlabel="offset k (positions)", ylabel="S(k) / S(0)", ylim=(0.3, 1.05))
+left.legend(loc="upper right")
+for d_model, colour, style in ((4, lab.VERMILLION, "--"), (64, lab.BLUE, "-"), (512, lab.GREEN, "-.")):
+    right.plot(similarity(d_model, 101), color=colour, linestyle=style, linewidth=1.5, label=f"width {d_model}")
+right.set(title="other widths", xlabel="offset k (positions)", ylim=(-0.62, 1.05))
+right.legend(loc="lower left", ncols=3)
+for ax in (left, right):
+    ax.grid(axis="y")
+plt.show()
+first = lambda d: next(k for k in range(1, 101) if similarity(d, 101)[k] > similarity(d, 101)[k - 1])
+lab.table(["width", "first offset with a rise"], [[d, first(d)] for d in (2, 4, 64, 128, 512)])
+
+
+# %% [markdown]
+# **Figure 2.7. A fall with ripples.** Left: over a hundred offsets the similarity falls on the whole, but not from each offset to the next: the marked ones are *higher* than their left neighbour, offset 6 for the first time. There the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. Right: with width 4 there are only two hands, and the curve swings almost up to 1 again and again. The wider the encoding, the more hands average each other out: the ripples get smaller and start later. At no even width up to 1,024 do they go away: you will find one for each.
+
+# %% [markdown]
+# ### Exercise 2.6 · A counterexample for every width
+#
+# **2 points · difficulty 2/5 · 10 minutes · code**
+#
+# *Why it matters:* "falls monotonically with distance" is a claim about all pairs of offsets. One pair refutes it. A picture of width 64 says nothing about width 1,024.
+#
+# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Every right pair is accepted. How to find one is up to you. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, and a rise of that size may be none.
+
+# %% nbgrader={"grade_id": "similarity_counterexample", "solution": true}
+def similarity_counterexample(d_model):
+    """Two offsets at which the similarity to position 0 does not fall, although the distance grows.
+
+    d_model: even int from 2 to 1024
+    returns: (k1, k2), two Python ints with 0 < k1 < k2 and PE(0).PE(k2) > PE(0).PE(k1), for base 10000
+    """
+    ### BEGIN SOLUTION
+    speeds = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    offsets = torch.arange(1, 201, dtype=torch.float64)  # wide enough: width 1024 first rises after 68
+    s = torch.cos(offsets[:, None] * speeds).sum(1)
+    k1 = int((s[1:] > s[:-1] + 1e-6).nonzero()[0]) + 1  # index 0 is offset 1
+    return k1, k1 + 1
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "similarity_counterexample_check", "grade": true, "points": 0}
+# Visible check (0 points).
+for d in (2, 4, 64, 130):
+    pair = similarity_counterexample(d)
+    assert isinstance(pair, (tuple, list)) and len(pair) == 2, f"two numbers (k1, k2) are expected, got {pair!r}."
+    k1, k2 = pair
+    assert type(k1) is int and type(k2) is int, (
+        f"plain Python ints are expected, got {type(k1).__name__} and {type(k2).__name__}: use int(...).")
+    assert 0 < k1 < k2, f"0 < k1 < k2 is asked for; for d_model {d} you return {k1} and {k2}."
+    near, distant = (sum(math.cos(k * 10000 ** (-2 * t / d)) for t in range(d // 2)) for k in (k1, k2))
+    assert distant > near, (
+        f"for d_model {d} the similarity is {near:.6f} at offset {k1} and {distant:.6f} at {k2}: it falls, so this "
+        "pair refutes nothing.")
+print("Looks right. The hidden tests try many other widths up to 1,024.")
+
+# %% nbgrader={"grade_id": "similarity_counterexample_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week2
+week2.similarity_counterexample(similarity_counterexample)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Equation (6) gives $S(k)$ without building a table. Compute it for $k=1,2,3,\dots$ until it rises.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Start at $k=1$, since $S(0)$ is the largest of all and offset 0 is not allowed. For width 1,024 the first rise comes late: search at least to 100.
+# </details>
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Draw the similarity of *all* pairs of 64 positions as a matrix: for the sinusoids; for the learned table before training; and for it after training on 32 tokens. What does "the product depends on the offset alone" look like in such a picture? Which of the three have this property?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+def similarities(rows):
+    rows = F.normalize(rows.detach(), dim=-1)
+    return rows @ rows.T
+
+model, _, before = runs["learned table"][0]
+learned_before, learned_after = before[0].reshape(128, 64), list(model.add_positions.parameters())[0].reshape(128, 64)
+fig, axes = lab.figure("Similarity of all pairs of positions (cosine)", ncols=3, height=3.5, width=9.8)
+for ax, rows, title in zip(axes, (sinusoidal_positional_encoding(64, 64), learned_before[:64], learned_after[:64]),
+                           ("sinusoids", "learned table, untrained", "learned table, trained")):
+    image = lab.heatmap(ax, similarities(rows), title, 1, "position", "position")
+    ax.set_xticks([0, 32, 63])
+    ax.set_yticks([0, 32, 63])
+fig.colorbar(image, ax=list(axes), shrink=0.7).ax.set_title("cosine", fontsize=9, loc="left")
+plt.show()
+spread = lambda s: max(float(s.diagonal(k).max() - s.diagonal(k).min()) for k in range(64))
+lab.table(["", "same along every diagonal (to 0.0001)"],
+          [[name, "yes" if spread(similarities(rows)) < 1e-4 else "no"] for name, rows in
+           (("sinusoids", sinusoidal_positional_encoding(64, 64)), ("learned, untrained", learned_before[:64]),
+            ("learned, trained", learned_after[:64]))])
+
+# %% [markdown]
+# **Figure 2.8. Similarity of positions.** Left: one colour along each diagonal, since only the offset counts; it pales away from the main diagonal, with ripples. Middle: random rows are almost at right angles to one another; only the main diagonal stands out, and neighbours are no closer than strangers. Right: training has drawn a pattern into the upper left square, the 32 positions that were used; everything else looks as random as before. Nothing forces a learned table to be the same along diagonals.
+
+# %% [markdown]
+# ## 8 · What adding does to a score
+#
+# Position vectors are added to tokens, and attention multiplies the sums. With rows as in code, the score of a query at $i$ and a key at $j$ (before scaling) is
+#
+# $$(x_i+p_i)\,W_qW_k^\top\,(x_j+p_j)^\top. \tag{7}$$
+#
+# Multiply out and you get four terms. The last exercise asks you to name them. First see them move. Take two tokens five places apart and slide them along the text, from the start to position 200. A sentence does not change its meaning when it moves. Which terms know that?
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** For each of the four terms: does it stay constant while the two tokens slide? First with $W_qW_k^\top$ the identity, then with random weights, as in a real model.
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+generator = torch.Generator().manual_seed(5)
+d, start = 64, torch.arange(200)
+x_query, x_key = torch.randn(2, d, generator=generator)
+w_q, w_k = torch.randn(2, d, d, generator=generator) / math.sqrt(d)
+pe = sinusoidal_positional_encoding(205, d)
+p_query, p_key = pe[start + 5], pe[start]
+fig, axes = lab.figure("The four terms of a score while two tokens slide along the text", ncols=2, height=3.8, width=9.6, sharey=True)
+rows = []
+for ax, (name, W) in zip(axes, (("weights: identity", torch.eye(d)), ("weights: random", w_q @ w_k.T))):
+    terms = {"token and token": (x_query @ W @ x_key).expand(200), "token and position": (x_query @ W) @ p_key.T,
+             "position and token": p_query @ (W @ x_key), "position and position": ((p_query @ W) * p_key).sum(1)}
+    for (term, values), colour, style in zip(terms.items(), lab.COLOURS, lab.LINES):
+        ax.plot(values, color=colour, linestyle=style, linewidth=1.5, label=term)
+    ax.set(title=name, xlabel="position of the key (the query is 5 further on)")
+    ax.grid(axis="y")
+    rows.append([name, *("constant" if float(v.max() - v.min()) < 1e-3 else "moves" for v in terms.values())])
+axes[0].set_ylabel("term (unscaled)")
+fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+plt.show()
+lab.table(["", *terms], rows)
+
+# %% [markdown]
+# **Figure 2.9. Which terms see the absolute place.** Left, with identity weights: token–token is flat, and so is position–position, by 2.1. The two mixed terms move: they compare a word with a place. Right, with weights as a model has them: now position–position moves as well, because $p_iWp_j^\top$ depends on the offset alone only for special $W$ (those built like the blocks of the shift matrix). Only token–token is safe. A layer must *learn* to be indifferent to the absolute place; the encoding does not give it for free.
+
+# %% [markdown] nbgrader={"grade_id": "four_terms_question", "locked": true}
+# ### Exercise 2.7 · The four terms
+#
+# **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+#
+# *Why it matters:* nearly every later encoding is a decision about these four terms. Whoever can name them can place a new method in a minute.
+#
+# 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
+# 2. Which of the four change when the whole text is moved by ten places? Give the reason, in general and for identity weights.
+# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_iW_q\,R_{j-i}\,W_k^\top x_j^\top$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** adds nothing either. It adds a number to the score: $x_iW_qW_k^\top x_j^\top-m\,|i-j|$, with a fixed slope $m$ per head. Say for each of the two which of the four terms it keeps, which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
+#
+# Ten to fifteen lines are enough; a table is welcome.
+#
+# ### BEGIN MARK SCHEME
+# 1 point per part; half points are allowed.
+#
+# 1. 1 point: $x_iWx_j^\top$ content–content, $x_iWp_j^\top$ content–position (does this word look at a certain place?), $p_iWx_j^\top$ position–content (does this place look for a certain word?), $p_iWp_j^\top$ position–position (does this place look at that place, whatever the words?), with $W=W_qW_k^\top$. Half a point if the terms are right but not named or explained, or if the two mixed ones are confused.
+# 2. 1 point: content–content does not change. The mixed ones do, since each contains one absolute position. Position–position changes in general; with identity weights (or $W$ commuting with the shift, e.g. built from the blocks of the shift matrix) it does not, because the product depends on the offset alone. Half a point if "position–position depends on the offset alone" is claimed for every $W$.
+# 3. 1 point: RoPE keeps the content–content term only, with the offset *inside* it (a rotation between query and key); no mixed term and no position–position term. ALiBi keeps content–content unchanged and replaces position–position by a fixed number per offset, not learned; it drops the mixed terms. ALiBi's bias is the same for all tokens; RoPE's effect depends on the content of query and key. Half a point for one method right, or if the last question is not answered.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "four_terms", "grade": true, "solution": true, "points": 3}
+# ### BEGIN SOLUTION
+# With $W=W_qW_k^\top$:
+#
+# | term | name | question it answers |
+# |---|---|---|
+# | $x_iWx_j^\top$ | content–content | does a word like this look for a word like that? |
+# | $x_iWp_j^\top$ | content–position | does a word like this look at the place $j$? |
+# | $p_iWx_j^\top$ | position–content | does the place $i$ look for a word like that? |
+# | $p_iWp_j^\top$ | position–position | does the place $i$ look at the place $j$, whatever stands there? |
+#
+# 2. Moving the text replaces $p_i$ by $p_{i+10}$ and $p_j$ by $p_{j+10}$; the $x$ stay. Content–content contains no $p$ and stays. Each mixed term contains one absolute position vector and changes. Position–position is $\mathrm{PE}(i)^\top W\,\mathrm{PE}(j)$. After the move it is $\mathrm{PE}(i)^\top M_{10}^\top W M_{10}\,\mathrm{PE}(j)$, which is the same for all $i,j$ only if $M_{10}^\top WM_{10}=W$. The identity fulfils this, since $M_{10}$ is a rotation; a random $W$ does not.
+#
+# 3. RoPE keeps the content–content term alone; the offset sits inside it, as a rotation between query and key. The other three are gone. ALiBi keeps content–content as it is; in place of position–position it has the number $-m|i-j|$, which is not learned and knows the offset only; the mixed terms are gone. Both depend on the offset alone, whatever the weights. ALiBi's penalty is the same for every token. RoPE's rotation acts on the content: which offset a head likes depends on its query and key.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# $(a+b)W(c+e)^\top$ has four products. Keep the order: first the query's part, then the key's part.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# In each term, underline what changes when $i$ and $j$ both grow by 10. For position–position use $p_{i+10}^\top=M_{10}\,p_i^\top$ from section 5.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Where are $x_i$ and $x_j$ in RoPE's formula, and where in the second summand of ALiBi's?
+# </details>
+
+# %% [markdown]
+# ## 9 · Test yourself
+#
+# Questions as they come up in interviews. Answer aloud, then open.
+#
+# <details><summary>1. Why does a Transformer need positional encodings at all?</summary>
+#
+# Self-attention without a mask is permutation-equivariant: shuffled inputs give shuffled outputs, so order carries no information. (A causal mask breaks this: week 1.)
+# </details>
+#
+# <details><summary>2. Why sine and cosine, and not only sine?</summary>
+#
+# The pair is a point on a circle, and a move by $k$ is a rotation of it: linear, and the same everywhere. From a sine alone one cannot compute the sine $k$ places on, since $\sin a$ does not determine $\cos a$. The pair also has constant length.
+# </details>
+#
+# <details><summary>3. Why many frequencies?</summary>
+#
+# The fast ones tell neighbours apart and soon repeat; the slow ones tell far places apart and hardly change between neighbours. Together they do both, like the digits of a number.
+# </details>
+#
+# <details><summary>4. Why is the position added and not concatenated?</summary>
+#
+# Adding keeps the width, and a linear layer can treat a sum as it treats a concatenation of two things projected to the same space. In a wide space there is room for both. The price is the mixed terms of section 8. Concatenation works as well and costs width.
+# </details>
+#
+# <details><summary>5. Can the encoding drown the token?</summary>
+#
+# Its length is $\sqrt{d/2}$ at every position. Vaswani et al. multiply the embeddings by $\sqrt d$ before adding (section 3.4). In a learned table the scale is learned too.
+# </details>
+#
+# <details><summary>6. What is the longest wavelength for width 512?</summary>
+#
+# That of pair 255: $2\pi\cdot10000^{510/512}\approx60\,600$ positions. It stays below $2\pi\cdot10\,000\approx62\,800$ at any width.
+# </details>
+#
+# <details><summary>7. Is the sinusoidal encoding absolute or relative?</summary>
+#
+# Absolute: a vector per position, added to the token. It has a relative *property*: $\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)$. Scores with learned weights still see the absolute place (Figure 2.9).
+# </details>
+#
+# <details><summary>8. Does it extrapolate to longer texts?</summary>
+#
+# The formula is defined everywhere, and there are weights that work everywhere (Figure 2.5). Training on short texts does not find them (Figure 2.6), since the slow pairs reach angles it has never shown.
+# </details>
+#
+# <details><summary>9. Learned or sinusoidal: which is better?</summary>
+#
+# Within the training length Vaswani et al. found hardly a difference. Beyond it, a learned table has untrained rows, then none at all.
+# </details>
+#
+# <details><summary>10. What happens when a text is longer than the learned table?</summary>
+#
+# An error, if the code is sound. A slice past the end is silently shorter; a table of one row is silently repeated by broadcasting. And an index out of range on a GPU is reported late, at some other line.
+# </details>
+#
+# <details><summary>11. Does the similarity of two positions fall with their distance?</summary>
+#
+# On the whole, in ripples, and never monotonically, at any even width from 2 to 1,024 (exercise 2.6). It is also the same to the left and to the right.
+# </details>
+#
+# <details><summary>12. Where is the encoding added: in each layer, or once?</summary>
+#
+# Once, to the embeddings below the first layer, in encoder and decoder (section 3.5). The residual connections carry it upwards. RoPE and ALiBi act in every layer instead.
+# </details>
+
+# %% [markdown]
+# ## What people get wrong
+#
+# | You may read | What is true | where |
+# |---|---|---|
+# | $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$ and $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ are "similar" | They are *equal*, at any width: the product depends on the offset alone. | 2.1 |
+# | The dot product falls monotonically with distance | It ripples; with width 64 it first rises at offset 6. | 2.6, Figure 2.7 |
+# | Channels 0, 1, 2 have high, medium and low frequency | Channels $2t$ and $2t+1$ share one frequency; pairs get slower. | 2.3, Figure 2.3 |
+# | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short of that. For width 64 you know by how much. | 2.2 |
+# | Sinusoids fail far out because they are periodic | No two positions share a vector. The trouble is phases never seen in training, those of the *slow* pairs. | Figures 2.2, 2.6 |
+# | High frequencies see unseen angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.2 |
+# | Sinusoids extrapolate, since the formula has no end | There are weights that do; training on short texts did not find them. | Figures 2.5, 2.6 |
+# | Learned embeddings past `max_len` are random | An *untrained row* is random; an index *past the table* is an error. | 2.5, Figure 2.6 |
+# | The score with sinusoids depends on the distance alone | One of four terms does, and only for special weights. | 2.7, Figure 2.9 |
+# | There is one sinusoidal layout | Formula (2) interleaves; tensor2tensor and Transformer-XL concatenate $[\sin\mid\cos]$. | section 4 |
+# | An odd width works somehow | It leaves a sine without its cosine; say so with a clear error. | 2.3 |
+# | Attention without positions is permutation-*invariant* | It is *equivariant*: the outputs move along with the inputs. | week 1 |
+#
+# ## To take with you
+#
+# 1. A position is a set of clock hands, from fast to slow, one per pair of channels.
+# 2. Moving by $k$ turns every hand by a fixed angle: one matrix for all positions.
+# 3. The product of two encodings knows the offset and nothing else; the score of a real layer knows more.
+# 4. What a formula *can* express and what training *finds* are two questions.
+# 5. Four terms. Week 3 keeps one of them and turns it (RoPE); week 4 keeps one and adds a number (ALiBi).
+#
+# ## References
+#
+# - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.5 (the encoding, the wavelengths, the linear-shift argument), section 3.4 (embeddings times $\sqrt{d_\text{model}}$), Table 3, row E (learned against sinusoidal).
+# - tensorflow/tensor2tensor, `tensor2tensor/layers/common_attention.py`, `get_timing_signal_1d` (layout and frequencies of the first implementation).
+# - J. Gehring et al.: *Convolutional Sequence to Sequence Learning*, 2017, arXiv:1705.03122 (learned position embeddings).
+# - J. Devlin et al.: *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*, 2018, arXiv:1810.04805 (a learned table); openai/gpt-2, `src/model.py` (another one, `wpe`).
+# - Z. Dai et al.: *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, 2019, arXiv:1901.02860. Section 3.3 (the four terms, and a relative form of each).
+# - J. Su et al.: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864 (week 3).
+# - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, 2022, arXiv:2108.12409 (week 4; sinusoids beyond the training length).
