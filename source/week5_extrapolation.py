@@ -176,7 +176,7 @@ def coverage(ax, frequencies, title, reach=1.0, trained=4096, factor=4):
     return int((new > 1e-6).sum())
 
 fig, ax = lab.figure("Part of its circle that each pair visits at 4x", height=3.2)
-new_pairs = coverage(ax, ready.frequencies_of(128), "RoPE with head_dim 128, trained on 4,096 positions, nothing changed")
+new_pairs = coverage(ax, ready.frequencies_of(128), "RoPE with head_dim 128, trained on 4,096, nothing changed")
 ax.set_ylabel("part of the circle")
 fig.legend(*ax.get_legend_handles_labels(), loc="upper right", ncols=2)
 plt.show()
@@ -687,8 +687,8 @@ plt.show()
 # **Figure 5.3. Interpolation factor per pair.** PI is flat: every pair four times slower. NTK slopes from 1 to 4: pair 0 untouched, the last pair exactly four times slower, all others in between. YaRN leaves pairs 0 to 20 alone and divides the pairs from 46 on by 4. (Its ramp bends, because the *speeds* are mixed linearly and their reciprocal is drawn.)
 
 # %% tags=["experiment"]
-fig, axes = lab.figure("Part of its circle that each pair visits at 4x, after the change", ncols=3, height=3.2, width=9.6,
-                       sharey=True)
+fig, axes = lab.figure("Part of its circle that each pair visits at 4x, after the change", ncols=3, height=3.2,
+                       width=9.6, sharey=True)
 rows = []
 for ax, (name, frequencies) in zip(axes, after.items()):
     new = coverage(ax, frequencies, name)
@@ -810,20 +810,23 @@ tokens = torch.randint(0, 7, (4, 31), generator=generator)
 
 model = probe_model(weights, [False] * 8)  # everything is in eval mode already
 losses = loss_by_length(model, tokens, [6, 12, 30], 5)
-assert isinstance(losses, dict) and sorted(losses) == [6, 12, 30], f"a dict with the keys 6, 12, 30 expected, got {losses}."
+assert isinstance(losses, dict) and sorted(losses) == [6, 12, 30], (
+    f"a dict with the keys 6, 12, 30 expected, got {losses}.")
 assert all(isinstance(value, float) for value in losses.values()), "the losses must be Python floats (.item())."
 with torch.no_grad():
     log_p = model(tokens[:, -13:-1]).log_softmax(-1)
 by_hand = [-float(log_p[b, t][tokens[b, t]]) for b in range(4) for t in range(-5, 0)]
 whole = -float(log_p.gather(-1, tokens[:, -12:, None]).mean())
-assert abs(losses[12] - whole) > 1e-4, "you average over the whole window; asked for are the last n_targets tokens only."
+assert abs(losses[12] - whole) > 1e-4, (
+    "you average over the whole window; asked for are the last n_targets tokens only.")
 assert abs(losses[12] - sum(by_hand) / 20) < 1e-4, (
     f"at length 12 the mean over 4 texts and 5 targets is {sum(by_hand) / 20:.3f}, yours is {losses[12]:.3f}. Context "
     "tokens[:, -13:-1], targets tokens[:, -5:], natural logarithm, mean?")
 
 model = probe_model(weights, [True] * 8)  # now dropout is on
 again = loss_by_length(model, tokens, [6, 12, 30], 5)
-assert all(abs(again[n] - losses[n]) < 1e-5 for n in losses), "the losses changed with the training flag: use eval mode."
+assert all(abs(again[n] - losses[n]) < 1e-5 for n in losses), (
+    "the losses changed with the training flag: use eval mode.")
 seen = observe(model)
 assert not seen["recorded a graph"], "the model ran with gradients recorded: use torch.no_grad()."
 assert seen["gradient mode"], "gradients are still switched off after your function: use torch.no_grad() as a context."
@@ -906,7 +909,8 @@ def length_axis(ax, lengths, trained):
 def spread(per_seed, digits=2):
     """mean (lowest to highest seed), for every length"""
     values = np.array(per_seed)
-    return [f"{m:.{digits}f} ({a:.{digits}f}-{b:.{digits}f})" for m, a, b in zip(values.mean(0), values.min(0), values.max(0))]
+    columns = zip(values.mean(0), values.min(0), values.max(0))
+    return [f"{mean:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})" for mean, low, high in columns]
 
 fig, ax = lab.figure("Loss on the same 32 targets, trained at 64 (dashed line), five seeds each", height=4.2)
 for encoding, (colour, style) in LOOK.items():
@@ -966,7 +970,8 @@ history = ready.train(mine, ready.text_batches(train_text, trained, 32, seed=0),
 probes = ready.windows(test_text, max(lengths), 64 if device.type == "cpu" else 16).to(device)
 my_losses = loss_by_length(mine, probes, lengths, 32)
 
-fig, (left, right) = lab.figure(f"A model of your own: {ready.NAMES[ENCODING]}, 300 steps", ncols=2, height=3.2, width=9.2)
+fig, (left, right) = lab.figure(f"A model of your own: {ready.NAMES[ENCODING]}, 300 steps", ncols=2, height=3.2,
+                                width=9.2)
 left.plot(history, color=lab.BLACK, linestyle="-", linewidth=1)
 left.set(title="training", xlabel="step", ylabel="loss (nats per character)", ylim=(1, 5))
 if trained == 64:
@@ -1025,21 +1030,26 @@ rope.rotation = rope.plain_rotation
 
 matched, dynamic = results["extended"]["matched"], results["extended"]["dynamic"]["dynamic NTK, scale 8"]
 at_1x = [row[:1] for row in results["fixed"]["rope"]]
-curves = {method: [start + row for start, row in zip(at_1x, matched[method])] for method in ("none", "PI", "NTK", "YaRN")}
+curves = {method: [start + row for start, row in zip(at_1x, matched[method])]
+          for method in ("none", "PI", "NTK", "YaRN")}
 curves["dynamic NTK"] = dynamic
 
 fig, ax = lab.figure("RoPE trained at 64, stretched without further training, five seeds", height=4.2)
 for method in ("none", "PI", "NTK", "dynamic NTK", "YaRN"):
     label = {"none": "do nothing", "dynamic NTK": "dynamic NTK, s = 8"}.get(method, method)
     band(ax, tested, curves[method], *METHOD[method], label)
-    ax.plot(list(yours[method]), list(yours[method].values()), linestyle="none", marker="x", color=METHOD[method][0], markersize=8)
+    ax.plot(list(yours[method]), list(yours[method].values()), linestyle="none", marker="x", markersize=8,
+            color=METHOD[method][0])
 ax.plot([], [], linestyle="none", marker="x", color=lab.BLACK, label="your functions,\none of the models")
 length_axis(ax, tested, 64)
 ax.set(ylabel="loss (nats per character)", ylim=(1.2, 4))
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
 plt.show()
-inside = all(min(row[tested.index(n)] for row in curves[method]) - 0.1 < loss < max(row[tested.index(n)] for row in curves[method]) + 0.1
-             for method in yours for n, loss in yours[method].items())
+inside = True
+for method in yours:
+    for n, loss in yours[method].items():
+        column = [row[tested.index(n)] for row in curves[method]]
+        inside = inside and min(column) - 0.1 < loss < max(column) + 0.1
 print(f"all your crosses lie within the bands (or 0.1 beside them): {inside}")
 print()
 lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
@@ -1210,7 +1220,8 @@ def sampled(n, change):
 
 kinds = [("as it is", lambda n: 1.0, lambda x, n: x, lab.VERMILLION, "-", "o"),
          ("log n added", lambda n: 1.0, lambda x, n: x + math.log(n), lab.ORANGE, ":", "+"),
-         ("multiplied by log n / log 64", lambda n: log_n_scale(n, 64), lambda x, n: x * log_n_scale(n, 64), lab.BLUE, "--", "s")]
+         ("multiplied by log n / log 64", lambda n: log_n_scale(n, 64), lambda x, n: x * log_n_scale(n, 64),
+          lab.BLUE, "--", "s")]
 fig, ax = lab.figure("Weight of the one key that matters (logit 8) among n noise keys", height=3.4)
 rows = []
 for name, factor, change, colour, style, marker in kinds:
@@ -1351,7 +1362,8 @@ plt.show()
 def train_and_test(encoding, steps):
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
-    model = ready.SmallTransformer(ready.NUMBERS, encoding, max_len=32, n_outputs=2, is_causal=False, pool=True).to(device)
+    model = ready.SmallTransformer(ready.NUMBERS, encoding, max_len=32, n_outputs=2, is_causal=False, pool=True)
+    model.to(device)
     ready.train(model, lambda: ready.sequences(128, 8, generator)[:2], steps, learning_rate=3e-3)
     scores = {}
     for n in (8, 16, 32):
@@ -1367,7 +1379,8 @@ def train_and_test(encoding, steps):
 live = {"rope": train_and_test("rope", steps=300), "alibi": train_and_test("alibi", steps=800)}
 fig, axes = lab.figure("Your two models: share of right answers by kind", ncols=2, height=3.0, width=9.2, sharey=True)
 for ax, (encoding, (scores, _)) in zip(axes, live.items()):
-    for index, (kind, colour, hatch) in enumerate(zip(ready.KINDS, (lab.BLUE, lab.ORANGE, lab.VERMILLION), ("", "..", "//"))):
+    looks = zip(ready.KINDS, (lab.BLUE, lab.ORANGE, lab.VERMILLION), ("", "..", "//"))
+    for index, (kind, colour, hatch) in enumerate(looks):
         ax.bar(np.arange(3) + 0.27 * (index - 1), [scores[n][index] for n in (8, 16, 32)], width=0.25, color=colour,
                hatch=hatch, edgecolor="white", label=kind)
     ax.set(title=ready.NAMES[encoding], xlabel="numbers in the sequence", ylim=(0, 1.3))
@@ -1399,9 +1412,13 @@ plt.show()
 lab.table(["all: mean (range over 5 seeds)", *(f"{n // 8}x" for n in order_lengths)],
           [[ready.NAMES[e], *spread(order_results[e]["all"])] for e in looks])
 print()
-lab.table(["by kind, mean over 5 seeds", *(f"{kind}, {n // 8}x" for n in (8, 32) for kind in ("asc.", "perm.", "rev."))],
-          [[ready.NAMES[e], *(f"{np.mean(order_results[e][kind], axis=0)[column]:.2f}" for column in (0, 2) for kind in ready.KINDS)]
-           for e in looks])
+def means(encoding):
+    """The mean over the seeds for each kind, at 8 and at 32 numbers."""
+    by_kind = [np.mean(order_results[encoding][kind], axis=0) for kind in ready.KINDS]
+    return [f"{mean[column]:.2f}" for column in (0, 2) for mean in by_kind]
+
+lab.table(["by kind, mean over 5 seeds", *(f"{kind}, {n}x" for n in (1, 4) for kind in ("asc.", "perm.", "rev."))],
+          [[ready.NAMES[encoding], *means(encoding)] for encoding in looks])
 
 # %% [markdown]
 # **Figure 5.13. Five arms.** Left: all sequences; then the three kinds. *No encoding*: 0.5 for every kind at every length. *Sinusoidal and learned*: perfect at 8, and at 16 already every single ascending sequence is called "not ascending", in all five runs. *RoPE*: 0.86 to 0.96 at 16, and the same end at 32. A mean of 0.50 is no guessing here: it is one answer for all. *ALiBi*: 0.74 to 0.75 at 8, which is the most it can reach, and 0.74 to 0.75 at 16: within the limits of what it can know, it extrapolates best. At 32 the runs part: three stay at 0.75, one has 0.68, one 0.50.
