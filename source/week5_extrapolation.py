@@ -182,6 +182,7 @@ fig.legend(*ax.get_legend_handles_labels(), loc="upper right", ncols=2)
 plt.show()
 print(f"pairs with new angles at 4x: {new_pairs} of 64")
 
+
 # %% [markdown]
 # **Figure 5.1. Seen and unseen angles.** One bar per pair, fast pairs on the left; 1 is the whole circle. Pairs 0 to 45 have been all round in training: nothing new can happen to them. The last pairs have seen an arc only, and at four times the length they enter new territory, hatched. Their number is your "never". Everything in sections 2 to 5 is an attempt to make the orange-red part disappear at the least cost.
 
@@ -469,6 +470,7 @@ ax.set(xlabel="position of the key", ylabel="mean error of the score", ylim=(0, 
 ax.grid(axis="y")
 plt.show()
 
+
 # %% [markdown]
 # **Figure 5.2. A stale cache.** The query is the newest token, rotated with the base of now; each key was rotated with the base of its own time. Near position 0 a rotation is small with any base, and the last keys had nearly the base of now: at both ends the error is smaller. In between, also for keys cached within the training length, it is about as large as a score itself: these scores have nothing to do with the right ones. With a moving base the cache must hold keys *before* rotation, or the base must stay fixed during a text.
 
@@ -697,6 +699,7 @@ axes[0].set_ylabel("part of the circle")
 fig.legend(*axes[0].get_legend_handles_labels(), loc="upper right", ncols=2)
 plt.show()
 lab.table(["method, scale 4", "pairs with new angles at 4x"], [["none", new_pairs], *rows])
+
 
 # %% [markdown]
 # **Figure 5.4. Coverage after each extension.** PI and YaRN leave nothing new: every pair stays within the arc it knows. NTK with $s=4$ does not: at 4x all pairs beyond the boundary but the last are slowed down by *less* than 4, so they still leave their arc a little. This is why people who use NTK-aware scaling take a larger $s$ than the length asks for. What the picture does not show is the price: PI has also squeezed the fast pairs, whose angles were all known.
@@ -984,6 +987,7 @@ plt.show()
 if ENCODING == "alibi":
     print("loss at 8x within 0.15 of the loss at 1x:", abs(my_losses[lengths[-1]] - my_losses[trained]) < 0.15)
 
+
 # %% [markdown]
 # **Figure 5.7. Your own model.** Left: the loss of each training step. Right: your model (squares) above the shipped ones, because it trained for less than a third of the steps. The default, ALiBi, is flat after 300 steps already: the flatness is built into the bias and not learned. Try `ENCODING = "t5"` or `"rope"`.
 
@@ -1081,6 +1085,7 @@ print()
 before = {name: [row[1] for row in matched[name]] for name in ("none", "PI", "NTK", "YaRN")}
 lab.table(["(c) at 4x", "without further training", "after 25 steps"],
           [[name, *spread(np.array([before[name], results["fine_tuned"][name]]).T)] for name in before])
+
 
 # %% [markdown]
 # **What the tables say.** (a) The temperature hardly matters here: a gain below 0.01 at 2x, and at 8x between −0.02 and +0.05 nats, so its sign depends on the seed. YaRN's strength in this model is in the frequencies. Multiplying the logits of the unchanged models by $\log n/\log 64$ made them *worse*, by 0.01 to 0.12, in each run and at each length: sharpening scores that are wrong does not help. (b) A stretch is not free: with $s=8$ at the training length NTK costs 0.11, YaRN 0.30, and PI, which halves the speed of everything three times over, 1.62. This is what dynamic scaling saves. (c) Twenty-five steps change a lot: YaRN ends at 1.43, close to the 1.37 of the training length, NTK at 1.60. PI gains 0.7 and is at 2.09: for it, 25 steps of 16 windows are not enough here. Chen et al. fine-tuned much longer (and much larger models). *Out of the box* and *after fine-tuning* are two different comparisons; a table that does not say which it is says nothing.
@@ -1306,6 +1311,7 @@ ax.text(300, 1.06, "dotted: windows of heads 0 to 2", fontsize=9, color="#444444
 ax.set(xlabel="distance from the query to the needle (tokens)", ylabel="probability", ylim=(0, 1.15), xlim=(0, length))
 ax.grid(axis="y")
 plt.show()
+
 
 # %% [markdown]
 # **Figure 5.11. Place by place.** Each dot is one haystack of 1,024 tokens. Up to a distance of about 300, nearly all needles are found with near certainty, far beyond the 64 tokens of the training. Then more and more are lost, and from about 700 on many get a probability of zero while others are still found. The first two heads see nothing at such distances: their weight factors $e^{-\text{slope}\cdot\text{distance}}$ at 300 are below $10^{-8}$. All that is left is the last head, whose factor falls to 0.02 at 1,000, against the competition of a thousand nearer keys.
