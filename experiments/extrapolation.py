@@ -186,11 +186,13 @@ def order_scores(model, size=1000):
 
 def save_weights(model, name):
     RUNS.mkdir(parents=True, exist_ok=True)
-    np.savez(RUNS / f"{name}.npz", **{key: value.numpy().astype(np.float16) for key, value in model.state_dict().items()})
+    arrays = {key: value.numpy().astype(np.float16) for key, value in model.state_dict().items()}
+    np.savez(RUNS / f"{name}.npz", **arrays)
 
 
 JOBS = ([(f"lm_{encoding}_{seed}", run_encoding, encoding, seed) for seed in SEEDS for encoding in ready.ENCODINGS]
-        + [(f"needle_{encoding}_{seed}", run_needle, encoding, seed) for seed in SEEDS for encoding in ("alibi", "rope")]
+        + [(f"needle_{encoding}_{seed}", run_needle, encoding, seed) for seed in SEEDS
+           for encoding in ("alibi", "rope")]
         + [(f"order_{encoding}_{seed}", run_order, encoding, seed) for seed in SEEDS
            for encoding in ("none", "sinusoidal", "learned", "rope", "alibi")])
 
@@ -222,12 +224,14 @@ def collected():
             value = json.loads((RUNS / f"{pattern}_{seed}.json").read_text())
             for key in path:
                 value = value[key]
-            found.append([round(number, 4) for number in value.values()] if isinstance(value, dict) else round(value, 4))
+            by_length = isinstance(value, dict)
+            found.append([round(number, 4) for number in value.values()] if by_length else round(value, 4))
         return found
 
     example = json.loads((RUNS / "lm_rope_0.json").read_text())
     return {
-        "trained": TRAINED, "tested": list(TESTED), "needle_tested": list(NEEDLE_TESTED), "order_tested": list(ORDER_TESTED),
+        "trained": TRAINED, "tested": list(TESTED), "needle_tested": list(NEEDLE_TESTED),
+        "order_tested": list(ORDER_TESTED),
         "fixed": {e: rows(f"lm_{e}", "fixed") for e in ready.ENCODINGS},
         "window": {e: rows(f"lm_{e}", "window") for e in ready.ENCODINGS},
         "extended": {group: {method: rows("lm_rope", "extended", group, method) for method in methods}
@@ -245,7 +249,8 @@ def order_runs(encoding):
 
 def cell(numbers):
     """mean ± standard deviation (lowest to highest) over the seeds"""
-    return f"{statistics.mean(numbers):.2f} ± {statistics.stdev(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
+    mean, deviation = statistics.mean(numbers), statistics.stdev(numbers)
+    return f"{mean:.2f} ± {deviation:.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
 
 
 def table(title, lengths, trained, named_rows):

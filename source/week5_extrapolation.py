@@ -175,12 +175,13 @@ def coverage(ax, frequencies, title, reach=1.0, trained=4096, factor=4):
     ax.set(title=title, xlabel="pair i", ylim=(0, 1.05), xlim=(-1, len(frequencies)))
     return int((new > 1e-6).sum())
 
-fig, ax = lab.figure("Part of its circle that each pair visits at 4x (head_dim 128, trained on 4,096)", height=3.2)
-new_pairs = coverage(ax, ready.frequencies_of(128), "RoPE, nothing changed")
+fig, ax = lab.figure("Part of its circle that each pair visits at 4x", height=3.2)
+new_pairs = coverage(ax, ready.frequencies_of(128), "RoPE with head_dim 128, trained on 4,096, nothing changed")
 ax.set_ylabel("part of the circle")
-ax.legend(loc="upper right")
+fig.legend(*ax.get_legend_handles_labels(), loc="upper right", ncols=2)
 plt.show()
 print(f"pairs with new angles at 4x: {new_pairs} of 64")
+
 
 # %% [markdown]
 # **Figure 5.1. Seen and unseen angles.** One bar per pair, fast pairs on the left; 1 is the whole circle. Pairs 0 to 45 have been all round in training: nothing new can happen to them. The last pairs have seen an arc only, and at four times the length they enter new territory, hatched. Their number is your "never". Everything in sections 2 to 5 is an attempt to make the orange-red part disappear at the least cost.
@@ -469,6 +470,7 @@ ax.set(xlabel="position of the key", ylabel="mean error of the score", ylim=(0, 
 ax.grid(axis="y")
 plt.show()
 
+
 # %% [markdown]
 # **Figure 5.2. A stale cache.** The query is the newest token, rotated with the base of now; each key was rotated with the base of its own time. Near position 0 a rotation is small with any base, and the last keys had nearly the base of now: at both ends the error is smaller. In between, also for keys cached within the training length, it is about as large as a score itself: these scores have nothing to do with the right ones. With a moving base the cache must hold keys *before* rotation, or the base must stay fixed during a text.
 
@@ -687,16 +689,17 @@ plt.show()
 # **Figure 5.3. Interpolation factor per pair.** PI is flat: every pair four times slower. NTK slopes from 1 to 4: pair 0 untouched, the last pair exactly four times slower, all others in between. YaRN leaves pairs 0 to 20 alone and divides the pairs from 46 on by 4. (Its ramp bends, because the *speeds* are mixed linearly and their reciprocal is drawn.)
 
 # %% tags=["experiment"]
-fig, axes = lab.figure("Part of its circle that each pair visits at 4x, after the change", ncols=3, height=3.2, width=9.6,
-                       sharey=True)
+fig, axes = lab.figure("Part of its circle that each pair visits at 4x, after the change", ncols=3, height=3.2,
+                       width=9.6, sharey=True)
 rows = []
 for ax, (name, frequencies) in zip(axes, after.items()):
     new = coverage(ax, frequencies, name)
     rows.append([name, new])
 axes[0].set_ylabel("part of the circle")
-axes[1].legend(loc="upper right", fontsize=8)
+fig.legend(*axes[0].get_legend_handles_labels(), loc="upper right", ncols=2)
 plt.show()
 lab.table(["method, scale 4", "pairs with new angles at 4x"], [["none", new_pairs], *rows])
+
 
 # %% [markdown]
 # **Figure 5.4. Coverage after each extension.** PI and YaRN leave nothing new: every pair stays within the arc it knows. NTK with $s=4$ does not: at 4x all pairs beyond the boundary but the last are slowed down by *less* than 4, so they still leave their arc a little. This is why people who use NTK-aware scaling take a larger $s$ than the length asks for. What the picture does not show is the price: PI has also squeezed the fast pairs, whose angles were all known.
@@ -810,20 +813,23 @@ tokens = torch.randint(0, 7, (4, 31), generator=generator)
 
 model = probe_model(weights, [False] * 8)  # everything is in eval mode already
 losses = loss_by_length(model, tokens, [6, 12, 30], 5)
-assert isinstance(losses, dict) and sorted(losses) == [6, 12, 30], f"a dict with the keys 6, 12, 30 expected, got {losses}."
+assert isinstance(losses, dict) and sorted(losses) == [6, 12, 30], (
+    f"a dict with the keys 6, 12, 30 expected, got {losses}.")
 assert all(isinstance(value, float) for value in losses.values()), "the losses must be Python floats (.item())."
 with torch.no_grad():
     log_p = model(tokens[:, -13:-1]).log_softmax(-1)
 by_hand = [-float(log_p[b, t][tokens[b, t]]) for b in range(4) for t in range(-5, 0)]
 whole = -float(log_p.gather(-1, tokens[:, -12:, None]).mean())
-assert abs(losses[12] - whole) > 1e-4, "you average over the whole window; asked for are the last n_targets tokens only."
+assert abs(losses[12] - whole) > 1e-4, (
+    "you average over the whole window; asked for are the last n_targets tokens only.")
 assert abs(losses[12] - sum(by_hand) / 20) < 1e-4, (
     f"at length 12 the mean over 4 texts and 5 targets is {sum(by_hand) / 20:.3f}, yours is {losses[12]:.3f}. Context "
     "tokens[:, -13:-1], targets tokens[:, -5:], natural logarithm, mean?")
 
 model = probe_model(weights, [True] * 8)  # now dropout is on
 again = loss_by_length(model, tokens, [6, 12, 30], 5)
-assert all(abs(again[n] - losses[n]) < 1e-5 for n in losses), "the losses changed with the training flag: use eval mode."
+assert all(abs(again[n] - losses[n]) < 1e-5 for n in losses), (
+    "the losses changed with the training flag: use eval mode.")
 seen = observe(model)
 assert not seen["recorded a graph"], "the model ran with gradients recorded: use torch.no_grad()."
 assert seen["gradient mode"], "gradients are still switched off after your function: use torch.no_grad() as a context."
@@ -906,14 +912,15 @@ def length_axis(ax, lengths, trained):
 def spread(per_seed, digits=2):
     """mean (lowest to highest seed), for every length"""
     values = np.array(per_seed)
-    return [f"{m:.{digits}f} ({a:.{digits}f}-{b:.{digits}f})" for m, a, b in zip(values.mean(0), values.min(0), values.max(0))]
+    columns = zip(values.mean(0), values.min(0), values.max(0))
+    return [f"{mean:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})" for mean, low, high in columns]
 
 fig, ax = lab.figure("Loss on the same 32 targets, trained at 64 (dashed line), five seeds each", height=4.2)
 for encoding, (colour, style) in LOOK.items():
     band(ax, tested, results["fixed"][encoding], colour, style, ready.NAMES[encoding])
 length_axis(ax, tested, 64)
 ax.set(ylabel="loss (nats per character)", ylim=(1.2, 4))
-ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
 plt.show()
 lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
           [[ready.NAMES[encoding], *spread(results["fixed"][encoding])] for encoding in LOOK])
@@ -966,7 +973,8 @@ history = ready.train(mine, ready.text_batches(train_text, trained, 32, seed=0),
 probes = ready.windows(test_text, max(lengths), 64 if device.type == "cpu" else 16).to(device)
 my_losses = loss_by_length(mine, probes, lengths, 32)
 
-fig, (left, right) = lab.figure(f"A model of your own: {ready.NAMES[ENCODING]}, 300 steps", ncols=2, height=3.2, width=9.2)
+fig, (left, right) = lab.figure(f"A model of your own: {ready.NAMES[ENCODING]}, 300 steps", ncols=2, height=3.2,
+                                width=9.2)
 left.plot(history, color=lab.BLACK, linestyle="-", linewidth=1)
 left.set(title="training", xlabel="step", ylabel="loss (nats per character)", ylim=(1, 5))
 if trained == 64:
@@ -978,6 +986,7 @@ right.legend(loc="upper left")
 plt.show()
 if ENCODING == "alibi":
     print("loss at 8x within 0.15 of the loss at 1x:", abs(my_losses[lengths[-1]] - my_losses[trained]) < 0.15)
+
 
 # %% [markdown]
 # **Figure 5.7. Your own model.** Left: the loss of each training step. Right: your model (squares) above the shipped ones, because it trained for less than a third of the steps. The default, ALiBi, is flat after 300 steps already: the flatness is built into the bias and not learned. Try `ENCODING = "t5"` or `"rope"`.
@@ -1025,21 +1034,26 @@ rope.rotation = rope.plain_rotation
 
 matched, dynamic = results["extended"]["matched"], results["extended"]["dynamic"]["dynamic NTK, scale 8"]
 at_1x = [row[:1] for row in results["fixed"]["rope"]]
-curves = {method: [start + row for start, row in zip(at_1x, matched[method])] for method in ("none", "PI", "NTK", "YaRN")}
+curves = {method: [start + row for start, row in zip(at_1x, matched[method])]
+          for method in ("none", "PI", "NTK", "YaRN")}
 curves["dynamic NTK"] = dynamic
 
 fig, ax = lab.figure("RoPE trained at 64, stretched without further training, five seeds", height=4.2)
 for method in ("none", "PI", "NTK", "dynamic NTK", "YaRN"):
     label = {"none": "do nothing", "dynamic NTK": "dynamic NTK, s = 8"}.get(method, method)
     band(ax, tested, curves[method], *METHOD[method], label)
-    ax.plot(list(yours[method]), list(yours[method].values()), linestyle="none", marker="x", color=METHOD[method][0], markersize=8)
+    ax.plot(list(yours[method]), list(yours[method].values()), linestyle="none", marker="x", markersize=8,
+            color=METHOD[method][0])
 ax.plot([], [], linestyle="none", marker="x", color=lab.BLACK, label="your functions,\none of the models")
 length_axis(ax, tested, 64)
 ax.set(ylabel="loss (nats per character)", ylim=(1.2, 4))
-ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
 plt.show()
-inside = all(min(row[tested.index(n)] for row in curves[method]) - 0.1 < loss < max(row[tested.index(n)] for row in curves[method]) + 0.1
-             for method in yours for n, loss in yours[method].items())
+inside = True
+for method in yours:
+    for n, loss in yours[method].items():
+        column = [row[tested.index(n)] for row in curves[method]]
+        inside = inside and min(column) - 0.1 < loss < max(column) + 0.1
 print(f"all your crosses lie within the bands (or 0.1 beside them): {inside}")
 print()
 lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
@@ -1071,6 +1085,7 @@ print()
 before = {name: [row[1] for row in matched[name]] for name in ("none", "PI", "NTK", "YaRN")}
 lab.table(["(c) at 4x", "without further training", "after 25 steps"],
           [[name, *spread(np.array([before[name], results["fine_tuned"][name]]).T)] for name in before])
+
 
 # %% [markdown]
 # **What the tables say.** (a) The temperature hardly matters here: a gain below 0.01 at 2x, and at 8x between −0.02 and +0.05 nats, so its sign depends on the seed. YaRN's strength in this model is in the frequencies. Multiplying the logits of the unchanged models by $\log n/\log 64$ made them *worse*, by 0.01 to 0.12, in each run and at each length: sharpening scores that are wrong does not help. (b) A stretch is not free: with $s=8$ at the training length NTK costs 0.11, YaRN 0.30, and PI, which halves the speed of everything three times over, 1.62. This is what dynamic scaling saves. (c) Twenty-five steps change a lot: YaRN ends at 1.43, close to the 1.37 of the training length, NTK at 1.60. PI gains 0.7 and is at 2.09: for it, 25 steps of 16 windows are not enough here. Chen et al. fine-tuned much longer (and much larger models). *Out of the box* and *after fine-tuning* are two different comparisons; a table that does not say which it is says nothing.
@@ -1210,7 +1225,8 @@ def sampled(n, change):
 
 kinds = [("as it is", lambda n: 1.0, lambda x, n: x, lab.VERMILLION, "-", "o"),
          ("log n added", lambda n: 1.0, lambda x, n: x + math.log(n), lab.ORANGE, ":", "+"),
-         ("multiplied by log n / log 64", lambda n: log_n_scale(n, 64), lambda x, n: x * log_n_scale(n, 64), lab.BLUE, "--", "s")]
+         ("multiplied by log n / log 64", lambda n: log_n_scale(n, 64), lambda x, n: x * log_n_scale(n, 64),
+          lab.BLUE, "--", "s")]
 fig, ax = lab.figure("Weight of the one key that matters (logit 8) among n noise keys", height=3.4)
 rows = []
 for name, factor, change, colour, style, marker in kinds:
@@ -1258,9 +1274,9 @@ left.axhline(0.5, color=lab.GREY, linewidth=1, linestyle=":")
 left.text(1024, 0.46, "best possible", ha="right", fontsize=9, color="#444444")
 left.set(title="loss on the last 32 filler targets", ylabel="loss (nats)", ylim=(0, 1))
 right.axhline(1 / 16, color=lab.GREY, linewidth=1, linestyle=":")
-right.text(64, 0.08, "guessing", fontsize=9, color="#444444")
+right.text(72, 0.08, "guessing", fontsize=9, color="#444444")
 right.set(title="needles found", ylabel="share", ylim=(0, 1.05))
-left.legend(loc="upper left")
+left.legend(loc="upper left", handlelength=4)
 plt.show()
 lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
           [[f"{ready.NAMES[e]}: {words}", *spread(needle[e][kind])] for e in ("alibi", "rope")
@@ -1295,6 +1311,7 @@ ax.text(300, 1.06, "dotted: windows of heads 0 to 2", fontsize=9, color="#444444
 ax.set(xlabel="distance from the query to the needle (tokens)", ylabel="probability", ylim=(0, 1.15), xlim=(0, length))
 ax.grid(axis="y")
 plt.show()
+
 
 # %% [markdown]
 # **Figure 5.11. Place by place.** Each dot is one haystack of 1,024 tokens. Up to a distance of about 300, nearly all needles are found with near certainty, far beyond the 64 tokens of the training. Then more and more are lost, and from about 700 on many get a probability of zero while others are still found. The first two heads see nothing at such distances: their weight factors $e^{-\text{slope}\cdot\text{distance}}$ at 300 are below $10^{-8}$. All that is left is the last head, whose factor falls to 0.02 at 1,000, against the competition of a thousand nearer keys.
@@ -1351,7 +1368,8 @@ plt.show()
 def train_and_test(encoding, steps):
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
-    model = ready.SmallTransformer(ready.NUMBERS, encoding, max_len=32, n_outputs=2, is_causal=False, pool=True).to(device)
+    model = ready.SmallTransformer(ready.NUMBERS, encoding, max_len=32, n_outputs=2, is_causal=False, pool=True)
+    model.to(device)
     ready.train(model, lambda: ready.sequences(128, 8, generator)[:2], steps, learning_rate=3e-3)
     scores = {}
     for n in (8, 16, 32):
@@ -1367,11 +1385,13 @@ def train_and_test(encoding, steps):
 live = {"rope": train_and_test("rope", steps=300), "alibi": train_and_test("alibi", steps=800)}
 fig, axes = lab.figure("Your two models: share of right answers by kind", ncols=2, height=3.0, width=9.2, sharey=True)
 for ax, (encoding, (scores, _)) in zip(axes, live.items()):
-    for index, (kind, colour, hatch) in enumerate(zip(ready.KINDS, (lab.BLUE, lab.ORANGE, lab.VERMILLION), ("", "..", "//"))):
+    looks = zip(ready.KINDS, (lab.BLUE, lab.ORANGE, lab.VERMILLION), ("", "..", "//"))
+    for index, (kind, colour, hatch) in enumerate(looks):
         ax.bar(np.arange(3) + 0.27 * (index - 1), [scores[n][index] for n in (8, 16, 32)], width=0.25, color=colour,
                hatch=hatch, edgecolor="white", label=kind)
     ax.set(title=ready.NAMES[encoding], xlabel="numbers in the sequence", ylim=(0, 1.3))
     ax.set_xticks(range(3), ["8 (1x)", "16 (2x)", "32 (4x)"])
+    ax.set_axisbelow(True)
     ax.grid(axis="y")
 axes[0].set_ylabel("share right")
 axes[1].legend(loc="upper right", ncols=3, fontsize=8)
@@ -1393,14 +1413,18 @@ for ax, kind, title in zip(axes, ("all", *ready.KINDS), ("all sequences", *ready
     length_axis(ax, order_lengths, 8)
     ax.set(title=title, ylim=(-0.03, 1.05), xlabel="numbers")
 axes[0].set_ylabel("share right")
-axes[3].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+axes[3].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
 plt.show()
 lab.table(["all: mean (range over 5 seeds)", *(f"{n // 8}x" for n in order_lengths)],
           [[ready.NAMES[e], *spread(order_results[e]["all"])] for e in looks])
 print()
-lab.table(["by kind, mean over 5 seeds", *(f"{kind}, {n // 8}x" for n in (8, 32) for kind in ("asc.", "perm.", "rev."))],
-          [[ready.NAMES[e], *(f"{np.mean(order_results[e][kind], axis=0)[column]:.2f}" for column in (0, 2) for kind in ready.KINDS)]
-           for e in looks])
+def means(encoding):
+    """The mean over the seeds for each kind, at 8 and at 32 numbers."""
+    by_kind = [np.mean(order_results[encoding][kind], axis=0) for kind in ready.KINDS]
+    return [f"{mean[column]:.2f}" for column in (0, 2) for mean in by_kind]
+
+lab.table(["by kind, mean over 5 seeds", *(f"{kind}, {n}x" for n in (1, 4) for kind in ("asc.", "perm.", "rev."))],
+          [[ready.NAMES[encoding], *means(encoding)] for encoding in looks])
 
 # %% [markdown]
 # **Figure 5.13. Five arms.** Left: all sequences; then the three kinds. *No encoding*: 0.5 for every kind at every length. *Sinusoidal and learned*: perfect at 8, and at 16 already every single ascending sequence is called "not ascending", in all five runs. *RoPE*: 0.86 to 0.96 at 16, and the same end at 32. A mean of 0.50 is no guessing here: it is one answer for all. *ALiBi*: 0.74 to 0.75 at 8, which is the most it can reach, and 0.74 to 0.75 at 16: within the limits of what it can know, it extrapolates best. At 32 the runs part: three stay at 0.75, one has 0.68, one 0.50.

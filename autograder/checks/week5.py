@@ -145,7 +145,8 @@ EQUAL = "If low and high are equal, 0.001 is added to high: a step in place of a
 
 @exercise(WEEK, "yarn_frequencies")
 def yarn_frequencies(check: Check) -> None:
-    # Relative, since the last speed may be 1e-6; float32 throughout is off by some 1e-6. Neighbouring ramps differ by 1e-2.
+    # Relative, since the last speed may be 1e-6; float32 throughout is off by some 1e-6.
+    # Neighbouring ramps differ by 1e-2.
     tolerance = Tolerance(rtol=2e-4, atol=0)
 
     def at(head_dim: int, scale: float, original_len: int, hint: str = "", **options: float) -> None:
@@ -211,8 +212,8 @@ MIXED = ((True, True, False, False, False, False, False, True), (False, False, T
 # moves the loss by more than 0.01.
 LOSSES = Tolerance(rtol=0, atol=1e-3)
 
-EVAL_MODE = ("With the model in eval mode the losses are right, in train mode they are not: switch the model to eval mode "
-             "while you measure, or its dropout spoils the loss.")
+EVAL_MODE = ("With the model in eval mode the losses are right, in train mode they are not: switch the model to eval "
+             "mode while you measure, or its dropout spoils the loss.")
 
 
 FLAGS = "Some training flag is not what it was before: note the flag of every submodule, and set each back at the end."
@@ -270,8 +271,8 @@ def _loss_by_length(check: Check) -> None:
         for batch, n, lengths, n_targets in ((3, 25, [8, 16, 24], 6), (1, 40, [39, 5], 5), (4, 33, [12], 1),
                                              (2, 50, [10, 20, 11], 7)):
             weights, tokens = drawn(batch, n)
-            check.agrees(losses(weights, EVAL, tokens, lengths, n_targets), call("eval mode", tokens, lengths, n_targets),
-                         LOSSES)
+            check.agrees(losses(weights, EVAL, tokens, lengths, n_targets),
+                         call("eval mode", tokens, lengths, n_targets), LOSSES)
 
     with check.criterion("the losses, model in train mode", 1, golden=True):
         weights, tokens = drawn(3, 25)

@@ -27,6 +27,7 @@ numbers(WEEK, "unturned_pairs", "one_too_many", counts | {"complete": 47, "never
 numbers(WEEK, "unturned_pairs", "channels_for_pairs", counts | {"complete": 92, "never": 36}, 2,
         "You count channels; asked for are pairs, of which there are head_dim/2.")
 numbers(WEEK, "unturned_pairs", "first_and_last_swapped", counts | {"turns_first": 0.07528058, "turns_last": 651.8986}, 2,
+        
         "First and last are swapped: pair 0 is the fastest, with one radian per position.")
 numbers(WEEK, "unturned_pairs", "without_two_pi", {
     "turns_first": 4096, "turns_last": 0.4729987, "boundary": 57.79776, "complete": 58, "never": 6,
@@ -153,7 +154,8 @@ def ntk_plain(base, scale, head_dim):
 
 
 edited(ntk_plain, "ntk_without_exponent", 0, NTK["plain"], (" ** (head_dim / (head_dim - 2))", ""))
-edited(ntk_plain, "ntk_exponent_inverse", 0, NTK["inverse"], ("(head_dim / (head_dim - 2))", "((head_dim - 2) / head_dim)"))
+edited(ntk_plain, "ntk_exponent_inverse", 0, NTK["inverse"],
+       ("(head_dim / (head_dim - 2))", "((head_dim - 2) / head_dim)"))
 edited(ntk_plain, "ntk_scale_twice", 0, NTK["twice"], ("base * scale", "base * scale * scale"))
 edited(ntk_plain, "ntk_power_of_all", 0, NTK["base too"], ("base * scale **", "(base * scale) **"))
 edited(ntk_plain, "ntk_divided", 0, NTK["divided"], ("base * scale", "base / scale"))
@@ -198,6 +200,7 @@ numbers(WEEK, "ntk_by_hand", "all_pairs_slower", ntk_right | {"first_pair_ratio"
 numbers(WEEK, "ntk_by_hand", "ratio_upside_down", ntk_right | {"last_pair_ratio": 4}, 0.5,
         "The ratio is upside down: asked for is new speed / old speed, and the new one is smaller.")
 numbers(WEEK, "ntk_by_hand", "first_and_last_swapped", ntk_right | {"first_pair_ratio": 0.25, "last_pair_ratio": 1}, 0.5,
+        
         "First and last are swapped: pair 0 keeps its speed, the last pair is slowed down.")
 numbers(WEEK, "ntk_by_hand", "ratio_of_bases", ntk_right | {"last_pair_ratio": 0.2390665}, 0.5,
         "This is old base / new base; the last pair's exponent is -(d-2)/d, and its speed falls by exactly the scale.")
@@ -245,8 +248,10 @@ edited(dynamic_plain, "dynamic_brackets", 0, DYNAMIC["inside"], ("- (scale - 1)"
        ("stretch **", "abs(stretch) **"))
 edited(dynamic_plain, "dynamic_upside_down", 0, DYNAMIC["ratio upside down"],
        ("scale * seq_len / original_len - (scale - 1)", "abs(scale * original_len / seq_len - (scale - 1))"))
-edited(dynamic_plain, "dynamic_whole_ratio", 0, DYNAMIC["whole"], ("scale * seq_len / original_len", "scale * (seq_len // original_len)"))
-edited(dynamic_plain, "dynamic_never", 0, DYNAMIC["never"], ("base * stretch ** (head_dim / (head_dim - 2))", "float(base)"))
+edited(dynamic_plain, "dynamic_whole_ratio", 0, DYNAMIC["whole"],
+       ("scale * seq_len / original_len", "scale * (seq_len // original_len)"))
+edited(dynamic_plain, "dynamic_never", 0, DYNAMIC["never"],
+       ("base * stretch ** (head_dim / (head_dim - 2))", "float(base)"))
 
 
 @wrong(WEEK, "dynamic_ntk_base", 1.25, DYNAMIC["state"])
@@ -337,9 +342,11 @@ edited(yarn_plain, "yarn_over_channels", 0, YARN["over d"], ("(torch.arange(head
 edited(yarn_plain, "yarn_new_length", 0, YARN["new length"], ("original_len / (r", "original_len * scale / (r"))
 edited(yarn_plain, "yarn_not_rounded", 0, YARN["not rounded"], ("math.floor(dim(beta_fast))", "dim(beta_fast)"),
        ("math.ceil(dim(beta_slow))", "dim(beta_slow)"))
-edited(yarn_plain, "yarn_rounded_inwards", 0, YARN["rounded inwards"], ("math.floor", "math.ceil "), ("math.ceil(", "math.floor("))
+edited(yarn_plain, "yarn_rounded_inwards", 0, YARN["rounded inwards"],
+       ("math.floor", "math.ceil "), ("math.ceil(", "math.floor("))
 edited(yarn_plain, "yarn_nearest", 0, YARN["nearest"], ("math.floor", "round"), ("math.ceil", "round"))
-edited(yarn_plain, "yarn_low_not_clamped", 3.25, YARN["low not clamped"], ("max(math.floor(dim(beta_fast)), 0)", "math.floor(dim(beta_fast))"))
+edited(yarn_plain, "yarn_low_not_clamped", 3.25, YARN["low not clamped"],
+       ("max(math.floor(dim(beta_fast)), 0)", "math.floor(dim(beta_fast))"))
 edited(yarn_plain, "yarn_high_not_clamped", 3.25, YARN["high not clamped"],
        ("min(math.ceil(dim(beta_slow)), head_dim - 1)", "math.ceil(dim(beta_slow))"))
 edited(yarn_plain, "yarn_high_at_last_pair", 3.25, YARN["high at last pair"], ("head_dim - 1)", "head_dim // 2 - 1)"))
@@ -354,9 +361,12 @@ edited(yarn_plain, "yarn_ntk_for_slow", 0, YARN["ntk"],
        ("theta / scale * ramp", "(base * scale ** (head_dim / (head_dim - 2.0))) ** (-torch.arange(0, head_dim, 2) / head_dim) * ramp"))
 edited(yarn_plain, "yarn_step", 0, YARN["step"], (".clamp(0, 1)", ".clamp(0, 1).ceil()"))
 edited(yarn_plain, "yarn_step_at_high", 0, YARN["step"], (".clamp(0, 1)", ".clamp(0, 1).floor()"))
-edited(yarn_plain, "yarn_mixed_wavelengths", 0, YARN["wavelengths"], (MIX, "1 / ((1 - ramp) / theta + ramp * scale / theta)"))
-edited(yarn_plain, "yarn_with_temperature", 0, YARN["temperature"], ("return theta", "theta = theta * (0.1 * math.log(scale) + 1)\n    return theta"))
-edited(yarn_plain, "yarn_betas_swapped", 0, YARN["betas swapped"], ("dim(beta_fast)", "dim(beta_slow )"), ("dim(beta_slow))", "dim(beta_fast))"))
+edited(yarn_plain, "yarn_mixed_wavelengths", 0, YARN["wavelengths"],
+       (MIX, "1 / ((1 - ramp) / theta + ramp * scale / theta)"))
+edited(yarn_plain, "yarn_with_temperature", 0, YARN["temperature"],
+       ("return theta", "theta = theta * (0.1 * math.log(scale) + 1)\n    return theta"))
+edited(yarn_plain, "yarn_betas_swapped", 0, YARN["betas swapped"],
+       ("dim(beta_fast)", "dim(beta_slow )"), ("dim(beta_slow))", "dim(beta_fast))"))
 edited(yarn_plain, "yarn_logarithms_mixed", 0, YARN["log10"], ("math.log(base)", "math.log10(base)"))
 edited(yarn_plain, "yarn_base_in_ramp", 2.5, YARN["base"], ("math.log(base)", "math.log(10000)"))
 edited(yarn_plain, "yarn_base_in_speeds", 2.5, YARN["base"], ("theta = base", "theta = 10000.0"))
@@ -447,9 +457,11 @@ def hot_plain(scale):
     return 0.1 * math.log(scale) + 1.0
 
 
-edited(hot_plain, "hot_squared", 0, HOT["squared"], ("0.1 * math.log(scale) + 1.0", "(0.1 * math.log(scale) + 1.0) ** 2"))
+edited(hot_plain, "hot_squared", 0, HOT["squared"],
+       ("0.1 * math.log(scale) + 1.0", "(0.1 * math.log(scale) + 1.0) ** 2"))
 edited(hot_plain, "hot_root", 0, HOT["root"], ("0.1 * math.log(scale) + 1.0", "(0.1 * math.log(scale) + 1.0) ** 0.5"))
-edited(hot_plain, "hot_inverse", 0, HOT["inverse"], ("0.1 * math.log(scale) + 1.0", "1 / (0.1 * math.log(scale) + 1.0)"))
+edited(hot_plain, "hot_inverse", 0, HOT["inverse"],
+       ("0.1 * math.log(scale) + 1.0", "1 / (0.1 * math.log(scale) + 1.0)"))
 edited(hot_plain, "hot_log10", 0, HOT["log10"], ("math.log(", "math.log10("))
 edited(hot_plain, "hot_log2", 0, HOT["log2"], ("math.log(", "math.log2("))
 edited(hot_plain, "hot_without_one", 0, HOT["no one"], (" + 1.0", ""))
@@ -478,7 +490,8 @@ def hot_torch(scale):
 yarn_right = {"low": 20, "high": 46, "temperature": 1.138629, "logit_factor": 1.296477}
 numbers(WEEK, "yarn_by_hand", "seven_digits", yarn_right)
 numbers(WEEK, "yarn_by_hand", "four_digits", yarn_right | {"temperature": 1.139, "logit_factor": 1.296})
-numbers(WEEK, "yarn_by_hand", "floats", yarn_right | {"low": 20.0, "high": 46.0, "temperature": 1.1386, "logit_factor": 1.2965})
+numbers(WEEK, "yarn_by_hand",
+        "floats", yarn_right | {"low": 20.0, "high": 46.0, "temperature": 1.1386, "logit_factor": 1.2965})
 numbers(WEEK, "yarn_by_hand", "not_rounded", yarn_right | {"low": 20.94448, "high": 45.02688}, 0.5, YARN["not rounded"])
 numbers(WEEK, "yarn_by_hand", "rounded_inwards", yarn_right | {"low": 21, "high": 45}, 0.5, YARN["rounded inwards"])
 numbers(WEEK, "yarn_by_hand", "nearest", yarn_right | {"low": 21, "high": 45.0}, 0.5, YARN["rounded inwards"])
@@ -488,12 +501,14 @@ numbers(WEEK, "yarn_by_hand", "without_two_pi", yarn_right | {"low": 33, "high":
 numbers(WEEK, "yarn_by_hand", "channels", yarn_right | {"low": 41, "high": 91}, 0.5,
         "You count channels; the ramp counts pairs: d/2 stands in front, not d.")
 numbers(WEEK, "yarn_by_hand", "temperature_squared", yarn_right | {"temperature": 1.296477, "logit_factor": 1.680853}, 0.5,
+        
         HOT["squared"])
 numbers(WEEK, "yarn_by_hand", "logit_not_squared", yarn_right | {"logit_factor": 1.138629}, 0.5,
         "The query and the key both carry the factor, so the logit gets its square.")
 numbers(WEEK, "yarn_by_hand", "doubled", yarn_right | {"logit_factor": 2.277259}, 0.5,
         "Two factors multiply: the logit gets the square, not the double.")
-numbers(WEEK, "yarn_by_hand", "log10", yarn_right | {"temperature": 1.060206, "logit_factor": 1.124037}, 0.5, HOT["log10"])
+numbers(WEEK, "yarn_by_hand", "log10", yarn_right | {"temperature": 1.060206, "logit_factor": 1.124037}, 0.5,
+        HOT["log10"])
 
 
 # ---- 5.6 loss_by_length ---------------------------------------------------------------------------------------------
@@ -563,30 +578,39 @@ edited(loss_plain, "loss_top_flag", 3.25, LOSS["top flag"], (RESTORE, "    model
 edited(loss_plain, "loss_top_flag_only", 3.25, "Only the outermost training flag is restored; the parts are left in eval mode.",
        (RESTORE, "    model.training = flags[0]\n"))
 edited(loss_plain, "loss_recorded", 3.5, LOSS["recorded"], ("with torch.no_grad():", "if True:"))
-edited(loss_plain, "loss_switched_off", 3.5, LOSS["switched off"], ("    with torch.no_grad():", "    torch.set_grad_enabled(False)\n    if True:"))
+edited(loss_plain, "loss_switched_off", 3.5, LOSS["switched off"],
+       ("    with torch.no_grad():", "    torch.set_grad_enabled(False)\n    if True:"))
 edited(loss_plain, "loss_prefix", 0, LOSS["prefix"], ("tokens[:, -length - 1:-1]", "tokens[:, :length]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, length + 1 - n_targets:length + 1]"))
-edited(loss_plain, "loss_unshifted", 0, LOSS["unshifted"], ("targets = tokens[:, -n_targets:]", "targets = window[:, -n_targets:]"))
-edited(loss_plain, "loss_short_context", 0, LOSS["short context"], ("tokens[:, -length - 1:-1]", "tokens[:, -length:-1]"),
+edited(loss_plain, "loss_unshifted", 0, LOSS["unshifted"],
+       ("targets = tokens[:, -n_targets:]", "targets = window[:, -n_targets:]"))
+edited(loss_plain, "loss_short_context", 0, LOSS["short context"],
+       ("tokens[:, -length - 1:-1]", "tokens[:, -length:-1]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -logits.shape[1]:]"))
 edited(loss_plain, "loss_sees_target", 0, LOSS["sees target"], ("tokens[:, -length - 1:-1]", "tokens[:, -length:]"))
-edited(loss_plain, "loss_first_targets", 0, LOSS["first targets"], ("model(window)[:, -n_targets:]", "model(window)[:, :n_targets]"),
+edited(loss_plain, "loss_first_targets", 0, LOSS["first targets"],
+       ("model(window)[:, -n_targets:]", "model(window)[:, :n_targets]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -length:][:, :n_targets]"))
 edited(loss_plain, "loss_last_token", 0, LOSS["one target"], ("model(window)[:, -n_targets:]", "model(window)[:, -1:]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -1:]"))
 edited(loss_plain, "loss_bits", 0, LOSS["bits"], (".item()", ".item() / math.log(2)"))
 edited(loss_plain, "loss_perplexity", 0, LOSS["perplexity"], (".item()", ".exp().item()"))
 edited(loss_plain, "loss_summed", 0, LOSS["summed"], ("targets.reshape(-1))", 'targets.reshape(-1), reduction="sum")'))
-edited(loss_plain, "loss_per_text", 0, LOSS["per text"], ("targets.reshape(-1)).item()", 'targets.reshape(-1), reduction="sum").item() / n_targets'))
-edited(loss_plain, "loss_softmax_twice", 0, LOSS["softmax twice"], ("model(window)[:, -n_targets:]", "model(window)[:, -n_targets:].softmax(-1)"))
+edited(loss_plain, "loss_per_text", 0, LOSS["per text"],
+       ("targets.reshape(-1)).item()", 'targets.reshape(-1), reduction="sum").item() / n_targets'))
+edited(loss_plain, "loss_softmax_twice", 0, LOSS["softmax twice"],
+       ("model(window)[:, -n_targets:]", "model(window)[:, -n_targets:].softmax(-1)"))
 edited(loss_plain, "loss_tensors", 3.5, LOSS["tensors"], (".item()", ""))
-edited(loss_plain, "loss_refuses_nothing", 3.5, LOSS["refuses nothing"], ("    for length in lengths:\n" + TOO_SHORT + TOO_MANY, ""),
+edited(loss_plain, "loss_refuses_nothing", 3.5, LOSS["refuses nothing"],
+       ("    for length in lengths:\n" + TOO_SHORT + TOO_MANY, ""),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -logits.shape[1]:]"))
 edited(loss_plain, "loss_targets_unchecked", 3.5, LOSS["targets unchecked"], (TOO_MANY, ""),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -logits.shape[1]:]"))
 edited(loss_plain, "loss_text_unchecked", 3.5, LOSS["text unchecked"], (TOO_SHORT, ""))
-edited(loss_plain, "loss_one_window", 0, LOSS["one window"], ("window = tokens[:, -length - 1:-1]", "window = tokens[:, -max(lengths) - 1:-1]"))
-edited(loss_plain, "loss_first_text", 0, LOSS["first text"], ("tokens[:, -length - 1:-1]", "tokens[:1, -length - 1:-1]"),
+edited(loss_plain, "loss_one_window", 0, LOSS["one window"],
+       ("window = tokens[:, -length - 1:-1]", "window = tokens[:, -max(lengths) - 1:-1]"))
+edited(loss_plain, "loss_first_text", 0, LOSS["first text"],
+       ("tokens[:, -length - 1:-1]", "tokens[:1, -length - 1:-1]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:1, -n_targets:]"))
 edited(loss_plain, "loss_negative", 0, LOSS["negative"], ("= F.cross", "= -F.cross"))
 
@@ -669,14 +693,19 @@ def log_n_plain(n, n0):
 
 
 edited(log_n_plain, "log_n_inverse", 0, LOG_N["inverse"], ("math.log(n) / math.log(n0)", "math.log(n0) / math.log(n)"))
-edited(log_n_plain, "log_n_additive", 0, LOG_N["additive"], ("math.log(n) / math.log(n0)", "math.log(n) - math.log(n0)"))
-edited(log_n_plain, "log_n_plus_difference", 0, LOG_N["additive"], ("math.log(n) / math.log(n0)", "1 + math.log(n) - math.log(n0)"))
+edited(log_n_plain, "log_n_additive", 0, LOG_N["additive"],
+       ("math.log(n) / math.log(n0)", "math.log(n) - math.log(n0)"))
+edited(log_n_plain, "log_n_plus_difference", 0, LOG_N["additive"],
+       ("math.log(n) / math.log(n0)", "1 + math.log(n) - math.log(n0)"))
 edited(log_n_plain, "log_n_no_logarithm", 0, LOG_N["no logarithm"], ("math.log(n) / math.log(n0)", "n / n0"))
 edited(log_n_plain, "log_n_without_n0", 0, LOG_N["log n"], (" / math.log(n0)", ""))
-edited(log_n_plain, "log_n_root", 0, LOG_N["root"], ("math.log(n) / math.log(n0)", "math.sqrt(math.log(n) / math.log(n0))"))
-edited(log_n_plain, "log_n_temperature", 0, LOG_N["temperature"], ("math.log(n) / math.log(n0)", "0.1 * math.log(n / n0) + 1"))
+edited(log_n_plain, "log_n_root", 0, LOG_N["root"],
+       ("math.log(n) / math.log(n0)", "math.sqrt(math.log(n) / math.log(n0))"))
+edited(log_n_plain, "log_n_temperature", 0, LOG_N["temperature"],
+       ("math.log(n) / math.log(n0)", "0.1 * math.log(n / n0) + 1"))
 edited(log_n_plain, "log_n_always_one", 0, LOG_N["one"], ("math.log(n) / math.log(n0)", "1.0"))
-edited(log_n_plain, "log_n_clamped", 1.5, LOG_N["clamped"], ("math.log(n) / math.log(n0)", "max(1.0, math.log(n) / math.log(n0))"))
+edited(log_n_plain, "log_n_clamped", 1.5, LOG_N["clamped"],
+       ("math.log(n) / math.log(n0)", "max(1.0, math.log(n) / math.log(n0))"))
 
 
 @right(WEEK, "log_n_scale")

@@ -187,7 +187,7 @@ ALPHABET = "\n" + "".join(chr(code) for code in range(32, 127))  # fixed, whatev
 
 
 def english():
-    """Python's own language reference, which comes with the standard library, as two tensors: training and test text."""
+    """Python's own language reference, which comes with the standard library: training and test text as tensors."""
     from pydoc_data.topics import topics
 
     text = "\n\n".join(topics[name] for name in sorted(topics))
