@@ -91,6 +91,16 @@ def test_submissions_do_not_see_each_other(sandbox: Sandbox) -> None:
     second.close()
 
 
+def test_a_signal_to_the_process_group_reaches_nobody_else(sandbox: Sandbox) -> None:
+    first, second = Session(sandbox, {}, 0), Session(sandbox, {}, 0)
+    first.execute("a", "import os\nos.kill(0, 19)\nos.kill(0, 9)")
+    assert printed(second, "print(1)") == "1\n"
+    third = Session(sandbox, {}, 0)
+    assert printed(third, "print(3)") == "3\n"
+    for session in (first, second, third):
+        session.close()
+
+
 def test_random_numbers_are_the_same_for_everybody(sandbox: Sandbox) -> None:
     texts = []
     for _ in range(2):

@@ -17,12 +17,14 @@ from autograder.grading.results import Result, Task  # noqa: E402
 from autograder.grading.sandbox import Sandbox, SandboxError  # noqa: E402
 from autograder.grading.session import CellRun, Session  # noqa: E402
 
+STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
+
 
 def judge(task: Task, sandbox: Sandbox) -> Result:
     """Grade one submission. Failures that are not the student's end in ``Result.problem``, never in a score."""
     result = Result(task.key)
     try:
-        session = Session(sandbox, task.files, task.seed)
+        session = Session(sandbox, task.files, STUDENT_SEED)
         try:
             with grading(task.seed, sandbox.device) as context:
                 _run_cells(task, session, context, result)

@@ -379,6 +379,7 @@ def fork_job(sock: socket.socket, shell: Shell, job: dict, control: socket.socke
                 sock.close()
                 os.waitpid(inner, 0)
                 os._exit(0)
+            os.setsid()  # else a signal to the process group would reach the server and every other fork
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             resource.setrlimit(resource.RLIMIT_NPROC, (job["limits"]["processes"],) * 2)
             drop_privileges()

@@ -1,0 +1,168 @@
+"""The bank: every entry takes the released notebook and a folder, and writes a submission whose due is known.
+
+An entry is a function decorated with ``entry``. What it is due is written by hand: points of graded cells (cells not
+named are due 0), or a pattern for the reason why it cannot be graded. Nothing here looks at what the checks say.
+"""
+
+import copy
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+COURSE = Path(__file__).resolve().parents[2]
+WEEK = "week3_rope"
+CANARY = "hostile_canary"  # in names of files and processes that must not be left behind
+SCRIPT = "hostile_xss"  # in script and HTML that must not come to life
+
+HAND, FREQ, ROT = "rotate_by_hand_tests", "rope_frequencies_tests", "apply_rotary_emb_tests"
+ATTENTION, HALF, TABLES = "RotaryMultiHeadAttention_tests", "rotate_half_tests", "rotary_tables_tests"
+
+RIGHT_HAND = """rotate_by_hand = {"q3_0": -0.98999, "q3_1": 0.14112, "k1_0": -0.84147, "k1_1": 0.54030,
+                  "score_3_1": 0.90930, "score_12_10": 0.90930}"""
+RIGHT_FREQ = """def rope_frequencies(head_dim, base=10000.0):
+    if head_dim % 2:
+        raise ValueError("odd")
+    return base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)"""
+ROT_HEAD = "def apply_rotary_emb(x, positions, base=10000.0):"
+ROT_BODY = """
+    if x.shape[-1] % 2:
+        raise ValueError("odd")
+    w = base ** (-torch.arange(0, x.shape[-1], 2, dtype=torch.float64) / x.shape[-1])
+    angle = positions.to(torch.float64)[..., None] * w
+    angle = angle[:, None] if positions.ndim == 2 else angle
+    c, s = angle.cos(), angle.sin()
+    a, b = x[..., 0::2].to(torch.float64), x[..., 1::2].to(torch.float64)
+    return torch.stack((a * c - b * s, a * s + b * c), dim=-1).flatten(-2).to(x.dtype)"""
+RIGHT_ROT = ROT_HEAD + ROT_BODY
+WRONG_FREQ = "def rope_frequencies(head_dim, base=10000.0):\n    return torch.ones(head_dim // 2)"
+WRONG_ROT = ROT_HEAD + "\n    return x.clone()"
+GOOD = {FREQ: 2.0, ROT: 6.0}
+
+
+@dataclass
+class Submission:
+    """The released notebook as plain JSON, to be spoilt, and the folder to write to."""
+
+    nb: dict
+    folder: Path
+    root: Path
+    written: bool = False
+
+    def cell(self, name: str) -> dict:
+        """By grade_id or cell id."""
+        for cell in self.nb["cells"]:
+            if cell["metadata"].get("nbgrader", {}).get("grade_id") == name or cell.get("id") == name:
+                return cell
+        raise KeyError(name)
+
+    def tagged(self, tag: str) -> dict:
+        """The first cell with this tag: ``experiment`` or ``prediction``."""
+        return next(cell for cell in self.nb["cells"] if tag in cell["metadata"].get("tags", []))
+
+    def answer(self, name: str, source: str) -> None:
+        self.cell(name)["source"] = source
+
+    def good(self) -> None:
+        self.answer("rope_frequencies", RIGHT_FREQ)
+        self.answer("apply_rotary_emb", RIGHT_ROT)
+
+    def wrong(self, before: str = "", inside: str = "    return x.clone()") -> None:
+        """Wrong answers to both exercises; ``before`` runs in the cell, ``inside`` is the body of the rotation."""
+        self.answer("rope_frequencies", WRONG_FREQ)
+        self.answer("apply_rotary_emb", before + "\n" + ROT_HEAD + "\n" + inside)
+
+    def add(self, source: str, after: str | None = "setup", cell_type: str = "code", **more: object) -> dict:
+        """A cell of the student's own; ``after=None`` puts it on top."""
+        cell = {"cell_type": cell_type, "metadata": {}, "source": source, "id": f"own-{len(self.nb['cells'])}"}
+        if cell_type == "code":
+            cell |= {"outputs": [], "execution_count": None}
+        cell |= more
+        place = 0 if after is None else self.nb["cells"].index(self.cell(after)) + 1
+        self.nb["cells"].insert(place, cell)
+        return cell
+
+    def write(self, name: str = f"{WEEK}.ipynb", data: bytes | str | None = None) -> Path:
+        """Write the notebook, or ``data`` in its place."""
+        data = json.dumps(self.nb, indent=1) if data is None else data
+        path = self.folder / name
+        path.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
+        self.written = True
+        return path
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    kind: str
+    make: Callable[[Submission], None]
+    due: dict[str, float] = field(default_factory=dict)
+    ungradable: str = ""
+    student: str = ""
+    by_hand: tuple[str, ...] = ()  # text answers that wait for a person
+
+
+BANK: list[Entry] = []
+
+
+def entry(kind: str, due: dict[str, float] | None = None, ungradable: str = "", student: str = "",
+          by_hand: tuple[str, ...] = ()) -> Callable:
+    """Put ``make(submission)`` into the bank; its name names the student unless ``student`` does."""
+
+    def decorate(make: Callable[[Submission], None]) -> Callable[[Submission], None]:
+        BANK.append(Entry(make.__name__, kind, make, due or {}, ungradable, student or make.__name__, by_hand))
+        return make
+
+    return decorate
+
+
+def cheat_cell(name: str, source: str) -> None:
+    """An entry: wrong answers everywhere and a cell, run before them, that means to make them pass. Due nothing."""
+
+    def make(submission: Submission) -> None:
+        submission.wrong()
+        submission.add(source)
+
+    make.__name__ = name
+    entry("cheating")(make)
+
+
+def cheat_value(name: str, inside: str, before: str = "") -> None:
+    """An entry: the rotation returns something crafted. Due nothing."""
+
+    def make(submission: Submission) -> None:
+        submission.wrong(before, inside)
+
+    make.__name__ = name
+    entry("cheating")(make)
+
+
+def trouble_cell(kind: str, name: str, source: str) -> None:
+    """An entry: right answers, and a cell in between that makes trouble. It costs nothing but itself."""
+
+    def make(submission: Submission) -> None:
+        submission.good()
+        submission.add(source, after="rope_frequencies_tests")
+
+    make.__name__ = name
+    entry(kind, GOOD)(make)
+
+
+def write_entry(item: Entry, released: dict, folder: Path, root: Path) -> None:
+    submission = Submission(copy.deepcopy(released), folder, root)
+    item.make(submission)
+    if not submission.written:
+        submission.write()
+
+
+def load() -> list[Entry]:
+    """All entries of all files."""
+    from hostile import cheating, controls, mess, privacy, resources, writing  # noqa: F401  they fill BANK
+
+    if only := os.environ.get("HOSTILE_ONLY"):  # for work on one entry: a pattern of names
+        BANK[:] = [item for item in BANK if re.search(only, item.make.__name__) or item.make.__name__ == "two_right"]
+    names = [item.student for item in BANK]
+    assert len(set(names)) == len(names), sorted(name for name in names if names.count(name) > 1)
+    return BANK

@@ -1,0 +1,194 @@
+"""Using more than one may. Right answers before and after; the trouble costs the cell or call that makes it."""
+
+from hostile.bank import FREQ, GOOD, RIGHT_FREQ, RIGHT_ROT, ROT, ROT_BODY, ROT_HEAD, Submission, entry, trouble_cell
+
+trouble_cell("resources", "endless_loop", "while True: pass")
+trouble_cell("resources", "endless_loop_signals_masked", """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+for number in (signal.SIGXCPU, signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+    signal.signal(number, signal.SIG_IGN)
+while True:
+    try:
+        while True: pass
+    except BaseException: pass""")
+trouble_cell("resources", "endless_in_c", "(3 ** 3000000) ** 50")
+trouble_cell("resources", "regex_blow_up", "import re\nre.match('(a+)+b', 'a' * 40)")
+trouble_cell("resources", "endless_children", """
+import os
+for _ in range(3):
+    if os.fork() == 0:
+        while True: pass
+while True: os.wait()""")
+trouble_cell("resources", "sleeps", "import time\ntime.sleep(10000)")
+trouble_cell("resources", "waits_for_input", "import threading\nthreading.Event().wait()")
+trouble_cell("resources", "asks_for_input", "input('password? ')")
+trouble_cell("resources", "memory", "hog = bytearray(40 * 2**30)")
+trouble_cell("resources", "memory_touched", "hog = []\nfor _ in range(60): hog.append(bytearray(b'x' * 2**26))")
+trouble_cell("resources", "memory_in_many_processes", """
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        hog = bytearray(b'x' * 300 * 2**20)
+        time.sleep(8); os._exit(0)
+time.sleep(6)""")
+trouble_cell("resources", "memory_in_tensors", "hog = [torch.ones(2**25) for _ in range(60)]")
+trouble_cell("resources", "fork_bomb", """
+import os, time
+for _ in range(300):
+    try:
+        if os.fork() == 0:
+            time.sleep(3); os._exit(0)
+    except OSError:
+        break""")
+trouble_cell("resources", "fork_tree", """
+import os, time
+first = os.getpid()
+try:
+    for _ in range(7): os.fork()
+except BaseException:
+    pass
+finally:
+    if os.getpid() != first:
+        time.sleep(2); os._exit(0)""")
+trouble_cell("resources", "threads", """
+import threading, time
+try:
+    for _ in range(500): threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
+except RuntimeError as error:
+    print(error)
+for thread in threading.enumerate():
+    if thread is not threading.current_thread(): thread.join(3)""")
+for number in range(4):
+    trouble_cell("resources", f"stops_or_kills_its_group_{number}", f"import os\nos.kill(0, [19, 9, 15, 20][{number}])")
+trouble_cell("resources", "prints_a_flood", "for _ in range(200): print('x' * 100000)")
+trouble_cell("resources", "prints_without_end", "while True: print('flood ' * 1000)")
+trouble_cell("resources", "flood_of_raw_output", """
+import os
+try:
+    for _ in range(2000): os.write(1, b'x' * 2**16); os.write(2, b'x' * 2**16)
+except OSError as error:
+    print(error)""")
+trouble_cell("resources", "shows_many_figures", "for n in range(40):\n    plt.figure(figsize=(2, 2)); plt.plot([n]); plt.show()")
+trouble_cell("resources", "fills_the_disk", """
+for folder in ('/tmp', '/dev/shm'):
+    try:
+        for n in range(20):
+            with open(f'{folder}/fill{n}', 'wb') as file:
+                for _ in range(40): file.write(b'x' * 2**20)
+    except OSError as error:
+        print(error)""")
+trouble_cell("resources", "many_small_files", """
+import os
+try:
+    for n in range(20000): open(f'/tmp/f{n}', 'w').close()
+except OSError as error:
+    print(error)""")
+trouble_cell("resources", "uses_all_descriptors", """
+import os
+try:
+    while True: os.dup(0)
+except OSError as error:
+    for fd in range(5, 300):
+        try: os.close(fd)
+        except OSError: pass""")
+trouble_cell("resources", "deep_recursion", "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return f(n + 1)\ntry:\n    f(0)\nexcept RecursionError: pass")
+trouble_cell("resources", "sys_exit", "import sys\nsys.exit(0)")
+trouble_cell("resources", "keyboard_interrupt", "raise KeyboardInterrupt")
+trouble_cell("resources", "generator_exit", "raise GeneratorExit")
+trouble_cell("resources", "os_exit", "import os\nos._exit(0)")
+trouble_cell("resources", "segfault", "import ctypes\nctypes.string_at(0)")
+trouble_cell("resources", "abort", "import os\nos.abort()")
+trouble_cell("resources", "stops_itself", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
+trouble_cell("resources", "kills_everything", "import os, signal\nos.kill(-1, signal.SIGKILL)\nos.killpg(0, signal.SIGKILL)")
+trouble_cell("resources", "kills_its_parent", """
+import os, signal
+if os.getppid(): os.kill(os.getppid(), signal.SIGKILL)
+try: os.kill(0, signal.SIGSTOP)
+except OSError: pass""")
+trouble_cell("resources", "closes_all_descriptors", "import os\nos.closerange(0, 300)")
+trouble_cell("resources", "lifts_its_limits", """
+import resource
+for kind in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC):
+    try: resource.setrlimit(kind, (resource.RLIM_INFINITY,) * 2)
+    except (OSError, ValueError) as error: print(error)""")
+trouble_cell("resources", "raises_an_error_that_cannot_be_shown", """
+class Bad(Exception):
+    def __str__(self): raise SystemExit
+    __repr__ = __str__
+raise Bad""")
+trouble_cell("resources", "output_that_cannot_be_encoded", "print('\\ud800 \\x00 \\x1b[31m \\U0010ffff')\n'\\udfff'")
+trouble_cell("resources", "error_that_cannot_be_encoded", "raise RuntimeError('\\ud800\\x00')")
+
+
+@entry("resources", {FREQ: 2.0})
+def endless_function(s: Submission) -> None:
+    s.answer("rope_frequencies", RIGHT_FREQ)
+    s.answer("apply_rotary_emb", ROT_HEAD + "\n    while True: pass")
+
+
+@entry("resources", {FREQ: 1.5, ROT: 6.0})
+def endless_for_one_call(s: Submission) -> None:
+    """One call in one criterion hangs; that criterion is lost, the rest is not."""
+    s.good()
+    s.answer("rope_frequencies", RIGHT_FREQ.replace('        raise ValueError("odd")', "        while True: pass"))
+
+
+@entry("resources", {FREQ: 1.0, ROT: 6.0})
+def exits_for_one_base(s: Submission) -> None:
+    """Dies for another base; the odd case and the default base stay."""
+    s.good()
+    s.answer("rope_frequencies", "import os\n" + RIGHT_FREQ.replace("    if head_dim % 2:", "    if base != 10000.0:\n        os._exit(3)\n    if head_dim % 2:")
+             .replace('raise ValueError("odd")', "return 5"))
+
+
+@entry("resources", {FREQ: 2.0})
+def sleeping_function(s: Submission) -> None:
+    s.answer("rope_frequencies", RIGHT_FREQ)
+    s.answer("apply_rotary_emb", ROT_HEAD + "\n    import time\n    time.sleep(3600)")
+
+
+@entry("resources", {FREQ: 2.0})
+def huge_return_values(s: Submission) -> None:
+    s.answer("rope_frequencies", RIGHT_FREQ)
+    s.answer("apply_rotary_emb", ROT_HEAD + """
+    n = x.shape[0]
+    if n == 3: return torch.zeros(1).expand(10**9)
+    if n == 2: return torch.zeros(60 * 2**20, dtype=torch.uint8)
+    return ['x' * 2**20] * 8""")
+    s.answer("rotate_half", "def rotate_half(x):\n    return {i: [i] * 10 for i in range(15000)}")
+
+
+@entry("resources", {FREQ: 2.0})
+def many_values_where_two_are_due(s: Submission) -> None:
+    """A tensor of many rows where a pair is expected (200 000 only, so that a grader that unpacks it survives)."""
+    s.answer("rope_frequencies", RIGHT_FREQ)
+    s.answer("rotary_tables", "def rotary_tables(*a, **k):\n    return torch.zeros(200_000, dtype=torch.uint8)")
+
+
+@entry("resources", GOOD)
+def dies_after_its_last_test(s: Submission) -> None:
+    s.answer("rope_frequencies", RIGHT_FREQ)
+    s.answer("apply_rotary_emb", RIGHT_ROT)
+    s.add("import os\nos._exit(9)", after="decode_step_scores_tests")
+
+
+@entry("resources", {FREQ: 2.0, ROT: 6.0})
+def crash_between_helper_and_answer(s: Submission) -> None:
+    """The helper comes before the crash, the answer after: the replay must bring the helper back."""
+    s.answer("rope_frequencies", RIGHT_FREQ)
+    s.add(ROT_HEAD.replace("apply_rotary_emb", "helper") + ROT_BODY, after="rope_frequencies_tests")
+    s.add("import os\nos._exit(1)", after="rope_frequencies_tests")
+    s.cell("apply_rotary_emb")["source"] = ROT_HEAD + "\n    return helper(x, positions, base)"
+    cells = s.nb["cells"]
+    crash, helper = (cells.index(s.cell("rope_frequencies_tests")) + n for n in (1, 2))
+    cells[crash], cells[helper] = cells[helper], cells[crash]
+
+
+@entry("resources", GOOD)
+def floods_with_pictures(s: Submission) -> None:
+    """Twelve pictures of 2 MB each in each of eight cells: what reaches the instructor has a limit per submission too."""
+    s.good()
+    for _ in range(8):
+        s.add("import os\nfor _ in range(12): display({'image/png': b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(2**21 - 8)}, raw=True)",
+              after="decode_step_scores_tests")

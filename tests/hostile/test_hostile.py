@@ -1,0 +1,533 @@
+"""The whole bank graded as one class, by plain `nbgrader autograde`; then every entry, page, file and process is looked at."""
+
+import ast
+import copy
+import ctypes
+import hashlib
+import html
+import html.parser
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from hostile.bank import CANARY, COURSE, GOOD, RIGHT_FREQ, ROT_BODY, SCRIPT, WEEK, Entry, Submission, load, write_entry
+from nbconvert.exporters import HTMLExporter
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import PyFileConfigLoader
+
+from autograder.checks.compare import Tolerance, difference
+from autograder.checks.framework import StudentError
+from autograder.classroom import make_course_root
+from autograder.grading.gradebook import Score, scores
+from autograder.grading.run import class_seed
+from autograder.grading.sandbox import Limits, Sandbox
+from autograder.grading.session import Session
+from autograder.grading.untrusted.wire import Decoder, WireError
+from autograder.manifest import MANIFEST
+
+pytestmark = pytest.mark.isolation
+BANK = load()
+BY_NAME = {entry.student: entry for entry in BANK}
+SECRET = "canary-5f1c2e7b90"  # an environment value and a file's content that may turn up nowhere
+LIMITS = {"cell_cpu": 3.0, "call_cpu": 1.5, "patience": 4.0, "restarts": 3, "memory": 2**30, "total_cpu": 40.0}
+TEXT_CELLS = [entry.graded_cell for entry in MANIFEST[WEEK] if entry.kind == "text"]
+CODE_CELLS = [entry.graded_cell for entry in MANIFEST[WEEK] if entry.kind != "text"]
+
+
+@dataclass
+class Graded:
+    root: Path
+    scratch: Path
+    done: subprocess.CompletedProcess
+    feedback: list[subprocess.CompletedProcess]
+    standing: dict[str, Score]
+    before: dict[str, str]
+    after: dict[str, str]
+    survivors: list[str]
+    wall: float
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def pages(self) -> dict[str, str]:
+        return {path.parts[-3]: path.read_text(encoding="utf-8") for path in self.root.glob(f"feedback/*/{WEEK}/*.html")}
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Every file below, of whatever kind, with its content."""
+    found = {}
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(place, name)
+            status = os.lstat(path)
+            content = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
+            if stat.S_ISREG(status.st_mode):
+                with open(path, "rb") as file:
+                    content = hashlib.file_digest(file, "sha256").hexdigest()
+            found[os.fsencode(path).decode("latin-1")] = f"{stat.filemode(status.st_mode)} {content}"
+    return found
+
+
+def children() -> set[int]:
+    """All processes below this one; orphans among them return to this one (it is their subreaper)."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                text = (entry / "stat").read_text()
+            except OSError:
+                continue
+            fields = text[text.rindex(")") + 2:].split()
+            if fields[0] != "Z":
+                parents[int(entry.name)] = int(fields[1])
+    tree, grown = {os.getpid()}, True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in tree} - tree
+        tree, grown = tree | more, bool(more)
+    return tree - {os.getpid()}
+
+
+def command_of(pid: int) -> str:
+    try:
+        return f"{pid} " + Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+    except OSError:
+        return ""
+
+
+class ResultWatch(threading.Thread):
+    """Reads the seconds of every submission from the results kept until they are saved."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.seconds, self.seen, self.stop = root / ".autograder" / "pending", {}, set(), threading.Event()
+
+    def run(self) -> None:
+        while not self.stop.wait(0.3):
+            for path in self.folder.glob("*") if self.folder.is_dir() else ():
+                if path.suffix or path.name in self.seen:
+                    continue
+                try:
+                    result = json.loads(path.read_text())
+                except (OSError, ValueError):
+                    continue
+                self.seen.add(path.name)
+                self.seconds[result["key"]] = sum(result["seconds"].values())
+
+
+def environment(scratch: Path) -> dict[str, str]:
+    scripts = str(Path(sys.executable).parent)
+    return {**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"], "TMPDIR": str(scratch), "AUTOGRADER_CANARY": SECRET,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "limits"), str(COURSE)]), "HOSTILE_LIMITS": json.dumps(LIMITS)}
+
+
+def nbgrader(root: Path, scratch: Path, *arguments: str, seconds: float = 1500) -> subprocess.CompletedProcess:
+    return subprocess.run(["nbgrader", *arguments], cwd=root, env=environment(scratch), capture_output=True, text=True,
+                          errors="replace", timeout=seconds, check=False)
+
+
+def standing_in(root: Path) -> dict[str, Score]:
+    course = CourseDirectory()
+    course.root = str(root)
+    return {score.student: score for score in scores(course, WEEK)}
+
+
+def released() -> dict:
+    return json.loads((COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what the run leaves behind becomes our child
+    place = tmp_path_factory.mktemp("hostile")
+    root, scratch = place / "course", place / "tmp"
+    scratch.mkdir()
+    (place / "canary.txt").write_text(SECRET)
+    make_course_root(COURSE, root, [WEEK])
+    notebook = released()
+    for entry in BANK:
+        folder = root / "submitted" / entry.student / WEEK
+        folder.mkdir(parents=True)
+        write_entry(entry, notebook, folder, root)
+    before, earlier, start = fingerprint(root / "submitted"), children(), time.monotonic()
+    watch = ResultWatch(root)
+    watch.start()
+    done = nbgrader(root, scratch, "autograde", WEEK, "--SubmissionExporter.workers=4")
+    watch.stop.set()
+    wall = time.monotonic() - start
+    time.sleep(1)
+    survivors = [command_of(pid) for pid in children() - earlier]
+    after = fingerprint(root / "submitted")
+    with ThreadPoolExecutor(2) as pool:
+        halves = [pool.submit(nbgrader, root, scratch, "generate_feedback", WEEK, "--student", half) for half in ("[!a-m]*", "[a-m]*")]
+        feedback = [half.result() for half in halves]
+    slowest = sorted(watch.seconds.items(), key=lambda item: -item[1])[:10]
+    print(f"\n{len(BANK)} submissions in {wall:.0f} s; the slowest:", *(f"  {seconds:6.1f} s  {name}" for name, seconds in slowest), sep="\n")
+    return Graded(root, scratch, done, feedback, standing_in(root), before, after, survivors, wall, watch.seconds)
+
+
+# ---- points ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", BANK, ids=lambda entry: f"{entry.kind}-{entry.make.__name__}")
+def test_due(graded: Graded, entry: Entry) -> None:
+    score = graded.standing.get(entry.student)
+    assert score is not None, "not in the gradebook: lost"
+    if entry.ungradable:
+        assert score.score is None and re.search(entry.ungradable, score.reason), score
+        return
+    assert score.reason == "", score.reason
+    due = dict.fromkeys(CODE_CELLS, 0.0) | dict.fromkeys(TEXT_CELLS, 0.0) | entry.due | dict.fromkeys(entry.by_hand)
+    given = {cell: points for cell, points in score.by_cell.items() if cell in due}  # visible checks carry no points
+    assert given == due, {cell: (given.get(cell), due[cell]) for cell in due if given.get(cell) != due[cell]}
+    assert score.max_score == sum(entry.points for entry in MANIFEST[WEEK])
+
+
+def test_the_bank_is_large_enough() -> None:
+    kinds = {kind: sum(entry.kind == kind for entry in BANK) for kind in ("cheating", "writing", "resources", "mess", "privacy", "control")}
+    print(kinds)
+    if os.environ.get("HOSTILE_ONLY"):
+        pytest.skip("a part of the bank")
+    assert len(BANK) >= 90 + kinds["control"] and all(count >= 8 for count in kinds.values())
+
+
+def test_the_run_itself_succeeds(graded: Graded) -> None:
+    assert graded.done.returncode == 0, re.findall(r".*ERROR.*", graded.done.stderr)
+    assert set(graded.standing) == set(BY_NAME)
+
+
+def test_the_run_is_bounded_in_time(graded: Graded) -> None:
+    assert graded.wall < 600
+    assert max(graded.seconds.values()) < 120, max(graded.seconds, key=graded.seconds.get)
+
+
+# ---- nothing touched, nothing left ----------------------------------------------------------------------------------
+
+
+def test_submissions_are_unchanged(graded: Graded) -> None:
+    changed = {path for path in graded.before.keys() | graded.after.keys() if graded.before.get(path) != graded.after.get(path)}
+    assert not changed
+
+
+def test_no_process_is_left(graded: Graded) -> None:
+    assert not graded.survivors
+
+
+def test_no_file_is_left(graded: Graded) -> None:
+    assert os.listdir(graded.scratch) == []
+    assert [name for name in os.listdir("/tmp") + os.listdir("/dev/shm") if CANARY in name or name == "pwned"] == []
+    names = {path.name for path in graded.root.iterdir()}
+    assert names <= {"source", "submitted", "autograded", "feedback", "gradebook.db", "nbgrader_config.py", ".autograder"}, names
+    assert (graded.root.parent / "canary.txt").read_text() == SECRET
+    copied = {path.name for path in graded.root.glob(f"autograded/*/{WEEK}/*")}
+    assert copied <= {f"{WEEK}.ipynb", "timestamp.txt"}, copied
+
+
+def test_what_is_kept_of_a_submission_is_bounded(graded: Graded) -> None:
+    sizes = {path.parts[-3]: path.stat().st_size for path in graded.root.glob(f"autograded/*/{WEEK}/*.ipynb")}
+    assert {student: size for student, size in sizes.items() if size > 60 * 2**20} == {}
+
+
+def test_nothing_of_the_run_is_kept_in_the_state_folder(graded: Graded) -> None:
+    assert os.listdir(graded.root / ".autograder" / "pending") == []
+
+
+# ---- feedback and the pages of formgrader ---------------------------------------------------------------------------
+
+
+def plain(page: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", "", page))
+
+
+def secret_lines() -> set[str]:
+    """Lines of hidden tests, reference, misconceptions, mark schemes and solutions that are long enough to know."""
+    files = [*COURSE.glob("autograder/reference/*.py"), COURSE / "autograder/checks/week3.py", COURSE / "autograder/misconceptions/week3.py"]
+    lines = {line.strip() for path in files for line in path.read_text(encoding="utf-8").splitlines()}
+    notebook = (COURSE / "source" / f"{WEEK}.py").read_text(encoding="utf-8")
+    for region in re.findall(r"BEGIN (?:SOLUTION|HIDDEN TESTS|MARK SCHEME)\n(.*?)END ", notebook, flags=re.DOTALL):
+        lines |= {line.strip("# -*").strip() for line in region.splitlines()}
+    public = (COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb").read_text(encoding="utf-8")
+    return {line for line in lines if len(line) > 40 and json.dumps(line)[1:-1] not in public and not _is_message(line)}
+
+
+def _is_message(line: str) -> bool:
+    """A line that is a text for students (or part of one)."""
+    text = line.strip(" ,()=fr")
+    try:
+        return isinstance(ast.literal_eval(text), str)
+    except (ValueError, SyntaxError):
+        return text[:1] in "\"'"
+
+
+def test_feedback_is_made_for_everybody(graded: Graded) -> None:
+    for done in graded.feedback:
+        assert done.returncode == 0, re.findall(r".*ERROR.*", done.stderr)[:5]
+    assert set(graded.pages()) == set(BY_NAME)
+
+
+def test_feedback_gives_away_no_source(graded: Graded) -> None:
+    secrets, leaks = secret_lines(), {}
+    assert len(secrets) > 300
+    for student, page in graded.pages().items():
+        text = plain(page)
+        folder = graded.root / "submitted" / student / WEEK
+        theirs = "".join(path.read_bytes().decode(errors="replace") for path in folder.glob("*.ipynb")
+                         if path.is_file() and path.stat().st_size < 10**7) if folder.is_dir() else ""
+        found = [line for line in secrets if line in text and json.dumps(line)[1:-1] not in theirs and line not in ROT_BODY + RIGHT_FREQ]
+        if found:
+            leaks[student] = found[:3]
+    assert not leaks
+
+
+def test_feedback_gives_away_no_environment_and_no_path(graded: Graded) -> None:
+    seed, leaks = str(class_seed(graded.root, WEEK)), {}
+    for student, page in graded.pages().items():
+        own = {str(graded.root), str(COURSE)} if BY_NAME[student].kind in ("writing", "privacy") else set()  # these write it themselves
+        text = plain(page)
+        found = [word for word in {SECRET, seed, str(graded.scratch), *({str(graded.root), str(COURSE), str(Path.home()) + "/"} - own)}
+                 if word in text]
+        if found:
+            leaks[student] = found
+    assert not leaks
+
+
+def test_feedback_gives_away_no_hidden_input(graded: Graded) -> None:
+    assert [student for student, page in graded.pages().items() if "HIDDEN-INPUT" in plain(page)] == []
+
+
+class Alive(html.parser.HTMLParser):
+    """Collects what a browser would run: script of the student's, handlers, javascript: links, frames."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[str] = []
+        self.inside = ""
+
+    def handle_starttag(self, tag: str, attributes: list) -> None:
+        self.inside = tag if tag in ("script", "style") else ""
+        for name, value in attributes:
+            link = re.sub(r"[\s\x00-\x20]", "", value or "").lower()
+            if SCRIPT in (value or "") and (name.startswith("on") or name in ("srcdoc", "style") or link.startswith(
+                    ("javascript:", "vbscript:", "data:text/html"))):
+                self.found.append(f"<{tag} {name}={value[:80]!r}>")
+            if name.startswith("on") and SCRIPT in name:
+                self.found.append(f"<{tag} {name}>")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside and SCRIPT in data:
+            self.found.append(f"<{self.inside}> {data.strip()[:80]}")
+
+
+def alive(page: str) -> list[str]:
+    parser = Alive()
+    parser.feed(page)
+    return parser.found
+
+
+def has_unsafe_mathjax(page: str) -> bool:
+    return r"\href{javascript" in html.unescape(page) and not re.search(r"mathjax[^\"']*config=[^\"']*Safe", page, flags=re.IGNORECASE)
+
+
+def test_feedback_runs_no_script_of_students(graded: Graded) -> None:
+    pages = graded.pages()
+    assert not {student: found for student, page in pages.items() if (found := alive(page))}
+    assert not [student for student, page in pages.items() if has_unsafe_mathjax(page)]
+
+
+def test_formgrader_runs_no_script_of_students(graded: Graded) -> None:
+    """The page on which a person grades by hand, of the entries that carry script."""
+    import nbgrader.server_extensions.formgrader as formgrader
+
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(graded.root)).load_config()
+    templates = str(Path(formgrader.__file__).parent / "templates")
+    found = {}
+    for template in ("formgrade", "lab"):
+        config.HTMLExporter.template_name = template
+        config.HTMLExporter.extra_template_basedirs = [templates]
+        exporter = HTMLExporter(config=config)
+        for path in sorted(graded.root.glob(f"autograded/*/{WEEK}/{WEEK}.ipynb")):
+            if SCRIPT not in (text := path.read_text(encoding="utf-8")):
+                continue
+            resources = dict.fromkeys(("assignment_id", "notebook_id", "submission_id", "base_url", "mathjax_url", "first_name", "last_name",
+                                       "notebook_path", "prefix"), "x") | {"index": 0, "total": 1}
+            page, _ = exporter.from_notebook_node(nbformat.reads(text, as_version=4), resources=copy.deepcopy(resources))
+            if here := alive(page):
+                found[template, path.parts[-3]] = here[:3]
+            if has_unsafe_mathjax(page):
+                found[template, path.parts[-3], "mathjax"] = True
+    assert not found
+
+
+# ---- the trusted side, one weak place each --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(limits=Limits(cell_cpu=3.0, call_cpu=2.0, patience=3.0, memory=2**29)) as running:
+        yield running
+
+
+def open_session(sandbox: Sandbox) -> Session:
+    return Session(sandbox, {}, 0)
+
+
+def text_of(session: Session, source: str) -> str:
+    run = session.execute("cell", source)
+    assert run.error is None, run.error
+    return "".join(output.get("text", "") for output in run.outputs)
+
+
+def test_overlapping_tensors_take_no_more_memory_than_their_payload() -> None:
+    """A 4 MB header may name one 64 MB payload 40 000 times."""
+    tensor = {"T": {"dtype": "uint8", "shape": [2**20], "offset": 0}}
+    with pytest.raises(WireError):
+        Decoder(bytes(2**20)).decode({"l": [tensor] * 70})
+
+
+def test_a_long_tensor_is_not_unpacked_to_be_compared_with_a_pair() -> None:
+    start = time.perf_counter()
+    assert difference(torch.zeros(300_000, dtype=torch.uint8), (torch.zeros(2), torch.zeros(2)), Tolerance())
+    assert time.perf_counter() - start < 0.2
+
+
+def test_a_submission_that_is_over_is_over(sandbox: Sandbox) -> None:
+    """Without a death signal, stuck, and ended by us: its first process must be gone all the same."""
+    session = open_session(sandbox)
+    session.execute("a", "import ctypes, time\nctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\ndef f():\n    while True: time.sleep(1)")
+    f, pid = session.lookup(["f"])["f"], session._job.pid
+    with pytest.raises(StudentError):
+        f()
+    session.close()
+    deadline = time.monotonic() + 3
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        state = "gone"
+    assert state in ("gone", "Z")
+
+
+def test_submissions_share_no_descriptor(sandbox: Sandbox) -> None:
+    first, second = open_session(sandbox), open_session(sandbox)
+    text_of(first, "import os\nfor fd in (0, 1, 2):\n    try: os.write(fd, b'from the other')\n    except OSError: pass")
+    seen = text_of(second, "import os\nfor fd in range(20):\n    try: print(os.pread(fd, 1000, 0))\n    except OSError: pass")
+    first.close(), second.close()
+    assert "from the other" not in seen
+
+
+def test_submissions_share_no_terminal(sandbox: Sandbox) -> None:
+    first, second = open_session(sandbox), open_session(sandbox)
+    text_of(first, "import os\nmaster, slave = os.openpty()\nos.write(master, b'from the other\\n')")
+    seen = text_of(second, "import os\nfor n in range(5):\n    try: print(os.read(os.open(f'/dev/pts/{n}', os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK), 99))\n"
+                           "    except OSError: pass")
+    first.close(), second.close()
+    assert "from the other" not in seen
+
+
+def test_signals_to_its_group_reach_nobody_else(sandbox: Sandbox) -> None:
+    first, second = open_session(sandbox), open_session(sandbox)
+    first.execute("a", "import os\nos.kill(0, 15)")
+    assert text_of(second, "print('alive')") == "alive\n"
+    first.close(), second.close()
+
+
+def test_memory_in_files_without_names_counts(sandbox: Sandbox) -> None:
+    session = open_session(sandbox)
+    run = session.execute("a", """
+import os, time
+kept, block = [], b'x' * 2**20
+for _ in range(30):
+    kept.append(os.memfd_create('x'))
+    for _ in range(30): os.write(kept[-1], block)
+time.sleep(1)""")
+    session.close()
+    assert run.error is not None
+
+
+def test_processes_are_counted_whoever_grades(sandbox: Sandbox) -> None:
+    """RLIMIT_NPROC does not bind root, and graders in containers are often root."""
+    session = open_session(sandbox)
+    run = session.execute("a", """
+import os, time
+made = 0
+try:
+    for _ in range(150):
+        if os.fork() == 0:
+            time.sleep(5); os._exit(0)
+        made += 1
+except OSError:
+    pass
+time.sleep(1.5)
+print('made', made)""")
+    session.close()
+    text = "".join(output.get("text", "") for output in run.outputs)
+    assert run.error is not None or int(text.split()[-1]) <= Limits().processes
+
+
+def test_waiting_is_limited_in_all_not_per_frame(sandbox: Sandbox) -> None:
+    """Callbacks, each just within the deadline, would hold the grader for hours."""
+    session = open_session(sandbox)
+    start = time.monotonic()
+    run = session.execute("a", """
+import os, stat, struct, json, time
+fd = next(fd for fd in range(3, 256) if stat.S_ISSOCK(os.fstat(fd).st_mode))
+text = json.dumps({'callback': 0, 'args': {'l': []}, 'kwargs': {'d': []}}).encode()
+for _ in range(5):
+    time.sleep(5)
+    os.write(fd, struct.pack('!II', len(text), 0) + text)
+""")
+    assert run.error is not None
+    session.close()
+    assert time.monotonic() - start < 18
+
+
+def test_the_seed_of_the_hidden_inputs_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    from autograder.grading import judge as judging
+    from autograder.grading.results import Task
+
+    seen: list[int] = []
+
+    class Spy(Exception):
+        pass
+
+    def fake(sandbox: object, files: dict, seed: int) -> Session:
+        seen.append(seed)
+        raise Spy
+
+    monkeypatch.setattr(judging, "Session", fake)
+    with pytest.raises(Spy):
+        judging.judge(Task("ada", WEEK, [], {}, 123456789), None)
+    assert seen != [123456789]
+
+
+def test_names_and_files_that_would_stop_a_run(tmp_path: Path) -> None:
+    """A line break or bytes that are no text in a student's name, a pipe for a time stamp: they cost nobody else a grade."""
+    root, scratch = tmp_path / "course", tmp_path / "tmp"
+    scratch.mkdir()
+    make_course_root(COURSE, root, [WEEK])
+    for name in (b"ada", b"new\nline", b"\xff\xfe", b"pipe"):
+        folder = Path(os.fsdecode(os.fsencode(root) + b"/submitted/" + name)) / WEEK
+        folder.mkdir(parents=True)
+        submission = Submission(released(), folder, root)
+        submission.good()
+        submission.write()
+        if name == b"pipe":
+            os.mkfifo(folder / "timestamp.txt")
+    try:
+        nbgrader(root, scratch, "autograde", WEEK, seconds=120)
+    except subprocess.TimeoutExpired:
+        pytest.fail("the run hangs")
+    score = standing_in(root).get("ada")
+    assert score is not None and score.score == sum(GOOD.values())
