@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from autograder.checks.framework import StudentError
+from autograder.checks.framework import StudentError, watched
 from autograder.grading.sandbox import Limits, Sandbox, SandboxError
 from autograder.grading.session import RemoteObject, Session
 
@@ -140,6 +140,10 @@ def test_in_place_changes_are_seen(session: Session) -> None:
     session.execute("a", "def spoil(x):\n    x += 1\n    return x * 0")
     x = torch.zeros(3)
     session.lookup(["spoil"])["spoil"](x)
+    assert torch.equal(x, torch.zeros(3))
+    token = watched.set((x,))
+    session.lookup(["spoil"])["spoil"](x)
+    watched.reset(token)
     assert torch.equal(x, torch.ones(3))
 
 

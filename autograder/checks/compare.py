@@ -80,7 +80,7 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
 
 
 def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance) -> str:
-    if isinstance(got, torch.Tensor) and got.ndim:  # a stacked tensor unpacks like a tuple
+    if isinstance(got, torch.Tensor) and got.ndim and len(got) == len(expected):  # a stacked tensor unpacks like a tuple
         got = got.unbind()
     if not isinstance(got, (tuple, list)):
         return f"expected {len(expected)} values, got {kind(got)}"

@@ -78,6 +78,9 @@ class GradingContext:
 
 
 _context: ContextVar[GradingContext | None] = ContextVar("grading_context", default=None)
+# Tensors of which a check wants to see what the student's code does to them in place. All others stay as they are: a
+# weight lent to a module and zeroed by it would make what comes after agree with zeros.
+watched: ContextVar[tuple] = ContextVar("watched", default=())
 
 
 @contextmanager
@@ -298,7 +301,11 @@ class Check:
     def unchanged(self, probe: Probe, call: str, *arguments: torch.Tensor) -> None:
         """Calling the student's object leaves ``arguments`` as they were."""
         before = [argument.detach().clone() for argument in arguments]
-        self.value(probe, call)
+        token = watched.set(arguments)
+        try:
+            self.value(probe, call)
+        finally:
+            watched.reset(token)
         same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before))
         for argument, original in zip(arguments, before):
             argument.data.copy_(original)

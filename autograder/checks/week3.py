@@ -339,9 +339,11 @@ def RotaryMultiHeadAttention(check: Check) -> None:
 
     with check.criterion("is_causal masks by index", 0.5):
         weights, x = drawn(2, 5, 16)
-        check.agrees(beyond_causal(weights, 2, x, positions(9, 4, 6, 1, 0)),
-                     f"{name}(16, 2)(x {tuple(x.shape)}, falling positions, is_causal=True), each row less the last "
-                     "row without a mask for the sequence that ends there", ATTENDED, CAUSAL)
+        check.agrees(attended(weights, 2, x, positions=positions(*[7] * 5), is_causal=True),
+                     f"{name}(16, 2)(x {tuple(x.shape)}, positions all 7, is_causal=True)", ATTENDED, CAUSAL)
+        check.agrees(beyond_causal(weights, 2, x, 9 - 2 * check.randperm(5)),
+                     f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True), each row less the "
+                     "last row without a mask for the sequence that ends there", ATTENDED, CAUSAL)
 
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
         weights, x = drawn(2, 24, 32)

@@ -11,6 +11,7 @@ import re
 import stat
 import unicodedata
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -195,12 +196,13 @@ def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]
 
 def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, notes: list[str]) -> None:
     """Answers whose cells have lost their ids (some editors drop them): the cell that defines the exercise's name."""
+    names = lru_cache(maxsize=None)(defined_names)
     for cell in template:
         if cell.role != "answer" or cell.id in matched or cell.cell_type != "code":
             continue
-        wanted = defined_names(cell.source)
+        wanted = names(cell.source)
         for place, entries in extras.items():
-            found = [entry for entry in entries if entry[2] == "code" and wanted & defined_names(entry[1])]
+            found = [entry for entry in entries if entry[2] == "code" and wanted & names(entry[1])]
             if found:
                 number, source, cell_type = found[-1]
                 matched[cell.id] = NotebookNode(source=source, cell_type=cell_type, outputs=[], attachments={})
@@ -270,7 +272,8 @@ def _saved_outputs(cell: NotebookNode) -> list[NotebookNode]:
         if isinstance(text, list):
             text = "".join(part for part in text if isinstance(part, str))
         if isinstance(text, str):
-            kept.append(nbformat.v4.new_output("stream", name="stdout", text=text[:MAX_SAVED_TEXT]))
+            text = text[:MAX_SAVED_TEXT].encode("utf-8", "replace").decode("utf-8")
+            kept.append(nbformat.v4.new_output("stream", name="stdout", text=text))
         image = data.get("image/png") if isinstance(data, dict) else None
         if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, "iVBORw0KGgo"):
             kept.append(nbformat.v4.new_output("display_data", {"image/png": image.replace("\n", "")}))

@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+import json
 import sys
 import time
 import types
+from dataclasses import asdict
 from typing import Any
 
 import matplotlib
@@ -21,22 +23,20 @@ STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the 
 
 
 def judge(task: Task, sandbox: Sandbox) -> Result:
-    """Grade one submission. Failures that are not the student's end in ``Result.problem``, never in a score."""
+    """Grade one submission. A failure that is not the student's never becomes a score: ``SandboxError`` is raised, a
+    broken test is named in ``Result.problem``."""
     result = Result(task.key)
+    session = Session(sandbox, task.files, STUDENT_SEED)
     try:
-        session = Session(sandbox, task.files, STUDENT_SEED)
-        try:
-            with grading(task.seed, sandbox.device) as context:
-                _run_cells(task, session, context, result)
-        finally:
-            session.close()
-    except SandboxError as error:
-        result.problem = f"the sandbox failed: {error}"
+        with grading(task.seed, sandbox.device) as context:
+            _run_cells(task, session, context, result)
     except BrokenCheck as error:
         result.problem = f"a hidden test of the course is broken: {error}"
-    if result.problem:
         result.scores.clear()
-    return result
+    finally:
+        session.close()
+    text = json.dumps(asdict(result), ensure_ascii=False).encode("utf-8", "replace")  # a lone surrogate cannot be saved
+    return Result(**json.loads(text))
 
 
 def _run_cells(task: Task, session: Session, context: GradingContext, result: Result) -> None:

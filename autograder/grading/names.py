@@ -3,12 +3,14 @@
 import ast
 import builtins
 
+MAX_PARSED = 50_000  # parsing takes up to a thousand times the memory of the text
+
 
 def defined_names(source: str) -> set[str]:
     """Functions, classes, imports and assignments of a cell; read off the line starts if it does not parse."""
     tree = _parsed(source)
     if tree is None:
-        heads = [line.split(" ", 1)[1] for line in source.splitlines() if line.startswith(("def ", "class "))]
+        heads = [line[:200].split(" ", 1)[1] for line in source.splitlines() if line.startswith(("def ", "class "))]
         return {head.split("(")[0].strip(" :") for head in heads}
     found = set()
     for node in ast.walk(tree):
@@ -31,6 +33,8 @@ def free_names(source: str, known: dict) -> list[str]:
 
 
 def _parsed(source: str) -> ast.Module | None:
+    if len(source) > MAX_PARSED:
+        return None
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

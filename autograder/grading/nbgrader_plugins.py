@@ -6,6 +6,8 @@ submission it is about to convert is graded at once, in parallel, in sandboxes; 
 
 import glob
 import warnings
+from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -18,14 +20,16 @@ from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.utils import parse_utc
 from sqlalchemy.exc import SAWarning
-from traitlets import Any, Enum, Integer
+from traitlets import Any, Dict, Enum, Integer
 
 from autograder.course import CourseError
 from autograder.grading.fanout import GradingFailed
 from autograder.grading.gradebook import mark_not_graded, register_assignment, save_scores
 from autograder.grading.results import Options, wanted_device
 from autograder.grading.run import NO_ISOLATION, Graded, RunLock, grade_submissions, is_complete, require_isolation
+from autograder.grading.sandbox import Limits
 
 # nbgrader 0.9.6 triggers these harmless warnings of a later SQLAlchemy for every new submission.
 warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
@@ -36,6 +40,8 @@ class SubmissionExporter(NotebookExporter):
 
     isolation = Enum(["bubblewrap", "none"], default_value="bubblewrap", help="How student code is isolated.").tag(config=True)
     workers = Integer(0, help="Submissions graded at the same time; 0: one per core.").tag(config=True)
+    limits = Dict(key_trait=Enum([limit.name for limit in fields(Limits)]),
+                  help="What one submission may use, by name: see Limits in autograder/grading/sandbox.py.").tag(config=True)
     on_result = Any(None, allow_none=True, help="Called with (student, Graded) as results come.").tag(config=True)
     on_start = Any(None, allow_none=True, help="Called with the list of students about to be graded.").tag(config=True)
 
@@ -51,7 +57,7 @@ class SubmissionExporter(NotebookExporter):
 
     @property
     def options(self) -> Options:
-        return Options(self.isolation != "none", wanted_device(), self.workers)
+        return Options(self.isolation != "none", wanted_device(), self.workers, dict(self.limits))
 
     def from_filename(self, filename: str, resources: dict | None = None, **kwargs: object) -> tuple:
         """nbgrader's two passes: a submitted file becomes the rebuilt notebook; an autograded one is read back."""
@@ -78,8 +84,8 @@ class SubmissionExporter(NotebookExporter):
         require_isolation(options)
         RunLock(root)
         register_assignment(root, course, assignment, self.config)
-        folders = {Path(folder).parent.name: Path(folder) for folder in
-                   sorted(glob.glob(course.format_path(course.submitted_directory, course.student_id, assignment)))}
+        found = sorted(map(Path, glob.glob(course.format_path(course.submitted_directory, course.student_id, assignment))))
+        folders = {folder.parent.name: folder for folder in found if self._is_name(folder.parent.name)}
         # Which file is the notebook, and that there is none, is for intake to say; nbgrader copies no other file.
         converter.assignments = {str(folder): [str(folder / f"{assignment}.ipynb")] for folder in folders.values()}
         converter.coursedir = _copying_nothing(course)
@@ -100,14 +106,30 @@ class SubmissionExporter(NotebookExporter):
             self.log.warning("Grading %s again: an earlier run did not finish", student)
             utils.rmtree(str(done))
             return True
-        new, old = course.get_existing_timestamp(str(folder)), course.get_existing_timestamp(str(done))
+        new, old = (converter.coursedir.get_existing_timestamp(str(place)) for place in (folder, done))
         return new is not None and old is not None and new > old
+
+    def _is_name(self, name: str) -> bool:
+        if name.isprintable() and name.encode("utf-8", "replace").decode() == name:
+            return True
+        self.log.error("Not graded: the folder submitted/%s: no student has such a name; rename it", ascii(name))
+        return False
+
+
+class SafeCourseDirectory(CourseDirectory):
+    """A time stamp that is a pipe, a link, a novel or no time at all counts as none."""
+
+    def get_existing_timestamp(self, dest_path: str) -> datetime | None:
+        try:
+            return parse_utc(_timestamp(Path(dest_path) / "timestamp.txt").decode())
+        except (ValueError, OverflowError):
+            return None
 
 
 def _copying_nothing(course: CourseDirectory) -> CourseDirectory:
     """The same course root, for a converter that is to copy no file of a submission (links, devices, gigabytes)."""
     same = {name: getattr(course, name) for name in ("root", "db_url", "course_id", "assignment_id", "student_id", "notebook_id")}
-    return CourseDirectory(config=course.config, ignore=["*"], **same)
+    return SafeCourseDirectory(config=course.config, ignore=["*"], **same)
 
 
 def _timestamp(path: Path) -> bytes:

@@ -21,7 +21,7 @@ class Pending:
     def __init__(self, root: Path, options: Options) -> None:
         self.folder = state_folder(root) / "pending"
         self.folder.mkdir(exist_ok=True)
-        self.how = f"{options.device}/{options.isolate}/{_grader_version()}"
+        self.how = f"{options.device}/{options.isolate}/{sorted(options.limits.items())}/{_grader_version()}"
 
     def name(self, task: Task) -> str:
         """Names everything that decides the result, the student included."""

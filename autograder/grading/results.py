@@ -63,6 +63,7 @@ class Options:
     isolate: bool = True
     device: str = "cpu"
     workers: int = 0  # 0: one per core
+    limits: dict = field(default_factory=dict)  # by name, of sandbox.Limits; those not named have their defaults
 
 
 def wanted_device() -> str:

@@ -18,6 +18,7 @@ from autograder.grading.untrusted.wire import Connection, WireError
 
 LINUX = sys.platform.startswith("linux")
 UNTRUSTED = Path(__file__).parent / "untrusted"
+PYTHON = "/sandbox/python"  # in the sandbox; where it is outside is nobody's business
 START_SECONDS = 180  # importing torch on a cold disk
 HELLO_SECONDS = 60
 END_SECONDS = 60
@@ -37,11 +38,15 @@ class Limits:
 
     memory: int = 2 * 2**30  # beyond a fresh notebook, all processes together; each may map that much more
     file_size: int = 32 * 2**20
-    processes: int = 64
+    processes: int = 64  # at the same time
+    started: int = 1000  # processes and threads, one after the other
     cell_cpu: float = 15.0
     call_cpu: float = 10.0
-    total_cpu: float = 120.0
-    patience: float = 4.0
+    total_cpu: float = 240.0  # for the whole submission, whatever starts again
+    patience: float = 2.0
+    total_idle: float = 60.0
+    text: int = 300_000  # characters of output that are kept
+    images: int = 10 * 2**20
     restarts: int = 5  # how often a crash or time-out is forgiven before the rest fails at once
 
 
@@ -127,7 +132,7 @@ class Sandbox:
         if hello.get("hello") != token:
             self._end(number)
             raise SandboxError(f"a submission's sandbox could not be set up: {hello.get('failed', hello)}")
-        return Job(self, number, connection, pid, watch.memory_of(pid) if pid else 0)
+        return Job(self, number, connection, watch.Tree(pid, watch.memory_of(pid)) if pid else None)
 
     def close(self) -> None:
         """End the server and with it everything it started."""
@@ -149,13 +154,13 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _end(self, number: str) -> None:
+    def _end(self, number: str) -> bool:
         ours, theirs = socket.socketpair()
         with ours:
             self._control_request({"op": "end", "job": number, "isolate": self.isolate}, theirs)
             ours.settimeout(END_SECONDS)
             try:
-                ours.recv(16)
+                return ours.recv(16) == b"killed"
             except OSError as error:
                 raise SandboxError(f"a submission's processes could not be ended: {error}") from error
 
@@ -194,6 +199,8 @@ class Sandbox:
         """Nothing of the caller's environment reaches student code."""
         threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
         scratch = "/tmp" if self.isolate else self._scratch.name
+        if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython may be known by its path outside
+            threads["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
         return threads | {"PATH": "/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch, "MPLCONFIGDIR": f"{scratch}/mpl",
                           "IPYTHONDIR": f"{scratch}/ipython", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
                           "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -206,24 +213,26 @@ class Sandbox:
 
 @dataclass
 class Job:
-    """One submission's fork: its connection, and the means to end it."""
+    """One submission's fork: its connection, and the means to watch and to end it."""
 
     sandbox: Sandbox
     number: str
     connection: Connection
-    pid: int  # of the submission's first process, as the kernel told it; 0 if unknown
-    baseline: int  # bytes it had before any student code
+    tree: watch.Tree | None  # its processes; None where there is no /proc
+    charged: float = 0.0  # CPU seconds already on the submission's account
 
-    def end(self) -> None:
+    def end(self) -> bool:
+        """Returns whether the kernel had killed it, short of memory."""
         self.connection.close()
-        self.sandbox._end(self.number)
+        return self.sandbox._end(self.number)
 
 
 def _python(site_packages: str) -> list[str]:
     # -I -S: no environment, no site, so no .pth file tells where the course lives.
     start = f"import sys; sys.path[:0] = ['/sandbox/worker', {site_packages!r}]; import runpy; " \
             "sys.argv = ['worker.py', sys.argv[1]]; runpy.run_path('/sandbox/worker/worker.py', run_name='__main__')"
-    return [os.path.realpath(sys.executable), "-I", "-S", "-c", start]
+    executable = Path(os.path.realpath(sys.executable)).relative_to(os.path.realpath(sys.base_prefix))
+    return [f"{PYTHON}/{executable}", "-I", "-S", "-c", start]
 
 
 def bubblewrap_command(device: str) -> list[str]:
@@ -241,9 +250,10 @@ def bubblewrap_command(device: str) -> list[str]:
     command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--ro-bind-try", "/etc/fonts", "/etc/fonts"]
     command += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]  # torch asks which CPU this is
     packages = sysconfig.get_path("purelib")
-    command += ["--ro-bind", sys.base_prefix, sys.base_prefix, "--ro-bind", packages, "/sandbox/site-packages",
+    command += ["--ro-bind", sys.base_prefix, PYTHON, "--ro-bind", packages, "/sandbox/site-packages",
                 "--ro-bind", str(UNTRUSTED), "/sandbox/worker", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
-    roots = ["/sandbox/site-packages"] + ([packages] if packages.startswith(sys.base_prefix) else [])
+    inside = [packages.replace(sys.base_prefix, PYTHON, 1)] if packages.startswith(sys.base_prefix) else []
+    roots = ["/sandbox/site-packages", *inside]
     for entry in Path(packages).iterdir():
         if "autograder" in entry.name:  # the installed course package, or what tells where it is
             for root in roots:

@@ -12,12 +12,13 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict
 
 from autograder.grading.results import Options, Result, Task
-from autograder.grading.sandbox import Sandbox, SandboxError
+from autograder.grading.sandbox import Limits, Sandbox, SandboxError
 
-_sandbox: Sandbox | None = None  # inherited by the forked workers
+_sandbox: Sandbox | None = None  # inherited by the forked judges
 
 
 def main() -> None:
@@ -39,22 +40,35 @@ def main() -> None:
 
 
 def run(tasks: list[Task], options: Options) -> Iterator[Result]:
-    """Results as they come. Raises ``SandboxError`` if no sandbox can be started at all."""
-    global _sandbox
-    workers = min(options.workers or os.cpu_count() or 1, max(len(tasks), 1))
-    _sandbox = Sandbox(options.isolate, _device(options.device))  # imports torch while this process does the same
-    try:
-        import torch
+    """Results as they come. Raises ``SandboxError`` if no sandbox can be started at all.
 
-        import autograder.grading.judge  # noqa: F401  once, before the workers are forked
+    Where something failed that is not the student's, the submission is tried once more in a new sandbox, alone.
+    """
+    workers = min(options.workers or os.cpu_count() or 1, max(len(tasks), 1))
+    failed: dict[str, str] = {}
+    with _sandbox_for(options):
+        yield from _pool(tasks, workers, failed)
+    if not failed:
+        return
+    with _sandbox_for(options):
+        for task in [task for task in tasks if task.key in failed]:
+            failed.clear()
+            yield from _pool([task], 1, failed)
+            yield from (Result(key, problem=reason) for key, reason in failed.items())
+
+
+@contextmanager
+def _sandbox_for(options: Options) -> Iterator[None]:
+    global _sandbox
+    _sandbox = Sandbox(options.isolate, _device(options.device), Limits(**options.limits))
+    try:
+        import torch  # while the fork server does the same
+
+        import autograder.grading.judge  # noqa: F401  once, before the judges are forked
 
         torch.set_num_threads(1)
         _sandbox.wait_ready()
-        unfinished = yield from _pool(tasks, workers)
-        for task in unfinished:  # a worker died; one by one, so that it is plain whose submission it was
-            lost = yield from _pool([task], 1)
-            for victim in lost:
-                yield Result(victim.key, problem="the grading process died twice while grading this submission")
+        yield
     finally:
         _sandbox.close()
 
@@ -73,20 +87,23 @@ def _judge(task: Task) -> Result:
     return judge(task, _sandbox)
 
 
-def _pool(tasks: list[Task], workers: int):
-    """Run tasks in forked workers; yields results, returns the tasks lost to a broken pool."""
-    done: set[str] = set()
+def _pool(tasks: list[Task], workers: int, failed: dict[str, str]) -> Iterator[Result]:
+    """Run tasks in forked judges. Tasks that the sandbox or a judge failed go to ``failed``, with the reason."""
+    failed |= dict.fromkeys((task.key for task in tasks), "the grading process died while grading this submission")
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=fork, initializer=_die_with_parent) as pool:
         futures = {pool.submit(_judge, task): task for task in tasks}
-        try:
-            for future in as_completed(futures):
+        for future in as_completed(futures):
+            key = futures[future].key
+            try:
                 result = future.result()
-                done.add(result.key)
+            except BrokenProcessPool:  # a judge died; nobody knows whose submission it was
+                return
+            except SandboxError as error:
+                failed[key] = f"the sandbox failed: {error}"
+            else:
+                del failed[key]
                 yield result
-        except BrokenProcessPool:
-            pass
-    return [task for task in tasks if task.key not in done]
 
 
 def _device(wanted: str) -> str:

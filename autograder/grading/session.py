@@ -13,16 +13,16 @@ from typing import Any
 
 import torch
 
-from autograder.checks.framework import StudentError
+from autograder.checks.framework import StudentError, watched
 from autograder.grading.sandbox import Job, Limits, Sandbox, SandboxError
-from autograder.grading.untrusted.wire import TICK, Decoder, Encoder, PeerGone, PeerSlow, Reference, WireError
-from autograder.grading.watch import usage
+from autograder.grading.untrusted.wire import Decoder, Encoder, PeerGone, PeerSlow, Reference, WireError
+from autograder.grading.watch import Usage
 
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
 PNG = b"\x89PNG\r\n\x1a\n"
 MAX_CALLBACKS = 1000
 STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
-MAX_OUTPUTS, MAX_TEXT, MAX_IMAGE = 60, 50_000, 2 * 2**20
+MAX_OUTPUTS, MAX_TEXT, MAX_IMAGE = 60, 50_000, 2 * 2**20  # of one cell
 
 
 class Overuse(Exception):
@@ -33,32 +33,70 @@ class Overuse(Exception):
         self.kind = kind
 
 
+@dataclass
+class Allowance:
+    """What is left of a whole submission's CPU seconds, waiting seconds and room for output."""
+
+    cpu: float
+    idle: float
+    text: int
+    images: int
+
+    @classmethod
+    def of(cls, limits: Limits) -> "Allowance":
+        return cls(limits.total_cpu, limits.total_idle, limits.text, limits.images)
+
+    def spent(self) -> str:
+        """What has run out, or nothing."""
+        if self.cpu <= 0:
+            return "this notebook has used all the CPU time of a submission"
+        return "this notebook has waited as long as a submission may" if self.idle <= 0 else ""
+
+
 class Watchman:
     """Looks at a submission's processes during one request."""
 
-    def __init__(self, job: Job, cpu_seconds: float, limits: Limits) -> None:
-        self.job, self.cpu_seconds, self.memory = job, cpu_seconds, limits.memory
-        self.idle_seconds = cpu_seconds * limits.patience
-        self.start: float | None = None
-        self.last, self.idle = time.monotonic(), 0.0
-        self.callbacks = 0
+    def __init__(self, job: Job, cpu_seconds: float, limits: Limits, allowance: Allowance) -> None:
+        self.job, self.cpu_seconds, self.limits, self.allowance = job, cpu_seconds, limits, allowance
+        self.idle, self.callbacks, self.last = 0.0, 0, time.monotonic()
+        if job.tree is not None:
+            self._charge(job.tree.look())  # what it has used since the last request is not this request's
+        self.start = job.charged
 
     def look(self) -> None:
         """Called every quarter of a second while the answer is awaited. Time is charged as CPU time, or as idle time
         when nothing of the submission wants the CPU; a machine that is too busy to run it charges nothing."""
-        if not self.job.pid:
+        if self.job.tree is None:
             return
-        used, now = usage(self.job.pid, self.job.baseline), time.monotonic()
-        if self.start is None:
-            self.start = used.cpu - TICK
-        self.idle += 0.0 if used.runnable else now - self.last
-        self.last = now
-        if used.memory > self.memory:
-            raise Overuse("MemoryError", f"it used more than {self.memory / 2**30:.1f} GB of memory")
-        if used.cpu - self.start > self.cpu_seconds:
-            raise Overuse("TimeoutError", f"it used more than {self.cpu_seconds:g} seconds of CPU time")
-        if self.idle > self.idle_seconds:
-            raise Overuse("TimeoutError", f"it waited for more than {self.idle_seconds:g} seconds")
+        used, now = self.job.tree.look(), time.monotonic()
+        idle = 0.0 if used.runnable else now - self.last
+        self.idle, self.last = self.idle + idle, now
+        self.allowance.idle -= idle
+        self._charge(used)
+        self._judge(used)
+
+    def _charge(self, used: Usage) -> None:
+        self.allowance.cpu -= max(0.0, used.cpu - self.job.charged)
+        self.job.charged = max(used.cpu, self.job.charged)
+
+    def _judge(self, used: Usage) -> None:
+        limits, cpu = self.limits, self.cpu_seconds
+        if used.memory > limits.memory:
+            raise Overuse("MemoryError", f"it used more than {limits.memory / 2**30:.1f} GB of memory")
+        if used.processes > limits.processes:
+            raise Overuse("RuntimeError", f"it had more than {limits.processes} processes")
+        if used.started > limits.started:
+            raise Overuse("RuntimeError", f"it started more than {limits.started} processes and threads")
+        if used.cpu - self.start > cpu:
+            raise Overuse("TimeoutError", f"it used more than {cpu:g} seconds of CPU time")
+        if self.idle > cpu * limits.patience:
+            raise Overuse("TimeoutError", f"it waited for more than {cpu * limits.patience:g} seconds")
+        if spent := self.allowance.spent():
+            raise Overuse("TimeoutError", spent)
+
+    def resume(self) -> None:
+        """The check itself was busy; that time is not the submission's."""
+        self.last = time.monotonic()
 
     def count_callback(self) -> None:
         self.callbacks += 1
@@ -84,13 +122,14 @@ class Session:
         self._history: list[tuple[str, str]] = []
         self._callbacks: list[Callable] = []
         self._serial = 0
+        self._allowance = Allowance.of(self.limits)
         self._restarts = 0
         self._job: Job | None = sandbox.open(files, seed)
 
-    def close(self) -> None:
-        if self._job is not None:
-            self._job.end()
-            self._job = None
+    def close(self) -> bool:
+        """Returns whether the kernel had killed the submission, short of memory."""
+        job, self._job = self._job, None
+        return job is not None and job.end()
 
     def execute(self, cell: str, source: str) -> CellRun:
         """Run a cell. A cell that hangs or dies is left out when the sandbox is started again."""
@@ -100,7 +139,7 @@ class Session:
             return CellRun(error=error)
         self._history.append((cell, source))
         try:
-            return CellRun(_outputs(header.get("outputs"), payload), _error(header.get("error")))
+            return CellRun(_outputs(header.get("outputs"), payload, self._allowance), _error(header.get("error")))
         except WireError as error:
             return CellRun(error=_garbage(error))
 
@@ -153,17 +192,19 @@ class Session:
         student's error, and ends this fork."""
         self._ensure_running()
         self._serial += 1
-        connection, watchman = self._job.connection, Watchman(self._job, cpu_seconds, self.limits)
-        wall_seconds = cpu_seconds * self.limits.patience * (STARVED if self._job.pid else 1)
+        connection, watchman = self._job.connection, Watchman(self._job, cpu_seconds, self.limits, self._allowance)
+        wall_seconds = cpu_seconds * self.limits.patience * (STARVED if self._job.tree else 1)
+        deadline = time.monotonic() + wall_seconds  # for all frames together
         try:
             connection.sock.settimeout(wall_seconds)
             connection.send(header | {"serial": self._serial}, payload)
             while True:
-                reply, reply_payload = connection.receive(wall_seconds, watchman.look)
+                reply, reply_payload = connection.receive(max(0.0, deadline - time.monotonic()), watchman.look)
                 if "callback" not in reply:
                     break
                 watchman.count_callback()
                 self._serve_callback(reply, reply_payload)
+                watchman.resume()
             if reply.get("serial") != self._serial:
                 raise WireError("reply to another request")
             return reply, reply_payload
@@ -193,14 +234,17 @@ class Session:
         self._job.connection.send(reply, bytes(encoder.payload))
 
     def _abandon(self) -> None:
-        self.close()
         self._restarts += 1
+        if self.close():
+            raise SandboxError("the machine ran out of memory; free some, or grade fewer at the same time (WORKERS=1)")
 
     def _ensure_running(self) -> None:
         """After a crash or time-out: a new fork, the earlier cells again, without any that fails on the way."""
         while self._job is None:
             if self._restarts > self.limits.restarts:
                 raise StudentError(("ProcessEnded",), "not run: this notebook crashed or timed out too often before")
+            if spent := self._allowance.spent():
+                raise StudentError(("TimeoutError",), f"not run: {spent}")
             self.generation += 1
             self._job = self.sandbox.open(self.files, self.seed)
             for cell, source in list(self._history):
@@ -279,7 +323,7 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple, kwargs: dict) ->
     def run() -> list[torch.Tensor]:
         state["value"], changed, state["call"] = session.call(proxy, method, args, kwargs)
         for index, tensor in changed:  # what an in-place change would have done here
-            if 0 <= index < len(inputs) and isinstance(tensor, torch.Tensor) and tensor.shape == inputs[index].shape:
+            if 0 <= index < len(inputs) and _is_watched(inputs[index]) and _has_shape(tensor, inputs[index]):
                 inputs[index].data.copy_(tensor)
         return _tensors(state["value"])
 
@@ -289,6 +333,14 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple, kwargs: dict) ->
     state["run"] = run
     outputs = iter(_Differentiable.apply(state, *inputs))
     return _map_tensors(state["value"], lambda tensor: next(outputs))
+
+
+def _is_watched(tensor: torch.Tensor) -> bool:
+    return any(tensor is one for one in watched.get())
+
+
+def _has_shape(value: Any, like: torch.Tensor) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape == like.shape
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -321,32 +373,34 @@ def _error(data: Any) -> StudentError | None:
     return StudentError(names, str(data.get("message"))[:2000], f"line {line}" if type(line) is int else "")
 
 
-def _outputs(items: Any, payload: bytes) -> list[dict]:
+def _outputs(items: Any, payload: bytes, allowance: Allowance) -> list[dict]:
     """The worker's outputs as nbformat ones: text and PNG, nothing else, and not more than a person would read."""
-    outputs, room = [], MAX_TEXT
+    outputs, room = [], min(MAX_TEXT, allowance.text)
     for item in items[:MAX_OUTPUTS] if isinstance(items, list) else []:
         if not isinstance(item, dict):
             raise WireError("malformed output")
         if item.get("stream") in ("stdout", "stderr"):
             text = str(item.get("text"))[:room]
             outputs.append({"output_type": "stream", "name": item["stream"], "text": text})
-        elif isinstance(item.get("show"), dict) and (data := _data(item["show"], payload, room)):
+        elif isinstance(item.get("show"), dict) and (data := _data(item["show"], payload, room, allowance)):
             text = data.get("text/plain", "")
             outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
         else:
             continue
         room -= len(text)
+        allowance.text -= len(text)
     return outputs
 
 
-def _data(show: dict, payload: bytes, room: int) -> dict:
+def _data(show: dict, payload: bytes, room: int, allowance: Allowance) -> dict:
     data = {}
     if isinstance(show.get("text"), str):
         data["text/plain"] = show["text"][:room]
     place = show.get("png")
     if isinstance(place, list) and len(place) == 2 and all(type(n) is int and n >= 0 for n in place):
         image = payload[place[0]:place[0] + place[1]]
-        if image.startswith(PNG) and len(image) <= MAX_IMAGE:
+        if image.startswith(PNG) and len(image) <= min(MAX_IMAGE, allowance.images):
+            allowance.images -= len(image)
             data["image/png"] = base64.b64encode(image).decode()
     return data
 

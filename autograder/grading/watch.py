@@ -8,7 +8,6 @@ import os
 import socket
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -16,11 +15,45 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU in seconds since the processes started, resident memory in bytes, whether any of them wants the CPU now."""
+    """CPU in seconds since the processes started, resident memory in bytes, whether any of them wants the CPU now, how
+    many there are, and how many processes and threads there have been in the namespace."""
 
     cpu: float
     memory: int
     runnable: bool
+    processes: int
+    started: int
+
+
+@dataclass(frozen=True)
+class _Process:
+    own_cpu: float
+    children_cpu: float  # of those that have ended and were waited for
+    memory: int
+    runnable: bool
+
+
+class Tree:
+    """The process ``root`` and all its descendants, looked at again and again. ``baseline`` bytes of each, the pages
+    inherited from the fork server, are shared and not counted."""
+
+    def __init__(self, root: int, baseline: int = 0) -> None:
+        self.root, self.baseline = root, baseline
+        self._seen: dict[int, float] = {}  # CPU seconds of every process ever met
+        self._started = 0
+
+    def look(self) -> Usage:
+        found = {pid: process for pid in _tree(self.root) if (process := _process(pid)) is not None}
+        for pid, process in found.items():
+            if pid not in self._seen:
+                self._started = max(self._started, _number_inside(pid))
+            self._seen[pid] = max(self._seen.get(pid, 0.0), process.own_cpu)
+        # Both are at least what was used: a child that nobody waits for is missing in the first, one that came and went
+        # between two looks in the second.
+        reaped = sum(process.own_cpu + process.children_cpu for process in found.values())
+        memory = sum(max(0, process.memory - self.baseline) for process in found.values())
+        return Usage(max(reaped, sum(self._seen.values())), memory, any(process.runnable for process in found.values()),
+                     len(found), self._started)
 
 
 def ask_for_pid(sock: socket.socket) -> None:
@@ -42,33 +75,50 @@ def peer_pid(sock: socket.socket) -> int:
 
 def memory_of(pid: int) -> int:
     """Resident bytes of one process."""
-    fields = _stat(Path(f"/proc/{pid}"))
-    return fields[2] if fields else 0
+    process = _process(pid)
+    return process.memory if process else 0
 
 
-def usage(root: int, baseline: int = 0) -> Usage:
-    """Of the process ``root`` and all its descendants. ``baseline`` bytes of each, the pages inherited from the fork
-    server, are shared and not counted."""
-    table = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (fields := _stat(entry)):
-            table[int(entry.name)] = fields
-    tree, grown = {root}, True
-    while grown:
-        more = {pid for pid, fields in table.items() if fields[0] in tree} - tree
-        tree, grown = tree | more, bool(more)
-    found = [table[pid] for pid in tree if pid in table]
-    reaped = table[root][3] if root in table else 0.0
-    cpu, memory = sum(fields[1] for fields in found), sum(max(0, fields[2] - baseline) for fields in found)
-    return Usage(cpu + reaped, memory, any(fields[4] for fields in found))
+def _tree(root: int) -> list[int]:
+    tree = [root]
+    for pid in tree:  # grows while it is walked
+        tree += _children(pid)
+        if len(tree) > 10_000:
+            break
+    return tree
 
 
-def _stat(entry: Path) -> tuple[int, float, int, float, bool] | None:
-    """Parent, own CPU seconds, resident bytes, CPU seconds of reaped children, whether it runs or would run."""
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
     try:
-        text = (entry / "stat").read_text()
-    except OSError:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                found += map(int, file.read().split())
+    except OSError:  # ended meanwhile
+        pass
+    return found
+
+
+def _process(pid: int) -> _Process | None:
+    text = _read(f"/proc/{pid}/stat")
+    if not text:
         return None
     fields = text[text.rindex(")") + 2:].split()
     user, system, child_user, child_system = (int(field) / TICKS for field in fields[11:15])
-    return int(fields[1]), user + system, int(fields[21]) * PAGE, child_user + child_system, fields[0] in "RD"
+    return _Process(user + system, child_user + child_system, int(fields[21]) * PAGE, fields[0] in "RD")
+
+
+def _number_inside(pid: int) -> int:
+    """The pid that a process has in its own namespace: they are given in order, to processes and threads."""
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1]) if len(line.split()) > 2 else 0  # no namespace of its own: no count
+    return 0
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -119,6 +119,7 @@ class Decoder:
     callback: Callable[[int], Any] | None = None
     device: str = "cpu"
     nodes: int = 0
+    bytes: int = 0
 
     def decode(self, item: Any, depth: int = 0) -> Any:
         self.nodes += 1
@@ -170,8 +171,9 @@ class Decoder:
             raise WireError("malformed tensor")
         dtype = DTYPES[name]
         size = math.prod(shape) * dtype.itemsize
-        if offset + size > len(self.payload):
-            raise WireError("tensor larger than its payload")
+        self.bytes += size
+        if offset + size > len(self.payload) or self.bytes > len(self.payload):  # tensors may not share bytes
+            raise WireError("tensors larger than their payload")
         raw = bytearray(self.payload[offset:offset + size])
         if dtype == torch.bool:  # a byte other than 0 and 1 would be undefined behaviour
             tensor = torch.frombuffer(raw, dtype=torch.uint8) != 0 if size else torch.empty(0, dtype=dtype)

@@ -16,6 +16,7 @@ import random
 import resource
 import signal
 import socket
+import struct
 import sys
 import traceback
 import types
@@ -38,6 +39,7 @@ CLONE_FLAGS = 0x10000000 | 0x20000000 | 0x00020000 | 0x40000000 | 0x08000000 | 0
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV, MS_RDONLY = 0x4000, 1 << 18, 2, 4, 1
 MAX_TEXT, MAX_IMAGES, MAX_IMAGE = 50_000, 12, 2 * 2**20
+KILLED = 9  # exit status of a submission's outer process: the kernel killed what was inside
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -171,6 +173,7 @@ class Notebook:
         self.graphs: dict[int, tuple] = {}
         self.counter = itertools.count(1)
         self.recorder = Recorder()
+        self.pid = os.getpid()
 
     def serve(self) -> None:
         operations = {"execute": self.execute, "lookup": self.lookup, "call": self.call, "backward": self.backward}
@@ -195,6 +198,8 @@ class Notebook:
 
     def execute(self, header: dict, decoder: Decoder, encoder: Encoder) -> dict:
         result = self.shell.run_cell(header["source"], store_history=False, cell_id=header.get("cell"))
+        if os.getpid() != self.pid:  # a child of the student's own that came to the end of its cell
+            os._exit(0)
         error = result.error_before_exec or result.error_in_exec
         outputs = []
         for output in self.recorder.outputs:
@@ -316,6 +321,7 @@ def enter_namespaces() -> None:
     checked(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "mount / private")
     for folder in (b"/tmp", b"/dev/shm"):
         checked(libc.mount(b"tmpfs", folder, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64m,nr_inodes=4k,mode=700"), folder)
+    checked(libc.mount(b"devpts", b"/dev/pts", b"devpts", MS_NOSUID, b"newinstance,ptmxmode=0666,mode=620"), "/dev/pts")
     checked(libc.mount(b"tmpfs", b"/proc", b"tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, b"size=4k,mode=555"), "/proc")
 
 
@@ -325,6 +331,34 @@ def drop_privileges() -> None:
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     checked(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
     prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+# System calls that a notebook does not need, as (audit architecture, clone, the rest). First memfd_create and
+# memfd_secret, memory that counts for nobody; then new namespaces, mounts, keys, tracing, bpf, foreign memory, io_uring.
+FORBIDDEN = {
+    "x86_64": (0xC000003E, 56, [319, 447, 272, 308, 165, 166, 155, 248, 249, 250, 321, 298, 323, 101, 310, 311,
+                                *range(425, 434), 442]),
+    "aarch64": (0xC00000B7, 220, [279, 447, 97, 268, 40, 39, 41, 217, 218, 219, 280, 241, 282, 117, 270, 271,
+                                  *range(425, 434), 442]),
+}
+
+
+def forbid_system_calls(device: str) -> None:
+    """A seccomp filter. clone3 does not exist (libc falls back to clone), clone makes no namespaces."""
+    if os.uname().machine not in FORBIDDEN:
+        return
+    architecture, clone, numbers = FORBIDDEN[os.uname().machine]
+    allow, refuse, missing, kill = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
+    load, equal, at_least, masked, give = 0x20, 0x15, 0x35, 0x45, 0x06
+    lines = [(load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, kill),
+             (load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, kill)]  # the last: x32
+    for number in numbers[2 if device == "cuda" else 0:]:  # CUDA's driver makes memory files
+        lines += [(equal, 0, 1, number), (give, 0, 0, refuse)]
+    lines += [(equal, 0, 1, 435), (give, 0, 0, missing), (equal, 1, 0, clone), (give, 0, 0, allow), (load, 0, 0, 16),
+              (masked, 0, 1, 0x7E020080), (give, 0, 0, refuse), (give, 0, 0, allow)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in lines))
+    program = ctypes.create_string_buffer(struct.pack("@HP", len(lines), ctypes.addressof(code)))
+    checked(libc.prctl(22, 2, program, 0, 0), "seccomp")  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 
 
 def set_limits(limits: dict) -> None:
@@ -360,29 +394,59 @@ def run_notebook(connection: Connection, shell: Shell, job: dict) -> None:
     notebook.serve()
 
 
-def fork_job(sock: socket.socket, shell: Shell, job: dict, control: socket.socket) -> int:
+def detach(sock: socket.socket) -> None:
+    """No descriptor but the connection: the control socket and the server's log belong to all submissions."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.closerange(3, sock.fileno())
+    os.closerange(sock.fileno() + 1, 4096)
+
+
+def wait_outside(inner: int, cpu_seconds: int) -> None:
+    """Outside the new pid namespace: the end of its first process ends all inside, whatever they have arranged.
+
+    That process cannot be killed from inside. If something else than its CPU limit or our SIGTERM killed it, it was
+    the kernel, short of memory, and this process's exit status says so.
+    """
+    asked: list[int] = []
+
+    def end(*_: Any) -> None:
+        asked.append(inner)
+        os.kill(inner, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    _, status, used = os.wait4(inner, 0)
+    by_kernel = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and not asked
+    os._exit(KILLED if by_kernel and used.ru_utime + used.ru_stime < cpu_seconds - 1 else 0)
+
+
+def fork_job(sock: socket.socket, shell: Shell, job: dict) -> int:
     """Fork for one submission; returns the pid whose end ends everything the submission started."""
     pid = os.fork()
     if pid:
         return pid
     status = 1
     try:
-        control.close()
+        detach(sock)
         if not job["isolate"]:
             os.setsid()
         set_limits(job["limits"])
         if job["isolate"]:
             enter_namespaces()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             inner = os.fork()
-            if inner:  # outside the new pid namespace: when this process dies, all inside die
+            if inner:
                 sock.close()
-                os.waitpid(inner, 0)
-                os._exit(0)
+                wait_outside(inner, job["limits"]["cpu_seconds"])
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             os.setsid()  # else a signal to the process group would reach the server and every other fork
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             resource.setrlimit(resource.RLIMIT_NPROC, (job["limits"]["processes"],) * 2)
             drop_privileges()
+            forbid_system_calls(job["device"])
         run_notebook(Connection(sock), shell, job)
         status = 0
     except PeerGone:
@@ -411,29 +475,37 @@ def serve(control: socket.socket) -> None:
     shell = make_shell()
     prctl(PR_SET_DUMPABLE, 0)  # no fork may look into the server
     running: dict[str, int] = {}
+    ended: dict[str, int] = {}  # exit statuses of those that ended by themselves
     control.send(json.dumps({"ready": True, "threads": threads()}).encode())
     while True:
         message, fds, _, _ = socket.recv_fds(control, 2**16, 1)
         if not message:
             return
         for job, pid in list(running.items()):
-            if os.waitpid(pid, os.WNOHANG)[0]:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
                 del running[job]
+                ended[job] = status
         request = json.loads(message)
         # Several trusted processes share this control socket, so an answer goes to the socket sent along.
         sock = socket.socket(fileno=fds[0])
         if request["op"] == "fork":
-            running[request["job"]] = fork_job(sock, shell, request, control)
+            running[request["job"]] = fork_job(sock, shell, request)
         elif request["op"] == "end":
-            pid = running.pop(request["job"], None)
-            if pid is not None:
-                try:
-                    (os.kill if request["isolate"] else os.killpg)(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                os.waitpid(pid, 0)
-            sock.send(b"ended")
+            status = end_job(running.pop(request["job"], None), request["isolate"], ended.pop(request["job"], 0))
+            sock.send(b"killed" if os.waitstatus_to_exitcode(status) == KILLED else b"ended")
         sock.close()
+
+
+def end_job(pid: int | None, isolate: bool, status: int) -> int:
+    """End a submission and all it started, if it still runs; returns its exit status."""
+    if pid is None:
+        return status
+    try:
+        os.kill(pid, signal.SIGTERM) if isolate else os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return os.waitpid(pid, 0)[1]
 
 
 def threads() -> int:
