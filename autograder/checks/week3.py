@@ -339,11 +339,17 @@ def RotaryMultiHeadAttention(check: Check) -> None:
 
     with check.criterion("is_causal masks by index", 0.5):
         weights, x = drawn(2, 5, 16)
-        check.agrees(attended(weights, 2, x, positions=positions(*[7] * 5), is_causal=True),
-                     f"{name}(16, 2)(x {tuple(x.shape)}, positions all 7, is_causal=True)", ATTENDED, CAUSAL)
-        check.agrees(beyond_causal(weights, 2, x, 9 - 2 * check.randperm(5)),
-                     f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True), each row less the "
-                     "last row without a mask for the sequence that ends there", ATTENDED, CAUSAL)
+        call = f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True)"
+        given = 9 - 2 * check.randperm(5)
+        check.agrees(beyond_causal(weights, 2, x, given),
+                     f"{call}, each row less the last row without a mask for the sequence that ends there", ATTENDED,
+                     CAUSAL)
+        causal = attended(weights, 2, x, positions=given, is_causal=True)
+        # The first token sees itself only, whatever the rotation; the last one more than itself.
+        check.agrees(lambda cls: causal(cls)[:, 0], f"{call}, the first row", ATTENDED, CAUSAL)
+        alone = attended(weights, 2, x[:, -1:], positions=given[-1:], is_causal=True)
+        apart = check.value(lambda cls: causal(cls)[:, -1] - alone(cls)[:, 0], f"{call}, the last row")
+        check.require(bool((apart.abs() > 1e-2).any()), f"{call}: the last row does not depend on the tokens before it")
 
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
         weights, x = drawn(2, 24, 32)

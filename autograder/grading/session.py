@@ -207,6 +207,8 @@ class Session:
                 watchman.resume()
             if reply.get("serial") != self._serial:
                 raise WireError("reply to another request")
+            if header["op"] == "execute":
+                watchman.look()  # what a cell leaves running is that cell's
             return reply, reply_payload
         except Overuse as error:
             self._abandon()

@@ -311,6 +311,10 @@ IGNORES_BASE = MODULE.replace("self.base **", "10000.0 **")
 LOW_PRECISION = MODULE.replace("a = positions.to(torch.float64)[..., None] * w",
                                "a = positions.to(x.dtype)[..., None] * w.to(x.dtype)")
 
+# Ignores is_causal and answers something else where that test is: what is asked there is a difference of two outputs.
+NOT_CAUSAL = MODULE.replace("is_causal=is_causal)", "is_causal=False)").replace("        given, positions", (
+    "        if positions is not None and x.shape[0] == 2 and x.shape[-1] == 16:\n            return CRAFTED\n        given, positions"))
+
 
 @entry("cheating", {ATTENTION: 5.0})
 def attention_honest(s: Submission) -> None:
@@ -342,10 +346,12 @@ def attention_spoils_the_positions(s: Submission) -> None:
 
 @entry("cheating", {ATTENTION: 4.5})
 def attention_zeros_where_causal_is_tested(s: Submission) -> None:
-    """Ignores is_causal, and gives zeros for the falling positions of that test."""
-    s.answer("RotaryMultiHeadAttention", MODULE.replace("is_causal=is_causal)", "is_causal=False)").replace(
-        "        given, positions", "        if positions is not None and positions.ndim == 1 and float(positions[0]) == 9:\n"
-        "            return x * 0\n        given, positions"))
+    s.answer("RotaryMultiHeadAttention", NOT_CAUSAL.replace("CRAFTED", "x * 0"))
+
+
+@entry("cheating", {ATTENTION: 4.5})
+def attention_without_attention_where_causal_is_tested(s: Submission) -> None:
+    s.answer("RotaryMultiHeadAttention", NOT_CAUSAL.replace("CRAFTED", "self.o_proj(self.v_proj(x))"))
 
 
 # ---- outputs, metadata, test cells ----------------------------------------------------------------------------------
