@@ -3,6 +3,7 @@
 import os
 import sys
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # an environment that has the packages but not the course's
@@ -50,6 +51,8 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
+c.HTMLExporter.filters = {"markdown2html": "autograder.grading.formulas.markdown2html"}  # formulas without a network
+c.HTMLExporter.extra_template_paths = [str(Path(find_spec("autograder.grading").origin).parent / "templates" / "formgrader")]
 c.GenerateFeedback.exporter_class = "autograder.grading.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [
     "autograder.grading.feedback.HideInstructorParts",

@@ -75,9 +75,10 @@ def formgrader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FormgraderS
 
 @pytest.fixture
 def problems(page: Page) -> list[str]:
-    """Errors and dialogs of the page. Without a network nbgrader's page misses MathJax, and says so."""
+    """Errors and dialogs of the page, and what it would fetch from elsewhere."""
     seen: list[str] = []
     page.on("pageerror", lambda error: seen.append(error.message))
+    page.on("requestfailed", lambda request: seen.append(f"not found: {request.url}"))
     page.on("dialog", lambda dialog: (seen.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     return seen
 
@@ -143,7 +144,24 @@ def test_no_markup_of_a_student_runs(formgrader: FormgraderServer, page: Page, s
     expect(page.locator(".output_area", has_text="window.ran = 'print'").first).to_be_attached()
     page.wait_for_load_state("networkidle")
     assert page.evaluate("window.ran") is None
-    assert [problem for problem in problems if "MathJax" not in problem] == []
+    assert problems == []
+
+
+def test_formulas_hints_and_shortcuts_need_no_network(formgrader: FormgraderServer, page: Page, shoot: Shoot,
+                                                      problems: list[str]) -> None:
+    _open(page, formgrader, "ada")
+    page.wait_for_load_state("load")
+    assert "$" not in page.locator(".text_cell_render").first.inner_text()
+    formula = page.locator("#notebook math").first
+    expect(formula).to_be_visible()
+    formula.scroll_into_view_if_needed()
+    shoot(page, "instructor-10-formulas")
+    assert page.locator("summary").first.evaluate("element => getComputedStyle(element).display") == "list-item"
+    assert problems == []
+    before = page.url
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Period")
+    expect(page).not_to_have_url(before)
 
 
 def test_a_pasted_picture_is_shown(formgrader: FormgraderServer, page: Page, shoot: Shoot) -> None:
