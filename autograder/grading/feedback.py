@@ -24,6 +24,7 @@ class FeedbackExporter(HTMLExporter):
         config, theirs = config.copy(), config.HTMLExporter  # nbgrader has put the places of its own templates in here
         config.FeedbackExporter.merge({
             "template_name": "course_feedback",
+            "template_file": "index.html.j2",  # HTMLExporter's is formgrader's
             "exclude_input_prompt": True,
             "exclude_output_prompt": True,
             "extra_template_basedirs": [*theirs.extra_template_basedirs, str(TEMPLATES)],
