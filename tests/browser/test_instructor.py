@@ -106,7 +106,7 @@ def test_an_instructor_grades_a_free_text_answer(formgrader: FormgraderServer, p
     expect(ada.locator(".needs-manual-grade .glyphicon-ok")).to_be_visible()
     shoot(page, "instructor-2-class")
 
-    ada.get_by_role("link", name="ada").click()
+    ada.get_by_role("link", name="Example, Ada").click()
     score = page.locator("input#relative_proof")
     expect(score).to_have_class(re.compile("needs_manual_grade"))
     rubric = page.locator(".text_cell", has_text="BEGIN MARK SCHEME").filter(has_text="1 point per part")
@@ -240,7 +240,7 @@ def _markup_in(page: Page) -> list[str]:
 def _open(page: Page, formgrader: FormgraderServer, student: str) -> None:
     page.goto(f"{formgrader.url}/formgrader/gradebook/{WEEK3}/{WEEK3}")
     _show_names(page)
-    _row(page, student).get_by_role("link", name=student).click()
+    _row(page, student).get_by_role("link", name=_shown(student)).click()
     expect(page.locator("#notebook").first).to_be_visible()
 
 
@@ -263,7 +263,12 @@ def _show_names(page: Page) -> None:
 
 
 def _row(page: Page, student: str) -> Locator:
-    return page.locator("#main-table tr").filter(has=page.get_by_role("link", name=student, exact=True))
+    return page.locator("#main-table tr").filter(has=page.get_by_role("link", name=_shown(student), exact=True))
+
+
+def _shown(student: str) -> str:
+    """The name that the simulated class has in the gradebook."""
+    return f"Example, {student.capitalize()}"
 
 
 def _pixels_between(upper: Locator, lower: Locator) -> float:
