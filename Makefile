@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 HAS = python -c "import importlib.util as u, sys; sys.exit(any(u.find_spec(m) is None for m in sys.argv[1:]))"
 ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
   ACTIVE := $(shell $(HAS) torch nbgrader nbval jupytext rich jupyterlab latex2mathml 2>/dev/null && echo yes)
-  ACTIVE_FOR_TESTS := $(shell $(HAS) torch nbgrader nbval pytest hypothesis playwright transformers 2>/dev/null && echo yes)
+  ACTIVE_FOR_TESTS := $(shell $(HAS) torch nbgrader nbval pytest hypothesis playwright transformers latex2mathml 2>/dev/null && echo yes)
 endif
 PY := $(if $(ACTIVE),python,$(CURDIR)/.venv/bin/python)
 READY := $(if $(ACTIVE),,.venv/.ready)
