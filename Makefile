@@ -66,8 +66,8 @@ doctor: $(READY)  ## OK or FAIL for everything the course needs, with the remedy
 experiments: $(READY)  ## week 5's shipped results and checkpoints, made anew (about 40 minutes)
 	@$(PY) experiments/extrapolation.py
 
-clean:  ## remove what can be made again (.venv, demo/, caches); never student work or grades
-	rm -rf .venv demo .pytest_cache build *.egg-info .hypothesis
+clean:  ## remove what can be made again (.venv, demo/, release/, caches); never student work or grades
+	rm -rf .venv demo release .pytest_cache build *.egg-info .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 setup: $(READY)  ## only make the environment
