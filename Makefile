@@ -7,8 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 HAS = python -c "import importlib.util as u, sys; sys.exit(any(u.find_spec(m) is None for m in sys.argv[1:]))"
 ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
-  ACTIVE := $(shell $(HAS) torch nbgrader nbval jupytext rich jupyterlab 2>/dev/null && echo yes)
-  ACTIVE_FOR_TESTS := $(shell $(HAS) torch nbgrader nbval pytest hypothesis playwright transformers 2>/dev/null && echo yes)
+  ACTIVE := $(shell $(HAS) torch nbgrader nbval jupytext rich jupyterlab latex2mathml 2>/dev/null && echo yes)
+  ACTIVE_FOR_TESTS := $(shell $(HAS) torch nbgrader nbval pytest hypothesis playwright transformers latex2mathml 2>/dev/null && echo yes)
 endif
 PY := $(if $(ACTIVE),python,$(CURDIR)/.venv/bin/python)
 READY := $(if $(ACTIVE),,.venv/.ready)
@@ -20,10 +20,10 @@ SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test build import autograde feedback report formgrader lab check doctor experiments clean browser setup
+.PHONY: help demo test build import student-release autograde feedback report formgrader lab check doctor experiments clean browser setup
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
 
 demo: $(READY)  ## build, grade a simulated class, write feedback, compare with the due scores
 	@$(RUN) build
@@ -38,6 +38,9 @@ build: $(READY)  ## notebooks/ and solutions/ from source/ (WEEK=3: one week)
 
 import: $(READY)  ## WEEK=3: bring an edit of source/week3_…/ made in JupyterLab or formgrader back into the text
 	@$(RUN) import $(if $(WEEK),--week "$(WEEK)")
+
+student-release: $(READY)  ## what students may have, as a folder and a zip under release/ (WEEK=1,2: these weeks)
+	@$(RUN) student-release $(if $(WEEK),--week "$(WEEK)")
 
 autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 ISOLATION=none WORKERS=2)
 	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(GRADING)
@@ -63,8 +66,8 @@ doctor: $(READY)  ## OK or FAIL for everything the course needs, with the remedy
 experiments: $(READY)  ## week 5's shipped results and checkpoints, made anew (about 40 minutes)
 	@$(PY) experiments/extrapolation.py
 
-clean:  ## remove what can be made again (.venv, demo/, caches); never student work or grades
-	rm -rf .venv demo .pytest_cache build *.egg-info .hypothesis
+clean:  ## remove what can be made again (.venv, demo/, release/, caches); never student work or grades
+	rm -rf .venv demo release .pytest_cache build *.egg-info .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 setup: $(READY)  ## only make the environment

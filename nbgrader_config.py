@@ -3,12 +3,14 @@
 import os
 import sys
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # an environment that has the packages but not the course's
 os.environ["PATH"] = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", "")  # nbgrader calls alembic
 
 c = get_config()  # noqa: F821
+GRADING = Path(find_spec("autograder.grading").origin).parent
 
 c.CourseDirectory.course_id = "positional_encodings"
 c.CourseDirectory.source_directory = "source"
@@ -50,6 +52,8 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
+c.HTMLExporter.filters = {"markdown2html": "autograder.grading.formulas.markdown2html"}  # formulas without a network
+c.HTMLExporter.template_file = str(GRADING / "templates" / "formgrader" / "formgrader.html.j2")
 c.GenerateFeedback.exporter_class = "autograder.grading.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [
     "autograder.grading.feedback.HideInstructorParts",

@@ -37,6 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--week")
     importing = command("import", _import, "bring an edit of source/weekN/*.ipynb back into the text")
     importing.add_argument("--week")
+    releasing = command("student-release", _student_release, "write what students may have to release/")
+    releasing.add_argument("--week", help="only these, separated by commas")
     autograde = command("autograde", _autograde, "grade the submissions of one week")
     autograde.add_argument("--week")
     autograde.add_argument("--students", default="", help="only these, separated by commas")
@@ -80,6 +82,16 @@ def _import(options: argparse.Namespace) -> int:
     text = texts(options.root, options.week)[0]
     changed = import_week(options.root, text)
     print(f"source/{text.name}: " + ("updated; look at `git diff`, then run `make build`" if changed else "nothing to import"))
+    return 0
+
+
+def _student_release(options: argparse.Namespace) -> int:
+    from autograder.build.release import release
+
+    folder, archive = release(options.root.resolve(), options.week)
+    weeks = ", ".join(path.name for path in sorted(folder.glob("week*")))
+    print(f"wrote {weeks} with README.md, requirements.txt and environment.yml to\n"
+          f"  {folder.relative_to(options.root.resolve())}\n  {archive.relative_to(options.root.resolve())}")
     return 0
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
+from nbgrader.api import Gradebook
 
 from autograder.course import source_notebook
 from autograder.manifest import MANIFEST, Entry
@@ -60,7 +61,15 @@ def simulate(course: Path, target: Path, assignment: str, count: int, seed: int 
             text = text[: len(text) // 2]
         path.write_text(text, encoding="utf-8")
         students.append(student)
+    _register(target, students)
     return students
+
+
+def _register(target: Path, students: list[Student]) -> None:
+    """Names for the gradebook: formgrader shows a student without them as "None, None"."""
+    with Gradebook(f"sqlite:///{target / 'gradebook.db'}", "positional_encodings") as gradebook:
+        for student in students:
+            gradebook.update_or_create_student(student.name, first_name=student.name.capitalize(), last_name="Example")
 
 
 def _name(number: int) -> str:

@@ -108,8 +108,18 @@ def report(root: Path, assignment: str) -> int:
     standing = scores(_course(root, assignment), assignment) if (root / "gradebook.db").exists() else []
     if not standing:
         raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
-    console.print(f"wrote {write_report(root, assignment, standing).relative_to(root)}")
+    path = write_report(root, assignment, standing, _was_isolated(root, assignment))
+    console.print(f"wrote {path.relative_to(root)}")
     return 0
+
+
+def _was_isolated(root: Path, assignment: str) -> bool:
+    """False if the week's last run left word that it went without isolation."""
+    try:
+        last_run = json.loads((root / ".autograder" / "last_run.json").read_text(encoding="utf-8"))
+        return last_run[assignment]["isolation"] != "none"
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
 
 
 def check_file(root: Path, name: str, options: argparse.Namespace) -> int:

@@ -116,6 +116,19 @@ def test_the_class_report_names_what_was_seen_and_what_is_left(graded_class: Gra
     assert re.search(r"<strong>\d+ ×</strong> Your ", page)
 
 
+def test_the_class_report_says_when_student_code_was_not_isolated(graded_class: GradedClass) -> None:
+    said, page = "graded without isolation", graded_class.root / "report" / f"{WEEK3}.html"
+    record = graded_class.root / ".autograder" / "last_run.json"
+    record.parent.mkdir(exist_ok=True)
+    kept = record.read_text(encoding="utf-8") if record.exists() else None
+    for content, expected in (('{"week3_rope": {"isolation": "none"}}', True), ('{"week2_sinusoidal": {"isolation": "none"}}', False),
+                              ('{"week3_rope": {"isolation": "bubblewrap"}}', False), ("{half a file", False)):
+        record.write_text(content, encoding="utf-8")
+        autograder("--root", str(graded_class.root), "report", "--week", "3")
+        assert (said in page.read_text(encoding="utf-8")) is expected, content
+    record.unlink() if kept is None else record.write_text(kept, encoding="utf-8")
+
+
 def test_the_gradebook_knows_an_assignment_it_never_generated(graded_class: GradedClass) -> None:
     """The class's gradebook was made by autograde alone, from the committed sources."""
     assert standing(graded_class.root)["ada"].max_score == 29

@@ -36,12 +36,7 @@ def build(root: Path, text: Path) -> list[str]:
     assignment = text.stem
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:
         stage = Path(scratch)
-        source = stage / "source" / assignment
-        source.mkdir(parents=True)
-        (source / f"{assignment}.ipynb").write_text(_dump(to_notebook(text.read_text(encoding="utf-8"))), encoding="utf-8")
-        for name in ("lab.py", *RELEASED_FILES.get(assignment, ())):
-            shutil.copy(root / "source" / name, source / name)
-        _generate(root, stage, GenerateAssignment, assignment)
+        source = _stage(root, stage, text)
         digest = _solution_digest(source)
         if _recorded_digest(root / "solutions" / assignment / f"{assignment}.ipynb") == digest:
             shutil.copytree(root / "solutions" / assignment, stage / "solutions" / assignment,
@@ -53,6 +48,32 @@ def build(root: Path, text: Path) -> list[str]:
         for folder in ("source", "notebooks", "solutions"):
             changed += _publish(stage / folder / assignment, root / folder / assignment, root)
     return changed
+
+
+def stale_products(root: Path, text: Path) -> list[str]:
+    """The files of one week under source/ and notebooks/ that are not what the text builds."""
+    with tempfile.TemporaryDirectory(prefix="build-") as scratch:
+        stage = Path(scratch)
+        _stage(root, stage, text)
+        return [str((Path(folder) / text.stem / path.name)) for folder in ("source", "notebooks")
+                for path in sorted((stage / folder / text.stem).iterdir())
+                if not _same_bytes(path, root / folder / text.stem / path.name)]
+
+
+def _stage(root: Path, stage: Path, text: Path) -> Path:
+    """Build the instructor's folder and the student's under ``stage``; returns the instructor's."""
+    assignment = text.stem
+    source = stage / "source" / assignment
+    source.mkdir(parents=True)
+    (source / f"{assignment}.ipynb").write_text(_dump(to_notebook(text.read_text(encoding="utf-8"))), encoding="utf-8")
+    for name in ("lab.py", *RELEASED_FILES.get(assignment, ())):
+        shutil.copy(root / "source" / name, source / name)
+    _generate(root, stage, GenerateAssignment, assignment)
+    return source
+
+
+def _same_bytes(a: Path, b: Path) -> bool:
+    return b.is_file() and a.read_bytes() == b.read_bytes()
 
 
 def import_week(root: Path, text: Path) -> bool:

@@ -7,6 +7,8 @@ from nbconvert.exporters.exporter import ResourcesDict
 from nbformat.notebooknode import NotebookNode
 from nbgrader import utils
 from nbgrader.api import Gradebook
+from nbgrader.converters import GenerateFeedback
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets.config import Config
 
@@ -24,12 +26,33 @@ class FeedbackExporter(HTMLExporter):
         config, theirs = config.copy(), config.HTMLExporter  # nbgrader has put the places of its own templates in here
         config.FeedbackExporter.merge({
             "template_name": "course_feedback",
+            "template_file": "index.html.j2",  # HTMLExporter's is formgrader's
             "exclude_input_prompt": True,
             "exclude_output_prompt": True,
             "extra_template_basedirs": [*theirs.extra_template_basedirs, str(TEMPLATES)],
             "extra_template_paths": [*theirs.extra_template_paths, *theirs.extra_template_basedirs],
         })
         super().__init__(config=config, **kwargs)
+
+    def from_notebook_node(self, nb: NotebookNode, resources: ResourcesDict | None = None, **kwargs: object) -> tuple:
+        page, resources = super().from_notebook_node(nb, resources, **kwargs)
+        if isinstance(self.parent, GenerateFeedback):
+            resources.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, resources["nbgrader"]))
+        return page, resources
+
+
+def _exchange_key(course: CourseDirectory, where: dict) -> dict[str, bytes]:
+    """The file by which nbgrader's exchange hands a page to its student; from the submission that was graded."""
+    def folder(step: str) -> Path:
+        return Path(course.format_path(step, where["student"], where["assignment"]))
+
+    submitted, autograded = folder(course.submitted_directory), folder(course.autograded_directory)
+    name, stamp = "submission_secret.txt", "timestamp.txt"
+    files = (submitted / name, submitted / stamp, autograded / stamp)
+    if any(path.is_symlink() or not path.is_file() or path.stat().st_size > 200 for path in files):
+        return {}
+    secret, submitted_at, graded_at = (path.read_bytes() for path in files)
+    return {name: secret} if submitted_at == graded_at else {}
 
 
 class HideInstructorParts(NbGraderPreprocessor):

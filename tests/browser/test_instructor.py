@@ -75,9 +75,10 @@ def formgrader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FormgraderS
 
 @pytest.fixture
 def problems(page: Page) -> list[str]:
-    """Errors and dialogs of the page. Without a network nbgrader's page misses MathJax, and says so."""
+    """Errors and dialogs of the page, and what it would fetch from elsewhere."""
     seen: list[str] = []
     page.on("pageerror", lambda error: seen.append(error.message))
+    page.on("requestfailed", lambda request: seen.append(f"not found: {request.url}"))
     page.on("dialog", lambda dialog: (seen.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     return seen
 
@@ -105,7 +106,7 @@ def test_an_instructor_grades_a_free_text_answer(formgrader: FormgraderServer, p
     expect(ada.locator(".needs-manual-grade .glyphicon-ok")).to_be_visible()
     shoot(page, "instructor-2-class")
 
-    ada.get_by_role("link", name="ada").click()
+    ada.get_by_role("link", name="Example, Ada").click()
     score = page.locator("input#relative_proof")
     expect(score).to_have_class(re.compile("needs_manual_grade"))
     rubric = page.locator(".text_cell", has_text="BEGIN MARK SCHEME").filter(has_text="1 point per part")
@@ -143,7 +144,24 @@ def test_no_markup_of_a_student_runs(formgrader: FormgraderServer, page: Page, s
     expect(page.locator(".output_area", has_text="window.ran = 'print'").first).to_be_attached()
     page.wait_for_load_state("networkidle")
     assert page.evaluate("window.ran") is None
-    assert [problem for problem in problems if "MathJax" not in problem] == []
+    assert problems == []
+
+
+def test_formulas_hints_and_shortcuts_need_no_network(formgrader: FormgraderServer, page: Page, shoot: Shoot,
+                                                      problems: list[str]) -> None:
+    _open(page, formgrader, "ada")
+    page.wait_for_load_state("load")
+    assert "$" not in page.locator(".text_cell_render").first.inner_text()
+    formula = page.locator("#notebook math").first
+    expect(formula).to_be_visible()
+    formula.scroll_into_view_if_needed()
+    shoot(page, "instructor-10-formulas")
+    assert page.locator("summary").first.evaluate("element => getComputedStyle(element).display") == "list-item"
+    assert problems == []
+    before = page.url
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Period")
+    expect(page).not_to_have_url(before)
 
 
 def test_a_pasted_picture_is_shown(formgrader: FormgraderServer, page: Page, shoot: Shoot) -> None:
@@ -222,7 +240,7 @@ def _markup_in(page: Page) -> list[str]:
 def _open(page: Page, formgrader: FormgraderServer, student: str) -> None:
     page.goto(f"{formgrader.url}/formgrader/gradebook/{WEEK3}/{WEEK3}")
     _show_names(page)
-    _row(page, student).get_by_role("link", name=student).click()
+    _row(page, student).get_by_role("link", name=_shown(student)).click()
     expect(page.locator("#notebook").first).to_be_visible()
 
 
@@ -245,7 +263,12 @@ def _show_names(page: Page) -> None:
 
 
 def _row(page: Page, student: str) -> Locator:
-    return page.locator("#main-table tr").filter(has=page.get_by_role("link", name=student, exact=True))
+    return page.locator("#main-table tr").filter(has=page.get_by_role("link", name=_shown(student), exact=True))
+
+
+def _shown(student: str) -> str:
+    """The name that the simulated class has in the gradebook."""
+    return f"Example, {student.capitalize()}"
 
 
 def _pixels_between(upper: Locator, lower: Locator) -> float:
