@@ -494,20 +494,19 @@ def show_pair(title, mask=None):
     """Attention maps of X, of PX, and of PX with rows and columns sorted back; then what remains."""
     original, shuffled = self_attention(sentence, mask)[1][0], self_attention(sentence[:, order], mask)[1][0]
     restored = shuffled[back][:, back]
-    fig, axes = lab.figure(title, ncols=4, width=11.2, height=3.3)
-    for ax, (name, values, labels) in zip(axes, [("X", original, words), ("PX", shuffled, [words[i] for i in order]),
-                                                 ("PX, sorted back", restored, words)]):
+    fig, axes = lab.figure(title, nrows=2, ncols=2, width=7.4, height=6.6)
+    for ax, (name, values, labels) in zip(axes.flat, [("X", original, words), ("PX", shuffled, [words[i] for i in order]),
+                                                      ("PX, sorted back", restored, words)]):
         image = ax.imshow(values, vmin=0, vmax=1, interpolation="nearest")
         ax.set_title(name)
         ax.set_xticks(range(7), labels, rotation=90)
         ax.set_yticks(range(7), labels)
-        ax.set_xlabel("key")
-    axes[0].set_ylabel("query")
-    fig.colorbar(image, ax=axes[2], shrink=0.75).ax.set_title("weight", fontsize=9, loc="left")
-    image = lab.heatmap(axes[3], restored - original, "difference to X", 1, "key", "")
-    axes[3].set_xticks(range(7), words, rotation=90)
-    axes[3].set_yticks(range(7), words)
-    fig.colorbar(image, ax=axes[3], shrink=0.75)
+        ax.set(xlabel="key", ylabel="query")
+    fig.colorbar(image, ax=axes[0, 1], shrink=0.8).ax.set_title("weight", fontsize=9, loc="left")
+    image = lab.heatmap(axes[1, 1], restored - original, "difference to X", 1, "key", "query")
+    axes[1, 1].set_xticks(range(7), words, rotation=90)
+    axes[1, 1].set_yticks(range(7), words)
+    fig.colorbar(image, ax=axes[1, 1], shrink=0.8, ticks=[-1, -0.5, 0, 0.5, 1]).ax.set_title("difference", fontsize=9, loc="left")
     plt.show()
     gap = equivariance_gap(lambda t: self_attention(t, mask)[0], sentence, order)
     differ = int(((restored - original).abs() > 0.01).sum())
@@ -517,7 +516,7 @@ def show_pair(title, mask=None):
 show_pair("No mask: the map moves with the words")
 
 # %% [markdown]
-# **Figure 1.3. Attention maps of X and PX.** First: the weights of the sentence; rows are queries, columns keys, and brighter is more weight. Second: the weights of the shuffled sentence. It looks like another picture. Third: the second one with rows and columns sorted back: the first picture again. Fourth: the difference; nothing is left. Note the two rows "the": they are equal, and so are the two columns.
+# **Figure 1.3. Attention maps of X and PX.** Upper left: the weights of the sentence; rows are queries, columns keys, and brighter is more weight. Upper right: the weights of the shuffled sentence. It looks like another picture. Lower left: the second one with rows and columns sorted back: the first picture again. Lower right: the difference; nothing is left. Note the two rows "the": they are equal, and so are the two columns.
 
 # %% [markdown]
 # ### Experiment: which layers are equivariant?
@@ -700,16 +699,16 @@ week1.causal_mask(causal_mask)
 # %% tags=["experiment"]
 seen = F.scaled_dot_product_attention(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 5, 4), torch.eye(5).view(1, 1, 5, 5),
                                       is_causal=True)[0, 0] > 0
-fig, axes = lab.figure("Who may see whom", ncols=3, width=9.6, height=3.7)
-for ax, (title, mask, first) in zip(axes, [("your mask: 5 queries, 5 keys", causal_mask(5, 5), 0),
-                                           ("your mask: 2 queries, 5 keys", causal_mask(2, 5), 3),
-                                           ("is_causal=True: 2 queries, 5 keys", seen, 3)]):
+fig, axes = lab.figure("Who may see whom", ncols=3, height=3.6)
+for ax, (title, mask, first) in zip(axes, [("your mask:\n5 queries, 5 keys", causal_mask(5, 5), 0),
+                                           ("your mask:\n2 queries, 5 keys", causal_mask(2, 5), 3),
+                                           ("is_causal=True:\n2 queries, 5 keys", seen, 3)]):
     picture = torch.cat((torch.full((first, 5), math.nan), torch.where(mask, 0.75, 0.0)))
     ax.imshow(picture, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     for i, j in mask.nonzero().tolist():
         ax.text(j, i + first, "✓", ha="center", va="center", fontsize=11, color="white", fontweight="bold")
     if first:
-        ax.text(2, (first - 1) / 2, "positions 0 to 2: in the cache,\nno query", ha="center", va="center", fontsize=9,
+        ax.text(2, (first - 1) / 2, "positions 0 to 2:\nin the cache, no query", ha="center", va="center", fontsize=9,
                 color="#444444")
     ax.set_title(title)
     ax.set_xticks(range(5))
@@ -738,7 +737,7 @@ plt.show()
 show_pair("Causal mask: the map does not come back", causal_mask(7, 7))
 
 # %% [markdown]
-# **Figure 1.5. The causal pair.** As Figure 1.3, with a causal mask. The first two maps are lower triangles. Sorted back, the second one is no triangle any more: a word sees those that stood before it *in the shuffled sentence*. The difference is far from zero, except in the row "very": it stands near the end in both orders and sees nearly every word. With other weights the numbers change, and the picture does not: only special layers come back, for example one whose values are all zero. The mask is fixed to the places, the words are not (exercise 1.4, part 3): a causal layer knows something about the order, with no positional encoding at all.
+# **Figure 1.5. The causal pair.** As Figure 1.3, with a causal mask. The two upper maps are lower triangles. Sorted back, the second one is no triangle any more: a word sees those that stood before it *in the shuffled sentence*. The difference is far from zero, except in the row "very": it stands near the end in both orders and sees nearly every word. With other weights the numbers change, and the picture does not: only special layers come back, for example one whose values are all zero. The mask is fixed to the places, the words are not (exercise 1.4, part 3): a causal layer knows something about the order, with no positional encoding at all.
 
 # %% [markdown]
 # ### Experiment: where position leaks
@@ -778,7 +777,7 @@ def read_position(outputs):
     explained = 1 - (readings - target).square().mean() / (target - target.mean()).square().mean()
     return readings, float(explained)
 
-fig, (share, reading, size) = lab.figure("What one untrained layer says about the place", ncols=3, width=10.8, height=3.5)
+fig, (share, reading, size) = lab.figure("What one untrained layer says about the place", ncols=3, height=3.6)
 rows = []
 for (name, mask), colour, style in zip(masks.items(), (lab.BLUE, lab.VERMILLION), ("-", "--")):
     _, weights = scaled_dot_product_attention(torch.zeros(1, 1, length, 1), torch.zeros(1, 1, length, 1),
@@ -792,11 +791,11 @@ for (name, mask), colour, style in zip(masks.items(), (lab.BLUE, lab.VERMILLION)
     size.plot((outputs - outputs.mean((0, 1))).square().sum(-1).mean(0).sqrt(), color=colour, linestyle=style, label=name)
     without = read_position(outputs)[1]
     rows.append([name, *(f"{abs(value):.1f}" for value in (explained, without))])
-share.set(title="equal scores: weight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
+share.set(title="equal scores:\nweight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
 reading.plot([0, length], [0, length], color=lab.GREY, linewidth=1, linestyle=":")
-reading.text(47, 37.5, "true\nposition", ha="right", va="center", fontsize=9, color="#444444")
-reading.set(title="with marker: position as read out", xlabel="position i", ylabel="reading (mean ± std)", ylim=(-32, 52))
-size.set(title="no marker: size of the output", xlabel="position i", ylabel="distance from the mean output", ylim=(0, None))
+reading.text(36, 43, "true position", ha="right", va="center", fontsize=9, color="#444444")
+reading.set(title="with marker:\nposition as read out", xlabel="position i", ylabel="reading (mean ± std)", ylim=(-32, 52))
+size.set(title="no marker:\nsize of the output", xlabel="position i", ylabel="distance from the mean output", ylim=(0, None))
 for ax in (share, reading, size):
     ax.grid(axis="y")
 share.legend(loc="center right")
@@ -880,7 +879,7 @@ threads = torch.get_num_threads()
 torch.set_num_threads(1)  # small models: one thread is the fastest, and always adds in the same order
 arms = {"no mask, no encoding": {"causal": False, "vectors": False}, "causal mask, no encoding": {"causal": True, "vectors": False},
         "no mask, a vector per place": {"causal": False, "vectors": True}}
-fig, (left, right) = lab.figure("Does A occur before B? Five training seeds per arm", ncols=2, height=3.7, width=10,
+fig, (left, right) = lab.figure("Does A occur before B? Five training seeds per arm", ncols=2, height=4.0,
                                 width_ratios=(2, 3))
 rows = []
 for number, (name, arm) in enumerate(arms.items()):
@@ -891,24 +890,24 @@ for number, (name, arm) in enumerate(arms.items()):
     left.fill_between(range(150), losses.amin(0), losses.amax(0), color=colour, alpha=0.2, linewidth=0)
     results = {n: [accuracy(model, n) for model, _ in runs] for n in ([8] if arm["vectors"] else [8, 16, 32])}
     for group, (n, found) in enumerate(results.items()):
-        right.bar(group + 0.28 * (number - 1), np.mean(found), 0.26, color=colour, alpha=0.55, label=name if group == 0 else None)
+        right.bar(group + 0.28 * (number - 1), np.mean(found), 0.26, color=colour, alpha=0.55)
         right.plot(group + 0.28 * (number - 1) + np.linspace(-0.08, 0.08, 5), found, linestyle="none", marker="o", markersize=3.5,
                    color="#222222")
-    rows.append([name, *(f"{min(results[n]):.2f} to {max(results[n]):.2f}" if n in results else "no vectors" for n in (8, 16))])
+    rows.append([name, *(f"{min(results[n]):.2f} to {max(results[n]):.2f}" if n in results else "no vectors" for n in (8, 16)),
+                 f"{min(results[32]):.1f} to {max(results[32]):.1f}" if 32 in results else "no vectors"])
 torch.set_num_threads(threads)
 for group in (1, 2):
     right.text(group + 0.28, 0.03, "no vectors for\nplaces ≥ 8", ha="center", va="bottom", fontsize=8, rotation=90, color="#444444")
 left.axhline(math.log(2), color=lab.GREY, linewidth=1, linestyle=":")
 left.text(149, math.log(2) + 0.05, "blind guess: ln 2", ha="right", fontsize=9, color="#444444")
 left.set(title="training, texts of 8 letters", xlabel="step", ylabel="loss (nats)", ylim=(-0.03, 1.0))
-left.legend(loc="center right", bbox_to_anchor=(1, 0.42))
+fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
 right.axhline(0.5, color=lab.GREY, linewidth=1, linestyle=":")
 right.set_xticks(range(3), ["8 letters\n(as trained)", "16 letters", "32 letters"])
-right.set(title="test: accuracy (dots: the five seeds)", ylabel="accuracy", ylim=(0, 1.32))
+right.set(title="test: accuracy (dots: the five seeds)", ylabel="accuracy", ylim=(0, 1.1))
 right.set_yticks([0, 0.25, 0.5, 0.75, 1])
-right.legend(loc="upper right", ncols=1)
 plt.show()
-lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters"], rows)
+lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", "32 letters"], rows)
 
 # %% [markdown]
 # **Figure 1.7. The ordering task.** Left: mean training loss, with a band from the least to the greatest of five seeds. Without a mask and an encoding (dashed) it stays at ln 2, that of a blind guess. With the causal mask (solid) it is near zero after some thirty steps; with a vector per place (dash-dotted), a little later. Right: test accuracy. No mask, no encoding: one half at every length. Causal mask: all right on 8 letters, for all five seeds, and good on longer texts, too; at 32 letters the seeds differ. The vectors per place exist for places 0 to 7 only; a longer text has none to add.
@@ -962,7 +961,7 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters"],
 # %% [markdown]
 # ## 7 · Test yourself
 #
-# Questions as they come up in interviews. Answer aloud, then open.
+# Interviewers like to ask about positional encodings. Each week ends with the usual questions on its topic: answer aloud, in two or three sentences, then open.
 #
 # <details><summary>1. Why does a Transformer need positional encodings?</summary>
 #

@@ -87,7 +87,7 @@ np.random.seed(0)
 # %% tags=["experiment"]
 places = torch.arange(33)
 fine = torch.linspace(0, 32, 641)
-fig, axes = lab.figure("A counter with square waves, and one with round waves", nrows=3, ncols=2, height=4.6, width=9.2,
+fig, axes = lab.figure("A counter with square waves, and one with round waves", nrows=3, ncols=2, height=4.6,
                        sharex=True)
 for row, period in enumerate((2, 4, 8)):
     digit = (places // (period // 2)) % 2
@@ -99,7 +99,7 @@ for row, period in enumerate((2, 4, 8)):
     axes[row, 1].set(ylabel=f"pair {row}", yticks=[-1, 0, 1], ylim=(-1.35, 1.35))
 axes[0, 0].set(title="binary digits of the position")
 axes[0, 1].set(title="sine and cosine of the same wavelength")
-axes[0, 1].legend(loc="upper right", ncols=2, bbox_to_anchor=(1, 1.42))
+fig.legend(*axes[0, 1].get_legend_handles_labels(), loc="outside lower right", ncols=2)
 for ax in axes[2]:
     ax.set(xlabel="position", xlim=(0, 32))
 plt.show()
@@ -434,8 +434,8 @@ top.set(title="binary digits of the position (dark: 1)", ylabel="digit")
 top.set_yticks(range(6), ["0 (fast)", "1", "2", "3", "4", "5 (slow)"])
 image = lab.heatmap(bottom, pe.T, "sinusoidal encoding, width 32", 1, "position", "channel")
 bottom.set_aspect("auto")
-bottom.set_yticks([0, 1, 2, 3, 8, 9, 16, 17, 24, 25, 30, 31],
-                  ["0 sin", "1 cos", "2 sin", "3 cos", "8 sin", "9 cos", "16 sin", "17 cos", "24 sin", "25 cos", "30 sin", "31 cos"])
+labelled = (0, 2, 4, 8, 12, 16, 20, 24, 30)  # the even channel of a pair; the label stands between its two rows
+bottom.set_yticks([c + 0.5 for c in labelled], [f"{c} sin, {c + 1} cos" for c in labelled])
 fig.colorbar(image, ax=bottom, shrink=0.7).ax.set_title("value", fontsize=9, loc="left")
 plt.show()
 
@@ -580,16 +580,17 @@ def look_back_weights(first, count, d_model=64):
     queries, keys = pe @ shift_matrix(-3, d_model).T, pe
     return (8 * queries @ keys.T).softmax(-1)
 
-fig, axes = lab.figure("A head built from the shift matrix", ncols=3, height=3.4, width=9.6)
-lab.heatmap(axes[0], shift_matrix(-3, 16), "$M_{-3}$, width 16", 1, "column", "row")
+fig, axes = lab.figure("A head built from the shift matrix", ncols=3, height=4.15)
+entries = lab.heatmap(axes[0], shift_matrix(-3, 16), "the matrix $M_{-3}$,\nwidth 16", 1, "column", "row")
 for ax, first in zip(axes[1:], (0, 50_000)):
     weights = look_back_weights(first, 20)
     picture = ax.imshow(weights, cmap=lab.SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest",
                         extent=(first - 0.5, first + 19.5, first + 19.5, first - 0.5))
-    ax.set(title=f"attention at {first:,} … {first + 19:,}", xlabel="key position j", ylabel="query position i")
+    ax.set(title=f"attention at\n{first:,} … {first + 19:,}", xlabel="key position j", ylabel="query position i")
     ax.set_xticks([first, first + 10], [f"{first:,}", f"{first + 10:,}"])
     ax.set_yticks([first, first + 5, first + 10, first + 15], [f"{first + k:,}" for k in (0, 5, 10, 15)])
-fig.colorbar(picture, ax=list(axes), shrink=0.7).ax.set_title("weight", fontsize=9, loc="left")
+fig.colorbar(entries, ax=axes[0], location="bottom", label="entry", ticks=[-1, 0, 1])
+fig.colorbar(picture, ax=list(axes[1:]), location="bottom", label="attention weight", shrink=0.6)
 plt.show()
 lab.table(["positions", "weight three places back, smallest"],
           [[f"{first + 3:,} to {first + 127:,}", f"{float(look_back_weights(first, 128).diagonal(-3).min()):.3f}"]
@@ -744,7 +745,7 @@ by_hand = look_back_weights(0, 128).tril()  # causal
 picked = by_hand.argmax(-1)
 by_hand_accuracy = (picked == torch.arange(128) - 3).float()
 
-fig, ax = lab.figure("Name the token three places before: trained on 32 tokens, tested on 128", height=4.0, width=9.2)
+fig, ax = lab.figure("Name the token three places before: trained on 32 tokens, tested on 128", height=4.0)
 ax.axvspan(0, 31, color="#F0F0F0", zorder=0)
 ax.text(4, 1.05, "trained here", fontsize=9, color="#444444")
 ax.plot(range(3, 128), by_hand_accuracy[3:], color=lab.GREEN, linestyle="-.", label="hand-built, not trained")
@@ -757,7 +758,7 @@ rows = [["hand-built, not trained", *summary(by_hand_accuracy[None, 3:])]]
 for (name, results), colour, style in zip(runs.items(), (lab.BLUE, lab.VERMILLION), ("-", "--")):
     curves = torch.stack([accuracy for _, accuracy, _ in results])[:, 3:]
     ax.fill_between(range(3, 128), curves.amin(0), curves.amax(0), color=colour, alpha=0.2, linewidth=0)
-    ax.plot(range(3, 128), curves.mean(0), color=colour, linestyle=style, linewidth=1.6, label=f"{name}, trained: mean and range of 5 runs")
+    ax.plot(range(3, 128), curves.mean(0), color=colour, linestyle=style, linewidth=1.6, label=f"{name}, trained")
     rows.append([name, *summary(curves)])
 ax.axhline(1 / 8, color=lab.GREY, linewidth=1, linestyle=":")
 ax.text(127, 0.03, "dotted: blind guess, 1/8", ha="right", fontsize=9, color="#444444")
@@ -774,7 +775,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 
 
 # %% [markdown]
-# **Figure 2.6. What can be expressed is not what is learned.** In the grey range both trained models are perfect. Beyond it the learned table (dashed) falls to blind guessing at once: (c) its rows 32 to 127 have not moved by a hair, for no text ever reached them; they are the random numbers of the first day. The sinusoids (solid) do better than guessing and worse than the hand-built head: their accuracy comes and goes. The formula of Figure 2.5 was within reach of training, but 32 positions do not single it out: the slow hands hardly moved there, so nothing taught the weights what to do when they do. Press et al. (2022) report the like for language models: with sinusoids, they get worse soon after the training length.
+# **Figure 2.6. What can be expressed is not what is learned.** Lines: the mean of five runs; bands: from the worst to the best. In the grey range both trained models are perfect. Beyond it the learned table (dashed) falls to blind guessing at once: (c) its rows 32 to 127 have not moved by a hair, for no text ever reached them; they are the random numbers of the first day. The sinusoids (solid) do better than guessing and worse than the hand-built head: their accuracy comes and goes. The formula of Figure 2.5 was within reach of training, but 32 positions do not single it out: the slow hands hardly moved there, so nothing taught the weights what to do when they do. Press et al. (2022) report the like for language models: with sinusoids, they get worse soon after the training length.
 
 # %% [markdown]
 # ## 7 · How similar are two positions?
@@ -796,7 +797,7 @@ def similarity(d_model, count):
     pe = sinusoidal_positional_encoding(count, d_model).double()
     return pe @ pe[0] / (d_model / 2)
 
-fig, (left, right) = lab.figure("Similarity of two positions against their distance", ncols=2, height=3.5, width=9.4)
+fig, (left, right) = lab.figure("Similarity of two positions against their distance", ncols=2, height=3.5)
 s = similarity(64, 101)
 rises = [k for k in range(1, 101) if s[k] > s[k - 1]]
 left.plot(s, color=lab.BLUE, linestyle="-", marker="o", markersize=2.5, linewidth=1.2)
@@ -889,7 +890,7 @@ def similarities(rows):
 
 model, _, before = runs["learned table"][0]
 learned_before, learned_after = before[0].reshape(128, 64), list(model.add_positions.parameters())[0].reshape(128, 64)
-fig, axes = lab.figure("Similarity of all pairs of positions (cosine)", ncols=3, height=3.5, width=9.8)
+fig, axes = lab.figure("Similarity of all pairs of positions (cosine)", ncols=3, height=3.3)
 for ax, rows, title in zip(axes, (sinusoidal_positional_encoding(64, 64), learned_before[:64], learned_after[:64]),
                            ("sinusoids", "learned table, untrained", "learned table, trained")):
     image = lab.heatmap(ax, similarities(rows), title, 1, "position", "position")
@@ -927,7 +928,7 @@ x_query, x_key = torch.randn(2, d, generator=generator)
 w_q, w_k = torch.randn(2, d, d, generator=generator) / math.sqrt(d)
 pe = sinusoidal_positional_encoding(205, d)
 p_query, p_key = pe[start + 5], pe[start]
-fig, axes = lab.figure("The four terms of a score while two tokens slide along the text", ncols=2, height=3.8, width=9.6, sharey=True)
+fig, axes = lab.figure("The four terms of a score while two tokens slide along the text", ncols=2, height=3.8, sharey=True)
 rows = []
 for ax, (name, W) in zip(axes, (("weights: identity", torch.eye(d)), ("weights: random", w_q @ w_k.T))):
     terms = {"token and token": (x_query @ W @ x_key).expand(200), "token and position": (x_query @ W) @ p_key.T,
@@ -1001,7 +1002,7 @@ lab.table(["", *terms], rows)
 # %% [markdown]
 # ## 9 · Test yourself
 #
-# Questions as they come up in interviews. Answer aloud, then open.
+# Answer aloud, then open.
 #
 # <details><summary>1. Why does a Transformer need positional encodings at all?</summary>
 #

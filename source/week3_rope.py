@@ -92,7 +92,7 @@ np.random.seed(0)
 
 # %% tags=["experiment"]
 speeds = [1.0, 0.316, 0.1, 0.0316]  # radians per position
-fig, axes = lab.figure("Four clocks, the same two tokens, two places in the text", nrows=2, ncols=4, height=5.4)
+fig, axes = lab.figure("Four clocks, the same two tokens, two places in the text", nrows=2, ncols=4, height=4.7)
 for row, (m, n) in zip(axes, [(3, 1), (12, 10)]):
     for pair, (ax, theta) in enumerate(zip(row, speeds)):
         lab.dial(ax, [(m * theta, lab.QUERY, "q"), (n * theta, lab.KEY, "k")],
@@ -435,15 +435,15 @@ added = (q[0, 0] + sinusoid) @ (k[0, 0] + sinusoid).T
 
 rotary, added = rotary - rotary.mean(), added - added.mean()  # softmax does not see a constant
 
-fig, axes = lab.figure("One query, one key, all positions", ncols=3, height=3.3, width=9.6, width_ratios=(1, 1.2, 1.1))
-limit = float(max(rotary.abs().max(), added.abs().max()))
+fig, axes = lab.figure("One query, one key, all positions", ncols=3, height=3.2)
+limit = 1.4 * float(rotary.abs().max())
 lab.heatmap(axes[0], rotary, "RoPE", limit, "key position n", "query position m")
 image = lab.heatmap(axes[1], added, "sinusoid added", limit, "key position n", "query position m")
-fig.colorbar(image, ax=axes[1], shrink=0.8).ax.set_title("score", fontsize=9, loc="left")
-offset = 8
-axes[2].plot(rotary.diagonal(-offset), color=lab.BLUE, linestyle="-", label="RoPE")
+fig.colorbar(image, ax=list(axes[:2]), shrink=0.75, extend="both").ax.set_title("score", fontsize=9, loc="left")
+offset = 22
+axes[2].plot(rotary.diagonal(-offset), color=lab.BLUE, linestyle="-", linewidth=3, label="RoPE")
 axes[2].plot(added.diagonal(-offset), color=lab.VERMILLION, linestyle="--", label="sinusoid added")
-axes[2].set(title=f"along the diagonal m = n + {offset}", xlabel="key position n", ylabel="score", ylim=(-6, 6))
+axes[2].set(title=f"along m = n + {offset}", xlabel="key position n", ylabel="score", ylim=(-9, 6))
 axes[2].grid(axis="y")
 axes[2].legend(loc="lower right")
 plt.show()
@@ -453,7 +453,7 @@ lab.table(["", "largest spread along any diagonal"],
           [["RoPE", f"{spread[0]:.4f}"], ["sinusoid added", f"{spread[1]:.1f}"]])
 
 # %% [markdown]
-# **Figure 3.3. Scores over all positions.** Left: with RoPE every diagonal has one colour, since the score depends on $m-n$ alone. Middle: with added sinusoids the colours also change along the diagonals; the two content–position terms depend on $m$ and on $n$ separately. Right: one diagonal, cut out; the RoPE line is flat. The table gives the worst diagonal: with RoPE the spread is zero to four decimals. ($W_qW_k^\top$ is the identity here, and the mean over all positions is subtracted from each picture: softmax does not see a constant.)
+# **Figure 3.3. Scores over all positions.** Left: with RoPE every diagonal has one colour, since the score depends on $m-n$ alone. Middle: with added sinusoids the colours also change along the diagonals; the two content–position terms depend on $m$ and on $n$ separately. Right: one diagonal, cut out; the RoPE line is flat. The table gives the worst diagonal: with RoPE the spread is zero to four decimals. ($W_qW_k^\top$ is the identity here, and the mean over all positions is subtracted from each picture: softmax does not see a constant. In the middle picture some scores lie beyond the ends of the colour scale.)
 
 # %% [markdown]
 # ### Experiment: does the score decay with distance?
@@ -659,7 +659,7 @@ cases = [("interleaved", neighbours, neighbours, apply_rotary_emb, apply_rotary_
          ("mixed", neighbours, halves, apply_rotary_emb, apply_rotary_emb_half)]
 
 fig, axes = lab.figure("Which channels turn together, and what it does to the score", nrows=2, ncols=3,
-                       height=4.8, width=9.2)
+                       height=4.8)
 for column, (name, q_pairs, k_pairs, rotate_q, rotate_k) in enumerate(cases):
     ax = axes[0, column]
     for pairs, up, who in [(q_pairs, 1, "query"), (k_pairs, -1, "key")]:
@@ -984,7 +984,7 @@ def correct(model, positions):
     return (model(tokens, positions).argmax(-1) == answers)[:, 3:].float()  # (texts, places)
 
 arms = {"RoPE": torch.arange, "no positions": lambda n: torch.zeros(n)}
-fig, (left, right) = lab.figure("Name the token three places before", ncols=2, height=3.4, width=9.2,
+fig, (left, right) = lab.figure("Name the token three places before", ncols=2, height=3.4,
                                 width_ratios=(2, 3))
 rows = []
 for (name, position_of), colour, style in zip(arms.items(), (lab.BLUE, lab.VERMILLION), ("-", "--")):
@@ -1000,7 +1000,7 @@ left.text(149, math.log(8) + 0.04, "blind guess: ln 8", ha="right", fontsize=9, 
 left.set(title="training, 32 tokens", xlabel="step", ylabel="loss (nats)", ylim=(-0.05, 2.45))
 left.legend(loc="center right")
 right.axhline(1 / 8, color=lab.GREY, linewidth=1, linestyle=":")
-right.text(255, 0.03, "dotted: blind guess, 1/8", ha="right", fontsize=9, color="#444444")
+right.text(36, 0.03, "dotted: blind guess, 1/8", fontsize=9, color="#444444")
 right.axvline(31, color=lab.GREY, linewidth=1, linestyle="--")
 right.text(35, 1.04, "beyond the training length", fontsize=9, color="#444444")
 right.set(title="test, 256 tokens: accuracy at each place", xlabel="place in the text (tokens)", ylabel="accuracy",
@@ -1010,7 +1010,7 @@ plt.show()
 lab.table(["accuracy on 32 tokens", "as trained", "all positions + 1,000"], rows)
 
 # %% [markdown]
-# **Figure 3.6. Looking back three places.** Left: with RoPE the loss falls almost to zero; with all positions equal it stays high. (a) Without positions the model can only count which tokens it has seen: better than a blind guess (0.3 against 0.125), and far from right. (b) The table: a shift by 1,000 costs nothing, for only distances enter. (c) Right: in a longer text the first 32 places are answered as well as ever. A few places later the accuracy begins to fall, although the answer still stands three places before. *A relative encoding is not yet one that extrapolates.* Two things are new beyond the training length: distances that the model has never met, and more keys that compete for the attention. The next figure looks at the first.
+# **Figure 3.6. Looking back three places.** Left: with RoPE the loss falls almost to zero; with all positions equal it stays high. (a) Without positions the model can only count which tokens it has seen: better than a blind guess (0.3 against 0.125), and far from right. (b) The table: a shift by 1,000 costs nothing, for only distances enter. (c) Right: in a longer text the first 32 places are answered as well as ever. A few places later the accuracy begins to fall, although the answer still stands three places before; in the end it is hardly better than that of the model without positions. (Near the dotted line the curves jump by some hundredths, now and then below 1/8: each place is tested on 256 texts only.) *A relative encoding is not yet one that extrapolates.* Two things are new beyond the training length: distances that the model has never met, and more keys that compete for the attention. The next figure looks at the first.
 
 # %% [markdown]
 # ### Experiment: what the model does not know about far tokens
@@ -1143,14 +1143,14 @@ held = integers.to(torch.bfloat16).double()
 positions = torch.arange(1, 4088)
 gap = torch.tensor([float(torch.nextafter(p, p + 4096) - p) for p in positions.to(torch.bfloat16)])
 
-fig, (left, right) = lab.figure("What bfloat16 makes of positions", ncols=2, height=3.3, width=9.4, width_ratios=(3, 2))
+fig, (left, right) = lab.figure("What bfloat16 makes of positions", ncols=2, height=3.3, width_ratios=(3, 2))
 for exact, rounded in zip(integers.tolist(), held.tolist()):
     colour, style = (lab.BLUE, "-") if exact == rounded else (lab.VERMILLION, "--")
     left.plot([exact, rounded], [1, 0], color=colour, linestyle=style, linewidth=1.5, marker="o", markersize=4)
-left.set(title="each position (top) and the number stored for it (bottom)", xlabel="position", ylim=(-0.25, 1.25))
+left.set(title="each position and the number stored for it", xlabel="position", ylim=(-0.25, 1.25))
 left.set_yticks([0, 1], ["bfloat16", "exact"])
 left.set_xticks(range(248, 273, 4))
-right.plot(positions, gap, color=lab.BLACK, linestyle="-")
+right.step(positions, gap, where="post", color=lab.BLACK, linestyle="-")
 right.set_xscale("log", base=2)
 right.set_yscale("log", base=2)
 right.set_xticks([64, 256, 1024, 4096], ["64", "256", "1,024", "4,096"])
@@ -1174,13 +1174,13 @@ ways = [
     ("all in float32", torch.outer(at.float(), exact.float()).cos().double(), lab.BLUE, ":"),
 ]
 fig, ax = lab.figure("Worst error of a cosine so far (head_dim 128)", height=3.6)
-readable = lambda e: f"{e:.0e}" if e < 1e-3 else f"{e:.4f}" if e < 0.1 else f"{e:.1f}"
 rows = []
 for name, cosines, colour, style in ways:
     worst = (cosines - truth).abs().amax(1)
     ax.loglog(at[1:], worst.cummax(0).values[1:].clamp(min=1e-9), color=colour, linestyle=style, label=name)
-    rows.append([name, readable(float(worst[4095])), readable(float(worst.max()))])
+    rows.append([name, f"{float(worst[4095]):.4f}", f"{float(worst.max()):.4f}"])
 ax.set(xlabel="position", ylabel="error of the cosine, largest over all pairs", ylim=(1e-8, 30), xlim=(1, 4096))
+ax.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
 ax.grid(axis="y")
 ax.legend(loc="lower right")
 plt.show()
@@ -1395,7 +1395,7 @@ lab.table(["weight of key", *range(5)], rows)
 # %% [markdown]
 # ## 10 · Test yourself
 #
-# Questions as they come up in interviews. Answer aloud, then open.
+# Answer aloud, then open.
 #
 # <details><summary>1. Explain RoPE in two sentences.</summary>
 #
