@@ -24,7 +24,6 @@ from autograder.grading.results import Options, wanted_device
 from autograder.grading.run import NO_ISOLATION, Graded, RunLock, grade_submissions
 from autograder.grading.sandbox import why_not_isolated
 from autograder.manifest import MANIFEST
-from autograder.report import write_report
 
 console = Console(soft_wrap=True)
 
@@ -105,6 +104,8 @@ def _feedback_pages(root: Path, assignment: str) -> list[Path]:
 
 def report(root: Path, assignment: str) -> int:
     """Write the class report."""
+    from autograder.report import write_report  # draws, so it imports matplotlib
+
     standing = scores(_course(root, assignment), assignment) if (root / "gradebook.db").exists() else []
     if not standing:
         raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
@@ -146,6 +147,8 @@ def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
 
 def demo(root: Path, options: argparse.Namespace) -> int:
     """Simulate, grade, write feedback, and compare with the hand-written scores."""
+    from autograder.report import write_report  # draws, so it imports matplotlib
+
     target = root / "demo"
     built = [path.parent.name for path in sorted(root.glob("notebooks/week*/week*.ipynb")) if path.parent.name in MANIFEST]
     if not built:
