@@ -92,6 +92,8 @@ def _pool(tasks: list[Task], workers: int):
 def _device(wanted: str) -> str:
     if wanted != "auto":
         return wanted
+    if sys.platform.startswith("linux") and not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))):
+        return "cpu"  # known before torch is imported, so that the sandbox imports it at the same time
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
