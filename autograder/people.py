@@ -15,9 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from traitlets.config import Config
 
-from autograder.build.pipeline import course_config
 from autograder.classroom import Student, make_course_root, simulate
-from autograder.course import CourseError, instructor_cells
+from autograder.course import CourseError, course_config, instructor_cells
 from autograder.grading.fanout import GradingFailed
 from autograder.grading.gradebook import Score, scores
 from autograder.grading.results import Options, wanted_device
