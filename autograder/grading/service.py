@@ -47,8 +47,11 @@ def run(tasks: list[Task], options: Options) -> Iterator[Result]:
         import torch
 
         import autograder.grading.judge  # noqa: F401  once, before the workers are forked
+        from autograder.checks import prepare
 
         torch.set_num_threads(1)
+        for assignment in {task.assignment for task in tasks}:
+            prepare(assignment)
         _sandbox.wait_ready()
         unfinished = yield from _pool(tasks, workers)
         for task in unfinished:  # a worker died; one by one, so that it is plain whose submission it was
