@@ -20,7 +20,7 @@ SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test build import autograde feedback report formgrader lab check doctor experiments clean browser setup
+.PHONY: help demo test build import autograde feedback report formgrader lab check doctor experiments bench scale clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -62,6 +62,12 @@ doctor: $(READY)  ## OK or FAIL for everything the course needs, with the remedy
 
 experiments: $(READY)  ## week 5's shipped results and checkpoints, made anew (about 40 minutes)
 	@$(PY) experiments/extrapolation.py
+
+bench: $(READY)  ## stock nbgrader and this grader on one simulated class (WEEK=3 STUDENTS=24 FRESH=1); see benchmarks/
+	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/bench.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS)) $(if $(FRESH),--fresh)
+
+scale: $(READY)  ## a thousand submissions in one run (N=1000 WEEK=1), against a hundred
+	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/scale.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N)) --isolation $(ISOLATION)
 
 clean:  ## remove what can be made again (.venv, demo/, caches); never student work or grades
 	rm -rf .venv demo .pytest_cache build *.egg-info .hypothesis
