@@ -1,7 +1,8 @@
 """A course root for stock nbgrader: the same class, the same hidden tests, none of this course's configuration.
 
 Our hidden tests refuse to run in a student's kernel. Here, for the comparison only, they are let in: the cell opens
-``grading()`` itself and ends in the score, which stock nbgrader takes as partial credit. Anybody who grades for real
+``grading()`` itself and ends in the score, which stock nbgrader takes as partial credit. Warnings are silenced in it,
+since stock nbgrader gives no point to a cell that has anything on stderr. Anybody who grades for real
 must not do that: student code can then read and change the tests.
 """
 
@@ -49,6 +50,7 @@ def open_to_the_kernel(source: str, seed: int) -> str:
     if not found:
         return source
     body = "\n".join("    " + line for line in found.group(1).splitlines())
-    opened = (f"from autograder.checks.framework import grading as _grading\nwith _grading({seed}, 'cpu') as _context:\n{body}\n"
+    opened = ("import warnings as _warnings\n_warnings.simplefilter('ignore')\n"
+              f"from autograder.checks.framework import grading as _grading\nwith _grading({seed}, 'cpu') as _context:\n{body}\n"
               "float(sum(verdict.score for verdict in _context.verdicts))")
     return source[:found.start(1)] + opened + source[found.end(1):]
