@@ -25,11 +25,15 @@ def defined_names(source: str) -> frozenset[str]:
 
 def free_names(source: str, known: dict) -> list[str]:
     """Names a test cell uses that are neither its own nor in ``known`` nor built in: the student's."""
+    return [name for name in _foreign_names(source) if name not in known]
+
+
+@lru_cache(maxsize=1024)
+def _foreign_names(source: str) -> tuple[str, ...]:
     tree = ast.parse(source)
-    arguments = [node for node in ast.walk(tree) if isinstance(node, ast.arg)]
-    bound = defined_names(source) | {argument.arg for argument in arguments} | set(known)
+    bound = defined_names(source) | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     used = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-    return [name for name in used if name not in bound and not hasattr(builtins, name)]
+    return tuple(name for name in used if name not in bound and not hasattr(builtins, name))
 
 
 def _parsed(source: str) -> ast.Module | None:
