@@ -20,7 +20,7 @@ SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test build import student-release autograde feedback report formgrader lab check doctor experiments clean browser setup
+.PHONY: help demo test build import student-release autograde feedback report formgrader lab check doctor experiments bench scale clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -42,8 +42,8 @@ import: $(READY)  ## WEEK=3: bring an edit of source/week3_…/ made in JupyterL
 student-release: $(READY)  ## what students may have, as a folder and a zip under release/ (WEEK=1,2: these weeks)
 	@$(RUN) student-release $(if $(WEEK),--week "$(WEEK)")
 
-autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 ISOLATION=none WORKERS=2)
-	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(GRADING)
+autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 TIMINGS=1 ISOLATION=none WORKERS=2)
+	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(if $(TIMINGS),--timings) $(GRADING)
 
 feedback: $(READY)  ## WEEK=3: write feedback/ for everybody graded
 	@$(RUN) feedback $(if $(WEEK),--week "$(WEEK)")
@@ -65,6 +65,12 @@ doctor: $(READY)  ## OK or FAIL for everything the course needs, with the remedy
 
 experiments: $(READY)  ## week 5's shipped results and checkpoints, made anew (about 40 minutes)
 	@$(PY) experiments/extrapolation.py
+
+bench: $(READY)  ## stock nbgrader and this grader on one simulated class (WEEK=3 STUDENTS=24 FRESH=1); see benchmarks/
+	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/bench.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS)) $(if $(FRESH),--fresh)
+
+scale: $(READY)  ## a thousand submissions in one run (N=1000 WEEK=1), against a hundred
+	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/scale.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N)) --isolation $(ISOLATION)
 
 clean:  ## remove what can be made again (.venv, demo/, release/, caches); never student work or grades
 	rm -rf .venv demo release .pytest_cache build *.egg-info .hypothesis

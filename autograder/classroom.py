@@ -14,7 +14,6 @@ from nbgrader.api import Gradebook
 
 from autograder.course import source_notebook
 from autograder.manifest import MANIFEST, Entry
-from autograder.misconceptions.bank import bank
 
 NAMES = ("ada", "boole", "cantor", "dirac", "emmy", "fermat", "galois", "hopper", "ivanov", "jacobi", "kepler", "lovelace",
          "markov", "noether", "oresme", "pascal", "quine", "ramanujan", "shannon", "turing", "ulam", "viete", "weyl", "zeno")
@@ -108,6 +107,8 @@ def _fill(cell: nbformat.NotebookNode, entry: Entry, assignment: str, kind: str,
     if kind == "syntax error":
         cell.source = f"def {entry.grade_id}(:\n    return"
         return 0.0, ""
+    from autograder.misconceptions.bank import bank  # imports torch, which grading a real class does not need here
+
     entries = [e for e in bank(assignment, entry.grade_id) if e.is_right == (kind == "right")]
     chosen = chance.choice(entries)
     cell.source = chosen.source

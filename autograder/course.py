@@ -6,6 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import nbformat
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
 
 from autograder.manifest import MANIFEST
 
@@ -90,6 +92,11 @@ def released_files(root: Path, assignment: str) -> dict[str, str]:
     """Files students receive beside the notebook, by name; grading uses the course's copies."""
     folder = root / "source" / assignment
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
+
+
+def course_config(root: Path) -> Config:
+    """The course root's nbgrader configuration."""
+    return PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
 
 
 def max_score(assignment: str) -> int:

@@ -3,6 +3,8 @@
 import argparse
 import json
 import logging
+import os
+import statistics
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -15,16 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from traitlets.config import Config
 
-from autograder.build.pipeline import course_config
 from autograder.classroom import Student, make_course_root, simulate
-from autograder.course import CourseError, instructor_cells
+from autograder.course import CourseError, course_config, instructor_cells
 from autograder.grading.fanout import GradingFailed
 from autograder.grading.gradebook import Score, scores
 from autograder.grading.results import Options, wanted_device
 from autograder.grading.run import NO_ISOLATION, Graded, RunLock, grade_submissions
 from autograder.grading.sandbox import why_not_isolated
 from autograder.manifest import MANIFEST
-from autograder.report import write_report
 
 console = Console(soft_wrap=True)
 
@@ -38,31 +38,46 @@ def autograde(root: Path, assignment: str, options: argparse.Namespace) -> int:
     if not list(root.glob(f"submitted/*/{assignment}")):
         raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
     failures: list[str] = []
+    seconds: dict[str, dict[str, float]] = {}
     for name in names or ["*"]:
-        failures += run_autograde(root, assignment, options, name)
+        failures += run_autograde(root, assignment, options, name, seconds)
     standing = scores(_course(root, assignment), assignment)
     console.print(class_table(assignment, standing))
+    if options.timings:
+        console.print(timings_table(assignment, seconds) if seconds else "no timings: nothing was graded in this run (REGRADE=1 grades again)")
     for failure in failures:
         console.print(f"[red]not graded:[/red] {failure}", highlight=False)
     return 1 if failures else 0
 
 
-def run_autograde(root: Path, assignment: str, options: argparse.Namespace, student: str = "*") -> list[str]:
-    """nbgrader's own converter, with our plug-ins and a progress bar; returns what went wrong, line by line."""
+def run_autograde(root: Path, assignment: str, options: argparse.Namespace, student: str = "*",
+                  seconds: dict[str, dict[str, float]] | None = None) -> list[str]:
+    """nbgrader's own converter, with our plug-ins and a progress bar; returns what went wrong, line by line.
+
+    ``seconds`` receives, by student, how long each cell took.
+    """
     config = course_config(root)
     course = _course(root, assignment, config)
     course.student_id = student
     if options.isolation == "none":
         console.print(f"[bold yellow]{NO_ISOLATION}[/bold yellow]")
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                  TimeRemainingColumn(), console=console, transient=True) as progress:
-        bar = progress.add_task(f"grading {assignment}", total=None)
+                  TimeRemainingColumn(), TextColumn("{task.fields[now]}"), console=console, transient=True) as progress:
+        bar = progress.add_task(f"grading {assignment}", total=None, now="")
+        waiting: list[str] = []
 
         def started(students: list[str]) -> None:
+            waiting[:] = students
             progress.update(bar, total=len(students))
 
         def came(student: str, graded: Graded) -> None:
-            progress.advance(bar)
+            if student in waiting:
+                waiting.remove(student)
+            # Submissions are taken up in order, so these are the ones in work.
+            now = ", ".join(waiting[:options.workers or os.cpu_count() or 1]) or "writing grades and notebooks"
+            progress.update(bar, advance=1, now=f"now: {now}")
+            if seconds is not None and graded.result:
+                seconds[student] = graded.result.seconds
             if graded.reason:
                 progress.console.print(f"  {student}: not graded: {graded.reason}", highlight=False)
 
@@ -105,6 +120,8 @@ def _feedback_pages(root: Path, assignment: str) -> list[Path]:
 
 def report(root: Path, assignment: str) -> int:
     """Write the class report."""
+    from autograder.report import write_report  # draws, so it imports matplotlib
+
     standing = scores(_course(root, assignment), assignment) if (root / "gradebook.db").exists() else []
     if not standing:
         raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
@@ -156,6 +173,8 @@ def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
 
 def demo(root: Path, options: argparse.Namespace) -> int:
     """Simulate, grade, write feedback, and compare with the hand-written scores."""
+    from autograder.report import write_report  # draws, so it imports matplotlib
+
     target = root / "demo"
     built = [path.parent.name for path in sorted(root.glob("notebooks/week*/week*.ipynb")) if path.parent.name in MANIFEST]
     if not built:
@@ -214,6 +233,24 @@ def class_table(assignment: str, standing: list[Score]) -> Table:
     for score in sorted(standing, key=lambda s: (not s.reason, s.student)):
         points = "–" if score.score is None else f"{score.score:g}"
         table.add_row(score.student, points, f"{score.max_score:g}", str(score.to_grade_by_hand or ""), score.reason)
+    return table
+
+
+def timings_table(assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
+    """How long each exercise took over the class: the student's cell and its hidden tests, and who took longest."""
+    table = Table(title=f"{assignment}: seconds per exercise, over {len(seconds)} submissions", title_justify="left")
+    for name, justify in (("exercise", "left"), ("", "left"), ("cell, median", "right"), ("max", "right"), ("tests, median", "right"),
+                          ("max", "right"), ("longest", "left")):
+        table.add_column(name, justify=justify)
+    for entry in MANIFEST[assignment]:
+        if entry.kind != "text":
+            cell = {student: times.get(entry.grade_id, 0.0) for student, times in seconds.items()}
+            tests = {student: times.get(entry.graded_cell, 0.0) for student, times in seconds.items()}
+            figures = [f"{figure(times.values()):.3f}" for times in (cell, tests) for figure in (statistics.median, max)]
+            table.add_row(entry.number, entry.grade_id, *figures, max(seconds, key=lambda student: cell[student] + tests[student]))
+    whole = {student: sum(times.values()) for student, times in seconds.items()}
+    table.add_row("all", f"median {statistics.median(whole.values()):.2f}, max {max(whole.values()):.2f}", "", "", "", "",
+                  max(whole, key=lambda student: whole[student]))
     return table
 
 

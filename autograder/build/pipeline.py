@@ -11,11 +11,9 @@ from nbconvert.filters import strip_ansi
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.converters import GenerateAssignment, GenerateSolution
 from nbgrader.converters.base import NbGraderException
-from traitlets.config import Config
-from traitlets.config.loader import PyFileConfigLoader
 
 from autograder.build.text import to_notebook, to_text
-from autograder.course import CourseError
+from autograder.course import CourseError, course_config
 from autograder.manifest import RELEASED_FILES
 
 
@@ -96,11 +94,6 @@ def import_week(root: Path, text: Path) -> bool:
 
 def _same_content(a: nbformat.NotebookNode, b: nbformat.NotebookNode) -> bool:
     return to_text(a) == to_text(b)
-
-
-def course_config(root: Path) -> Config:
-    """The course root's nbgrader configuration."""
-    return PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
 
 
 def _generate(root: Path, stage: Path, converter_class: type, assignment: str) -> None:

@@ -3,8 +3,10 @@
 import logging
 import tempfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
+import nbgrader.api
 from nbformat.notebooknode import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry, SubmittedNotebook
 from nbgrader.converters import GenerateAssignment
@@ -15,6 +17,10 @@ from traitlets.config import Config
 from autograder.course import CourseError, instructor_cells
 
 UNGRADABLE = "Not graded: "
+
+# nbgrader opens the gradebook eight times per submission. With one engine per database, SQL is compiled once, not each
+# time; Gradebook.close() still closes every connection.
+nbgrader.api.create_engine = lru_cache(nbgrader.api.create_engine)
 
 
 @dataclass
@@ -69,6 +75,7 @@ def open_gradebook(course: CourseDirectory) -> Gradebook:
 
 def save_scores(notebook: SubmittedNotebook, cells: dict[str, NotebookNode], scores: dict[str, float]) -> None:
     """Write automatic scores by cell id. Unanswered free text is 0; answered free text waits for a person."""
+    _ = notebook.notebook.grade_cells  # one query for the names of all cells, instead of one each
     for grade in notebook.grades:
         cell = cells[grade.name]
         if cell.metadata.nbgrader.solution:

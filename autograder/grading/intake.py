@@ -65,7 +65,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
 def unreadable(root: Path, assignment: str, reason: str) -> NotebookNode:
     """What stands in for a submission that cannot be graded: the reason, and the instructor's cells without answers."""
     cells = [_rebuilt(cell, None) for cell in instructor_cells(root, assignment)]
-    banner = nbformat.v4.new_markdown_cell(f"**This submission could not be graded.** {reason}", id="ungradable")
+    banner = _markdown_cell(f"**This submission could not be graded.** {reason}", id="ungradable")
     return nbformat.v4.new_notebook(cells=[banner, *cells])
 
 
@@ -220,16 +220,26 @@ def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
     if cell.role == "answer":
         metadata["unanswered"] = answer is None or answer.source.strip() in ("", cell.source.strip())
     if cell.cell_type == "code":
-        return nbformat.v4.new_code_cell(source, id=cell.id, metadata=metadata, outputs=outputs)
+        return _code_cell(source, id=cell.id, metadata=metadata, outputs=outputs)
     if answer is not None and cell.role in ("answer", "prediction"):
         return _markdown(source, answer, id=cell.id, metadata=metadata)
-    return nbformat.v4.new_markdown_cell(source, id=cell.id, metadata=metadata)
+    return _markdown_cell(source, id=cell.id, metadata=metadata)
+
+
+def _code_cell(source: str, **fields: object) -> NotebookNode:
+    """As nbformat makes it, without its check of every single cell, which takes longer than all else in here; the
+    notebook is checked as a whole when it is written."""
+    return NotebookNode({"cell_type": "code", "execution_count": None, "metadata": NotebookNode(), "outputs": []} | fields, source=source)
+
+
+def _markdown_cell(source: str, **fields: object) -> NotebookNode:
+    return NotebookNode({"cell_type": "markdown", "metadata": NotebookNode()} | fields, source=source)
 
 
 def _extra(source: str, cell_type: str, number: int) -> NotebookNode:
     metadata = NotebookNode(tags=["student"])
     if cell_type == "code":
-        return nbformat.v4.new_code_cell(source, id=f"student-{number}", metadata=metadata)
+        return _code_cell(source, id=f"student-{number}", metadata=metadata)
     return _markdown(_without_markup(source), None, id=f"student-{number}", metadata=metadata)
 
 
@@ -245,7 +255,7 @@ def _markdown(text: str, answer: NotebookNode | None, **fields: object) -> Noteb
     """A text cell of the student's, with the pictures pasted into it; a reference to any other picture is taken out."""
     pictures = answer.attachments if answer is not None else {}
     text = re.sub(r"attachment:([^)\s\"'>]*)", lambda m: m.group() if unquote(m.group(1)) in pictures else "missing-picture", text)
-    cell = nbformat.v4.new_markdown_cell(text, **fields)
+    cell = _markdown_cell(text, **fields)
     if pictures:
         cell["attachments"] = pictures
     return cell

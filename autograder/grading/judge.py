@@ -7,6 +7,7 @@ import sys
 import time
 import types
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import matplotlib
@@ -19,6 +20,7 @@ from autograder.grading.results import Result, Task  # noqa: E402
 from autograder.grading.sandbox import Sandbox, SandboxError  # noqa: E402
 from autograder.grading.session import CellRun, Session  # noqa: E402
 
+_compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
 
 
@@ -48,7 +50,7 @@ def _run_cells(task: Task, session: Session, context: GradingContext, result: Re
             _run_test(cell, session, context, trusted, failed, result)
         else:
             if cell["role"] == "setup":
-                exec(compile(cell["source"], "<setup>", "exec"), trusted)  # the instructor's cell
+                exec(_compiled(cell["source"], "<setup>", "exec"), trusted)  # the instructor's cell
             run = session.execute(cell["id"], cell["source"])
             result.outputs[cell["id"]] = run.outputs + _error_output(run)
             if run.error is not None:
@@ -65,7 +67,7 @@ def _run_test(cell: dict, session: Session, context: GradingContext, trusted: di
     try:
         namespace = trusted | _student_objects(session, names, failed)
         with contextlib.redirect_stdout(printed):
-            exec(compile(cell["source"], "<test>", "exec"), namespace)
+            exec(_compiled(cell["source"], "<test>", "exec"), namespace)
     except StudentError as problem:
         error = problem.describe()
     except AssertionError as problem:

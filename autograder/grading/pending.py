@@ -6,7 +6,6 @@ course, seed, device, isolation and grader: everything that decides the result i
 
 import hashlib
 import json
-from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
@@ -39,7 +38,7 @@ class Pending:
             return
         path = self.folder / self.name(task)
         part = path.with_suffix(".part")
-        part.write_text(json.dumps(asdict(result)), encoding="utf-8")
+        part.write_text(json.dumps(vars(result)), encoding="utf-8")
         part.replace(path)
 
     def drop(self, name: str) -> None:

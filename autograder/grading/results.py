@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from nbformat.notebooknode import NotebookNode
 
@@ -39,7 +39,7 @@ class Task:
 
     def digest(self) -> str:
         """Names the content: equal digests mean equal results."""
-        content = {name: value for name, value in asdict(self).items() if name != "key"}
+        content = {name: value for name, value in vars(self).items() if name != "key"}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

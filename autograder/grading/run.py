@@ -31,6 +31,9 @@ class Graded:
     notes: list[str] = field(default_factory=list)
     forget: Callable[[], None] = lambda: None  # the verdicts are saved: drop what is kept for an interrupted run
 
+    def __deepcopy__(self, memo: dict) -> "Graded":
+        return self  # nbconvert copies what its preprocessors are handed, several times
+
 
 def grade_submissions(root: Path, assignment: str, files: dict[str, Path], options: Options,
                       on_result: Callable[[str, Graded], None] = lambda key, graded: None, again: bool = False) -> dict[str, Graded]:

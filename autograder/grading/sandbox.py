@@ -12,9 +12,12 @@ import sysconfig
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autograder.grading import watch
-from autograder.grading.untrusted.wire import Connection, WireError
+
+if TYPE_CHECKING:  # imports torch, which takes long: the sandbox's own import of it has started by then
+    from autograder.grading.untrusted.wire import Connection
 
 LINUX = sys.platform.startswith("linux")
 UNTRUSTED = Path(__file__).parent / "untrusted"
@@ -113,6 +116,8 @@ class Sandbox:
 
     def open(self, files: dict[str, str], seed: int) -> "Job":
         """A fresh fork for one submission; returns after its handshake, before any student code."""
+        from autograder.grading.untrusted.wire import Connection, WireError
+
         number, token = f"{os.getpid()}.{next(self._jobs)}", secrets.token_hex(8)
         ours, theirs = socket.socketpair()
         watch.ask_for_pid(ours)
@@ -217,7 +222,7 @@ class Job:
 
     sandbox: Sandbox
     number: str
-    connection: Connection
+    connection: "Connection"
     tree: watch.Tree | None  # its processes; None where there is no /proc
     charged: float = 0.0  # CPU seconds already on the submission's account
 

@@ -46,11 +46,11 @@ def run(tasks: list[Task], options: Options) -> Iterator[Result]:
     """
     workers = min(options.workers or os.cpu_count() or 1, max(len(tasks), 1))
     failed: dict[str, str] = {}
-    with _sandbox_for(options):
+    with _sandbox_for(tasks, options):
         yield from _pool(tasks, workers, failed)
     if not failed:
         return
-    with _sandbox_for(options):
+    with _sandbox_for(tasks, options):
         for task in [task for task in tasks if task.key in failed]:
             failed.clear()
             yield from _pool([task], 1, failed)
@@ -58,15 +58,18 @@ def run(tasks: list[Task], options: Options) -> Iterator[Result]:
 
 
 @contextmanager
-def _sandbox_for(options: Options) -> Iterator[None]:
+def _sandbox_for(tasks: list[Task], options: Options) -> Iterator[None]:
     global _sandbox
     _sandbox = Sandbox(options.isolate, _device(options.device), Limits(**options.limits))
     try:
         import torch  # while the fork server does the same
 
         import autograder.grading.judge  # noqa: F401  once, before the judges are forked
+        from autograder.checks import prepare
 
         torch.set_num_threads(1)
+        for assignment in {task.assignment for task in tasks}:
+            prepare(assignment)
         _sandbox.wait_ready()
         yield
     finally:
@@ -109,6 +112,8 @@ def _pool(tasks: list[Task], workers: int, failed: dict[str, str]) -> Iterator[R
 def _device(wanted: str) -> str:
     if wanted != "auto":
         return wanted
+    if sys.platform.startswith("linux") and not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))):
+        return "cpu"  # known before torch is imported, so that the sandbox imports it at the same time
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -192,14 +192,14 @@ class Connection:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        self._read = bytearray()  # what has come and was not asked for yet
 
     def send(self, header: dict, payload: bytes = b"") -> None:
         text = json.dumps(header).encode()
         if len(text) > MAX_HEADER or len(payload) > MAX_PAYLOAD:
             raise WireError("frame too large to send")
         try:
-            self.sock.sendall(struct.pack("!II", len(text), len(payload)) + text)
-            self.sock.sendall(payload)
+            self.sock.sendall(b"".join((struct.pack("!II", len(text), len(payload)), text, payload)))  # at once: one wake-up
         except TimeoutError as error:
             raise PeerSlow("the peer does not read") from error
         except OSError as error:
@@ -225,8 +225,8 @@ class Connection:
         self.sock.close()
 
     def _exactly(self, size: int, deadline: float | None, tick: Callable[[], None]) -> bytes:
-        chunks, next_tick = bytearray(), time.monotonic() + TICK
-        while len(chunks) < size:
+        next_tick = time.monotonic() + TICK
+        while len(self._read) < size:
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 raise PeerSlow("deadline passed")
@@ -235,12 +235,14 @@ class Connection:
                 next_tick = now + TICK
             self.sock.settimeout(None if deadline is None else min(deadline - now, TICK))
             try:
-                chunk = self.sock.recv(min(size - len(chunks), 2**20))
+                chunk = self.sock.recv(min(max(size - len(self._read), 2**16), 2**20))
             except TimeoutError:
                 continue
             except OSError as error:
                 raise PeerGone(str(error)) from error
             if not chunk:
                 raise PeerGone("connection closed")
-            chunks += chunk
-        return bytes(chunks)
+            self._read += chunk
+        found = bytes(self._read[:size])
+        del self._read[:size]
+        return found

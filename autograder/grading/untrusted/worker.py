@@ -9,6 +9,7 @@ taken over by student code at any time, and then it may only answer wrongly or n
 import base64
 import builtins
 import ctypes
+import gc
 import itertools
 import json
 import os
@@ -461,11 +462,13 @@ def fork_job(sock: socket.socket, shell: Shell, job: dict) -> int:
 
 
 def warm_up() -> None:
-    """Have torch look at the processor now: it reads /proc/cpuinfo on first use, and a fork has no /proc."""
+    """Have torch look at the processor now: it reads /proc/cpuinfo on first use, and a fork has no /proc. What is
+    imported on first use, too, is imported once here and not in every fork."""
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         x = torch.ones(1, 2, 64, 64, dtype=dtype, requires_grad=True)
         y = torch.nn.functional.scaled_dot_product_attention(x, x @ x.mT, torch.softmax(x, dim=-1))
-        torch.nn.functional.linear(y, x[0, 0]).float().to(dtype).sum().backward()
+        z = torch.nn.functional.linear(y, x[0, 0]).float().to(dtype)
+        torch.autograd.grad([z], [x], [torch.ones_like(z)])  # with cotangents torch imports sympy
 
 
 def serve(control: socket.socket) -> None:
@@ -473,6 +476,9 @@ def serve(control: socket.socket) -> None:
     torch.set_num_threads(1)
     warm_up()
     shell = make_shell()
+    shell.run_cell("None", store_history=False)
+    gc.collect()
+    gc.freeze()  # a fork's garbage collector leaves these pages shared
     prctl(PR_SET_DUMPABLE, 0)  # no fork may look into the server
     running: dict[str, int] = {}
     ended: dict[str, int] = {}  # exit statuses of those that ended by themselves

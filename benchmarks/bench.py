@@ -1,0 +1,237 @@
+"""`make bench`: one simulated class, graded by stock `nbgrader autograde` and by this course, measured and compared.
+
+Every measurement is kept in benchmarks/runs/ as soon as it is there, so a run in pieces (`WEEK=3`), or one that was
+interrupted, goes on where it stopped; `FRESH=1` measures again. The tables go to benchmarks/results.md.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from measure import load, machine, measure
+from nbgrader.api import Gradebook, MissingEntry
+from stages import COURSE, environment, in_own_process, start_up
+from stock import make_stock_root
+
+from autograder.classroom import Student, make_course_root, simulate
+from autograder.course import assignment_of
+from autograder.grading.pending import state_folder
+from autograder.grading.run import class_seed
+from autograder.manifest import MANIFEST
+
+RUNS, REPORT = Path(__file__).parent / "runs", Path(__file__).parent / "results.md"
+FEW = 12  # submissions where only memory is looked at
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--week", help="only this week (default: all)")
+    parser.add_argument("--students", type=int, default=24)
+    parser.add_argument("--fresh", action="store_true", help="forget earlier measurements of these weeks")
+    options = parser.parse_args()
+    weeks = [assignment_of(options.week, COURSE)] if options.week else list(MANIFEST)
+    for assignment in weeks:
+        week(assignment, options.students, options.fresh)
+    found = [json.loads(path.read_text()) for path in sorted(RUNS.glob(f"week*-{options.students}.json"))]
+    text = report([measured for measured in found if COMPLETE <= measured.keys()])
+    REPORT.write_text(text, encoding="utf-8")
+    print("\n" + text)
+    return 1 if any(measured.get("differences") for measured in found) else 0
+
+
+COMPLETE = {"ours", "open", "workers_2", "workers_4", "start_up", "stages", "stages_open", "floor", "stock", "differences", "load"}
+
+
+def week(assignment: str, count: int, fresh: bool = False, runs: Path = RUNS,
+         stock_command: Callable[[str], list[str]] = lambda assignment: ["nbgrader", "autograde", assignment]) -> dict:
+    """Measure one week, or what is missing of it; returns everything measured."""
+    runs.mkdir(parents=True, exist_ok=True)
+    path = runs / f"{assignment}-{count}.json"
+    kept = {} if fresh or not path.is_file() else json.loads(path.read_text())
+
+    def keep(name: str, make: Callable[[], object]) -> None:
+        if name not in kept:
+            print(f"{assignment}: {name} …", flush=True)
+            kept[name] = make()
+            path.write_text(json.dumps(kept, indent=1))
+
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        root, stock, few = Path(scratch) / "ours", Path(scratch) / "stock", Path(scratch) / "few"
+        make_course_root(COURSE, root, [assignment])
+        students = simulate(COURSE, root, assignment, count)
+        (state_folder(root) / "seed").write_text("benchmark\n")  # the same hidden inputs for both, also in a run in pieces
+        keep("assignment", lambda: assignment)
+        keep("students", lambda: count)
+        keep("load", load)
+        keep("ours", lambda: _ours(root, assignment))
+        keep("open", lambda: _ours(root, assignment, "--isolation", "none", "--regrade"))
+        make_course_root(COURSE, few, [assignment])
+        simulate(COURSE, few, assignment, min(count, FEW))
+        for workers in (2, 4):
+            keep(f"workers_{workers}", lambda: _ours(few, assignment, "--workers", str(workers), "--regrade", every=0.1))
+        keep("start_up", start_up)
+        keep("stages", lambda: in_own_process(root, assignment, "isolated"))
+        keep("stages_open", lambda: in_own_process(root, assignment, "open"))
+        keep("floor", lambda: in_own_process(root, assignment, "floor"))
+        keep("stock", lambda: _stock(root, stock, assignment, stock_command(assignment), path))
+    kept["differences"] = differences(students, kept["ours"]["scores"], kept["stock"]["scores"])
+    path.write_text(json.dumps(kept, indent=1))
+    return kept
+
+
+def _ours(root: Path, assignment: str, *more: str, every: float = 1.0) -> dict:
+    """The recipe of `make autograde`, on this course root."""
+    shutil.rmtree(root / "autograded", ignore_errors=True)
+    command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", assignment, *more]
+    measured = measure(command, every, env=_plain_environment(), cwd=COURSE, stdout=_log(root), stderr=_log(root))
+    if measured.code:
+        raise SystemExit(f"grading failed: see {_log(root).name}")
+    return asdict(measured) | {"scores": gradebook_scores(root, assignment)}
+
+
+def _stock(ours: Path, root: Path, assignment: str, command: list[str], log: Path) -> dict:
+    make_stock_root(ours, root, assignment, class_seed(ours, assignment))
+    measured = measure(command, cwd=root, env=_plain_environment(), stdout=_log(log), stderr=_log(log))
+    return asdict(measured) | {"scores": gradebook_scores(root, assignment)}  # it fails where one submission cannot be read
+
+
+def _plain_environment() -> dict[str, str]:
+    scripts = str(Path(sys.executable).parent)
+    return os.environ | {"PYTHONPATH": str(COURSE), "PATH": scripts + os.pathsep + os.environ["PATH"]}
+
+
+def _log(path: Path):
+    return open(path.with_suffix(".log"), "a")
+
+
+# ---- scores ---------------------------------------------------------------------------------------------------------
+
+
+def gradebook_scores(root: Path, assignment: str) -> dict[str, dict[str, float | None]]:
+    """Automatic scores by student and cell; students without a grade are left out."""
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as gradebook:
+        try:
+            submissions = gradebook.find_assignment(assignment).submissions
+        except MissingEntry:
+            return {}
+        return {submission.student.id: {grade.name: grade.auto_score for notebook in submission.notebooks for grade in notebook.grades}
+                for submission in submissions}
+
+
+def differences(students: list[Student], ours: dict, stock: dict) -> list[str]:
+    """Where the two disagree on a submission that can be read, or where ours is not the expected score."""
+    found = []
+    for student in students:
+        if student.ungradable:
+            continue
+        mine, theirs = ours.get(student.name, {}), stock.get(student.name, {})
+        for cell, expected in student.expected.items():
+            a, b = mine.get(cell), theirs.get(cell)
+            if a != b and (a is None or b is None or abs(a - b) > 1e-6):
+                found.append(f"{student.name}, {cell}: stock {_points(b)}, ours {_points(a)}")
+            if expected is not None and a != expected:
+                found.append(f"{student.name}, {cell}: expected {_points(expected)}, ours {_points(a)}")
+    return found
+
+
+def _points(score: float | None) -> str:
+    return "none" if score is None else f"{score:g}"
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+def report(weeks: list[dict]) -> str:
+    """The page people read."""
+    if not weeks:
+        return "# Benchmark\n\nNothing is measured yet: run `make bench`.\n"
+    total = {side: sum(w[side]["wall"] for w in weeks) for side in ("stock", "ours")}
+    rows = [[_short(w), str(w["students"]), f"{w['stock']['wall']:.0f} s", f"{w['ours']['wall']:.1f} s",
+             f"**{w['stock']['wall'] / w['ours']['wall']:.1f} ×**", f"{w['stock']['cpu']:.0f} s", f"{w['ours']['cpu']:.1f} s",
+             f"{w['stock']['peak']:.0f} MB", f"{w['ours']['peak']:.0f} MB",
+             "identical" if not w["differences"] else f"{len(w['differences'])} differ"] for w in weeks]
+    rows.append(["all", "", f"{total['stock']:.0f} s", f"{total['ours']:.1f} s", f"**{total['stock'] / total['ours']:.1f} ×**",
+                 *[f"{sum(w[side]['cpu'] for w in weeks):.0f} s" for side in ("stock", "ours")], "", "", ""])
+    lines = ["# Benchmark", "", "Made by `make bench`: the same simulated class, graded by stock `nbgrader autograde` and by "
+             "`make autograde` in sandboxes.", "",
+             *_table(["week", "submissions", "wall, stock", "wall, ours", "ratio", "CPU, stock", "CPU, ours", "memory, stock",
+                      "memory, ours", "scores"], rows), "",
+             *[f"- {_short(w)}: {line}" for w in weeks for line in w["differences"]],
+             "Stock runs with nbgrader's defaults, on one core, and gives ungradable files no grade either. Neither runs the cells tagged "
+             "`experiment`: stock by its option `Execute.skip_cells_with_tag = \"experiment\"`. For stock the hidden tests are let into the "
+             "student's kernel (they refuse otherwise) and their score is the cell's value, nbgrader's partial credit; warnings are silenced in them, as stock "
+             "takes anything on stderr for a failure. Memory is the "
+             "highest sum of all processes (PSS), looked at once a second; CPU is user and system time of all of them.", "",
+             "## Where our time goes", "", "CPU seconds; the first three once per run, the others per submission, without plots and training cells.",
+             "", *_table(["", *map(_short, weeks)], _stage_rows(weeks)), "",
+             "The floor is the notebook's cells, visible and hidden tests included, run by a bare `exec` in a bare fork of a warm process: "
+             "no isolation, no wire, no intake, no gradebook. The goal is at most 3 × the floor.", "",
+             "## Memory and isolation", "", *_table(["", *map(_short, weeks)], _other_rows(weeks)), "",
+             "## Machine", "", *[f"- {name}: {text}" for name, text in machine().items()],
+             f"- load when the weeks began: {', '.join(str(w['load']) for w in weeks)}" + _warning(weeks), ""]
+    return "\n".join(lines)
+
+
+def _warning(weeks: list[dict]) -> str:
+    busy = max(w["load"] for w in weeks) > 1
+    return ". **The machine was busy with other things: wall times and their ratio mean little, CPU times are somewhat too high.**" if busy else ""
+
+
+def _stage_rows(weeks: list[dict]) -> list[list[str]]:
+    def row(name: str, value: Callable[[dict], float], form: str = "{:.3f}") -> list[str]:
+        return [name, *[form.format(value(w)) for w in weeks]]
+
+    return [
+        row("start of the command", lambda w: w["start_up"]["command"], "{:.2f}"),
+        row("start of the checking process", lambda w: w["start_up"]["checks"], "{:.2f}"),
+        row("start of the sandbox", lambda w: w["stages"]["sandbox"], "{:.2f}"),
+        row("intake", lambda w: w["stages"]["intake"]),
+        row("fork, namespaces, handshake, end", lambda w: w["stages"]["open"]),
+        row("in the sandbox: the above, cells, calls by the checks", lambda w: w["stages"]["untrusted"]),
+        row("checks and diagnosis", lambda w: w["stages"]["trusted"]),
+        row("gradebook, autograded notebook, progress", gradebook_cost),
+        row("**all of a submission**", per_submission),
+        row("floor: the student's cells alone", lambda w: w["floor"]["cells"]),
+        row("floor: cells and tests", lambda w: w["floor"]["cells_and_tests"]),
+        row("**submission / floor**", lambda w: per_submission(w) / w["floor"]["cells_and_tests"], "**{:.1f} ×**"),
+    ]
+
+
+def per_submission(w: dict) -> float:
+    """CPU seconds of the whole run less what is paid once, by submission."""
+    once = w["start_up"]["command"] + w["start_up"]["checks"] + w["stages"]["sandbox"]
+    return (w["ours"]["cpu"] - once) / w["students"]
+
+
+def gradebook_cost(w: dict) -> float:
+    """What is left of a submission's CPU time when the measured stages are taken off."""
+    return per_submission(w) - w["stages"]["intake"] - w["stages"]["trusted"] - w["stages"]["untrusted"]
+
+
+def _other_rows(weeks: list[dict]) -> list[list[str]]:
+    each = [(w["workers_4"]["peak"] - w["workers_2"]["peak"]) / 2 for w in weeks]
+    return [
+        ["memory of each further worker (goal: at most 150 MB)", *[f"{mb:.0f} MB" for mb in each]],
+        ["CPU of the run with isolation, without", *[f"{w['ours']['cpu']:.1f} s, {w['open']['cpu']:.1f} s" for w in weeks]],
+        ["wall of the run with isolation, without", *[f"{w['ours']['wall']:.1f} s, {w['open']['wall']:.1f} s" for w in weeks]],
+        ["fork, namespaces, handshake, end: with isolation, without",
+         *[f"{1000 * w['stages']['open']:.0f} ms, {1000 * w['stages_open']['open']:.0f} ms" for w in weeks]],
+    ]
+
+
+def _short(w: dict) -> str:
+    return w["assignment"].split("_")[0]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in [head, ["---", *["---:"] * (len(head) - 1)], *rows]]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

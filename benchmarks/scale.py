@@ -1,0 +1,114 @@
+"""`make scale`: a large class in one run, against a small one: time per submission, memory over time, what is left.
+
+The submissions are those of the simulated class, each with its own answers and the score it is due.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import _plain_environment, gradebook_scores
+from measure import Measured, descendants, load, machine, measure
+
+from autograder.classroom import Student, make_course_root, simulate
+from autograder.course import assignment_of
+
+COURSE, REPORT = Path(__file__).resolve().parents[1], Path(__file__).parent / "results_scale.md"
+
+
+@dataclass
+class Run:
+    """One run over a class of ``count``."""
+
+    count: int
+    measured: Measured
+    wrong: list[str]
+    left: list[str]
+
+    def flatness(self) -> tuple[float, float]:
+        """Memory in the second quarter of the run and in the last one, megabytes; the median, as workers come and go."""
+        end = self.measured.samples[-1][0] if self.measured.samples else 0
+        def between(a: float, b: float) -> float:
+            return statistics.median([mb for when, mb in self.measured.samples if a * end <= when <= b * end] or [0.0])
+        return between(0.25, 0.5), between(0.75, 1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--week", default="1")
+    parser.add_argument("--students", type=int, default=1000)
+    parser.add_argument("--small", type=int, default=100, help="size of the class it is compared with")
+    parser.add_argument("--isolation", default="bubblewrap")
+    options = parser.parse_args()
+    assignment = assignment_of(options.week, COURSE)
+    busy = load()
+    runs = [run(assignment, count, options.isolation) for count in (1, options.small, options.students)]
+    text = report(assignment, runs, busy)
+    REPORT.write_text(text, encoding="utf-8")
+    print(text)
+    return 1 if any(r.wrong or r.left for r in runs) else 0
+
+
+def run(assignment: str, count: int, isolation: str = "bubblewrap") -> Run:
+    """Simulate and grade ``count`` submissions in a fresh course root."""
+    print(f"{assignment}: {count} submissions …", flush=True)
+    with tempfile.TemporaryDirectory(prefix="scale-") as scratch, tempfile.TemporaryDirectory(prefix="scale-tmp-") as temporary:
+        root = Path(scratch) / "course"
+        make_course_root(COURSE, root, [assignment])
+        students = simulate(COURSE, root, assignment, count)
+        command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", assignment, "--isolation", isolation]
+        with open(root / "scale.log", "w") as log:
+            measured = measure(command, every=2.0 if count > 50 else 0.5, env=_plain_environment() | {"TMPDIR": temporary},
+                               cwd=COURSE, stdout=log, stderr=log)
+        if measured.code:
+            raise SystemExit(f"grading failed: {(root / 'scale.log').read_text()[-2000:]}")
+        return Run(count, measured, wrong_scores(students, gradebook_scores(root, assignment)), left_behind(root, Path(temporary)))
+
+
+def wrong_scores(students: list[Student], found: dict[str, dict[str, float | None]]) -> list[str]:
+    """Students whose scores are not, cell by cell, the hand-written ones; an ungradable one must have none."""
+    wrong = []
+    for student in students:
+        given = found.get(student.name)
+        due = dict.fromkeys(student.expected) if student.ungradable else student.expected
+        if given is None or any(given.get(cell) != points for cell, points in due.items()):
+            wrong.append(student.name)
+    return wrong
+
+
+def left_behind(root: Path, temporary: Path) -> list[str]:
+    """Processes, temporary files, results that wait."""
+    processes = [f"process {pid}" for pid in descendants(os.getpid())]
+    files = [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")]
+    return processes + files + [f"pending {path.name}" for path in (root / ".autograder" / "pending").glob("*")]
+
+
+def report(assignment: str, runs: list[Run], busy: float) -> str:
+    """The page people read."""
+    one, small, large = runs
+    def each(r: Run, what: str) -> float:
+        return (getattr(r.measured, what) - getattr(one.measured, what)) / (r.count - 1)
+    rows = []
+    for r in (small, large):
+        early, late = r.flatness()
+        rows.append(f"| {r.count} | {r.measured.wall:.0f} s | {1000 * each(r, 'wall'):.0f} ms | {1000 * each(r, 'cpu'):.0f} ms | {early:.0f} MB | "
+                    f"{late:.0f} MB | {r.measured.peak:.0f} MB | {len(r.wrong) or 'none'} | {len(r.left) or 'nothing'} |")
+    change = {what: 100 * (each(large, what) / each(small, what) - 1) for what in ("wall", "cpu")}
+    return "\n".join([
+        f"# {large.count} submissions in one run", "",
+        f"Made by `make scale`: {assignment}, the simulated class, isolation on, one worker per core. Time per submission is what it "
+        "takes beyond a class of one; memory is the sum over all processes (PSS), the median in the second and in the last quarter of the run.", "",
+        "| submissions | wall | wall each | CPU each | memory early | memory late | highest | wrong scores | left behind |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", *rows, "",
+        f"A submission among {large.count} takes {change['cpu']:+.0f}% CPU and {change['wall']:+.0f}% wall time, compared with one among "
+        f"{small.count} (goal: within 10%).", "",
+        *[f"- {name}: {text}" for name, text in machine().items()],
+        f"- load when it began: {busy}" + (" (busy with other things: wall times mean little)" if busy > 1 else ""), ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Where the CPU time of a submission goes, and the floor: its cells in a bare fork of a warm process."""
+
+import contextlib
+import io
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from measure import cpu_of_tree, measure
+
+COURSE = Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    """In a process of its own, which ends up with torch in it: print the costs of one week's class as JSON."""
+    root, assignment = Path(sys.argv[1]), sys.argv[2]
+    print(json.dumps(floor(root, assignment) if sys.argv[3] == "floor" else stages(root, assignment, sys.argv[3] == "isolated")))
+
+
+def in_own_process(root: Path, assignment: str, what: str) -> dict:
+    done = subprocess.run([sys.executable, __file__, str(root), assignment, what], env=environment(), cwd=COURSE,
+                          stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def environment() -> dict[str, str]:
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    return os.environ | threads | {"PYTHONPATH": str(COURSE), "MPLBACKEND": "Agg", "PYTHONWARNINGS": "ignore"}
+
+
+def start_up() -> dict[str, float]:
+    """CPU seconds of what is paid once per run: the command, the process that checks."""
+    def cpu_of(statement: str) -> float:
+        options = {"env": environment(), "cwd": COURSE}
+        return min(measure([sys.executable, "-c", statement], **options).cpu for _ in range(3))
+
+    return {"command": cpu_of("import autograder.people"), "checks": cpu_of("import autograder.grading.service, autograder.grading.judge")}
+
+
+def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
+    """CPU seconds per submission, stage by stage; ``sandbox`` is paid once."""
+    tasks, reading = _tasks(root, assignment)
+    from autograder.grading import judge
+    from autograder.grading.sandbox import Sandbox
+    from autograder.grading.session import Session
+
+    sandbox = Sandbox(isolate)
+    sandbox.wait_ready()
+    started = cpu_of_tree(sandbox.process.pid)
+    mark = _marks(sandbox)
+    for _ in range(10):
+        Session(sandbox, tasks[0].files, 0).close()
+    opened = mark()
+    judge.judge(tasks[0], sandbox)  # the first one fills the caches
+    mark()
+    cells: list[float] = []
+    checks: list[float] = []
+    for task in tasks:
+        result = judge.judge(task, sandbox)
+        tests = {cell["id"] for cell in task.cells if cell["role"] == "test"}
+        cells.append(sum(seconds for cell, seconds in result.seconds.items() if cell not in tests))
+        checks.append(sum(seconds for cell, seconds in result.seconds.items() if cell in tests))
+    trusted, untrusted = (seconds / len(tasks) for seconds in mark())
+    sandbox.close()
+    return {"intake": reading / len(tasks), "sandbox": started, "open": sum(opened) / 10, "trusted": trusted, "untrusted": untrusted,
+            "cells_wall": statistics.mean(cells), "checks_wall": statistics.mean(checks)}
+
+
+def floor(root: Path, assignment: str) -> dict[str, float]:
+    """CPU seconds per submission of its cells in a bare fork of a warm process: no isolation, no intake, no
+    gradebook, no plots, no training cells. Once the student's cells alone, once with the tests, visible and hidden."""
+    tasks, _ = _tasks(root, assignment)
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot  # noqa: F401
+    import torch
+
+    from autograder.checks import framework
+
+    torch.set_num_threads(1)
+    __import__(f"autograder.checks.{assignment.split('_')[0]}")
+    costs = {}
+    for name, roles in (("cells", {"setup", "locked", "answer", "student"}),
+                        ("cells_and_tests", {"setup", "locked", "answer", "student", "test"})):
+        before = _children_cpu()
+        for task in tasks:
+            _in_fork(lambda: _run_plainly(task, roles, framework))
+        costs[name] = (_children_cpu() - before) / len(tasks)
+    return costs
+
+
+def _run_plainly(task, roles: set[str], framework) -> None:
+    os.chdir("/tmp")
+    for name, source in task.files.items():
+        module = type(sys)(name.removesuffix(".py"))
+        exec(compile(source, name, "exec"), module.__dict__)
+        sys.modules[module.__name__] = module
+    namespace = {"__name__": "__main__"}
+    with framework.grading(task.seed), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        for cell in task.cells:
+            if cell["role"] in roles:
+                with contextlib.suppress(Exception):
+                    exec(compile(cell["source"], "<cell>", "exec"), namespace)
+
+
+def _in_fork(work) -> None:
+    pid = os.fork()
+    if not pid:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def _tasks(root: Path, assignment: str) -> tuple[list, float]:
+    """The class as the grader takes it in, and the CPU seconds that took."""
+    from autograder.course import instructor_cells, released_files
+    from autograder.grading import intake
+    from autograder.grading.results import Task
+    from autograder.grading.run import class_seed
+
+    template, released, seed = instructor_cells(root, assignment), released_files(root, assignment), class_seed(root, assignment)
+    tasks, start = [], time.process_time()
+    for folder in sorted(root.glob(f"submitted/*/{assignment}")):
+        with contextlib.suppress(intake.Ungradable):
+            notebook = intake.rebuild(folder, root, assignment).notebook
+            tasks.append(Task.of(folder.parent.name, assignment, notebook, template, released, seed))
+    return tasks, time.process_time() - start
+
+
+def _marks(sandbox):
+    """A function that says the CPU seconds used since it was last called: here, and in the sandbox."""
+    last = [time.process_time(), cpu_of_tree(sandbox.process.pid)]
+
+    def mark() -> tuple[float, float]:
+        now = [time.process_time(), cpu_of_tree(sandbox.process.pid)]
+        used = tuple(b - a for a, b in zip(last, now))
+        last[:] = now
+        return used
+
+    return mark
+
+
+def _children_cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""A course root for stock nbgrader: the same class, the same hidden tests, none of this course's configuration.
+
+Our hidden tests refuse to run in a student's kernel. Here, for the comparison only, they are let in: the cell opens
+``grading()`` itself and ends in the score, which stock nbgrader takes as partial credit. Warnings are silenced in it,
+since stock nbgrader gives no point to a cell that has anything on stderr. Anybody who grades for real
+must not do that: student code can then read and change the tests.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+from nbgrader.coursedir import CourseDirectory
+
+from autograder.course import course_config, source_notebook
+from autograder.grading.gradebook import register_assignment
+
+# The defaults of nbgrader 0.9.6, but for the names of folders, and that cells tagged `experiment` are not run: we do
+# not run them either, and nbclient has an option for it.
+CONFIG = """c = get_config()
+c.CourseDirectory.course_id = "stock"
+c.Execute.skip_cells_with_tag = "experiment"
+"""
+
+
+def make_stock_root(ours: Path, target: Path, assignment: str, seed: int) -> None:
+    """Copy source and submissions of ``ours`` and enter the assignment into a gradebook of its own."""
+    if target.exists():
+        shutil.rmtree(target)
+    shutil.copytree(ours / "source" / assignment, target / "source" / assignment)
+    for folder in sorted(ours.glob(f"submitted/*/{assignment}")):
+        shutil.copytree(folder, target / "submitted" / folder.parent.name / assignment)
+    path = source_notebook(target, assignment)
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        cell.source = open_to_the_kernel(cell.source, seed)
+    nbformat.write(notebook, path)
+    config = course_config(ours)
+    config.CourseDirectory.root = str(target)
+    course = CourseDirectory(config=config)
+    course.db_url = f"sqlite:///{target / 'gradebook.db'}"
+    register_assignment(target, course, assignment, config)
+    (target / "nbgrader_config.py").write_text(CONFIG)
+
+
+def open_to_the_kernel(source: str, seed: int) -> str:
+    """A hidden test that runs in the student's kernel and ends in the score."""
+    found = re.search(r"### BEGIN HIDDEN TESTS\n(.*?)\n### END HIDDEN TESTS", source, re.DOTALL)
+    if not found:
+        return source
+    body = "\n".join("    " + line for line in found.group(1).splitlines())
+    opened = ("import warnings as _warnings\n_warnings.simplefilter('ignore')\n"
+              f"from autograder.checks.framework import grading as _grading\nwith _grading({seed}, 'cpu') as _context:\n{body}\n"
+              "float(sum(verdict.score for verdict in _context.verdicts))")
+    return source[:found.start(1)] + opened + source[found.end(1):]
