@@ -22,7 +22,7 @@ from autograder.course import CourseError, course_config, instructor_cells
 from autograder.grading.fanout import GradingFailed
 from autograder.grading.gradebook import Score, scores
 from autograder.grading.results import Options, wanted_device
-from autograder.grading.run import NO_ISOLATION, Graded, RunLock, grade_submissions
+from autograder.grading.run import NO_ISOLATION, Graded, RunLock, grade_submissions, is_isolated
 from autograder.grading.sandbox import why_not_isolated
 from autograder.manifest import MANIFEST
 
@@ -42,7 +42,7 @@ def autograde(root: Path, assignment: str, options: argparse.Namespace) -> int:
     for name in names or ["*"]:
         failures += run_autograde(root, assignment, options, name, seconds)
     standing = scores(_course(root, assignment), assignment)
-    console.print(class_table(assignment, standing))
+    console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
     if options.timings:
         console.print(timings_table(assignment, seconds) if seconds else "no timings: nothing was graded in this run (REGRADE=1 grades again)")
     for failure in failures:
@@ -131,12 +131,8 @@ def report(root: Path, assignment: str) -> int:
 
 
 def _was_isolated(root: Path, assignment: str) -> bool:
-    """False if the week's last run left word that it went without isolation."""
-    try:
-        last_run = json.loads((root / ".autograder" / "last_run.json").read_text(encoding="utf-8"))
-        return last_run[assignment]["isolation"] != "none"
-    except (OSError, ValueError, KeyError, TypeError):
-        return True
+    """False if any of the week's submissions was graded without isolation."""
+    return all(is_isolated(path) for path in root.glob(f"autograded/*/{assignment}/{assignment}.ipynb"))
 
 
 def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
@@ -225,9 +221,10 @@ def comparison_table(assignment: str, students: list[Student], standing: dict[st
     return table
 
 
-def class_table(assignment: str, standing: list[Score]) -> Table:
+def class_table(assignment: str, standing: list[Score], isolated: bool = True) -> Table:
     """A graded class: who has how many points, what waits for a person, what could not be graded (first)."""
-    table = Table(title=f"{assignment}", title_justify="left")
+    caption = "" if isolated else "graded without isolation: student code ran with the instructor's rights"
+    table = Table(title=f"{assignment}", title_justify="left", caption=caption, caption_justify="left", caption_style="bold yellow")
     for name, justify in (("student", "left"), ("points", "right"), ("of", "right"), ("by hand", "right"), ("not graded because", "left")):
         table.add_column(name, justify=justify, overflow="fold")
     for score in sorted(standing, key=lambda s: (not s.reason, s.student)):

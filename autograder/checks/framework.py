@@ -7,6 +7,7 @@ They run again when the check is through, for the diagnosis. So what a probe ref
 probes with ``calling``, or in a function that takes their inputs, never over loop variables.
 """
 
+import builtins
 import os
 import re
 import sys
@@ -28,6 +29,11 @@ Probe = Callable[[Any], Any]
 Follows = Callable[..., Iterator[tuple[Any, str]]]  # from the student's earlier answers: what is right on top, and a note
 
 
+KNOWN_ERRORS = {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)} \
+    | {"ProcessEnded", "ProtocolError"}
+LONG_NUMBER = re.compile(r"\d*\.\d+(e[-+]?\d+)?|\d{5,}", re.IGNORECASE)
+
+
 class StudentError(Exception):
     """An exception raised by the student's code, as plain text: class names along its MRO, message, last line."""
 
@@ -43,9 +49,15 @@ class StudentError(Exception):
     def means_unanswered(self) -> bool:
         return "NotImplementedError" in self.type_names
 
+    @property
+    def kind(self) -> str:
+        """The first class along the MRO that is not the student's own."""
+        return next((name for name in self.type_names if name in KNOWN_ERRORS), "Exception")
+
     def describe(self) -> str:
+        """One line. Long numbers are left out: they could be hidden inputs, and no message needs them."""
         head = self.message.strip().splitlines()[0][:200] if self.message.strip() else "no message"
-        return f"{self.type_names[0]}: {head}" + (f" ({self.where})" if self.where else "")
+        return f"{self.kind}: {LONG_NUMBER.sub('…', head)}" + (f" ({self.where})" if self.where else "")
 
 
 class Miss(Exception):
@@ -293,7 +305,7 @@ class Check:
                 raise
             if wanted in raised.type_names:
                 return
-            self.name(f"{call} must raise {wanted}; yours raises {raised.type_names[0]}.")
+            self.name(f"{call} must raise {wanted}; yours raises {raised.kind}.")
             raise Miss(f"{call}: expected {wanted}, got {raised.describe()}") from None
         self.name(f"{call} must raise {wanted}; yours returns a value.")
         raise Miss(f"{call}: expected {wanted}, but nothing was raised")

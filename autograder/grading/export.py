@@ -23,8 +23,14 @@ class GradesWithReasons(ExportPlugin):
             for assignment in gradebook.assignments:
                 for student in gradebook.students:
                     if (not assignments or assignment.name in assignments) and (not students or student.id in students):
-                        writer.writerow(_row(gradebook, assignment, student))
+                        row = _row(gradebook, assignment, student)
+                        writer.writerow({column: _as_text(value) for column, value in row.items()})
         self.log.info("Grades exported to %s", destination)
+
+
+def _as_text(value: object) -> object:
+    """A name or reason that a spreadsheet would take for a formula gets an apostrophe in front."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def _row(gradebook: Gradebook, assignment, student) -> dict:

@@ -1,5 +1,7 @@
 """Feedback pages: nbgrader's, cut down to the student's own work, with a table on top that says what to look at."""
 
+import glob
+import os
 from pathlib import Path
 
 from nbconvert.exporters import HTMLExporter
@@ -33,12 +35,21 @@ class FeedbackExporter(HTMLExporter):
             "extra_template_paths": [*theirs.extra_template_paths, *theirs.extra_template_basedirs],
         })
         super().__init__(config=config, **kwargs)
+        if isinstance(self.parent, GenerateFeedback):
+            self.parent.assignments = _autograded(self.parent.coursedir)
 
     def from_notebook_node(self, nb: NotebookNode, resources: ResourcesDict | None = None, **kwargs: object) -> tuple:
         page, resources = super().from_notebook_node(nb, resources, **kwargs)
         if isinstance(self.parent, GenerateFeedback):
             resources.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, resources["nbgrader"]))
         return page, resources
+
+
+def _autograded(course: CourseDirectory) -> dict[str, list[str]]:
+    """What nbgrader is to convert. Its own search takes the names of students for patterns."""
+    found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, course.assignment_id)))
+    notebooks = {folder: os.path.join(folder, f"{course.assignment_id}.ipynb") for folder in found}
+    return {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
 
 
 def _exchange_key(course: CourseDirectory, where: dict) -> dict[str, bytes]:
@@ -62,7 +73,12 @@ class HideInstructorParts(NbGraderPreprocessor):
         if nb.cells and nb.cells[0].id == "ungradable":
             nb.cells = nb.cells[:1]
         nb.cells = [cell for cell in nb.cells if self._belongs(cell)]
+        tested = False
         for cell in nb.cells:
+            if utils.is_grade(cell) and cell.metadata.nbgrader.points:
+                tested = tested or not utils.is_solution(cell)
+            elif tested and cell.cell_type == "code" and not utils.is_grade(cell):
+                cell.outputs = []  # the student's code has seen hidden inputs by now, and could print them
             if utils.is_locked(cell):
                 cell.source = clear_hidden(cell.source)
             if utils.is_grade(cell) and not cell.metadata.nbgrader.points:

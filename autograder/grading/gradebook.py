@@ -73,8 +73,10 @@ def open_gradebook(course: CourseDirectory) -> Gradebook:
             "make a copy of it and run `nbgrader db upgrade`; otherwise restore it from a copy") from error
 
 
-def save_scores(notebook: SubmittedNotebook, cells: dict[str, NotebookNode], scores: dict[str, float]) -> None:
-    """Write automatic scores by cell id. Unanswered free text is 0; answered free text waits for a person."""
+def save_scores(notebook: SubmittedNotebook, cells: dict[str, NotebookNode], scores: dict[str, float],
+                to_look_at: frozenset[str] = frozenset()) -> None:
+    """Write automatic scores by cell id. Unanswered free text is 0; answered free text waits for a person, and so does
+    what is flagged (``to_look_at``: names of answer cells), with its score."""
     _ = notebook.notebook.grade_cells  # one query for the names of all cells, instead of one each
     for grade in notebook.grades:
         cell = cells[grade.name]
@@ -82,7 +84,8 @@ def save_scores(notebook: SubmittedNotebook, cells: dict[str, NotebookNode], sco
             grade.auto_score = 0.0 if cell.metadata.unanswered else None
         else:
             grade.auto_score = scores[cell.id]
-        grade.needs_manual_grade = grade.auto_score is None or grade.manual_score is not None
+        flagged = grade.name.removesuffix("_tests") in to_look_at and bool(grade.auto_score)
+        grade.needs_manual_grade = grade.auto_score is None or grade.manual_score is not None or flagged
     for comment in notebook.comments:
         comment.auto_comment = "No response." if cells[comment.name].metadata.get("unanswered") else None
 
@@ -108,7 +111,7 @@ def scores(course: CourseDirectory, assignment: str) -> list[Score]:
 def _standing(submission) -> Score:
     reason = reason_not_graded(submission)
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
-    by_cell = {grade.name: (None if reason or grade.needs_manual_grade and grade.manual_score is None else grade.score)
+    by_cell = {grade.name: (None if reason or grade.auto_score is None and grade.manual_score is None else grade.score)
                for grade in grades}
     waiting = 0 if reason else sum(grade.needs_manual_grade for grade in grades)
     penalty = submission.late_submission_penalty or 0.0

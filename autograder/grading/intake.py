@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import re
-import stat
 import unicodedata
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,19 +18,12 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import Cell, instructor_cells, released_files
+from autograder.grading.flags import flags
 from autograder.grading.names import defined_names
+from autograder.grading.reading import Ungradable, read, shown
 from autograder.manifest import RELEASED_FILES
 
-MAX_BYTES = 200 * 2**20
-MAX_SOURCE = 500_000
-MAX_CELLS = 2_000
 MAX_FILES = 1_000
-MAX_SAVED_TEXT = 20_000
-MAX_SAVED_IMAGE = 3 * 2**20
-
-
-class Ungradable(Exception):
-    """The submission cannot be graded; the text is the reason and what to do, for instructor and student."""
 
 
 @dataclass
@@ -40,14 +32,18 @@ class Intake:
 
     notebook: NotebookNode
     notes: list[str] = field(default_factory=list)
+    to_look_at: set[str] = field(default_factory=set)
 
 
 def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     """The notebook to grade, of a notebook file or a submission's folder. Raises ``Ungradable`` if it cannot be read."""
     notes: list[str] = []
-    if path.is_dir() or path.parent.is_symlink() or path.is_symlink():
-        path = _choose_notebook(path, root, assignment, notes)
-    submitted = _read(path)
+    try:
+        if path.is_dir() or path.parent.is_symlink() or path.is_symlink():
+            path = _choose_notebook(path, root, assignment, notes)
+    except OSError as error:
+        raise Ungradable(f"the submission's folder cannot be read ({error.strerror}); look at its permissions") from error
+    submitted = read(path)
     template = instructor_cells(root, assignment)
     matched, extras = _match(submitted, template, notes)
     cells = []
@@ -59,7 +55,12 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     head = [_extra(source, cell_type, number) for number, source, cell_type in extras.get(None, [])]
     notebook = nbformat.v4.new_notebook(cells=head + cells)
     notebook.metadata = NotebookNode(kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3"))
-    return Intake(notebook, notes)
+    flagged = flags(assignment, [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)])
+    return Intake(notebook, notes + [flag.sentence() for flag in flagged], {flag.grade_id for flag in flagged})
+
+
+def _is_theirs(cell: NotebookNode) -> bool:
+    return "unanswered" in cell.metadata or "student" in cell.metadata.get("tags", [])
 
 
 def unreadable(root: Path, assignment: str, reason: str) -> NotebookNode:
@@ -77,94 +78,17 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
     notebooks = [entry.name for entry in entries if entry.name.endswith(".ipynb")]
     expected = f"{assignment}.ipynb"
     if expected not in notebooks and len(notebooks) != 1:
-        found = ", ".join(_shown(entry.name) for entry in entries[:10]) or "nothing"
+        found = ", ".join(shown(entry.name) for entry in entries[:10]) or "nothing"
         raise Ungradable(f"there is no {expected} in the submission (found: {found}); submit the course's notebook under its name")
     chosen = expected if expected in notebooks else notebooks[0]
     if chosen != expected:
-        notes.append(f"the notebook was called {_shown(chosen)}")
+        notes.append(f"the notebook was called {shown(chosen)}")
     known = {chosen, "timestamp.txt", ".ipynb_checkpoints", "__pycache__", *released_files(root, assignment),
              *RELEASED_FILES.get(assignment, ())}
-    strays = [_shown(entry.name) for entry in entries if entry.name not in known]
+    strays = [shown(entry.name) for entry in entries if entry.name not in known]
     if strays:
         notes.append(f"other files were submitted and not used: {', '.join(strays[:10])}" + (" …" if len(strays) > 10 else ""))
     return folder / chosen
-
-
-def _shown(name: str) -> str:
-    """A file name of the student's, safe to print: printable, short, no markup."""
-    return "".join(c if c.isprintable() and c not in "<>&`[]*\\" else "?" for c in name.encode("utf-8", "replace").decode())[:60]
-
-
-def _read(path: Path) -> NotebookNode:
-    if path.is_symlink():
-        raise Ungradable("the file is a link, which is not followed; submit the notebook itself")
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise Ungradable(f"the file cannot be read ({error.strerror}); submit it again") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise Ungradable("this is not a regular file; submit the notebook itself")
-    if status.st_size == 0:
-        raise Ungradable("the file is empty; save the notebook and submit it again")
-    if status.st_size > MAX_BYTES:
-        raise Ungradable(f"the file is larger than {MAX_BYTES // 2**20} MB; clear the outputs and submit again")
-    try:
-        data = json.loads(_decode(path.read_bytes()))
-    except (ValueError, RecursionError) as error:
-        raise Ungradable(f"the file is not a notebook (no valid JSON: {str(error)[:80]}); "
-                         "open it in JupyterLab, save it and submit it again") from error
-    if not isinstance(data, dict):
-        raise Ungradable("the file is JSON but not a notebook; submit the .ipynb file")
-    try:
-        return _as_version_4(data)
-    except Ungradable:
-        raise
-    except Exception as error:
-        raise Ungradable(f"the notebook's structure is damaged ({type(error).__name__}); "
-                         "open it in JupyterLab, save it and submit it again") from error
-
-
-def _decode(raw: bytes) -> str:
-    for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig")):
-        if raw.startswith(mark):
-            return raw.decode(encoding)
-    return raw.decode("utf-8")
-
-
-def _as_version_4(data: dict) -> NotebookNode:
-    """A plain notebook with only what intake reads; tolerant of anything around it."""
-    if "worksheets" in data or data.get("nbformat") in (1, 2, 3):
-        data = nbformat.convert(nbformat.from_dict(data), 4)
-    cells = data.get("cells")
-    if not isinstance(cells, list):
-        raise Ungradable("the file has no cells; submit the course's notebook")
-    if len(cells) > MAX_CELLS:
-        raise Ungradable(f"the notebook has more than {MAX_CELLS} cells; submit the course's notebook")
-    return NotebookNode(cells=[_plain_cell(cell) for cell in cells if isinstance(cell, dict)])
-
-
-def _plain_cell(cell: dict) -> NotebookNode:
-    source = cell.get("source", "")
-    if isinstance(source, list):
-        source = "".join(line for line in source if isinstance(line, str))
-    source = source if isinstance(source, str) else ""
-    metadata = cell.get("metadata")
-    grading = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    grade_id = grading.get("grade_id") if isinstance(grading, dict) else None
-    outputs = cell.get("outputs")
-    return NotebookNode(
-        id=cell.get("id") if isinstance(cell.get("id"), str) else None,
-        grade_id=grade_id if isinstance(grade_id, str) else None,
-        cell_type="code" if cell.get("cell_type") == "code" else "markdown",
-        source=_clean(source),
-        outputs=outputs if isinstance(outputs, list) else [],
-        attachments=_pictures(cell.get("attachments")),
-    )
-
-
-def _clean(source: str) -> str:
-    source = source.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode("utf-8")
-    return source[:MAX_SOURCE]
 
 
 def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]) -> tuple[dict, dict]:
@@ -215,7 +139,7 @@ def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
     source, outputs = cell.source, []
     if answer is not None and cell.role in ("answer", "prediction", "experiment"):
         source = answer.source if cell.cell_type == "code" else _without_markup(answer.source)
-        outputs = _saved_outputs(answer) if cell.role == "experiment" else []
+        outputs = answer.outputs if cell.role == "experiment" else []
     metadata = nbformat.from_dict(json.loads(json.dumps(cell.metadata)))
     if cell.role == "answer":
         metadata["unanswered"] = answer is None or answer.source.strip() in ("", cell.source.strip())
@@ -259,41 +183,6 @@ def _markdown(text: str, answer: NotebookNode | None, **fields: object) -> Noteb
     if pictures:
         cell["attachments"] = pictures
     return cell
-
-
-def _pictures(attachments: object) -> NotebookNode:
-    """PNG and JPEG pictures pasted into a text cell."""
-    kept = NotebookNode()
-    for name, data in list(attachments.items())[:10] if isinstance(attachments, dict) else []:
-        for kind, start in (("image/png", "iVBORw0KGgo"), ("image/jpeg", "/9j/")):
-            image = data.get(kind) if isinstance(data, dict) else None
-            image = "".join(image) if isinstance(image, list) and all(isinstance(part, str) for part in image) else image
-            if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, start) and _shown(name) == name:
-                kept[name] = NotebookNode({kind: image})
-    return kept
-
-
-def _saved_outputs(cell: NotebookNode) -> list[NotebookNode]:
-    """Text and PNG a student saved in an experiment, for the person grading by hand; not verified."""
-    kept = []
-    for output in cell.outputs[:20]:
-        data = output.get("data") if isinstance(output, dict) else None
-        text = output.get("text") if isinstance(output, dict) else None
-        if isinstance(text, list):
-            text = "".join(part for part in text if isinstance(part, str))
-        if isinstance(text, str):
-            text = text[:MAX_SAVED_TEXT].encode("utf-8", "replace").decode("utf-8")
-            kept.append(nbformat.v4.new_output("stream", name="stdout", text=text))
-        image = data.get("image/png") if isinstance(data, dict) else None
-        if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, "iVBORw0KGgo"):
-            kept.append(nbformat.v4.new_output("display_data", {"image/png": image.replace("\n", "")}))
-    if kept:
-        kept.insert(0, nbformat.v4.new_output("stream", name="stdout", text="[saved by the student, not verified]\n"))
-    return kept
-
-
-def _is_base64(text: str, start: str) -> bool:
-    return text.startswith(start) and re.fullmatch(r"[A-Za-z0-9+/=\n]*", text) is not None
 
 
 __all__ = ["Intake", "Ungradable", "rebuild", "unreadable"]

@@ -100,7 +100,7 @@ def _reason(error: StudentError | None) -> str:
 def _error_output(run: CellRun) -> list[dict]:
     if run.error is None:
         return []
-    name, text = run.error.type_names[0], run.error.describe()
+    name, text = run.error.kind, run.error.describe()
     return [{"output_type": "error", "ename": name, "evalue": run.error.message[:500], "traceback": [text]}]
 
 

@@ -34,6 +34,8 @@ from autograder.grading.sandbox import Limits
 # nbgrader 0.9.6 triggers these harmless warnings of a later SQLAlchemy for every new submission.
 warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
 
+MAX_SHOWN = 10_000  # characters of one cell
+
 
 class SubmissionExporter(NotebookExporter):
     """Reads submissions through intake and grades them ahead of nbgrader's loop."""
@@ -142,6 +144,13 @@ def _is_ungradable(notebook: NotebookNode) -> bool:
     return bool(notebook.cells) and notebook.cells[0].id == "ungradable"
 
 
+def readable(source: str) -> str:
+    """At most as much of a cell as a person reads: highlighting takes time with the square of a line's length."""
+    if len(source) <= MAX_SHOWN:
+        return source
+    return source[:MAX_SHOWN] + f"\n# [the other {len(source) - MAX_SHOWN} characters of this cell are left out here]"
+
+
 class ShowVerdicts(NbGraderPreprocessor):
     """Puts what grading saw into the autograded notebook: the student's outputs, and the verdicts as text."""
 
@@ -149,6 +158,7 @@ class ShowVerdicts(NbGraderPreprocessor):
         graded: Graded = resources["autograder"]
         if graded.result is not None:
             for cell in nb.cells:
+                cell.source = readable(cell.source)
                 if cell.cell_type == "code" and cell.id in graded.result.outputs:
                     cell.outputs = [nbformat.from_dict(output) for output in graded.result.outputs[cell.id]]
                 if verdict := graded.result.verdicts.get(cell.id):
@@ -158,7 +168,7 @@ class ShowVerdicts(NbGraderPreprocessor):
         if graded.notes:
             text = "**Noticed while reading this submission:**\n\n" + "\n".join(f"- {note}" for note in graded.notes)
             nb.cells.insert(0, nbformat.v4.new_markdown_cell(text, id="intake-notes"))
-        nb.metadata["autograder"] = {"graded": True}
+        nb.metadata["autograder"] = {"graded": True, "isolated": graded.isolated}
         return nb, resources
 
 
@@ -174,7 +184,7 @@ class SaveVerdicts(NbGraderPreprocessor):
             if graded.result is None:
                 mark_not_graded(notebook, graded.reason)
             else:
-                save_scores(notebook, cells, graded.result.scores)
+                save_scores(notebook, cells, graded.result.scores, graded.to_look_at)
             gradebook.db.commit()
         graded.forget()
         return nb, resources

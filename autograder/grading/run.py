@@ -2,13 +2,13 @@
 
 import fcntl
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import instructor_cells, released_files
@@ -29,6 +29,8 @@ class Graded:
     result: Result | None
     reason: str = ""
     notes: list[str] = field(default_factory=list)
+    to_look_at: frozenset[str] = frozenset()  # grade_ids of answers that may not be the student's own
+    isolated: bool = True
     forget: Callable[[], None] = lambda: None  # the verdicts are saved: drop what is kept for an interrupted run
 
     def __deepcopy__(self, memo: dict) -> "Graded":
@@ -57,10 +59,11 @@ def grade_submissions(root: Path, assignment: str, files: dict[str, Path], optio
         try:
             rebuilt = intake.rebuild(path, root, assignment)
         except intake.Ungradable as problem:
-            graded[key] = Graded(intake.unreadable(root, assignment, str(problem)), None, str(problem))
+            graded[key] = Graded(intake.unreadable(root, assignment, str(problem)), None, str(problem), isolated=options.isolate)
             on_result(key, graded[key])
             continue
-        graded[key] = Graded(rebuilt.notebook, None, notes=rebuilt.notes)
+        graded[key] = Graded(rebuilt.notebook, None, notes=rebuilt.notes, isolated=options.isolate,
+                             to_look_at=frozenset(rebuilt.to_look_at))
         tasks[key] = Task.of(key, assignment, rebuilt.notebook, template, released, seed)
     found = {} if again else {key: result for key, task in tasks.items() if (result := pending.find(task))}
     for result in found.values():
@@ -90,10 +93,19 @@ def class_seed(root: Path, assignment: str) -> int:
 
 def is_complete(notebook: Path) -> bool:
     """Whether an autograded notebook was written after its verdicts were saved."""
+    return bool(_note_in(notebook).get("graded"))
+
+
+def is_isolated(notebook: Path) -> bool:
+    """Whether an autograded notebook came about with student code in the sandbox."""
+    return _note_in(notebook).get("isolated", True)
+
+
+def _note_in(notebook: Path) -> dict:
     try:
-        return bool(nbformat.read(notebook, as_version=4).metadata.get("autograder", {}).get("graded"))
-    except Exception:  # half-written
-        return False
+        return json.loads(notebook.read_text(encoding="utf-8"))["metadata"]["autograder"]
+    except (OSError, ValueError, KeyError):  # half-written
+        return {}
 
 
 class RunLock:

@@ -261,6 +261,11 @@ def secret_lines() -> set[str]:
     return {line for line in lines if len(line) > 40 and json.dumps(line)[1:-1] not in public and not _is_message(line)}
 
 
+def _outputs(page: str) -> str:
+    """A page without the student's own code."""
+    return "\n".join(line for line in page.splitlines() if "print(" not in line and "raise" not in line and "Error(" not in line)
+
+
 def _is_message(line: str) -> bool:
     """A line that is a text for students (or part of one)."""
     text = line.strip(" ,()=fr")
@@ -303,7 +308,9 @@ def test_feedback_gives_away_no_environment_and_no_path(graded: Graded) -> None:
 
 
 def test_feedback_gives_away_no_hidden_input(graded: Graded) -> None:
-    assert [student for student, page in graded.pages().items() if "HIDDEN-INPUT" in plain(page)] == []
+    shown = re.compile(r"HIDDEN-INPUT\W*[\d\[]|tensor\(|\d\.\d{5}")  # the marker with what follows it, whole tensors, long numbers
+    pages = {student: plain(page) for student, page in graded.pages().items() if BY_NAME[student].make.__name__.endswith("_hidden_inputs")}
+    assert len(pages) == 2 and not {student: shown.findall(page) for student, page in pages.items() if shown.search(_outputs(page))}
 
 
 class Alive(html.parser.HTMLParser):
