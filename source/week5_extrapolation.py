@@ -37,6 +37,8 @@
 #
 # **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The three text answers are read by a person.
 #
+# **A mistake is paid for once.** 5.4 builds on 5.3. If your `ntk_base` returns wrong numbers and `dynamic_ntk_base` uses it rightly, 5.4 gets its points. (Unless `ntk_base` raises an error or gives the same base for every scale.)
+#
 # **Cells marked *predict*** ask you to commit to an answer before you look at a result. They are not graded. Do them anyway: several results of this week are not what most people expect.
 
 # %% [markdown]
@@ -416,7 +418,7 @@ print("Looks right. The hidden tests try other lengths, scales and dimensions.")
 # Hidden tests (2 points): they run when your notebook is graded.
 ### BEGIN HIDDEN TESTS
 from autograder.checks import week5
-week5.dynamic_ntk_base(dynamic_ntk_base)
+week5.dynamic_ntk_base(dynamic_ntk_base, ntk_base)
 ### END HIDDEN TESTS
 
 # %% [markdown]
