@@ -87,7 +87,7 @@ np.random.seed(0)
 
 # %% tags=["experiment"]
 distance = torch.arange(0, 1025)
-fig, (left, right) = lab.figure("What one slope does, by distance", ncols=2, height=3.4, width=9.2)
+fig, (left, right) = lab.figure("What one slope does, by distance", ncols=2, height=3.3)
 rows = []
 for power, colour, style in zip((1, 3, 5, 8), lab.COLOURS, lab.LINES):
     slope = 2.0**-power
@@ -394,8 +394,8 @@ week4.alibi_bias(alibi_bias, alibi_slopes)
 
 # %% tags=["experiment"]
 bias = alibi_bias(8, 128)
-fig, axes = lab.figure("The bias of eight heads, 128 tokens", nrows=2, ncols=4, height=5.0, width=9.6,
-                       sharex=True, sharey=True)
+fig, axes = lab.figure("The bias of eight heads, 128 tokens", nrows=2, ncols=4, height=4.9, sharex=True, sharey=True)
+fig.get_layout_engine().set(h_pad=0.09)
 for head, ax in enumerate(axes.flat):
     image = ax.imshow(bias[head], vmin=-8, vmax=0, interpolation="nearest")
     ax.set_title(f"head {head}, slope 1/{round(1 / float(-bias[head, 0, 1]))}")
@@ -512,11 +512,11 @@ keys = torch.randn(4000, 1, 128, 16, generator=generator)
 content = (query @ keys.mT) / math.sqrt(16)
 mass = torch.cat([(content + alibi_bias(8, 1, 128)[head]).softmax(-1).mean(0) for head in range(8)])[:, 0].flip(-1)
 
-fig, (left, right) = lab.figure("Attention by distance, mean over 4,000 texts", ncols=2, height=3.5, width=9.4)
+fig, (left, right) = lab.figure("Attention by distance, mean over 4,000 texts", ncols=2, height=3.4)
 for head, colour, style in zip((0, 2, 4, 7), lab.COLOURS, lab.LINES):
     left.semilogy(mass[head], color=colour, linestyle=style, label=f"head {head} (1/{2 ** (head + 1)})")
     right.plot(range(1, 129), mass[head].cumsum(0), color=colour, linestyle=style)
-left.set(title="weight of one key", xlabel="distance (positions)", ylabel="mean weight (log scale)", ylim=(1e-6, 1),
+left.set(title="weight of one key", xlabel="distance (positions)", ylabel="mean weight (log scale)", ylim=(1e-6, 5),
          xlim=(0, 127))
 left.legend(loc="upper right")
 right.axvline(8, color=lab.GREY, linewidth=1, linestyle="--")
@@ -657,13 +657,14 @@ last_keys = torch.arange(4096 - 24, 4096)
 exact = torch.exp(-0.5 * (4095 - last_keys).double())
 forms = {"per key, 0.5·j": 0.5 * torch.arange(4096), "relative, −0.5·|i−j|": alibi_bias(8, 1, 4096)[0, 0]}
 fig, axes = lab.figure("Attention of token 4,095 to its last 24 keys, bias stored in bfloat16", ncols=2, height=3.3,
-                       width=9.2, sharey=True)
+                       sharey=True)
 for ax, (name, stored) in zip(axes, forms.items()):
     weights = stored.to(torch.bfloat16).double().softmax(0)[-24:]
     ax.bar(last_keys, weights, color=lab.SKY, label="bias in bfloat16")
     ax.plot(last_keys, exact / (1 / (1 - math.exp(-0.5))), color=lab.BLACK, linestyle="-", marker="o", markersize=3,
             linewidth=1, label="exact")
     ax.set(title=name, xlabel="key position j", ylim=(0, 0.45))
+    ax.set_axisbelow(True)
     ax.grid(axis="y")
 axes[0].set_ylabel("weight")
 axes[0].legend(loc="upper left")
@@ -836,7 +837,7 @@ future = torch.ones(n, n, dtype=torch.bool).triu(1)
 patterns = {name: scores.masked_fill(future, -math.inf).softmax(-1)
             for name, scores in [("no position", plain), ("RoPE", rotary), ("ALiBi, slope 1/8", linear)]}
 
-fig, axes = lab.figure("The same content, three ways: attention weights", nrows=2, ncols=3, height=5.6, width=9.6,
+fig, axes = lab.figure("The same content, three ways: attention weights", nrows=2, ncols=3, height=5.1,
                        height_ratios=(3, 1.5))
 for (upper, lower), (name, weights) in zip(axes.T, patterns.items()):
     image = upper.imshow(weights, norm=plt.matplotlib.colors.PowerNorm(0.5, 0, 0.4), interpolation="nearest")
@@ -1020,9 +1021,11 @@ week4.effective_window(effective_window)
 
 # %% tags=["experiment"]
 fig, ax = lab.figure("Effective window of each head (tolerance 1 %)", height=3.7)
-for n_heads, marker, colour in ((4, "s", lab.GREEN), (8, "o", lab.BLUE), (12, "D", lab.ORANGE), (32, ".", lab.VERMILLION)):
+looks = ((4, "s", 12, lab.GREEN), (8, "o", 6, lab.BLUE), (12, "D", 6, lab.ORANGE), (32, ".", 6, lab.VERMILLION))
+for n_heads, marker, size, colour in looks:
     windows = [effective_window(float(slope)) for slope in alibi_slopes(n_heads)]
-    ax.semilogy([(head + 0.5) / n_heads for head in range(n_heads)], windows, marker=marker, markersize=6,
+    ax.semilogy([(head + 0.5) / n_heads for head in range(n_heads)], windows, marker=marker, markersize=size,
+                markerfacecolor="none" if n_heads == 4 else colour, markeredgewidth=1.5 if n_heads == 4 else 1,
                 linestyle="none", color=colour, label=f"{n_heads} heads")
     assert max(windows) == effective_window(2.0**-8)
 ax.axhline(effective_window(2.0**-8), color=lab.GREY, linewidth=1, linestyle="--")
@@ -1074,8 +1077,9 @@ def weights(order, causal):
     return (scores.masked_fill(torch.ones(12, 12).triu(1).bool(), -math.inf) if causal else scores).softmax(-1)
 
 forwards = torch.arange(12)
-fig, axes = lab.figure("Attention of a sequence, and of its reverse turned back", ncols=4, height=2.9, width=10.0,
+fig, axes = lab.figure("Attention of a sequence, and of its reverse turned back", ncols=4, height=2.8,
                        sharey=True)
+fig.get_layout_engine().set(h_pad=0.09)
 for ax, (name, order, causal) in zip(axes, [("no mask", forwards, False), ("no mask, reversed", backwards, False),
                                             ("causal", forwards, True), ("causal, reversed", backwards, True)]):
     picture = weights(order, causal)
