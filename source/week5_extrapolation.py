@@ -692,7 +692,7 @@ plt.show()
 
 # %% tags=["experiment"]
 fig, axes = lab.figure("Part of its circle that each pair visits at 4x, after the change", ncols=3, height=3.2,
-                       width=9.6, sharey=True)
+                       sharey=True)
 rows = []
 for ax, (name, frequencies) in zip(axes, after.items()):
     new = coverage(ax, frequencies, name)
@@ -937,7 +937,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 
 # %% tags=["experiment"]
 fig, axes = lab.figure("The same models: fixed targets (solid) and the mean over the whole window (dashed)", ncols=3,
-                       height=3.1, width=9.6, sharey=True)
+                       height=3.1, sharey=True)
 for ax, encoding in zip(axes, ("rope", "sinusoidal", "alibi")):
     for kind, colour, style, label in (("fixed", lab.BLUE, "-", "last 32 targets"),
                                        ("window", lab.VERMILLION, "--", "whole window")):
@@ -945,7 +945,7 @@ for ax, encoding in zip(axes, ("rope", "sinusoidal", "alibi")):
     length_axis(ax, tested, 64)
     ax.set(title=ready.NAMES[encoding], ylim=(1.2, 3.9))
 axes[0].set_ylabel("loss (nats per character)")
-axes[0].legend(loc="upper left")
+axes[2].legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
@@ -975,8 +975,7 @@ history = ready.train(mine, ready.text_batches(train_text, trained, 32, seed=0),
 probes = ready.windows(test_text, max(lengths), 64 if device.type == "cpu" else 16).to(device)
 my_losses = loss_by_length(mine, probes, lengths, 32)
 
-fig, (left, right) = lab.figure(f"A model of your own: {ready.NAMES[ENCODING]}, 300 steps", ncols=2, height=3.2,
-                                width=9.2)
+fig, (left, right) = lab.figure(f"A model of your own: {ready.NAMES[ENCODING]}, 300 steps", ncols=2, height=3.2)
 left.plot(history, color=lab.BLACK, linestyle="-", linewidth=1)
 left.set(title="training", xlabel="step", ylabel="loss (nats per character)", ylim=(1, 5))
 if trained == 64:
@@ -984,7 +983,7 @@ if trained == 64:
 right.plot(lengths, [my_losses[n] for n in lengths], color=lab.VERMILLION, linestyle="-", marker="s", label="yours")
 length_axis(right, lengths, trained)
 right.set(title="test, last 32 targets", ylim=(1, 4))
-right.legend(loc="upper left")
+right.legend(loc="upper right")
 plt.show()
 if ENCODING == "alibi":
     print("loss at 8x within 0.15 of the loss at 1x:", abs(my_losses[lengths[-1]] - my_losses[trained]) < 0.15)
@@ -1266,26 +1265,26 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 # %% tags=["experiment"]
 needle, lengths_n = results["needle"], results["needle_tested"]
 fig, (left, right) = lab.figure("A needle in the first quarter of the haystack, trained at 64, five seeds", ncols=2,
-                                height=3.5, width=9.4)
-for encoding in ("rope", "alibi"):
-    band(left, lengths_n, needle[encoding]["filler"], *LOOK[encoding], ready.NAMES[encoding])
-    band(right, lengths_n, needle[encoding]["found"], *LOOK[encoding], ready.NAMES[encoding])
+                                height=3.5)
+for encoding, width, alpha in (("rope", 6, 0.5), ("alibi", 2, 1)):  # RoPE broad and pale, so that both show
+    for ax, kind in ((left, "filler"), (right, "found")):
+        band(ax, lengths_n, needle[encoding][kind], *LOOK[encoding], ready.NAMES[encoding], linewidth=width, alpha=alpha)
 for ax in (left, right):
     length_axis(ax, lengths_n, 64)
 left.axhline(0.5, color=lab.GREY, linewidth=1, linestyle=":")
-left.text(1024, 0.46, "best possible", ha="right", fontsize=9, color="#444444")
+left.text(1024, 0.4, "dotted: best possible, 0.50", ha="right", fontsize=9, color="#444444")
 left.set(title="loss on the last 32 filler targets", ylabel="loss (nats)", ylim=(0, 1))
 right.axhline(1 / 16, color=lab.GREY, linewidth=1, linestyle=":")
 right.text(72, 0.08, "guessing", fontsize=9, color="#444444")
 right.set(title="needles found", ylabel="share", ylim=(0, 1.05))
-left.legend(loc="upper left", handlelength=4)
+left.legend(loc="upper right", handlelength=4)
 plt.show()
 lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
           [[f"{ready.NAMES[e]}: {words}", *spread(needle[e][kind])] for e in ("alibi", "rope")
            for kind, words in (("filler", "filler loss"), ("found", "needles found"))])
 
 # %% [markdown]
-# **Figure 5.10. Flat perplexity, lost context.** Left: the loss on filler stays at 0.49 to 0.52 at every length, for both encodings and all seeds; the two lines coincide (what little they move is the same for both: other test texts at each length). Right: behind this flat line the needles get lost. ALiBi finds all of them up to 2x, 0.70 to 0.97 at 8x, 0.35 to 0.65 at 16x; RoPE loses some at 2x already in three of five runs, and has 0.04 to 0.26 left at 16x, where guessing gives 0.06. At 4x and 8x the ranges of the two overlap. Note that RoPE's *loss* is flat too, although the same encoding broke down on English in Figure 5.5: this filler needs only the token before. Whether a loss stays flat says as much about the text as about the model.
+# **Figure 5.10. Flat perplexity, lost context.** Left: the loss on filler stays at 0.49 to 0.52 at every length, for both encodings and all seeds; the two lines coincide, RoPE is the broad pale one (what little they move is the same for both: other test texts at each length). Right: behind this flat line the needles get lost. ALiBi finds all of them up to 2x, 0.70 to 0.97 at 8x, 0.35 to 0.65 at 16x; RoPE loses some at 2x already in three of five runs, and has 0.04 to 0.26 left at 16x, where guessing gives 0.06. At 4x and 8x the ranges of the two overlap. Note that RoPE's *loss* is flat too, although the same encoding broke down on English in Figure 5.5: this filler needs only the token before. Whether a loss stays flat says as much about the text as about the model.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Take one ALiBi model and haystacks of 1,024 tokens with the needle *anywhere*. At which distances from the query will it be found: up to 64, the length of the training? Up to the largest window, 1,179? Does the probability fall gradually or at an edge?
@@ -1305,12 +1304,12 @@ order = distance.argsort()
 
 fig, ax = lab.figure("ALiBi, 1,024 tokens: probability of the right answer by the distance of the needle", height=3.2)
 ax.plot(distance[order], given[order], color=lab.GREEN, linestyle="none", marker="o", markersize=4, alpha=0.7)
-ax.axvspan(0, 64, color="#F0F0F0", zorder=0)
-ax.text(4, 1.06, "trained", fontsize=9, color="#444444")
+ax.axvspan(0, 64, ymax=0.9, color="#E4E4E4", zorder=0)
+ax.text(4, 1.07, "grey: met in training", fontsize=9, color="#444444")
 for window in (19, 74, 295):
-    ax.axvline(window, color=lab.GREY, linewidth=1, linestyle=":")
-ax.text(300, 1.06, "dotted: windows of heads 0 to 2", fontsize=9, color="#444444")
-ax.set(xlabel="distance from the query to the needle (tokens)", ylabel="probability", ylim=(0, 1.15), xlim=(0, length))
+    ax.axvline(window, ymax=0.9, color=lab.GREY, linewidth=1, linestyle=":")
+ax.text(290, 1.07, "dotted: windows of heads 0 to 2", fontsize=9, color="#444444")
+ax.set(xlabel="distance from the query to the needle (tokens)", ylabel="probability", ylim=(-0.03, 1.15), xlim=(0, length))
 ax.grid(axis="y")
 plt.show()
 
@@ -1385,37 +1384,44 @@ def train_and_test(encoding, steps):
     return scores, reverse
 
 live = {"rope": train_and_test("rope", steps=300), "alibi": train_and_test("alibi", steps=800)}
-fig, axes = lab.figure("Your two models: share of right answers by kind", ncols=2, height=3.0, width=9.2, sharey=True)
+fig, axes = lab.figure("Your two models, by kind of sequence", ncols=2, height=3.0, sharey=True)
 for ax, (encoding, (scores, _)) in zip(axes, live.items()):
     looks = zip(ready.KINDS, (lab.BLUE, lab.ORANGE, lab.VERMILLION), ("", "..", "//"))
     for index, (kind, colour, hatch) in enumerate(looks):
-        ax.bar(np.arange(3) + 0.27 * (index - 1), [scores[n][index] for n in (8, 16, 32)], width=0.25, color=colour,
-               hatch=hatch, edgecolor="white", label=kind)
-    ax.set(title=ready.NAMES[encoding], xlabel="numbers in the sequence", ylim=(0, 1.3))
+        places, heights = np.arange(3) + 0.27 * (index - 1), [scores[n][index] for n in (8, 16, 32)]
+        ax.bar(places, heights, width=0.25, color=colour, hatch=hatch, edgecolor="white", label=kind)
+        for place, height in zip(places, heights):
+            if height < 0.005:
+                ax.text(place, 0.02, "0", ha="center", color=colour, fontsize=10)
+    ax.set(title=ready.NAMES[encoding], xlabel="numbers in the sequence", ylim=(0, 1.03))
     ax.set_xticks(range(3), ["8 (1x)", "16 (2x)", "32 (4x)"])
     ax.set_axisbelow(True)
     ax.grid(axis="y")
 axes[0].set_ylabel("share right")
-axes[1].legend(loc="upper right", ncols=3, fontsize=8)
+fig.legend(*axes[0].get_legend_handles_labels(), loc="upper right", ncols=3)
 plt.show()
 for encoding, (_, reverse) in live.items():
     print(f"{ready.NAMES[encoding]}: a sequence and its reverse get the same logits: {reverse < 1e-3}")
 
 # %% [markdown]
-# **Figure 5.12. Two arms, live.** RoPE learns the task at 8 numbers in 300 steps; in longer sequences its answer to the *ascending* ones turns into "no", and the other two kinds stay right. ALiBi needs more steps and never gets both mirror images right: with mean pooling a sequence and its reverse have the same logits (the printed line), so what it gains on the ascending sequences it loses on the reversed ones. The blue and the orange-red bar add up to about 1 at every length.
+# **Figure 5.12. Two arms, live.** RoPE learns the task at 8 numbers in 300 steps; in longer sequences its answer to the *ascending* ones turns into "no", and the other two kinds stay right. ALiBi needs more steps and never gets both mirror images right: with mean pooling a sequence and its reverse have the same logits (the printed line), so what it gains on the ascending sequences it loses on the reversed ones. In its panel the blue and the orange-red bar add up to about 1 at every length. A 0 stands where a bar has no height.
 
 # %% tags=["experiment"]
 order_results = results["order"]
 order_lengths = results["order_tested"]
 looks = {name: LOOK[name] for name in ("none", "sinusoidal", "learned", "rope", "alibi")}
-fig, axes = lab.figure("Ascending or not: trained on 8 numbers, five seeds", ncols=4, height=3.3, width=11, sharey=True)
-for ax, kind, title in zip(axes, ("all", *ready.KINDS), ("all sequences", *ready.KINDS)):
+broad = {"sinusoidal": 6, "learned": 3.5}  # so that curves that coincide show one below the other
+fig, axes = lab.figure("Ascending or not: trained on 8 numbers, five seeds", nrows=2, ncols=2, height=5.4, sharex=True,
+                       sharey=True)
+for ax, kind, title in zip(axes.flat, ("all", *ready.KINDS), ("all sequences", *ready.KINDS)):
     for encoding, (colour, style) in looks.items():
-        band(ax, order_lengths, order_results[encoding][kind], colour, style, ready.NAMES[encoding])
+        band(ax, order_lengths, order_results[encoding][kind], colour, style, ready.NAMES[encoding],
+             linewidth=broad.get(encoding, 1.7), alpha=0.5 if encoding == "sinusoidal" else 1)
     length_axis(ax, order_lengths, 8)
-    ax.set(title=title, ylim=(-0.03, 1.05), xlabel="numbers")
-axes[0].set_ylabel("share right")
-axes[3].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
+    ax.set(title=title, ylim=(-0.03, 1.05), xlabel="numbers" if ax in axes[1] else "")
+for ax in axes[:, 0]:
+    ax.set_ylabel("share right")
+axes[0, 1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
 plt.show()
 lab.table(["all: mean (range over 5 seeds)", *(f"{n // 8}x" for n in order_lengths)],
           [[ready.NAMES[e], *spread(order_results[e]["all"])] for e in looks])
@@ -1429,7 +1435,7 @@ lab.table(["by kind, mean over 5 seeds", *(f"{kind}, {n}x" for n in (1, 4) for k
           [[ready.NAMES[encoding], *means(encoding)] for encoding in looks])
 
 # %% [markdown]
-# **Figure 5.13. Five arms.** Left: all sequences; then the three kinds. *No encoding*: 0.5 for every kind at every length. *Sinusoidal and learned*: perfect at 8, and at 16 already every single ascending sequence is called "not ascending", in all five runs. *RoPE*: 0.86 to 0.96 at 16, and the same end at 32. A mean of 0.50 is no guessing here: it is one answer for all. *ALiBi*: 0.74 to 0.75 at 8, which is the most it can reach, and 0.74 to 0.75 at 16: within the limits of what it can know, it extrapolates best. At 32 the runs part: three stay at 0.75, one has 0.68, one 0.50.
+# **Figure 5.13. Five arms.** Upper left: all sequences; then the three kinds. Where curves coincide, they are drawn one on top of the other: sinusoidal broadest, then learned, then the others. *No encoding*: 0.5 for every kind at every length. *Sinusoidal and learned*: perfect at 8, and at 16 already every single ascending sequence is called "not ascending", in all five runs. *RoPE*: 0.86 to 0.96 at 16, and the same end at 32. A mean of 0.50 is no guessing here: it is one answer for all. *ALiBi*: 0.74 to 0.75 at 8, which is the most it can reach, and 0.74 to 0.75 at 16: within the limits of what it can know, it extrapolates best. At 32 the runs part: three stay at 0.75, one has 0.68, one 0.50.
 
 # %% [markdown] nbgrader={"grade_id": "ascending_explained_question", "locked": true}
 # ### Exercise 5.10 · Ascending?
