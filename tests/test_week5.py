@@ -145,3 +145,19 @@ def test_entries_of_5_4_are_due_the_same_after_any_entry_of_5_3():
         for ntk in bank(WEEK, "ntk_base"):
             verdict = grade("dynamic_ntk_base", entry.subject, ntk.subject)
             assert verdict.score == (2 if entry.is_right else entry.score), (ntk.name, verdict.render())
+
+
+def test_in_grading_5_4_is_given_the_notebooks_own_5_3(tmp_path):
+    make_course_root(COURSE, tmp_path / "course", [WEEK])
+    notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
+    cells = {cell.id: cell for cell in notebook.cells}
+    cells["ntk_base"].source = next(s.source for s in bank(WEEK, "ntk_base") if s.name == "ntk_exponent_inverse")
+    cells["dynamic_ntk_base"].source = (
+        "def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):\n"
+        "    stretch = scale * max(seq_len / original_len, 1) - (scale - 1)\n"
+        "    return ntk_base(base, stretch, head_dim)\n")
+    path = tmp_path / "course" / "own.ipynb"
+    nbformat.write(notebook, path)
+    result = grade_submissions(tmp_path / "course", WEEK, {"own": path}, Options(device="cpu"))["own"].result
+    assert result.scores["ntk_base_tests"] == 0 and result.scores["dynamic_ntk_base_tests"] == 2
+    assert "your own ntk_base" in "".join(output["text"] for output in result.outputs["dynamic_ntk_base_tests"])
