@@ -31,7 +31,7 @@
 # | 4.8 | `reversal` | text | – | – | 2 | 15 |
 # | | **total** | | **0** | **21** | **4** | **140** |
 #
-# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
+# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (Of numbers by hand it looks at the form; in 4.4 also at the sums.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
 #
 # **A mistake is paid for once.** 4.3 builds on 4.2, and 4.6 on both. If your slopes or your bias return wrong numbers and the later answer uses them rightly, the later answer gets its points. (It cannot be graded if what it calls raises an error, or if it returns nothing but zeros.)
 #
@@ -64,9 +64,9 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · The idea: a price on distance
 #
-# Weeks 2 and 3 told the tokens where they stand. RoPE's scores then depend on distance alone, and still the layer of Figure 3.6 failed on long texts: it met distances that it had never seen, and more keys than ever. Could a method have *nothing new* to meet?
+# Weeks 2 and 3 told the tokens where they stand. RoPE's scores then depend on distance alone, and still the layer of Figure 3.6 failed on long texts: it met distances that it had never seen, and more keys than ever. Could a method do without anything that turns strange beyond the training length?
 #
-# Press, Smith and Lewis (2021) proposed the simplest one imaginable. Queries and keys carry no position at all. The score is the plain scaled product, minus a price for the distance:
+# Press, Smith and Lewis (2022) proposed the simplest one imaginable. Queries and keys carry no position at all. The score is the plain scaled product, minus a price for the distance:
 #
 # $$s_{ij} = \frac{q_i\cdot k_j}{\sqrt d} - m\,|i-j| . \tag{1}$$
 #
@@ -87,14 +87,13 @@ np.random.seed(0)
 
 # %% tags=["experiment"]
 distance = torch.arange(0, 1025)
-fig, (left, right) = lab.figure("What one slope does, by distance", ncols=2, height=3.4, width=9.2)
+fig, (left, right) = lab.figure("What one slope does, by distance", ncols=2, height=3.3)
 rows = []
 for power, colour, style in zip((1, 3, 5, 8), lab.COLOURS, lab.LINES):
     slope = 2.0**-power
     left.plot(distance, -slope * distance, color=colour, linestyle=style, label=f"m = 1/{2**power}")
     right.plot(distance, torch.exp(-slope * distance), color=colour, linestyle=style)
-    rows.append([f"1/{2**power}", f"{math.log(2) / slope:.1f}", f"{math.exp(-4 * slope):.2f}",
-                 f"{math.exp(-400 * slope):.2f}"])
+    rows.append([f"1/{2**power}", f"{math.log(2) / slope:.1f}", *(f"{math.exp(-n * slope):.2f}" for n in (3, 5, 300, 500))])
 left.set(title="bias added to the score", xlabel="distance (positions)", ylabel="bias", ylim=(-12, 0.5), xlim=(0, 200))
 right.set(title="factor on the weight", xlabel="distance (positions, log scale)", ylabel="factor", xlim=(1, 1024))
 right.set_xscale("log", base=2)
@@ -103,7 +102,7 @@ for ax in (left, right):
     ax.grid(axis="y")
 left.legend(loc="lower right")
 plt.show()
-lab.table(["slope", "half-life (positions)", "factor at distance 4", "at distance 400"], rows)
+lab.table(["slope", "half-life (positions)", "factor at distance 3", "at 5", "at 300", "at 500"], rows)
 
 # %% [markdown]
 # **Figure 4.1. One slope.** Left: the bias is a straight line through zero. Right: the factor it puts on a key's weight, on a logarithmic axis; each curve falls from 1 to almost 0 within a limited range of distances, and outside that range it is flat. So a slope is a *measuring range*. The steep head (blue) tells 3 from 5 and is blind beyond 10; the shallow one (orange, dotted) hardly sees a difference between 3 and 5, but tells 300 from 500. A model needs several.
@@ -121,7 +120,7 @@ lab.table(["slope", "half-life (positions)", "factor at distance 4", "at distanc
 #
 # ### Any other number of heads
 #
-# The official code does not put another $h$ into (3). Let $c$ be the largest power of two below $h$. Then
+# The official code does not put another $h$ into (3). Let $c$ be the largest power of two that is not above $h$. Then
 #
 # $$\text{slopes}(h) = \text{slopes}(c)\ \text{ followed by every second entry of }\ \text{slopes}(2c), \text{ from its first on, as many as are missing.} \tag{4}$$
 #
@@ -136,7 +135,7 @@ lab.table(["slope", "half-life (positions)", "factor at distance 4", "at distanc
 #
 # **2 points · difficulty 1/5 · 10 minutes · numbers**
 #
-# *Why it matters:* half of the ALiBi code on the web is right for 8 heads and wrong for 12. Who has written the twelve down once knows why.
+# *Why it matters:* code that is right for 8 heads can be wrong for 12. Who has written the twelve down once knows why.
 #
 # Give some of the slopes of 8 heads and of 12 heads, heads counted from 0. **At least four significant digits.**
 
@@ -240,7 +239,8 @@ assert torch.allclose(four, torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256])), (
 six = alibi_slopes(6)
 assert tuple(six.shape) == (6,), f"shape (6,) expected for 6 heads, got {tuple(six.shape)}."
 assert torch.allclose(six.sort().values, torch.tensor([1 / 256, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2])), (
-    "for 6 heads the slopes are the six of the example in the text: rule (4), not equation (3) with h = 6.")
+    "for 6 heads the slopes are the six of the example in the text, by rule (4); yours are "
+    f"{[round(float(slope), 4) for slope in six]}.")
 assert torch.allclose(six[:4], four), (
     "the first four slopes of 6 heads are those of 4 heads: keep the official order, do not sort.")
 assert tuple(alibi_slopes(1).shape) == (1,), "one head is a power of two as well: shape (1,)."
@@ -307,7 +307,7 @@ lab.table(["numbers of heads from 1 to 64", "how many"],
 
 
 # %% [markdown]
-# **Figure 4.2. Slopes of 12 heads.** Circles: the official rule. Left of the dashed line stand the slopes of 8 heads, on the right the four that were missing; the largest of all, 0.7071, belongs to head 8. Crosses: equation (3) with $h=12$; not one head gets its official slope. Bars: the official slopes sorted, which gives most heads another slope. The table: the shortcut is wrong for all 57 numbers that are no power of two. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model has learned with its order; the code of BLOOM and MPT in `transformers` has the official one.
+# **Figure 4.2. Slopes of 12 heads.** Circles: the official rule. Left of the dashed line stand the slopes of 8 heads, on the right the four that were missing; the largest of all, 0.7071, belongs to head 8. Crosses: equation (3) with $h=12$; not one head gets its official slope. Bars: the official slopes sorted, which gives most heads another slope. (a) The table: the shortcut is wrong for all 57 numbers that are no power of two. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model has learned with its order; the code of BLOOM and MPT in `transformers` has the official one.
 
 # %% [markdown]
 # ## 3 · The bias
@@ -352,8 +352,8 @@ assert square.dtype == torch.float32, f"float32 expected, got {square.dtype}."
 assert bool(torch.isfinite(square).all()), "all entries must be finite: the mask is not part of the bias."
 assert float(square.diagonal(dim1=1, dim2=2).abs().max()) == 0, (
     "on the diagonal the distance is 0, and so is the bias.")
-assert float(square.max()) <= 0, "the bias takes something away from far keys: it must be negative. Is your sign right?"
 assert torch.equal(square, square.mT), "the distance from i to j is that from j to i: use the absolute value."
+assert float(square.max()) <= 0, "the bias takes something away from far keys: it must be negative. Is your sign right?"
 slopes = alibi_slopes(4)
 assert torch.allclose(square[:, 1, 4], -3 * slopes), (
     "query 1 and key 4 are 3 apart, so head by head the bias is -3 times the slope.")
@@ -394,8 +394,8 @@ week4.alibi_bias(alibi_bias, alibi_slopes)
 
 # %% tags=["experiment"]
 bias = alibi_bias(8, 128)
-fig, axes = lab.figure("The bias of eight heads, 128 tokens", nrows=2, ncols=4, height=5.0, width=9.6,
-                       sharex=True, sharey=True)
+fig, axes = lab.figure("The bias of eight heads, 128 tokens", nrows=2, ncols=4, height=4.9, sharex=True, sharey=True)
+fig.get_layout_engine().set(h_pad=0.09)
 for head, ax in enumerate(axes.flat):
     image = ax.imshow(bias[head], vmin=-8, vmax=0, interpolation="nearest")
     ax.set_title(f"head {head}, slope 1/{round(1 / float(-bias[head, 0, 1]))}")
@@ -487,7 +487,7 @@ week4.attention_with_slope(attention_with_slope)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Write the distance above each key first: 3, 2, 1, 0 for the first row. For the second row one key lies before the query, and two behind it.
+# Write the distance above each key first: 3, 2, 1, 0 for the first row. For the second row one key lies before the query, and two after it.
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -512,11 +512,11 @@ keys = torch.randn(4000, 1, 128, 16, generator=generator)
 content = (query @ keys.mT) / math.sqrt(16)
 mass = torch.cat([(content + alibi_bias(8, 1, 128)[head]).softmax(-1).mean(0) for head in range(8)])[:, 0].flip(-1)
 
-fig, (left, right) = lab.figure("Attention by distance, mean over 4,000 texts", ncols=2, height=3.5, width=9.4)
+fig, (left, right) = lab.figure("Attention by distance, mean over 4,000 texts", ncols=2, height=3.4)
 for head, colour, style in zip((0, 2, 4, 7), lab.COLOURS, lab.LINES):
     left.semilogy(mass[head], color=colour, linestyle=style, label=f"head {head} (1/{2 ** (head + 1)})")
     right.plot(range(1, 129), mass[head].cumsum(0), color=colour, linestyle=style)
-left.set(title="weight of one key", xlabel="distance (positions)", ylabel="mean weight (log scale)", ylim=(1e-6, 1),
+left.set(title="weight of one key", xlabel="distance (positions)", ylabel="mean weight (log scale)", ylim=(1e-6, 5),
          xlim=(0, 127))
 left.legend(loc="upper right")
 right.axvline(8, color=lab.GREY, linewidth=1, linestyle="--")
@@ -592,6 +592,9 @@ assert answers[0] != answers[1], (
 short = per_key_bias_is_equivalent(scores[:, :, 3:], slopes, True)  # two queries, five keys
 assert short == answers[0], (
     "the last two queries under the mask must give the same answer as all five: align mask and distances at the end.")
+assert per_key_bias_is_equivalent(scores[:, :, 4:], slopes, False) is True, (
+    "one query and five keys, without a mask: here the two forms agree. The query stands at the last position, 4, not "
+    "at 0; and the answer does not follow from `causal`: compute both sides.")
 print("Looks right. The hidden tests also have cases in which the answer does not hang on `causal`.")
 
 # %% nbgrader={"grade_id": "per_key_bias_is_equivalent_tests", "grade": true, "points": 2}
@@ -616,24 +619,24 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 # **Explain** what you measured, in four to eight lines with one or two formulas.
 #
 # 1. Why do the two forms give the same weights under a causal mask? Say what softmax does not see.
-# 2. Why not without a mask? What does the bias per key do to keys *behind* the query?
-# 3. Name one case in which they agree even without a mask, and say why.
+# 2. Why not without a mask? What does the bias per key do to keys *after* the query ($j>i$)?
+# 3. The check has a case without a mask in which they agree all the same: one query and five keys. Why?
 #
 # ### BEGIN MARK SCHEME
 # 2 points; half points are allowed.
 #
 # - 1 point (part 1): under the mask only $j\le i$ counts, there $|i-j|=i-j$, and $mj-(-m(i-j))=mi$ is the same for all keys of a row; softmax does not change when a constant is added to a row. Half a point if "softmax ignores a constant" is there but the constant $mi$ is not shown, or the other way round.
 # - Half a point (part 2): for $j>i$ the difference is $mj+m(j-i)=m(2j-i)$, which depends on $j$; later keys are rewarded (the more, the later) where they should be penalised.
-# - Half a point (part 3): a single query that is the last position, as in a decoding step (no key lies behind it); or all slopes zero; or one key only. The reason must be given.
+# - Half a point (part 3): the single query stands at the last position, as in a decoding step: no key lies after it, so part 1 holds without a mask.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "per_key_explained", "grade": true, "solution": true, "points": 2}
 # ### BEGIN SOLUTION
 # 1. Under the mask only keys $j\le i$ are left, and there $|i-j|=i-j$. The two biases differ by $mj-\big(-m(i-j)\big)=mj+mi-mj=mi$. In the row of query $i$ that is one and the same number for all keys. Softmax does not see a constant added to a row: it becomes a common factor $e^{mi}$ of numerator and denominator.
 #
-# 2. For a key behind the query, $j>i$, the relative bias is $-m(j-i)$, and the difference is $mj+m(j-i)=m(2j-i)$. It depends on $j$, so it does not cancel. The bias per key keeps growing beyond the query: the farther behind, the larger the reward, where ALiBi has a growing penalty. (The *signed* form $-m(i-j)$ would differ by a constant for all $j$; it rewards late keys as well.)
+# 2. For a key after the query, $j>i$, the relative bias is $-m(j-i)$, and the difference is $mj+m(j-i)=m(2j-i)$. It depends on $j$, so it does not cancel. The bias per key keeps growing beyond the query: the later the key, the larger the reward, where ALiBi has a growing penalty. (The *signed* form $-m(i-j)$ would differ by a constant for all $j$; it rewards late keys as well.)
 #
-# 3. A single query at the end, as in a decoding step with a cache: no key lies behind it, so all keys have $j\le i$ without any mask. Also if all slopes are zero, or if there is just one key.
+# 3. A single query at the end, as in a decoding step with a cache: no key lies after it, so all keys have $j\le i$ without any mask, and part 1 applies.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -657,13 +660,14 @@ last_keys = torch.arange(4096 - 24, 4096)
 exact = torch.exp(-0.5 * (4095 - last_keys).double())
 forms = {"per key, 0.5·j": 0.5 * torch.arange(4096), "relative, −0.5·|i−j|": alibi_bias(8, 1, 4096)[0, 0]}
 fig, axes = lab.figure("Attention of token 4,095 to its last 24 keys, bias stored in bfloat16", ncols=2, height=3.3,
-                       width=9.2, sharey=True)
+                       sharey=True)
 for ax, (name, stored) in zip(axes, forms.items()):
     weights = stored.to(torch.bfloat16).double().softmax(0)[-24:]
     ax.bar(last_keys, weights, color=lab.SKY, label="bias in bfloat16")
     ax.plot(last_keys, exact / (1 / (1 - math.exp(-0.5))), color=lab.BLACK, linestyle="-", marker="o", markersize=3,
             linewidth=1, label="exact")
     ax.set(title=name, xlabel="key position j", ylim=(0, 0.45))
+    ax.set_axisbelow(True)
     ax.grid(axis="y")
 axes[0].set_ylabel("weight")
 axes[0].legend(loc="upper left")
@@ -671,7 +675,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 4.5. The price of the shortcut.** Left: per key. Near $j=4{,}095$ the bias is about 2,047, where bfloat16 numbers are 8 apart, so keys share one number in groups of sixteen, the last eight being half of a group: the exponential has become a staircase, and the nearest keys are all alike. Right: the relative form. Near the query its numbers are small and exact; far away they are rounded, but there the weights are zero anyway. So: build the bias in float32, and prefer the relative form in half precision. (vLLM's fork for Gaudi has an option for float32 biases "to resolve accuracy issue on long sequences", pull request 503.)
+# **Figure 4.5. The price of the shortcut.** Left: per key. Near $j=4{,}095$ the bias is about 2,047, where bfloat16 numbers are 8 apart, so neighbours share one number: the last eight keys are all alike. The keys before them share a number that is 8 lower, and a weight $e^{-8}$ times as large, too small to see. The exponential has become a staircase. Right: the relative form. Near the query its numbers are small and exact; far away they are rounded, but there the weights are zero anyway. So: build the bias in float32, and prefer the relative form in half precision. (vLLM's fork for Gaudi has an option for float32 biases "to resolve accuracy issue on long sequences", pull request 503.)
 
 # %% [markdown]
 # ## 6 · The attention layer
@@ -760,7 +764,7 @@ with torch.no_grad():
     assert torch.allclose(out, layer(x, is_causal=True), atol=1e-6), "is_causal is True by default."
     assert torch.allclose(out[:, :4], layer(x[:, :4]), atol=1e-5), (
         "with the mask, later tokens must not influence earlier outputs; yours do. Is a masked score still -inf when it "
-        "reaches the softmax?")
+        "reaches the softmax? Do you swap heads and tokens back before you merge the heads?")
     assert not torch.allclose(out[:, 0], layer(x, is_causal=False)[:, 0], atol=1e-4), "is_causal changed nothing."
 
     # Equal content: with zero queries only the bias decides. Values and output pass x through.
@@ -777,7 +781,18 @@ with torch.no_grad():
         assert abs(got - want) < 1e-4, (
             f"equal content, no mask: query 2 must give key {token} the weight {want:.4f} in head {head} (as in 4.4), "
             f"yours gives {got:.4f}. Is the bias added before the softmax, unscaled, with the slope of its own head, and "
-            "symmetric?")
+            "symmetric? Are the heads consecutive blocks of head_dim channels?")
+
+    # Two tokens with content: in every head the product of the last query and the last key is 4, with the first key 0.
+    layer.load_state_dict(equal | {"q_proj.weight": torch.eye(16)})
+    pair = torch.zeros(1, 2, 16)
+    pair[0, 1, ::4] = 2
+    for head, slope in enumerate(alibi_slopes(4).tolist()):
+        got, want = float(layer(pair)[0, 1, 4 * head]) / 2, 1 / (1 + math.exp(-slope - 4 / math.sqrt(4)))
+        assert abs(got - want) < 1e-4, (
+            f"query.key is 4 for the last key and 0 for the first: in head {head} the last key's weight must be "
+            f"{want:.4f}, yours is {got:.4f}. Are the products divided by the square root of head_dim = 4 (not of "
+            "d_model), and the bias not divided?")
 
     for dtype in (torch.float64, torch.bfloat16, torch.float16):
         low = ALiBiMultiHeadAttention(16, 4)
@@ -836,7 +851,7 @@ future = torch.ones(n, n, dtype=torch.bool).triu(1)
 patterns = {name: scores.masked_fill(future, -math.inf).softmax(-1)
             for name, scores in [("no position", plain), ("RoPE", rotary), ("ALiBi, slope 1/8", linear)]}
 
-fig, axes = lab.figure("The same content, three ways: attention weights", nrows=2, ncols=3, height=5.6, width=9.6,
+fig, axes = lab.figure("The same content, three ways: attention weights", nrows=2, ncols=3, height=5.1,
                        height_ratios=(3, 1.5))
 for (upper, lower), (name, weights) in zip(axes.T, patterns.items()):
     image = upper.imshow(weights, norm=plt.matplotlib.colors.PowerNorm(0.5, 0, 0.4), interpolation="nearest")
@@ -866,7 +881,7 @@ plt.show()
 # *Your prediction:*
 
 # %% tags=["experiment"]
-# Trains four small models; budget: 25 seconds.
+# Trains four small models; budget: 30 seconds.
 class Rival(nn.Module):
     """Causal attention with no position or with RoPE: per head, channels as complex numbers, scores by pair."""
 
@@ -951,7 +966,7 @@ lab.table(["accuracy", "places 3-31", "places 128-255"],
 
 
 # %% [markdown]
-# **Figure 4.7. Train short, test long.** Beyond place 31 the curves are means over eight places. (a) Within the training length ALiBi and RoPE learn the task; without positions the layer can only count the marked letters. (b) Beyond it ALiBi goes on as if nothing had happened, at eight times the length. RoPE, just as good *within* the training length, falls within twenty places: for "marked and near" it has learned to read clocks, and beyond place 31 they show angles that it has never seen. (c) The last line of the table is the other side of the coin. One ALiBi layer cannot look exactly three places back: its price only grows with the distance, so of four equal letters it must always like the nearest best. Week 3's layer could. **A built-in preference helps where it fits the task.** (The same holds for five other training seeds: at places 128 to 255 ALiBi reached 0.95 to 0.99, RoPE 0.24 to 0.31.) Small models on one task show this much and no more; week 5 compares the encodings with care.
+# **Figure 4.7. Train short, test long.** Beyond place 31 the curves are means over eight places. (a) Within the training length ALiBi and RoPE learn the task; without positions the layer can only count the marked letters. (b) Beyond it ALiBi goes on as if nothing had happened, at eight times the length. RoPE, just as good *within* the training length, falls within twenty places. Two things are new for it there: angles of its slow clocks that it has never seen, and more keys; this picture does not tell their shares apart. (c) The last line of the table is the other side of the coin. One ALiBi *head* cannot look exactly three places back: its price only grows with the distance, so of four equal letters it must always like the nearest best. The layer could weigh its eight heads against each other, and still learns little of the task (0.3, where guessing gives 0.125). Week 3's layer solved it. **A built-in preference helps where it fits the task.** (The same holds for five other training seeds: at places 128 to 255 ALiBi reached 0.95 to 0.99, RoPE 0.24 to 0.31.) Small models on one task show this much and no more; week 5 compares the encodings with care.
 
 # %% [markdown]
 # ## 7 · How far a head can see
@@ -1020,9 +1035,11 @@ week4.effective_window(effective_window)
 
 # %% tags=["experiment"]
 fig, ax = lab.figure("Effective window of each head (tolerance 1 %)", height=3.7)
-for n_heads, marker, colour in ((4, "s", lab.GREEN), (8, "o", lab.BLUE), (12, "D", lab.ORANGE), (32, ".", lab.VERMILLION)):
+looks = ((4, "s", 12, lab.GREEN), (8, "o", 6, lab.BLUE), (12, "D", 6, lab.ORANGE), (32, ".", 6, lab.VERMILLION))
+for n_heads, marker, size, colour in looks:
     windows = [effective_window(float(slope)) for slope in alibi_slopes(n_heads)]
-    ax.semilogy([(head + 0.5) / n_heads for head in range(n_heads)], windows, marker=marker, markersize=6,
+    ax.semilogy([(head + 0.5) / n_heads for head in range(n_heads)], windows, marker=marker, markersize=size,
+                markerfacecolor="none" if n_heads == 4 else colour, markeredgewidth=1.5 if n_heads == 4 else 1,
                 linestyle="none", color=colour, label=f"{n_heads} heads")
     assert max(windows) == effective_window(2.0**-8)
 ax.axhline(effective_window(2.0**-8), color=lab.GREY, linewidth=1, linestyle="--")
@@ -1037,14 +1054,14 @@ lab.table(["8 heads", *range(8)], [["slope", *(f"1/{round(1 / float(s))}" for s 
                                   ["window (tokens)", *(effective_window(float(s)) for s in alibi_slopes(8))]])
 
 # %% [markdown]
-# **Figure 4.8. Head against reach.** Along the layer the windows grow in a geometric series; each slope half as large means a window twice as long. The last head of a power of two has slope 1/256 and sees 1,179 tokens, whatever the number of heads: more heads fill the range more densely, they do not extend it. With 12 heads the order jumps back (diamonds): the four last heads are local ones again.
+# **Figure 4.8. Head against reach.** Along the layer the windows grow in a geometric series; each slope half as large means a window twice as long. (a) The last head of a power of two has slope 1/256 and sees 1,179 tokens, (b) whatever the number of heads: more heads fill the range more densely, they do not extend it. With 12 heads the order jumps back (diamonds): the four last heads are local ones again.
 #
 # (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that, at $1/256$ per position it would take 31 nats; and stacked layers can pass information on from window to window. But nothing in training asks for it. So "ALiBi extrapolates" means: *the loss does not explode* beyond the training length. It does not mean that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length, ALiBi might not be using longer contexts at all. Week 5 measures it: flat loss, lost needle.
 
 # %% [markdown]
 # ## 8 · Both sides alike
 #
-# ALiBi was made for decoders. In an encoder there is no mask, and the two-sided bias $-m\,|i-j|$ treats "three before" and "three behind" alike. Is there any direction left?
+# ALiBi was made for decoders. In an encoder there is no mask, and the two-sided bias $-m\,|i-j|$ treats "three before" and "three after" alike. Is there any direction left?
 #
 # Let $J$ be the reversal: $(Jx)_i=x_{n-1-i}$. Compare three things: what the layer makes of $x$, of the reversed $Jx$, and of a shuffled $Px$.
 
@@ -1074,8 +1091,9 @@ def weights(order, causal):
     return (scores.masked_fill(torch.ones(12, 12).triu(1).bool(), -math.inf) if causal else scores).softmax(-1)
 
 forwards = torch.arange(12)
-fig, axes = lab.figure("Attention of a sequence, and of its reverse turned back", ncols=4, height=2.9, width=10.0,
+fig, axes = lab.figure("Attention of a sequence, and of its reverse turned back", ncols=4, height=2.8,
                        sharey=True)
+fig.get_layout_engine().set(h_pad=0.09)
 for ax, (name, order, causal) in zip(axes, [("no mask", forwards, False), ("no mask, reversed", backwards, False),
                                             ("causal", forwards, True), ("causal, reversed", backwards, True)]):
     picture = weights(order, causal)
@@ -1107,7 +1125,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 # 2 points; half points are allowed.
 #
 # - 1 point (part 1): the score of queries and keys $i,j$ of the reversed input is $q_{i'}\cdot k_{j'}/\sqrt d-m|i-j|$ with $i'=n-1-i$, $j'=n-1-j$, and $|i'-j'|=|i-j|$, so it is the score of $i',j'$ of the original; softmax and the weighted sum run over all keys, whose order does not matter; hence output $i$ of $Jx$ is output $n-1-i$ of $x$. Half a point if the property $|i'-j'|=|i-j|$ is named but the step through softmax and sum is missing.
-# - Half a point (part 2): token-wise parts commute with $J$, so the whole stack does, and the mean is the same for both: the model cannot tell them apart, whatever its weights. A valid change with the place it breaks: a causal mask ($j\le i$ becomes $j'\ge i'$), another slope for keys behind than before, a signed or learned bias by offset, RoPE or position embeddings; heads that look to one side only.
+# - Half a point (part 2): token-wise parts commute with $J$, so the whole stack does, and the mean is the same for both: the model cannot tell them apart, whatever its weights. A valid change with the place it breaks: a causal mask ($j\le i$ becomes $j'\ge i'$), another slope for keys after the query than before, a signed or learned bias by offset, RoPE or position embeddings; heads that look to one side only.
 # - Half a point (part 3): wrong. A shuffle changes distances, so weights and outputs change (the measured gap is far above rounding; only the gap under reversal is 0): flip-equivariant, not permutation-equivariant.
 # ### END MARK SCHEME
 
@@ -1115,7 +1133,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 # ### BEGIN SOLUTION
 # 1. Write $i'=n-1-i$. Token $i$ of $Jx$ is token $i'$ of $x$, so its query, key and value are $q_{i'}, k_{i'}, v_{i'}$. The score of the pair $(i,j)$ in $Jx$ is $q_{i'}\cdot k_{j'}/\sqrt d-m\,|i-j|$. Now $|i'-j'|=|(n-1-i)-(n-1-j)|=|i-j|$: **the distance does not change under reversal.** So it is exactly the score of the pair $(i',j')$ in $x$. Without a mask the softmax and the weighted sum run over all keys, and a sum does not depend on the order of its terms. Therefore output $i$ of $Jx$ is output $i'$ of $x$, in every head, and o_proj acts on each token by itself: $A(Jx)=J\,A(x)$.
 #
-# 2. Parts that treat each token by itself commute with $J$, so the whole encoder $E$ does: $E(Jx)=J\,E(x)$. The mean over the tokens is the same for $E(x)$ and $J\,E(x)$. The model gives a sequence and its reverse the same answer, whatever its weights. A causal mask breaks it: "key not behind the query", $j\le i$, becomes $j'\ge i'$ after the reversal, so the sum runs over other keys. Different slopes for keys before and behind do as well: then the bias of $(i,j)$ is no longer that of $(i',j')$.
+# 2. Parts that treat each token by itself commute with $J$, so the whole encoder $E$ does: $E(Jx)=J\,E(x)$. The mean over the tokens is the same for $E(x)$ and $J\,E(x)$. The model gives a sequence and its reverse the same answer, whatever its weights. A causal mask breaks it: "key not after the query", $j\le i$, becomes $j'\ge i'$ after the reversal, so the sum runs over other keys. Different slopes for keys before and after do as well: then the bias of $(i,j)$ is no longer that of $(i',j')$.
 #
 # 3. Wrong. A shuffle changes distances, and with them scores and outputs: the measured gap is far from zero. Only the reversal, which keeps all distances, gives a gap of zero up to rounding. The layer is flip-equivariant, not permutation-equivariant: it knows how far, but not which way.
 # ### END SOLUTION
@@ -1158,7 +1176,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 #
 # <details><summary>5. Public code adds slope × j, without any query position. Is that a bug?</summary>
 #
-# Not under a causal mask: there the two biases differ by slope × i, a constant in each row, which softmax does not see. Without a mask it is one: keys behind the query are rewarded.
+# Not under a causal mask: there the two biases differ by slope × i, a constant in each row, which softmax does not see. Without a mask it is one: keys after the query are rewarded.
 # </details>
 #
 # <details><summary>6. And in bfloat16?</summary>
@@ -1173,7 +1191,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 #
 # <details><summary>8. Why does ALiBi run on longer texts where other encodings fail?</summary>
 #
-# A longer text brings larger distances, but there the weights are practically zero: what a head sees within its window looks as in training. No angle and no embedding is new.
+# No angle and no embedding is new. Larger distances and more keys are, but the bias only goes on falling there: in a steep head their weights are practically zero, and in a flat one their bias is lower than that of any key met in training.
 # </details>
 #
 # <details><summary>9. Does it then make use of the longer text?</summary>
@@ -1181,9 +1199,9 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 # That does not follow. Its farthest head has a window of 1,179 tokens at 1 %. The loss stays flat; whether a fact 8,000 tokens back is still found is another question (week 5).
 # </details>
 #
-# <details><summary>10. Can one ALiBi layer attend to "exactly three tokens back"?</summary>
+# <details><summary>10. Can one ALiBi head attend to "exactly three tokens back"?</summary>
 #
-# Not by position alone: the price only grows with the distance, so among equal keys the nearest wins (Figure 4.7, last line of the table). RoPE can.
+# Not by position alone: the price only grows with the distance, so among equal keys the nearest wins (Figure 4.7, last line of the table, for a whole layer). RoPE can.
 # </details>
 #
 # <details><summary>11. Can one use ALiBi in an encoder?</summary>
@@ -1220,7 +1238,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 # 2. Steep heads first, and other numbers of heads by the official rule, unsorted.
 # 3. Scale, add the bias, mask, softmax. In this order.
 # 4. The shortcut per key is right under a causal mask only, and loses precision far out.
-# 5. Nothing new beyond the training length, and nothing seen beyond the window. Week 5 weighs the one against the other.
+# 5. No new angle and no new embedding beyond the training length, and nothing seen beyond the window. Week 5 weighs the one against the other.
 #
 # ## References
 #

@@ -35,7 +35,9 @@
 # | 5.10 | `ascending_explained` | text | – | – | 2 | 20 |
 # | | **total** | | **0** | **24** | **9** | **220** |
 #
-# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The three text answers are read by a person.
+# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (Of numbers by hand it looks at the form only.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The three text answers are read by a person.
+#
+# **A mistake is paid for once.** 5.4 builds on 5.3. If your `ntk_base` returns wrong numbers and `dynamic_ntk_base` uses it rightly, 5.4 gets its points. (Unless `ntk_base` raises an error or gives the same base for every scale.)
 #
 # **Cells marked *predict*** ask you to commit to an answer before you look at a result. They are not graded. Do them anyway: several results of this week are not what most people expect.
 
@@ -73,9 +75,9 @@ np.random.seed(0)
 #
 # The first is the subject of sections 1 to 6, the second of section 7.
 #
-# For RoPE the first point can be made exact. Pair $i$ turns by $(m-n)\,\theta_i$ for a query and a key that are $m-n$ apart. In training the distances go from 0 to $L-1$. A **fast** pair goes round many times within $L$ positions: whatever angle a long text asks for, the model has seen it. A **slow** pair does not even complete one turn. The model has seen only an arc of its circle, and the first distance beyond $L$ takes it to an angle outside this arc.
+# For RoPE the first point can be made exact. Pair $i$ turns by $\delta\,\theta_i$ for a query and a key that are $\delta$ apart. In training the distances go from 0 to $L-1$. A **fast** pair goes round many times within $L$ positions: whatever angle a long text asks for, the model has seen it. A **slow** pair does not even complete one turn. The model has seen only an arc of its circle, and the first distance beyond $L$ takes it to an angle outside this arc.
 #
-# So it is the *slow* pairs, the low frequencies, that extrapolate. It is often told the other way round.
+# So it is the *slow* pairs, the low frequencies, that get into trouble. You may read it the other way round.
 #
 # **A worked example.** $d=8$, base $10\,000$, $L=100$. The speeds are $1, 0.1, 0.01, 0.001$. One turn takes $2\pi/\theta_i$: $6.3$, $63$, $628$ and $6283$ positions. In 100 positions the pairs make $15.9$, $1.59$, $0.159$ and $0.0159$ turns. Two pairs complete a turn, two never do. Where would the boundary lie if $i$ could be any real number? One turn takes exactly $L$ positions where
 #
@@ -90,7 +92,7 @@ np.random.seed(0)
 #
 # *Why it matters:* this count says how much of a model is in trouble beyond its training length. All of YaRN hangs on equation (1).
 #
-# Take the dimensions of many published models: $d=128$, base $10\,000$, $L=4096$. Work out the entries below with a calculator or `math.log`. Give **at least four significant digits**; counts are whole numbers.
+# Take the dimensions of Llama 2: $d=128$, base $10\,000$, $L=4096$. Work out the entries below with a calculator or `math.log`. Give **at least four significant digits**; counts are whole numbers.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "unturned_pairs", "solution": true}
 # Replace every None by a number, at least four significant digits.
@@ -270,7 +272,7 @@ week5.position_interpolation(position_interpolation)
 #
 # **4 points (3 + 1) · difficulty 2/5 · 10 + 5 minutes · code and numbers**
 #
-# *Why it matters:* the most used way to stretch a model without touching anything but one number.
+# *Why it matters:* it stretches a model by changing one number.
 
 # %% nbgrader={"grade_id": "ntk_base", "solution": true}
 def ntk_base(base, scale, head_dim):
@@ -377,7 +379,7 @@ week5.ntk_by_hand(ntk_by_hand)
 #
 # **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* the usual mistake changes short texts, which were fine. The other one remembers the longest text so far, so that the answer to a short question depends on who asked before.
+# *Why it matters:* one mistake changes short texts, which were fine. Another one remembers the longest text so far, so that the answer to a short question depends on who asked before.
 
 # %% nbgrader={"grade_id": "dynamic_ntk_base", "solution": true}
 def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
@@ -416,7 +418,7 @@ print("Looks right. The hidden tests try other lengths, scales and dimensions.")
 # Hidden tests (2 points): they run when your notebook is graded.
 ### BEGIN HIDDEN TESTS
 from autograder.checks import week5
-week5.dynamic_ntk_base(dynamic_ntk_base)
+week5.dynamic_ntk_base(dynamic_ntk_base, ntk_base)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -505,14 +507,14 @@ plt.show()
 #
 # $$t(s)=0.1\ln s+1\quad(s>1),\qquad t=1\quad(s\le1). \tag{8}$$
 #
-# Both the query and the key carry the factor, so the logits get its *square*.
+# Both the query and the key carry the factor, so the logits get its *square*. (The paper *divides* the logits by a temperature, as usual; $t(s)$ is one over its square root, so here $t>1$ sharpens.)
 
 # %% [markdown]
 # ### Exercise 5.5 · YaRN
 #
 # **7 points (4 + 2 + 1) · difficulty 4/5 · 25 + 10 + 5 minutes · code and numbers**
 #
-# *Why it matters:* many long-context models were made this way. Every detail above is a bug somebody has had.
+# *Why it matters:* every detail above can be wrong without an error message.
 
 # %% nbgrader={"grade_id": "yarn_frequencies", "solution": true}
 def yarn_frequencies(head_dim, scale, original_len, base=10000.0, beta_fast=32.0, beta_slow=1.0):
@@ -558,6 +560,13 @@ assert torch.allclose(factor, torch.tensor([1, 0.75, 0.5, 0.25, 0.25, 0.25, 0.25
 assert torch.allclose(yarn_frequencies(16, 1.0, 64), plain, atol=1e-6), "scale 1 must change nothing."
 assert torch.allclose(yarn_frequencies(64, 2.0, 2048)[:8], 10000.0 ** (-torch.arange(0, 16, 2) / 64), atol=1e-6), (
     "with head_dim 64 and original_len 2048, dim(32) = 8.06: pairs 0 to 8 must be left alone.")
+last = float(yarn_frequencies(8, 4.0, 1000, base=10.0)[3]) / 10.0 ** (-6 / 8)
+assert abs(last - 0.85) < 1e-3, (
+    "with head_dim 8, original_len 1000 and base 10, dim(32) = 2.79 and dim(1) = 8.81: low is 2, high is clamped to 7, "
+    f"and the last pair is multiplied by 0.85; yours by {last:.3f}. Detail 2.")
+step = yarn_frequencies(16, 4.0, 5) / plain
+assert torch.allclose(step, torch.tensor([1.0] + 7 * [0.25]), atol=1e-3), (
+    "with original_len 5 low and high are both 0: pair 0 is left alone, all others are divided by 4. Detail 3.")
 assert lab.raises(ValueError, yarn_frequencies, 7, 4.0, 64), "an odd head_dim must raise ValueError."
 print("Looks right. The hidden tests try other sizes, bases and betas, where rounding and clamping show.")
 
@@ -603,7 +612,7 @@ week5.yarn_temperature(yarn_temperature)
 # %% tags=["by-hand"] nbgrader={"grade_id": "yarn_by_hand", "solution": true}
 # Replace every None by a number, at least four significant digits; low and high are whole numbers.
 yarn_by_hand = {
-    "low": None,  # the last pair that is surely left alone
+    "low": None,  # the last pair that is left alone
     "high": None,  # the first pair that is fully divided by 4
     "temperature": None,  # the factor on cosine and on sine
     "logit_factor": None,  # what a logit q.k is multiplied by
@@ -690,7 +699,7 @@ plt.show()
 
 # %% tags=["experiment"]
 fig, axes = lab.figure("Part of its circle that each pair visits at 4x, after the change", ncols=3, height=3.2,
-                       width=9.6, sharey=True)
+                       sharey=True)
 rows = []
 for ax, (name, frequencies) in zip(axes, after.items()):
     new = coverage(ax, frequencies, name)
@@ -732,9 +741,9 @@ lab.table(["method, scale 4", "pairs with new angles at 4x"], [["none", new_pair
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* with the wrong ruler every comparison below would come out differently. Published length curves differ in just this point.
+# *Why it matters:* with the wrong ruler every comparison below would come out differently.
 #
-# The cell below defines a small model to test your function with; the hidden tests use it too. Read `observe`: it tells what your function has left behind.
+# The cell below defines a small model to test your function with; the hidden tests use it too. You need not read it: `observe` tells the checks what your function has left behind.
 
 # %% nbgrader={"grade_id": "probe_model", "locked": true}
 class ProbeModel(nn.Module):
@@ -805,6 +814,7 @@ def loss_by_length(model, tokens, lengths, n_targets):
 
 # %% nbgrader={"grade_id": "loss_by_length_check", "grade": true, "points": 0}
 # Visible check (0 points).
+torch.set_grad_enabled(True)  # whatever an earlier attempt has switched off
 generator = torch.Generator().manual_seed(3)
 sizes = {"embed.weight": (7, 6), "inside.1.0.weight": (6, 6), "inside.1.0.bias": (6,), "read.weight": (7, 6),
          "read.bias": (7,)}
@@ -871,7 +881,7 @@ week5.loss_by_length(loss_by_length, probe_model, observe)
 # %% [markdown]
 # ### 6.2 Six encodings, trained short, tested long
 #
-# **The model.** A decoder of two layers, width 64, four heads of 16 channels; see `SmallTransformer` in `ready_encodings.py`. It predicts characters. The six variants differ in the encoding only: none (a causal mask is there), sinusoidal, learned, RoPE, ALiBi, T5 bias. (The T5 bias is added to scores scaled by $1/\sqrt d$ like everybody's here; T5 itself does not scale.)
+# **The model.** A decoder of two layers, width 64, four heads of 16 channels; see `SmallTransformer` in `ready_encodings.py`. It predicts characters. The six variants differ in the encoding only: none (a causal mask is there), sinusoidal, learned, RoPE, ALiBi, T5 bias. (The T5 bias adds to each score a *learned* number, one per head and bucket of distances: 0 to 15 have a bucket each, larger ones share buckets that grow logarithmically, and all from 113 on share the last. It is added to scores scaled by $1/\sqrt d$ like everybody's here; T5 itself does not scale.)
 #
 # **The text.** The reference texts that come with Python (`pydoc_data.topics`), printable ASCII, some 460,000 characters; the last tenth is for testing.
 #
@@ -879,10 +889,10 @@ week5.loss_by_length(loss_by_length, probe_model, observe)
 #
 # **Test.** 96 windows, the same last 32 characters of each at $n=64, 128, 256, 512$.
 #
-# These 30 trainings take half an hour, so their results are shipped. `make experiments` in the course repository makes all of them again; `experiments/results.md` there holds the full table. *A model this small shows mechanisms. It does not predict the ranking of large ones.*
+# These 30 trainings take half an hour, so their results are shipped. (Instructors: `make experiments` makes all of them again; `experiments/results.md` holds the full table.) *A model this small shows mechanisms. It does not predict the ranking of large ones.*
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** All six are trained to about 1.4 to 2 nats per character at $n=64$. Guess for each the loss at 8x (512 characters): stays, rises a little, or breaks down (above 3)? In particular: the model without any encoding; the T5 bias; and which is worse, sinusoidal or learned?
+# **Predict.** All six are trained to about 1.4 to 2 nats per character at $n=64$. Guess for each the loss at 8x (512 characters): stays (within 0.1), rises, or breaks down (jumps by more than half a nat at one doubling)? In particular: the model without any encoding; the T5 bias; and which is worse, sinusoidal or learned?
 #
 # *Your prediction:*
 
@@ -935,7 +945,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 
 # %% tags=["experiment"]
 fig, axes = lab.figure("The same models: fixed targets (solid) and the mean over the whole window (dashed)", ncols=3,
-                       height=3.1, width=9.6, sharey=True)
+                       height=3.1, sharey=True)
 for ax, encoding in zip(axes, ("rope", "sinusoidal", "alibi")):
     for kind, colour, style, label in (("fixed", lab.BLUE, "-", "last 32 targets"),
                                        ("window", lab.VERMILLION, "--", "whole window")):
@@ -943,7 +953,7 @@ for ax, encoding in zip(axes, ("rope", "sinusoidal", "alibi")):
     length_axis(ax, tested, 64)
     ax.set(title=ready.NAMES[encoding], ylim=(1.2, 3.9))
 axes[0].set_ylabel("loss (nats per character)")
-axes[0].legend(loc="upper left")
+axes[2].legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
@@ -973,8 +983,7 @@ history = ready.train(mine, ready.text_batches(train_text, trained, 32, seed=0),
 probes = ready.windows(test_text, max(lengths), 64 if device.type == "cpu" else 16).to(device)
 my_losses = loss_by_length(mine, probes, lengths, 32)
 
-fig, (left, right) = lab.figure(f"A model of your own: {ready.NAMES[ENCODING]}, 300 steps", ncols=2, height=3.2,
-                                width=9.2)
+fig, (left, right) = lab.figure(f"A model of your own: {ready.NAMES[ENCODING]}, 300 steps", ncols=2, height=3.2)
 left.plot(history, color=lab.BLACK, linestyle="-", linewidth=1)
 left.set(title="training", xlabel="step", ylabel="loss (nats per character)", ylim=(1, 5))
 if trained == 64:
@@ -982,7 +991,7 @@ if trained == 64:
 right.plot(lengths, [my_losses[n] for n in lengths], color=lab.VERMILLION, linestyle="-", marker="s", label="yours")
 length_axis(right, lengths, trained)
 right.set(title="test, last 32 targets", ylim=(1, 4))
-right.legend(loc="upper left")
+right.legend(loc="upper right")
 plt.show()
 if ENCODING == "alibi":
     print("loss at 8x within 0.15 of the loss at 1x:", abs(my_losses[lengths[-1]] - my_losses[trained]) < 0.15)
@@ -1055,15 +1064,17 @@ for method in yours:
         column = [row[tested.index(n)] for row in curves[method]]
         inside = inside and min(column) - 0.1 < loss < max(column) + 0.1
 print(f"all your crosses lie within the bands (or 0.1 beside them): {inside}")
+worse = np.array(matched["PI"])[:, 0] - np.array(matched["none"])[:, 0]
+print("PI minus do nothing at 2x, seed by seed: " + ", ".join(f"{gap:+.2f}" for gap in worse))
 print()
 lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
           [[method, *spread(curves[method])] for method in ("none", "PI", "NTK", "dynamic NTK", "YaRN")])
 
 # %% [markdown]
-# **Figure 5.8. Extending RoPE.** Lines and bands as before; crosses: your functions on one of the five models; they must lie within the bands. At 2x, **position interpolation is worse than doing nothing, in each of the five runs** (by 0.33 to 0.58), although no angle is new; from 4x on it is the other way round. NTK is best at 2x, in each run, YaRN close behind (0.01 to 0.07). At 4x and 8x YaRN is far better than NTK with the same $s$, in each run. At 8x dynamic NTK with $s=8$ is better still (by 0.02 to 0.13 in each run), because its effective stretch is 57 there; at 2x and 4x it is behind YaRN. Note also what none of them does: no curve comes near ALiBi's 1.55 at 8x.
+# **Figure 5.8. Extending RoPE.** Lines and bands as before; crosses: your functions on one of the five models; they must lie within the bands or next to them (0.1 at most; the shipped weights are rounded to float16). At 2x, **position interpolation is worse than doing nothing, in each of the five runs** (by 0.33 to 0.58), although no angle is new; from 4x on it is the other way round. NTK is best at 2x, in each run, YaRN close behind (0.01 to 0.07). At 4x and 8x YaRN is far better than NTK with the same $s$, in each run. At 8x dynamic NTK with $s=8$ is better still (by 0.02 to 0.13 in each run), with an effective stretch of 57 against 8; at 2x and 4x it is behind YaRN. Note also what none of them does: no curve comes near ALiBi's 1.55 at 8x.
 
 # %% [markdown]
-# **The temperature, log n, the price within the training length, and a little fine-tuning.** Four more things that the same models can tell.
+# **The temperature, log n, the price within the training length, and a little fine-tuning.** Four more things that the same models can tell. (The row "log n": all logits of the unchanged models are multiplied by $\log n/\log 64$, $n$ being the length of the text. Section 7 says why one might.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** (a) YaRN without its temperature: better or worse, and by how much? (b) A model stretched for 8x ($s=8$ at every length) is used on short texts, at 1x. Which method costs most? (c) 25 further training steps at 256 characters: which method gains most?
@@ -1095,7 +1106,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 #
 # **5 points · difficulty 3/5 · 40 minutes · text, graded by a person**
 #
-# *Why it matters:* "which encoding extrapolates?" is asked in every interview on this topic. A good answer names mechanisms and numbers, and says what was not shown.
+# *Why it matters:* "which encoding extrapolates?" sounds like a question with a one-word answer. A good answer names mechanisms and numbers, and says what was not shown.
 #
 # Answer with the tables and figures of this section. Two to five sentences per part.
 #
@@ -1247,14 +1258,14 @@ change = float(((logits + math.log(1000)).softmax(0) - logits.softmax(0)).abs().
 print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 
 # %% [markdown]
-# **Figure 5.9. Dilution.** Lines: equation (9); marks: drawn at random. Left alone, the weight of the key that matters falls from 0.966 to 0.052. Adding $\log n$ changes nothing: its line lies on the first one. The factor keeps the weight up and even raises it. Two warnings. The effect needs a key that *stands out*; without one, the factor sharpens noise. And with RoPE beyond its training length, dilution is not the main trouble: in table (a) of section 6.4 the log-n factor did not lower the loss of the unchanged models.
+# **Figure 5.9. Dilution.** Lines: equation (9); marks: drawn at random. Left alone, the weight of the key that matters falls from 0.966 to 0.052. Adding $\log n$ changes nothing: its line lies on the first one. The factor keeps the weight up and even raises it: at 32,768 keys it is 2.5; the signal $e^{8}$ becomes $e^{20}$, and all the noise together is $e^{13.5}$ ($e^{10.4}$ keys with a mean of $e^{3.1}$). Two warnings. The effect needs a key that *stands out*; without one, the factor sharpens noise. And with RoPE beyond its training length, dilution is not the main trouble: in table (a) of section 6.4 the log-n factor did not lower the loss of the unchanged models.
 
 # %% [markdown]
 # ## 8 · A flat loss and a lost context
 #
 # ALiBi's curve was flat. Does the model *use* the long context? A loss on ordinary text cannot tell: nearly everything in a text can be predicted from the last few words. So we hide something that can only be known from far away.
 #
-# **The task.** A haystack of filler, symbols from an alphabet of 16 in which each follows from the one before (with probability 0.8 the next but none, else the fifth after it; nobody can get below 0.50 nats on it). Somewhere in it stands a *needle*: a MARK and one of 16 values. The last token is QUERY; the answer is the value. Trained 300 steps at 64 tokens, needles anywhere. Tested with the needle **in the first quarter**, up to 1,024 tokens. Guessing gives 1/16.
+# **The task.** A haystack of filler, symbols 0 to 15, in which each follows from the one before: after $x$ comes $x+1$ with probability 0.8, else $x+5$ (modulo 16). In the mean over all texts nobody can get below 0.50 nats on it. Somewhere in it stands a *needle*: a MARK and one of 16 values. The last token is QUERY; the answer is the value. Trained 300 steps at 64 tokens, needles anywhere. Tested with the needle **in the first quarter**, up to 1,024 tokens. Guessing gives 1/16.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For ALiBi and for RoPE, at 1x to 16x: what happens to the loss on the last 32 *filler* targets, and what to the share of needles found? ALiBi's slopes are here 1/4, 1/16, 1/64, 1/256; week 4's `effective_window` gives 19, 74, 295 and 1,179 positions.
@@ -1264,26 +1275,26 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 # %% tags=["experiment"]
 needle, lengths_n = results["needle"], results["needle_tested"]
 fig, (left, right) = lab.figure("A needle in the first quarter of the haystack, trained at 64, five seeds", ncols=2,
-                                height=3.5, width=9.4)
-for encoding in ("rope", "alibi"):
-    band(left, lengths_n, needle[encoding]["filler"], *LOOK[encoding], ready.NAMES[encoding])
-    band(right, lengths_n, needle[encoding]["found"], *LOOK[encoding], ready.NAMES[encoding])
+                                height=3.5)
+for encoding, width, alpha in (("rope", 6, 0.5), ("alibi", 2, 1)):  # RoPE broad and pale, so that both show
+    for ax, kind in ((left, "filler"), (right, "found")):
+        band(ax, lengths_n, needle[encoding][kind], *LOOK[encoding], ready.NAMES[encoding], linewidth=width, alpha=alpha)
 for ax in (left, right):
     length_axis(ax, lengths_n, 64)
 left.axhline(0.5, color=lab.GREY, linewidth=1, linestyle=":")
-left.text(1024, 0.46, "best possible", ha="right", fontsize=9, color="#444444")
+left.text(1024, 0.4, "dotted: best possible, 0.50", ha="right", fontsize=9, color="#444444")
 left.set(title="loss on the last 32 filler targets", ylabel="loss (nats)", ylim=(0, 1))
 right.axhline(1 / 16, color=lab.GREY, linewidth=1, linestyle=":")
 right.text(72, 0.08, "guessing", fontsize=9, color="#444444")
 right.set(title="needles found", ylabel="share", ylim=(0, 1.05))
-left.legend(loc="upper left", handlelength=4)
+left.legend(loc="upper right", handlelength=4)
 plt.show()
 lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
           [[f"{ready.NAMES[e]}: {words}", *spread(needle[e][kind])] for e in ("alibi", "rope")
            for kind, words in (("filler", "filler loss"), ("found", "needles found"))])
 
 # %% [markdown]
-# **Figure 5.10. Flat perplexity, lost context.** Left: the loss on filler stays at 0.49 to 0.52 at every length, for both encodings and all seeds; the two lines coincide (what little they move is the same for both: other test texts at each length). Right: behind this flat line the needles get lost. ALiBi finds all of them up to 2x, 0.70 to 0.97 at 8x, 0.35 to 0.65 at 16x; RoPE loses some at 2x already in three of five runs, and has 0.04 to 0.26 left at 16x, where guessing gives 0.06. At 4x and 8x the ranges of the two overlap. Note that RoPE's *loss* is flat too, although the same encoding broke down on English in Figure 5.5: this filler needs only the token before. Whether a loss stays flat says as much about the text as about the model.
+# **Figure 5.10. Flat perplexity, lost context.** Left: the loss on filler stays at 0.49 to 0.52 at every length, for both encodings and all seeds; the two lines coincide, RoPE is the broad pale one (what little they move, also below 0.50, is the same for both: chance in the test texts, which differ from length to length). Right: behind this flat line the needles get lost. ALiBi finds all of them up to 2x, 0.70 to 0.97 at 8x, 0.35 to 0.65 at 16x; RoPE loses some at 2x already in three of five runs, and has 0.04 to 0.26 left at 16x, where guessing gives 0.06. At 4x and 8x the ranges of the two overlap. Note that RoPE's *loss* is flat too, although the same encoding broke down on English in Figure 5.5: this filler needs only the token before. Whether a loss stays flat says as much about the text as about the model.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Take one ALiBi model and haystacks of 1,024 tokens with the needle *anywhere*. At which distances from the query will it be found: up to 64, the length of the training? Up to the largest window, 1,179? Does the probability fall gradually or at an edge?
@@ -1303,25 +1314,25 @@ order = distance.argsort()
 
 fig, ax = lab.figure("ALiBi, 1,024 tokens: probability of the right answer by the distance of the needle", height=3.2)
 ax.plot(distance[order], given[order], color=lab.GREEN, linestyle="none", marker="o", markersize=4, alpha=0.7)
-ax.axvspan(0, 64, color="#F0F0F0", zorder=0)
-ax.text(4, 1.06, "trained", fontsize=9, color="#444444")
+ax.axvspan(0, 64, ymax=0.9, color="#E4E4E4", zorder=0)
+ax.text(4, 1.07, "grey: met in training", fontsize=9, color="#444444")
 for window in (19, 74, 295):
-    ax.axvline(window, color=lab.GREY, linewidth=1, linestyle=":")
-ax.text(300, 1.06, "dotted: windows of heads 0 to 2", fontsize=9, color="#444444")
-ax.set(xlabel="distance from the query to the needle (tokens)", ylabel="probability", ylim=(0, 1.15), xlim=(0, length))
+    ax.axvline(window, ymax=0.9, color=lab.GREY, linewidth=1, linestyle=":")
+ax.text(290, 1.07, "dotted: windows of heads 0 to 2", fontsize=9, color="#444444")
+ax.set(xlabel="distance from the query to the needle (tokens)", ylabel="probability", ylim=(-0.03, 1.15), xlim=(0, length))
 ax.grid(axis="y")
 plt.show()
 
 
 # %% [markdown]
-# **Figure 5.11. Place by place.** Each dot is one haystack of 1,024 tokens. Up to a distance of about 300, nearly all needles are found with near certainty, far beyond the 64 tokens of the training. Then more and more are lost, and from about 700 on many get a probability of zero while others are still found. The first two heads see nothing at such distances: their weight factors $e^{-\text{slope}\cdot\text{distance}}$ at 300 are below $10^{-8}$. All that is left is the last head, whose factor falls to 0.02 at 1,000, against the competition of a thousand nearer keys.
+# **Figure 5.11. Place by place.** Each dot is one haystack of 1,024 tokens. Up to a distance of about 300, nearly all needles are found with near certainty, far beyond the 64 tokens of the training. Then more and more are lost, and from about 700 on many get a probability of zero while others are still found. The first two heads see nothing at such distances: their weight factors $e^{-\text{slope}\cdot\text{distance}}$ at 300 are below $10^{-8}$. The third head (slope 1/64) has 0.01 left there and nothing to speak of from 500 on. All that is left then is the last head, whose factor falls to 0.02 at 1,000, against the competition of a thousand nearer keys.
 
 # %% [markdown] nbgrader={"grade_id": "needle_explained_question", "locked": true}
 # ### Exercise 5.9 · Flat perplexity, lost context
 #
 # **2 points · difficulty 3/5 · 20 minutes · text, graded by a person**
 #
-# *Why it matters:* a flat perplexity curve is the usual proof that a model "handles 100,000 tokens". You now know what it proves.
+# *Why it matters:* a flat perplexity curve is easily taken for a proof that a model "handles 100,000 tokens". You now know what it proves.
 #
 # 1. Explain how the loss can stay flat up to 1,024 tokens while the needle is lost. Use the numbers of Figure 5.10, and say where in ALiBi the context gets lost.
 # 2. A colleague wants to show that a model really uses its long context. Propose a test, and say what it must hold fixed when the length grows so that the result means something.
@@ -1383,37 +1394,44 @@ def train_and_test(encoding, steps):
     return scores, reverse
 
 live = {"rope": train_and_test("rope", steps=300), "alibi": train_and_test("alibi", steps=800)}
-fig, axes = lab.figure("Your two models: share of right answers by kind", ncols=2, height=3.0, width=9.2, sharey=True)
+fig, axes = lab.figure("Your two models, by kind of sequence", ncols=2, height=3.0, sharey=True)
 for ax, (encoding, (scores, _)) in zip(axes, live.items()):
     looks = zip(ready.KINDS, (lab.BLUE, lab.ORANGE, lab.VERMILLION), ("", "..", "//"))
     for index, (kind, colour, hatch) in enumerate(looks):
-        ax.bar(np.arange(3) + 0.27 * (index - 1), [scores[n][index] for n in (8, 16, 32)], width=0.25, color=colour,
-               hatch=hatch, edgecolor="white", label=kind)
-    ax.set(title=ready.NAMES[encoding], xlabel="numbers in the sequence", ylim=(0, 1.3))
+        places, heights = np.arange(3) + 0.27 * (index - 1), [scores[n][index] for n in (8, 16, 32)]
+        ax.bar(places, heights, width=0.25, color=colour, hatch=hatch, edgecolor="white", label=kind)
+        for place, height in zip(places, heights):
+            if height < 0.005:
+                ax.text(place, 0.02, "0", ha="center", color=colour, fontsize=10)
+    ax.set(title=ready.NAMES[encoding], xlabel="numbers in the sequence", ylim=(0, 1.03))
     ax.set_xticks(range(3), ["8 (1x)", "16 (2x)", "32 (4x)"])
     ax.set_axisbelow(True)
     ax.grid(axis="y")
 axes[0].set_ylabel("share right")
-axes[1].legend(loc="upper right", ncols=3, fontsize=8)
+fig.legend(*axes[0].get_legend_handles_labels(), loc="upper right", ncols=3)
 plt.show()
 for encoding, (_, reverse) in live.items():
     print(f"{ready.NAMES[encoding]}: a sequence and its reverse get the same logits: {reverse < 1e-3}")
 
 # %% [markdown]
-# **Figure 5.12. Two arms, live.** RoPE learns the task at 8 numbers in 300 steps; in longer sequences its answer to the *ascending* ones turns into "no", and the other two kinds stay right. ALiBi needs more steps and never gets both mirror images right: with mean pooling a sequence and its reverse have the same logits (the printed line), so what it gains on the ascending sequences it loses on the reversed ones. The blue and the orange-red bar add up to about 1 at every length.
+# **Figure 5.12. Two arms, live.** RoPE learns the task at 8 numbers in 300 steps; in longer sequences its answer to the *ascending* ones turns into "no", and the other two kinds stay right. ALiBi needs more steps and never gets both mirror images right: with mean pooling a sequence and its reverse have the same logits (the printed line), so what it gains on the ascending sequences it loses on the reversed ones. In its panel the blue and the orange-red bar add up to about 1 at every length. A 0 stands where a bar has no height.
 
 # %% tags=["experiment"]
 order_results = results["order"]
 order_lengths = results["order_tested"]
 looks = {name: LOOK[name] for name in ("none", "sinusoidal", "learned", "rope", "alibi")}
-fig, axes = lab.figure("Ascending or not: trained on 8 numbers, five seeds", ncols=4, height=3.3, width=11, sharey=True)
-for ax, kind, title in zip(axes, ("all", *ready.KINDS), ("all sequences", *ready.KINDS)):
+broad = {"sinusoidal": 6, "learned": 3.5}  # so that curves that coincide show one below the other
+fig, axes = lab.figure("Ascending or not: trained on 8 numbers, five seeds", nrows=2, ncols=2, height=5.4, sharex=True,
+                       sharey=True)
+for ax, kind, title in zip(axes.flat, ("all", *ready.KINDS), ("all sequences", *ready.KINDS)):
     for encoding, (colour, style) in looks.items():
-        band(ax, order_lengths, order_results[encoding][kind], colour, style, ready.NAMES[encoding])
+        band(ax, order_lengths, order_results[encoding][kind], colour, style, ready.NAMES[encoding],
+             linewidth=broad.get(encoding, 1.7), alpha=0.5 if encoding == "sinusoidal" else 1)
     length_axis(ax, order_lengths, 8)
-    ax.set(title=title, ylim=(-0.03, 1.05), xlabel="numbers")
-axes[0].set_ylabel("share right")
-axes[3].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
+    ax.set(title=title, ylim=(-0.03, 1.05), xlabel="numbers" if ax in axes[1] else "")
+for ax in axes[:, 0]:
+    ax.set_ylabel("share right")
+axes[0, 1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
 plt.show()
 lab.table(["all: mean (range over 5 seeds)", *(f"{n // 8}x" for n in order_lengths)],
           [[ready.NAMES[e], *spread(order_results[e]["all"])] for e in looks])
@@ -1425,9 +1443,12 @@ def means(encoding):
 
 lab.table(["by kind, mean over 5 seeds", *(f"{kind}, {n}x" for n in (1, 4) for kind in ("asc.", "perm.", "rev."))],
           [[ready.NAMES[encoding], *means(encoding)] for encoding in looks])
+print()
+print("ALiBi at 32 numbers, all sequences, seed by seed: "
+      + ", ".join(f"{row[2]:.2f}" for row in order_results["alibi"]["all"]))
 
 # %% [markdown]
-# **Figure 5.13. Five arms.** Left: all sequences; then the three kinds. *No encoding*: 0.5 for every kind at every length. *Sinusoidal and learned*: perfect at 8, and at 16 already every single ascending sequence is called "not ascending", in all five runs. *RoPE*: 0.86 to 0.96 at 16, and the same end at 32. A mean of 0.50 is no guessing here: it is one answer for all. *ALiBi*: 0.74 to 0.75 at 8, which is the most it can reach, and 0.74 to 0.75 at 16: within the limits of what it can know, it extrapolates best. At 32 the runs part: three stay at 0.75, one has 0.68, one 0.50.
+# **Figure 5.13. Five arms.** Upper left: all sequences; then the three kinds. Where curves coincide, they are drawn one on top of the other: sinusoidal broadest, then learned, then the others. *No encoding*: 0.5 for every kind at every length. *Sinusoidal and learned*: perfect at 8, and at 16 already every single ascending sequence is called "not ascending", in all five runs. *RoPE*: 0.86 to 0.96 at 16, and the same end at 32. A mean of 0.50 is no guessing here: it is one answer for all. *ALiBi*: 0.74 to 0.75 at 8, which is the most it can reach, and 0.74 to 0.75 at 16: within the limits of what it can know, it extrapolates best. At 32 the runs part: three stay at 0.75, one has 0.68, one 0.50.
 
 # %% [markdown] nbgrader={"grade_id": "ascending_explained_question", "locked": true}
 # ### Exercise 5.10 · Ascending?
@@ -1461,7 +1482,7 @@ lab.table(["by kind, mean over 5 seeds", *(f"{kind}, {n}x" for n in (1, 4) for k
 #
 # <details><summary>Hint 2</summary>
 #
-# Of 100 sequences 50 are ascending, 25 permuted, 25 reversed. A model that must give the second and the last group of a mirror pair the same answer: which answer pays?
+# Of 100 sequences 50 are ascending, 25 permuted, 25 reversed. A model that cannot tell a sequence from its reverse must give the ascending and the reversed ones the same answer. Which answer pays?
 # </details>
 
 # %% [markdown]
@@ -1561,7 +1582,7 @@ lab.table(["by kind, mean over 5 seeds", *(f"{kind}, {n}x" for n in (1, 4) for k
 # - S. Chen, S. Wong, L. Chen, Y. Tian: *Extending Context Window of Large Language Models via Positional Interpolation*, 2023, arXiv:2306.15595.
 # - bloc97: *NTK-Aware Scaled RoPE*, 2023, and emozilla: *Dynamically Scaled RoPE*, 2023, posts on r/LocalLLaMA. Both are restated in the YaRN paper.
 # - B. Peng, J. Quesnelle, H. Fan, E. Shippole: *YaRN: Efficient Context Window Extension of Large Language Models*, 2023, arXiv:2309.00071.
-# - O. Press, N. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, 2021, arXiv:2108.12409.
+# - O. Press, N. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, ICLR 2022, arXiv:2108.12409.
 # - J. Su et al.: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864.
 # - C. Raffel et al.: *Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer*, 2019, arXiv:1910.10683 (the T5 bias).
 # - D. Chiang, P. Cholak: *Overcoming a Theoretical Limitation of Self-Attention*, 2022, arXiv:2202.12172 (multiplying logits by log n).

@@ -170,7 +170,7 @@ class All:
 
 # ---- the bias per key -----------------------------------------------------------------------------------------------
 
-NO_KEY_BEHIND = ("Without a mask a single query at the end sees no key behind it, so the two forms agree: align the query "
+NO_KEY_BEHIND = ("Without a mask a single query at the end sees no key after it, so the two forms agree: align the query "
                  "with the last key, and compute both sides.")
 NOTHING_TO_SEE = "Your answer follows `causal`, but here the two forms agree without a mask: compute both sides."
 ONE_HEAD = "One place that differs is enough: take the largest difference over all heads, queries and keys."
@@ -205,7 +205,7 @@ def per_key_bias_is_equivalent(check: Check) -> None:
             (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", NOTHING_TO_SEE),
             (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
             (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_HEAD),
-            (check.randn(2, 4, 5, 5) - 1e4 * behind, slopes, False, "four slopes, keys behind the query at -10,000",
+            (check.randn(2, 4, 5, 5) - 1e4 * behind, slopes, False, "four slopes, keys after the query at -10,000",
              NOTHING_TO_SEE),
         ])
     with check.criterion("long texts: in float64, the largest difference", 0.5, golden=True):

@@ -4,10 +4,15 @@ Most functions here take numbers and return a number, so inputs are fixed where 
 and drawn where they need not be. `loss_by_length` gets a real module: it is made in the sandbox by the notebook's
 locked cell, from weights that are drawn here, and looked at by that cell's `observe`; the expected losses come from
 the same model on this side (probe_model.py).
+
+Exercise 5.4 builds on 5.3: its hidden cell hands the student's `ntk_base` over, and what follows rightly from a wrong one
+is right (see `follows` in the framework, and `own_base` below for what is fit to be built upon).
 """
 
+import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +21,7 @@ import torch
 from autograder import reference
 from autograder.checks import probe_model as trusted
 from autograder.checks.compare import Tolerance
-from autograder.checks.framework import Check, Probe, calling, differentiating, exercise
+from autograder.checks.framework import Check, Probe, StudentError, calling, differentiating, exercise
 
 WEEK = "week5_extrapolation"
 
@@ -119,7 +124,47 @@ SHORT = "Beyond the training length the base is right, up to it it is not: there
 STATE = "The same call gives another value after a longer text: the function must not remember anything."
 
 
-@exercise(WEEK, "dynamic_ntk_base")
+def own_base(function: Callable) -> Callable[..., float | None]:
+    """The student's own `ntk_base` where something can be built on it: every stretch gives another positive base. On one
+    that never changes the base, a dynamic base that never changes would be right."""
+    @functools.cache
+    def base_of(base: float, stretch: float, head_dim: int) -> float | None:
+        try:
+            value = float(function(base, stretch, head_dim))
+        except StudentError:
+            return None
+        except Exception as error:
+            if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
+                raise
+            return None
+        return value if math.isfinite(value) and value > 0 else None
+
+    for head_dim in (8, 64):
+        values = [base_of(10000.0, stretch, head_dim) for stretch in (1.5, 2.0, 3.0, 5.0)]
+        if None in values or any(abs(math.log(a / b)) < 0.02 for a, b in itertools.combinations(values, 2)):
+            return lambda *arguments: None
+    return base_of
+
+
+def dynamic_after_ntk(ntk_base: Callable) -> Iterator[tuple[Any, str]]:
+    base_of = own_base(ntk_base)
+
+    def dynamic(base: float, scale: float, head_dim: int, seq_len: int, original_len: int) -> float:
+        if seq_len <= original_len:
+            return float(base)
+        own = base_of(base, scale * seq_len / original_len - (scale - 1), head_dim)
+        return reference.dynamic_ntk_base(base, scale, head_dim, seq_len, original_len) if own is None else own
+
+    def without_a_branch(base: float, scale: float, head_dim: int, seq_len: int, original_len: int) -> float:
+        """A stretch of 1 up to the training length, handed on to `ntk_base`: some wrong ones change the base there."""
+        own = base_of(base, 1.0, head_dim) if seq_len <= original_len else None
+        return dynamic(base, scale, head_dim, seq_len, original_len) if own is None else own
+
+    for follows in (dynamic, without_a_branch):
+        yield follows, "Graded with your own ntk_base: a mistake there is not paid for again."
+
+
+@exercise(WEEK, "dynamic_ntk_base", follows=dynamic_after_ntk)
 def dynamic_ntk_base(check: Check) -> None:
     def at(scale: float, head_dim: int, seq_len: int, original_len: int, base: float = 10000.0, hint: str = "") -> None:
         check.agrees(calling(base, scale, head_dim, seq_len, original_len),

@@ -42,7 +42,7 @@ SAYS = {
     # bias
     "sign": "Your bias has the wrong sign: it must take away from far keys, not reward them.",
     "signed":
-        "Your bias is signed, -slope * (i - j): keys behind the query are rewarded; take the absolute value.",
+        "Your bias is signed, -slope * (i - j): keys after the query are rewarded; take the absolute value.",
     "top left":
         "Your queries are aligned at the top left, as if they were the first positions; they are the last ones "
         "(position n_keys - n_queries + r).",
@@ -50,7 +50,7 @@ SAYS = {
     "per key":
         "You return the bias per key, slope * j: the same only under a causal mask; asked for is -slope * |i - j|.",
     "masked": "Your bias contains a causal mask; it must be finite on both sides.",
-    "tril": "Your bias is zero behind the query; the distance counts on both sides.",
+    "tril": "Your bias is zero after the query; the distance counts on both sides.",
     "squared": "You square the distance; the bias is linear in it.",
     "log distance": "You take the logarithm of the distance; the bias is linear in it.",
     "n_keys ignored": "The argument n_keys is ignored: your bias is always square.",
@@ -59,14 +59,14 @@ SAYS = {
     "axes turned": "Queries and keys have changed places: rows are queries, columns are keys.",
     # bias per key
     "returns causal":
-        "Your answer is `causal` itself: with one query, with zero slopes or with nothing to see behind the query the "
+        "Your answer is `causal` itself: with one query, with zero slopes or with nothing to see after the query the "
         "two forms agree without a mask as well. Compute both sides.",
     "always":
         "Your answer is always True: either nothing is compared, or the other form is the signed one, "
         "-slope * (i - j), which always agrees; ALiBi has the absolute value.",
     "first queries": "Your queries are the first positions; they are the last ones, in the distances and in the mask.",
     "not masked":
-        "With causal=True keys behind the query still count in your softmax: both scores must be masked before it.",
+        "With causal=True keys after the query still count in your softmax: both scores must be masked before it.",
     "one masked": "Only one of the two forms gets the mask; both must.",
     "biases compared": "You compare the biases; what counts is the softmax, which does not see a constant in a row.",
     "float32": "You compute in float32: far out the two biases are large numbers, and their rounding looks like a difference.",
@@ -360,10 +360,10 @@ numbers(WEEK, "attention_with_slope", "not_normalised",
         0, "Your factors are right but not divided by their sum: the weights of a row add up to 1.")
 numbers(WEEK, "attention_with_slope", "masked_after_all", rows | {
     "open_0": 0.37754067, "open_1": 0.62245933, "open_2": 0.0, "open_3": 0.0,
-}, 2, "In the second row you keep the mask: without one the query sees the keys behind it too.")
+}, 2, "In the second row you keep the mask: without one the query sees the keys after it too.")
 numbers(WEEK, "attention_with_slope", "signed_distance", rows | {
     "open_0": 0.10153629, "open_1": 0.16740505, "open_2": 0.27600434, "open_3": 0.45505432,
-}, 2, "Your second row is that of signed distances, or of the last query: a key behind query 1 is as far as one before it.")
+}, 2, "Your second row is that of signed distances, or of the last query: a key after query 1 is as far as one before it.")
 numbers(WEEK, "attention_with_slope", "first_query", rows | {
     "open_0": 0.45505432, "open_1": 0.27600434, "open_2": 0.16740505, "open_3": 0.10153629,
 }, 2, "Your second row is that of the query at position 0; asked for is position 1.")

@@ -1,11 +1,16 @@
-"""Known answers to week 5: wrong ones with their due score and the sentence that helps, right ones in other forms."""
+"""Known answers to week 5: wrong ones with their due score and the sentence that helps, right ones in other forms.
+
+Exercise 5.4 is graded on top of the student's own 5.3 as well. So that an entry is due its score whatever stands in 5.3
+(as in the simulated classroom), the bank of 5.4 makes mistakes of its own only; those of 5.3, made again, are in a
+family.
+"""
 
 import math
 
 import torch
 import torch.nn.functional as F
 
-from autograder.misconceptions.bank import edited, numbers, right, wrong
+from autograder.misconceptions.bank import edited, family, numbers, right, wrong
 
 WEEK = "week5_extrapolation"
 
@@ -26,8 +31,8 @@ numbers(WEEK, "unturned_pairs", "one_too_many", counts | {"complete": 47, "never
         "Off by one: pair 46 lies above the boundary and does not complete a turn any more.")
 numbers(WEEK, "unturned_pairs", "channels_for_pairs", counts | {"complete": 92, "never": 36}, 2,
         "You count channels; asked for are pairs, of which there are head_dim/2.")
-numbers(WEEK, "unturned_pairs", "first_and_last_swapped", counts | {"turns_first": 0.07528058, "turns_last": 651.8986}, 2,
-        
+numbers(WEEK, "unturned_pairs", "first_and_last_swapped",
+        counts | {"turns_first": 0.07528058, "turns_last": 651.8986}, 2,
         "First and last are swapped: pair 0 is the fastest, with one radian per position.")
 numbers(WEEK, "unturned_pairs", "without_two_pi", {
     "turns_first": 4096, "turns_last": 0.4729987, "boundary": 57.79776, "complete": 58, "never": 6,
@@ -199,8 +204,8 @@ numbers(WEEK, "ntk_by_hand", "all_pairs_slower", ntk_right | {"first_pair_ratio"
         "The first pair is not slowed down: its speed is base**0 = 1 for every base.")
 numbers(WEEK, "ntk_by_hand", "ratio_upside_down", ntk_right | {"last_pair_ratio": 4}, 0.5,
         "The ratio is upside down: asked for is new speed / old speed, and the new one is smaller.")
-numbers(WEEK, "ntk_by_hand", "first_and_last_swapped", ntk_right | {"first_pair_ratio": 0.25, "last_pair_ratio": 1}, 0.5,
-        
+numbers(WEEK, "ntk_by_hand", "first_and_last_swapped",
+        ntk_right | {"first_pair_ratio": 0.25, "last_pair_ratio": 1}, 0.5,
         "First and last are swapped: pair 0 keeps its speed, the last pair is slowed down.")
 numbers(WEEK, "ntk_by_hand", "ratio_of_bases", ntk_right | {"last_pair_ratio": 0.2390665}, 0.5,
         "This is old base / new base; the last pair's exponent is -(d-2)/d, and its speed falls by exactly the scale.")
@@ -241,9 +246,6 @@ edited(dynamic_plain, "dynamic_ratio_only", 0, DYNAMIC["ratio"],
        ("scale * seq_len / original_len - (scale - 1)", "seq_len / original_len"))
 edited(dynamic_plain, "dynamic_no_offset", 0, DYNAMIC["no offset"], (" - (scale - 1)", ""))
 edited(dynamic_plain, "dynamic_minus_one", 0, DYNAMIC["minus one"], ("- (scale - 1)", "- 1"))
-edited(dynamic_plain, "dynamic_no_exponent", 0, DYNAMIC["exponent"], (" ** (head_dim / (head_dim - 2))", ""))
-edited(dynamic_plain, "dynamic_exponent_inverse", 0, DYNAMIC["inverse"],
-       ("(head_dim / (head_dim - 2))", "((head_dim - 2) / head_dim)"))
 edited(dynamic_plain, "dynamic_brackets", 0, DYNAMIC["inside"], ("- (scale - 1)", "- scale - 1"),
        ("stretch **", "abs(stretch) **"))
 edited(dynamic_plain, "dynamic_upside_down", 0, DYNAMIC["ratio upside down"],
@@ -284,6 +286,16 @@ def dynamic_strictly_less(base, scale, head_dim, seq_len, original_len):
     return math.exp(math.log(base) + growth * head_dim / (head_dim - 2))
 
 
+@family(WEEK, "dynamic_ntk_base", {"exponent": DYNAMIC["exponent"], "inverse": DYNAMIC["inverse"]})
+def dynamic_family(mistakes):
+    def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
+        stretch = max(scale * seq_len / original_len - (scale - 1), 1.0)
+        power = (head_dim - 2) / head_dim if "inverse" in mistakes else head_dim / (head_dim - 2)
+        return base * stretch ** (1.0 if "exponent" in mistakes else power)
+
+    return dynamic_ntk_base
+
+
 # ---- 5.5 yarn_frequencies -------------------------------------------------------------------------------------------
 
 YARN = {
@@ -295,7 +307,8 @@ YARN = {
     "nearest": "The ends are rounded to the nearest whole number: low goes down (floor), high up (ceil).",
     "low not clamped": "low is not clamped: it may not fall below 0.",
     "high not clamped": "high is not clamped: it may not rise above head_dim - 1.",
-    "high at last pair": "high is clamped to the last pair, head_dim/2 - 1; the official code clamps it to head_dim - 1.",
+    "high at last pair": "high is clamped to the last pair, head_dim/2 - 1; the official code clamps it to "
+                         "head_dim - 1.",
     "equal": "If low equals high, the ramp divides by zero: add 0.001 to high.",
     "two pi": "The 2 pi is missing in dim(r): a turn has 2 pi radians.",
     "no half": "The factor 2 in front of ln(base) is missing in dim(r).",
@@ -337,8 +350,9 @@ def yarn_plain(head_dim, scale, original_len, base=10000.0, beta_fast=32.0, beta
 
 MIX = "theta * (1 - ramp) + theta / scale * ramp"
 edited(yarn_plain, "yarn_reversed", 0, YARN["reversed"], (MIX, "theta * ramp + theta / scale * (1 - ramp)"))
-edited(yarn_plain, "yarn_over_channels", 0, YARN["over d"], ("(torch.arange(head_dim // 2, dtype=torch.float32) - low)",
-                                                             "(torch.arange(0, head_dim, 2, dtype=torch.float32) - low)"))
+edited(yarn_plain, "yarn_over_channels", 0, YARN["over d"],
+       ("(torch.arange(head_dim // 2, dtype=torch.float32) - low)",
+        "(torch.arange(0, head_dim, 2, dtype=torch.float32) - low)"))
 edited(yarn_plain, "yarn_new_length", 0, YARN["new length"], ("original_len / (r", "original_len * scale / (r"))
 edited(yarn_plain, "yarn_not_rounded", 0, YARN["not rounded"], ("math.floor(dim(beta_fast))", "dim(beta_fast)"),
        ("math.ceil(dim(beta_slow))", "dim(beta_slow)"))
@@ -358,7 +372,8 @@ edited(yarn_plain, "yarn_multiplied", 0, YARN["multiplied"], ("theta / scale", "
 edited(yarn_plain, "yarn_all_interpolated", 0, YARN["everything"], (MIX, "theta / scale + 0 * ramp"))
 edited(yarn_plain, "yarn_nothing", 0, YARN["nothing"], (MIX, "theta"))
 edited(yarn_plain, "yarn_ntk_for_slow", 0, YARN["ntk"],
-       ("theta / scale * ramp", "(base * scale ** (head_dim / (head_dim - 2.0))) ** (-torch.arange(0, head_dim, 2) / head_dim) * ramp"))
+       ("theta / scale * ramp",
+        "(base * scale ** (head_dim / (head_dim - 2.0))) ** (-torch.arange(0, head_dim, 2) / head_dim) * ramp"))
 edited(yarn_plain, "yarn_step", 0, YARN["step"], (".clamp(0, 1)", ".clamp(0, 1).ceil()"))
 edited(yarn_plain, "yarn_step_at_high", 0, YARN["step"], (".clamp(0, 1)", ".clamp(0, 1).floor()"))
 edited(yarn_plain, "yarn_mixed_wavelengths", 0, YARN["wavelengths"],
@@ -500,8 +515,8 @@ numbers(WEEK, "yarn_by_hand", "new_length", yarn_right | {"low": 30, "high": 55}
 numbers(WEEK, "yarn_by_hand", "without_two_pi", yarn_right | {"low": 33, "high": 58}, 0.5, YARN["two pi"])
 numbers(WEEK, "yarn_by_hand", "channels", yarn_right | {"low": 41, "high": 91}, 0.5,
         "You count channels; the ramp counts pairs: d/2 stands in front, not d.")
-numbers(WEEK, "yarn_by_hand", "temperature_squared", yarn_right | {"temperature": 1.296477, "logit_factor": 1.680853}, 0.5,
-        
+numbers(WEEK, "yarn_by_hand", "temperature_squared",
+        yarn_right | {"temperature": 1.296477, "logit_factor": 1.680853}, 0.5,
         HOT["squared"])
 numbers(WEEK, "yarn_by_hand", "logit_not_squared", yarn_right | {"logit_factor": 1.138629}, 0.5,
         "The query and the key both carry the factor, so the logit gets its square.")
@@ -515,13 +530,14 @@ numbers(WEEK, "yarn_by_hand", "log10", yarn_right | {"temperature": 1.060206, "l
 
 LOSS = {
     "whole window": "You average over the whole window; only the last n_targets tokens count.",
-    "no eval": "With the model in eval mode the losses are right, in train mode they are not: switch the model to eval mode "
-               "while you measure, or its dropout spoils the loss.",
+    "no eval": "With the model in eval mode the losses are right, in train mode they are not: switch the model to eval "
+               "mode while you measure, or its dropout spoils the loss.",
     "left in eval": "The model is left in eval mode: put every submodule back as you found it.",
     "left in train": "Afterwards everything is in train mode, whatever it was before: restore what you found.",
     "top flag": "Only the outermost training flag is restored, and all parts follow it; restore every submodule's own.",
     "recorded": "The model runs with gradients recorded: measure under torch.no_grad().",
-    "switched off": "Gradients stay switched off after your function: use `with torch.no_grad():`, which ends by itself.",
+    "switched off": "Gradients stay switched off after your function: use `with torch.no_grad():`, which ends by "
+                    "itself.",
     "prefix": "You cut from the start of the text, so every length has other targets; cut from the end.",
     "unshifted": "Inputs and targets are not shifted against each other: the logits at a place predict the next token.",
     "short context": "The context is one token too short: tokens[:, -L-1:-1] has L tokens.",
@@ -575,7 +591,8 @@ edited(loss_plain, "loss_train_mode", 3, LOSS["no eval"], ("    model.eval()\n",
 edited(loss_plain, "loss_left_in_eval", 3.25, LOSS["left in eval"], (RESTORE, ""))
 edited(loss_plain, "loss_left_in_train", 3.25, LOSS["left in train"], (RESTORE, "    model.train()\n"))
 edited(loss_plain, "loss_top_flag", 3.25, LOSS["top flag"], (RESTORE, "    model.train(flags[0])\n"))
-edited(loss_plain, "loss_top_flag_only", 3.25, "Only the outermost training flag is restored; the parts are left in eval mode.",
+edited(loss_plain, "loss_top_flag_only", 3.25,
+       "Only the outermost training flag is restored; the parts are left in eval mode.",
        (RESTORE, "    model.training = flags[0]\n"))
 edited(loss_plain, "loss_recorded", 3.5, LOSS["recorded"], ("with torch.no_grad():", "if True:"))
 edited(loss_plain, "loss_switched_off", 3.5, LOSS["switched off"],
