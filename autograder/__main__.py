@@ -18,9 +18,19 @@ def main(arguments: list[str] | None = None) -> int:
     except (CourseError, GradingFailed) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except (OSError, _database_error()) as error:
+        print(f"error: the course's files cannot be read or written ({str(error).splitlines()[0]}): free some space or mend "
+              "the permissions, then run the same command again; what is graded is kept", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("stopped; run the same command again to go on where it stopped", file=sys.stderr)
         return 130
+
+
+def _database_error() -> type[Exception]:
+    from sqlalchemy.exc import DatabaseError  # only now: most commands need no database
+
+    return DatabaseError
 
 
 def _parser() -> argparse.ArgumentParser:

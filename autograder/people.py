@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import re
 import os
 import statistics
 import tempfile
@@ -89,6 +90,9 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, stud
         try:
             converter.start()
         except NbGraderException as error:
+            if broken := re.search(r"sqlite3\.OperationalError\) ([^\n]*)", "\n".join(problems)):
+                raise GradingFailed(f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, "
+                                    "then run the same command again; what is graded is kept") from None
             if not any("There was an error processing" in line for line in problems):
                 raise GradingFailed(str(error)) from None
         finally:
@@ -288,4 +292,5 @@ def _capture_errors(converter) -> list[str]:
     handler.emit = lambda record: problems.append(record.getMessage())
     converter.log = logging.Logger("nbgrader")
     converter.log.addHandler(handler)
+    logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's gradebook, with tracebacks
     return problems

@@ -21,7 +21,7 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import parse_utc
-from sqlalchemy.exc import SAWarning
+from sqlalchemy.exc import DatabaseError, SAWarning
 from traitlets import Any, Dict, Enum, Integer
 
 from autograder.course import CourseError
@@ -56,6 +56,11 @@ class SubmissionExporter(NotebookExporter):
             except (GradingFailed, CourseError) as error:
                 self.log.error(str(error))
                 raise NbGraderException(str(error)) from error
+            except (OSError, DatabaseError) as error:
+                reason = f"the course's files cannot be read or written ({error}): free some space or mend the permissions, " \
+                         "then start again; what is graded is kept"
+                self.log.error(reason)
+                raise NbGraderException(reason) from error
 
     @property
     def options(self) -> Options:
