@@ -27,6 +27,7 @@ MAX_CELLS = 2_000
 MAX_FILES = 1_000
 MAX_SAVED_TEXT = 20_000
 MAX_SAVED_IMAGE = 3 * 2**20
+TAKES_ANSWER = ("answer", "prediction", "experiment")
 
 
 class Ungradable(Exception):
@@ -53,7 +54,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     for cell in template:
         if cell.id not in matched and cell.role == "answer":
             notes.append(f"the answer cell {cell.grade_id} is missing from the submission; it counts as unanswered")
-        cells.append(_rebuilt(cell, matched.get(cell.id)))
+        cells.append(_rebuilt(cell, matched.get(cell.id)) if cell.role in TAKES_ANSWER else _instructors(cell))
         cells += [_extra(source, cell_type, number) for number, source, cell_type in extras.get(cell.id, [])]
     head = [_extra(source, cell_type, number) for number, source, cell_type in extras.get(None, [])]
     notebook = nbformat.v4.new_notebook(cells=head + cells)
@@ -209,9 +210,19 @@ def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, note
                 break
 
 
+_made: dict[int, tuple[Cell, NotebookNode]] = {}
+
+
+def _instructors(cell: Cell) -> NotebookNode:
+    """A cell that is the same in every submission, made once: a large class would hold thousands of copies."""
+    if id(cell) not in _made:
+        _made[id(cell)] = cell, _rebuilt(cell, None)  # with the cell itself, so that its id stays its own
+    return _made[id(cell)][1]
+
+
 def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
     source, outputs = cell.source, []
-    if answer is not None and cell.role in ("answer", "prediction", "experiment"):
+    if answer is not None and cell.role in TAKES_ANSWER:
         source = answer.source if cell.cell_type == "code" else _without_markup(answer.source)
         outputs = _saved_outputs(answer) if cell.role == "experiment" else []
     metadata = nbformat.from_dict(json.loads(json.dumps(cell.metadata)))
