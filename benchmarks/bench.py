@@ -75,7 +75,7 @@ def week(assignment: str, count: int, fresh: bool = False, runs: Path = RUNS,
         simulate(COURSE, few, assignment, min(count, FEW))
         for workers in (2, 4):
             keep(f"workers_{workers}", lambda: _ours(few, assignment, "--workers", str(workers), "--regrade", every=0.1))
-        keep("start_up", start_up)
+        keep("start_up", lambda: start_up(assignment))
         keep("stages", lambda: in_own_process(root, assignment, "isolated"))
         keep("stages_open", lambda: in_own_process(root, assignment, "open"))
         keep("floor", lambda: in_own_process(root, assignment, "floor"))

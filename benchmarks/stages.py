@@ -33,22 +33,24 @@ def environment() -> dict[str, str]:
     return os.environ | threads | {"PYTHONPATH": str(COURSE), "MPLBACKEND": "Agg", "PYTHONWARNINGS": "ignore"}
 
 
-def start_up() -> dict[str, float]:
+def start_up(assignment: str) -> dict[str, float]:
     """CPU seconds of what is paid once per run: the command, the process that checks."""
     def cpu_of(statement: str) -> float:
         options = {"env": environment(), "cwd": COURSE}
         return min(measure([sys.executable, "-c", statement], **options).cpu for _ in range(3))
 
-    return {"command": cpu_of("import autograder.people"), "checks": cpu_of("import autograder.grading.service, autograder.grading.judge")}
+    return {"command": cpu_of("import autograder.people"), "checks": cpu_of(f"import autograder.grading.service, autograder.grading.judge, autograder.checks as c; c.prepare({assignment!r})")}
 
 
 def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
     """CPU seconds per submission, stage by stage; ``sandbox`` is paid once."""
     tasks, reading = _tasks(root, assignment)
+    from autograder.checks import prepare
     from autograder.grading import judge
     from autograder.grading.sandbox import Sandbox
     from autograder.grading.session import Session
 
+    prepare(assignment)
     sandbox = Sandbox(isolate)
     sandbox.wait_ready()
     started = cpu_of_tree(sandbox.process.pid)
@@ -81,10 +83,10 @@ def floor(root: Path, assignment: str) -> dict[str, float]:
     import matplotlib.pyplot  # noqa: F401
     import torch
 
-    from autograder.checks import framework
+    from autograder.checks import framework, prepare
 
     torch.set_num_threads(1)
-    __import__(f"autograder.checks.{assignment.split('_')[0]}")
+    prepare(assignment)
     costs = {}
     for name, roles in (("cells", {"setup", "locked", "answer", "student"}),
                         ("cells_and_tests", {"setup", "locked", "answer", "student", "test"})):

@@ -24,6 +24,7 @@ from autograder.grading.reading import Ungradable, read, shown
 from autograder.manifest import RELEASED_FILES
 
 MAX_FILES = 1_000
+TAKES_ANSWER = ("answer", "prediction", "experiment")
 
 
 @dataclass
@@ -50,7 +51,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     for cell in template:
         if cell.id not in matched and cell.role == "answer":
             notes.append(f"the answer cell {cell.grade_id} is missing from the submission; it counts as unanswered")
-        cells.append(_rebuilt(cell, matched.get(cell.id)))
+        cells.append(_rebuilt(cell, matched.get(cell.id)) if cell.role in TAKES_ANSWER else _instructors(cell))
         cells += [_extra(source, cell_type, number) for number, source, cell_type in extras.get(cell.id, [])]
     head = [_extra(source, cell_type, number) for number, source, cell_type in extras.get(None, [])]
     notebook = nbformat.v4.new_notebook(cells=head + cells)
@@ -135,9 +136,19 @@ def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, note
                 break
 
 
+_made: dict[int, tuple[Cell, NotebookNode]] = {}
+
+
+def _instructors(cell: Cell) -> NotebookNode:
+    """A cell that is the same in every submission, made once: a large class would hold thousands of copies."""
+    if id(cell) not in _made:
+        _made[id(cell)] = cell, _rebuilt(cell, None)  # with the cell itself, so that its id stays its own
+    return _made[id(cell)][1]
+
+
 def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
     source, outputs = cell.source, []
-    if answer is not None and cell.role in ("answer", "prediction", "experiment"):
+    if answer is not None and cell.role in TAKES_ANSWER:
         source = answer.source if cell.cell_type == "code" else _without_markup(answer.source)
         outputs = answer.outputs if cell.role == "experiment" else []
     metadata = nbformat.from_dict(json.loads(json.dumps(cell.metadata)))

@@ -78,6 +78,8 @@ class SubmissionExporter(NotebookExporter):
                 mark_not_graded(gradebook.find_submission_notebook(assignment, assignment, student), graded.reason)
                 gradebook.db.commit()
             raise GradingFailed(f"{student}: {graded.reason}. No grade was given; run it again")
+        if not self._preprocessors:  # the first pass, with nothing to sanitize: intake has rebuilt the notebook
+            return nbformat.writes(nbformat.from_dict(graded.notebook)), resources | {"output_extension": ".ipynb"}
         resources["autograder"] = graded
         course = self.parent.coursedir
         if stamp := _timestamp(Path(course.format_path(course.submitted_directory, student, assignment)) / "timestamp.txt"):

@@ -28,6 +28,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot  # noqa: E402,F401
 import numpy as np  # noqa: E402
+import numpy.random  # noqa: E402,F401  else every fork imports it
 import torch  # noqa: E402
 from IPython.core.displayhook import DisplayHook  # noqa: E402
 from IPython.core.displaypub import CapturingDisplayPublisher  # noqa: E402
