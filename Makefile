@@ -39,8 +39,8 @@ build: $(READY)  ## notebooks/ and solutions/ from source/ (WEEK=3: one week)
 import: $(READY)  ## WEEK=3: bring an edit of source/week3_…/ made in JupyterLab or formgrader back into the text
 	@$(RUN) import $(if $(WEEK),--week "$(WEEK)")
 
-autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 ISOLATION=none WORKERS=2)
-	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(GRADING)
+autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 ISOLATION=none WORKERS=2 SCHEDULER=tcp://…)
+	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(GRADING)
 
 feedback: $(READY)  ## WEEK=3: write feedback/ for everybody graded
 	@$(RUN) feedback $(if $(WEEK),--week "$(WEEK)")

@@ -19,7 +19,7 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from sqlalchemy.exc import SAWarning
-from traitlets import Any, Enum, Integer
+from traitlets import Any, Enum, Integer, Unicode
 
 from autograder.course import CourseError
 from autograder.grading.fanout import GradingFailed
@@ -36,6 +36,7 @@ class SubmissionExporter(NotebookExporter):
 
     isolation = Enum(["bubblewrap", "none"], default_value="bubblewrap", help="How student code is isolated.").tag(config=True)
     workers = Integer(0, help="Submissions graded at the same time; 0: one per core.").tag(config=True)
+    scheduler = Unicode("", help="A Dask scheduler's address or scheduler file: grade there. Empty: on this machine.").tag(config=True)
     on_result = Any(None, allow_none=True, help="Called with (student, Graded) as results come.").tag(config=True)
     on_start = Any(None, allow_none=True, help="Called with the list of students about to be graded.").tag(config=True)
 
@@ -51,7 +52,7 @@ class SubmissionExporter(NotebookExporter):
 
     @property
     def options(self) -> Options:
-        return Options(self.isolation != "none", wanted_device(), self.workers)
+        return Options(self.isolation != "none", wanted_device(), self.workers, self.scheduler)
 
     def from_filename(self, filename: str, resources: dict | None = None, **kwargs: object) -> tuple:
         """nbgrader's two passes: a submitted file becomes the rebuilt notebook; an autograded one is read back."""

@@ -63,6 +63,7 @@ class Options:
     isolate: bool = True
     device: str = "cpu"
     workers: int = 0  # 0: one per core
+    scheduler: str = ""  # of a Dask cluster: its address or its scheduler file; empty: this machine
 
 
 def wanted_device() -> str:

@@ -22,7 +22,6 @@ _sandbox: Sandbox | None = None  # inherited by the forked workers
 
 def main() -> None:
     _die_with_parent()
-    request = json.loads(sys.stdin.buffer.readline())
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints, prints to stderr
 
@@ -30,33 +29,40 @@ def main() -> None:
         answers.write(json.dumps(message) + "\n")
         answers.flush()
 
-    tasks = [Task(**task) for task in request["tasks"]]
     try:
-        for result in run(tasks, Options(**request["options"])):
-            send({"result": asdict(result)})
+        for line in sys.stdin.buffer:  # one from `fanout`; from `cluster` one per submission, all with the same options
+            request = json.loads(line)
+            for result in run([Task(**task) for task in request["tasks"]], Options(**request["options"])):
+                send({"result": asdict(result)})
+            send({"done": True})
     except SandboxError as error:
         send({"failed": str(error)})
+    finally:
+        if _sandbox is not None:
+            _sandbox.close()
 
 
 def run(tasks: list[Task], options: Options) -> Iterator[Result]:
     """Results as they come. Raises ``SandboxError`` if no sandbox can be started at all."""
-    global _sandbox
+    if _sandbox is None:
+        _warm_up(options)
     workers = min(options.workers or os.cpu_count() or 1, max(len(tasks), 1))
+    unfinished = yield from _pool(tasks, workers)
+    for task in unfinished:  # a worker died; one by one, so that it is plain whose submission it was
+        lost = yield from _pool([task], 1)
+        for victim in lost:
+            yield Result(victim.key, problem="the grading process died twice while grading this submission")
+
+
+def _warm_up(options: Options) -> None:
+    global _sandbox
     _sandbox = Sandbox(options.isolate, _device(options.device))  # imports torch while this process does the same
-    try:
-        import torch
+    import torch
 
-        import autograder.grading.judge  # noqa: F401  once, before the workers are forked
+    import autograder.grading.judge  # noqa: F401  once, before the workers are forked
 
-        torch.set_num_threads(1)
-        _sandbox.wait_ready()
-        unfinished = yield from _pool(tasks, workers)
-        for task in unfinished:  # a worker died; one by one, so that it is plain whose submission it was
-            lost = yield from _pool([task], 1)
-            for victim in lost:
-                yield Result(victim.key, problem="the grading process died twice while grading this submission")
-    finally:
-        _sandbox.close()
+    torch.set_num_threads(1)
+    _sandbox.wait_ready()
 
 
 def _die_with_parent() -> None:
