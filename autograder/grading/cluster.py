@@ -203,7 +203,10 @@ def _grade(task: str, options: Options) -> dict:
         except BaseException:
             service.close()
             raise
-        _give_back(service)
+        if result["problem"]:  # perhaps of its sandbox: the next submission gets a fresh one
+            service.close()
+        else:
+            _give_back(service)
         return result
     return asdict(Result(json.loads(task)["key"], problem="the grading process died twice while grading this submission"))
 
