@@ -174,6 +174,7 @@ def test_a_worker_that_joins_later_is_asked_too() -> None:
 
 @pytest.mark.parametrize("scheduler, says", [("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
                                              ("nowhere.json", "there is no scheduler file nowhere.json"),
+                                             ("tls://127.0.0.1:9", "wants certificates"),
                                              ("what is this", "no Dask scheduler answers at what is this")])
 def test_a_wrong_scheduler_is_one_line(scheduler: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
@@ -190,5 +191,5 @@ def test_the_command_says_it_too_and_gives_no_grade(tmp_path: Path) -> None:
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(GradingFailed, match=r"not installed here: pip install 'positional-encodings-course\[cluster\]'"):
+    with pytest.raises(GradingFailed, match=r"not installed here: .*pip install -e '\.\[cluster\]'"):
         grade([task("ada")], Options(scheduler="tcp://127.0.0.1:9"), lambda result: None)

@@ -66,24 +66,34 @@ def _connected(scheduler: str) -> Iterator["Client"]:
     try:
         import distributed
     except ModuleNotFoundError:
-        pin = "pip install 'positional-encodings-course[cluster]'"
-        raise GradingFailed(f"SCHEDULER needs Dask, which is not installed here: {pin}, or in this folder pip install -e '.[cluster]'") from None
+        pin = "in this repository, pip install -e '.[cluster]'"
+        raise GradingFailed(f"SCHEDULER needs Dask, which is not installed here: {pin}") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module="distributed")
-    where = {"address": scheduler}
-    if "://" not in scheduler and (Path(scheduler).exists() or scheduler.endswith(".json")):
-        if not Path(scheduler).is_file():
-            raise GradingFailed(f"there is no scheduler file {scheduler}: start one with `dask scheduler --scheduler-file {scheduler}`")
-        where = {"scheduler_file": scheduler}
+    address = _address(scheduler)
+    if address.startswith("tls://") and not distributed.Security().tls_client_cert:
+        raise GradingFailed(f"{scheduler} wants certificates, and Dask knows none here: name them in ~/.config/dask/tls.yaml (docs/cluster.md)")
     try:
-        client = distributed.Client(**where, timeout=CONNECT_SECONDS, set_as_default=False, name="autograder")
-    except (OSError, ValueError, TypeError, KeyError) as error:  # TimeoutError is an OSError; a scheduler file of something else
+        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False, name="autograder")
+    except (OSError, ValueError, TypeError) as error:  # TimeoutError is an OSError
         raise GradingFailed(f"no Dask scheduler answers at {scheduler} ({_short(error)}): start one with `dask scheduler`, "
                             "check the address, and for tls:// the certificates (docs/cluster.md)") from None
     try:
         yield client
     finally:
         client.close(timeout=5)
+
+
+def _address(scheduler: str) -> str:
+    """The address, if need be out of a scheduler file."""
+    if "://" in scheduler or not (scheduler.endswith(".json") or Path(scheduler).exists()):
+        return scheduler
+    try:
+        return str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
+    except FileNotFoundError:
+        raise GradingFailed(f"there is no scheduler file {scheduler}: start one with `dask scheduler --scheduler-file {scheduler}`") from None
+    except (OSError, ValueError, TypeError, KeyError):
+        raise GradingFailed(f"{scheduler} is not a scheduler file of Dask's") from None
 
 
 def _require_fit_workers(client: "Client", needed: str, isolate: bool) -> None:
