@@ -58,35 +58,36 @@ class Cluster:
         self.processes.append(subprocess.Popen([sys.executable, "-c", code, *arguments], env=env, cwd=self.folder, stdout=log, stderr=log))
         return self.processes[-1]
 
-    def start_worker(self, *options: str, patch: str = "", nanny: bool = False) -> None:
+    def start_worker(self, *options: str, patch: str = "") -> None:
         if patch:
             preload = self.folder / f"preload{len(self.processes)}.py"
             preload.write_text(patch)
             options = (*options, "--preload", str(preload))
         self.workers.append(self.start("worker", "--scheduler-file", str(self.file), "--host", "127.0.0.1", "--nthreads", "1",
-                                       "--no-dashboard", "--nanny" if nanny else "--no-nanny", *options))
+                                       "--no-dashboard", "--no-nanny", *options))
 
     def wait_for_workers(self) -> None:
         with cluster._connected(str(self.file)) as client:
             client.wait_for_workers(len(self.workers), timeout=60)
 
     def close(self) -> None:
-        for process in reversed(self.processes):
-            process.terminate()
-        for process in self.processes:
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for group in (self.workers, self.processes):  # the scheduler last: workers without one take their time
+            for process in group:
+                process.terminate()
+            for process in group:
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
 
 
 @contextmanager
-def running(folder: Path, *patches: str, nanny: bool = False, failures: int = 3) -> Iterator[Cluster]:
+def running(folder: Path, *patches: str, failures: int = 3) -> Iterator[Cluster]:
     started = Cluster(folder, failures)
     try:
         for patch in patches:
-            started.start_worker(patch=patch, nanny=nanny)
+            started.start_worker(patch=patch)
         if patches:
             started.wait_for_workers()
         yield started
@@ -143,7 +144,7 @@ def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
 
 def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tmp_path: Path) -> None:
     came: list[Result] = []
-    with running(tmp_path, KILLER, KILLER, nanny=True, failures=0) as started:
+    with running(tmp_path, KILLER, KILLER, KILLER, failures=0) as started:
         results = grade([task(key) for key in ("ada", "killer", "boole", "emmy")], Options(False, scheduler=str(started.file)), came.append)
     assert "workers of the cluster died" in results["killer"].problem and not results["killer"].scores
     assert all(results[key].scores == {"a": 1.0} and not results[key].problem for key in ("ada", "boole", "emmy"))
