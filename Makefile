@@ -42,8 +42,8 @@ import: $(READY)  ## WEEK=3: bring an edit of source/week3_…/ made in JupyterL
 student-release: $(READY)  ## what students may have, as a folder and a zip under release/ (WEEK=1,2: these weeks)
 	@$(RUN) student-release $(if $(WEEK),--week "$(WEEK)")
 
-autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 TIMINGS=1 ISOLATION=none WORKERS=2)
-	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(if $(TIMINGS),--timings) $(GRADING)
+autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 TIMINGS=1 ISOLATION=none WORKERS=2 SCHEDULER=tcp://…)
+	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(if $(TIMINGS),--timings) $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(GRADING)
 
 feedback: $(READY)  ## WEEK=3: write feedback/ for everybody graded
 	@$(RUN) feedback $(if $(WEEK),--week "$(WEEK)")

@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     autograde.add_argument("--students", default="", help="only these, separated by commas")
     autograde.add_argument("--regrade", action="store_true", help="grade again what is graded already")
     autograde.add_argument("--timings", action="store_true", help="show how long each exercise took over the class")
+    autograde.add_argument("--scheduler", default="", help="grade on this Dask cluster: an address or a scheduler file")
     _grading_options(autograde)
     feedback = command("feedback", _feedback, "write feedback pages for one week")
     feedback.add_argument("--week")

@@ -83,6 +83,7 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, stud
                 progress.console.print(f"  {student}: not graded: {graded.reason}", highlight=False)
 
         config.SubmissionExporter.merge({"isolation": options.isolation, "workers": options.workers,
+                                         "scheduler": getattr(options, "scheduler", ""),
                                          "on_start": started, "on_result": came})
         converter = Autograde(coursedir=course, config=config)
         converter.force = bool(getattr(options, "regrade", False))

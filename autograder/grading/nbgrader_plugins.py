@@ -22,7 +22,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import parse_utc
 from sqlalchemy.exc import DatabaseError, SAWarning
-from traitlets import Any, Dict, Enum, Integer
+from traitlets import Any, Dict, Enum, Integer, Unicode
 
 from autograder.course import CourseError
 from autograder.grading.fanout import GradingFailed
@@ -44,6 +44,7 @@ class SubmissionExporter(NotebookExporter):
     workers = Integer(0, help="Submissions graded at the same time; 0: one per core.").tag(config=True)
     limits = Dict(key_trait=Enum([limit.name for limit in fields(Limits)]),
                   help="What one submission may use, by name: see Limits in autograder/grading/sandbox.py.").tag(config=True)
+    scheduler = Unicode("", help="A Dask scheduler's address or scheduler file: grade there. Empty: on this machine.").tag(config=True)
     on_result = Any(None, allow_none=True, help="Called with (student, Graded) as results come.").tag(config=True)
     on_start = Any(None, allow_none=True, help="Called with the list of students about to be graded.").tag(config=True)
 
@@ -64,7 +65,7 @@ class SubmissionExporter(NotebookExporter):
 
     @property
     def options(self) -> Options:
-        return Options(self.isolation != "none", wanted_device(), self.workers, dict(self.limits))
+        return Options(self.isolation != "none", wanted_device(), self.workers, dict(self.limits), self.scheduler)
 
     def from_filename(self, filename: str, resources: dict | None = None, **kwargs: object) -> tuple:
         """nbgrader's two passes: a submitted file becomes the rebuilt notebook; an autograded one is read back."""

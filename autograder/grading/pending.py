@@ -20,7 +20,7 @@ class Pending:
     def __init__(self, root: Path, options: Options) -> None:
         self.folder = state_folder(root) / "pending"
         self.folder.mkdir(exist_ok=True)
-        self.how = f"{options.device}/{options.isolate}/{sorted(options.limits.items())}/{_grader_version()}"
+        self.how = f"{options.device}/{options.isolate}/{sorted(options.limits.items())}/{grader_version()}"
 
     def name(self, task: Task) -> str:
         """Names everything that decides the result, the student included."""
@@ -54,7 +54,8 @@ def state_folder(root: Path) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _grader_version() -> str:
+def grader_version() -> str:
+    """Names the code of the whole package."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())

@@ -64,6 +64,7 @@ class Options:
     device: str = "cpu"
     workers: int = 0  # 0: one per core
     limits: dict = field(default_factory=dict)  # by name, of sandbox.Limits; those not named have their defaults
+    scheduler: str = ""  # of a Dask cluster: its address or its scheduler file; empty: this machine
 
 
 def wanted_device() -> str:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict
 
 from autograder.grading.results import Options, Result, Task
@@ -23,7 +22,6 @@ _sandbox: Sandbox | None = None  # inherited by the forked judges
 
 def main() -> None:
     _die_with_parent()
-    request = json.loads(sys.stdin.buffer.readline())
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints, prints to stderr
 
@@ -31,12 +29,16 @@ def main() -> None:
         answers.write(json.dumps(message) + "\n")
         answers.flush()
 
-    tasks = [Task(**task) for task in request["tasks"]]
     try:
-        for result in run(tasks, Options(**request["options"])):
-            send({"result": asdict(result)})
+        for line in sys.stdin.buffer:  # one from `fanout`; from `cluster` one per submission, all with the same options
+            request = json.loads(line)
+            for result in run([Task(**task) for task in request["tasks"]], Options(**request["options"])):
+                send({"result": asdict(result)})
+            send({"done": True})
     except SandboxError as error:
         send({"failed": str(error)})
+    finally:
+        cool_down()
 
 
 def run(tasks: list[Task], options: Options) -> Iterator[Result]:
@@ -46,34 +48,40 @@ def run(tasks: list[Task], options: Options) -> Iterator[Result]:
     """
     workers = min(options.workers or os.cpu_count() or 1, max(len(tasks), 1))
     failed: dict[str, str] = {}
-    with _sandbox_for(tasks, options):
-        yield from _pool(tasks, workers, failed)
+    _warm_up(tasks, options)
+    yield from _pool(tasks, workers, failed)
     if not failed:
         return
-    with _sandbox_for(tasks, options):
-        for task in [task for task in tasks if task.key in failed]:
-            failed.clear()
-            yield from _pool([task], 1, failed)
-            yield from (Result(key, problem=reason) for key, reason in failed.items())
+    cool_down()
+    _warm_up(tasks, options)
+    for task in [task for task in tasks if task.key in failed]:
+        failed.clear()
+        yield from _pool([task], 1, failed)
+        yield from (Result(key, problem=reason) for key, reason in failed.items())
 
 
-@contextmanager
-def _sandbox_for(tasks: list[Task], options: Options) -> Iterator[None]:
+def _warm_up(tasks: list[Task], options: Options) -> None:
     global _sandbox
+    if _sandbox is not None:
+        return
     _sandbox = Sandbox(options.isolate, _device(options.device), Limits(**options.limits))
-    try:
-        import torch  # while the fork server does the same
+    import torch  # while the fork server does the same
 
-        import autograder.grading.judge  # noqa: F401  once, before the judges are forked
-        from autograder.checks import prepare
+    import autograder.grading.judge  # noqa: F401  once, before the judges are forked
+    from autograder.checks import prepare
 
-        torch.set_num_threads(1)
-        for assignment in {task.assignment for task in tasks}:
-            prepare(assignment)
-        _sandbox.wait_ready()
-        yield
-    finally:
+    torch.set_num_threads(1)
+    for assignment in {task.assignment for task in tasks}:
+        prepare(assignment)
+    _sandbox.wait_ready()
+
+
+def cool_down() -> None:
+    """End the sandbox and with it everything it started."""
+    global _sandbox
+    if _sandbox is not None:
         _sandbox.close()
+        _sandbox = None
 
 
 def _die_with_parent() -> None:
