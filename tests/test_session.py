@@ -1,11 +1,14 @@
 """The boundary itself: what student code sees, what comes back, and what happens when it hangs or dies."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from autograder.checks.framework import StudentError, watched
+from autograder.grading import watch
 from autograder.grading.sandbox import Limits, Sandbox, SandboxError
 from autograder.grading.session import RemoteObject, Session
 
@@ -209,3 +212,14 @@ def test_proxies_offer_nothing_but_calling() -> None:
             with pytest.raises(AttributeError):
                 getattr(f, name)
         session.close()
+
+
+def test_gpu_memory_is_asked_by_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for nvidia-smi: there is no GPU here."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho '{os.getpid()}, 5000'; echo '{os.getpid()}, 120'; echo '1, 700'; echo '[N/A], [N/A]'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert watch.gpu_memory_by_process()[os.getpid()] == 5120 * 2**20
+    assert watch.Tree(os.getpid(), on_gpu=True).look().gpu_memory == 5120 * 2**20
+    assert watch.Tree(os.getpid()).look().gpu_memory == 0

@@ -7,6 +7,7 @@ same as for a local run, for each of its threads: neither torch nor anything of 
 import importlib.metadata
 import json
 import logging
+import os
 import queue
 import subprocess
 import sys
@@ -233,7 +234,7 @@ class _Service:
         self.idle_since = 0.0
         # The process dies with the thread that started it: that must be one which lives as long as this worker.
         self.process = _starter.submit(
-            subprocess.Popen, [sys.executable, "-m", "autograder.grading.service"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            subprocess.Popen, [sys.executable, "-m", "autograder.grading.service", str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env=environment(), cwd=PACKAGE_ROOT, start_new_session=True).result()
 
     def grade(self, task: str, options: Options) -> dict:

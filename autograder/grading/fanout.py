@@ -26,7 +26,7 @@ def grade(tasks: list[Task], options: Options, on_result: Callable[[Result], Non
 
         return cluster.grade(tasks, options, on_result)
     process = subprocess.Popen(
-        [sys.executable, "-m", "autograder.grading.service"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-m", "autograder.grading.service", str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         env=environment(), cwd=PACKAGE_ROOT, start_new_session=True)  # Ctrl-C is for us; we end it
     results: dict[str, Result] = {}
     try:

@@ -40,6 +40,7 @@ class Limits:
     """
 
     memory: int = 2 * 2**30  # beyond a fresh notebook, all processes together; each may map that much more
+    gpu_memory: int = 4 * 2**30  # all processes together, the CUDA context included
     file_size: int = 32 * 2**20
     processes: int = 64  # at the same time
     started: int = 1000  # processes and threads, one after the other
@@ -137,7 +138,8 @@ class Sandbox:
         if hello.get("hello") != token:
             self._end(number)
             raise SandboxError(f"a submission's sandbox could not be set up: {hello.get('failed', hello)}")
-        return Job(self, number, connection, watch.Tree(pid, watch.memory_of(pid)) if pid else None)
+        tree = watch.Tree(pid, watch.memory_of(pid), self.device == "cuda") if pid else None
+        return Job(self, number, connection, tree)
 
     def close(self) -> None:
         """End the server and with it everything it started."""

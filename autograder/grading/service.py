@@ -17,11 +17,12 @@ from dataclasses import asdict
 from autograder.grading.results import Options, Result, Task
 from autograder.grading.sandbox import Limits, Sandbox, SandboxError
 
+ON_GPU = 4  # submissions at the same time: each has a CUDA context of its own, half a gigabyte
 _sandbox: Sandbox | None = None  # inherited by the forked judges
 
 
 def main() -> None:
-    _die_with_parent()
+    _die_with(int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints, prints to stderr
 
@@ -47,6 +48,8 @@ def run(tasks: list[Task], options: Options) -> Iterator[Result]:
     Where something failed that is not the student's, the submission is tried once more in a new sandbox, alone.
     """
     workers = min(options.workers or os.cpu_count() or 1, max(len(tasks), 1))
+    if _device(options.device) == "cuda":
+        workers = min(workers, ON_GPU)
     failed: dict[str, str] = {}
     _warm_up(tasks, options)
     yield from _pool(tasks, workers, failed)
@@ -84,11 +87,11 @@ def cool_down() -> None:
         _sandbox = None
 
 
-def _die_with_parent() -> None:
-    """When whoever started this process is killed, so is this process: nothing outlives a run (Linux)."""
+def _die_with(parent: int) -> None:
+    """When the process that started this one is killed, so is this one: nothing outlives a run (Linux)."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-        if os.getppid() == 1:
+        if os.getppid() != parent:  # it is gone already
             os._exit(1)
 
 
@@ -102,7 +105,7 @@ def _pool(tasks: list[Task], workers: int, failed: dict[str, str]) -> Iterator[R
     """Run tasks in forked judges. Tasks that the sandbox or a judge failed go to ``failed``, with the reason."""
     failed |= dict.fromkeys((task.key for task in tasks), "the grading process died while grading this submission")
     fork = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, mp_context=fork, initializer=_die_with_parent) as pool:
+    with ProcessPoolExecutor(workers, mp_context=fork, initializer=_die_with, initargs=(os.getpid(),)) as pool:
         futures = {pool.submit(_judge, task): task for task in tasks}
         for future in as_completed(futures):
             key = futures[future].key

@@ -83,6 +83,8 @@ class Watchman:
         limits, cpu = self.limits, self.cpu_seconds
         if used.memory > limits.memory:
             raise Overuse("MemoryError", f"it used more than {limits.memory / 2**30:.1f} GB of memory")
+        if used.gpu_memory > limits.gpu_memory:
+            raise Overuse("MemoryError", f"it used more than {limits.gpu_memory / 2**30:.1f} GB of GPU memory")
         if used.processes > limits.processes:
             raise Overuse("RuntimeError", f"it had more than {limits.processes} processes")
         if used.started > limits.started:

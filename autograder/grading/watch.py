@@ -7,6 +7,9 @@ The root of the tree is the first process of the submission's pid namespace: wha
 import os
 import socket
 import struct
+import subprocess
+import time
+from collections.abc import Collection
 from dataclasses import dataclass
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -23,6 +26,7 @@ class Usage:
     runnable: bool
     processes: int
     started: int
+    gpu_memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,9 @@ class Tree:
     """The process ``root`` and all its descendants, looked at again and again. ``baseline`` bytes of each, the pages
     inherited from the fork server, are shared and not counted."""
 
-    def __init__(self, root: int, baseline: int = 0) -> None:
-        self.root, self.baseline = root, baseline
+    def __init__(self, root: int, baseline: int = 0, on_gpu: bool = False) -> None:
+        self.root, self.baseline, self.on_gpu = root, baseline, on_gpu
+        self._next_gpu_look, self._on_gpu = 0.0, 0
         self._seen: dict[int, float] = {}  # CPU seconds of every process ever met
         self._started = 0
 
@@ -53,7 +58,16 @@ class Tree:
         reaped = sum(process.own_cpu + process.children_cpu for process in found.values())
         memory = sum(max(0, process.memory - self.baseline) for process in found.values())
         return Usage(max(reaped, sum(self._seen.values())), memory, any(process.runnable for process in found.values()),
-                     len(found), self._started)
+                     len(found), self._started, self._gpu_memory(found.keys()) if self.on_gpu else 0)
+
+    def _gpu_memory(self, pids: Collection[int]) -> int:
+        """Bytes on all GPUs, asked once in two seconds: each time starts a program."""
+        now = time.monotonic()
+        if now >= self._next_gpu_look:
+            self._next_gpu_look = now + 2
+            used = gpu_memory_by_process()
+            self._on_gpu = sum(used.get(pid, 0) for pid in pids)
+        return self._on_gpu
 
 
 def ask_for_pid(sock: socket.socket) -> None:
@@ -71,6 +85,22 @@ def peer_pid(sock: socket.socket) -> int:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
             return struct.unpack("iII", data[:12])[0]
     return 0
+
+
+def gpu_memory_by_process() -> dict[int, int]:
+    """Bytes in use on NVIDIA's GPUs, by pid as the driver sees it: the machine's, which a grader in a container does not
+    share. Empty where that cannot be asked."""
+    command = ["nvidia-smi", "--query-compute-apps=pid,used_gpu_memory", "--format=csv,noheader,nounits"]
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    found: dict[int, int] = {}
+    for line in lines:
+        pid, _, mebibytes = line.partition(",")
+        if pid.strip().isdigit() and mebibytes.strip().isdigit():
+            found[int(pid)] = found.get(int(pid), 0) + int(mebibytes) * 2**20
+    return found
 
 
 def memory_of(pid: int) -> int:
