@@ -62,8 +62,8 @@ def dial(ax, hands, title="", note=""):
         start, end = sorted(angle % (2 * math.pi) for angle, _, _ in hands)
         if end - start > math.pi:
             start, end = end, start + 2 * math.pi
-        ax.add_patch(Wedge((0, 0), 0.55, math.degrees(start), math.degrees(end), color=ORANGE, alpha=0.35, linewidth=0))
-    for (angle, colour, label), width, aside in zip(hands, (5.5, 2.5), (0.11, -0.11)):  # the broader one shows below
+        ax.add_patch(Wedge((0, 0), 0.72, math.degrees(start), math.degrees(end), color=ORANGE, alpha=0.7, linewidth=0))
+    for (angle, colour, label), width, aside in zip(hands, (4.5, 2.5), (0.11, -0.11)):  # the broader one shows below
         c, s = math.cos(angle), math.sin(angle)
         ax.plot([0, 0.86 * c], [0, 0.86 * s], color=colour, linewidth=width, linestyle="-", solid_capstyle="round")
         c, s = math.cos(angle + aside), math.sin(angle + aside)  # labels a little apart, also when the hands are not
