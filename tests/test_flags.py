@@ -42,7 +42,7 @@ def test_what_is_not_flagged() -> None:
 
 
 def test_the_sentence_is_safe_to_show() -> None:
-    (flag,) = flags(WEEK1, [new_code_cell("F.scaled_dot_product_attention('`<script>x</script>', \x07)")])
+    (flag,) = flags(WEEK1, [new_code_cell("F.scaled_dot_product_attention('`<script>x</script>')  # \u200b")])
     assert "line 1" in flag.sentence() and flag.sentence().count("`") == 2 and "<" not in flag.sentence()
 
 
