@@ -4,13 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 from autograder.grading.results import Options, Result, Task
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+AT_A_TIME = 100  # submissions handed over: the grading process holds no more of a large class
 
 
 class GradingFailed(Exception):
@@ -30,18 +31,14 @@ def grade(tasks: list[Task], options: Options, on_result: Callable[[Result], Non
         env=environment(), cwd=PACKAGE_ROOT, start_new_session=True)  # Ctrl-C is for us; we end it
     results: dict[str, Result] = {}
     try:
-        request = {"tasks": [asdict(task) for task in tasks], "options": asdict(options)}
-        process.stdin.write(json.dumps(request).encode() + b"\n")
+        for start in range(0, len(tasks), AT_A_TIME):
+            request = {"tasks": [asdict(task) for task in tasks[start:start + AT_A_TIME]], "options": asdict(options)}
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            for result in _answers(process.stdout):
+                results[result.key] = result
+                on_result(result)
         process.stdin.close()
-        for line in process.stdout:
-            message = json.loads(line)
-            if "failed" in message:
-                raise GradingFailed(message["failed"])
-            if "done" in message:
-                continue
-            result = Result(**message["result"])
-            results[result.key] = result
-            on_result(result)
         code = process.wait()
     except BrokenPipeError:
         code = process.wait()
@@ -53,6 +50,17 @@ def grade(tasks: list[Task], options: Options, on_result: Callable[[Result], Non
     if missing:
         raise GradingFailed(f"the grading process ended early (exit code {code}) with {len(missing)} submissions not graded")
     return results
+
+
+def _answers(lines: Iterable[bytes]) -> Iterator[Result]:
+    """The results of one request."""
+    for line in lines:
+        message = json.loads(line)
+        if "failed" in message:
+            raise GradingFailed(message["failed"])
+        if "done" in message:
+            return
+        yield Result(**message["result"])
 
 
 def environment() -> dict[str, str]:

@@ -31,7 +31,7 @@ def main() -> None:
         answers.flush()
 
     try:
-        for line in sys.stdin.buffer:  # one from `fanout`; from `cluster` one per submission, all with the same options
+        for line in sys.stdin.buffer:  # from `fanout` a hundred submissions each, from `cluster` one; the same options
             request = json.loads(line)
             for result in run([Task(**task) for task in request["tasks"]], Options(**request["options"])):
                 send({"result": asdict(result)})
@@ -107,8 +107,8 @@ def _pool(tasks: list[Task], workers: int, failed: dict[str, str]) -> Iterator[R
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=fork, initializer=_die_with, initargs=(os.getpid(),)) as pool:
         futures = {pool.submit(_judge, task): task for task in tasks}
-        for future in as_completed(futures):
-            key = futures[future].key
+        for future in as_completed(list(futures)):
+            key = futures.pop(future).key
             try:
                 result = future.result()
             except BrokenProcessPool:  # a judge died; nobody knows whose submission it was
