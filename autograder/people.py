@@ -98,7 +98,8 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, stud
                 raise GradingFailed(str(error)) from None
         finally:
             RunLock.release_mine()
-    return [line for line in problems if line.startswith("There was an error processing assignment '")]
+    reasons = re.findall(r"^autograder[\w.]*\.GradingFailed: (.*)", "\n".join(problems), flags=re.MULTILINE)
+    return list(dict.fromkeys(reasons)) or [line for line in problems if line.startswith("There was an error processing assignment '")]
 
 
 def write_feedback(root: Path, assignment: str) -> int:

@@ -1,7 +1,7 @@
 """What nbgrader calls: `nbgrader autograde` and formgrader's button run through here by nbgrader_config.py.
 
-nbgrader's converter stays as it is, serial, and the only writer of the gradebook. When it makes its exporter, every
-submission it is about to convert is graded at once, in parallel, in sandboxes; its loop then looks the verdicts up.
+nbgrader's converter stays as it is, serial, and the only writer of the gradebook. When it makes its exporter, the
+grading of all submissions it is about to convert begins, in parallel, in sandboxes; its loop waits for each verdict.
 """
 
 import glob
@@ -25,6 +25,7 @@ from sqlalchemy.exc import DatabaseError, SAWarning
 from traitlets import Any, Dict, Enum, Integer, Unicode
 
 from autograder.course import CourseError
+from autograder.grading.ahead import Ahead
 from autograder.grading.fanout import GradingFailed
 from autograder.grading.gradebook import mark_not_graded, register_assignment, save_scores
 from autograder.grading.results import Options, wanted_device
@@ -50,7 +51,7 @@ class SubmissionExporter(NotebookExporter):
 
     def __init__(self, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.graded: dict[tuple[str, str], Graded] = {}
+        self._ahead: Ahead | None = None
         if isinstance(self.parent, Autograde):
             try:
                 self._grade_ahead(self.parent)
@@ -70,7 +71,7 @@ class SubmissionExporter(NotebookExporter):
     def from_filename(self, filename: str, resources: dict | None = None, **kwargs: object) -> tuple:
         """nbgrader's two passes: a submitted file becomes the rebuilt notebook; an autograded one is read back."""
         student, assignment = resources["nbgrader"]["student"], resources["nbgrader"]["assignment"]
-        graded = self.graded.get((student, assignment))
+        graded = self._ahead.result(student) if self._ahead else None
         if graded is None:
             raise GradingFailed(f"{filename} was not part of this run; run it again")
         if graded.reason and graded.result is None and not _is_ungradable(graded.notebook):
@@ -85,7 +86,9 @@ class SubmissionExporter(NotebookExporter):
         course = self.parent.coursedir
         if stamp := _timestamp(Path(course.format_path(course.submitted_directory, student, assignment)) / "timestamp.txt"):
             resources["outputs"] = {"timestamp.txt": stamp}  # nbgrader sees by it when a student submits again
-        return self.from_notebook_node(nbformat.from_dict(graded.notebook), resources, **kwargs)
+        found = self.from_notebook_node(nbformat.from_dict(graded.notebook), resources, **kwargs)
+        self._ahead.forget(student)
+        return found
 
     def _grade_ahead(self, converter: Autograde) -> None:
         course = converter.coursedir
@@ -104,8 +107,8 @@ class SubmissionExporter(NotebookExporter):
             self.log.warning(NO_ISOLATION)
         if self.on_start:
             self.on_start(sorted(due))
-        graded = grade_submissions(root, assignment, due, options, self.on_result or (lambda key, result: None), again=converter.force)
-        self.graded = {(student, assignment): result for student, result in graded.items()}
+        self._ahead = Ahead(due, lambda came: grade_submissions(root, assignment, due, options, came, again=converter.force), self.on_result)
+        self._ahead.start()
 
     def _is_due(self, converter: Autograde, course: CourseDirectory, folder: Path, student: str, assignment: str) -> bool:
         """Not graded yet, graded half (a run was killed: removed here), submitted again, or --force."""
