@@ -18,7 +18,7 @@
 #
 # ## The exercises: 19 points
 #
-# | # | exercise | kind | visible checks | hidden tests | graded by a person | minutes |
+# | # | exercise | kind | points: visible check | hidden tests | a person | minutes |
 # |---|---|---|---|---|---|---|
 # | 1.1 | `scaled_dot_product_attention` | code | 0 | 4 | – | 20 |
 # | 1.2 | `attention_by_hand` | numbers | 0 | 3 | – | 15 |
@@ -28,7 +28,7 @@
 # | 1.6 | `ordering_explained` | text | – | – | 3 | 25 |
 # | | **total** | | **0** | **13** | **6** | **110** |
 #
-# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
+# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (For number exercises it looks at the form only: a value would be the answer.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
 #
 # **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
 
@@ -76,13 +76,15 @@ np.random.seed(0)
 #
 # $$ \text{out}=\operatorname{softmax}\!\Big(\frac{QK^\top}{\sqrt d}\Big)V . \tag{2}$$
 #
+# Where do they come from? From the tokens' vectors $x_i$, by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several, side by side, each with its own matrices and a narrower $d$; their outputs are put together and mixed by a fourth matrix, $W_o$.
+#
 # The softmax runs over the **keys**: every row of the weights adds up to 1. The columns do not.
 #
 # **A worked example.** One query, two keys, $d=4$. Let $q=(2\ln 3,0,0,0)$, $k_0=(1,0,0,0)$, $k_1=(0,0,0,0)$. The dot products are $2\ln3$ and $0$. Divided by $\sqrt4=2$ they are $\ln 3$ and $0$. Their exponentials are $3$ and $1$, so the weights are $\frac34$ and $\frac14$. With the values $v_0=8$ and $v_1=4$ the output is $\frac34\cdot8+\frac14\cdot4=7$.
 #
 # ### Why divide by $\sqrt d$?
 #
-# A dot product of two random vectors is a sum of $d$ terms. If the channels are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., footnote in section 3.2.1). So scores grow like $\sqrt d$. Softmax of large scores puts nearly all the weight on one key, and its gradient vanishes.
+# A dot product of two random vectors is a sum of $d$ terms. If all channels of both vectors are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., footnote in section 3.2.1). So scores grow like $\sqrt d$. Softmax of large scores puts nearly all the weight on one key, and its gradient vanishes.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** 64 random keys and a random query. How much weight does the *strongest* key get on average, for $d=4$ and for $d=1024$: with the division by $\sqrt d$, and without it? (Equal weights would be $1/64\approx0.016$.)
@@ -145,7 +147,7 @@ lab.table(["", "result"], [
 
 
 # %% [markdown]
-# (a) $0/0$. (b) Repairing the value does not repair the gradient: one NaN in a batch, and after the next step every weight of the model is NaN. (c) The order of the operations decides. (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic; write the formula by hand, and you must do so yourself. (e) No NaN, but the hidden keys get all the weight, and float16 cannot hold $-10^9$ at all.
+# (a) $0/0$. (b) Repairing the value does not repair the gradient: one NaN in a batch, and after the next step every weight of the model is NaN. (So it is here, where the mask is *added*. `masked_fill` happens to stop the NaN on its way back, since it gives hidden entries the gradient 0. Better not to make one.) (c) The order of the operations decides; 11,248 for 11,250 is rounding. (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic; write the formula by hand, and you must do so yourself. (e) No NaN, but the hidden keys get all the weight, and float16 cannot hold $-10^9$ at all.
 
 # %% [markdown]
 # ### Exercise 1.1 · Scaled dot-product attention
@@ -167,8 +169,8 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     returns: (out, weights), both in the dtype of q:
              out (batch, heads, n_queries, v_dim), weights (batch, heads, n_queries, n_keys)
 
-    A query that may attend to no key has zero weights, a zero output, and finite gradients. Large scores stay finite,
-    also in float16.
+    A query that may attend to no key has zero weights, a zero output, and finite gradients. In float16 the product of
+    q and k may be too large although the scaled score is not: it must stay finite.
     """
     ### BEGIN SOLUTION
     precise = torch.promote_types(q.dtype, torch.float32)  # half precision is rounded once, at the end
@@ -276,7 +278,7 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 #
 # <details><summary>Hint 3: float16</summary>
 #
-# Either compute in float32 and cast at the end, or divide q by $\sqrt d$ before the product. The first is also more exact.
+# Either compute float16 and bfloat16 in float32 and cast at the end (but never float64 in float32), or divide q by $\sqrt d$ before the product. The first is also more exact.
 # </details>
 
 # %% [markdown]
@@ -379,7 +381,7 @@ w_q, w_k, w_v = torch.randn(3, 6, 6, generator=generator) / 6**0.5
 
 def self_attention(x, mask=None):
     """One head of attention of the tokens with themselves: (batch, seq_len, 6) -> output and weights."""
-    out, weights = scaled_dot_product_attention(*((x @ w)[:, None] for w in (3 * w_q, w_k, w_v)), mask)
+    out, weights = scaled_dot_product_attention(*((x @ w)[:, None] for w in (3 * w_q, w_k, w_v)), mask)  # 3: sharper maps
     return out[:, 0], weights[:, 0]
 
 perm = torch.tensor([2, 0, 4, 1, 3])
@@ -524,7 +526,7 @@ show_pair("No mask: the map moves with the words")
 # Now put the question to the parts of a Transformer, and to some of its rivals. Next to the gap stands how far the layer is from *invariant*: the largest difference of $f(PX)$ and $f(X)$.
 
 # %% [markdown] tags=["prediction"]
-# **Predict**, for each, whether the gap is zero: your attention · two linear layers with a ReLU, token by token · LayerNorm · a stack of two complete encoder layers · subtracting the mean of all tokens · a convolution along the tokens · an LSTM · adding another fixed vector at each place. And is any of them invariant?
+# **Predict**, for each, whether the gap is zero: your attention · two linear layers with a ReLU, token by token · LayerNorm (each token's vector scaled to mean 0 and variance 1) · a stack of two complete encoder layers (attention, then such linear layers, each added to its input and normed) · subtracting the mean of all tokens · a convolution along the tokens (mixes neighbours) · an LSTM (reads from left to right) · adding another fixed vector at each place. And is any of them invariant?
 #
 # *Your prediction:*
 
@@ -571,7 +573,7 @@ lab.table(["your attention in", "equivariance gap"],
 # You have measured it for one sentence. Why is it so for all? You need three facts about a permutation matrix $P$:
 #
 # - $P^\top P = I$;
-# - multiplying from the left by $P$ reorders rows, from the right by $P^\top$ reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$ is the place in $S$ from which row $i$ is taken;
+# - multiplying from the left by $P$ reorders rows, from the right by $P^\top$ reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the place in $S$ from which row $i$ is taken;
 # - softmax over a row does not care in which order the entries of the row stand.
 
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}

@@ -42,7 +42,7 @@
 # - $d$ is the width of the model, `d_model`. It must be even.
 # - Channels are counted 0, 1, …, $d-1$. Channels $2t$ and $2t+1$ form **pair** $t$, for $t=0,\dots,\frac d2-1$. (Most texts call the pair $i$. Here $i$ is taken by the queries.)
 # - Encodings are columns in formulas, $\mathrm{PE}(p)\in\mathbb R^d$, and rows of a table in code, `pe[p]`.
-# - Your functions have no tensor argument this week: they return float32 tensors on the CPU.
+# - Functions without a tensor argument (2.3, 2.4) return float32 tensors on the CPU. The layer of 2.5 keeps the dtype of its input.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -331,7 +331,7 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 
 
 # %% [markdown]
-# **Figure 2.2. Phases never seen.** Blue: the part of its circle that each hand has shown within 512 tokens. Hatched: what a text of twice the length adds. The fast half of the hands has gone round and has nothing new to show; the news comes from the *slow* ones. This is the sober reason why a model may fail on longer texts. It is not that "sinusoids are periodic": (c) the hand of pair 0 turns by one radian per position, and since $2\pi$ is irrational it never stands at the same place at two whole positions. No two positions share a vector, at any length.
+# **Figure 2.2. Phases never seen.** Blue: the part of its circle that each hand has shown within 512 tokens. Hatched: what a text of twice the length adds. The fast half of the hands has gone round and has nothing new to show; the news comes from the *slow* ones. This is one sober reason why a model may fail on longer texts (week 5 has another). It is not that "sinusoids are periodic": (c) the hand of pair 0 turns by one radian per position, and since $2\pi$ is irrational it never stands at the same place at two whole positions. No two positions share a vector, at any length.
 
 # %% [markdown]
 # ## 4 · The encoding in code
@@ -349,7 +349,7 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 #
 # **4 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* you will meet this function in nearly every implementation of a Transformer, and many of them contain one of the three mistakes above.
+# *Why it matters:* you will meet this function in many implementations of a Transformer, and will have to tell whether it is right.
 
 # %% nbgrader={"grade_id": "sinusoidal_positional_encoding", "solution": true}
 def sinusoidal_positional_encoding(seq_len, d_model, base=10000.0):
@@ -566,7 +566,7 @@ week2.shift_matrix(shift_matrix)
 # %% [markdown]
 # ### Experiment: a head without training that looks three places back
 #
-# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So `shift_matrix(-3, d)` *is* the weight $W_q$ of a head that looks three tokens back. (A factor of 8 makes the softmax sharp.)
+# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $M_{-3}$ is all that a head needs to look three tokens back. (With vectors as rows, $q=xW_q$, it is $W_q=M_{-3}^\top$; the `weight` of an `nn.Linear` is $M_{-3}$ itself, `shift_matrix(-3, d)`.) (A factor of 8 makes the softmax sharp.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The head was "built" with no length in mind. How much of its attention goes to the token three places back at the positions 3 to 127? And at the positions 50,000 to 50,127, beyond even the longest wavelength?
@@ -619,7 +619,8 @@ lab.table(["positions", "weight three places back, smallest"],
 
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding", "solution": true}
 class LearnedPositionalEmbedding(nn.Module):
-    """One trainable row per position, added to the input. Exactly one trainable tensor, with max_len * d_model entries.
+    """One trainable row per position, added to the input. Exactly one trainable tensor, (max_len, d_model), which starts
+    as normal random numbers.
 
     max_len: number of positions in the table
     d_model: width of the model
@@ -784,7 +785,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 #
 # $$S(k)=\mathrm{PE}(p)\cdot\mathrm{PE}(p+k)=\sum_{t=0}^{d/2-1}\cos(k\,\omega_t), \tag{6}$$
 #
-# largest at $k=0$, where it is $d/2$. Many introductions add: "and it *falls* with the distance, so that near tokens are more similar than far ones". The first half of that sentence is the reason why you look.
+# largest at $k=0$, where it is $d/2$. Many introductions add: "and it *falls* with the distance, so that near tokens are more similar than far ones". On the whole it does fall. Whether it falls from each offset to the next, you will test.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Draw $S(k)$ for $k=0,\dots,100$ and width 64. Falling all the way? If not, at which offset does it rise for the first time?
@@ -834,7 +835,8 @@ def similarity_counterexample(d_model):
     """Two offsets at which the similarity to position 0 does not fall, although the distance grows.
 
     d_model: even int from 2 to 1024
-    returns: (k1, k2), two Python ints with 0 < k1 < k2 and PE(0).PE(k2) > PE(0).PE(k1), for base 10000
+    returns: (k1, k2), two Python ints with 0 < k1 < k2 and PE(0).PE(k2) > PE(0).PE(k1), for base 10000: larger by more
+             than float64 rounding
     """
     ### BEGIN SOLUTION
     speeds = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
@@ -847,7 +849,7 @@ def similarity_counterexample(d_model):
 
 # %% nbgrader={"grade_id": "similarity_counterexample_check", "grade": true, "points": 0}
 # Visible check (0 points).
-for d in (2, 4, 64, 130):
+for d in (2, 4, 64, 130, 1024):
     pair = similarity_counterexample(d)
     assert isinstance(pair, (tuple, list)) and len(pair) == 2, f"two numbers (k1, k2) are expected, got {pair!r}."
     k1, k2 = pair

@@ -379,7 +379,7 @@ week5.ntk_by_hand(ntk_by_hand)
 #
 # **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* one mistake changes short texts, which were fine. Another one remembers the longest text so far, so that the answer to a short question depends on who asked before.
+# *Why it matters:* one mistake changes short texts, which were fine. Another one, found in the wild, remembers the longest text so far, so that the answer to a short question depends on who asked before.
 
 # %% nbgrader={"grade_id": "dynamic_ntk_base", "solution": true}
 def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
@@ -499,7 +499,7 @@ plt.show()
 # 1. The ends are rounded *outwards*, down and up, to whole pairs.
 # 2. They are clamped to 0 and to $d-1$ (so in the code; the largest pair number is $\frac d2-1$).
 # 3. If low = high, 0.001 is added to high, against a division by zero.
-# 4. $L$ is the *original* length, never the new one. (The paper writes the ramp over the number of turns $r$ itself; the code over $i$. They differ between the ends. This exercise asks for the code's form.)
+# 4. $L$ is the *original* length, never the new one. (The paper writes the ramp over the number of turns $r$ itself; the code over $i$. They differ between the ends, and in a small model that is not little: here, with $d=16$ and $L=64$, **no** pair makes 32 turns. $\dim(32)$ is $-0.99$, and pair 0 is left alone only because low is clamped to 0. This exercise asks for the code's form. The paper's temperature is $1/t^2$ in our letters, and its $\gamma$ our $1-\gamma$; `transformers` calls $t$ the `attention_factor`.)
 #
 # **A worked example**, the size of our model later: $d=16$, $L=64$, $s=4$, base 10,000. $\dim(32)=-0.994$, so low = max(−1, 0) = 0. $\dim(1)=2.016$, so high = 3. The ramp is $\gamma=0,\frac13,\frac23,1,1,1,1,1$, and the speeds are multiplied by $1,\ \frac34,\ \frac12,\ \frac14,\ \frac14,\dots$
 #
@@ -551,15 +551,15 @@ assert out.dtype == torch.float32, f"float32 expected, got {out.dtype}."
 plain = 10000.0 ** (-torch.arange(0, 16, 2) / 16)
 factor = out / plain
 assert abs(float(factor[0]) - 1) < 1e-4, (
-    f"pair 0 turns fast and must be left alone; yours is multiplied by {float(factor[0]):.3g}. Is the ramp reversed?")
+    f"low is clamped to 0, so pair 0 is left alone; yours is multiplied by {float(factor[0]):.3g}. Is the ramp reversed?")
 assert abs(float(factor[-1]) - 0.25) < 1e-4, (
     f"the last pair never completes a turn and must be divided by 4; yours is multiplied by {float(factor[-1]):.3g}.")
 assert torch.allclose(factor, torch.tensor([1, 0.75, 0.5, 0.25, 0.25, 0.25, 0.25, 0.25]), atol=1e-3), (
     "the ramp of the worked example multiplies the speeds by 1, 3/4, 1/2, 1/4, 1/4, ...; yours by "
     f"{[round(float(f), 3) for f in factor]}. Are low = 0 and high = 3, and does the ramp count pairs, not channels?")
 assert torch.allclose(yarn_frequencies(16, 1.0, 64), plain, atol=1e-6), "scale 1 must change nothing."
-assert torch.allclose(yarn_frequencies(64, 2.0, 2048)[:8], 10000.0 ** (-torch.arange(0, 16, 2) / 64), atol=1e-6), (
-    "with head_dim 64 and original_len 2048, dim(32) = 8.06: pairs 0 to 8 must be left alone.")
+assert torch.allclose(yarn_frequencies(64, 2.0, 2048)[:9], 10000.0 ** (-torch.arange(0, 18, 2) / 64), rtol=1e-4, atol=0), (
+    "with head_dim 64 and original_len 2048, dim(32) = 8.06 is rounded down: pairs 0 to 8 must be left alone.")
 last = float(yarn_frequencies(8, 4.0, 1000, base=10.0)[3]) / 10.0 ** (-6 / 8)
 assert abs(last - 0.85) < 1e-3, (
     "with head_dim 8, original_len 1000 and base 10, dim(32) = 2.79 and dim(1) = 8.81: low is 2, high is clamped to 7, "
@@ -716,7 +716,7 @@ lab.table(["method, scale 4", "pairs with new angles at 4x"], [["none", new_pair
 # %% [markdown]
 # <details><summary>Aside: where you will meet these in practice</summary>
 #
-# The library `transformers` keeps all of them in `modeling_rope_utils.py`; the type is called `"linear"` (PI), `"dynamic"` (dynamic NTK) or `"yarn"`, and `factor` is our $s$. Its dynamic NTK, with the factor of a model's configuration file, is equation (4). Before you compare two reports, look up both factors, and whether the model was fine-tuned after the change.
+# The library `transformers` keeps all of them in `modeling_rope_utils.py`; the type is called `"linear"` (PI), `"dynamic"` (dynamic NTK) or `"yarn"`, and `factor` is our $s$. Its dynamic NTK, with the factor of a model's configuration file, is equation (4) with $n$ the longest text since the last one that fits into $L$: it keeps a larger base until a short text comes, and does not turn cached keys again. Type `"llama3"` (Llama 3.1) is YaRN's idea with other words: pairs of more than 4 turns within 8,192 tokens are left alone, those of less than 1 are divided by 8, those between are mixed, linearly in the number of turns, and there is no temperature. Before you compare two reports, look up both factors, and whether the model was fine-tuned after the change.
 # </details>
 
 # %% [markdown]
@@ -786,7 +786,7 @@ def loss_by_length(model, tokens, lengths, n_targets):
     model:     an nn.Module; model(x) turns int64 (batch, L) into logits (batch, L, vocab)
     tokens:    int64 (batch, n) with n > max(lengths)
     lengths:   list of ints. At length L the model reads tokens[:, -L-1:-1]: L tokens, all but the very last
-    n_targets: int, at most the smallest length; scored are the predictions of the last n_targets tokens of the text
+    n_targets: int, from 1 to the smallest length; scored are the predictions of the last n_targets tokens of the text
     returns:   dict {length: loss}; keys ints, values Python floats: mean cross-entropy in nats over batch and targets
 
     Raises ValueError if the text is too short for a length or n_targets > L. Runs in eval mode, without recording
@@ -1099,7 +1099,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 
 
 # %% [markdown]
-# **What the tables say.** (a) The temperature hardly matters here: a gain below 0.01 at 2x, and at 8x between −0.02 and +0.05 nats, so its sign depends on the seed. YaRN's strength in this model is in the frequencies. Multiplying the logits of the unchanged models by $\log n/\log 64$ made them *worse*, by 0.01 to 0.12, in each run and at each length: sharpening scores that are wrong does not help. (b) A stretch is not free: with $s=8$ at the training length NTK costs 0.11, YaRN 0.30, and PI, which halves the speed of everything three times over, 1.62. This is what dynamic scaling saves. (c) Twenty-five steps change a lot: YaRN ends at 1.43, close to the 1.37 of the training length, NTK at 1.60. PI gains 0.7 and is at 2.09: for it, 25 steps of 16 windows are not enough here. Chen et al. fine-tuned much longer (and much larger models). *Out of the box* and *after fine-tuning* are two different comparisons; a table that does not say which it is says nothing.
+# **What the tables say.** (a) The temperature hardly matters here: a gain below 0.01 at 2x, and at 8x between −0.02 and +0.05 nats, so its sign depends on the seed. The strength of YaRN's code form in this model is in the frequencies. Multiplying the logits of the unchanged models by $\log n/\log 64$ made them *worse*, by 0.01 to 0.12, in each run and at each length: sharpening scores that are wrong does not help. (b) A stretch is not free: with $s=8$ at the training length NTK costs 0.11, YaRN 0.30, and PI, which divides every speed by 8, 1.62. This is what dynamic scaling saves. (c) Twenty-five steps change a lot: YaRN ends at 1.43, close to the 1.37 of the training length, NTK at 1.60. PI gains 0.7 and is at 2.09: for it, 25 steps of 16 windows are not enough here. Chen et al. fine-tuned much longer (and much larger models). *Out of the box* and *after fine-tuning* are two different comparisons; a table that does not say which it is says nothing.
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained_question", "locked": true}
 # ### Exercise 5.7 · What survives, and why
@@ -1488,7 +1488,7 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
 # %% [markdown]
 # ## 10 · Test yourself
 #
-# Questions as they come up in interviews. Answer aloud, then open.
+# Answer aloud, then open.
 #
 # <details><summary>1. Why does a RoPE model break down beyond its training length, although RoPE is relative?</summary>
 #
