@@ -1,13 +1,10 @@
 """nbgrader at the course root: directories and plug-ins, nothing else. What they do stands in autograder/."""
 
-import os
 import sys
-import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # an environment that has the packages but not the course's
-os.environ["PATH"] = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", "")  # nbgrader calls alembic
 
 c = get_config()  # noqa: F821
 GRADING = Path(find_spec("autograder.grading").origin).parent

@@ -27,8 +27,9 @@ class Measured:
 
 
 def measure(command: list[str], every: float = 1.0, **options) -> Measured:
-    """Run ``command``. This process becomes the one that inherits orphans, so that no child's CPU time is lost."""
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    """Run ``command``. Meanwhile this process is the one that inherits orphans, so that no child's CPU time is lost."""
+    others = _children()
+    _inherit_orphans(True)
     before, start = _children_cpu(), time.perf_counter()
     process = subprocess.Popen(command, **options)
     samples: list[tuple[float, float]] = []
@@ -44,17 +45,24 @@ def measure(command: list[str], every: float = 1.0, **options) -> Measured:
     wall = time.perf_counter() - start
     over.set()
     watcher.join()
-    reap()
+    reap(others)
+    _inherit_orphans(False)
     return Measured(round(wall, 2), round(_children_cpu() - before, 2), max([mb for _, mb in samples], default=0.0), code, samples)
 
 
-def reap() -> None:
-    """Wait for orphans; none of ours lives on."""
-    try:
-        while os.wait():
-            pass
-    except ChildProcessError:
-        pass
+def reap(others: set[int]) -> None:
+    """Wait for the orphans, and for theirs, but not for ``others``, children that were there before."""
+    while orphans := _children() - others:
+        for pid in orphans:
+            os.waitpid(pid, 0)
+
+
+def _inherit_orphans(wanted: bool) -> None:
+    ctypes.CDLL(None).prctl(36, int(wanted), 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def _children() -> set[int]:
+    return {pid for pid, fields in _processes().items() if int(fields[1]) == os.getpid()}
 
 
 def _children_cpu() -> float:

@@ -1,5 +1,6 @@
 """The benchmark compares what it says, and the command stays light to start."""
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -49,8 +50,10 @@ def test_a_gradebook_shares_its_engine_and_closes_its_connections(tmp_path: Path
 def test_cpu_of_orphans_is_counted(tmp_path: Path) -> None:
     grandchild = "import time\nwhile time.process_time() < 0.5: pass"
     child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {grandchild!r}])"  # does not wait for it
-    measured = measure.measure([sys.executable, "-c", child])
-    assert measured.code == 0 and measured.cpu >= 0.5
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:  # not measured, not waited for
+        measured = measure.measure([sys.executable, "-c", child])
+        assert measured.code == 0 and measured.cpu >= 0.5
+        assert other.poll() is None
 
 
 def test_memory_of_all_children_is_seen() -> None:
