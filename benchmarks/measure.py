@@ -37,7 +37,7 @@ def measure(command: list[str], every: float = 1.0, **options) -> Measured:
 
     def look() -> None:
         while not over.wait(every):
-            samples.append((round(time.perf_counter() - start, 2), memory_of_children()))
+            samples.append((round(time.perf_counter() - start, 2), memory_of_children(others)))
 
     watcher = threading.Thread(target=look)
     watcher.start()
@@ -84,9 +84,10 @@ def descendants(root: int) -> set[int]:
     return found
 
 
-def memory_of_children() -> float:
-    """Megabytes of all that this process has started; pages they share are counted once."""
-    return round(sum(pss(pid) for pid in descendants(os.getpid())), 1)
+def memory_of_children(others: set[int]) -> float:
+    """Megabytes of all that this process has started, except ``others``; pages they share are counted once."""
+    excepted = others.union(*map(descendants, others))
+    return round(sum(pss(pid) for pid in descendants(os.getpid()) - excepted), 1)
 
 
 def pss(pid: int) -> float:
