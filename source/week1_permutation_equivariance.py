@@ -18,7 +18,7 @@
 #
 # ## The exercises: 19 points
 #
-# | # | exercise | kind | points: visible check | hidden tests | a person | minutes |
+# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
 # |---|---|---|---|---|---|---|
 # | 1.1 | `scaled_dot_product_attention` | code | 0 | 4 | – | 20 |
 # | 1.2 | `attention_by_hand` | numbers | 0 | 3 | – | 15 |
@@ -28,7 +28,7 @@
 # | 1.6 | `ordering_explained` | text | – | – | 3 | 25 |
 # | | **total** | | **0** | **13** | **6** | **110** |
 #
-# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (For number exercises it looks at the form only: a value would be the answer.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
+# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (For number exercises it looks at little more than the form: a value would be the answer.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
 #
 # **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
 
@@ -38,7 +38,8 @@
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $n$ is the number of tokens, $d$ the **head dimension**.
 # - $i$ is the position of a query, $j$ the position of a key, both counted from 0. Row $i$ of a score or weight matrix belongs to query $i$, column $j$ to key $j$.
 # - Vectors are rows, as in code: $X$ is $n\times d$, one row per token, and $q=xW_q$.
-# - In a mask, **True means "may attend"**, as in PyTorch's `F.scaled_dot_product_attention`. (Some PyTorch modules use True for "hide". Always look.)
+# - In a mask, **True means "may attend"**, as in PyTorch's `F.scaled_dot_product_attention`. (Some PyTorch modules use True for "hide". A mask of *floats* is another thing again: it is **added** to the scores, 0 for "may attend" and $-\infty$ for "hide". Always look.)
+# - All heads have keys and values of their own. (Many models of today share them among groups of query heads, *grouped-query attention*; repeat the keys and values, and everything here holds.)
 # - Your functions return the dtype and device of their input unless said otherwise, keep gradients, and never change an argument in place.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
@@ -121,7 +122,7 @@ plt.show()
 #
 # **A key may be hidden by a mask.** Its score is replaced by $-\infty$ *before* the softmax; $e^{-\infty}=0$, and the remaining weights add up to 1 again. Setting weights to zero *after* the softmax would leave rows that add up to less than 1.
 #
-# **A row may be hidden completely**: a padded sentence, or an empty one. Then the softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**.
+# **A row may be hidden completely**: an empty sentence, or one that was padded at its start, under a causal mask: its first rows see nothing but padding. Then the softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**.
 #
 # **Half precision has a small range.** float16 ends at 65,504. A query and a key of moderate size can have a larger dot product, although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
 
@@ -170,7 +171,8 @@ def scaled_dot_product_attention(q, k, v, mask=None):
              out (batch, heads, n_queries, v_dim), weights (batch, heads, n_queries, n_keys)
 
     A query that may attend to no key has zero weights, a zero output, and finite gradients. In float16 the product of
-    q and k may be too large although the scaled score is not: it must stay finite.
+    q and k may be too large although the scaled score is not: the results must stay finite. Half-precision results may
+    be off by some units in their last place, so it is up to you where you round.
     """
     ### BEGIN SOLUTION
     precise = torch.promote_types(q.dtype, torch.float32)  # half precision is rounded once, at the end
@@ -296,7 +298,7 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 # | 1 | $(0,1,1,0)$ | $(0,0,2,1)$ | $(0,3)$ |
 # | 2 | $(3,0,0,1)$ | $(1,3,0,1)$ | $(1,-1)$ |
 #
-# First compute the three weights of token 0's query, and its output. Then **tokens 1 and 2 change places**: the token that stood at position 2 now stands at position 1, with its query, its key and its value. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1. Use a calculator or `math.exp`. Give **at least four significant digits**.
+# First compute the three weights of token 0's query, and its output. Then (guess before you compute) **tokens 1 and 2 change places**: the token that stood at position 2 now stands at position 1, with its query, its key and its value. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1. Use a calculator or `math.exp`. Give **at least four significant digits**.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "attention_by_hand", "solution": true}
 # Replace every None by a number, at least four significant digits.
@@ -326,7 +328,7 @@ attention_by_hand |= {
 ### END SOLUTION
 
 # %% nbgrader={"grade_id": "attention_by_hand_check", "grade": true, "points": 0}
-# Visible check (0 points). It looks at the form of the answer, not at the values.
+# Visible check (0 points). It looks at the form of the answer, and at one sum.
 assert isinstance(attention_by_hand, dict), "attention_by_hand must stay a dictionary; fill in its values."
 for key in ("w_0_0", "w_0_1", "w_0_2", "out_0_0", "out_0_1", "swapped_w_0_1", "swapped_out_0_0", "swapped_out_1_0"):
     assert key in attention_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
@@ -336,7 +338,9 @@ for key in ("w_0_0", "w_0_1", "w_0_2", "out_0_0", "out_0_1", "swapped_w_0_1", "s
         f"{key!r} must be a plain number such as 0.2447, not {type(value).__name__}.")
     assert math.isfinite(value), f"{key!r} must be finite, got {value}."
 assert len(attention_by_hand) == 8, "there are more than the eight keys asked for: remove the others."
-print("Eight finite numbers. The hidden tests ask for four significant digits.")
+assert abs(sum(attention_by_hand[f"w_0_{key}"] for key in range(3)) - 1) < 2e-3, (
+    "the three weights of query 0 must add up to 1.")
+print("Eight finite numbers, and the weights add up to 1. The hidden tests ask for four significant digits.")
 
 # %% nbgrader={"grade_id": "attention_by_hand_tests", "grade": true, "points": 3}
 # Hidden tests (3 points): they run when your notebook is graded.
@@ -435,7 +439,10 @@ def equivariance_gap(f, x, perm):
 # Visible check (0 points). All numbers here can be followed on paper.
 x = torch.tensor([1.0, 2, 4, 8]).view(1, 4, 1)
 perm = torch.tensor([2, 0, 1, 3])  # a cycle of three: its inverse is another permutation
-gap = equivariance_gap(lambda t: 2 * t, x, perm)
+try:
+    gap = equivariance_gap(lambda t: 2 * t, x, perm)
+except IndexError:
+    raise AssertionError("an index is out of range: perm belongs to axis 1, the tokens, on both sides; axis 0 is the batch.") from None
 assert isinstance(gap, float), f"return a Python float (use .item()), not a {type(gap).__name__}."
 assert gap == 0, (
     "doubling every token is equivariant, so the gap is 0. Did you index both sides with perm, and neither with its "
@@ -636,14 +643,14 @@ lab.table(["your attention in", "equivariance gap"],
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* aligned at the wrong corner, the mask is still a tidy triangle, training is not affected, and generation falls apart.
+# *Why it matters:* aligned at the wrong corner, the mask is still a tidy triangle, training (as many queries as keys) is not affected, and generation falls apart.
 
 # %% nbgrader={"grade_id": "causal_mask", "solution": true}
 def causal_mask(n_queries, n_keys):
     """Which key each query may attend to; the queries are the last n_queries of the n_keys positions.
 
     n_queries, n_keys: ints, 1 <= n_queries <= n_keys
-    returns:           boolean tensor (n_queries, n_keys), True = may attend; a new one on each call
+    returns:           boolean tensor (n_queries, n_keys) on the CPU, True = may attend; a new one on each call
     """
     ### BEGIN SOLUTION
     query_positions = torch.arange(n_keys - n_queries, n_keys)
@@ -723,7 +730,7 @@ for ax, (title, mask, first) in zip(axes, [("your mask:\n5 queries, 5 keys", cau
 plt.show()
 
 # %% [markdown]
-# **Figure 1.4. Aligned at the end, and at the top left.** Blue with a tick: may attend. Left: the whole triangle. Middle: the last two rows of it, right for two new tokens with three in the cache. Right: PyTorch's switch takes the two queries for the *first* two positions, so the newest token sees two keys of five. It is made for equally many queries and keys. With one query it sees key 0 only. With a cache, pass a mask such as yours (PyTorch's own is `torch.nn.attention.bias.causal_lower_right`), or none at all for a single query: everything is in its past.
+# **Figure 1.4. Aligned at the end, and at the top left.** Blue with a tick: may attend. Left: the whole triangle. Middle: the last two rows of it, right for two new tokens with three in the cache. Right: PyTorch's switch takes the two queries for the *first* two positions, so the newest token sees two keys of five. It is made for equally many queries and keys. With one query it sees key 0 only. With a cache, pass a mask such as yours (PyTorch's own is `torch.nn.attention.bias.causal_lower_right`), or none at all for a single query: everything is in its past. And read the manual of each library: `causal=True` in the package flash-attn, since its version 2.1, is aligned at the end.
 
 # %% [markdown]
 # ### Experiment: the causal pair that refuses
@@ -739,7 +746,7 @@ plt.show()
 show_pair("Causal mask: the map does not come back", causal_mask(7, 7))
 
 # %% [markdown]
-# **Figure 1.5. The causal pair.** As Figure 1.3, with a causal mask. The two upper maps are lower triangles. Sorted back, the second one is no triangle any more: a word sees those that stood before it *in the shuffled sentence*. The difference is far from zero, except in the row "very": it stands near the end in both orders and sees nearly every word. With other weights the numbers change, and the picture does not: only special layers come back, for example one whose values are all zero. The mask is fixed to the places, the words are not (exercise 1.4, part 3): a causal layer knows something about the order, with no positional encoding at all.
+# **Figure 1.5. The causal pair.** As Figure 1.3, with a causal mask. The two upper maps are lower triangles. Sorted back, the second one is no triangle any more: a word sees those that stood before it *in the shuffled sentence*. The difference is far from zero in 32 of the 49 places. Ten of the others are pairs that are hidden both times. The last seven are the row "very", which stands near the end in both orders: shuffled it sees one word more, "hard", to which it gives next to no weight. With other weights the numbers change, and the picture does not: only special layers come back, for example one whose values are all zero. The mask is fixed to the places, the words are not (exercise 1.4, part 3): a causal layer knows something about the order, with no positional encoding at all.
 
 # %% [markdown]
 # ### Experiment: where position leaks
@@ -792,7 +799,7 @@ for (name, mask), colour, style in zip(masks.items(), (lab.BLUE, lab.VERMILLION)
     outputs = one_layer(random_texts, mask)
     size.plot((outputs - outputs.mean((0, 1))).square().sum(-1).mean(0).sqrt(), color=colour, linestyle=style, label=name)
     without = read_position(outputs)[1]
-    rows.append([name, *(f"{abs(value):.1f}" for value in (explained, without))])
+    rows.append([name, *(f"{round(value, 1) + 0.0:.1f}" for value in (explained, without))])  # + 0.0: no "-0.0"
 share.set(title="equal scores:\nweight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
 reading.plot([0, length], [0, length], color=lab.GREY, linewidth=1, linestyle=":")
 reading.text(36, 43, "true position", ha="right", va="center", fontsize=9, color="#444444")
@@ -806,7 +813,7 @@ lab.table(["variance explained by a linear reading", "with marker", "without"], 
 
 
 # %% [markdown]
-# **Figure 1.6. Where position leaks.** Left: with equal scores the first token's weight is $1/(i+1)$ under a causal mask, and $1/48$ everywhere without one. Middle: so the place can be read off the output, roughly, by a linear map (blue; it follows the shape of $1/(i+1)$, steep at first). Without a mask the reading is the same at every place: the output holds nothing about it. Right: without a marker, no linear reading works, but the outputs draw closer to their mean as the text goes on: a trace that a non-linear layer can use. Haviv et al. (2022) found positions in trained causal language models without any encoding. Kazemnejad et al. (2023) prove that one layer can recover absolute positions when the text begins with a marker.
+# **Figure 1.6. Where position leaks.** Left: with equal scores the first token's weight is $1/(i+1)$ under a causal mask, and $1/48$ everywhere without one. Middle: so a linear map can read off the output roughly where a token stands (blue; it follows the shape of $1/(i+1)$: steep for some ten places, then nearly flat). It explains half of the variance, that is, its mean squared error is half of what one gets by always saying "in the middle". Without a mask the reading is the same at every place: the output holds nothing about it. Right: without a marker, no linear reading works, but the outputs draw closer to their mean as the text goes on: a trace that a non-linear layer can use. Haviv et al. (2022) found positions in trained causal language models without any encoding. Kazemnejad et al. (2023) prove that one complete layer, attention and feed-forward part with suitable weights, can recover absolute positions when the text begins with a marker.
 
 # %% [markdown]
 # ## 6 · Does A occur before B?

@@ -19,7 +19,7 @@
 #
 # ## The exercises: 24 points
 #
-# | # | exercise | kind | visible checks | hidden tests | graded by a person | minutes |
+# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
 # |---|---|---|---|---|---|---|
 # | 2.1 | `encode_by_hand` | numbers | 0 | 5 | – | 20 |
 # | 2.1 | `products_explained` | text | – | – | 2 | 10 |
@@ -113,7 +113,7 @@ for name, code in (("binary, 3 digits", digits), ("sine and cosine, 3 pairs", wa
 lab.table(["length of one step", "smallest", "largest"], rows)
 
 # %% [markdown]
-# **Figure 2.1. From digits to waves.** Left: the three lowest binary digits of the position; each flips half as often as the one above. Right: the same wavelengths as round waves. The table measures one step from $p$ to $p+1$ as a length: the binary code takes short and long steps, the waves take the *same* step everywhere. A step on round waves is a turn by a fixed angle, wherever you start. This is the property the whole week lives on. For this you need the sine *and* the cosine: a sine alone is steep at zero and flat at its top. (Wavelengths need not double from wave to wave; the encoding of the next section uses another factor.)
+# **Figure 2.1. From digits to waves.** Left: the three lowest binary digits of the position; each flips half as often as the one above. Right: the same wavelengths as round waves. The table measures one step from $p$ to $p+1$ as a length: the binary code takes short and long steps, the waves take the *same* step everywhere. A step on round waves is a turn by a fixed angle, wherever you start. This is the property the whole week lives on. For this you need the sine *and* the cosine: a sine alone is steep at zero and flat at its top. (At wavelength 2 the sine happens to be 0 at every whole position, and the cosine does all the work. Wavelengths need not be whole numbers, nor double from wave to wave; those of the next section are not and do not.)
 
 # %% [markdown]
 # ## 2 · The encoding
@@ -169,7 +169,7 @@ encode_by_hand |= {
 ### END SOLUTION
 
 # %% nbgrader={"grade_id": "encode_by_hand_check", "grade": true, "points": 0}
-# Visible check (0 points). It looks at the form of the answer, not at the values.
+# Visible check (0 points). It looks at the form of the answer, and at what any encoding must fulfil.
 assert isinstance(encode_by_hand, dict), "encode_by_hand must stay a dictionary; fill in its values."
 wanted = [f"pe_{p}_{channel}" for p in (0, 1, 5, 6) for channel in range(4)] + ["dot_0_1", "dot_5_6", "dot_0_5"]
 for key in wanted:
@@ -180,7 +180,15 @@ for key in wanted:
         f"{key!r} must be a plain number such as 0.5403, not {type(value).__name__}.")
     assert math.isfinite(value), f"{key!r} must be finite, got {value}."
 assert len(encode_by_hand) == 19, "there are more than the nineteen keys asked for: remove the others."
-print("Nineteen finite numbers. The hidden tests ask for four significant digits.")
+for p in (0, 1, 5, 6):
+    squares = sum(encode_by_hand[f"pe_{p}_{channel}"] ** 2 for channel in range(4))
+    assert abs(squares - 2) < 5e-3, f"the squares of the four channels of PE({p}) must add up to 2; yours add up to {squares:.4g}."
+assert encode_by_hand["pe_5_0"] < 0, "5 radians lie in the fourth quadrant, so the sine of 5 is negative. Was it degrees?"
+for p, q in ((0, 1), (5, 6), (0, 5)):
+    own = sum(encode_by_hand[f"pe_{p}_{channel}"] * encode_by_hand[f"pe_{q}_{channel}"] for channel in range(4))
+    assert abs(encode_by_hand[f"dot_{p}_{q}"] - own) < 5e-3, (
+        f"dot_{p}_{q} is not the product of your own PE({p}) and PE({q}): multiply channel by channel, then add.")
+print("Nineteen numbers that fit together. The hidden tests ask for four significant digits.")
 
 # %% nbgrader={"grade_id": "encode_by_hand_tests", "grade": true, "points": 5}
 # Hidden tests (5 points): they run when your notebook is graded.
@@ -331,18 +339,20 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 
 
 # %% [markdown]
-# **Figure 2.2. Phases never seen.** Blue: the part of its circle that each hand has shown within 512 tokens. Hatched: what a text of twice the length adds. The fast half of the hands has gone round and has nothing new to show; the news comes from the *slow* ones. This is one sober reason why a model may fail on longer texts (week 5 has another). It is not that "sinusoids are periodic": (c) the hand of pair 0 turns by one radian per position, and since $2\pi$ is irrational it never stands at the same place at two whole positions. No two positions share a vector, at any length.
+# **Figure 2.2. Phases never seen.** Blue: the part of its circle that each hand has shown within 512 tokens. Hatched: what a text of twice the length adds. (a) As the table says, the fast half of the hands goes round at least once. It has nothing new to show: (b) the news comes from the *slow* ones. This is one sober reason why a model may fail on longer texts (week 5 has another). (c) No. So "sinusoids are periodic" is not the reason: the hand of pair 0 turns by one radian per position, and since $2\pi$ is irrational it never stands at the same place at two whole positions. No two positions share a vector, at any length.
 
 # %% [markdown]
 # ## 4 · The encoding in code
 #
 # Now write the whole table. Three things decide whether it is right.
 #
-# **Layout.** Interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$, Transformer-XL's for one. So did the first authors: `get_timing_signal_1d` in their library tensor2tensor concatenates. It also divides by $\frac d2-1$ in place of $\frac d2$, so that its last wavelength is exactly $2\pi\cdot10\,000$: the code is not the formula of the paper. Neither is wrong. A network that learns its own weights does not care about the order of channels. A checkpoint does. **This course means formula (2).**
+# **Layout.** Interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$. Neither is wrong: a network that learns its own weights does not care about the order of channels. A checkpoint does. **This course means formula (2).**
 #
 # **One speed per pair.** The exponent counts pairs. If it counts channels, the cosine gets a speed of its own, and the property of 2.1 is gone.
 #
 # **Far positions.** A float32 number has 24 significant bits. An angle near 100,000 is then known to about 0.004 radians, and its sine too. Your table shall be right within 0.00001 up to position 100,000. So compute angles in `torch.float64` and convert the finished sines and cosines to float32.
+#
+# *An aside: which form you will meet.* The first authors' own code, `get_timing_signal_1d` in tensor2tensor, is not formula (2): it concatenates, and it divides by $\frac d2-1$ in place of $\frac d2$, so that its last wavelength is exactly $2\pi\cdot10\,000$. That form is alive: the encoder of Whisper has it (`sinusoids` in `whisper/model.py`), and so has the time embedding of diffusion models (`get_timestep_embedding` in the code of Ho et al., 2020).
 
 # %% [markdown]
 # ### Exercise 2.3 · The table
@@ -382,9 +392,10 @@ assert torch.allclose(pe[0], torch.tensor([0.0, 1, 0, 1]), atol=1e-6), (
     f"Yours begins with {[round(float(v), 3) for v in pe[0]]}.")
 assert torch.allclose((pe**2).sum(1), torch.full((7,), 2.0), atol=1e-4), (
     "sine and cosine of a pair must have the same angle, so that their squares add up to 1.")
+assert abs(float(pe[2, 0]) - math.sin(math.radians(2))) > 1e-3, "position 2 begins with the sine of 2 degrees: angles are in radians."
 assert torch.allclose(pe[2], torch.tensor([0.9093, -0.4161, 0.0200, 0.9998]), atol=2e-4), (
-    "the worked example PE(2) in the text gives something else: compare channel by channel. "
-    "Is the exponent -2t/d with t the number of the pair? Are angles in radians?")
+    "the worked example in the text has PE(2) = (0.9093, -0.4161, 0.0200, 0.9998); yours is "
+    f"{[round(float(v), 4) for v in pe[2]]}. Is the exponent -2t/d, with t the number of the pair?")
 assert abs(float(sinusoidal_positional_encoding(2, 4, base=100.0)[1, 2]) - math.sin(0.1)) < 1e-5, (
     "with base 100 and d_model 4 the second speed is 0.1: is `base` used?")
 far = sinusoidal_positional_encoding(99_991, 4)[99_990]
@@ -465,7 +476,7 @@ lab.table(["up to position", "error above 0.00001", "error above 0.001"],
 
 
 # %% [markdown]
-# **Figure 2.4. What float32 angles cost.** The error grows in proportion to the position, for float32 keeps a fixed number of *significant* digits: the larger the angle, the coarser its grid. Near position 100,000 the third digit after the point is wrong. For a text of 512 tokens this does not matter; for very long documents it may, and float64 costs nothing here: the table is computed once. Week 3 meets the same trap in bfloat16, where it is a disaster.
+# **Figure 2.4. What float32 angles cost.** The first error above the dashed line comes at some 300 tokens, and from then on errors grow in proportion to the position, for float32 keeps a fixed number of *significant* digits: the larger the angle, the coarser its grid. Near position 100,000 the third digit after the point is wrong. For a text of 512 tokens this hardly matters; for very long documents it may, and float64 costs nothing here: the table is computed once. Week 3 meets the same trap in bfloat16, where it is a disaster.
 
 # %% [markdown]
 # ## 5 · Moving by $k$ is one matrix
@@ -528,7 +539,7 @@ moved = pe @ M.T  # row p is M @ pe[p]
 if not torch.allclose(moved[:-3], pe[3:], atol=1e-4) and torch.allclose((pe @ M)[:-3], pe[3:], atol=1e-4):
     raise AssertionError("your matrix is the transpose of the right one: it moves three places to the left.")
 assert torch.allclose(moved[0], pe[3], atol=1e-4), (
-    "M @ PE[0] is not PE[3]. Look at equation (4): which function stands where? (Or is your table of 2.3 wrong?)")
+    "M @ PE[0] is not PE[3]. Look at equation (4): which function stands where? (Or is your table of 2.3 wrong? The hidden tests do not use it: a mistake is paid for once.)")
 assert torch.allclose(moved[:-3], pe[3:], atol=1e-4), (
     "your matrix is right at position 0 only; one matrix must do for every position p.")
 assert torch.allclose(shift_matrix(-3, 8) @ M, torch.eye(8), atol=1e-5), (
@@ -609,6 +620,8 @@ lab.table(["positions", "weight three places back, smallest"],
 #
 # - a row that exists but was **never trained** still has its random starting value;
 # - a row **past the end** does not exist. There is nothing to add, and the code must say so.
+#
+# (Check which row a checkpoint means by "position 0". RoBERTa's positions begin at row 2, and so do those of BART and OPT, whose tables have two rows more than positions.)
 
 # %% [markdown]
 # ### Exercise 2.5 · A learned table
@@ -635,7 +648,8 @@ class LearnedPositionalEmbedding(nn.Module):
     def forward(self, x):
         """x: (batch, seq_len, d_model). Row p of the table is added to x[:, p].
 
-        returns: the same shape and dtype as x; raises an error (any kind) if seq_len is more than max_len
+        returns: the same shape and dtype as x (in half precision the last place may depend on where you round);
+                 raises an error (any kind) if seq_len is more than max_len
         """
         ### BEGIN SOLUTION
         seq_len, max_len = x.shape[1], len(self.table)
@@ -720,10 +734,15 @@ def texts(batch, length, generator):
     tokens = torch.randint(0, 8, (batch, length), generator=generator)
     return tokens, tokens.roll(3, dims=1)  # the answer at a place stands three places before
 
+@torch.no_grad()
+def rows_of(model):
+    """What is added to tokens that are zero: (128, 64), one row per position."""
+    return model.add_positions(torch.zeros(1, 128, 64))[0].clone()
+
 def train(make_positions, seed, steps=300):
     torch.manual_seed(seed)
     model = LookBack(make_positions())
-    before = [p.detach().clone() for p in model.add_positions.parameters()] if isinstance(model.add_positions, nn.Module) else []
+    before = rows_of(model)
     generator, optimizer = torch.Generator().manual_seed(seed), torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(steps):
         tokens, answers = texts(32, 32, generator)
@@ -767,16 +786,15 @@ ax.set(xlabel="place in the text (tokens)", ylabel="accuracy", ylim=(0, 1.15), x
 fig.legend(loc="outside lower center", ncols=3)
 plt.show()
 lab.table(["mean accuracy", "places 3 to 31", "32 to 127: every run above 0.2", "every run below 0.7"], rows)
-moved = [[p.detach() - b for p, b in zip(model.add_positions.parameters(), before)][0] for model, _, before in runs["learned table"]]
+moved = torch.stack([rows_of(model) - before for model, _, before in runs["learned table"]])
 print()
 lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
-          [["every row changed", *("yes" if bool((m.norm(dim=-1) > 0.1).all()) else "no" for m in
-            (torch.stack([m.reshape(128, 64)[:32] for m in moved]), torch.stack([m.reshape(128, 64)[32:] for m in moved])))],
-           ["largest change of an entry", "–", f"{max(float(m.reshape(128, 64)[32:].abs().max()) for m in moved):.1f}"]])
+          [["every row changed", *("yes" if bool((part.norm(dim=-1) > 0.1).all()) else "no" for part in (moved[:, :32], moved[:, 32:]))],
+           ["largest change of an entry", "–", f"{float(moved[:, 32:].abs().max()):.1f}"]])
 
 
 # %% [markdown]
-# **Figure 2.6. What can be expressed is not what is learned.** Lines: the mean of five runs; bands: from the worst to the best. In the grey range both trained models are perfect. Beyond it the learned table (dashed) falls to blind guessing at once: (c) its rows 32 to 127 have not moved by a hair, for no text ever reached them; they are the random numbers of the first day. The sinusoids (solid) do better than guessing and worse than the hand-built head: their accuracy comes and goes. The formula of Figure 2.5 was within reach of training, but 32 positions do not single it out: the slow hands hardly moved there, so nothing taught the weights what to do when they do. Press et al. (2022) report the like for language models: with sinusoids, they get worse soon after the training length.
+# **Figure 2.6. What can be expressed is not what is learned.** Lines: the mean of five runs; bands: from the worst to the best. In the grey range both trained models are perfect. Beyond it the learned table (dashed) falls to blind guessing at once (a): its rows 32 to 127 have not moved by a hair (c), for no text ever reached them; they are the random numbers of the first day. The sinusoids (solid) lie between (b), at 0.44 to 0.53 over places 32 to 127 in these five runs: their accuracy comes and goes. The formula of Figure 2.5 was within reach of training, but 32 positions do not single it out. Why not? A plausible reason: the slow hands hardly moved there, so nothing taught the weights what to do when they do. (We have not taken it apart; a longer text has more keys, too.) Press et al. (2022) report the like for language models: with sinusoids, they get worse soon after the training length.
 
 # %% [markdown]
 # ## 7 · How similar are two positions?
@@ -819,7 +837,7 @@ lab.table(["width", "first offset with a rise"], [[d, first(d)] for d in (2, 4, 
 
 
 # %% [markdown]
-# **Figure 2.7. A fall with ripples.** Left: over a hundred offsets the similarity falls on the whole, but not from each offset to the next: the marked ones are *higher* than their left neighbour, offset 6 for the first time. There the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. Right: with width 4 there are only two hands, and the curve swings almost up to 1 again and again. The wider the encoding, the more hands average each other out: the ripples get smaller and start later. At no even width up to 1,024 do they go away: you will find one for each.
+# **Figure 2.7. A fall with ripples.** Left: over a hundred offsets the similarity falls on the whole, but not from each offset to the next: the marked ones are *higher* than their left neighbour, offset 6 for the first time. There the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. Right: with width 4 there are only two hands. The curve swings almost up to 1 with each turn of the fast hand, a little less each time, since the slow one turns away. The wider the encoding, the more hands average each other out: the ripples get smaller, and the first rise waits for two turns of the fastest hand at width 128 (offset 12 or 13 is $2\cdot2\pi$) and for seven at width 512. At no even width up to 1,024 do they go away: you will find one for each.
 
 # %% [markdown]
 # ### Exercise 2.6 · A counterexample for every width
@@ -891,7 +909,7 @@ def similarities(rows):
     return rows @ rows.T
 
 model, _, before = runs["learned table"][0]
-learned_before, learned_after = before[0].reshape(128, 64), list(model.add_positions.parameters())[0].reshape(128, 64)
+learned_before, learned_after = before, rows_of(model)
 fig, axes = lab.figure("Similarity of all pairs of positions (cosine)", ncols=3, height=3.3)
 for ax, rows, title in zip(axes, (sinusoidal_positional_encoding(64, 64), learned_before[:64], learned_after[:64]),
                            ("sinusoids", "learned table, untrained", "learned table, trained")):
@@ -953,11 +971,11 @@ lab.table(["", *terms], rows)
 #
 # **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
 #
-# *Why it matters:* nearly every later encoding is a decision about these four terms. Whoever can name them can place a new method in a minute.
+# *Why it matters:* many later encodings are decisions about these four terms. Transformer-XL gives each a relative form, DeBERTa drops position–position, TUPE drops the mixed ones. Whoever can name the terms can place a new method in a minute.
 #
 # 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
 # 2. Which of the four change when the whole text is moved by ten places? Give the reason, in general and for identity weights.
-# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_iW_q\,R_{j-i}\,W_k^\top x_j^\top$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** adds nothing either. It adds a number to the score: $x_iW_qW_k^\top x_j^\top-m\,|i-j|$, with a fixed slope $m$ per head. Say for each of the two which of the four terms it keeps, which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
+# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_iW_q\,R_{j-i}\,W_k^\top x_j^\top$ with a rotation $R_{j-i}$ that depends on the offset alone (rows again, so it stands to the right of $W_q$). **ALiBi** adds nothing either. It adds a number to the score: $x_iW_qW_k^\top x_j^\top-m\,|i-j|$, with a fixed slope $m$ per head. Say for each of the two which of the four terms it keeps (perhaps changed), which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
 #
 # Ten to fifteen lines are enough; a table is welcome.
 #
@@ -1043,7 +1061,7 @@ lab.table(["", *terms], rows)
 #
 # <details><summary>8. Does it extrapolate to longer texts?</summary>
 #
-# The formula is defined everywhere, and there are weights that work everywhere (Figure 2.5). Training on short texts does not find them (Figure 2.6), since the slow pairs reach angles it has never shown.
+# The formula is defined everywhere, and there are weights that work everywhere (Figure 2.5). Training on short texts does not find them (Figure 2.6). A plausible reason is that the slow pairs reach angles it has never shown.
 # </details>
 #
 # <details><summary>9. Learned or sinusoidal: which is better?</summary>
@@ -1056,12 +1074,17 @@ lab.table(["", *terms], rows)
 # An error, if the code is sound. A slice past the end is silently shorter; a table of one row is silently repeated by broadcasting. And an index out of range on a GPU is reported late, at some other line.
 # </details>
 #
-# <details><summary>11. Does the similarity of two positions fall with their distance?</summary>
+# <details><summary>11. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
+#
+# Row 10. A `forward(x)` as in exercise 2.5 adds row 0 to whatever it gets: with a cache the position must be passed in. Texts that are padded at their start need the same care.
+# </details>
+#
+# <details><summary>12. Does the similarity of two positions fall with their distance?</summary>
 #
 # On the whole, in ripples, and never monotonically, at any even width from 2 to 1,024 (exercise 2.6). It is also the same to the left and to the right.
 # </details>
 #
-# <details><summary>12. Where is the encoding added: in each layer, or once?</summary>
+# <details><summary>13. Where is the encoding added: in each layer, or once?</summary>
 #
 # Once, to the embeddings below the first layer, in encoder and decoder (section 3.5). The residual connections carry it upwards. RoPE and ALiBi act in every layer instead.
 # </details>
@@ -1099,5 +1122,7 @@ lab.table(["", *terms], rows)
 # - J. Gehring et al.: *Convolutional Sequence to Sequence Learning*, 2017, arXiv:1705.03122 (learned position embeddings).
 # - J. Devlin et al.: *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*, 2018, arXiv:1810.04805 (a learned table); openai/gpt-2, `src/model.py` (another one, `wpe`).
 # - Z. Dai et al.: *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, 2019, arXiv:1901.02860. Section 3.3 (the four terms, and a relative form of each).
+# - P. He et al.: *DeBERTa: Decoding-enhanced BERT with Disentangled Attention*, 2021, arXiv:2006.03654 (section 3.1); G. Ke, D. He, T.-Y. Liu: *Rethinking Positional Encoding in Language Pre-training*, 2021, arXiv:2006.15595 (TUPE).
+# - A. Radford et al.: *Robust Speech Recognition via Large-Scale Weak Supervision*, 2022, arXiv:2212.04356 (Whisper); J. Ho, A. Jain, P. Abbeel: *Denoising Diffusion Probabilistic Models*, 2020, arXiv:2006.11239. The time embedding is in their code.
 # - J. Su et al.: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864 (week 3).
 # - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, 2022, arXiv:2108.12409 (week 4; sinusoids beyond the training length).

@@ -18,7 +18,7 @@
 #
 # ## The exercises: 29 points
 #
-# | # | exercise | kind | visible checks | hidden tests | graded by a person | minutes |
+# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
 # |---|---|---|---|---|---|---|
 # | 3.1 | `rotate_by_hand` | numbers | 0 | 3 | – | 15 |
 # | 3.2 | `rope_frequencies` | code | 0 | 2 | – | 10 |

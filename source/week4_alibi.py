@@ -18,7 +18,7 @@
 #
 # ## The exercises: 25 points
 #
-# | # | exercise | kind | visible checks | hidden tests | graded by a person | minutes |
+# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
 # |---|---|---|---|---|---|---|
 # | 4.1 | `slopes_by_hand` | numbers | 0 | 2 | – | 10 |
 # | 4.2 | `alibi_slopes` | code | 0 | 3 | – | 15 |
@@ -135,7 +135,7 @@ lab.table(["slope", "half-life (positions)", "factor at distance 3", "at 5", "at
 #
 # **2 points · difficulty 1/5 · 10 minutes · numbers**
 #
-# *Why it matters:* code that is right for 8 heads can be wrong for 12. Who has written the twelve down once knows why.
+# *Why it matters:* code that is right for 8 heads can be wrong for 12, or for the 112 of BLOOM's largest model. Who has written the twelve down once knows why.
 #
 # Give some of the slopes of 8 heads and of 12 heads, heads counted from 0. **At least four significant digits.**
 
@@ -274,10 +274,10 @@ week4.alibi_slopes(alibi_slopes)
 # %% [markdown]
 # ### Experiment: one formula for all?
 #
-# A popular shortcut uses equation (3) for every number of heads. Compare it with the official rule for 12 heads, and then count for how many numbers of heads from 1 to 64 the two agree.
+# A popular shortcut uses equation (3) for every number of heads. Compare it with the official rule for 20 heads, and then count for how many numbers of heads from 1 to 64 the two agree.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) For how many of the 64 does the shortcut give other slopes than your function? (b) You sort the official slopes of 12 heads. Does that matter if you train a new model from scratch? If you load a published one?
+# **Predict.** (a) For how many of the 64 does the shortcut give other slopes than your function? (b) You sort the official slopes of 20 heads. Does that matter if you train a new model from scratch? If you load a published one?
 #
 # *Your prediction:*
 
@@ -285,17 +285,17 @@ week4.alibi_slopes(alibi_slopes)
 def shortcut(n_heads):
     return 2.0 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
 
-official = alibi_slopes(12)
-fig, ax = lab.figure("Slopes of 12 heads", height=3.4)
+official = alibi_slopes(20)
+fig, ax = lab.figure("Slopes of 20 heads", height=3.4)
 ax.semilogy(official, marker="o", linestyle="none", markersize=8, color=lab.BLUE, label="official rule (your function)")
-ax.semilogy(shortcut(12), marker="x", linestyle="none", markersize=8, color=lab.VERMILLION,
-            markeredgewidth=2, label="equation (3) with h = 12")
+ax.semilogy(shortcut(20), marker="x", linestyle="none", markersize=8, color=lab.VERMILLION,
+            markeredgewidth=2, label="equation (3) with h = 20")
 ax.semilogy(official.sort(descending=True).values, marker="_", linestyle="none", markersize=14, color=lab.BLACK,
             label="official slopes, sorted")
-ax.axvline(7.5, color=lab.GREY, linewidth=1, linestyle="--")
-ax.text(7.65, 1.25, "the four that were missing", fontsize=9, color="#444444")
+ax.axvline(15.5, color=lab.GREY, linewidth=1, linestyle="--")
+ax.text(15.35, 1.25, "the four that were missing:", ha="right", fontsize=9, color="#444444")
 ax.set(xlabel="head", ylabel="slope (log scale)", ylim=(0.003, 2))
-ax.set_xticks(range(12))
+ax.set_xticks(range(20))
 ax.grid(axis="y")
 ax.legend(loc="lower left")
 plt.show()
@@ -309,7 +309,7 @@ lab.table(["numbers of heads from 1 to 64", "how many"],
 
 
 # %% [markdown]
-# **Figure 4.2. Slopes of 12 heads.** Circles: the official rule. Left of the dashed line stand the slopes of 8 heads, on the right the four that were missing; the largest of all, 0.7071, belongs to head 8. Crosses: equation (3) with $h=12$; not one head gets its official slope. Bars: the official slopes sorted, which gives most heads another slope. (a) The table: the shortcut is wrong for all 57 numbers that are no power of two. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model has learned with its order; the code of BLOOM and MPT in `transformers` has the official one.
+# **Figure 4.2. Slopes of 20 heads.** Circles: the official rule. Left of the dashed line stand the slopes of 16 heads, on the right the four that were missing, every second one of 32 heads; the first of them is the largest of all. Crosses: equation (3) with $h=20$; not one head gets its official slope. Bars: the official slopes sorted, which gives most heads another slope. (a) The table: the shortcut is wrong for all 57 numbers that are no power of two. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model has learned with its order; the code of BLOOM and MPT in `transformers` has the official one.
 
 # %% [markdown]
 # ## 3 · The bias
@@ -693,7 +693,9 @@ plt.show()
 # - **Scale, then bias.** The bias is not divided by $\sqrt d$. PyTorch's `F.scaled_dot_product_attention` does it right: a floating `attn_mask` is added after the scale.
 # - **Bias, then mask, then softmax.** A masked score must stay $-\infty$. Whoever adds the bias by overwriting, or cuts the matrix with `tril` (which writes *zeros*), opens the future again.
 # - **The dtype.** The bias is float32. Added to bfloat16 scores it makes a float32 result, which then meets bfloat16 values and raises an error. Build it in float32, then cast it; do not build it *in* bfloat16, where positions beyond 256 merge.
-# - **Nothing to store.** The bias has no parameters and depends on the length. As a saved table it would tie the checkpoint to one length. The `state_dict` holds the four projections and nothing else.
+# - **Nothing to store.** The bias has no parameters and depends on the length. As a saved table it would tie the checkpoint to one length. The `state_dict` holds the four projections and nothing else. (Slopes in a buffer that is not saved are allowed. But `.to(torch.bfloat16)` rounds a buffer as well, and only powers of two survive that unchanged.)
+#
+# The layer takes whole texts. With a KV cache it would take the queries of the new tokens, the keys of all, and `alibi_bias(n_heads, n_new, n_keys)`. Where groups of query heads share their keys and values, there is still one slope per *query* head. And padding at the start of a text moves all positions alike: distances do not notice.
 
 # %% [markdown]
 # ### Exercise 4.6 · Multi-head attention with ALiBi
@@ -968,7 +970,7 @@ lab.table(["accuracy", "places 3-31", "places 128-255"],
 
 
 # %% [markdown]
-# **Figure 4.7. Train short, test long.** Beyond place 31 the curves are means over eight places. (a) Within the training length ALiBi and RoPE learn the task; without positions the layer can only count the marked letters. (b) Beyond it ALiBi goes on as if nothing had happened, at eight times the length. RoPE, just as good *within* the training length, falls within twenty places. Two things are new for it there: angles of its slow clocks that it has never seen, and more keys; this picture does not tell their shares apart. (c) The last line of the table is the other side of the coin. One ALiBi *head* cannot look exactly three places back: its price only grows with the distance, so of four equal letters it must always like the nearest best. The layer could weigh its eight heads against each other, and still learns little of the task (0.3, where guessing gives 0.125). Week 3's layer solved it. **A built-in preference helps where it fits the task.** (The same holds for five other training seeds: at places 128 to 255 ALiBi reached 0.95 to 0.99, RoPE 0.24 to 0.31.) Small models on one task show this much and no more; week 5 compares the encodings with care.
+# **Figure 4.7. Train short, test long.** Beyond place 31 the curves are means over eight places. (a) Within the training length ALiBi and RoPE learn the task; without positions the layer can only count the marked letters. (b) Beyond it ALiBi goes on as if nothing had happened, at eight times the length. RoPE, just as good *within* the training length, falls within twenty places. Two things are new for it there: angles of its slow clocks that it has never seen, and more keys; this picture does not tell their shares apart. (c) The last line of the table is the other side of the coin. One ALiBi *head* cannot look exactly three places back: its price only grows with the distance, so of four equal letters it must always like the nearest best. The layer could weigh its eight heads against each other, and still learns little of the task (0.3, where guessing gives 0.125). Week 3's layer solved it. **A built-in preference helps where it fits the task.** (The same holds for five other training seeds: at places 128 to 255 ALiBi reached 0.95 to 0.99, RoPE 0.24 to 0.31. Put 1 to 5 for the 0 in `torch.manual_seed(0)`, in `train`, and see.) Small models on one task show this much and no more; week 5 compares the encodings with care.
 
 # %% [markdown]
 # ## 7 · How far a head can see
@@ -1057,7 +1059,7 @@ lab.table(["8 heads", *range(8)], [["slope", *(f"1/{round(1 / float(s))}" for s 
                                   ["window (tokens)", *(effective_window(float(s)) for s in alibi_slopes(8))]])
 
 # %% [markdown]
-# **Figure 4.8. Head against reach.** Along the layer the windows grow in a geometric series; each slope half as large means a window twice as long. (a) The last head of a power of two has slope 1/256 and sees 1,179 tokens, (b) whatever the number of heads: more heads fill the range more densely, they do not extend it. With 12 heads the order jumps back (diamonds): the four last heads are local ones again.
+# **Figure 4.8. Head against reach.** Along the layer the windows grow in a geometric series; each slope half as large means a window twice as long. (a) The last head of a power of two has slope 1/256 and sees 1,179 tokens, (b) whatever the number of heads: more heads fill the range more densely, they do not extend it. (The 8 in equation (3) does that: MPT's configuration calls it `alibi_bias_max`.) With 12 heads the order jumps back (diamonds): the four last heads are local ones again.
 #
 # (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that, at $1/256$ per position it would take 31 nats; and stacked layers can pass information on from window to window. But nothing in training asks for it. So "ALiBi extrapolates" means: *the loss does not explode* beyond the training length. It does not mean that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length, ALiBi might not be using longer contexts at all. Week 5 measures it: flat loss, lost needle.
 
@@ -1169,7 +1171,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 #
 # <details><summary>3. Which head is the most local one?</summary>
 #
-# For a power of two the first: slope $2^{-8/h}$. The last one, 1/256, sees farthest. For other numbers of heads the order is that of rule (4); with 12 heads the most local one is head 8.
+# For a power of two the first: slope $2^{-8/h}$. The last one, 1/256, sees farthest. For other numbers of heads the order is that of rule (4); with 6 heads the most local one is head 4.
 # </details>
 #
 # <details><summary>4. Where exactly is the bias added?</summary>
@@ -1226,7 +1228,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 # | The slopes are 1/2, 1/4, …, $1/2^h$ | Only for $h=8$. For powers of two they are $2^{-8k/h}$, $k=1..h$. | 4.2 |
 # | The first slope is 1 ($k$ from 0) | $k$ runs from 1. | 4.2 |
 # | One formula fits every number of heads | It is wrong for the 57 of 1 to 64 that are no power of two. | Figure 4.2 |
-# | The slopes are sorted | Not for rule (4): 12 heads start with 0.5, and the largest, 0.7071, is head 8. | 4.1 |
+# | The slopes are sorted | Not for rule (4): 6 heads start with 1/4, and the largest, 1/2, is head 4. | 4.1 |
 # | The bias is divided by $\sqrt d$ with the scores | It is added after the scaling. | 4.6 |
 # | slope × j is the same as $-$slope × distance | Under a causal mask, in enough bits. | 4.5, Figure 4.5 |
 # | ALiBi is added to the embeddings | Nothing is added to the tokens; the bias stands in every layer's scores. | section 6 |

@@ -18,7 +18,7 @@
 #
 # ## The exercises: 33 points
 #
-# | # | exercise | kind | visible checks | hidden tests | graded by a person | minutes |
+# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
 # |---|---|---|---|---|---|---|
 # | 5.1 | `unturned_pairs` | numbers | 0 | 3 | – | 15 |
 # | 5.2 | `position_interpolation` | code | 0 | 2 | – | 10 |
@@ -154,7 +154,7 @@ week5.unturned_pairs(unturned_pairs)
 # %% [markdown]
 # ### Experiment: how much of its circle has each pair seen?
 #
-# For $d=128$ and $L=4096$ we draw one bar per pair. Its height is the part of the circle that a text of length $n=4L$ visits. The part that training has visited is blue; what is new is orange-red.
+# For a model with $d=64$ and $L=2048$ we draw one bar per pair. Its height is the part of the circle that a text of length $n=4L$ visits. The part that training has visited is blue; what is new is orange-red.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** In which pairs does a text of $4L$ visit angles that training has not seen: the first ones, the last ones, or some in the middle? Roughly how many?
@@ -162,7 +162,7 @@ week5.unturned_pairs(unturned_pairs)
 # *Your prediction:*
 
 # %% tags=["experiment"]
-def coverage(ax, frequencies, title, reach=1.0, trained=4096, factor=4):
+def coverage(ax, frequencies, title, reach=1.0, trained=2048, factor=4):
     """Bars: part of the circle visited at factor * trained. ``reach`` multiplies the positions (1/scale for PI)."""
     plain = ready.frequencies_of(2 * len(frequencies))
     seen = (trained * plain / (2 * math.pi)).clamp(max=1)
@@ -178,15 +178,15 @@ def coverage(ax, frequencies, title, reach=1.0, trained=4096, factor=4):
     return int((new > 1e-6).sum())
 
 fig, ax = lab.figure("Part of its circle that each pair visits at 4x", height=3.2)
-new_pairs = coverage(ax, ready.frequencies_of(128), "RoPE with head_dim 128, trained on 4,096, nothing changed")
+new_pairs = coverage(ax, ready.frequencies_of(64), "RoPE with head_dim 64, trained on 2,048, nothing changed")
 ax.set_ylabel("part of the circle")
 fig.legend(*ax.get_legend_handles_labels(), loc="upper right", ncols=2)
 plt.show()
-print(f"pairs with new angles at 4x: {new_pairs} of 64")
+print(f"pairs with new angles at 4x: {new_pairs} of 32")
 
 
 # %% [markdown]
-# **Figure 5.1. Seen and unseen angles.** One bar per pair, fast pairs on the left; 1 is the whole circle. Pairs 0 to 45 have been all round in training: nothing new can happen to them. The last pairs have seen an arc only, and at four times the length they enter new territory, hatched. Their number is your "never". Everything in sections 2 to 5 is an attempt to make the orange-red part disappear at the least cost.
+# **Figure 5.1. Seen and unseen angles.** One bar per pair, fast pairs on the left; 1 is the whole circle. Pairs 0 to 20 have been all round in training: nothing new can happen to them. The last pairs have seen an arc only, and at four times the length they enter new territory, hatched. Their number is the "never" of this model, which equation (1) puts at $i=20.1$. Everything in sections 2 to 5 is an attempt to make the orange-red part disappear at the least cost.
 
 # %% [markdown]
 # ## 2 · Position interpolation: squeeze the ruler
@@ -210,7 +210,8 @@ def position_interpolation(positions, scale):
 
     positions: tensor of any shape, integers or floats
     scale:     float, usually > 1
-    returns:   a new tensor of the same shape; float32 for integer positions, else the dtype of positions
+    returns:   a new tensor of the same shape; float32 for integer positions, else the dtype of positions (in half
+               precision far positions merge, as in week 3; that is up to the caller)
     """
     ### BEGIN SOLUTION
     if not positions.is_floating_point():
@@ -265,7 +266,7 @@ week5.position_interpolation(position_interpolation)
 #
 # $$b'^{-(d-2)/d}=\frac{b^{-(d-2)/d}}{s}\quad\Longleftrightarrow\quad b'=b\cdot s^{\,d/(d-2)}. \tag{3}$$
 #
-# **An example.** $b=10\,000$, $s=2$, $d=64$: $b'=10\,000\cdot2^{64/62}=20\,452$. (You will find "about 20,700" in teaching material; compute it.) "NTK" stands for *neural tangent kernel*: the argument that led to the idea came from there. It is not needed to understand the method.
+# **An example.** $b=10\,000$, $s=2$, $d=64$: $b'=10\,000\cdot2^{64/62}=20\,452$. (If you read "about 20,700" somewhere: compute it.) "NTK" stands for *neural tangent kernel*: the argument that led to the idea came from there. It is not needed to understand the method.
 
 # %% [markdown]
 # ### Exercise 5.3 · The new base
@@ -522,7 +523,7 @@ def yarn_frequencies(head_dim, scale, original_len, base=10000.0, beta_fast=32.0
 
     head_dim:     even int; an odd one raises ValueError
     scale:        float, s
-    original_len: int, L, the length of the training
+    original_len: int, L, the length of the training; so large that low <= high
     returns:      (head_dim/2,) float32 in radians per position, fastest first
     """
     ### BEGIN SOLUTION
@@ -664,7 +665,7 @@ week5.yarn_by_hand(yarn_by_hand)
 # %% [markdown]
 # ### Experiment: what each method does to each pair
 #
-# Now all methods side by side, for $d=128$, $L=4096$ and $s=4$. First by what factor each pair is slowed down; then Figure 5.1 again, after the change.
+# Now all methods side by side, for $d=64$, $L=2048$ and $s=4$. First by what factor each pair is slowed down; then Figure 5.1 again, after the change.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Draw the three curves *old speed / new speed* over the pair number $i$ for PI, NTK and YaRN on paper. One is flat, one is sloped, one is a ramp with two flat ends. And which of the three methods leaves some angles new?
@@ -672,30 +673,30 @@ week5.yarn_by_hand(yarn_by_hand)
 # *Your prediction:*
 
 # %% tags=["experiment"]
-plain = ready.frequencies_of(128)
+plain = ready.frequencies_of(64)
 after = {
     "PI": plain / 4,
-    "NTK": ready.frequencies_of(128, ntk_base(10000.0, 4.0, 128)),
-    "YaRN": yarn_frequencies(128, 4.0, 4096).double(),
+    "NTK": ready.frequencies_of(64, ntk_base(10000.0, 4.0, 64)),
+    "YaRN": yarn_frequencies(64, 4.0, 2048).double(),
 }
 METHOD = {"none": (lab.BLACK, ":"), "PI": (lab.ORANGE, "-."), "NTK": (lab.GREEN, "--"), "YaRN": (lab.BLUE, "-"),
           "YaRN, no temperature": (lab.SKY, (0, (5, 1, 1, 1))), "dynamic NTK": (lab.PURPLE, (0, (8, 3)))}
 
-fig, ax = lab.figure("How much slower each pair turns (head_dim 128, scale 4)", height=3.3)
+fig, ax = lab.figure("How much slower each pair turns (head_dim 64, scale 4)", height=3.3)
 for name, frequencies in after.items():
     colour, style = METHOD[name]
     ax.plot(plain / frequencies, color=colour, linestyle=style, label=name)
-for pair, words in ((20, "low"), (46, "high")):
+for pair, words in ((8, "low"), (21, "high")):
     ax.axvline(pair, color=lab.GREY, linewidth=1, linestyle=":")
-    ax.text(pair + 0.5, 4.15, words, color="#444444", fontsize=9)
-ax.set(xlabel="pair i", ylabel="old speed / new speed", ylim=(0.8, 4.4), xlim=(0, 63))
+    ax.text(pair + 0.25, 4.15, words, color="#444444", fontsize=9)
+ax.set(xlabel="pair i", ylabel="old speed / new speed", ylim=(0.8, 4.4), xlim=(0, 31))
 ax.set_yticks([1, 2, 3, 4])
 ax.grid(axis="y")
 ax.legend(loc="center left")
 plt.show()
 
 # %% [markdown]
-# **Figure 5.3. Interpolation factor per pair.** PI is flat: every pair four times slower. NTK slopes from 1 to 4: pair 0 untouched, the last pair exactly four times slower, all others in between. YaRN leaves pairs 0 to 20 alone and divides the pairs from 46 on by 4. (Its ramp bends, because the *speeds* are mixed linearly and their reciprocal is drawn.)
+# **Figure 5.3. Interpolation factor per pair.** PI is flat: every pair four times slower. NTK slopes from 1 to 4: pair 0 untouched, the last pair exactly four times slower, all others in between. YaRN leaves pairs 0 to 8 alone and divides the pairs from 21 on by 4. (Its ramp bends, because the *speeds* are mixed linearly and their reciprocal is drawn.)
 
 # %% tags=["experiment"]
 fig, axes = lab.figure("Part of its circle that each pair visits at 4x, after the change", ncols=3, height=3.2,
@@ -883,7 +884,7 @@ week5.loss_by_length(loss_by_length, probe_model, observe)
 #
 # **The model.** A decoder of two layers, width 64, four heads of 16 channels; see `SmallTransformer` in `ready_encodings.py`. It predicts characters. The six variants differ in the encoding only: none (a causal mask is there), sinusoidal, learned, RoPE, ALiBi, T5 bias. (The T5 bias adds to each score a *learned* number, one per head and bucket of distances: 0 to 15 have a bucket each, larger ones share buckets that grow logarithmically, and all from 113 on share the last. It is added to scores scaled by $1/\sqrt d$ like everybody's here; T5 itself does not scale.)
 #
-# **The text.** The reference texts that come with Python (`pydoc_data.topics`), printable ASCII, some 460,000 characters; the last tenth is for testing.
+# **The text.** The reference texts that come with Python (`pydoc_data.topics`), printable ASCII, some 460,000 characters; the last tenth is for testing. (The shipped results were made with the texts of Python 3.11; those of another version differ here and there.)
 #
 # **Training.** 1,000 steps of 32 windows of $L=64$ characters. Five seeds for each variant: other initial weights, other batches. The learned table has 512 rows; rows 64 to 511 stay as they were initialised (small random numbers).
 #
@@ -1152,7 +1153,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 #
 # <details><summary>Hint 3</summary>
 #
-# For part 4 look at Figure 5.3 at $i=0$ and at the right end.
+# For part 4 look at Figure 5.3 at $i=0$ and at the right end; the same for our model, with $s=4$, is the worked example of section 5.
 # </details>
 
 # %% [markdown]
@@ -1168,7 +1169,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 #
 # $$\lambda(n)=\frac{\ln n}{\ln n_0}, \tag{10}$$
 #
-# where $n_0$ is a length at which the model is at home, say that of its training; there $\lambda=1$ and nothing changes (Chiang and Cholak, 2022, multiply by $\log n$).
+# where $n_0$ is a length at which the model is at home, say that of its training; there $\lambda=1$ and nothing changes (Chiang and Cholak, 2022, multiply by $\log n$). Under a causal mask $n$ may be the length of the text, as in section 6.4, or the number of keys that each query sees. The first Qwen models take the latter, and never go below 1 (`use_logn_attn`).
 #
 # *Multiply*, not add. A constant added to all logits changes nothing at all: $\frac{e^{x_j+c}}{\sum_k e^{x_k+c}}=\frac{e^c\,e^{x_j}}{e^c\sum_k e^{x_k}}$.
 
@@ -1515,9 +1516,9 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
 # The low ones, linearly, as in PI. The high ones are left untouched.
 # </details>
 #
-# <details><summary>6. What does YaRN's temperature do to a logit at s = 4?</summary>
+# <details><summary>6. What does YaRN's temperature do to a logit at s = 16?</summary>
 #
-# Cosine and sine are both multiplied by 1.1386, query and key both carry it, so the logit is multiplied by 1.2965.
+# Cosine and sine are both multiplied by $t$, query and key both carry it, so the logit is multiplied by $t^2=1.277^2=1.63$.
 # </details>
 #
 # <details><summary>7. You switch on dynamic NTK in a server with a KV cache. What can go wrong?</summary>
