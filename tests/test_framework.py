@@ -367,6 +367,9 @@ def test_a_verdict_survives_json_and_reads_well():
 def empty_banks(monkeypatch):
     monkeypatch.setattr(banks, "_banks", {})
     monkeypatch.setattr(banks, "_families", {})
+    banks.known_mistakes.cache_clear()
+    yield
+    banks.known_mistakes.cache_clear()
 
 
 def test_entries_are_renamed_and_stripped_of_decorators(empty_banks):

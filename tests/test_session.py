@@ -186,6 +186,40 @@ def test_a_cell_that_hangs_or_dies_costs_only_itself(session: Session, offence: 
     assert session.lookup(["g"])["g"]() == 42
 
 
+LATE = """
+import os, time
+if not os.fork():
+    time.sleep(1.5)
+    try:
+        {offence}
+        time.sleep(10)
+    finally:
+        os._exit(0)
+def early(): return 1
+"""
+
+
+@pytest.mark.parametrize("offence", [
+    "[os.fork() for _ in range(7)]",
+    "os.fork(); x = bytearray(b'x' * 400 * 2**20)",
+    """for fd in range(3, 30):
+            try: os.write(fd, b'x' * 99)
+            except OSError: pass""",
+], ids=["processes", "memory", "garbage"])
+def test_what_a_cell_leaves_running_costs_that_cell_only(session: Session, offence: str) -> None:
+    assert session.execute("before", "def f(x): return x + 1").error is None
+    assert session.execute("trouble", LATE.format(offence=offence)).error is None
+    assert session.execute("honest", "import time\ntime.sleep(2.2)\ndef g(x): return x + 2").error is None
+    found = session.lookup(["f", "g", "early"])
+    assert found["f"](1) == 2 and found["g"](1) == 3 and "early" not in found
+
+
+def test_an_error_of_the_cell_itself_is_not_charged_to_one_that_left_a_process(session: Session) -> None:
+    session.execute("leaves", "import subprocess\nchild = subprocess.Popen(['sleep', '20'])\ndef f(): return 1")
+    assert session.execute("dies", "import os\nos._exit(0)").error is not None
+    assert session.lookup(["f"])["f"]() == 1
+
+
 def test_a_call_that_hangs_or_dies_costs_only_itself(session: Session) -> None:
     session.execute("a", "import os\ndef f(n):\n    if n == 1: os._exit(0)\n    while n == 2: pass\n    return n")
     f = session.lookup(["f"])["f"]

@@ -21,6 +21,7 @@ import torch
 
 import autograder.reference
 from autograder.checks.compare import Tolerance, difference, kind
+from autograder.checks.memory import Forgetful, Memory
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.manifest import entry
 from autograder.misconceptions.bank import Mistake, known_mistakes
@@ -82,10 +83,12 @@ class Absent:
 
 @dataclass
 class GradingContext:
-    """What a trusted run hands to the checks: the class's seed, the device, and a place for the verdicts."""
+    """What a trusted run hands to the checks: the class's seed, the device, a memory for this class on this device, and
+    a place for the verdicts."""
 
     seed: int = 0
     device: str = "cpu"
+    memory: Memory = field(default_factory=Forgetful)
     verdicts: list[Verdict] = field(default_factory=list)
 
 
@@ -96,9 +99,9 @@ watched: ContextVar[tuple] = ContextVar("watched", default=())
 
 
 @contextmanager
-def grading(seed: int = 0, device: str = "cpu") -> Iterator[GradingContext]:
+def grading(seed: int = 0, device: str = "cpu", memory: Memory | None = None) -> Iterator[GradingContext]:
     """Only inside this context do hidden tests run."""
-    context = GradingContext(seed, device)
+    context = GradingContext(seed, device, memory or Forgetful())
     token = _context.set(context)
     try:
         yield context
@@ -125,7 +128,7 @@ def exercise(assignment: str, grade_id: str, reference: Any = None, follows: Fol
                 _refuse()
             right = reference if reference is not None else getattr(autograder.reference, grade_id)
 
-            def graded(right: Any, note: str = "") -> Verdict:
+            def graded(right: Any, context: GradingContext, note: str = "") -> Verdict:
                 check = Check(assignment, grade_id, right, student, context)
                 if isinstance(student, Absent):
                     return check.absent(student.reason)
@@ -137,9 +140,9 @@ def exercise(assignment: str, grade_id: str, reference: Any = None, follows: Fol
                         raise
                     raise BrokenCheck(f"{grade_id}: {type(error).__name__}: {error}") from error
 
-            best = graded(right)
+            best = graded(right, context)
             for also_right, note in follows(*earlier) if earlier and best.score < best.max_score else ():
-                other = graded(also_right, note)
+                other = graded(also_right, replace(context, memory=Forgetful()), note)
                 best = other if other.score > best.score else best
             context.verdicts.append(best)
             return best
@@ -186,9 +189,11 @@ def _copy(argument: Any) -> Any:
 
 @dataclass(eq=False)
 class _Record:
-    """One probe run on the student's object. ``hint`` is what to say if nothing better explains a failure."""
+    """One probe run on the student's object. ``place`` is where in the test this happens: the same probe for every
+    student of a class. ``hint`` is what to say if nothing better explains a failure."""
 
     probe: Probe
+    place: tuple
     tolerance: Tolerance
     hint: str = ""
     met: bool = False
@@ -202,8 +207,8 @@ class Check:
     def __init__(self, assignment: str, grade_id: str, reference: Any, student: Any, context: GradingContext) -> None:
         self.assignment, self.grade_id = assignment, grade_id
         self.reference, self.student, self.device = reference, student, context.device
-        self.seed, self.generator = context.seed, torch.Generator()
-        self._reseed("")
+        self.seed, self.generator, self._memory = context.seed, torch.Generator(), context.memory
+        self._begin("")
         self._criteria: list[tuple[Criterion, bool]] = []
         self._records: list[_Record] = []
         self._named: list[str] = []
@@ -229,7 +234,7 @@ class Check:
         if some golden block held."""
         criterion = Criterion(name, points)
         self._criteria.append((criterion, golden))
-        self._reseed(name)  # every student of the class meets the same inputs, whatever was missed before
+        self._begin(name)  # every student of the class meets the same inputs, whatever was missed before
         try:
             yield
         except Miss as miss:
@@ -243,8 +248,9 @@ class Check:
         ``hint`` names the likely cause if no known mistake reproduces the failure. The earlier probes of the block
         held then: a block that goes from the plain to the awkward knows what a failure at this place means.
         """
-        expected = self._expected(probe)
-        record = self._run(probe, call, tolerance, hint)
+        place = self._place(call)
+        expected = self._expected(probe, place)
+        record = self._run(probe, call, place, tolerance, hint)
         if problem := difference(record.got, expected, tolerance):
             raise Miss(f"{call}: {problem}")
         record.met = True
@@ -252,8 +258,9 @@ class Check:
 
     def value(self, probe: Probe, call: str) -> Any:
         """The student's value of ``probe``, not compared; for properties of one's own."""
-        self._expected(probe)
-        record = self._run(probe, call)
+        place = self._place(call)
+        self._expected(probe, place)
+        record = self._run(probe, call, place)
         self._records.remove(record)
         return record.got
 
@@ -283,22 +290,24 @@ class Check:
 
     def has_dtype(self, probe: Probe, dtype: torch.dtype, call: str) -> None:
         """The student's value of ``probe`` is a tensor of this dtype, whatever is in it."""
-        got = self.value(probe, call)
+        known = [record.got for record in self._records if record.probe is probe and record.met]
+        got = known[0] if known else self.value(probe, call)
         self.require(getattr(got, "dtype", None) == dtype,
                      f"{call} must return a {str(dtype).removeprefix('torch.')} tensor; yours returns {kind(got)}.",
                      names=True)
 
     def raises(self, probe: Probe, error: type[Exception], call: str) -> None:
         """The student's object refuses with ``error``."""
+        place = self._place(call)
         try:
-            self._expected(probe)
+            self._expected(probe, place)
         except BrokenCheck:
             pass
         else:
             raise BrokenCheck(f"the reference accepts {call}")
         wanted = error.__name__
         try:
-            self._records.remove(self._run(probe, call))
+            self._records.remove(self._run(probe, call, place))
         except Miss:
             raised = self._records.pop().error
             if raised.means_unanswered:
@@ -361,9 +370,9 @@ class Check:
         consistent: list[tuple[tuple[str, ...], set[int]]] = []
         elsewhere_right: list[Mistake] = []
         for mistake in known_mistakes(self.assignment, self.grade_id) if failing else []:
-            if len(mistake.says) > 1 and not _reproduces(mistake.subject, failing[0]):
+            if len(mistake.says) > 1 and not self._reproduces(mistake, failing[0]):
                 continue  # pairs are many; this one costs a single probe
-            if all(_reproduces(mistake.subject, record) for record in passing):
+            if all(self._reproduces(mistake, record) for record in passing):
                 consistent.append((mistake.says, self._explained(mistake, failing)))
                 if len(consistent[-1][1]) == len(failing):  # single mistakes come before pairs: none will do better
                     break
@@ -381,7 +390,7 @@ class Check:
                 sentences.append(hint)
             elif failing[index].error is None:
                 sentences += [mistake.says[0] for mistake in elsewhere_right
-                              if _reproduces(mistake.subject, failing[index])][:1]
+                              if self._reproduces(mistake, failing[index])][:1]
         return list(dict.fromkeys(sentences))[:2]
 
     def _explained(self, mistake: Mistake, failing: list[_Record]) -> set[int]:
@@ -389,23 +398,46 @@ class Check:
         student's wrong one comes to that."""
         def fails(record: _Record) -> bool:
             try:
-                return bool(difference(record.probe(mistake.subject), record.probe(self.reference), record.tolerance))
+                return bool(difference(self._mistaken(mistake, record), self._expected(record.probe, record.place), record.tolerance))
             except Exception:
                 return True
 
-        return {index for index, record in enumerate(failing) if _reproduces(mistake.subject, record) and fails(record)}
+        return {index for index, record in enumerate(failing) if self._reproduces(mistake, record) and fails(record)}
 
-    def _reseed(self, name: str) -> None:
+    def _reproduces(self, mistake: Mistake, record: _Record) -> bool:
+        """Does the mistake give what the student gave, value or error?"""
+        try:
+            value = self._mistaken(mistake, record)
+        except Exception as error:
+            ours = error if isinstance(error, StudentError) else StudentError.from_exception(error)
+            return record.error is not None and _pattern(ours) == _pattern(record.error)
+        if record.error is not None:
+            return False
+        # Two implementations of one mistake round differently: a little more room than for a right answer.
+        loose = replace(record.tolerance, rtol=max(record.tolerance.rtol, 1e-3), atol=max(record.tolerance.atol, 1e-4))
+        return not difference(record.got, value, loose)
+
+    def _mistaken(self, mistake: Mistake, record: _Record) -> Any:
+        return self._memory.recall((record.place, mistake), lambda: record.probe(mistake.subject))
+
+    def _begin(self, name: str) -> None:
+        """A block: its inputs are drawn from a generator of their own."""
+        self._block, self._asked = name, 0
         self.generator.manual_seed(_mix(self.seed, f"{self.assignment}/{self.grade_id}/{name}"))
 
-    def _expected(self, probe: Probe) -> Any:
+    def _place(self, call: str) -> tuple:
+        """The how-manieth question of which block this is, after which draws."""
+        self._asked += 1
+        return self.assignment, self.grade_id, self._block, self._asked, call, hash(self.generator.get_state().numpy().tobytes())
+
+    def _expected(self, probe: Probe, place: tuple) -> Any:
         try:
-            return probe(self.reference)
+            return self._memory.recall(place, lambda: probe(self.reference))
         except Exception as error:
             raise BrokenCheck(f"{self.grade_id}: the reference fails its own check: {error!r}") from error
 
-    def _run(self, probe: Probe, call: str, tolerance: Tolerance = Tolerance(), hint: str = "") -> _Record:
-        record = _Record(probe, tolerance, hint)
+    def _run(self, probe: Probe, call: str, place: tuple, tolerance: Tolerance = Tolerance(), hint: str = "") -> _Record:
+        record = _Record(probe, place, tolerance, hint)
         self._records.append(record)
         try:
             record.got = probe(self.student)
@@ -419,20 +451,6 @@ class Check:
         if record.error.means_unanswered:
             raise Miss("not answered yet")
         raise Miss(f"{call} raised {record.error.describe()}")
-
-
-def _reproduces(subject: Any, record: _Record) -> bool:
-    """Does ``subject`` give what the student gave, value or error?"""
-    try:
-        value = record.probe(subject)
-    except Exception as error:
-        ours = error if isinstance(error, StudentError) else StudentError.from_exception(error)
-        return record.error is not None and _pattern(ours) == _pattern(record.error)
-    if record.error is not None:
-        return False
-    # Two implementations of one mistake round differently: a little more room than for a right answer.
-    loose = replace(record.tolerance, rtol=max(record.tolerance.rtol, 1e-3), atol=max(record.tolerance.atol, 1e-4))
-    return not difference(record.got, value, loose)
 
 
 def _pattern(error: StudentError) -> tuple[str, str]:

@@ -15,12 +15,14 @@ import matplotlib
 matplotlib.use("Agg")
 
 from autograder.checks.framework import Absent, BrokenCheck, GradingContext, StudentError, grading  # noqa: E402
+from autograder.checks.memory import Memory  # noqa: E402
 from autograder.grading.names import defined_names, free_names  # noqa: E402
 from autograder.grading.results import Result, Task  # noqa: E402
 from autograder.grading.sandbox import Sandbox, SandboxError  # noqa: E402
 from autograder.grading.session import CellRun, Session  # noqa: E402
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
+_memory = lru_cache(maxsize=1)(lambda *where: Memory())  # of one assignment of one class on one device
 STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
 
 
@@ -30,7 +32,7 @@ def judge(task: Task, sandbox: Sandbox) -> Result:
     result = Result(task.key)
     session = Session(sandbox, task.files, STUDENT_SEED)
     try:
-        with grading(task.seed, sandbox.device) as context:
+        with grading(task.seed, sandbox.device, _memory(task.assignment, task.seed, sandbox.device)) as context:
             _run_cells(task, session, context, result)
     except BrokenCheck as error:
         result.problem = f"a hidden test of the course is broken: {error}"

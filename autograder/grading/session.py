@@ -21,6 +21,7 @@ from autograder.grading.watch import Usage
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
 PNG = b"\x89PNG\r\n\x1a\n"
 MAX_CALLBACKS = 1000
+BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "ProtocolError", "ProcessEnded")  # what a process left behind can do
 STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
 MAX_OUTPUTS, MAX_TEXT, MAX_IMAGE = 60, 50_000, 2 * 2**20  # of one cell
 
@@ -59,8 +60,11 @@ class Watchman:
     def __init__(self, job: Job, cpu_seconds: float, limits: Limits, allowance: Allowance) -> None:
         self.job, self.cpu_seconds, self.limits, self.allowance = job, cpu_seconds, limits, allowance
         self.idle, self.callbacks, self.last = 0.0, 0, time.monotonic()
+        self.more_processes = 0  # now than at the start
         if job.tree is not None:
-            self._charge(job.tree.look())  # what it has used since the last request is not this request's
+            used = job.tree.look()
+            self._charge(used)  # what it has used since the last request is not this request's
+            self._processes = used.processes
         self.start = job.charged
 
     def look(self) -> None:
@@ -72,6 +76,7 @@ class Watchman:
         idle = 0.0 if used.runnable else now - self.last
         self.idle, self.last = self.idle + idle, now
         self.allowance.idle -= idle
+        self.more_processes = used.processes - self._processes
         self._charge(used)
         self._judge(used)
 
@@ -122,6 +127,7 @@ class Session:
         self.limits = sandbox.limits
         self.generation = 0
         self._history: list[tuple[str, str]] = []
+        self._leavers: set[tuple[str, str]] = set()  # cells that ended and left processes running
         self._callbacks: list[Callable] = []
         self._serial = 0
         self._allowance = Allowance.of(self.limits)
@@ -136,7 +142,7 @@ class Session:
     def execute(self, cell: str, source: str) -> CellRun:
         """Run a cell. A cell that hangs or dies is left out when the sandbox is started again."""
         try:
-            header, payload = self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)
+            header, payload = self._without_leavers(lambda: self._execute(cell, source))
         except StudentError as error:
             return CellRun(error=error)
         self._history.append((cell, source))
@@ -158,13 +164,16 @@ class Session:
 
     def call(self, reference: "RemoteObject", method: str | None, args: tuple, kwargs: dict) -> tuple[Any, list, int]:
         """Returns the value, the arguments the call changed, and the number by which to differentiate it."""
-        encoder = Encoder(self._refer)
-        request = {"op": "call", "target": self._target(reference), "method": method,
-                   "args": encoder.encode(args), "kwargs": encoder.encode(kwargs)}
-        try:
-            header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload))
-        finally:
-            self._callbacks.clear()
+        def ask() -> tuple[dict, bytes]:
+            encoder = Encoder(self._refer)
+            request = {"op": "call", "target": self._target(reference), "method": method,
+                       "args": encoder.encode(args), "kwargs": encoder.encode(kwargs)}
+            try:
+                return self._request(request, self.limits.call_cpu, bytes(encoder.payload))
+            finally:
+                self._callbacks.clear()
+
+        header, payload = self._without_leavers(ask)
         if header.get("error") is not None:
             raise _error(header["error"])
         try:
@@ -189,6 +198,9 @@ class Session:
 
     # ---- the conversation
 
+    def _execute(self, cell: str, source: str) -> tuple[dict, bytes]:
+        return self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)
+
     def _request(self, header: dict, cpu_seconds: float, payload: bytes = b"") -> tuple[dict, bytes]:
         """Ask and wait. CPU seconds and memory of the submission's processes are watched; what goes wrong is the
         student's error, and ends this fork."""
@@ -211,6 +223,8 @@ class Session:
                 raise WireError("reply to another request")
             if header["op"] == "execute":
                 watchman.look()  # what a cell leaves running is that cell's
+                if watchman.more_processes > 0:
+                    self._leavers.add((header["cell"], header["source"]))
             return reply, reply_payload
         except Overuse as error:
             self._abandon()
@@ -237,6 +251,30 @@ class Session:
             reply = {"raise": f"{type(error).__name__}: {error}"[:500]}
         self._job.connection.send(reply, bytes(encoder.payload))
 
+    def _without_leavers(self, ask: Callable[[], tuple[dict, bytes]]) -> tuple[dict, bytes]:
+        """Ask. If that ends badly while processes of earlier cells may still run, ask again without these cells."""
+        history = self._history
+        try:
+            return ask()
+        except StudentError as error:
+            if not self._forget_leavers(error):
+                raise
+        try:
+            return ask()
+        except StudentError:  # it was not them
+            self._history = history
+            if self._job is not None:
+                self._abandon()
+            raise
+
+    def _forget_leavers(self, error: StudentError) -> bool:
+        """Leave out the cells whose processes may have done what ``error`` says. Returns whether there were any."""
+        kept = [entry for entry in self._history if entry not in self._leavers]
+        if error.type_names[0] not in BY_ANY_PROCESS or len(kept) == len(self._history):
+            return False
+        self._history = kept
+        return True
+
     def _abandon(self) -> None:
         self._restarts += 1
         if self.close():
@@ -253,9 +291,10 @@ class Session:
             self._job = self.sandbox.open(self.files, self.seed)
             for cell, source in list(self._history):
                 try:
-                    self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)
-                except StudentError:
-                    self._history.remove((cell, source))
+                    self._execute(cell, source)
+                except StudentError as error:
+                    if not self._forget_leavers(error):
+                        self._history.remove((cell, source))
                     break
 
     # ---- values

@@ -10,8 +10,9 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Solution:
         return self.score is None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mistake:
     """Something the diagnosis can recognise: an object that makes it, and a sentence for each thing it gets wrong."""
 
@@ -103,12 +104,14 @@ def bank(assignment: str, grade_id: str) -> list[Solution]:
     return _banks.get((assignment, grade_id), [])
 
 
-def known_mistakes(assignment: str, grade_id: str) -> Iterator[Mistake]:
+@lru_cache(maxsize=None)
+def known_mistakes(assignment: str, grade_id: str) -> tuple[Mistake, ...]:
     """The wrong entries of the bank, then the family's mistakes one by one, then in pairs."""
-    yield from (Mistake(solution.subject, (solution.says,)) for solution in bank(assignment, grade_id) if solution.says)
+    found = [Mistake(solution.subject, (solution.says,)) for solution in bank(assignment, grade_id) if solution.says]
     build, says = _families.get((assignment, grade_id), (None, {}))
     for names in itertools.chain(itertools.combinations(says, 1), itertools.combinations(says, 2)):
-        yield Mistake(build(frozenset(names)), tuple(says[name] for name in names))
+        found.append(Mistake(build(frozenset(names)), tuple(says[name] for name in names)))
+    return tuple(found)
 
 
 def _register(solution: Solution) -> Any:

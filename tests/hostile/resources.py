@@ -51,6 +51,17 @@ except BaseException:
 finally:
     if os.getpid() != first:
         time.sleep(2); os._exit(0)""")
+for number, offence in enumerate(("[os.fork() for _ in range(7)]", "os.fork(); x = bytearray(b'x' * 400 * 2**20)", "os.kill(-1, 9)",
+                                 "for fd in range(3, 30):\n            try: os.write(fd, b'x' * 99)\n            except OSError: pass")):
+    trouble_cell("resources", f"makes_trouble_later_{number}", f"""
+import os, time
+if not os.fork():
+    time.sleep(0.7)
+    try:
+        {offence}
+        time.sleep(3)
+    finally:
+        os._exit(0)""")
 trouble_cell("resources", "threads", """
 import threading, time
 try:

@@ -1,0 +1,58 @@
+"""What is computed once for a class: kept with its errors, without its graph, within bounds, by place."""
+
+import pytest
+import torch
+
+from autograder.checks import memory
+from autograder.checks.framework import calling, exercise, grading
+from autograder.checks.memory import Memory
+
+
+def test_values_and_errors_are_computed_once() -> None:
+    remembered, calls = Memory(), []
+
+    def compute(value: object) -> object:
+        calls.append(value)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    leaf = torch.ones(3, requires_grad=True)
+    for _ in range(2):
+        found = remembered.recall("a", lambda: compute({"x": (2 * leaf, 1.5)}))
+        assert found["x"][1] == 1.5 and not found["x"][0].requires_grad
+        with pytest.raises(ValueError, match="odd"):
+            remembered.recall("b", lambda: compute(ValueError("odd")))
+    assert len(calls) == 2
+
+
+def test_what_does_not_fit_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "ROOM", 1000)
+    remembered = Memory()
+    assert remembered.recall("small", lambda: torch.zeros(100)).sum() == 0
+    assert remembered.recall("large", lambda: torch.zeros(200)).sum() == 0
+    assert remembered.recall("small", lambda: torch.ones(100)).sum() == 0 and remembered.recall("large", lambda: torch.ones(200)).sum() == 200
+
+
+def test_the_reference_runs_once_per_question_and_class() -> None:
+    runs = []
+
+    def right(x: torch.Tensor) -> torch.Tensor:
+        runs.append(x.clone())
+        return 2 * x
+
+    @exercise("week3_rope", "rope_frequencies", reference=right)
+    def test(check) -> None:
+        for name in ("a", "b"):
+            with check.criterion(name, 1, golden=True):
+                for _ in range(2):
+                    check.agrees(calling(check.randn(3)), "f(x)")
+
+    remembered = Memory()
+    for student, score in ((lambda x: 2 * x, 2), (lambda x: 3 * x, 0), (lambda x: x + x, 2)):
+        with grading(seed=4, memory=remembered):
+            assert test(student).score == score
+    assert len(runs) == 4
+    with grading(seed=5, memory=remembered):  # other inputs, other places, should one memory ever see two classes
+        assert test(lambda x: 2 * x).score == 2
+    assert len(runs) == 8
