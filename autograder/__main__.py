@@ -109,9 +109,14 @@ def _student_release(options: argparse.Namespace) -> int:
 
 def _autograde(options: argparse.Namespace) -> int:
     from autograder.course import assignment_of
-    from autograder.people import autograde
+    from autograder.grading.fanout import expect
+    from autograder.grading.results import Options, wanted_device
 
-    return autograde(options.root.resolve(), assignment_of(options.week, options.root), options)
+    assignment = assignment_of(options.week, options.root)
+    expect(assignment, Options(options.isolation != "none", wanted_device(), scheduler=options.scheduler))
+    from autograder.people import autograde  # while the grading process starts
+
+    return autograde(options.root.resolve(), assignment, options)
 
 
 def _feedback(options: argparse.Namespace) -> int:

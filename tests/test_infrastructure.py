@@ -77,3 +77,26 @@ def test_unreadable_folders_are_named(graded_class: GradedClass, tmp_path: Path)
     (root / "submitted" / "ada" / "week3_rope").chmod(0)
     autograder("--root", str(root), "autograde", "--week", "3")
     assert "cannot be read" in standing(root)["ada"].reason
+
+
+def test_a_grading_process_that_nobody_needed_leaves_nothing_behind(graded_class: GradedClass, tmp_path: Path) -> None:
+    """It is started before anybody knows whether there is something to grade."""
+    root, scratch = fresh(graded_class, tmp_path), tmp_path / "tmp"
+    scratch.mkdir()
+    submitted = (root / "submitted").rename(root / "elsewhere")
+    nobody = autograder("--root", str(root), "autograde", "--week", "3", code=2, TMPDIR=str(scratch))
+    assert nobody.stderr.startswith("error: no submissions") and list(scratch.iterdir()) == []
+    submitted.rename(root / "submitted")
+    for _ in range(2):  # in the second run all have been graded
+        autograder("--root", str(root), "autograde", "--week", "3", TMPDIR=str(scratch))
+        assert list(scratch.iterdir()) == []
+    assert standing(root) == standing(graded_class.root)
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if _is_left_of(path, scratch)]
+
+
+def _is_left_of(command: Path, scratch: Path) -> bool:
+    """Whether a process has this scratch folder in its environment."""
+    try:
+        return f"TMPDIR={scratch}".encode() in (command.parent / "environ").read_bytes()
+    except OSError:
+        return False

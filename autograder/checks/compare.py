@@ -5,6 +5,7 @@ digit, so that a message helps without being an answer key.
 """
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ def brief(value: float) -> str:
     """A number to one significant digit."""
     if isinstance(value, bool) or not math.isfinite(value):
         return str(value)
+    if abs(value) < sys.float_info.min:  # of these only 0 has a short decimal name
+        return f"{value:.0e}" if value else "0"
     return f"{float(f'{value:.0e}'):g}"
 
 

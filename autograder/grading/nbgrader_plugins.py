@@ -26,7 +26,7 @@ from traitlets import Any, Dict, Enum, Integer, Unicode
 
 from autograder.course import CourseError
 from autograder.grading.ahead import Ahead
-from autograder.grading.fanout import GradingFailed
+from autograder.grading.fanout import GradingFailed, dismiss, expect
 from autograder.grading.gradebook import mark_not_graded, register_assignment, save_scores
 from autograder.grading.results import Options, wanted_device
 from autograder.grading.run import NO_ISOLATION, Graded, RunLock, grade_submissions, is_complete, require_isolation
@@ -56,9 +56,11 @@ class SubmissionExporter(NotebookExporter):
             try:
                 self._grade_ahead(self.parent)
             except (GradingFailed, CourseError) as error:
+                dismiss()
                 self.log.error(str(error))
                 raise NbGraderException(str(error)) from error
             except (OSError, DatabaseError) as error:
+                dismiss()
                 reason = f"the course's files cannot be read or written ({error}): free some space or mend the permissions, " \
                          "then start again; what is graded is kept"
                 self.log.error(reason)
@@ -96,6 +98,7 @@ class SubmissionExporter(NotebookExporter):
         options = self.options
         require_isolation(options)
         RunLock(root)
+        expect(assignment, options)
         register_assignment(root, course, assignment, self.config)
         found = sorted(map(Path, glob.glob(course.format_path(course.submitted_directory, course.student_id, assignment))))
         folders = {folder.parent.name: folder for folder in found if self._is_name(folder.parent.name)}

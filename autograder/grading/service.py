@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
@@ -23,6 +23,7 @@ _sandbox: Sandbox | None = None  # inherited by the forked judges
 
 def main() -> None:
     _die_with(int(sys.argv[1]))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # by way of `finally`
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints, prints to stderr
 
@@ -33,12 +34,20 @@ def main() -> None:
     try:
         for line in sys.stdin.buffer:  # from `fanout` a hundred submissions each, from `cluster` one; the same options
             request = json.loads(line)
-            for result in run([Task(**task) for task in request["tasks"]], Options(**request["options"])):
+            options = Options(**request["options"])
+            if "expect" in request:
+                try:
+                    _warm_up({request["expect"]}, options)
+                except (SandboxError, OSError):  # said when there is somebody to grade
+                    cool_down()
+                continue
+            for result in run([Task(**task) for task in request["tasks"]], options):
                 send({"result": asdict(result)})
             send({"done": True})
     except SandboxError as error:
         send({"failed": str(error)})
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is on its way
         cool_down()
 
 
@@ -51,30 +60,35 @@ def run(tasks: list[Task], options: Options) -> Iterator[Result]:
     if _device(options.device) == "cuda":
         workers = min(workers, ON_GPU)
     failed: dict[str, str] = {}
-    _warm_up(tasks, options)
+    assignments = {task.assignment for task in tasks}
+    _warm_up(assignments, options)
     yield from _pool(tasks, workers, failed)
     if not failed:
         return
     cool_down()
-    _warm_up(tasks, options)
+    _warm_up(assignments, options)
     for task in [task for task in tasks if task.key in failed]:
         failed.clear()
         yield from _pool([task], 1, failed)
         yield from (Result(key, problem=reason) for key, reason in failed.items())
 
 
-def _warm_up(tasks: list[Task], options: Options) -> None:
+def _warm_up(assignments: Collection[str], options: Options) -> None:
     global _sandbox
+    wanted = (options.isolate, _device(options.device))
+    if _sandbox is not None and (_sandbox.isolate, _sandbox.device) != wanted:
+        cool_down()
     if _sandbox is not None:
+        _sandbox.limits = Limits(**options.limits)
         return
-    _sandbox = Sandbox(options.isolate, _device(options.device), Limits(**options.limits))
+    _sandbox = Sandbox(*wanted, Limits(**options.limits))
     import torch  # while the fork server does the same
 
     import autograder.grading.judge  # noqa: F401  once, before the judges are forked
     from autograder.checks import prepare
 
     torch.set_num_threads(1)
-    for assignment in {task.assignment for task in tasks}:
+    for assignment in assignments:
         prepare(assignment)
     _sandbox.wait_ready()
 
@@ -95,6 +109,11 @@ def _die_with(parent: int) -> None:
             os._exit(1)
 
 
+def _begin_to_judge(parent: int) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _die_with(parent)
+
+
 def _judge(task: Task) -> Result:
     from autograder.grading.judge import judge
 
@@ -105,7 +124,7 @@ def _pool(tasks: list[Task], workers: int, failed: dict[str, str]) -> Iterator[R
     """Run tasks in forked judges. Tasks that the sandbox or a judge failed go to ``failed``, with the reason."""
     failed |= dict.fromkeys((task.key for task in tasks), "the grading process died while grading this submission")
     fork = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, mp_context=fork, initializer=_die_with, initargs=(os.getpid(),)) as pool:
+    with ProcessPoolExecutor(workers, mp_context=fork, initializer=_begin_to_judge, initargs=(os.getpid(),)) as pool:
         futures = {pool.submit(_judge, task): task for task in tasks}
         for future in as_completed(list(futures)):
             key = futures.pop(future).key
