@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from measure import load, machine, measure
+from measure import QUIET, load, machine, measure
 from nbgrader.api import Gradebook, MissingEntry
 from stages import COURSE, environment, in_own_process, start_up
 from stock import make_stock_root
@@ -174,12 +174,12 @@ def report(weeks: list[dict]) -> str:
              "no isolation, no wire, no intake, no gradebook. The goal is at most 3 × the floor.", "",
              "## Memory and isolation", "", *_table(["", *map(_short, weeks)], _other_rows(weeks)), "",
              "## Machine", "", *[f"- {name}: {text}" for name, text in machine().items()],
-             f"- load when the weeks began: {', '.join(str(w['load']) for w in weeks)}" + _warning(weeks), ""]
+             f"- cores in use by others when the weeks began: {', '.join(str(w['load']) for w in weeks)}" + _warning(weeks), ""]
     return "\n".join(lines)
 
 
 def _warning(weeks: list[dict]) -> str:
-    busy = max(w["load"] for w in weeks) > 1
+    busy = max(w["load"] for w in weeks) > QUIET
     return ". **The machine was busy with other things: wall times and their ratio mean little, CPU times are somewhat too high.**" if busy else ""
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import _plain_environment, gradebook_scores
-from measure import Measured, descendants, load, machine, measure
+from measure import QUIET, Measured, descendants, load, machine, measure
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.course import assignment_of
@@ -107,7 +107,7 @@ def report(assignment: str, runs: list[Run], busy: float) -> str:
         f"A submission among {large.count} takes {change['cpu']:+.0f}% CPU and {change['wall']:+.0f}% wall time, compared with one among "
         f"{small.count} (goal: within 10%).", "",
         *[f"- {name}: {text}" for name, text in machine().items()],
-        f"- load when it began: {busy}" + (" (busy with other things: wall times mean little)" if busy > 1 else ""), ""])
+        f"- cores in use by others when it began: {busy}" + (" (wall times mean little)" if busy > QUIET else ""), ""])
 
 
 if __name__ == "__main__":

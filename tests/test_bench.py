@@ -108,3 +108,11 @@ def test_a_week_is_measured_and_reported(tmp_path: Path) -> None:
 
 def test_a_report_of_nothing_says_what_to_do() -> None:
     assert "make bench" in bench.report([])
+
+
+def test_what_other_processes_use_is_seen() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            assert measure.load(seconds=1) > 0.4
+        finally:
+            other.kill()
