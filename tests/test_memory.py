@@ -24,6 +24,12 @@ def test_values_and_errors_are_computed_once() -> None:
         with pytest.raises(ValueError, match="odd"):
             remembered.recall("b", lambda: compute(ValueError("odd")))
     assert len(calls) == 2
+    depths = []
+    for _ in range(3):
+        with pytest.raises(ValueError) as raised:
+            remembered.recall("b", lambda: None)
+        depths.append(len(raised.traceback))
+    assert depths[0] == depths[2]
 
 
 def test_what_does_not_fit_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,12 +19,12 @@ class Memory:
     def recall(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """What ``compute()`` returned or raised when it was first asked for."""
         if key in self._failed:
-            raise self._failed[key]
+            raise self._failed[key].with_traceback(None)  # or it would grow with each time, and hold what it passed
         if key not in self._kept:
             try:
                 value = _detached(compute())
             except Exception as error:
-                self._failed[key] = error.with_traceback(None)
+                self._failed[key] = error
                 raise
             if _bytes(value) > self._room:
                 return value
