@@ -81,6 +81,10 @@ setup: $(READY)  ## only make the environment
 browser: $(READY_TO_TEST)
 	@PYTHONPATH=$(CURDIR) $(TEST_PY) tests/browser/find_browser.py --install
 
+# Compiled files name the place of their source. Student code can read them, so that place is not the true one here.
+INSTALL = .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile
+COMPILE = .venv/bin/python -m compileall -qq -j 0 -s "$(CURDIR)" -p /course .venv/lib || true
+
 .venv/.python:
 	@for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3; do \
 	  if [ -n "$$python" ] && command -v $$python >/dev/null && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
@@ -90,9 +94,11 @@ browser: $(READY_TO_TEST)
 
 .venv/.ready: pyproject.toml | .venv/.python
 	@echo "Setting up .venv: first use only, some minutes; the README says how large the download is …"
-	@.venv/bin/python -m pip install -qq --disable-pip-version-check --editable .
+	@$(INSTALL) --editable .
+	@$(COMPILE)
 	@touch $@
 
 .venv/.ready-to-test: pyproject.toml | .venv/.ready
-	@.venv/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
+	@$(INSTALL) --editable '.[dev]'
+	@$(COMPILE)
 	@touch $@

@@ -1,11 +1,14 @@
 """The boundary itself: what student code sees, what comes back, and what happens when it hangs or dies."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+
+from support import COURSE
 
 from autograder.checks.framework import StudentError, watched
 from autograder.grading import watch
@@ -73,6 +76,7 @@ open('/tmp/mine', 'w').write('ok')
 def test_no_place_is_writable_that_another_submission_could_read(session: Session) -> None:
     text = printed(session, """
 import os
+import sys
 for folder, _, _ in os.walk('/'):
     try:
         open(os.path.join(folder, 'x'), 'w').close()
@@ -257,3 +261,20 @@ def test_gpu_memory_is_asked_by_process(tmp_path: Path, monkeypatch: pytest.Monk
     assert watch.gpu_memory_by_process()[os.getpid()] == 5120 * 2**20
     assert watch.Tree(os.getpid(), on_gpu=True).look().gpu_memory == 5120 * 2**20
     assert watch.Tree(os.getpid()).look().gpu_memory == 0
+
+
+@pytest.mark.skipif(Path(sys.prefix) != COURSE / ".venv", reason="an environment that make has not set up")
+def test_where_the_course_lies_cannot_be_learned(session: Session) -> None:
+    """Compiled files name the place of their source, and an editable package says where it is."""
+    assert printed(session, f"""
+import os
+import sys
+def mentions(path):
+    try:
+        return {str(COURSE)!r}.encode() in open(path, 'rb').read()
+    except OSError:
+        return False
+files = [os.path.join(d, f) for d, _, fs in os.walk('/sandbox/site-packages') for f in fs if f.endswith(('.pyc', '.py', '.json', '.pth'))]
+some = [f for n, f in enumerate(sorted(files)) if n % 10 == 0 or 'torch/nn/functional' in f or f.count('/') < 5 or 'info' in f]
+print(len(files) > 1000, [path for path in some if mentions(path)])
+""") == "True []\n"

@@ -7,6 +7,7 @@ import ctypes
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 from collections.abc import Collection, Iterator
@@ -17,6 +18,7 @@ from dataclasses import asdict
 from autograder.grading.results import Options, Result, Task
 from autograder.grading.sandbox import Limits, Sandbox, SandboxError
 
+JUDGE_MEMORY = 4 * 2**30  # bytes beyond what a judge begins with: what is compared is small
 ON_GPU = 4  # submissions at the same time: each has a CUDA context of its own, half a gigabyte
 _sandbox: Sandbox | None = None  # inherited by the forked judges
 
@@ -112,6 +114,10 @@ def _die_with(parent: int) -> None:
 def _begin_to_judge(parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _die_with(parent)
+    if os.path.exists("/proc/self/statm") and _sandbox.device == "cpu":  # CUDA reserves address space without bound
+        with open("/proc/self/statm", encoding="ascii") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + JUDGE_MEMORY, resource.RLIM_INFINITY))
 
 
 def _judge(task: Task) -> Result:

@@ -170,6 +170,8 @@ class Decoder:
         if not all(type(n) is int and 0 <= n <= MAX_PAYLOAD for n in shape):
             raise WireError("malformed tensor")
         dtype = DTYPES[name]
+        if math.prod(max(n, 1) for n in shape) > MAX_PAYLOAD:  # of no bytes at all, but a sum over its last axis has many
+            raise WireError("malformed tensor")
         size = math.prod(shape) * dtype.itemsize
         self.bytes += size
         if offset + size > len(self.payload) or self.bytes > len(self.payload):  # tensors may not share bytes

@@ -336,11 +336,12 @@ def drop_privileges() -> None:
 
 
 # System calls that a notebook does not need, as (audit architecture, clone, the rest). First memfd_create and
-# memfd_secret, memory that counts for nobody; then new namespaces, mounts, keys, tracing, bpf, foreign memory, io_uring.
+# memfd_secret, memory that counts for nobody; then shmget, semget and msgget, which outlive who made them; then new
+# namespaces, mounts, keys, tracing, bpf, foreign memory, io_uring.
 FORBIDDEN = {
-    "x86_64": (0xC000003E, 56, [319, 447, 272, 308, 165, 166, 155, 248, 249, 250, 321, 298, 323, 101, 310, 311,
+    "x86_64": (0xC000003E, 56, [319, 447, 29, 64, 68, 272, 308, 165, 166, 155, 248, 249, 250, 321, 298, 323, 101, 310, 311,
                                 *range(425, 434), 442]),
-    "aarch64": (0xC00000B7, 220, [279, 447, 97, 268, 40, 39, 41, 217, 218, 219, 280, 241, 282, 117, 270, 271,
+    "aarch64": (0xC00000B7, 220, [279, 447, 194, 190, 186, 97, 268, 40, 39, 41, 217, 218, 219, 280, 241, 282, 117, 270, 271,
                                   *range(425, 434), 442]),
 }
 
