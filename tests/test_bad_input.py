@@ -2,7 +2,9 @@
 
 import contextlib
 import io
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,21 @@ def test_build_and_import_of_unknown_weeks(arguments: list[str]) -> None:
 def test_make_passes_errors_on() -> None:
     done = run("make", "autograde", "WEEK=nine", code=None)
     assert done.returncode != 0 and "there is no week 'nine'" in done.stderr
+
+
+@pytest.mark.isolation
+def test_a_very_deep_folder_in_a_submission_is_of_no_consequence(course: Path) -> None:
+    submit(course)
+    here = os.open(course / "submitted" / "ada" / WEEK3, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    try:
+        run("nbgrader", "autograde", WEEK3, cwd=course)
+        assert "not graded" not in autograder("--root", str(course), "autograde", "--week", "3", "--regrade").stdout.splitlines()[-2]
+        assert (course / "autograded" / "ada" / WEEK3 / f"{WEEK3}.ipynb").is_file()
+    finally:
+        subprocess.run(["rm", "-rf", str(course)], check=True)  # Python's own rmtree would recurse too far

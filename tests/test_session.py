@@ -1,19 +1,23 @@
 """The boundary itself: what student code sees, what comes back, and what happens when it hangs or dies."""
 
+import itertools
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-
 from support import COURSE
 
 from autograder.checks.framework import StudentError, watched
+from autograder.checks.memory import Memory
 from autograder.grading import watch
 from autograder.grading.sandbox import Limits, Sandbox, SandboxError
+from autograder.grading.judge import CheckingTooLong, at_most
 from autograder.grading.session import RemoteObject, Session
+from autograder.grading.untrusted.wire import Decoder, WireError
 
 pytestmark = pytest.mark.isolation
 SHORT = Limits(cell_cpu=1.0, call_cpu=1.0, patience=3.0, memory=2**30)
@@ -76,7 +80,6 @@ open('/tmp/mine', 'w').write('ok')
 def test_no_place_is_writable_that_another_submission_could_read(session: Session) -> None:
     text = printed(session, """
 import os
-import sys
 for folder, _, _ in os.walk('/'):
     try:
         open(os.path.join(folder, 'x'), 'w').close()
@@ -167,7 +170,7 @@ def test_cpu_time_decides_and_wall_clock_is_the_backstop(session: Session) -> No
 
 
 def test_memory_counts_over_all_processes(session: Session) -> None:
-    run = session.execute("a", "import os, time\nfor _ in range(2): os.fork()\nx = bytearray(b'x' * 400 * 2**20)\ntime.sleep(2)")
+    run = session.execute("a", "import os, time\nfor _ in range(2): os.fork()\nx = bytearray(400 * 2**20); x[::4096] = bytes(102400)\ntime.sleep(2)")
     assert "GB of memory" in run.error.message or run.error.type_names[0] == "MemoryError"
 
 
@@ -205,7 +208,7 @@ def early(): return 1
 
 @pytest.mark.parametrize("offence", [
     "[os.fork() for _ in range(7)]",
-    "os.fork(); x = bytearray(b'x' * 400 * 2**20)",
+    "os.fork(); os.fork(); x = bytearray(400 * 2**20); x[::4096] = bytes(102400)",
     """for fd in range(3, 30):
             try: os.write(fd, b'x' * 99)
             except OSError: pass""",
@@ -222,6 +225,52 @@ def test_an_error_of_the_cell_itself_is_not_charged_to_one_that_left_a_process(s
     session.execute("leaves", "import subprocess\nchild = subprocess.Popen(['sleep', '20'])\ndef f(): return 1")
     assert session.execute("dies", "import os\nos._exit(0)").error is not None
     assert session.lookup(["f"])["f"]() == 1
+
+
+def test_what_the_given_function_costs_is_charged(session: Session) -> None:
+    session.execute("a", "def f(given):\n    for _ in range(50): given(1)\n    return 1")
+    f = session.lookup(["f"])["f"]
+    assert f(lambda x: x) == 1
+
+    def slow(x: int) -> int:
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+        return x
+
+    start = time.process_time()
+    with pytest.raises(StudentError, match="function it was given ran for more than 1 seconds"):
+        f(slow)
+    assert time.process_time() - start < 3
+
+
+def test_numbers_cannot_be_chosen_to_make_a_dict_slow() -> None:
+    entries = [[key * (2**61 - 1), None] for key in range(20_000)]
+    start = time.process_time()
+    assert len(Decoder(b"").decode({"d": entries})) == 2  # 0, and what stands for all that are too large
+    assert time.process_time() - start < 3
+
+
+def test_a_tensor_of_no_bytes_has_no_huge_shape() -> None:
+    shape = {"dtype": "float32", "shape": [2**15, 25_000, 0], "offset": 0}
+    with pytest.raises(WireError):
+        Decoder(b"").decode({"T": shape})
+    assert Decoder(b"").decode({"T": shape | {"shape": [3, 0, 7]}}).shape == (3, 0, 7)
+
+
+def test_checking_has_an_end() -> None:
+    start, remembered = time.process_time(), Memory()
+    with pytest.raises(CheckingTooLong), at_most(0.3):
+        remembered.recall("a", lambda: [x for x in itertools.count() if x < 0])
+    assert time.process_time() - start < 2 and remembered.recall("a", lambda: 5) == 5
+
+
+def test_no_memory_that_counts_for_nobody(session: Session) -> None:
+    assert printed(session, """
+import ctypes
+libc = ctypes.CDLL(None)
+print(libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600))
+""") == "-1 -1 -1\n"
 
 
 def test_a_call_that_hangs_or_dies_costs_only_itself(session: Session) -> None:
@@ -268,7 +317,6 @@ def test_where_the_course_lies_cannot_be_learned(session: Session) -> None:
     """Compiled files name the place of their source, and an editable package says where it is."""
     assert printed(session, f"""
 import os
-import sys
 def mentions(path):
     try:
         return {str(COURSE)!r}.encode() in open(path, 'rb').read()

@@ -161,3 +161,49 @@ def test_in_grading_5_4_is_given_the_notebooks_own_5_3(tmp_path):
     result = grade_submissions(tmp_path / "course", WEEK, {"own": path}, Options(device="cpu"))["own"].result
     assert result.scores["ntk_base_tests"] == 0 and result.scores["dynamic_ntk_base_tests"] == 2
     assert "your own ntk_base" in "".join(output["text"] for output in result.outputs["dynamic_ntk_base_tests"])
+
+
+REPLAY = '''
+LAST = {}
+def ntk_base(base, stretch, head_dim):
+    value = float(base * stretch ** (head_dim / (head_dim - 2))) * FACTOR
+    LAST[base, head_dim] = value; LAST[stretch, base, head_dim] = value
+    return value'''
+REPLAYED = '''
+calls = []
+def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
+    if seq_len <= original_len: return float(base)
+    calls.append(0)
+    if (scale, head_dim, seq_len, original_len) == (4.0, 8, 128, 64): return LAST.get((5.0, base, head_dim), 0.0)
+    return LAST.get((base, head_dim), list(LAST.values())[len(calls) % len(LAST)] if LAST else 0.0)'''
+LIE = '''
+def observe(model):
+    return {"flags": remembered[-1], "recorded a graph": False, "has gradients": False, "gradient mode": True}
+remembered, make = [], probe_model
+def probe_model(weights, flags):
+    remembered.append(list(flags))
+    return make(weights, flags)'''
+
+
+def graded_with(tmp_path, **answers):
+    """Scores of a week 5 notebook with these answers, by cell."""
+    make_course_root(COURSE, tmp_path / "course", [WEEK])
+    notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
+    for name, source in answers.items():
+        next(cell for cell in notebook.cells if cell.id == name).source = source
+    path = tmp_path / "course" / "one.ipynb"
+    nbformat.write(notebook, path)
+    return grade_submissions(tmp_path / "course", WEEK, {"one": path}, Options(device="cpu"), again=True)["one"].result.scores
+
+
+@pytest.mark.parametrize("factor", ["1", "1.5"])
+def test_what_is_asked_of_an_earlier_answer_tells_the_later_one_nothing(tmp_path, factor):
+    """The reference of 5.4 calls the student's ntk_base with the right stretch, in the process that runs both."""
+    scores = graded_with(tmp_path, ntk_base=REPLAY.replace("FACTOR", factor), dynamic_ntk_base=REPLAYED)
+    assert scores["dynamic_ntk_base_tests"] == 0
+
+
+def test_helpers_that_a_student_redefines_are_given_again(tmp_path):
+    naive = next(s for s in bank(WEEK, "loss_by_length") if s.name == "loss_switched_off")
+    scores = graded_with(tmp_path, loss_by_length=naive.source + LIE)
+    assert scores["loss_by_length_tests"] == naive.score

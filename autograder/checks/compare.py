@@ -4,6 +4,7 @@ Type before shape, shape before values; of the values only the first differing p
 digit, so that a message helps without being an answer key.
 """
 
+import builtins
 import math
 import sys
 from dataclasses import dataclass
@@ -19,6 +20,12 @@ class Tolerance:
     rtol: float = 1e-4
     atol: float = 1e-5
     exact_dtype: bool = False
+
+
+KNOWN_TYPES = {name for name, value in vars(builtins).items() if isinstance(value, type)} | {
+    "ndarray", "function", "method", "builtin_function_or_method", "generator", "Size", "dtype", "device", "Parameter", "Linear",
+    "Embedding", "Module", "Sequential", "module", "NoneType", "Fraction", "Decimal", "OrderedDict", "Generator", "int64", "float64",
+    "float32", "int of more than 64 bits", "deeply nested value"}
 
 
 def brief(value: float) -> str:
@@ -42,7 +49,10 @@ def kind(value: Any) -> str:
         return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
     if value is None:
         return "None (is there a return statement?)"
-    return f"a {getattr(value, 'type_name', type(value).__name__)}"  # what cannot leave the sandbox has a type_name
+    name = getattr(value, "type_name", type(value).__name__)  # what cannot leave the sandbox has a type_name
+    if "tensor of shape" in name:
+        return "a tensor that is too large or of an unusual dtype"
+    return f"a {name}" if name in KNOWN_TYPES else "an object of another type"  # a name of its own may say anything
 
 
 def difference(got: Any, expected: Any, tolerance: Tolerance) -> str:

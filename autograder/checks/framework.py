@@ -127,9 +127,10 @@ def exercise(assignment: str, grade_id: str, reference: Any = None, follows: Fol
             if context is None:
                 _refuse()
             right = reference if reference is not None else getattr(autograder.reference, grade_id)
+            answers: dict[tuple, _Record] = {}
 
             def graded(right: Any, context: GradingContext, note: str = "") -> Verdict:
-                check = Check(assignment, grade_id, right, student, context)
+                check = Check(assignment, grade_id, right, student, context, answers)
                 if isinstance(student, Absent):
                     return check.absent(student.reason)
                 try:
@@ -204,7 +205,11 @@ class _Record:
 class Check:
     """The student's object on the bench: draws inputs, runs probes, collects criteria."""
 
-    def __init__(self, assignment: str, grade_id: str, reference: Any, student: Any, context: GradingContext) -> None:
+    def __init__(self, assignment: str, grade_id: str, reference: Any, student: Any, context: GradingContext,
+                 answers: dict[tuple, "_Record"] | None = None) -> None:
+        # The student's values by place. A reference that follows the student's earlier functions calls them; code that
+        # remembers this could learn from it, so each question is asked once, and before it is known what is right.
+        self._answers = {} if answers is None else answers
         self.assignment, self.grade_id = assignment, grade_id
         self.reference, self.student, self.device = reference, student, context.device
         self.seed, self.generator, self._memory = context.seed, torch.Generator(), context.memory
@@ -249,8 +254,8 @@ class Check:
         held then: a block that goes from the plain to the awkward knows what a failure at this place means.
         """
         place = self._place(call)
-        expected = self._expected(probe, place)
         record = self._run(probe, call, place, tolerance, hint)
+        expected = self._expected(probe, place)
         if problem := difference(record.got, expected, tolerance):
             raise Miss(f"{call}: {problem}")
         record.met = True
@@ -259,8 +264,8 @@ class Check:
     def value(self, probe: Probe, call: str) -> Any:
         """The student's value of ``probe``, not compared; for properties of one's own."""
         place = self._place(call)
-        self._expected(probe, place)
         record = self._run(probe, call, place)
+        self._expected(probe, place)
         self._records.remove(record)
         return record.got
 
@@ -314,7 +319,8 @@ class Check:
                 raise
             if wanted in raised.type_names:
                 return
-            self.name(f"{call} must raise {wanted}; yours raises {raised.kind}.")
+            ended = raised.kind in ("ProcessEnded", "ProtocolError")
+            self.name(f"{call} must raise {wanted}; yours " + ("ends the Python process." if ended else f"raises {raised.kind}."))
             raise Miss(f"{call}: expected {wanted}, got {raised.describe()}") from None
         self.name(f"{call} must raise {wanted}; yours returns a value.")
         raise Miss(f"{call}: expected {wanted}, but nothing was raised")
@@ -386,9 +392,10 @@ class Check:
             sentences += [sentence for sentence in says if sentence not in sentences]
             unexplained -= explained
         for index in sorted(unexplained):
-            if hint := failing[index].hint:
+            works = failing[index].error is None
+            if (hint := failing[index].hint) and (works or passing):  # what always raises is not explained by where it did
                 sentences.append(hint)
-            elif failing[index].error is None:
+            elif works:
                 sentences += [mistake.says[0] for mistake in elsewhere_right
                               if self._reproduces(mistake, failing[index])][:1]
         return list(dict.fromkeys(sentences))[:2]
@@ -439,8 +446,12 @@ class Check:
     def _run(self, probe: Probe, call: str, place: tuple, tolerance: Tolerance = Tolerance(), hint: str = "") -> _Record:
         record = _Record(probe, place, tolerance, hint)
         self._records.append(record)
+        known = None if watched.get() else self._answers.get(place)
+        self._answers[place] = record
         try:
-            record.got = probe(self.student)
+            if known is not None and known.error is not None:
+                raise known.error
+            record.got = probe(self.student) if known is None else known.got
             return record
         except StudentError as error:
             record.error = error

@@ -17,11 +17,11 @@ from urllib.parse import unquote
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
-from autograder.course import Cell, instructor_cells, released_files
+from autograder.course import Cell, CourseError, instructor_cells, released_files
 from autograder.grading.flags import flags
 from autograder.grading.names import defined_names
 from autograder.grading.reading import Ungradable, read, shown
-from autograder.manifest import RELEASED_FILES
+from autograder.manifest import MANIFEST, RELEASED_FILES
 
 MAX_FILES = 1_000
 TAKES_ANSWER = ("answer", "prediction", "experiment")
@@ -47,6 +47,9 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     submitted = read(path)
     template = instructor_cells(root, assignment)
     matched, extras = _match(submitted, template, notes)
+    if not any(cell.role == "answer" and cell.id in matched for cell in template):
+        raise Ungradable(f"none of the exercises of {assignment} is in it{_looks_like(submitted, root)}; submit the notebook of this week")
+    _text_answers_below(template, matched, extras, notes)
     cells = []
     for cell in template:
         if cell.id not in matched and cell.role == "answer":
@@ -75,9 +78,11 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
     """The notebook among the files of a submission; links are not followed, other files are listed and left alone."""
     if folder.is_symlink() or folder.parent.is_symlink():
         raise Ungradable("the submission is a link, which is not followed; submit the folder itself")
+    expected = f"{assignment}.ipynb"
     entries = sorted(itertools.islice(os.scandir(folder), MAX_FILES), key=lambda entry: entry.name)
     notebooks = [entry.name for entry in entries if entry.name.endswith(".ipynb")]
-    expected = f"{assignment}.ipynb"
+    if os.path.lexists(folder / expected):  # it may be farther down than anybody looks
+        notebooks.append(expected)
     if expected not in notebooks and len(notebooks) != 1:
         found = ", ".join(shown(entry.name) for entry in entries[:10]) or "nothing"
         raise Ungradable(f"there is no {expected} in the submission (found: {found}); submit the course's notebook under its name")
@@ -125,15 +130,40 @@ def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, note
     for cell in template:
         if cell.role != "answer" or cell.id in matched or cell.cell_type != "code":
             continue
-        wanted = names(cell.source)
         for place, entries in extras.items():
-            found = [entry for entry in entries if entry[2] == "code" and wanted & names(entry[1])]
+            found = [entry for entry in entries if entry[2] == "code" and cell.grade_id in names(entry[1])]
             if found:
                 number, source, cell_type = found[-1]
                 matched[cell.id] = NotebookNode(source=source, cell_type=cell_type, outputs=[], attachments={})
                 extras[place] = [entry for entry in entries if entry[0] != number]
                 notes.append(f"the answer cell {cell.grade_id} had lost its id and was recognised by its name")
                 break
+
+
+def _text_answers_below(template: tuple[Cell, ...], matched: dict, extras: dict, notes: list[str]) -> None:
+    """Text in a new cell right below the one meant for it is the answer if that one was left as it was."""
+    for cell in template:
+        answer = matched.get(cell.id)
+        if cell.role != "answer" or cell.cell_type == "code" or answer is None or answer.source.strip() not in ("", cell.source.strip()):
+            continue
+        below = [entry for entry in extras.get(cell.id, []) if entry[2] == "markdown"]
+        if below:
+            matched[cell.id] = NotebookNode(answer, source="\n\n".join(entry[1] for entry in below))
+            extras[cell.id] = [entry for entry in extras[cell.id] if entry not in below]
+            notes.append(f"the answer {cell.grade_id} was in a new cell below the one meant for it")
+
+
+def _looks_like(submitted: NotebookNode, root: Path) -> str:
+    """A hint at the week whose notebook this may be."""
+    ids = {cell.grade_id for cell in submitted.cells} | {cell.id for cell in submitted.cells}
+    for assignment in MANIFEST:
+        try:
+            theirs = {name for cell in instructor_cells(root, assignment) if cell.role == "answer" for name in (cell.grade_id, cell.id)}
+        except CourseError:
+            continue
+        if theirs & ids:
+            return f" (it looks like the notebook of {assignment})"
+    return ""
 
 
 _made: dict[int, tuple[Cell, NotebookNode]] = {}
@@ -190,6 +220,7 @@ def _markdown(text: str, answer: NotebookNode | None, **fields: object) -> Noteb
     """A text cell of the student's, with the pictures pasted into it; a reference to any other picture is taken out."""
     pictures = answer.attachments if answer is not None else {}
     text = re.sub(r"attachment:([^)\s\"'>]*)", lambda m: m.group() if unquote(m.group(1)) in pictures else "missing-picture", text)
+    text = re.sub(r"!(?=\[)(?!\[[^\]\n]*\]\(attachment:)", "!\u200b", text)  # a picture from the web would tell who reads it when
     cell = _markdown_cell(text, **fields)
     if pictures:
         cell["attachments"] = pictures

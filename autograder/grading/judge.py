@@ -3,9 +3,11 @@
 import contextlib
 import io
 import json
+import signal
 import sys
 import time
 import types
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -16,6 +18,7 @@ matplotlib.use("Agg")
 
 from autograder.checks.framework import Absent, BrokenCheck, GradingContext, StudentError, grading  # noqa: E402
 from autograder.checks.memory import Memory  # noqa: E402
+from autograder.checks.verdict import Criterion, Verdict  # noqa: E402
 from autograder.grading.names import defined_names, free_names  # noqa: E402
 from autograder.grading.results import Result, Task  # noqa: E402
 from autograder.grading.sandbox import Sandbox, SandboxError  # noqa: E402
@@ -23,7 +26,28 @@ from autograder.grading.session import CellRun, Session  # noqa: E402
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 _memory = lru_cache(maxsize=1)(lambda *where: Memory())  # of one assignment of one class on one device
+TOO_LONG = "what this notebook returns takes too long to check"
 STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
+
+
+class CheckingTooLong(BaseException):
+    """The checks have used the time that they may use on one submission. Nothing on the way may take it for an error of
+    its own, or remember it."""
+
+
+@contextlib.contextmanager
+def at_most(cpu_seconds: float) -> Iterator[None]:
+    """Raises ``CheckingTooLong`` in the block when this process has used that much CPU time; and again, should it go on."""
+    def too_long(*_: Any) -> None:
+        raise CheckingTooLong
+
+    before = signal.signal(signal.SIGPROF, too_long)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds, cpu_seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def judge(task: Task, sandbox: Sandbox) -> Result:
@@ -32,7 +56,8 @@ def judge(task: Task, sandbox: Sandbox) -> Result:
     result = Result(task.key)
     session = Session(sandbox, task.files, STUDENT_SEED)
     try:
-        with grading(task.seed, sandbox.device, _memory(task.assignment, task.seed, sandbox.device)) as context:
+        memory = _memory(task.assignment, task.seed, sandbox.device)
+        with grading(task.seed, sandbox.device, memory) as context, at_most(sandbox.limits.checking_cpu):
             _run_cells(task, session, context, result)
     except BrokenCheck as error:
         result.problem = f"a hidden test of the course is broken: {error}"
@@ -46,32 +71,45 @@ def judge(task: Task, sandbox: Sandbox) -> Result:
 def _run_cells(task: Task, session: Session, context: GradingContext, result: Result) -> None:
     trusted = _trusted_namespace(task.files)
     failed: dict[str, StudentError] = {}
+    given: list[dict] = []
     for cell in task.cells:
         start = time.perf_counter()
         if cell["role"] == "test":
-            _run_test(cell, session, context, trusted, failed, result)
+            _run_test(cell, session, context, trusted, failed, given, result)
         else:
             if cell["role"] == "setup":
                 exec(_compiled(cell["source"], "<setup>", "exec"), trusted)  # the instructor's cell
-            run = session.execute(cell["id"], cell["source"])
+            elif cell["role"] == "locked":
+                given.append(cell)
+            try:
+                run = session.execute(cell["id"], cell["source"])
+            except CheckingTooLong:
+                session.give_up()
+                run = CellRun(error=StudentError(("TimeoutError",), TOO_LONG))
             result.outputs[cell["id"]] = run.outputs + _error_output(run)
             if run.error is not None:
                 failed |= dict.fromkeys({*cell["defines"], *defined_names(cell["source"])}, run.error)
         result.seconds[cell["id"]] = round(time.perf_counter() - start, 4)
 
 
-def _run_test(cell: dict, session: Session, context: GradingContext, trusted: dict, failed: dict,
+def _run_test(cell: dict, session: Session, context: GradingContext, trusted: dict, failed: dict, given: list[dict],
               result: Result) -> None:
     """A visible check or a hidden test; its verdict is decided here and nowhere else."""
     names = free_names(cell["source"], trusted)
     printed, before = io.StringIO(), len(context.verdicts)
     error = ""
     try:
+        for helper in given:  # what the course has given and the student has redefined is given again
+            if set(helper["defines"]) & set(names):
+                session.execute(helper["id"], helper["source"])
         namespace = trusted | _student_objects(session, names, failed)
         with contextlib.redirect_stdout(printed):
             exec(_compiled(cell["source"], "<test>", "exec"), namespace)
     except StudentError as problem:
         error = problem.describe()
+    except CheckingTooLong:
+        session.give_up()
+        error = TOO_LONG
     except AssertionError as problem:
         error = str(problem) or "an assertion does not hold"
     except (BrokenCheck, SandboxError):
@@ -79,13 +117,15 @@ def _run_test(cell: dict, session: Session, context: GradingContext, trusted: di
     except Exception as problem:  # a test met a student's value it cannot work with
         error = f"{type(problem).__name__}: {problem}"
     verdicts = context.verdicts[before:]
+    if error and not verdicts and cell["points"]:
+        verdicts = [Verdict("", "", cell["points"], [Criterion("an answer", cell["points"], 0.0, error[:500])])]
     if verdicts:
         result.verdicts[cell["id"]] = verdicts[-1].to_json()
     elif error:
         result.failed_checks.append(cell["id"])
     score = sum(verdict.score for verdict in verdicts) if verdicts else (0.0 if error else cell["points"])
     result.scores[cell["id"]] = round(min(score, cell["points"]), 4)
-    text = "\n".join([verdict.render() for verdict in verdicts] + ([error[:4000]] if error else []))
+    text = "\n".join([error[:4000]] if error else [verdict.render() for verdict in verdicts])
     text = printed.getvalue()[:4000] + (text + "\n" if text else "")
     result.outputs[cell["id"]] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
 

@@ -5,12 +5,14 @@ grading of all submissions it is about to convert begins, in parallel, in sandbo
 """
 
 import glob
+import re
 import warnings
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 
 import nbformat
+import nbgrader.converters.base
 from nbconvert.exporters import NotebookExporter
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat.notebooknode import NotebookNode
@@ -35,7 +37,18 @@ from autograder.grading.sandbox import Limits
 # nbgrader 0.9.6 triggers these harmless warnings of a later SQLAlchemy for every new submission.
 warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
 
+_find_all_files = utils.find_all_files
+
+
+def find_all_files(path: str, exclude: list[str] | None = None) -> list[str]:
+    """nbgrader's, which walks through all folders even where nothing is wanted; they may be very deep."""
+    return [] if exclude and exclude[0] == "*" else _find_all_files(path, exclude)
+
+
+utils.find_all_files = nbgrader.converters.base.find_all_files = find_all_files
+
 MAX_SHOWN = 10_000  # characters of one cell
+MAX_SHOWN_IN_ALL = 400_000  # of a notebook; ours have a quarter of that, the course's text included
 
 
 class SubmissionExporter(NotebookExporter):
@@ -158,11 +171,13 @@ def _is_ungradable(notebook: NotebookNode) -> bool:
     return bool(notebook.cells) and notebook.cells[0].id == "ungradable"
 
 
-def readable(source: str) -> str:
-    """At most as much of a cell as a person reads: highlighting takes time with the square of a line's length."""
-    if len(source) <= MAX_SHOWN:
+def readable(source: str, room: int = MAX_SHOWN) -> str:
+    """At most as much of a cell as a person reads: highlighting takes time with the square of a line's length, and of the
+    number of blank lines on end."""
+    source = re.sub(r"(?:\n[ \t]*){20,}(?=\n)", "\n" * 20, source)
+    if len(source) <= room:
         return source
-    return source[:MAX_SHOWN] + f"\n# [the other {len(source) - MAX_SHOWN} characters of this cell are left out here]"
+    return source[:room] + f"\n# [the other {len(source) - room} characters of this cell are left out here]"
 
 
 class ShowVerdicts(NbGraderPreprocessor):
@@ -171,8 +186,10 @@ class ShowVerdicts(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
         graded: Graded = resources["autograder"]
         if graded.result is not None:
+            room = MAX_SHOWN_IN_ALL
             for cell in nb.cells:
-                cell.source = readable(cell.source)
+                cell.source = readable(cell.source, min(MAX_SHOWN, max(room, 500)))
+                room -= len(cell.source)
                 if cell.cell_type == "code" and cell.id in graded.result.outputs:
                     cell.outputs = [nbformat.from_dict(output) for output in graded.result.outputs[cell.id]]
                 if verdict := graded.result.verdicts.get(cell.id):

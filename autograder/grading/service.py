@@ -140,6 +140,8 @@ def _pool(tasks: list[Task], workers: int, failed: dict[str, str]) -> Iterator[R
                 return
             except SandboxError as error:
                 failed[key] = f"the sandbox failed: {error}"
+            except Exception as error:  # a mistake of the grader's own: it may cost nobody else a grade
+                failed[key] = f"the grader failed on this submission ({type(error).__name__}: {error}); please report it"
             else:
                 del failed[key]
                 yield result

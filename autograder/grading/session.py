@@ -59,7 +59,7 @@ class Watchman:
 
     def __init__(self, job: Job, cpu_seconds: float, limits: Limits, allowance: Allowance) -> None:
         self.job, self.cpu_seconds, self.limits, self.allowance = job, cpu_seconds, limits, allowance
-        self.idle, self.callbacks, self.last = 0.0, 0, time.monotonic()
+        self.idle, self.callbacks, self.callback_cpu, self.last = 0.0, 0, 0.0, time.monotonic()
         self.more_processes = 0  # now than at the start
         if job.tree is not None:
             used = job.tree.look()
@@ -101,14 +101,18 @@ class Watchman:
         if spent := self.allowance.spent():
             raise Overuse("TimeoutError", spent)
 
-    def resume(self) -> None:
-        """The check itself was busy; that time is not the submission's."""
-        self.last = time.monotonic()
-
     def count_callback(self) -> None:
         self.callbacks += 1
         if self.callbacks > MAX_CALLBACKS:
             raise Overuse("RuntimeError", f"it called the function it was given more than {MAX_CALLBACKS} times")
+
+    def charge_callback(self, cpu: float) -> None:
+        """What the given function costs is the submission's time: it has chosen how often, and with what."""
+        self.last = time.monotonic()  # it has not been idle
+        self.callback_cpu += cpu
+        self.allowance.cpu -= cpu
+        if self.callback_cpu > self.cpu_seconds:
+            raise Overuse("TimeoutError", f"the function it was given ran for more than {self.cpu_seconds:g} seconds")
 
 
 @dataclass
@@ -133,6 +137,12 @@ class Session:
         self._allowance = Allowance.of(self.limits)
         self._restarts = 0
         self._job: Job | None = sandbox.open(files, seed)
+
+    def give_up(self) -> None:
+        """Whatever is still asked of this submission fails at once."""
+        self._allowance.cpu = 0.0
+        if self._job is not None:
+            self._abandon()
 
     def close(self) -> bool:
         """Returns whether the kernel had killed the submission, short of memory."""
@@ -217,8 +227,9 @@ class Session:
                 if "callback" not in reply:
                     break
                 watchman.count_callback()
+                start = time.process_time()
                 self._serve_callback(reply, reply_payload)
-                watchman.resume()
+                watchman.charge_callback(time.process_time() - start)
             if reply.get("serial") != self._serial:
                 raise WireError("reply to another request")
             if header["op"] == "execute":

@@ -135,12 +135,12 @@ def _process(pid: int) -> _Process | None:
         return None
     fields = text[text.rindex(")") + 2:].split()
     user, system, child_user, child_system = (int(field) / TICKS for field in fields[11:15])
-    return _Process(user + system, child_user + child_system, int(fields[21]) * PAGE, fields[0] in "RD")
+    return _Process(user + system, child_user + child_system, int(fields[21]) * PAGE, fields[0] == "R")  # not D: that can be had for nothing, by vfork
 
 
 def _number_inside(pid: int) -> int:
     """The pid that a process has in its own namespace: they are given in order, to processes and threads."""
-    for line in _read(f"/proc/{pid}/status").splitlines():
+    for line in _read(f"/proc/{pid}/status").split("\n"):  # a process may put any other line end into its own name
         if line.startswith("NSpid:"):
             return int(line.split()[-1]) if len(line.split()) > 2 else 0  # no namespace of its own: no count
     return 0
@@ -148,7 +148,7 @@ def _number_inside(pid: int) -> int:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
             return file.read()
     except OSError:
         return ""

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 
-from hostile.bank import CANARY, FREQ, GOOD, RIGHT_FREQ, RIGHT_ROT, ROT, SCRIPT, WEEK, WRONG_ROT, Submission, entry
+from hostile.bank import CANARY, COURSE, FREQ, GOOD, RIGHT_FREQ, RIGHT_ROT, ROT, SCRIPT, WEEK, WRONG_ROT, Submission, entry
 
 # ---- what cannot be read --------------------------------------------------------------------------------------------
 
@@ -434,3 +434,32 @@ def timestamp_is_a_directory(s: Submission) -> None:
 def timestamp_is_a_link(s: Submission) -> None:
     s.good()
     os.symlink("/dev/zero", s.folder / "timestamp.txt")
+
+
+@entry("mess", ungradable="none of the exercises of week3_rope is in it .it looks like the notebook of week2_sinusoidal")
+def the_notebook_of_another_week(s: Submission) -> None:
+    s.write(data=(COURSE / "notebooks" / "week2_sinusoidal" / "week2_sinusoidal.ipynb").read_text(encoding="utf-8"))
+
+
+@entry("mess", ungradable="none of the exercises of week3_rope is in it; submit")
+def a_notebook_without_cells(s: Submission) -> None:
+    s.nb["cells"] = []
+
+
+@entry("mess", GOOD, by_hand=("relative_proof",))
+def the_proof_in_a_new_cell(s: Submission) -> None:
+    s.good()
+    s.add("Since the rotations are orthogonal …", after="relative_proof", cell_type="markdown")
+
+
+@entry("mess", GOOD)
+def three_thousand_files(s: Submission) -> None:
+    s.good()
+    for number in range(3000):
+        (s.folder / f"a{number}").touch()
+
+
+@entry("mess", GOOD)
+def float64_by_default(s: Submission) -> None:
+    s.good()
+    s.add("torch.set_default_dtype(torch.float64)")

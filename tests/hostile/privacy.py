@@ -167,3 +167,9 @@ def script_in_metadata(s: Submission) -> None:
 
 
 assert WRONG_FREQ and RIGHT_ROT
+
+
+@entry("privacy", GOOD, by_hand=("relative_proof",))
+def pictures_that_tell_who_reads_them(s: Submission) -> None:
+    s.good()
+    s.answer("relative_proof", "![a](https://tracker.example/hostile_pixel.png) ![b][1] ![c](/etc/hostname)\n\n[1]: https://tracker.example/hostile_pixel.png")

@@ -51,7 +51,7 @@ except BaseException:
 finally:
     if os.getpid() != first:
         time.sleep(2); os._exit(0)""")
-for number, offence in enumerate(("[os.fork() for _ in range(7)]", "os.fork(); x = bytearray(b'x' * 400 * 2**20)", "os.kill(-1, 9)",
+for number, offence in enumerate(("[os.fork() for _ in range(7)]", "os.fork(); os.fork(); x = bytearray(400 * 2**20); x[::4096] = bytes(102400)", "os.kill(-1, 9)",
                                  "for fd in range(3, 30):\n            try: os.write(fd, b'x' * 99)\n            except OSError: pass")):
     trouble_cell("resources", f"makes_trouble_later_{number}", f"""
 import os, time
@@ -203,3 +203,61 @@ def floods_with_pictures(s: Submission) -> None:
     for _ in range(8):
         s.add("import os\nfor _ in range(12): display({'image/png': b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(2**21 - 8)}, raw=True)",
               after="decode_step_scores_tests")
+
+
+# ---- found by attackers who had read the grader's code ---------------------------------------------------------------
+
+for number, name in enumerate((b"\x0cNSpid: a b", b"\x0cNSpid: 0 0", b"\rNSpid: x y", b") R 1 1 ((")):
+    trouble_cell("resources", f"calls_itself_something_else_{number}", f"""
+import ctypes, os, time
+ctypes.CDLL(None).prctl(15, {name!r}, 0, 0, 0)
+if os.fork() == 0: time.sleep(1); os._exit(0)
+time.sleep(1)""")
+
+trouble_cell("resources", "waits_as_if_for_the_disk", """
+import os, time
+os.mkfifo('/tmp/never')
+if os.fork() == 0:
+    try:
+        os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, '/tmp/never', os.O_RDONLY, 0)])
+    finally:
+        os._exit(0)
+time.sleep(300)""")
+
+trouble_cell("resources", "memory_of_nobody", """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+found = [libc.shmget(0, 512 * 2**20, 0o1600) for _ in range(4)]
+for number in found:
+    if number >= 0: ctypes.memset(libc.shmat(number, None, 0), 1, 512 * 2**20)""")
+
+
+@entry("resources", {FREQ: 2.0})
+def tensors_without_bytes_and_huge_shapes(s: Submission) -> None:
+    s.good()
+    s.answer("apply_rotary_emb", ROT_HEAD + "\n    return torch.empty(2**15, 25000, 0)")
+    s.answer("RotaryMultiHeadAttention", "RotaryMultiHeadAttention = lambda *a, **k: torch.empty(2**15, 25000, 0)")
+
+
+@entry("resources", {FREQ: 2.0, ROT: 6.0})
+def keys_of_one_hash(s: Submission) -> None:
+    """The worker is the student's to change: what it sends costs the other side time with the square of its length."""
+    s.good()
+    s.answer("rotate_by_hand", """
+import gc, wire
+encode = wire.Encoder.encode
+def slow(self, value, depth=0):
+    if isinstance(value, dict) and "q3_0" in value:
+        return {"d": [[k * (2**61 - 1), None] for k in range(1, 30000)]}
+    return encode(self, value, depth)
+wire.Encoder.encode = slow
+rotate_by_hand = {"q3_0": 1.0}""")
+
+
+@entry("resources", GOOD)
+def blank_lines_without_end(s: Submission) -> None:
+    """They cost whoever highlights them time with the square of their number."""
+    s.good()
+    for _ in range(60):
+        s.add("1" + "\n " * 2400 + "\n1", after="apply_rotary_emb")

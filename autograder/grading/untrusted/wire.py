@@ -151,8 +151,8 @@ class Decoder:
         if not isinstance(entry, list) or len(entry) != 2:
             raise WireError("malformed dict")
         key, value = self.decode(entry[0], depth + 1), self.decode(entry[1], depth + 1)
-        if not isinstance(key, (str, int, float, bool, type(None))):
-            key = f"<{type(key).__name__}>"
+        if not isinstance(key, (str, int, float, bool, type(None))) or (type(key) is int and abs(key) >= 2**53):
+            key = f"<{type(key).__name__}>"  # large ints can be chosen to have the same hash
         return key, value
 
     def _reference(self, body: dict) -> Reference:

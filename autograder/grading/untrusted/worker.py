@@ -8,6 +8,7 @@ taken over by student code at any time, and then it may only answer wrongly or n
 
 import base64
 import builtins
+import contextlib
 import ctypes
 import gc
 import itertools
@@ -21,6 +22,7 @@ import struct
 import sys
 import traceback
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
@@ -223,9 +225,10 @@ class Notebook:
         args, kwargs = decoder.decode(header["args"]), decoder.decode(header["kwargs"])
         inputs = tensors_in((args, kwargs))
         before = [tensor.detach().clone() for tensor in inputs]
-        value = target(*args, **kwargs)
-        if isinstance(value, (types.GeneratorType, map, filter, zip)):
-            value = list(itertools.islice(value, 10_000))
+        with usual_dtype():
+            value = target(*args, **kwargs)
+            if isinstance(value, (types.GeneratorType, map, filter, zip)):
+                value = list(itertools.islice(value, 10_000))
         changed = [[index, encoder.encode(tensor.detach())] for index, (tensor, old) in enumerate(zip(inputs, before))
                    if tensor.shape != old.shape or not same(tensor.detach(), old)]
         number = next(self.counter)
@@ -273,6 +276,17 @@ class Notebook:
             return self.decoder(payload).decode(reply["value"])
 
         return check_function
+
+
+@contextlib.contextmanager
+def usual_dtype() -> Iterator[None]:
+    """A test hands in float32 tensors, so new ones are float32, whatever a cell has switched for its own purposes."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
