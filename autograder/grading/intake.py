@@ -142,11 +142,12 @@ def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, note
 
 def _text_answers_below(template: tuple[Cell, ...], matched: dict, extras: dict, notes: list[str]) -> None:
     """Text in a new cell right below the one meant for it is the answer if that one was left as it was."""
+    ours = {cell.source.strip()[:60] for cell in template}  # text of the course that has lost its id
     for cell in template:
         answer = matched.get(cell.id)
         if cell.role != "answer" or cell.cell_type == "code" or answer is None or answer.source.strip() not in ("", cell.source.strip()):
             continue
-        below = [entry for entry in extras.get(cell.id, []) if entry[2] == "markdown"]
+        below = [entry for entry in extras.get(cell.id, []) if entry[2] == "markdown" and entry[1].strip()[:60] not in ours]
         if below:
             matched[cell.id] = NotebookNode(answer, source="\n\n".join(entry[1] for entry in below))
             extras[cell.id] = [entry for entry in extras[cell.id] if entry not in below]

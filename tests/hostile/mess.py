@@ -436,7 +436,7 @@ def timestamp_is_a_link(s: Submission) -> None:
     os.symlink("/dev/zero", s.folder / "timestamp.txt")
 
 
-@entry("mess", ungradable="none of the exercises of week3_rope is in it .it looks like the notebook of week2_sinusoidal")
+@entry("mess", ungradable="none of the exercises of week3_rope is in it")
 def the_notebook_of_another_week(s: Submission) -> None:
     s.write(data=(COURSE / "notebooks" / "week2_sinusoidal" / "week2_sinusoidal.ipynb").read_text(encoding="utf-8"))
 
