@@ -95,6 +95,7 @@ COMPILE = .venv/bin/python -m compileall -qq -j 0 -s "$(CURDIR)" -p /course .ven
 .venv/.ready: pyproject.toml | .venv/.python
 	@echo "Setting up .venv: first use only, some minutes; the README says how large the download is …"
 	@$(INSTALL) --editable .
+	@find .venv/lib -name __pycache__ -prune -exec rm -rf {} +
 	@$(COMPILE)
 	@touch $@
 

@@ -263,10 +263,10 @@ def bubblewrap_command(device: str) -> list[str]:
                 "--ro-bind", str(UNTRUSTED), "/sandbox/worker", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
     inside = [packages.replace(sys.base_prefix, PYTHON, 1)] if packages.startswith(sys.base_prefix) else []
     roots = ["/sandbox/site-packages", *inside]
-    for entry in Path(packages).iterdir():
+    for entry in [*Path(packages).iterdir(), *Path(packages).glob("__pycache__/*")]:
         if "autograder" in entry.name or "positional_encodings_course" in entry.name:  # the course, or where it is
-            for root in roots:
-                command += ["--tmpfs", f"{root}/{entry.name}"] if entry.is_dir() else ["--ro-bind", "/dev/null", f"{root}/{entry.name}"]
+            for place in (f"{root}/{entry.relative_to(packages)}" for root in roots):
+                command += ["--tmpfs", place, "--remount-ro", place] if entry.is_dir() else ["--ro-bind", "/dev/null", place]
     if device == "cuda":
         for node in sorted(Path("/dev").glob("nvidia*")):
             command += ["--dev-bind", str(node), str(node)]

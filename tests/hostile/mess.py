@@ -348,7 +348,7 @@ def everything_but_one_answer_deleted(s: Submission) -> None:
     s.nb["cells"] = [s.cell("apply_rotary_emb")]
 
 
-@entry("mess")
+@entry("mess", ungradable="none of the exercises of week3_rope is in it; submit")
 def no_cells(s: Submission) -> None:
     s.nb["cells"] = []
 
@@ -439,11 +439,6 @@ def timestamp_is_a_link(s: Submission) -> None:
 @entry("mess", ungradable="none of the exercises of week3_rope is in it")
 def the_notebook_of_another_week(s: Submission) -> None:
     s.write(data=(COURSE / "notebooks" / "week2_sinusoidal" / "week2_sinusoidal.ipynb").read_text(encoding="utf-8"))
-
-
-@entry("mess", ungradable="none of the exercises of week3_rope is in it; submit")
-def a_notebook_without_cells(s: Submission) -> None:
-    s.nb["cells"] = []
 
 
 @entry("mess", GOOD, by_hand=("relative_proof",))
