@@ -1,6 +1,7 @@
 """What a person sees of grading: progress, tables, and where to look next."""
 
 import argparse
+import gc
 import json
 import logging
 import re
@@ -57,13 +58,15 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, stud
 
     ``seconds`` receives, by student, how long each cell took.
     """
+    gc.freeze()  # what has been imported stays: the collector need not go through it again and again
     config = course_config(root)
     course = _course(root, assignment, config)
     course.student_id = student
     if options.isolation == "none":
         console.print(f"[bold yellow]{NO_ISOLATION}[/bold yellow]")
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                  TimeRemainingColumn(), TextColumn("{task.fields[now]}"), console=console, transient=True) as progress:
+                  TimeRemainingColumn(), TextColumn("{task.fields[now]}"), console=console, transient=True,
+                  refresh_per_second=4) as progress:
         bar = progress.add_task(f"grading {assignment}", total=None, now="")
         waiting: list[str] = []
 
@@ -155,7 +158,9 @@ def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="check-") as scratch:
         make_course_root(root, Path(scratch) / "course", [assignment])
         with console.status(f"running {path.name} and the hidden tests of {assignment} …"):
-            graded = grade_submissions(Path(scratch) / "course", assignment, {"you": path}, Options(isolate, wanted_device()))["you"]
+            came: dict[str, Graded] = {}
+            grade_submissions(Path(scratch) / "course", assignment, {"you": path}, Options(isolate, wanted_device()), came.__setitem__)
+    graded = came["you"]
     if graded.result is None:
         raise GradingFailed(graded.reason)
     for note in graded.notes:

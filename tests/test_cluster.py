@@ -122,19 +122,19 @@ def task(key: str) -> Task:
 @pytest.mark.isolation
 def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
     root, students, files = small_class(tmp_path, 8)
-    isolate, came = not why_not_isolated(), []
+    isolate, there, here = not why_not_isolated(), {}, {}
     with running(tmp_path, "", "") as started:
 
         def result_came(key: str, graded: Graded) -> None:
-            came.append(key)
+            assert key not in there
+            there[key] = graded
             if graded.result is not None and started.workers[0].poll() is None:
                 started.workers[0].send_signal(signal.SIGKILL)
 
-        there = grade_submissions(root, WEEK1, files, Options(isolate, scheduler=started.address), result_came, again=True)
+        grade_submissions(root, WEEK1, files, Options(isolate, scheduler=started.address), result_came, again=True)
         assert started.workers[0].wait(10) == -signal.SIGKILL and started.workers[1].poll() is None
-    here = grade_submissions(root, WEEK1, files, Options(isolate), again=True)
-    assert grades(there) == grades(here)
-    assert sorted(came) == sorted(files)
+    grade_submissions(root, WEEK1, files, Options(isolate), here.__setitem__, again=True)
+    assert grades(there) == grades(here) and there.keys() == files.keys()
     for student in students:
         given = there[student.name].result
         assert (given is None) == student.ungradable
@@ -145,7 +145,8 @@ def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
 def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tmp_path: Path) -> None:
     came: list[Result] = []
     with running(tmp_path, KILLER, KILLER, KILLER, failures=0) as started:
-        results = grade([task(key) for key in ("ada", "killer", "boole", "emmy")], Options(False, scheduler=str(started.file)), came.append)
+        grade([task(key) for key in ("ada", "killer", "boole", "emmy")], Options(False, scheduler=str(started.file)), came.append)
+    results = {result.key: result for result in came}
     assert "workers of the cluster died" in results["killer"].problem and not results["killer"].scores
     assert all(results[key].scores == {"a": 1.0} and not results[key].problem for key in ("ada", "boole", "emmy"))
     assert len(came) == 4

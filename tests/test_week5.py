@@ -78,7 +78,8 @@ def test_a_module_made_in_the_sandbox_is_graded_like_one_made_here(tmp_path):
         next(cell for cell in notebook.cells if cell.id == "loss_by_length").source = entry.source
         files[entry.name] = tmp_path / "course" / f"{entry.name}.ipynb"
         nbformat.write(notebook, files[entry.name])
-    graded = grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"))
+    graded = {}
+    grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"), graded.__setitem__)
     for entry in entries:
         result = graded[entry.name].result
         assert result is not None, graded[entry.name].reason
@@ -158,7 +159,9 @@ def test_in_grading_5_4_is_given_the_notebooks_own_5_3(tmp_path):
         "    return ntk_base(base, stretch, head_dim)\n")
     path = tmp_path / "course" / "own.ipynb"
     nbformat.write(notebook, path)
-    result = grade_submissions(tmp_path / "course", WEEK, {"own": path}, Options(device="cpu"))["own"].result
+    graded = {}
+    grade_submissions(tmp_path / "course", WEEK, {"own": path}, Options(device="cpu"), graded.__setitem__)
+    result = graded["own"].result
     assert result.scores["ntk_base_tests"] == 0 and result.scores["dynamic_ntk_base_tests"] == 2
     assert "your own ntk_base" in "".join(output["text"] for output in result.outputs["dynamic_ntk_base_tests"])
 
@@ -193,7 +196,9 @@ def graded_with(tmp_path, **answers):
         next(cell for cell in notebook.cells if cell.id == name).source = source
     path = tmp_path / "course" / "one.ipynb"
     nbformat.write(notebook, path)
-    return grade_submissions(tmp_path / "course", WEEK, {"one": path}, Options(device="cpu"), again=True)["one"].result.scores
+    graded = {}
+    grade_submissions(tmp_path / "course", WEEK, {"one": path}, Options(device="cpu"), graded.__setitem__, again=True)
+    return graded["one"].result.scores
 
 
 @pytest.mark.parametrize("factor", ["1", "1.5"])

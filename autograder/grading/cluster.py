@@ -38,22 +38,15 @@ KEPT = "what was graded is kept: run the same command again"
 
 # The driver
 
-def grade(tasks: list[Task], options: Options, on_result: Callable[[Result], None]) -> dict[str, Result]:
-    """Grade every task on the cluster; results by key. Raises ``GradingFailed`` if the cluster cannot do it."""
-    results: dict[str, Result] = {}
-
-    def came(result: Result) -> None:
-        results[result.key] = result
-        on_result(result)
-
+def grade(tasks: list[Task], options: Options, on_result: Callable[[Result], None]) -> None:
+    """Grade every task on the cluster; results as they come. Raises ``GradingFailed`` if the cluster cannot do it."""
     how, needed = json.dumps(asdict(replace(options, workers=1, scheduler=""))), json.dumps(versions())
     with _connected(options.scheduler) as client:
         _require_fit_workers(client, needed, options.isolate)
-        accused = _run(client, tasks, how, needed, came)
+        accused = _run(client, tasks, how, needed, on_result)
         for task in accused:  # in flight when workers died; alone, it is plain whose submission it was
-            for victim in _run(client, [task], how, needed, came):
-                came(Result(victim.key, problem="workers of the cluster died, again and again, while grading this submission"))
-    return results
+            for victim in _run(client, [task], how, needed, on_result):
+                on_result(Result(victim.key, problem="workers of the cluster died, again and again, while grading this submission"))
 
 
 def versions() -> dict[str, str]:
@@ -238,7 +231,7 @@ class _Service:
             env=environment(), cwd=PACKAGE_ROOT, start_new_session=True).result()
 
     def grade(self, task: str, options: Options) -> dict:
-        request = f'{{"tasks": [{task}], "options": {json.dumps(asdict(options))}}}\n'
+        request = f'{{"task": {task}, "options": {json.dumps(asdict(options))}}}\n{{"end": true}}\n'
         result = None
         try:
             self.process.stdin.write(request.encode())

@@ -2,18 +2,19 @@
 
 import atexit
 import contextlib
+import itertools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 from autograder.grading.results import Options, Result, Task
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
-AT_A_TIME = 100  # submissions handed over: the grading process holds no more of a large class
 
 
 class GradingFailed(Exception):
@@ -21,6 +22,7 @@ class GradingFailed(Exception):
 
 
 _expecting: subprocess.Popen | None = None  # a grading process that has not been asked for anything
+_working: subprocess.Popen | None = None
 
 
 def expect(assignment: str, options: Options) -> None:
@@ -32,51 +34,95 @@ def expect(assignment: str, options: Options) -> None:
             _ask(_expecting, {"expect": assignment, "options": asdict(options)})
 
 
-@atexit.register
 def dismiss() -> None:
     """None will come after all."""
     global _expecting
     if _expecting is not None:
-        _expecting.terminate()
-        _expecting.communicate()
+        _end(_expecting)
         _expecting = None
 
 
-def grade(tasks: list[Task], options: Options, on_result: Callable[[Result], None] = lambda result: None) -> dict[str, Result]:
-    """Grade every task; results by key. Raises ``GradingFailed`` if the grading process itself fails."""
-    if not tasks:
+@atexit.register
+def end() -> None:
+    """Let go of the grading process in order, so that it leaves nothing behind, however this process comes to its end."""
+    dismiss()
+    if _working is not None:
+        _end(_working)
+
+
+def grade(tasks: Iterable[Task], options: Options, on_result: Callable[[Result], None]) -> None:
+    """Grade every task; ``on_result`` is called with each result as it comes. Tasks are taken as they can be worked on.
+
+    Raises ``GradingFailed`` if the grading process itself fails.
+    """
+    tasks = iter(tasks)
+    first = next(tasks, None)
+    if first is None:
         dismiss()
-        return {}
+        return
+    tasks = itertools.chain([first], tasks)
     if options.scheduler:
         from autograder.grading import cluster
 
-        return cluster.grade(tasks, options, on_result)
-    process = _take()
-    results: dict[str, Result] = {}
+        cluster.grade(list(tasks), options, on_result)
+        return
+    global _working
+    process = _working = _take()
+    feeder = _Feeder(process, tasks, options)
+    feeder.start()
     try:
-        for start in range(0, len(tasks), AT_A_TIME):
-            _ask(process, {"tasks": [asdict(task) for task in tasks[start:start + AT_A_TIME]], "options": asdict(options)})
-            for result in _answers(process.stdout):
-                results[result.key] = result
-                on_result(result)
-        process.stdin.close()
-        code = process.wait()
-    except BrokenPipeError:
+        for line in process.stdout:
+            message = json.loads(line)
+            if "failed" in message:
+                raise GradingFailed(message["failed"])
+            if "done" in message:
+                break
+            feeder.open.discard(message["result"]["key"])
+            on_result(Result(**message["result"]))
         code = process.wait()
     finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
-    missing = [task.key for task in tasks if task.key not in results]
-    if missing:
-        raise GradingFailed(f"the grading process ended early (exit code {code}) with {len(missing)} submissions not graded")
-    return results
+        process.stdout.close()  # so that it waits for no reader
+        _end(process)
+        feeder.join()
+    if feeder.failure is not None:
+        raise feeder.failure
+    if feeder.open:
+        raise GradingFailed(f"the grading process ended early (exit code {code}) with {len(feeder.open)} submissions not graded")
+
+
+class _Feeder(threading.Thread):
+    """Hands tasks to the grading process, which takes a few at a time: no more of a large class is in memory."""
+
+    def __init__(self, process: subprocess.Popen, tasks: Iterable[Task], options: Options) -> None:
+        super().__init__(name="feeder", daemon=True)
+        self._process, self._tasks, self._options = process, tasks, asdict(options)
+        self.open: set[str] = set()  # keys without a result
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for task in self._tasks:
+                self.open.add(task.key)
+                _ask(self._process, {"task": asdict(task), "options": self._options})
+            _ask(self._process, {"end": True})
+        except BrokenPipeError:  # it has ended: for those that read its answers
+            pass
+        except BaseException as error:  # for `grade` to raise
+            self.failure = error
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
 
 
 def _start() -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", "autograder.grading.service", str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         env=environment(), cwd=PACKAGE_ROOT, start_new_session=True)  # Ctrl-C is for us; we end it
+
+
+def _end(process: subprocess.Popen) -> None:
+    if process.poll() is None:
+        process.terminate()
+        process.wait()
 
 
 def _take() -> subprocess.Popen:
@@ -89,17 +135,6 @@ def _take() -> subprocess.Popen:
 def _ask(process: subprocess.Popen, request: dict) -> None:
     process.stdin.write(json.dumps(request).encode() + b"\n")
     process.stdin.flush()
-
-
-def _answers(lines: Iterable[bytes]) -> Iterator[Result]:
-    """The results of one request."""
-    for line in lines:
-        message = json.loads(line)
-        if "failed" in message:
-            raise GradingFailed(message["failed"])
-        if "done" in message:
-            return
-        yield Result(**message["result"])
 
 
 def environment() -> dict[str, str]:

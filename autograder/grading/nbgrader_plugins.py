@@ -5,6 +5,7 @@ grading of all submissions it is about to convert begins, in parallel, in sandbo
 """
 
 import glob
+import json
 import re
 import warnings
 from dataclasses import fields
@@ -95,15 +96,18 @@ class SubmissionExporter(NotebookExporter):
                 mark_not_graded(gradebook.find_submission_notebook(assignment, assignment, student), graded.reason)
                 gradebook.db.commit()
             raise GradingFailed(f"{student}: {graded.reason}. No grade was given; run it again")
+        resources["output_extension"] = self.file_extension
         if not self._preprocessors:  # the first pass, with nothing to sanitize: intake has rebuilt the notebook
-            return nbformat.writes(nbformat.from_dict(graded.notebook)), resources | {"output_extension": ".ipynb"}
+            return json.dumps(graded.notebook), resources
         resources["autograder"] = graded
         course = self.parent.coursedir
         if stamp := _timestamp(Path(course.format_path(course.submitted_directory, student, assignment)) / "timestamp.txt"):
             resources["outputs"] = {"timestamp.txt": stamp}  # nbgrader sees by it when a student submits again
-        found = self.from_notebook_node(nbformat.from_dict(graded.notebook), resources, **kwargs)
+        notebook = nbformat.from_dict(graded.notebook)
+        for preprocessor in self._preprocessors:  # our own, and one of nbgrader's that changes nothing: no copy, no check after each
+            notebook, resources = preprocessor(notebook, resources)
         self._ahead.forget(student)
-        return found
+        return nbformat.v4.writes(notebook) + "\n", resources
 
     def _grade_ahead(self, converter: Autograde) -> None:
         course = converter.coursedir
@@ -200,6 +204,7 @@ class ShowVerdicts(NbGraderPreprocessor):
             text = "**Noticed while reading this submission:**\n\n" + "\n".join(f"- {note}" for note in graded.notes)
             nb.cells.insert(0, nbformat.v4.new_markdown_cell(text, id="intake-notes"))
         nb.metadata["autograder"] = {"graded": True, "isolated": graded.isolated}
+        nbformat.validate(nb, relax_add_props=True)
         return nb, resources
 
 

@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,38 +38,40 @@ class Graded:
 
 
 def grade_submissions(root: Path, assignment: str, files: dict[str, Path], options: Options,
-                      on_result: Callable[[str, Graded], None] = lambda key, graded: None, again: bool = False) -> dict[str, Graded]:
+                      on_result: Callable[[str, Graded], None], again: bool = False) -> None:
     """Grade submissions of one assignment, by student; ``again`` even if an interrupted run has left results.
 
-    Raises ``GradingFailed`` if nothing can be graded here.
+    Submissions are read as they can be graded, in a thread of its own: ``on_result`` is called from two threads. Raises
+    ``GradingFailed`` if nothing can be graded here.
     """
     template, released = instructor_cells(root, assignment), released_files(root, assignment)
     seed, pending = class_seed(root, assignment), Pending(root, options)
-    graded: dict[str, Graded] = {}
-    tasks: dict[str, Task] = {}
+    waiting: dict[str, tuple[Graded, str]] = {}  # with the name of the result
 
     def came(result: Result) -> None:
-        entry, task = graded[result.key], tasks[result.key]
+        entry, name = waiting.pop(result.key)
         entry.result, entry.reason = (None, result.problem) if result.problem else (result, "")
-        pending.keep(task, result)
-        entry.forget = partial(pending.drop, pending.name(task))
+        pending.keep(name, result)
+        entry.forget = partial(pending.drop, name)
         on_result(result.key, entry)
 
-    for key, path in files.items():
-        try:
-            rebuilt = intake.rebuild(path, root, assignment)
-        except intake.Ungradable as problem:
-            graded[key] = Graded(intake.unreadable(root, assignment, str(problem)), None, str(problem), isolated=options.isolate)
-            on_result(key, graded[key])
-            continue
-        graded[key] = Graded(rebuilt.notebook, None, notes=rebuilt.notes, isolated=options.isolate,
-                             to_look_at=frozenset(rebuilt.to_look_at))
-        tasks[key] = Task.of(key, assignment, rebuilt.notebook, template, released, seed)
-    found = {} if again else {key: result for key, task in tasks.items() if (result := pending.find(task))}
-    for result in found.values():
-        came(result)
-    grade([task for key, task in tasks.items() if key not in found], options, came)
-    return graded
+    def tasks() -> Iterator[Task]:
+        for key, path in files.items():
+            try:
+                rebuilt = intake.rebuild(path, root, assignment)
+            except intake.Ungradable as problem:
+                on_result(key, Graded(intake.unreadable(root, assignment, str(problem)), None, str(problem), isolated=options.isolate))
+                continue
+            task = Task.of(key, assignment, rebuilt.notebook, template, released, seed)
+            name = pending.name(task)
+            waiting[key] = Graded(rebuilt.notebook, None, notes=rebuilt.notes, isolated=options.isolate,
+                                  to_look_at=frozenset(rebuilt.to_look_at)), name
+            if not again and (known := pending.find(name)):
+                came(known)
+            else:
+                yield task
+
+    grade(tasks(), options, came)
 
 
 def require_isolation(options: Options) -> None:

@@ -3,6 +3,7 @@
 Started by `fanout`, so that nbgrader's own process needs no torch and holds nothing a submission talks to.
 """
 
+import contextlib
 import ctypes
 import json
 import multiprocessing
@@ -10,10 +11,12 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Collection, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
+from functools import partial
 
 from autograder.grading.results import Options, Result, Task
 from autograder.grading.sandbox import Limits, Sandbox, SandboxError
@@ -26,56 +29,115 @@ _sandbox: Sandbox | None = None  # inherited by the forked judges
 def main() -> None:
     _die_with(int(sys.argv[1]))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # by way of `finally`
-    answers = os.fdopen(os.dup(1), "w")
+    answers, lock = os.fdopen(os.dup(1), "w"), threading.Lock()
     os.dup2(2, 1)  # whatever prints, prints to stderr
 
     def send(message: dict) -> None:
-        answers.write(json.dumps(message) + "\n")
-        answers.flush()
+        with lock, contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
+            answers.write(json.dumps(message) + "\n")
+            answers.flush()
 
+    judges = Judges(lambda result: send({"result": asdict(result)}))
     try:
-        for line in sys.stdin.buffer:  # from `fanout` a hundred submissions each, from `cluster` one; the same options
+        for line in sys.stdin.buffer:
             request = json.loads(line)
-            options = Options(**request["options"])
             if "expect" in request:
-                try:
-                    _warm_up({request["expect"]}, options)
-                except (SandboxError, OSError):  # said when there is somebody to grade
-                    cool_down()
-                continue
-            for result in run([Task(**task) for task in request["tasks"]], options):
-                send({"result": asdict(result)})
-            send({"done": True})
+                judges.expect(request["expect"], Options(**request["options"]))
+            elif "task" in request:
+                judges.grade(Task(**request["task"]), Options(**request["options"]))
+            else:
+                judges.settle()
+                send({"done": True})
     except SandboxError as error:
         send({"failed": str(error)})
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is on its way
+        judges.stop()
         cool_down()
 
 
-def run(tasks: list[Task], options: Options) -> Iterator[Result]:
-    """Results as they come. Raises ``SandboxError`` if no sandbox can be started at all.
+class Judges:
+    """Processes that grade submissions side by side, forked from this one; ``on_result`` is called as results come.
 
     Where something failed that is not the student's, the submission is tried once more in a new sandbox, alone.
     """
-    workers = min(options.workers or os.cpu_count() or 1, max(len(tasks), 1))
-    if _device(options.device) == "cuda":
-        workers = min(workers, ON_GPU)
-    failed: dict[str, str] = {}
-    assignments = {task.assignment for task in tasks}
-    _warm_up(assignments, options)
-    yield from _pool(tasks, workers, failed)
-    if not failed:
-        return
-    cool_down()
-    _warm_up(assignments, options)
-    for task in [task for task in tasks if task.key in failed]:
-        failed.clear()
-        yield from _pool([task], 1, failed)
-        yield from (Result(key, problem=reason) for key, reason in failed.items())
+
+    def __init__(self, on_result: Callable[[Result], None]) -> None:
+        self._on_result = on_result
+        self._options: Options | None = None
+        self._pool: ProcessPoolExecutor | None = None
+        self._room = threading.Semaphore(0)  # for tasks that wait or are in work
+        self._failed: dict[str, tuple[Task, str]] = {}  # with the reason
+
+    def expect(self, assignment: str, options: Options) -> None:
+        """Prepare for submissions of ``assignment``."""
+        try:
+            _warm_up(assignment, options)
+        except (SandboxError, OSError):  # said when there is somebody to grade
+            cool_down()
+
+    def grade(self, task: Task, options: Options) -> None:
+        """Returns as soon as there is room for another one. Raises ``SandboxError`` if no sandbox can be started at all."""
+        if self._failed or options != self._options:
+            self.settle()
+        self._options = options
+        try:
+            self._submit(task)
+        except BrokenProcessPool:
+            self.settle()
+            self._submit(task)
+        self._room.acquire()
+
+    def settle(self) -> None:
+        """Returns when everything has its result."""
+        self._close()
+        if not self._failed:
+            return
+        again, self._failed = self._failed, {}
+        cool_down()
+        for task, _ in again.values():
+            self._submit(task, workers=1)
+            self._close()
+            if self._failed:
+                self._on_result(Result(task.key, problem=self._failed.pop(task.key)[1]))
+                cool_down()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, task: Task, workers: int = 0) -> None:
+        if self._pool is None:
+            _warm_up(task.assignment, self._options)
+            workers = workers or self._options.workers or os.cpu_count() or 1
+            if _device(self._options.device) == "cuda":
+                workers = min(workers, ON_GPU)
+            self._pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"),
+                                             initializer=_begin_to_judge, initargs=(os.getpid(),))
+            self._room = threading.Semaphore(2 * workers)  # none waits for the next line to be read
+        self._pool.submit(_judge, task).add_done_callback(partial(self._came, task, self._room))
+
+    def _close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _came(self, task: Task, room: threading.Semaphore, future: Future) -> None:
+        try:
+            result = future.result()
+        except BrokenProcessPool:  # a judge died; nobody knows whose submission it was
+            self._failed[task.key] = task, "the grading process died while grading this submission"
+        except SandboxError as error:
+            self._failed[task.key] = task, f"the sandbox failed: {error}"
+        except Exception as error:  # a mistake of the grader's own: it may cost nobody else a grade
+            self._failed[task.key] = task, f"the grader failed on this submission ({type(error).__name__}: {error}); please report it"
+        else:
+            self._on_result(result)
+        room.release()
 
 
-def _warm_up(assignments: Collection[str], options: Options) -> None:
+def _warm_up(assignment: str, options: Options) -> None:
     global _sandbox
     wanted = (options.isolate, _device(options.device))
     if _sandbox is not None and (_sandbox.isolate, _sandbox.device) != wanted:
@@ -90,8 +152,7 @@ def _warm_up(assignments: Collection[str], options: Options) -> None:
     from autograder.checks import prepare
 
     torch.set_num_threads(1)
-    for assignment in assignments:
-        prepare(assignment)
+    prepare(assignment)
     _sandbox.wait_ready()
 
 
@@ -124,27 +185,6 @@ def _judge(task: Task) -> Result:
     from autograder.grading.judge import judge
 
     return judge(task, _sandbox)
-
-
-def _pool(tasks: list[Task], workers: int, failed: dict[str, str]) -> Iterator[Result]:
-    """Run tasks in forked judges. Tasks that the sandbox or a judge failed go to ``failed``, with the reason."""
-    failed |= dict.fromkeys((task.key for task in tasks), "the grading process died while grading this submission")
-    fork = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, mp_context=fork, initializer=_begin_to_judge, initargs=(os.getpid(),)) as pool:
-        futures = {pool.submit(_judge, task): task for task in tasks}
-        for future in as_completed(list(futures)):
-            key = futures.pop(future).key
-            try:
-                result = future.result()
-            except BrokenProcessPool:  # a judge died; nobody knows whose submission it was
-                return
-            except SandboxError as error:
-                failed[key] = f"the sandbox failed: {error}"
-            except Exception as error:  # a mistake of the grader's own: it may cost nobody else a grade
-                failed[key] = f"the grader failed on this submission ({type(error).__name__}: {error}); please report it"
-            else:
-                del failed[key]
-                yield result
 
 
 def _device(wanted: str) -> str:
