@@ -16,7 +16,7 @@ from pathlib import Path
 
 from measure import QUIET, load, machine, measure
 from nbgrader.api import Gradebook, MissingEntry
-from stages import COURSE, environment, in_own_process, start_up
+from stages import COURSE, in_own_process, start_up
 from stock import make_stock_root
 
 from autograder.classroom import Student, make_course_root, simulate

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import COURSE, WEEK3, GradedClass, autograder
+from support import COURSE, GradedClass, autograder
 from test_class import standing
 
 pytestmark = pytest.mark.isolation

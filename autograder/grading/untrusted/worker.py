@@ -37,7 +37,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher  # noqa: E402
 from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
 from traitlets import Type  # noqa: E402
 from traitlets.config import Config  # noqa: E402
-from wire import Connection, Decoder, Encoder, Opaque, PeerGone, Reference  # noqa: E402
+from wire import Connection, Decoder, Encoder, PeerGone, Reference  # noqa: E402
 
 CLONE_FLAGS = 0x10000000 | 0x20000000 | 0x00020000 | 0x40000000 | 0x08000000 | 0x04000000  # user pid mnt net ipc uts
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
