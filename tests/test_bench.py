@@ -33,20 +33,6 @@ def test_the_sandbox_is_started_before_torch_is_imported() -> None:
     assert "torch" not in loaded("import autograder.grading.service, autograder.grading.sandbox")
 
 
-def test_a_gradebook_shares_its_engine_and_closes_its_connections(tmp_path: Path) -> None:
-    from autograder.grading.gradebook import scores  # noqa: F401  puts the shared engine in place
-    from nbgrader.api import Gradebook
-
-    url = f"sqlite:///{tmp_path}/gradebook.db"
-    with Gradebook(url) as one, Gradebook(url) as other:
-        assert one.engine is other.engine
-        one.add_student("ada")
-        assert [student.id for student in other.students] == ["ada"]
-    (tmp_path / "gradebook.db").unlink()
-    with Gradebook(url) as fresh:
-        assert fresh.students == []
-
-
 def test_cpu_of_orphans_is_counted(tmp_path: Path) -> None:
     grandchild = "import time\nwhile time.process_time() < 0.5: pass"
     child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {grandchild!r}])"  # does not wait for it

@@ -1,51 +1,21 @@
 """nbgrader's gradebook, through its own API: registering an assignment, reading scores and reasons."""
 
 import logging
-import os
 import tempfile
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
-import nbgrader.api
 from nbformat.notebooknode import NotebookNode
-from nbgrader.api import Base, Gradebook, MissingEntry, SubmittedNotebook
+from nbgrader.api import Gradebook, MissingEntry, SubmittedNotebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
-from sqlalchemy import Engine
 from traitlets.config import Config
 
 from autograder.course import CourseError, instructor_cells
+from autograder.grading.database import add_indexes
 
 UNGRADABLE = "Not graded: "
-
-# nbgrader opens the gradebook eight times per submission. With one engine per database, SQL is compiled once, not each
-# time; Gradebook.close() still closes every connection.
-nbgrader.api.create_engine = lru_cache(nbgrader.api.create_engine)
-
-
-# And each time it looks whether all tables and the course are there: once is enough, unless the file is a new one.
-_create_tables, _check_course = Base.metadata.create_all, Gradebook.check_course
-_courses: dict[Engine, set[str]] = {}  # known to be there
-
-
-def create_tables(bind: Engine) -> None:
-    file = bind.url.database if bind.dialect.name == "sqlite" else None
-    if bind not in _courses or file and os.path.exists(file) and not os.path.getsize(file):
-        _create_tables(bind=bind)
-        _courses[bind] = set()
-
-
-def check_course(gradebook: Gradebook, course_id: str = "default_course", **kwargs: object) -> None:
-    known = _courses[gradebook.engine]
-    if course_id not in known:
-        _check_course(gradebook, course_id, **kwargs)
-        known.add(course_id)
-
-
-Base.metadata.create_all, Gradebook.check_course = create_tables, check_course
-
 
 @dataclass
 class Score:
@@ -60,10 +30,14 @@ class Score:
 
 
 def register_assignment(root: Path, course: CourseDirectory, assignment: str, config: Config) -> None:
-    """Make the assignment known to the gradebook from the built source, if it is not, not wholly, or not any more."""
+    """Make the assignment known to the gradebook from the built source, if it is not, not wholly, or not any more.
+
+    Also gives a gradebook that nbgrader has made the indexes a large class needs.
+    """
     cells = [cell for cell in instructor_cells(root, assignment) if cell.grade_id]
     graded = {cell.grade_id: cell.points for cell in cells if cell.metadata["nbgrader"].get("grade")}
     with open_gradebook(course) as gradebook:
+        add_indexes(gradebook)
         try:
             known = gradebook.find_notebook(assignment, assignment)
             complete = {cell.name for cell in known.source_cells} == {cell.grade_id for cell in cells}
