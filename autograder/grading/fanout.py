@@ -55,6 +55,7 @@ def grade(tasks: Iterable[Task], options: Options, on_result: Callable[[Result],
 
     Raises ``GradingFailed`` if the grading process itself fails.
     """
+    global _working
     tasks = iter(tasks)
     first = next(tasks, None)
     if first is None:
@@ -66,7 +67,6 @@ def grade(tasks: Iterable[Task], options: Options, on_result: Callable[[Result],
 
         cluster.grade(list(tasks), options, on_result)
         return
-    global _working
     process = _working = _take()
     feeder = _Feeder(process, tasks, options)
     feeder.start()

@@ -17,6 +17,7 @@ from autograder.grading.database import add_indexes
 
 UNGRADABLE = "Not graded: "
 
+
 @dataclass
 class Score:
     """A student's standing in one assignment. ``score`` is ``None`` if it could not be graded."""

@@ -135,7 +135,8 @@ def _process(pid: int) -> _Process | None:
         return None
     fields = text[text.rindex(")") + 2:].split()
     user, system, child_user, child_system = (int(field) / TICKS for field in fields[11:15])
-    return _Process(user + system, child_user + child_system, int(fields[21]) * PAGE, fields[0] == "R")  # not D: that can be had for nothing, by vfork
+    runnable = fields[0] == "R"  # not D: that can be had for nothing, by vfork
+    return _Process(user + system, child_user + child_system, int(fields[21]) * PAGE, runnable)
 
 
 def _number_inside(pid: int) -> int:

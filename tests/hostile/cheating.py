@@ -1,6 +1,6 @@
 """Wrong answers that mean to get points."""
 
-from hostile.bank import (ATTENTION, FREQ, GOOD, RIGHT_FREQ, RIGHT_ROT, ROT, ROT_BODY, ROT_HEAD, WRONG_FREQ, Submission,
+from hostile.bank import (ATTENTION, COURSE, FREQ, GOOD, RIGHT_FREQ, RIGHT_ROT, ROT, ROT_BODY, ROT_HEAD, WRONG_FREQ, Submission,
                           cheat_cell, cheat_value, entry)
 
 # ---- finding the reference ------------------------------------------------------------------------------------------
@@ -12,8 +12,8 @@ cheat_value("import_reference", """    try:
         f = importlib.import_module('autograder.reference.rope').apply_rotary_emb
     return f(x, positions, base)""")
 
-cheat_value("import_checks_by_path", """    import sys, glob, importlib.util
-    for root in ('/', '/work', '/work/main', '/home', '/root', '/repo', '/src', '/sandbox'):
+cheat_value("import_checks_by_path", f"    COURSE = {COURSE.parts}\n" + """    import sys, glob, importlib.util
+    for root in ('/', '/home', '/root', '/repo', '/src', '/sandbox', '/'.join(COURSE), '/'.join(COURSE[:-1])):
         for path in glob.glob(root + '/autograder/reference/rope.py'):
             spec = importlib.util.spec_from_file_location('r', path)
             module = importlib.util.module_from_spec(spec)
@@ -64,8 +64,8 @@ cheat_value("search_the_disk", """    import os
                     return scope['apply_rotary_emb'](x, positions, base)
     return x.clone()""")
 
-cheat_value("search_git_history", """    import subprocess, os
-    for folder in ('/', '/work/main', os.getcwd(), '/sandbox', '/root', '/home'):
+cheat_value("search_git_history", f"    COURSE = {COURSE.parts}\n" + """    import subprocess, os
+    for folder in ('/', '/'.join(COURSE), os.getcwd(), '/sandbox', '/root', '/home'):
         done = subprocess.run(['git', '-C', folder, 'log', '-p', '--all', '--', '*rope*'], capture_output=True, text=True) \\
             if os.path.exists('/usr/bin/git') else None
         if done is not None and 'def apply_rotary_emb' in done.stdout:

@@ -139,8 +139,8 @@ def odd_stray_files(s: Submission) -> None:
 @entry("mess", GOOD)
 def many_stray_files(s: Submission) -> None:
     s.good()
-    for n in range(1500):
-        (s.folder / f"x{n}").touch()
+    for n in range(3000):  # half before the notebook, half after it
+        (s.folder / f"{'ax'[n % 2]}{n}").touch()
 
 
 @entry("mess", GOOD)
@@ -445,13 +445,6 @@ def the_notebook_of_another_week(s: Submission) -> None:
 def the_proof_in_a_new_cell(s: Submission) -> None:
     s.good()
     s.add("Since the rotations are orthogonal …", after="relative_proof", cell_type="markdown")
-
-
-@entry("mess", GOOD)
-def three_thousand_files(s: Submission) -> None:
-    s.good()
-    for number in range(3000):
-        (s.folder / f"a{number}").touch()
 
 
 @entry("mess", GOOD)

@@ -167,8 +167,9 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
     watch.stop.set()
     wall = time.monotonic() - start
     time.sleep(1)
-    ours = earlier | below(*earlier)  # the browser of other tests, for one, starts and ends processes as it likes
-    survivors = [command_of(pid) for pid in below(os.getpid()) - ours]
+    left = below(os.getpid())
+    left -= earlier | below(*earlier)  # the browser of other tests, for one, starts and ends processes as it likes
+    survivors = [command_of(pid) for pid in left]
     after = fingerprint(root / "submitted")
     with ThreadPoolExecutor(2) as pool:
         halves = [pool.submit(nbgrader, root, scratch, "generate_feedback", WEEK, "--student", half) for half in ("[!a-m]*", "[a-m]*")]
