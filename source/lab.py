@@ -15,7 +15,9 @@ import math
 
 import matplotlib
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
+from PIL import Image
 
 # The palette of Okabe and Ito: told apart with every common form of colour blindness, and in grey by line style.
 BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
@@ -45,9 +47,21 @@ def use_style():
     })
 
 
+class DescribedFigure(Figure):
+    """A figure that Jupyter shows with an alternative text, which it leaves out of a bare PNG.
+
+    The text comes from the titles; in the built solutions the caption takes its place.
+    """
+
+    def _repr_html_(self):
+        panels = [title for ax in self.axes if (title := " ".join(ax.get_title(loc).strip() for loc in ("left", "center")).strip())]
+        parts = [f"Figure: {self.get_suptitle()}."] + [f"Panels: {'; '.join(panels)}."] * bool(panels)
+        return _image(_png(self), " ".join(" ".join(parts).split()))
+
+
 def figure(title, nrows=1, ncols=1, width=8.6, height=3.2, **options):
     """A figure with one bold title over all its panels. Returns it with its axes, as ``plt.subplots`` does."""
-    fig, axes = plt.subplots(nrows, ncols, figsize=(width, height), **options)
+    fig, axes = plt.subplots(nrows, ncols, figsize=(width, height), FigureClass=DescribedFigure, **options)
     fig.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
     return fig, axes
 
@@ -116,8 +130,7 @@ class Moving:
     """
 
     def __init__(self, name, title, alt, fig, data):
-        self.alt, self.png = alt, _png(fig)
-        plt.close(fig)
+        self.alt, self.png = alt, _still(fig)
         colours = {"query": QUERY, "key": KEY, "angle": ORANGE, "third": GREEN, "grey": GREY}
         self.data = {"title": title, "alt": alt, "colours": colours} | data
         content = json.dumps(self.data, separators=(",", ":")).replace("</", r"<\/")
@@ -132,7 +145,16 @@ class Moving:
 
 def _png(fig):
     file = io.BytesIO()
-    fig.savefig(file, format="png", metadata={"Software": None})
+    fig.savefig(file, format="png", bbox_inches="tight")
+    return file.getvalue()
+
+
+def _still(fig):
+    """A PNG of at most 64 colours, a third of the size: a still picture is stored twice, as itself and within the HTML."""
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(_png(fig))) as picture:
+        picture.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(file, format="png", optimize=True)
+    plt.close(fig)
     return file.getvalue()
 
 
@@ -178,7 +200,7 @@ def moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True):
         "frequencies": [_rounded(_frequencies(head_dim, value)) for value in bases]})
 
 
-def moving_shift(shift_matrix, d_model=8, pair=1, p=2, k=3, base=10000.0, max_offset=12):
+def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_offset=12):
     """One pair's block of M_k turns the arrow PE(p) towards PE(p + k). ``shift_matrix``: the student's function."""
     frequency, title = _frequencies(d_model, base)[pair], f"The shift matrix turns an arrow (pair {pair})"
     alt = ("A circle with three marks: the arrow PE(p) of one pair, the arrow that M_k makes of it, and a ring where PE(p + k) "
@@ -199,9 +221,9 @@ def moving_shift(shift_matrix, d_model=8, pair=1, p=2, k=3, base=10000.0, max_of
         "frequency": frequency, "p": p, "k": k, "maxOffset": max_offset, "blocks": blocks})
 
 
-def moving_score(head_dim=16, base=10000.0, offset=6, back=3, max_offset=48):
+def moving_score(head_dim=16, base=100.0, offset=6, back=3, max_offset=48):
     """The rotary score against the offset m - n: a sum of cosines, one per pair, which all peak at ``back``."""
-    frequencies, title = _frequencies(head_dim, base), "The score is a sum of cosines, one per pair"
+    frequencies, title = _frequencies(head_dim, base), f"The score is a sum of cosines, one per pair (base {base:,.0f})"
     alt = (f"{len(frequencies)} cosine curves against the offset m − n, one per pair of channels, fast to slow, and below them "
            f"their sum, the score. All of them peak at offset {back}; elsewhere the fast ones disagree.")
     offsets = [step / 4 for step in range(4 * max_offset + 1)]
@@ -415,7 +437,7 @@ PICTURES = {"clocks": r"""
       button(both, "+ 1", "move both on by one", () => { m.value += 1; n.value += 1; });
     }
     const clocks = data.frequencies[0].map((_, pair) => {
-      const box = element(stage, "div", {class: "clock", style: "width: 150px; text-align: center"});
+      const box = element(stage, "div", {class: "clock", style: "flex: 0 1 150px; min-width: 130px; text-align: center"});
       return {name: element(box, "div"), face: drawing(box, "", ""), note: element(box, "div", {class: "note", "data-pair": pair})};
     });
     const point = (angle, radius) => [75 + radius * Math.cos(angle), 75 - radius * Math.sin(angle)];
@@ -583,7 +605,7 @@ PICTURES = {"clocks": r"""
       shape(svg, "text", {x: box.right - 4, y: box.bottom - 7, "text-anchor": "end", fill: "#444"}, `a full turn within ${data.length} positions`);
       table.replaceChildren();
       const header = element(element(table, "thead"), "tr"), body = element(table, "tbody"), length = s.value * data.length;
-      for (const name of ["method", `new angles at ${length.toLocaleString("en")}`]) element(header, "th", {scope: "col"}, name);
+      for (const name of ["method", "pairs with new angles"]) element(header, "th", {scope: "col"}, name);
       for (const [name, frequencies, colour, mark] of methods) {
         const points = frequencies.map((frequency, pair) => [px(pair), py(Math.log10(turn / frequency))]);
         shape(svg, "path", {d: line(points), stroke: colour, "stroke-width": 1.4, fill: "none"});
@@ -598,6 +620,6 @@ PICTURES = {"clocks": r"""
         element(row, "td", {class: "value"}, span(fresh));
       }
       const whole = data.unscaled.filter((frequency) => frequency * data.length >= turn).length;
-      say(`In training, on ${data.length} positions, ${whole} of ${pairs} pairs complete a turn.`);
+      say(`In training, on ${data.length} positions, ${whole} of ${pairs} pairs complete a turn. New are angles that a text of ${length.toLocaleString("en")} positions reaches and training did not.`);
     };
 """}
