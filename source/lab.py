@@ -386,7 +386,7 @@ function start(place) {
   function slider(name, from, to, value, show = minus) {
     const row = element(controls, "div", {class: "control"}), id = "control-" + count++;
     element(row, "label", {for: id}, name);
-    const output = element(row, "output", {for: id});
+    const output = element(row, "output", {for: id, "aria-live": "off"});  // the slider itself says its value
     const input = element(row, "input", {type: "range", id, min: from, max: to, step: 1});
     const control = {
       get value() { return Number(input.value); },
@@ -609,7 +609,10 @@ PICTURES = {"clocks": r"""
       for (const [name, frequencies, colour, mark] of methods) {
         const points = frequencies.map((frequency, pair) => [px(pair), py(Math.log10(turn / frequency))]);
         shape(svg, "path", {d: line(points), stroke: colour, "stroke-width": 1.4, fill: "none"});
-        frequencies.forEach((_, pair) => shape(svg, "path", {d: marks[mark](...points[pair]), fill: colour}));
+        frequencies.forEach((frequency, pair) => {
+          const dot = shape(svg, "path", {d: marks[mark](...points[pair]), fill: colour, "data-method": name});
+          shape(dot, "title", {}, `${name}, pair ${pair}: ${digits(turn / frequency)} positions`);
+        });
         // An angle is new if the pair made no full turn in training and now goes farther than it did.
         const fresh = frequencies.map((frequency, pair) => pair).filter((pair) =>
           data.unscaled[pair] * data.length < turn && frequencies[pair] * length > data.unscaled[pair] * data.length * (1 + 1e-4));
