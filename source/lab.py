@@ -300,7 +300,7 @@ const STYLE = `
   .wide { flex: 1 1 300px; min-width: 0; }
   svg { display: block; width: 100%; overflow: visible; font: 12px "DejaVu Sans", Verdana, system-ui, sans-serif; fill: #222; }
   .read { touch-action: pan-y; cursor: crosshair; }
-  .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(230px, 1fr)); gap: 4px 28px; margin-top: 12px; }
+  .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(230px, 1fr)); gap: 4px 28px; margin-bottom: 14px; }
   .control { display: grid; grid-template-columns: 1fr auto; align-items: baseline; }
   .control input[type=range] { grid-column: 1 / -1; width: 100%; margin: 2px 0 6px; accent-color: ${colours.query}; }
   .choice { display: flex; flex-wrap: wrap; gap: 4px 14px; align-items: center; }
@@ -376,8 +376,8 @@ function start(place) {
   element(root, "style", {}, STYLE);
   const card = element(root, "div", {class: "card", role: "group", "aria-label": data.title});
   element(card, "p", {class: "title"}, data.title);
+  const controls = element(card, "div", {class: "controls"});  // above what grows, so that no slider slips away
   const stage = element(card, "div", {class: "stage"});
-  const controls = element(card, "div", {class: "controls"});
   const said = element(card, "p", {class: "said", role: "status"});
   let redraw = () => {};
   const say = (text) => { if (said.textContent !== text) said.textContent = text; };

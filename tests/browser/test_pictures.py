@@ -95,7 +95,7 @@ def _slopes(card: Locator, at: dict[str, float]) -> None:
     shown = [row.split("\t") for row in card.locator("tbody").inner_text().splitlines()]
     written = [1 / float(slope[2:]) if slope.startswith("1/") else float(slope) for _, slope, _ in shown]
     assert written == pytest.approx(slopes, rel=0.0006)
-    bias = card.get_by_label("bias").is_checked()
+    bias = card.get_by_label("bias", exact=True).is_checked()
     distance = at["distance"]
     for slope, (_, _, value) in zip(slopes, shown, strict=True):
         if bias:
@@ -258,7 +258,7 @@ def _move(page: Page, card: Locator, name: str, picture: Picture) -> None:
     if name in WITH_POINTER:
         _point(page, card, picture, WITH_POINTER[name])
     if name == "slopes":
-        card.get_by_label("bias").check()
+        card.get_by_label("bias", exact=True).check()
         picture.agrees(card, _positions(card, picture))
     if name == "clocks":
         angles = card.locator(".note").all_inner_texts()
