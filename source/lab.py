@@ -437,8 +437,9 @@ PICTURES = {"clocks": r"""
       button(both, "+ 1", "move both on by one", () => { m.value += 1; n.value += 1; });
     }
     const clocks = data.frequencies[0].map((_, pair) => {
-      const box = element(stage, "div", {class: "clock", style: "flex: 0 1 150px; min-width: 130px; text-align: center"});
-      return {name: element(box, "div"), face: drawing(box, "", ""), note: element(box, "div", {class: "note", "data-pair": pair})};
+      const box = element(stage, "div", {class: "clock", style: "flex: 0 1 140px; text-align: center"});
+      element(box, "strong", {}, `pair ${pair}`);
+      return {speed: element(box, "div"), face: drawing(box, "", ""), note: element(box, "div", {class: "note", "data-pair": pair})};
     });
     const point = (angle, radius) => [75 + radius * Math.cos(angle), 75 - radius * Math.sin(angle)];
     function hand(svg, angle, colour, width, label, aside) {
@@ -450,9 +451,9 @@ PICTURES = {"clocks": r"""
       clocks.forEach((clock, pair) => {
         const frequency = data.frequencies[base.value][pair], svg = clock.face.clear(150, 150);
         const q = m.value * frequency, k = data.keys ? n.value * frequency : 0;
-        clock.name.textContent = `pair ${pair}: ${digits(frequency)} rad`;
+        clock.speed.textContent = `${digits(frequency)} rad/position`;
         clock.note.textContent = data.keys ? `angle ${digits(q - k)} rad` : `sin ${decimals(Math.sin(q), 2)}, cos ${decimals(Math.cos(q), 2)}`;
-        clock.face.svg.setAttribute("aria-label", clock.name.textContent + " per position, " + clock.note.textContent);
+        clock.face.svg.setAttribute("aria-label", `pair ${pair}: ${clock.note.textContent}`);
         shape(svg, "circle", {cx: 75, cy: 75, r: 58, fill: "none", stroke: "#999"});
         for (let hour = 0; hour < 12; hour++) {
           shape(svg, "path", {d: line([point(hour * Math.PI / 6, 54), point(hour * Math.PI / 6, 58)]), stroke: "#999"});
@@ -465,7 +466,8 @@ PICTURES = {"clocks": r"""
         hand(svg, q, colours.query, 5, data.keys ? "q" : "p", data.keys ? 0.12 : 0);
         if (data.keys) hand(svg, k, colours.key, 2.5, "k", -0.12);
       });
-      say(data.keys ? `Offset m \u2212 n = ${minus(m.value - n.value)}.` : "");
+      say(data.keys ? `Offset m \u2212 n = ${minus(m.value - n.value)}.`
+        : `At position ${m.value}, pair 0 has turned ${digits(m.value * data.frequencies[base.value][0] / (2 * Math.PI))} times.`);
     };
 """, "shift": r"""
     const p = slider("position p", 0, 40, data.p), k = slider("offset k", -data.maxOffset, data.maxOffset, data.k);
@@ -534,7 +536,7 @@ PICTURES = {"clocks": r"""
       shape(svg, "circle", {cx: x, cy: scale.py(score(offset.value)), r: 4.5, fill: "#222"});
       shape(svg, "text", {x: width, y: scale.py(score(offset.value)) + 4, "text-anchor": "end", "font-weight": "bold", class: "total"}, decimals(score(offset.value), 2));
       shape(svg, "text", {x: 0, y: box.top - 8, "font-weight": "bold"}, "sum");
-      say(`At offset ${offset.value} the ${pairs} cosines add up to ${decimals(score(offset.value), 2)}; at ${back.value} to ${pairs}.`);
+      say(`At offset ${offset.value} the ${pairs} cosines add up to ${decimals(score(offset.value), 2)}. At offset ${back.value} each of them is 1.`);
     };
 """, "slopes": r"""
     const heads = slider("number of heads", 1, data.slopes.length, data.heads);
@@ -580,7 +582,8 @@ PICTURES = {"clocks": r"""
         element(row, "td", {}, fraction(slope));
         element(row, "td", {class: "value"}, weights.checked ? (level < 0.0005 ? "< 0.001" : decimals(level, 3)) : digits(level, 3));
       });
-      say(first > 0 ? `${slopes.length} heads is no power of two: from head ${first} on (dashed) a second series of slopes fills the gaps.` : "");
+      say(first > 0 ? `${slopes.length} heads is no power of two: from head ${first} on (dashed) a second series of slopes fills the gaps.`
+        : `At distance ${distance.value}, head 0 multiplies a weight by ${digits(Math.exp(-slopes[0] * distance.value))}, head ${slopes.length - 1} by ${digits(Math.exp(-slopes[slopes.length - 1] * distance.value))}.`);
     };
 """, "frequencies": r"""
     const s = slider("scale s", 1, data.ntk.length, data.scale);
@@ -597,7 +600,7 @@ PICTURES = {"clocks": r"""
       const width = Math.max(view.svg.parentNode.clientWidth, 240), height = 330, svg = view.clear(width, height);
       const methods = [["unscaled", data.unscaled, "#222", "circle"], ["PI", data.unscaled.map((frequency) => frequency / s.value), colours.query, "square"],
         ["NTK", data.ntk[s.value - 1], colours.third, "triangle"], ["YaRN", data.yarn[s.value - 1], colours.key, "diamond"]];
-      const top = Math.ceil(Math.log10(turn / data.unscaled[pairs - 1] * data.ntk.length)), box = {left: 56, right: width - 12, top: 28, bottom: height - 44};
+      const top = Math.ceil(Math.log10(turn / data.unscaled[pairs - 1] * data.ntk.length)), box = {left: 70, right: width - 12, top: 28, bottom: height - 44};
       const {px, py} = axes(svg, box, {from: -0.4, to: pairs - 0.6, ticks: data.unscaled.map((_, pair) => pair), label: "pair"},
         {from: 0.5, to: top, ticks: Array.from({length: top}, (_, power) => power + 1), label: "wavelength, in positions", show: (power) => (10 ** power).toLocaleString("en")});
       const edge = py(Math.log10(data.length));
@@ -623,6 +626,6 @@ PICTURES = {"clocks": r"""
         element(row, "td", {class: "value"}, span(fresh));
       }
       const whole = data.unscaled.filter((frequency) => frequency * data.length >= turn).length;
-      say(`In training, on ${data.length} positions, ${whole} of ${pairs} pairs complete a turn. New are angles that a text of ${length.toLocaleString("en")} positions reaches and training did not.`);
+      say(`Training on ${data.length} positions shows a full turn of ${whole} of ${pairs} pairs. An angle is new if ${length.toLocaleString("en")} positions reach it and training did not.`);
     };
 """}
