@@ -43,8 +43,9 @@ class DescribeFigures(NbGraderPreprocessor):
     """Gives the pictures of ``lab.py`` the caption below them as alternative text, and stores each of them once."""
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
-        for cell, below in zip(nb.cells, [*nb.cells[1:], None]):
-            pictures = [output.data for output in cell.get("outputs", []) if PICTURE.match(output.get("data", {}).get("text/html", ""))]
+        for cell, below in zip(nb.cells, [*nb.cells[1:], None], strict=True):
+            outputs = [output.get("data", {}) for output in cell.get("outputs", [])]
+            pictures = [data for data in outputs if PICTURE.match(data.get("text/html", ""))]
             text = caption(below.source) if below is not None and below.cell_type == "markdown" else ""
             for number, data in enumerate(pictures, 1):
                 data.pop("image/png", None)  # it stands in the HTML as well; only grading's intake needs it by itself
