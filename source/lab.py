@@ -252,8 +252,8 @@ def moving_slopes(alibi_slopes, n_heads=8, distance=16, max_heads=16, max_distan
     """
     slopes = [_rounded(alibi_slopes(heads)) for heads in range(1, max_heads + 1)]
     title = "What each head's slope does, by distance"
-    alt = ("One falling curve per head against the distance between query and key: the factor exp(−slope · distance) on "
-           "the weight, or the bias −slope · distance. A table gives each head's slope and its value at one distance.")
+    alt = ("One falling curve per head against the distance of query and key: the factor exp(−slope · distance) on the "
+           "weight, or the bias −slope · distance. A table gives each head's slope and its value at one distance.")
     cividis = plt.get_cmap("cividis")  # without its end, which is too light on white
     colours = [matplotlib.colors.to_hex(cividis(0.85 * head / max(max_heads - 1, 1))) for head in range(max_heads)]
     fig, ax = figure(title, height=3.6)
@@ -275,8 +275,8 @@ def moving_frequencies(ntk_base, yarn_frequencies, head_dim=16, base=10000.0, or
     ``ntk_base`` and ``yarn_frequencies``: the student's functions.
     """
     unscaled, title = _frequencies(head_dim, base), "How long one turn takes, with the frequencies scaled"
-    alt = (f"The wavelength of each of {len(unscaled)} pairs on a logarithmic axis: unscaled, and with PI, NTK and YaRN "
-           f"at scale s. A band marks wavelengths of at most {original_len}: these pairs complete a turn in training.")
+    alt = (f"The wavelength of each of {len(unscaled)} pairs on a logarithmic axis: unscaled, and with PI, NTK and "
+           f"YaRN at scale s. A band marks wavelengths of at most {original_len}: these pairs complete a turn in training.")
     scales = range(1, max_scale + 1)
     ntk = [_rounded(_frequencies(head_dim, ntk_base(base, s, head_dim))) for s in scales]
     yarn = [_rounded(yarn_frequencies(head_dim, s, original_len, base)) for s in scales]
@@ -294,15 +294,15 @@ def moving_frequencies(ntk_base, yarn_frequencies, head_dim=16, base=10000.0, or
         "unscaled": _rounded(unscaled), "ntk": ntk, "yarn": yarn, "length": original_len, "scale": scale})
 
 
-# What the pictures share, in the page: elements, shapes, axes, sliders. A picture lies in a shadow tree, out of reach of
-# the page's styles, on white as all figures do. Nothing moves by itself.
+# What the pictures share, in the page: elements, shapes, axes, sliders. A picture lies in a shadow tree, out of reach
+# of the page's styles, on white as all figures do. Nothing moves by itself.
 SHARED = r"""
 (function () {
 "use strict";
 const data = DATA, colours = data.colours, ink = "#222222", grey = "#888888";
 const STYLE = `
   .card { box-sizing: border-box; max-width: 780px; padding: 12px 16px 14px; border-radius: 6px; text-align: left;
-    background: #fff; color: ${ink}; color-scheme: light; font: 13px/1.45 "DejaVu Sans", Verdana, system-ui, sans-serif; }
+    background: #fff; color: ${ink}; color-scheme: light; font: 13px/1.45 "DejaVu Sans", Verdana, sans-serif; }
   .title { margin: 0 0 8px; font-size: 14px; font-weight: bold; }
   .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(230px, 1fr)); gap: 4px 28px;
     margin-bottom: 14px; }
@@ -310,7 +310,8 @@ const STYLE = `
   .control input { grid-column: 1 / -1; width: 100%; margin: 2px 0 6px; }
   .choice { display: flex; flex-wrap: wrap; gap: 4px 14px; align-items: center; }
   input { accent-color: ${colours.query}; }
-  button { font: inherit; color: inherit; padding: 2px 10px; border: 1px solid ${grey}; border-radius: 4px; background: #fff; }
+  button { font: inherit; color: inherit; padding: 2px 10px; border: 1px solid ${grey}; border-radius: 4px;
+    background: #fff; }
   input:focus-visible, button:focus-visible { outline: 2px solid ${colours.query}; outline-offset: 2px; }
   output { font-weight: bold; }
   output, table, .sum { font-variant-numeric: tabular-nums; }
@@ -327,10 +328,10 @@ const STYLE = `
   th:first-child { text-align: left; }
   .sum { display: flex; gap: 10px; align-items: center; justify-content: center; }
   .factor { text-align: center; font-weight: bold; }
-  .brackets { display: grid; gap: 2px 14px; padding: 4px 9px; margin-bottom: 4px; text-align: right; font-weight: normal;
-    color: ${ink}; border: solid ${ink}; border-width: 0 1px; background: no-repeat; --end: linear-gradient(${ink}, ${ink});
-    background-image: var(--end), var(--end), var(--end), var(--end); background-size: 5px 1px;
-    background-position: 0 0, 0 100%, 100% 0, 100% 100%; }
+  .brackets { display: grid; gap: 2px 14px; padding: 4px 9px; margin-bottom: 4px; text-align: right;
+    font-weight: normal; color: ${ink}; border: solid ${ink}; border-width: 0 1px;
+    --end: linear-gradient(${ink}, ${ink}) no-repeat; background: var(--end) 0 0 / 5px 1px,
+      var(--end) 0 100% / 5px 1px, var(--end) 100% 0 / 5px 1px, var(--end) 100% 100% / 5px 1px; }
   .said { margin: 10px 0 0; min-height: 1.45em; }
 `;
 
@@ -349,8 +350,8 @@ function stroke(svg, points, colour, width = 1, more = {}) {
   const d = "M" + points.map(([x, y]) => x.toFixed(1) + " " + y.toFixed(1)).join("L");
   return shape(svg, "path", {d, stroke: colour, "stroke-width": width, fill: "none", ...more});
 }
-const dot = (svg, x, y, radius, colour) => shape(svg, "circle", {cx: x, cy: y, r: radius, fill: colour});
-const ring = (svg, x, y, radius, colour) => shape(svg, "circle", {cx: x, cy: y, r: radius, fill: "none", stroke: colour});
+const dot = (svg, cx, cy, r, colour) => shape(svg, "circle", {cx, cy, r, fill: colour});
+const ring = (svg, cx, cy, r, colour) => shape(svg, "circle", {cx, cy, r, fill: "none", stroke: colour});
 function write(svg, x, y, text, anchor = "start", more = {}) {
   return shape(svg, "text", {x, y: y + 4, "text-anchor": anchor, ...more}, text);
 }
@@ -598,7 +599,7 @@ PICTURES = {"clocks": r"""
       const value = (slope, at) => weights.checked ? Math.exp(-slope * at) : -slope * at;
       const lowest = weights.checked ? 0 : -data.maxDistance / 4, quarters = [0, 0.25, 0.5, 0.75, 1];
       const y = weights.checked ? {from: 0, to: 1, ticks: quarters, label: "factor exp(\u2212slope \u00b7 distance)"}
-        : {from: lowest, to: 0, ticks: quarters.map((part) => part * lowest), label: "bias \u2212slope \u00b7 distance"};
+        : {from: lowest, to: 0, ticks: quarters.map((q) => q * lowest), label: "bias \u2212slope \u00b7 distance"};
       const box = {left: 44, right: width - 12, top: 28, bottom: height - 44};
       const ticks = quarters.map((part) => part * data.maxDistance);
       scale = axes(svg, box, {from: 0, to: data.maxDistance, ticks, label: "distance"}, y);
