@@ -12,7 +12,8 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
-from autograder.course import CourseError, instructor_cells
+from autograder.course import instructor_cells
+from autograder.errors import CourseError
 from autograder.grading.plugins.nbgrader_patches import add_indexes
 
 UNGRADABLE = "Not graded: "
