@@ -29,6 +29,7 @@ from autograder.grading.source_names import defined_names, free_names  # noqa: E
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 _memory = lru_cache(maxsize=1)(lambda *where: Memory())  # of one assignment of one class on one device
 TOO_LONG = "what this notebook returns takes too long to check"
+SOURCE = "__course_source__"  # of a released helper module
 STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
 
 
@@ -93,7 +94,8 @@ def _run_cells(task: Task, session: Session, context: GradingContext, result: Re
         result.seconds[cell.id] = round(time.perf_counter() - start, 4)
 
 
-def _run_test(cell: TaskCell, session: Session, context: GradingContext, trusted: dict, failed: dict, given: list[TaskCell],
+def _run_test(cell: TaskCell, session: Session, context: GradingContext, trusted: dict[str, Any],
+              failed: dict[str, StudentError], given: list[TaskCell],
               result: Result) -> None:
     """A visible check or a hidden test; its verdict is decided here and nowhere else."""
     names = free_names(cell.source, trusted)
@@ -140,20 +142,20 @@ def _reason(error: StudentError | None) -> str:
     return f": its cell stopped with {error.describe()}" if error else "; is its cell still there?"
 
 
-def _error_output(run: CellRun) -> list[dict]:
+def _error_output(run: CellRun) -> list[dict[str, Any]]:
     if run.error is None:
         return []
     name, text = run.error.kind, run.error.describe()
     return [{"output_type": "error", "ename": name, "evalue": run.error.message[:500], "traceback": [text]}]
 
 
-def _trusted_namespace(files: dict[str, str]) -> dict:
+def _trusted_namespace(files: dict[str, str]) -> dict[str, Any]:
     """What the set-up cell imports, test cells may use; released helper modules come from the course."""
     for name, source in files.items():
         module_name = name.removesuffix(".py")
-        if module_name not in sys.modules or getattr(sys.modules[module_name], "__course_source__", None) != source:
+        if module_name not in sys.modules or getattr(sys.modules[module_name], SOURCE, None) != source:
             module = types.ModuleType(module_name)
-            module.__course_source__ = source
+            setattr(module, SOURCE, source)
             sys.modules[module_name] = module
             exec(compile(source, name, "exec"), module.__dict__)
     return {"__name__": "__main__"}

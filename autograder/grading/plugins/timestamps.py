@@ -19,6 +19,7 @@ def timestamp_bytes(folder: Path) -> bytes:
 def timestamp(folder: Path) -> datetime | None:
     """The same as a time."""
     try:
-        return parse_utc(timestamp_bytes(folder).decode())
+        moment: datetime = parse_utc(timestamp_bytes(folder).decode())
     except (ValueError, OverflowError):
         return None
+    return moment

@@ -10,9 +10,10 @@ PNG = b"\x89PNG\r\n\x1a\n"
 MAX_OUTPUTS, MAX_TEXT, MAX_IMAGE = 60, 50_000, 2 * 2**20  # of one cell
 
 
-def cell_outputs(items: Any, payload: bytes, budget: Budget) -> list[dict]:
+def cell_outputs(items: Any, payload: bytes, budget: Budget) -> list[dict[str, Any]]:
     """The worker's outputs as nbformat ones: text and PNG, nothing else, and not more than a person would read."""
-    outputs, room = [], min(MAX_TEXT, budget.text)
+    outputs: list[dict[str, Any]] = []
+    room = min(MAX_TEXT, budget.text)
     for item in items[:MAX_OUTPUTS] if isinstance(items, list) else []:
         if not isinstance(item, dict):
             raise WireError("malformed output")
@@ -29,8 +30,8 @@ def cell_outputs(items: Any, payload: bytes, budget: Budget) -> list[dict]:
     return outputs
 
 
-def _data(show: dict, payload: bytes, room: int, budget: Budget) -> dict:
-    data = {}
+def _data(show: dict[str, Any], payload: bytes, room: int, budget: Budget) -> dict[str, Any]:
+    data: dict[str, Any] = {}
     if isinstance(show.get("text"), str):
         data["text/plain"] = show["text"][:room]
     place = show.get("png")

@@ -86,7 +86,7 @@ def peer_pid(sock: socket.socket) -> int:
     _, ancillary, _, _ = sock.recvmsg(1, socket.CMSG_SPACE(12), socket.MSG_PEEK)
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-            return struct.unpack("iII", data[:12])[0]
+            return int(struct.unpack("iII", data[:12])[0])
     return 0
 
 

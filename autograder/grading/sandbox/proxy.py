@@ -95,7 +95,12 @@ def _has_shape(value: Any, like: torch.Tensor) -> bool:
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
-    _map_tensors(value, lambda tensor: found.append(tensor) or tensor)
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    _map_tensors(value, note)
     return found
 
 

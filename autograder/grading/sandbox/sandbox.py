@@ -64,7 +64,7 @@ class Sandbox:
         number, token = f"{os.getpid()}.{next(self._jobs)}", secrets.token_hex(8)
         ours, theirs = socket.socketpair()
         ask_for_pid(ours)
-        directory = "/tmp/work" if self.isolate else tempfile.mkdtemp(prefix="job-", dir=self._scratch.name)
+        directory = tempfile.mkdtemp(prefix="job-", dir=self._scratch.name) if self._scratch else "/tmp/work"
         request = {"op": "fork", "job": number, "token": token, "isolate": self.isolate, "seed": seed,
                    "directory": directory, "device": self.device, "limits": self._job_limits()}
         self._control_request(request, theirs)
@@ -114,7 +114,7 @@ class Sandbox:
             except OSError as error:
                 raise SandboxError(f"a submission's processes could not be ended: {error}") from error
 
-    def _control_request(self, request: dict, answer_to: socket.socket) -> None:
+    def _control_request(self, request: dict[str, Any], answer_to: socket.socket) -> None:
         """Ask the fork server for something; it answers on the socket sent along, so processes can share it."""
         try:
             socket.send_fds(self.control, [json.dumps(request).encode()], [answer_to.fileno()])
@@ -123,7 +123,7 @@ class Sandbox:
         finally:
             answer_to.close()
 
-    def _control_message(self, seconds: float) -> dict:
+    def _control_message(self, seconds: float) -> dict[str, Any]:
         self.control.settimeout(seconds)
         try:
             message = self.control.recv(2**16)
@@ -131,9 +131,10 @@ class Sandbox:
             raise SandboxError(str(error)) from error
         if not message:
             raise SandboxError("the sandbox ended")
-        return json.loads(message)
+        told: dict[str, Any] = json.loads(message)
+        return told
 
-    def _job_limits(self) -> dict:
+    def _job_limits(self) -> dict[str, Any]:
         limits = asdict(self.limits) | {"cpu_seconds": int(self.limits.total_cpu)}
         if self.device == "cuda":  # CUDA reserves address space without bound
             limits["memory"] = 0
@@ -148,7 +149,7 @@ class Sandbox:
     def _environment(self) -> dict[str, str]:
         """Nothing of the caller's environment reaches student code."""
         threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-        scratch = "/tmp" if self.isolate else self._scratch.name
+        scratch = self._scratch.name if self._scratch else "/tmp"
         if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython may be known by its path outside
             threads["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
         return threads | {"PATH": "/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch, "MPLCONFIGDIR": f"{scratch}/mpl",

@@ -24,7 +24,7 @@ STARVED = 15  # the last backstop: how many times as long a submission may take 
 class CellRun:
     """What running one of the student's cells gave: nbformat outputs, and the error if there was one."""
 
-    outputs: list[dict] = field(default_factory=list)
+    outputs: list[dict[str, Any]] = field(default_factory=list)
     error: StudentError | None = None
 
 
@@ -37,7 +37,7 @@ class Session:
         self.generation = 0
         self._history: list[tuple[str, str]] = []
         self._cells_with_orphans: set[tuple[str, str]] = set()  # cells that ended and left processes running
-        self._callbacks: list[Callable] = []
+        self._callbacks: list[Callable[..., Any]] = []
         self._serial = 0
         self._budget = Budget.of(self.limits)
         self._restarts = 0
@@ -77,11 +77,12 @@ class Session:
         except WireError as error:
             raise _garbage(error) from error
 
-    def call(self, reference: "RemoteObject", method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]], int]:
+    def call(self, target: RemoteObject, method: str | None, args: tuple[Any, ...],
+             kwargs: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]], int]:
         """Returns the value, the arguments the call changed, and the number by which to differentiate it."""
-        def ask() -> tuple[dict, bytes]:
+        def ask() -> tuple[dict[str, Any], bytes]:
             encoder = Encoder(self._refer)
-            request = {"op": "call", "target": self._target(reference), "method": method,
+            request = {"op": "call", "target": self._target(target), "method": method,
                        "args": encoder.encode(args), "kwargs": encoder.encode(kwargs)}
             try:
                 return self._request(request, self.limits.call_cpu, bytes(encoder.payload))
@@ -89,40 +90,41 @@ class Session:
                 self._callbacks.clear()
 
         header, payload = self._without_orphans(ask)
-        if header.get("error") is not None:
-            raise _error(header["error"])
+        if error := _error(header.get("error")):
+            raise error
         try:
             decoder = self._decoder(payload)
             value = decoder.decode(header.get("value"))
             changed = [(int(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
             return value, changed, int(header.get("call") or 0)
-        except (WireError, TypeError, ValueError) as error:
-            raise _garbage(error) from error
+        except (WireError, TypeError, ValueError) as malformed:
+            raise _garbage(malformed) from malformed
 
-    def backward(self, call: int, cotangents: list) -> list:
+    def backward(self, call: int, cotangents: list[Any]) -> list[Any]:
+        """The gradients of an earlier call's tensors; what is no list of them is none."""
         encoder = Encoder()
         request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents)}
         header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload))
-        if header.get("error") is not None:
-            raise _error(header["error"])
+        if error := _error(header.get("error")):
+            raise error
         try:
             gradients = self._decoder(payload).decode(header.get("value"))
-        except WireError as error:
-            raise _garbage(error) from error
+        except WireError as malformed:
+            raise _garbage(malformed) from malformed
         return gradients if isinstance(gradients, list) else []
 
     # ---- the conversation
 
-    def _execute(self, cell: str, source: str) -> tuple[dict, bytes]:
+    def _execute(self, cell: str, source: str) -> tuple[dict[str, Any], bytes]:
         return self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)
 
-    def _request(self, header: dict, cpu_seconds: float, payload: bytes = b"") -> tuple[dict, bytes]:
+    def _request(self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b"") -> tuple[dict[str, Any], bytes]:
         """Ask and wait. CPU seconds and memory of the submission's processes are watched; what goes wrong is the
         student's error, and ends this fork."""
-        self._ensure_running()
+        job = self._ensure_running()
         self._serial += 1
-        connection, monitor = self._job.connection, UsageMonitor(self._job, cpu_seconds, self.limits, self._budget)
-        wall_seconds = cpu_seconds * self.limits.patience * (STARVED if self._job.tree else 1)
+        connection, monitor = job.connection, UsageMonitor(job, cpu_seconds, self.limits, self._budget)
+        wall_seconds = cpu_seconds * self.limits.patience * (STARVED if job.tree else 1)
         deadline = time.monotonic() + wall_seconds  # for all frames together
         try:
             connection.sock.settimeout(wall_seconds)
@@ -133,7 +135,7 @@ class Session:
                     break
                 monitor.count_callback()
                 start = time.process_time()
-                self._serve_callback(reply, reply_payload)
+                self._serve_callback(job, reply, reply_payload)
                 monitor.charge_callback(time.process_time() - start)
             if reply.get("serial") != self._serial:
                 raise WireError("reply to another request")
@@ -155,19 +157,19 @@ class Session:
             self._abandon()
             raise _garbage(error) from error
 
-    def _serve_callback(self, request: dict, payload: bytes) -> None:
+    def _serve_callback(self, job: Job, request: dict[str, Any], payload: bytes) -> None:
         encoder, decoder = Encoder(self._refer), self._decoder(payload)
         try:
             function = self._callbacks[request["callback"]]
             args, kwargs = decoder.decode(request["args"]), decoder.decode(request["kwargs"])
-            reply = {"value": encoder.encode(function(*args, **kwargs))}
+            reply: dict[str, Any] = {"value": encoder.encode(function(*args, **kwargs))}
         except WireError:
             raise
         except Exception as error:
             reply = {"raise": f"{type(error).__name__}: {error}"[:500]}
-        self._job.connection.send(reply, bytes(encoder.payload))
+        job.connection.send(reply, bytes(encoder.payload))
 
-    def _without_orphans(self, ask: Callable[[], tuple[dict, bytes]]) -> tuple[dict, bytes]:
+    def _without_orphans(self, ask: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
         """Ask. If that ends badly while processes of earlier cells may still run, ask again without these cells."""
         history = self._history
         try:
@@ -196,8 +198,8 @@ class Session:
         if self.close():
             raise SandboxError("the machine ran out of memory; free some, or grade fewer at the same time (WORKERS=1)")
 
-    def _ensure_running(self) -> None:
-        """After a crash or time-out: a new fork, the earlier cells again, without any that fails on the way."""
+    def _ensure_running(self) -> Job:
+        """The fork to ask. After a crash or time-out: a new fork, the earlier cells again, without any that fails on the way."""
         while self._job is None:
             if self._restarts > self.limits.restarts:
                 raise StudentError(("ProcessEnded",), "not run: this notebook crashed or timed out too often before")
@@ -212,13 +214,14 @@ class Session:
                     if not self._forget_orphans(error):
                         self._history.remove((cell, source))
                     break
+        return self._job
 
     # ---- values
 
     def _decoder(self, payload: bytes, name: str | None = None) -> Decoder:
         return Decoder(payload, lambda reference: RemoteObject(self, reference, name), device=self.sandbox.device)
 
-    def _refer(self, value: Any) -> dict | None:
+    def _refer(self, value: Any) -> dict[str, Any] | None:
         if isinstance(value, RemoteObject):
             return {"r": {"id": self._target(value), "type": "object", "callable": True}}
         if callable(value):

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
+from typing import Any
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import Cell, Role, instructor_cells, released_files
@@ -25,6 +26,8 @@ from autograder.grading.submission.notebook_file import read, shown
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
 MAX_FILES = 1_000
+Matched = dict[str, NotebookNode]  # the student's cell, by the id of the instructor's
+Extras = dict[str | None, list[tuple[int, str, str]]]  # number, source and type, by the instructor's cell before them
 TAKES_ANSWER = (Role.ANSWER, Role.PREDICTION, Role.EXPERIMENT)
 
 
@@ -98,12 +101,12 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
     return folder / chosen
 
 
-def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]) -> tuple[dict, dict]:
+def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]) -> tuple[Matched, Extras]:
     """Which submitted cell answers which of the instructor's; the others, by the instructor's cell before them."""
     by_grade_id = {cell.grade_id: cell for cell in template if cell.grade_id}
     by_id = {cell.id: cell for cell in template}
-    matched: dict[str, NotebookNode] = {}
-    extras: dict[str | None, list] = {}
+    matched: Matched = {}
+    extras: Extras = {}
     before = None
     for number, cell in enumerate(submitted.cells):
         known = by_grade_id.get(cell.grade_id) or by_id.get(cell.id)
@@ -125,7 +128,7 @@ def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]
     return matched, extras
 
 
-def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, notes: list[str]) -> None:
+def _match_by_name(template: tuple[Cell, ...], matched: Matched, extras: Extras, notes: list[str]) -> None:
     """Answers whose cells have lost their ids (some editors drop them): the cell that defines the exercise's name."""
     names = lru_cache(maxsize=None)(defined_names)
     for cell in template:
@@ -141,7 +144,7 @@ def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, note
                 break
 
 
-def _text_answers_below(template: tuple[Cell, ...], matched: dict, extras: dict, notes: list[str]) -> None:
+def _text_answers_below(template: tuple[Cell, ...], matched: Matched, extras: Extras, notes: list[str]) -> None:
     """Text in a new cell right below the one meant for it is the answer if that one was left as it was."""
     ours = {cell.source.strip()[:60] for cell in template}  # text of the course that has lost its id
     for cell in template:

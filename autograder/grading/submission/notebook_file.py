@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+from typing import Any
 from nbformat.notebooknode import NotebookNode
 
 from autograder.errors import UngradableError
@@ -89,7 +90,7 @@ def _decode(raw: bytes) -> str:
     return raw.decode("utf-8")
 
 
-def _as_version_4(data: dict) -> NotebookNode:
+def _as_version_4(data: dict[str, Any]) -> NotebookNode:
     """A plain notebook with only what intake reads; tolerant of anything around it."""
     if "worksheets" in data or data.get("nbformat") in (1, 2, 3):
         data = nbformat.convert(nbformat.from_dict(data), 4)
@@ -109,7 +110,7 @@ def _as_version_4(data: dict) -> NotebookNode:
     return NotebookNode(cells=plain)
 
 
-def _plain_cell(cell: dict) -> NotebookNode:
+def _plain_cell(cell: dict[str, Any]) -> NotebookNode:
     source = cell.get("source", "")
     if isinstance(source, list):
         source = "".join(line for line in source if isinstance(line, str))

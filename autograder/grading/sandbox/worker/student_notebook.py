@@ -46,7 +46,7 @@ class Recorder:
         else:
             self.outputs.append({"stream": name, "text": text})
 
-    def show(self, data: dict, is_result: bool) -> None:
+    def show(self, data: dict[str, Any], is_result: bool) -> None:
         kept = {}
         text = data.get("text/plain")
         if isinstance(text, str):
@@ -91,7 +91,7 @@ class Stream:
 class Publisher(CapturingDisplayPublisher):
     recorder: Any = None
 
-    def publish(self, data: dict, metadata: dict | None = None, **_: Any) -> None:
+    def publish(self, data: dict[str, Any], metadata: dict[str, Any] | None = None, **_: Any) -> None:
         if self.recorder is not None:
             self.recorder.show(data, is_result=False)
 
@@ -172,7 +172,7 @@ class Notebook:
         self.shell.display_pub.recorder = self.recorder
         self.shell.displayhook.recorder = self.recorder
 
-    def execute(self, header: dict, decoder: Decoder, encoder: Encoder) -> dict:
+    def execute(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         result = self.shell.run_cell(header["source"], store_history=False, cell_id=header.get("cell"))
         if os.getpid() != self.pid:  # a child of the student's own that came to the end of its cell
             os._exit(0)
@@ -186,11 +186,11 @@ class Notebook:
             outputs.append(output)
         return {"outputs": outputs, "error": describe(error) if error is not None else None}
 
-    def lookup(self, header: dict, decoder: Decoder, encoder: Encoder) -> dict:
+    def lookup(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         names = self.shell.user_ns
         return {"found": {name: encoder.encode(names[name]) for name in header["names"] if name in names}}
 
-    def call(self, header: dict, decoder: Decoder, encoder: Encoder) -> dict:
+    def call(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         target = self.objects[header["target"]]
         if header.get("method"):
             target = getattr(target, header["method"])
@@ -208,7 +208,7 @@ class Notebook:
             self.graphs[number] = (inputs, tensors_in(value))
         return {"value": encoder.encode(value), "changed": changed, "call": number}
 
-    def backward(self, header: dict, decoder: Decoder, encoder: Encoder) -> dict:
+    def backward(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         inputs, outputs = self.graphs[header["call"]]
         cotangents = decoder.decode(header["cotangents"])
         pairs = [(o, c.to(o.device, o.dtype)) for o, c in zip(outputs, cotangents) if c is not None and o.requires_grad]
@@ -220,7 +220,7 @@ class Notebook:
 
     # ---- values across the wire
 
-    def refer(self, value: Any) -> dict | None:
+    def refer(self, value: Any) -> dict[str, Any] | None:
         if not callable(value) or isinstance(value, np.generic):
             return None
         number = self.ids.get(id(value))
@@ -276,7 +276,7 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) if a.is_floating_point() else torch.equal(a, b)
 
 
-def describe(error: BaseException) -> dict:
+def describe(error: BaseException) -> dict[str, Any]:
     """An exception as plain text: class names along the MRO, message, line in the student's own cell."""
     try:
         message = (error.msg if isinstance(error, SyntaxError) else str(error))[:2000]
@@ -289,7 +289,7 @@ def describe(error: BaseException) -> dict:
     return {"types": [c.__name__[:80] for c in type(error).__mro__][:20], "message": message, "line": line}
 
 
-def run_notebook(connection: Connection, shell: Shell, job: dict) -> None:
+def run_notebook(connection: Connection, shell: Shell, job: dict[str, Any]) -> None:
     make_dumpable(True)
     os.makedirs(job["directory"], exist_ok=True)
     os.chdir(job["directory"])
