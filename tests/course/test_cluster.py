@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import COURSE, autograder
+from helpers import COURSE, PATIENCE, autograder, wait_until
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.grading.executors import dask_cluster as cluster
@@ -68,7 +67,7 @@ class Cluster:
 
     def wait_for_workers(self) -> None:
         with cluster._connected(str(self.file)) as client:
-            client.wait_for_workers(len(self.workers), timeout=60)
+            client.wait_for_workers(len(self.workers), timeout=PATIENCE)
 
     def close(self) -> None:
         for group in (self.workers, self.processes):  # the scheduler last: workers without one take their time
@@ -93,13 +92,6 @@ def running(folder: Path, *patches: str, failures: int = 3) -> Iterator[Cluster]
         yield started
     finally:
         started.close()
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def small_class(tmp_path: Path, count: int) -> tuple[Path, list[Student], dict[str, Path]]:
@@ -132,7 +124,7 @@ def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
                 started.workers[0].send_signal(signal.SIGKILL)
 
         grade_submissions(root, WEEK1, files, Options(isolate, scheduler=started.address), result_came, again=True)
-        assert started.workers[0].wait(10) == -signal.SIGKILL and started.workers[1].poll() is None
+        assert started.workers[0].wait(PATIENCE) == -signal.SIGKILL and started.workers[1].poll() is None
     grade_submissions(root, WEEK1, files, Options(isolate), here.__setitem__, again=True)
     assert grades(there) == grades(here) and there.keys() == files.keys()
     for student in students:

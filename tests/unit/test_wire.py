@@ -132,6 +132,7 @@ def test_announced_sizes_are_believed_only_within_limits(sizes: tuple[int, int])
     theirs.close()
 
 
+@pytest.mark.timing
 def test_a_dripping_peer_meets_the_deadline() -> None:
     connection, theirs = pair()
     stop = threading.Event()
@@ -175,3 +176,15 @@ def test_references_need_the_right_types() -> None:
     for bad in ({"id": True, "type": "f", "callable": True}, {"id": 3, "type": 4, "callable": True}, {"id": 3}):
         with pytest.raises(WireError):
             Decoder(b"").decode({"r": bad})
+
+
+def test_numbers_cannot_be_chosen_to_make_a_dict_slow() -> None:
+    entries = [[key * (2**61 - 1), None] for key in range(20_000)]
+    assert len(Decoder(b"").decode({"d": entries})) == 2  # 0, and what stands for all that are too large
+
+
+def test_a_tensor_of_no_bytes_has_no_huge_shape() -> None:
+    shape = {"dtype": "float32", "shape": [2**15, 25_000, 0], "offset": 0}
+    with pytest.raises(WireError):
+        Decoder(b"").decode({"T": shape})
+    assert Decoder(b"").decode({"T": shape | {"shape": [3, 0, 7]}}).shape == (3, 0, 7)
