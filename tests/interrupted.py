@@ -11,14 +11,16 @@ from pathlib import Path
 from helpers import WEEK3, GradedClass, environment
 
 FIRST = "ada"  # nbgrader saves in the order of names: nothing is saved before this one's result
-ENDLESS = "import time\nwhile True: time.sleep(60)"  # no limit ends it: see keep_busy
+ENDLESS = "import time\nwhile True: time.sleep(60)"  # nor do limits: see fresh
 NO_LIMITS = "\nc.SubmissionExporter.limits = {'cell_cpu': 1e5, 'total_cpu': 1e5, 'total_idle': 1e5}\n"
 
 
 def fresh(graded_class: GradedClass, tmp_path: Path) -> Path:
-    """The class before it was graded."""
+    """The class before it was graded, with time for every submission."""
     root = tmp_path / "course"
     shutil.copytree(graded_class.root, root, ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db", "pending", "lock"))
+    with (root / "nbgrader_config.py").open("a", encoding="utf-8") as config:
+        config.write(NO_LIMITS)
     return root
 
 
@@ -36,17 +38,13 @@ def results(root: Path) -> list[Path]:
 
 @contextmanager
 def keep_busy(root: Path, source: str) -> Iterator[None]:
-    """Within the block the first student's notebook ends with a cell of this source, and may take as long as it likes.
-
-    The cell comes after all answers and costs no points."""
-    path, config = root / "submitted" / FIRST / WEEK3 / f"{WEEK3}.ipynb", root / "nbgrader_config.py"
-    before, configured = path.read_text(encoding="utf-8"), config.read_text(encoding="utf-8")
+    """Within the block the first student's notebook ends with a cell of this source, after all answers: it costs no points."""
+    path = root / "submitted" / FIRST / WEEK3 / f"{WEEK3}.ipynb"
+    before = path.read_text(encoding="utf-8")
     notebook = json.loads(before)
     cell = {"cell_type": "code", "id": "own-cell", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
     path.write_text(json.dumps(notebook | {"cells": [*notebook["cells"], cell]}), encoding="utf-8")
-    config.write_text(configured + NO_LIMITS, encoding="utf-8")
     try:
         yield
     finally:
         path.write_text(before, encoding="utf-8")
-        config.write_text(configured, encoding="utf-8")

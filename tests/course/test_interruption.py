@@ -29,9 +29,7 @@ MOMENTS: dict[str, Callable[[Path, int], object]] = {
     "the lock is taken": lambda root, pid: lock_is_held(root),
     "a sandbox starts": sandbox_runs,
     "a result has come": lambda root, pid: results(root),
-    "there is a gradebook": lambda root, pid: (root / "gradebook.db").exists(),
     "the first is saved": lambda root, pid: saved(root),
-    "the third is saved": lambda root, pid: len(saved(root)) >= 3,
     "half are saved": lambda root, pid: len(saved(root)) >= 7,
 }
 
