@@ -8,12 +8,13 @@ from pathlib import Path
 
 import nbformat
 from nbconvert.filters import strip_ansi
-from nbgrader.coursedir import CourseDirectory
 from nbgrader.converters import GenerateAssignment, GenerateSolution
 from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
 
 from autograder.build.text import to_notebook, to_text
-from autograder.course import CourseError, course_config
+from autograder.course import course_config
+from autograder.errors import CourseError
 from autograder.manifest import RELEASED_FILES
 
 

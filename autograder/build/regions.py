@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from autograder.errors import RegionError
+
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError")
 TEXT_STUB = ("YOUR ANSWER HERE",)
-
-
-class RegionError(ValueError):
-    """A region that is not closed, nested, or where it must not be."""
 
 
 def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[str, bool]:

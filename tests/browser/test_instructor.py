@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from browser.conftest import Shoot
 from browser.lab_server import JupyterServer
+from helpers import COURSE, WEEK3, run
 from nbgrader.api import Gradebook
 from playwright.sync_api import Locator, Page, expect
-from helpers import COURSE, WEEK3, run
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.manifest import MANIFEST

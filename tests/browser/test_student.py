@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from browser.conftest import Shoot
-from browser.lab_server import JupyterServer
 from browser.lab_page import LabPage
-from playwright.sync_api import Page, expect
+from browser.lab_server import JupyterServer
 from helpers import COURSE, WEEK3
+from playwright.sync_api import Page, expect
 
 WRONG_SIGN = """def rope_frequencies(head_dim, base=10000.0):
     if head_dim % 2:

@@ -21,19 +21,20 @@ import nbformat
 import pytest
 import torch
 from helpers import command_of, printed, run, standing, wait_until
-from hostile.bank import CANARY, COURSE, GOOD, RIGHT_FREQ, ROT_BODY, SCRIPT, WEEK, Entry, Submission, load, write_entry
 from nbconvert.exporters import HTMLExporter
 from traitlets.config import PyFileConfigLoader
 
 from autograder.checks.compare import Tolerance, difference
 from autograder.checks.framework import StudentError
 from autograder.classroom import make_course_root
+from autograder.grading.course_state import class_seed
 from autograder.grading.plugins.gradebook import Score
-from autograder.grading.pipeline import class_seed
-from autograder.grading.sandbox.sandbox import Limits, Sandbox
+from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.wire import Decoder, WireError
 from autograder.manifest import MANIFEST
+from hostile.bank import CANARY, COURSE, GOOD, RIGHT_FREQ, ROT_BODY, SCRIPT, WEEK, Entry, Submission, load, write_entry
 
 pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("hostile")]
 BANK = load()

@@ -15,5 +15,5 @@ def test_gpu_memory_is_asked_by_process(tmp_path: Path, monkeypatch: pytest.Monk
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert process_tree.gpu_memory_by_process()[os.getpid()] == 5120 * 2**20
-    assert process_tree.Tree(os.getpid(), on_gpu=True).look().gpu_memory == 5120 * 2**20
-    assert process_tree.Tree(os.getpid()).look().gpu_memory == 0
+    assert process_tree.ProcessTree(os.getpid(), on_gpu=True).look().gpu_memory == 5120 * 2**20
+    assert process_tree.ProcessTree(os.getpid()).look().gpu_memory == 0

@@ -10,8 +10,10 @@ import torch
 from helpers import COURSE, printed
 
 from autograder.checks.framework import StudentError, watched
-from autograder.grading.sandbox.sandbox import Limits, Sandbox
-from autograder.grading.sandbox.session import RemoteObject, Session
+from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.proxy import RemoteObject
+from autograder.grading.sandbox.sandbox import Sandbox
+from autograder.grading.sandbox.session import Session
 
 pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("sandbox")]
 # Nothing but a test of memory or processes meets a limit of ROOMY, however slow the machine; whoever is in HURRIED's

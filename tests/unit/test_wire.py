@@ -13,7 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autograder.grading.sandbox.worker.wire import (
-    DTYPES, MAX_HEADER, MAX_PAYLOAD, Connection, Decoder, Encoder, Opaque, PeerGone, PeerSlow, Reference, WireError,
+    DTYPES,
+    MAX_HEADER,
+    MAX_PAYLOAD,
+    Connection,
+    Decoder,
+    Encoder,
+    Opaque,
+    PeerGone,
+    PeerSlow,
+    Reference,
+    WireError,
 )
 
 PLAIN = st.recursive(

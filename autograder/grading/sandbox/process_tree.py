@@ -1,5 +1,8 @@
 """What a submission's processes use, read from /proc by the trusted side: CPU seconds and memory of the whole tree.
 
+psutil reads all of /proc to find children, and neither the pid inside a namespace nor the pid of who sent a message; at
+four looks a second, over many submissions, that is what this file is for.
+
 The root of the tree is the first process of the submission's pid namespace: what it starts can neither leave the tree
 (orphans return to it) nor outlive it. Its pid comes from the kernel with the first message, so it cannot be forged.
 """
@@ -37,7 +40,7 @@ class _Process:
     runnable: bool
 
 
-class Tree:
+class ProcessTree:
     """The process ``root`` and all its descendants, looked at again and again. ``baseline`` bytes of each, the pages
     inherited from the fork server, are shared and not counted."""
 
@@ -83,7 +86,7 @@ def peer_pid(sock: socket.socket) -> int:
     _, ancillary, _, _ = sock.recvmsg(1, socket.CMSG_SPACE(12), socket.MSG_PEEK)
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-            return struct.unpack("iII", data[:12])[0]
+            return int(struct.unpack("iII", data[:12])[0])
     return 0
 
 
