@@ -18,7 +18,7 @@ NO_LIMITS = "\nc.SubmissionExporter.limits = {'cell_cpu': 1e5, 'total_cpu': 1e5,
 def fresh(graded_class: GradedClass, tmp_path: Path) -> Path:
     """The class before it was graded, with time for every submission."""
     root = tmp_path / "course"
-    shutil.copytree(graded_class.root, root, ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db", "pending", "lock"))
+    shutil.copytree(graded_class.root, root, ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db", "pending", "lock", "holder"))
     with (root / "nbgrader_config.py").open("a", encoding="utf-8") as config:
         config.write(NO_LIMITS)
     return root

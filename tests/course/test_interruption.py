@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.isolation, pytest.mark.timing]
 
 
 def lock_is_held(root: Path) -> bool:
-    return (root / ".autograder" / "lock").exists()
+    return (root / ".autograder" / "holder").exists()
 
 
 def sandbox_runs(root: Path, pid: int) -> bool:

@@ -8,6 +8,7 @@ from helpers import COURSE
 
 from autograder import misconceptions, reference
 from autograder.build.pipeline import texts
+from autograder.build.regions import replace_region
 
 WEEKS = texts(COURSE)
 by_week = pytest.mark.parametrize("text", WEEKS, ids=lambda path: path.stem)
