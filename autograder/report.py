@@ -12,12 +12,12 @@ import nbformat
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.ticker import MaxNLocator  # noqa: E402
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from autograder.grading.plugins.gradebook import Score  # noqa: E402
-from autograder.manifest import MANIFEST, Entry  # noqa: E402
+from autograder.grading.plugins.gradebook import Score
+from autograder.manifest import MANIFEST, Entry
 
 TEMPLATES = Path(__file__).parent / "templates"
 BAR, REST = "#0072B2", "#D5DCE3"  # colour-blind safe; the rest of a bar is lighter, so print works too

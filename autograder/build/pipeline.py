@@ -54,7 +54,7 @@ def stale_products(root: Path, text: Path) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:
         stage = Path(scratch)
         _stage(root, stage, text)
-        return [str((Path(folder) / text.stem / path.name)) for folder in ("source", "notebooks")
+        return [str(Path(folder) / text.stem / path.name) for folder in ("source", "notebooks")
                 for path in sorted((stage / folder / text.stem).iterdir())
                 if not _same_bytes(path, root / folder / text.stem / path.name)]
 

@@ -59,7 +59,7 @@ def _week_files(root: Path, assignment: str) -> dict[str, bytes]:
 def _setup_files(root: Path, chosen: list[Path]) -> dict[str, bytes]:
     packages = _student_packages(root)
     weeks = [{"name": text.stem, "title": _title(root, text.stem), "points": max_score(text.stem)} for text in chosen]
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), keep_trailing_newline=True,  # noqa: S701
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), keep_trailing_newline=True,
                                      trim_blocks=True, undefined=jinja2.StrictUndefined)
     made = {"README.md": "student_readme.md.j2", "environment.yml": "student_environment.yml.j2"}
     rendered = {name: environment.get_template(template).render(packages=packages, weeks=weeks)

@@ -18,7 +18,7 @@ from autograder.errors import CourseError
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
 
-@pytest.fixture()
+@pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The course's sources and products, to be changed at will."""
     root = tmp_path / "course"

@@ -52,7 +52,7 @@ class Cluster:
         return json.loads(self.file.read_text())["address"]
 
     def start(self, *arguments: str) -> subprocess.Popen:
-        log = open(self.folder / f"{arguments[0]}-{len(self.processes)}.log", "w")
+        log = open(self.folder / f"{arguments[0]}-{len(self.processes)}.log", "w")  # noqa: SIM115  the process writes to it as long as it runs
         env = {**os.environ, "PYTHONPATH": str(COURSE), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": self.failures}
         code = "import sys; from dask.__main__ import main; sys.argv[0] = 'dask'; main()"
         self.processes.append(subprocess.Popen([sys.executable, "-c", code, *arguments], env=env, cwd=self.folder, stdout=log, stderr=log))
@@ -167,7 +167,7 @@ def test_a_worker_that_joins_later_is_asked_too() -> None:
     assert "another version" in answer["failed"]
 
 
-@pytest.mark.parametrize("scheduler, says", [("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
+@pytest.mark.parametrize(("scheduler", "says"), [("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
                                              ("nowhere.json", "there is no scheduler file nowhere.json"),
                                              ("tls://127.0.0.1:9", "wants certificates"),
                                              ("what is this", "no Dask scheduler answers at what is this")])

@@ -4,7 +4,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-@lru_cache(maxsize=None)
+@cache
 def imports_of(path: Path) -> tuple[Import, ...]:
     """All imports of a file, those inside functions too."""
     return tuple(_imports(ast.parse(path.read_text(encoding="utf-8")), for_types=False))

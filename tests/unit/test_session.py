@@ -34,14 +34,14 @@ def hurried_sandbox() -> Iterator[Sandbox]:
         yield running
 
 
-@pytest.fixture()
+@pytest.fixture
 def session(sandbox: Sandbox) -> Iterator[Session]:
     opened = Session(sandbox, {"lab.py": "NUMBER = 7\n"}, seed=3)
     yield opened
     opened.close()
 
 
-@pytest.fixture()
+@pytest.fixture
 def hurried(hurried_sandbox: Sandbox) -> Iterator[Session]:
     opened = Session(hurried_sandbox, {}, seed=3)
     yield opened

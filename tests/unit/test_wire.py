@@ -1,5 +1,6 @@
 """The frames between sandbox and trusted process: what goes in comes out, and garbage is refused in bounded time."""
 
+import contextlib
 import json
 import math
 import socket
@@ -83,10 +84,8 @@ def test_what_cannot_cross_is_named() -> None:
 @quick
 @given(JSON, st.binary(max_size=64))
 def test_garbage_is_refused_and_never_crashes(header: object, payload: bytes) -> None:
-    try:
+    with contextlib.suppress(WireError):
         Decoder(payload, resolve=lambda reference: reference).decode(json.loads(json.dumps(header)))
-    except WireError:
-        pass
 
 
 @pytest.mark.parametrize("body", [

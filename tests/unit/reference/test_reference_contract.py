@@ -152,7 +152,7 @@ def test_dtype_device_graph_and_arguments(case, dtype, device):
     result = call(*arguments)
     assert result.dtype == dtype and result.device.type == device
     result.square().sum().backward()
-    for argument, copy in zip(arguments, before):
+    for argument, copy in zip(arguments, before, strict=True):
         assert torch.equal(argument, copy) and argument._version == 0, "an argument was changed in place"
         assert argument.grad is not None and argument.grad.isfinite().all()
         assert argument.untyped_storage().data_ptr() != result.untyped_storage().data_ptr(), "result shares memory"
