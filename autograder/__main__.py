@@ -118,15 +118,15 @@ def _autograde(options: argparse.Namespace) -> int:
 
 
 def _feedback(options: argparse.Namespace) -> int:
-    from autograder.course import assignment_of
     from autograder.commands import write_feedback
+    from autograder.course import assignment_of
 
     return write_feedback(options.root.resolve(), assignment_of(options.week, options.root))
 
 
 def _report(options: argparse.Namespace) -> int:
-    from autograder.course import assignment_of
     from autograder.commands import report
+    from autograder.course import assignment_of
 
     return report(options.root.resolve(), assignment_of(options.week, options.root))
 
