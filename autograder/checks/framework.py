@@ -21,7 +21,6 @@ from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by
 from autograder.checks.probes import Probe, calling, differentiating, gradient
 from autograder.checks.result_cache import NoCache
 from autograder.checks.verdict import Criterion, Verdict
-from autograder.errors import BrokenCheck, Miss, StudentError
 from autograder.manifest import entry
 from autograder.misconceptions.bank import Mistake, known_mistakes
 
