@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -57,7 +58,7 @@ class GradingProgress:
         if isinstance(outcome, Graded):
             self.seconds[student] = outcome.result.seconds
         if isinstance(outcome, Failed | Ungradable):
-            self._progress.console.print(f"  {student}: not graded: {outcome.reason}", highlight=False)
+            self._progress.console.print(f"  {escape(student)}: not graded: {escape(outcome.reason)}", highlight=False)
 
 
 def comparison_table(assignment: str, students: list[Student], standing: dict[str, Score]) -> Table:
@@ -84,7 +85,7 @@ def class_table(assignment: str, standing: list[Score], isolated: bool = True) -
         table.add_column(name, justify=justify, overflow="fold")
     for score in sorted(standing, key=lambda s: (not s.reason, s.student)):
         points = "–" if score.score is None else f"{score.score:g}"
-        table.add_row(score.student, points, f"{score.max_score:g}", str(score.to_grade_by_hand or ""), score.reason)
+        table.add_row(escape(score.student), points, f"{score.max_score:g}", str(score.to_grade_by_hand or ""), escape(score.reason))
     return table
 
 

@@ -60,6 +60,9 @@ class Watched(Protocol):
     tree: ProcessTree | None
     charged: float
 
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel has counted more than it may have."""
+
 
 class UsageMonitor:
     """Looks at a submission's processes during one request."""
@@ -93,7 +96,7 @@ class UsageMonitor:
 
     def _judge(self, used: Usage) -> None:
         limits, cpu = self.limits, self.cpu_seconds
-        if used.memory > limits.memory:
+        if used.memory > limits.memory or self.job.ran_out_of_memory():
             raise LimitExceeded("MemoryError", f"it used more than {limits.memory / 2**30:.1f} GB of memory")
         if used.gpu_memory > limits.gpu_memory:
             raise LimitExceeded("MemoryError", f"it used more than {limits.gpu_memory / 2**30:.1f} GB of GPU memory")

@@ -151,7 +151,10 @@ class Session:
             self._abandon()
             raise StudentError(("TimeoutError",), f"it did not finish within {wall_seconds:g} seconds") from None
         except PeerGone:
+            out_of_memory = job.ran_out_of_memory()
             self._abandon()
+            if out_of_memory:
+                raise StudentError(("MemoryError",), f"it used more than {self.limits.memory / 2**30:.1f} GB of memory") from None
             raise StudentError(("ProcessEnded",), "it ended the Python process (exit, crash, memory or CPU limit)") from None
         except WireError as error:
             self._abandon()
