@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from autograder.checks.framework import watched
+from autograder.checks.context import watched
 from autograder.grading.sandbox.worker.wire import Reference
 
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
