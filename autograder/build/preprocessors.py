@@ -6,7 +6,8 @@ from nbgrader import utils
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from traitlets import Bool
 
-from autograder.build.regions import RegionError, clear_hidden, clear_solution, replace_region, unmark
+from autograder.build.regions import clear_hidden, clear_solution, replace_region, unmark
+from autograder.errors import RegionError
 
 
 class ClearAnswers(NbGraderPreprocessor):
