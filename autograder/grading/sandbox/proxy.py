@@ -81,7 +81,8 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
         run()
         return _map_tensors(state["value"], lambda tensor: tensor)
     state["run"] = run
-    outputs = iter(_Differentiable.apply(state, *inputs))
+    node: Any = _Differentiable
+    outputs = iter(node.apply(state, *inputs))
     return _map_tensors(state["value"], lambda tensor: next(outputs))
 
 
