@@ -56,7 +56,7 @@ def test_every_entry_gets_what_it_is_due(case):
     assert solution.is_right or 0 <= solution.score < entry.points
     typed = dict(NAMES)
     exec(solution.source, typed)  # in the simulated classroom entries are text in a notebook
-    for seed, subject in zip(SEEDS, (solution.subject, typed[entry.grade_id])):
+    for seed, subject in zip(SEEDS, (solution.subject, typed[entry.grade_id]), strict=True):
         verdict = grade(week, entry, subject, seed)
         assert verdict.score == (entry.points if solution.is_right else solution.score), verdict.render()
         assert solution.is_right == (not verdict.named), verdict.render()
