@@ -1,6 +1,7 @@
 """nbgrader preprocessors for building: what the student's copy loses, and what the solution keeps."""
 
 import html
+import itertools
 import re
 
 from nbconvert.exporters.exporter import ResourcesDict
@@ -9,13 +10,14 @@ from nbgrader import utils
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from traitlets import Bool
 
-from autograder.build.regions import RegionError, clear_hidden, clear_solution, replace_region, unmark
+from autograder.build.regions import clear_hidden, clear_solution, replace_region, unmark
+from autograder.errors import RegionError
 
 
 class ClearAnswers(NbGraderPreprocessor):
     """Stubs for solutions; in cells tagged ``by-hand`` the solution vanishes and the dict of ``None`` stays."""
 
-    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple:
+    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple[NotebookNode, ResourcesDict]:
         if utils.is_solution(cell):
             cell.source = clear_solution(cell)
         elif replace_region(cell.source, "SOLUTION")[1]:
@@ -26,7 +28,7 @@ class ClearAnswers(NbGraderPreprocessor):
 class KeepSolution(NbGraderPreprocessor):
     """The solution notebook: answers without markers, no hidden tests, no mark scheme, no old output."""
 
-    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple:
+    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple[NotebookNode, ResourcesDict]:
         cell.source = clear_hidden(unmark(cell.source, "SOLUTION"))
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -42,21 +44,21 @@ class ExecuteSolution(Execute):
 class DescribeFigures(NbGraderPreprocessor):
     """Gives the pictures of ``lab.py`` the caption below them as alternative text, and stores each of them once."""
 
-    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
-        for cell, below in zip(nb.cells, [*nb.cells[1:], None], strict=True):
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        for cell, below in itertools.pairwise([*nb.cells, NotebookNode(cell_type="markdown", source="")]):
             outputs = [output.get("data", {}) for output in cell.get("outputs", [])]
             pictures = [data for data in outputs if PICTURE.match(data.get("text/html", ""))]
-            text = caption(below.source) if below is not None and below.cell_type == "markdown" else ""
+            text = caption(below.source) if below.cell_type == "markdown" else ""
             for number, data in enumerate(pictures, 1):
                 data.pop("image/png", None)  # it stands in the HTML as well; only grading's intake needs it by itself
                 if text:
                     alt = html.escape(text if len(pictures) == 1 else f"Picture {number} of {len(pictures)}. {text}")
-                    start, end = PICTURE.match(data["text/html"]).span(1)
-                    data["text/html"] = f'{data["text/html"][:start]}alt="{alt}"{data["text/html"][end:]}'
+                    before, _, after = data["text/html"].partition('alt="')
+                    data["text/html"] = before + f'alt="{alt}' + after[after.index('"'):]
         return nb, resources
 
 
-PICTURE = re.compile(r'(?:<div data-lab="[^"]*">)?<img (alt="[^"]*") src="data:image/png;base64,')
+PICTURE = re.compile(r'(?:<div data-lab="[^"]*">)?<img alt="[^"]*" src="data:image/png;base64,')
 
 
 def caption(source: str) -> str:
@@ -72,7 +74,7 @@ def caption(source: str) -> str:
 class ReleaseMetadata(NbGraderPreprocessor):
     """Notebook metadata that is the same on every machine."""
 
-    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         language = {"name": "python"}
         kept = {key: value for key, value in nb.metadata.items() if key == "course"}
         nb.metadata = NotebookNode(kept | {"kernelspec": KERNEL, "language_info": language})
