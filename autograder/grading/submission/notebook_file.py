@@ -169,9 +169,9 @@ def _saved_outputs(outputs: object) -> list[NotebookNode]:
     return kept
 
 
-def _alternative_text(data: dict[str, Any]) -> str:
+def _alternative_text(data: object) -> str:
     """What ``lab.py`` says of a picture, in the HTML beside the PNG; the page that shows it escapes it."""
-    markup = data.get("text/html")
+    markup = data.get("text/html") if isinstance(data, dict) else None
     markup = "".join(markup) if isinstance(markup, list) and all(isinstance(part, str) for part in markup) else markup
     found = re.search(r'<img alt="([^"]{1,1000})" src="', markup[:2000]) if isinstance(markup, str) else None
     return _clean(html.unescape(found[1])) if found else ""
