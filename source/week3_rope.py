@@ -7,17 +7,15 @@
 #
 # ## What you will be able to do
 #
-# - compute a rotary score by hand, and say beforehand what it can depend on;
-# - write RoPE in both common layouts, and convert a trained projection from one to the other;
+# - compute a rotary score by hand, write RoPE in both common layouts, and convert weights from one to the other;
 # - prove that the score depends only on the offset of the two positions;
 # - build an attention layer that takes any positions: shifted, per sequence, negative, fractional;
 # - design a head that looks exactly three tokens back, and say why it fails on longer texts;
-# - say where low precision ruins RoPE and where it is harmless;
-# - find three bugs that raise no error.
+# - say where low precision ruins RoPE, and find three bugs that raise no error.
 #
 # **You need** weeks 1 and 2 (attention, causal mask, sinusoidal encoding), radians, and what a 2×2 matrix does to a vector. You do not need complex numbers.
 #
-# **Time:** about 175 minutes of exercises and 70 of reading, experiments and quiz. The whole notebook runs in well under a minute. Short of time? 3.1 to 3.3 are the idea. 3.4, section 8 and 3.8 are what you will need first at work.
+# **Time:** about 175 minutes of exercises and 70 of reading, experiments and quiz. Short of time? 3.1 to 3.3 are the idea. 3.4, section 8 and 3.8 are what you will need first at work.
 #
 # ## The exercises: 29 points
 #
@@ -37,19 +35,18 @@
 # | 3.8 | `decode_step_scores` | code | 0 | 1 | – | 10 |
 # | | **total** | | **0** | **25** | **4** | **175** |
 #
-# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**: run it as often as you like, it says what is wrong and why. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a mark. A person reads the two text answers.
+# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**: run it as often as you like, it says what is wrong. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with more cases. A person reads the two text answers.
 #
-# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
+# **Cells marked *predict*** are not graded. Answer them before you run the experiment all the same: a wrong prediction is what you will remember.
 
 # %% [markdown]
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $d$ is the **head dimension**, never the model dimension.
-# - $m$ is the position of a query, $n$ the position of a key, both counted from 0. Their difference $m-n$ is the **offset**. (Other weeks write $i$ and $j$ for positions. Here $i$ counts *pairs* of channels, as in the RoFormer paper.)
+# - $m$ is the position of a query, $n$ the position of a key, both counted from 0. Their difference $m-n$ is the **offset**. (Here $i$ counts *pairs* of channels, not positions as in other weeks.)
 # - Angles are in radians. Positive angles turn counter-clockwise.
-# - A bare number such as 3.4 is an exercise; sections, figures and equations are called so.
 # - Your functions return the dtype and device of their input unless said otherwise, keep gradients, and never change an argument in place.
-# - A folded cell only draws. Open it if you like.
+# - A bare number such as 3.4 is an exercise. A folded cell is plumbing, mostly of figures.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -87,7 +84,7 @@ np.random.seed(0)
 #
 # $$ q\cdot k = |q|\,|k|\,\cos(\text{angle between the hands}).$$
 #
-# Now turn the hands: the hand of a token at position $m$ turns by $m\theta$. Move the whole sentence ten positions on, and *both* hands turn by $10\,\theta$ more. The angle between them stays, and so does the dot product. That is all of RoPE. The rest of this week is about doing it with many clocks, fast, and without a mistake.
+# Now turn the hands: the hand of a token at position $m$ turns by $m\theta$. Move the whole sentence ten positions on, and *both* hands turn by $10\,\theta$ more. The angle between them stays, and so does the dot product. That is all of RoPE. The rest is doing it with many clocks, fast, and without a mistake.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks, which turn by 1, 0.316, 0.1 and 0.0316 radians per position. Then both move on by nine positions; on the fastest clock that is almost one and a half turns. How large is the angle between the two hands on each clock, before and after?
@@ -298,7 +295,7 @@ plt.show()
 # **Figure 3.3. Wavelengths of the pairs.** Each dot is one pair; on the logarithmic axis a geometric series is a straight line. Pairs below the dashed line go round at least once within a training text. Pairs above it show the model only a part of their circle.
 
 # %% [markdown]
-# In a longer text the slow pairs reach angles that no training text has shown; the fast ones have long been all the way round. Remember this for section 7, where a trained head is tested. A larger base makes more pairs slow. Code Llama, for one, was fine-tuned with base $10^6$ to read long files (Rozière et al., 2023).
+# In a longer text the slow pairs reach angles that no training text has shown; the fast ones have long been all the way round. A larger base makes more pairs slow; Code Llama was fine-tuned with base $10^6$ to read long files (Rozière et al., 2023).
 #
 # ## 4 · Rotating a whole head
 #
@@ -312,9 +309,9 @@ plt.show()
 #
 # **An example to test against.** Let $d=4$, so $\theta_0=1$ and $\theta_1=0.01$, and take $x=(1,0,1,0)$ at position $m=2$. Pair 0 becomes $(\cos2,\sin2)=(-0.4161,\,0.9093)$. Pair 1 becomes $(\cos0.02,\sin0.02)=(0.9998,\,0.0200)$. So $x'=(-0.4161,\,0.9093,\,0.9998,\,0.0200)$.
 #
-# **Positions are an argument.** They may be any real numbers. They need not start at 0, since the beginning of a text may have been processed earlier. They may differ from sequence to sequence, as with padding on the left. They may be fractions, when week 5 squeezes them. So take them from the caller; don't make them up from the length of `x`.
+# **Positions are an argument.** They may be any real numbers. They need not start at 0, they may differ from sequence to sequence, and week 5 squeezes them to fractions. So take them from the caller; don't make them up from the length of `x`.
 #
-# **Precision.** Compute the angles in float32 at least, even when `x` is bfloat16, and return the dtype of `x`. Section 8 shows what happens otherwise. (float64 costs little here, but Apple's `mps` device does not have it.)
+# **Precision.** Compute the angles in float32 at least, even when `x` is bfloat16, and return the dtype of `x`. Section 8 shows what happens otherwise.
 
 # %% [markdown]
 # ### Exercise 3.3 · Rotate queries and keys
@@ -408,7 +405,7 @@ week3.apply_rotary_emb(apply_rotary_emb)
 # %% [markdown]
 # <details><summary>Hint 1: shapes</summary>
 #
-# First make a table of angles with one row per position and one column per pair. It must broadcast against `(batch, heads, seq_len, head_dim/2)`. For positions `(seq_len,)` it does so by itself. For `(batch, seq_len)` one axis of size 1 is missing: which one?
+# Make a table of angles, one row per position, one column per pair. It must broadcast against `(batch, heads, seq_len, head_dim/2)`. For positions `(batch, seq_len)` one axis of size 1 is missing: which one?
 # </details>
 #
 # <details><summary>Hint 2: taking pairs apart</summary>
@@ -418,7 +415,7 @@ week3.apply_rotary_emb(apply_rotary_emb)
 #
 # <details><summary>Hint 3: putting them together</summary>
 #
-# Stack the two results along a *new* last axis, then flatten the last two axes. Don't concatenate: that gives all first channels, then all second ones, which is another layout.
+# Stack the two results along a *new* last axis, then flatten the last two axes. Concatenating would give another layout.
 # </details>
 
 # %% [markdown]
@@ -474,7 +471,7 @@ plt.show()
 # %% [markdown]
 # ### Experiment: does the score decay with distance?
 #
-# You will often read that RoPE makes far tokens count less. The RoFormer paper says so itself (section 3.3, "long-term decay") and derives it in section 3.4.3 from an *upper bound* that falls with the distance. A bound is not the score. So look at two cases: a query and a key that are *the same* vector, and a query and a key that have *nothing to do with each other*.
+# You will often read that RoPE makes far tokens count less. The RoFormer paper says so itself (section 3.3, "long-term decay") and derives it in section 3.4.3 from an *upper bound* that falls with the distance. A bound is not the score. So look at a query and a key that are *the same* vector, and at two that have *nothing to do with each other*.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For offsets 0 to 256, how does the score of the equal pair move: falling steadily, falling in ripples, or flat? And the typical size (root mean square) of the score of random pairs?
@@ -502,7 +499,7 @@ plt.show()
 # **Figure 3.5. Decay, and no decay.** Solid: the score of two equal vectors. Dashed: the typical score of two random ones, which wobbles because 400 pairs are a sample. Both are divided by their size without rotation.
 
 # %% [markdown]
-# Equal vectors start together and drift apart, so their score falls, in ripples: a larger offset can score higher than a smaller one. Random vectors show no decay at all, because a rotated random vector is just another random vector. RoPE does not *force* a model to look near. Barbero et al. (2024) examined a trained Gemma 7B and argue that decay is unlikely to be the core reason why RoPE is useful. They found something else, and you can build it yourself.
+# Equal vectors start together and drift apart, so their score falls, in ripples: a larger offset can score higher than a smaller one. Random vectors show no decay at all, because a rotated random vector is just another random vector. RoPE does not *force* a model to look near. Barbero et al. (2024) studied a trained Gemma 7B and argue that decay is unlikely to be the core reason why RoPE is useful. What they found instead you can build yourself.
 #
 # ### Experiment: design a head that looks exactly three back
 #
@@ -513,46 +510,43 @@ plt.show()
 # Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. Suppose a head must look exactly three tokens back. Choose the phases so that all cosines peak at $\delta=3$ together. That takes one line: give the key the query's content, *turned ahead by three positions*.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** All pairs peak at offset 3. Away from 3, which pairs make the sum fall quickly, and which hold it down far out? What would be left with only the fast half of the pairs? With only the slow half?
+# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Which keep it from coming back after one turn of pair 0, at 9 or 22? And what do the slowest four pairs add to keys within 48 positions?
 #
 # *Your prediction:*
+
+# %% tags=["experiment"]
+lab.moving_score(head_dim=16, base=10000.0, offset=6, back=3)
+
+# %% [markdown]
+# **Figure 3.6. A score is a sum of cosines.** One line per pair of a head with 16 channels, all shifted to peak at offset 3; below, their sum. Move the offset, and read off what each pair contributes.
 
 # %% tags=["experiment"]
 content = torch.tensor([1.0, 0.0]).repeat(8).view(1, 1, 1, 16).double()  # every pair is (1, 0)
 ahead = apply_rotary_emb(content, torch.tensor([3]))  # the key: the same content, turned ahead by three positions
 offsets = torch.arange(64)
 turned = apply_rotary_emb(content.expand(1, 1, 64, 16), offsets)  # the query at position 0, 1, ..., 63; the key at 0
-cosines = (turned * ahead).unflatten(-1, (8, 2)).sum(-1)[0, 0]  # (offset, pair): one cosine per pair
+cosines = (turned * ahead).unflatten(-1, (8, 2)).sum(-1)[0, 0]  # (offset, pair)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-fig, (upper, lower) = lab.figure("A score is a sum of cosines", nrows=2, height=4.9, sharex=True, height_ratios=(2, 3))
-for pair, (colour, style) in enumerate(zip((*lab.COLOURS, lab.GREY), (*lab.LINES, "-"))):
-    upper.plot(offsets, cosines[:, pair], color=colour, linestyle=style, linewidth=1.3, label=f"{pair}")
-upper.set(title="one cosine per pair", ylabel="score", ylim=(-1.15, 1.15))
-upper.legend(title="pair", ncols=2, loc="center left", bbox_to_anchor=(1, 0.5))
-lower.plot(offsets, cosines.mean(1), color=lab.BLACK, linestyle="-", linewidth=2.5, label="all eight pairs")
-lower.plot(offsets, cosines[:, :4].mean(1), color=lab.BLUE, linestyle="--", linewidth=1.5, label="pairs 0–3 only")
-lower.plot(offsets, cosines[:, 4:].mean(1), color=lab.VERMILLION, linestyle=":", linewidth=2, label="pairs 4–7 only")
-lower.set(title="their mean", xlabel="offset m − n (positions)", ylabel="score", ylim=(-0.75, 1.3))
-lower.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-for ax in (upper, lower):
-    ax.axvline(3, color=lab.GREY, linewidth=1)
-    ax.grid(axis="y")
+fig, ax = lab.figure("A head that looks three back, and what its pairs contribute", height=3.3)
+groups = [("pair 0", [0], lab.GREY, "-", 1), ("pairs 0–3", [0, 1, 2, 3], lab.BLUE, "-", 2.5),
+          ("pairs 4–7", [4, 5, 6, 7], lab.VERMILLION, "--", 2)]
+for name, pairs, colour, style, width in groups:
+    ax.plot(offsets, cosines[:, pairs].mean(1), color=colour, linestyle=style, linewidth=width, label=name)
+for offset in (3, 22, 60):
+    ax.text(offset, 1.08, offset, ha="center", fontsize=9)
+ax.set(xlabel="offset m − n (positions)", ylabel="mean of the cosines", ylim=(-1.1, 1.3), xlim=(0, 63))
+ax.grid(axis="y")
+ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# **Figure 3.6. A score is a sum of cosines.** Above: the eight cosines of a head with 16 channels, all shifted to peak at offset 3 (grey line). Below: their mean, and the means of the fast and of the slow half alone. Look for the peak, and for the echoes.
-
-# %% tags=["experiment"]
-lab.moving_score(head_dim=16, base=10000.0, offset=6, back=3)
+# **Figure 3.7. Which pair does what.** The same head, built with your rotation: the mean of the cosines of pair 0 alone, of the fast half, and of the slow half. Numbers mark the peak and the two highest echoes of the fast half.
 
 # %% [markdown]
-# **Figure 3.7. The sum at your offset.** Move the offset, and see what each pair adds to the score.
-
-# %% [markdown]
-# The fast pairs make the peak sharp: one position off, and they disagree. Alone they also make echoes at 47 = 3 + 44, seven turns of pair 0. The slow pairs hardly notice where they are; they pass on content whatever the distance.
+# Pair 0 makes the peak sharp, and comes back after every turn. Pairs 1 to 3 hold most of its echoes down; the best of the rest are at 22 and 60, where several clocks happen to agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see. They say nothing about position, so they are free to carry content.
 #
-# Barbero et al. (2024) found this division of labour in trained models. The *highest* frequencies build positional heads, such as "the token before". The *lowest* are used most, and mainly for content. So don't remember "fast pairs see near, slow pairs see far": remember **fast pairs for position, slow pairs for meaning**.
+# This division of labour is what Barbero et al. (2024) found in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. So don't remember "fast pairs see near, slow pairs see far". Remember **fast pairs for position, slow pairs for meaning**.
 
 # %% [markdown]
 # ## 5 · Two layouts, one idea
@@ -570,7 +564,7 @@ lab.moving_score(head_dim=16, base=10000.0, offset=6, back=3)
 #
 # Now rotate a permuted query and a permuted key in the half layout. By (8) the score is $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$, and a dot product does not care in which order its terms are added. The scores agree. Since $P q = P W_q x$, the permutation can move into the weights once and for all: reorder the **rows** of $W_q$ and $W_k$, head by head. Values and $W_o$ are never rotated and stay as they are.
 #
-# Trouble begins when weights trained for one layout run in code for the other. Nothing fails, and the shapes fit. The scores depend on the offset alone, as they should, and are wrong all the same. That is why `transformers` reorders rows when it converts Meta's LLaMA weights. You will now write this reordering.
+# Trouble begins when weights trained for one layout run in code for the other. Nothing fails. The scores depend on the offset alone, as they should, and are wrong all the same. You will now write the reordering that prevents it.
 
 # %% [markdown]
 # ### Exercise 3.4 · The half layout, and a converter
@@ -636,7 +630,7 @@ week3.apply_rotary_emb_half(apply_rotary_emb_half)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Then** the converter. `weight` is the weight of a projection for queries or keys, as `nn.Linear` stores it: `(n_heads * head_dim, d_model)`, one row per output channel, head after head. It was trained for the interleaved layout. Return it with the rows of *each head* reordered, evens first, then odds, so that code in the half layout computes the same scores.
+# **Then** the converter. `weight` belongs to a projection of queries or keys, as `nn.Linear` stores it: one row per output channel, head after head. It was trained for the interleaved layout. Return it with the rows of *each head* reordered, evens first, then odds, so that code in the half layout computes the same scores.
 
 # %% nbgrader={"grade_id": "interleaved_to_half", "solution": true}
 def interleaved_to_half(weight, n_heads):
@@ -770,12 +764,12 @@ plt.show()
 # **Figure 3.8. The layouts.** Above: arcs join the channels that turn together, on top for the query, below for the key, one colour and line style per pair. Below: the score of one query and one key at a constant offset. Flat means relative.
 
 # %% [markdown]
-# Both pure layouts give a flat line, at *different* heights: the same eight numbers are paired differently. Mixed, the score depends on the absolute position, and RoPE is broken. The table shows the quieter accident. The line would be flat and the scores still wrong; only the conversion brings the error to zero.
+# Both pure layouts give a flat line, at *different* heights: the same eight numbers are paired differently. Mixed, the score depends on the absolute position, and RoPE is broken. The table shows the quieter accident: flat lines, wrong scores, until you convert.
 
 # %% [markdown]
 # ## 6 · Why it works for the whole head
 #
-# Equation (3) was for one pair and used angles. For a whole head, matrices are shorter. You need three facts. The first two are about rotations in the plane, so think of clock hands. The third holds for any two matrices.
+# Equation (3) was for one pair and used angles. For a whole head, matrices are shorter. You need three facts:
 #
 # - $R(\varphi)^{\top} = R(-\varphi)$: the transpose turns back;
 # - $R(\varphi)\,R(\psi)=R(\varphi+\psi)$: turning twice adds the angles;
@@ -840,13 +834,13 @@ plt.show()
 #
 # In a suitable orthonormal basis, every orthogonal matrix is block-diagonal with rotations in the plane, and perhaps a few entries $\pm1$: $U_1=Q\,R\,Q^\top$. Then $\langle U_mq,U_nk\rangle=\langle R^mQ^\top q,\ R^nQ^\top k\rangle$, and $Q^\top$ disappears into $W_q$ and $W_k$, as the permutation did in section 5.
 #
-# So, reflections aside, wish (1) leads to RoPE. The only freedom left is the choice of the $d/2$ frequencies.
+# So, reflections aside, wish (1) leads to RoPE, with only the $d/2$ frequencies left to choose.
 # </details>
 
 # %% [markdown]
 # ### Experiment: properties are not enough to test RoPE
 #
-# A tempting test of a RoPE function: it keeps lengths, position 0 changes nothing, and shifting both positions leaves the score alone. All three are true of RoPE. Which *wrong* functions pass too? Here are four, each made from your own function by one small change. Next to the properties stands a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
+# A tempting test of a RoPE function: it keeps lengths, position 0 changes nothing, and shifting both positions leaves the score alone. Which *wrong* functions pass too? Here are four, each made from yours by one small change. Next to the properties stands a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The four: turning backwards; base 100; the half layout; positions counted from 1. How many of them pass all three properties?
@@ -878,7 +872,7 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
           [[name, *verdicts(rotate)] for name, rotate in candidates.items()])
 
 # %% [markdown]
-# Three of the four wrong functions pass every property, and "positions from 1" fails only because we asked about position 0. All four fail the golden value. You could train a model of your own with any of them, but nobody else's checkpoint would fit. Test against numbers first, then against properties.
+# Three of the four wrong functions pass every property, and "positions from 1" fails only because we asked about position 0. All four fail the golden value. Test against numbers first, then against properties.
 
 # %% [markdown]
 # ## 7 · Into the attention layer
@@ -893,11 +887,11 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # **Heads are consecutive blocks.** The first `head_dim` channels of a projection belong to head 0, the next `head_dim` to head 1, and so on.
 #
-# **Rotate after the split.** The pairs live inside a head, and every head has the complete set of frequencies. Rotate before the split, with `d_model` in place of `head_dim`, and head 0 gets only fast clocks, the last head only slow ones. That is still a relative encoding, but another model.
+# **Rotate after the split.** The pairs live inside a head, and every head has the complete set of frequencies. Rotate before the split, and head 0 gets only fast clocks, the last head only slow ones: still a relative encoding, but another model.
 #
 # **Rotate queries and keys, never values.** Wish (1) is about the score, and only $q$ and $k$ are in it. Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position leaks into the layers above.
 #
-# **Store nothing.** RoPE has no parameters. You may cache a table of cosines, but don't save it with the model: old checkpoints would stop loading when its length changes. And don't keep it in an ordinary buffer, a tensor that belongs to the layer without being trained: `.to(torch.bfloat16)` rounds buffers (section 8). In this exercise the `state_dict` holds the four projections and nothing else.
+# **Store nothing.** RoPE has no parameters. A table of cosines saved with the model stops old checkpoints from loading when its length changes. In an ordinary buffer, a tensor that belongs to the layer without being trained, it is rounded by `.to(torch.bfloat16)` (section 8). Here the `state_dict` holds the four projections and nothing else.
 
 # %% [markdown]
 # ### Exercise 3.6 · Rotary multi-head attention
@@ -1011,7 +1005,7 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 # %% [markdown]
 # <details><summary>Hint 1: heads</summary>
 #
-# From `(batch, seq_len, d_model)` first split the last axis into two, `(n_heads, head_dim)`; then bring the heads to axis 1. On the way back, do the same in the opposite order.
+# First split the last axis into two, `(n_heads, head_dim)`; then bring the heads to axis 1. On the way back, undo both in the opposite order.
 # </details>
 #
 # <details><summary>Hint 2: angles that survive a cast</summary>
@@ -1021,13 +1015,13 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 #
 # <details><summary>Hint 3: the causal mask</summary>
 #
-# There are as many queries as keys here, so a lower-triangular mask over the *indices* is right, and so is `is_causal` of PyTorch's function. It has nothing to do with `positions`.
+# There are as many queries as keys, so a lower-triangular mask over the *indices* is right, and so is `is_causal` of PyTorch's function.
 # </details>
 
 # %% [markdown]
 # ### Experiment: a task that needs positions
 #
-# Random tokens from an alphabet of eight. At each position the model must name the token **three positions back**: the head you designed in section 4, now to be learned. One layer of yours between an embedding and a linear read-out, causal, trained on texts of 32 tokens. We train twice: with positions 0, 1, 2, …, and with *all positions equal to 0*. Then every rotation is the identity, and your layer is attention without any encoding.
+# Random tokens from an alphabet of eight. At each position the model must name the token **three positions back**: the head you designed in section 4, now to be learned. One layer of yours between an embedding and a linear read-out, causal, trained on texts of 32 tokens. Train it twice: with positions 0, 1, 2, …, and with *all positions equal to 0*, which is attention without any encoding.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** (a) Guessing blindly gives 1/8. What accuracy will the model without positions reach? (b) Shift all positions of the RoPE model by 1,000: what happens to its accuracy? (c) And on texts of 256 tokens? The task is the same, and the scores depend on offsets alone.
@@ -1097,24 +1091,24 @@ right.legend(loc="center right")
 plt.show()
 
 # %% [markdown]
-# **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long as those of the training; each position is tested on 256 texts. The table above belongs to question (b).
+# **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long, each position tested on 256 texts. The table above belongs to question (b).
 
 # %% [markdown]
-# (a) Without positions the model can only count which tokens it has seen: 0.28, better than a blind guess and far from right. (b) A shift costs nothing, since only offsets enter. (c) In a longer text the first 32 positions are answered as well as ever. Then accuracy falls, although the answer still stands three positions back: to 0.14–0.20 at positions 128 to 255, over six training seeds. *Relative does not mean extrapolating.*
+# (a) Without positions the model can only count which tokens it has seen: 0.28, better than a blind guess and far from right. (b) A shift costs nothing, since only offsets enter. (c) In a longer text the first 32 positions are answered as well as ever. Then accuracy falls, although the answer still stands three positions back: to 0.14–0.20 at positions 128 to 255, over six training seeds. **Relative does not mean extrapolating.**
 #
 # ### Experiment: which of two explanations is right?
 #
-# Beyond the training length two things are new: **offsets** the model has never met, and **more keys** that compete for the attention. The usual texts name one or the other. Take the trained model and change one at a time. First leave all 256 keys in, but let no offset exceed 31: whatever is farther counts as 31. Then leave the true offsets, but show each query only 32 keys: the right one, and 31 drawn at random from anywhere before it.
+# Beyond the training length two things are new: **offsets** the model has never met, and **more keys** that compete for the attention. Take the trained model and change one at a time. First leave all 256 keys in, but let no offset exceed 31: whatever is farther counts as 31. Then keep the true offsets, but show each query only 32 keys: the right one, and 31 drawn at random from all before it.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Accuracy at positions 128 to 255 is about 0.15 as it is. Which change repairs more: familiar offsets with eight times the keys, or few keys with unfamiliar offsets?
+# **Predict.** Which change repairs more: familiar offsets with eight times the keys, or few keys with unfamiliar offsets?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 @torch.no_grad()
 def accuracy_far_out(model, offsets, visible):
-    """Accuracy at positions 128 to 255 with other offsets in the rotation, and only some keys visible."""
+    """Accuracy at positions 64 to 255 with other offsets in the rotation, and only some keys visible."""
     tokens, answers = texts(64, 256, torch.Generator().manual_seed(1))
     layer, x = model.attention, model.embed(tokens)
     q, k, v = (project(x).view(64, 256, 2, 16).transpose(1, 2) for project in (layer.q_proj, layer.k_proj, layer.v_proj))
@@ -1125,7 +1119,7 @@ def accuracy_far_out(model, offsets, visible):
         scores = scores + (products * torch.exp(1j * theta * offsets)).real
     weights = (scores / 4).masked_fill(~visible, -math.inf).softmax(-1)
     answer = model.read(layer.o_proj((weights @ v).transpose(1, 2).flatten(2))).argmax(-1)
-    return float((answer == answers)[:, 128:].float().mean())
+    return float((answer == answers)[:, 64:].float().mean())
 
 offsets = torch.arange(256)[:, None] - torch.arange(256)
 causal = offsets >= 0
@@ -1134,17 +1128,17 @@ luck = luck.masked_fill(~causal, 2.0).masked_fill(offsets == 3, -1.0)  # the rig
 chosen = causal & (luck <= luck.sort(-1).values[..., 31:32])
 
 # %% tags=["experiment"]
-lab.table(["RoPE at positions 128 to 255, one training seed", "accuracy"],
+lab.table(["RoPE at positions 64 to 255, one training seed", "accuracy"],
           [["256 keys, true offsets", f"{accuracy_far_out(look_back, offsets, causal):.1f}"],
            ["256 keys, no offset above 31", f"{accuracy_far_out(look_back, offsets.clamp(max=31), causal):.1f}"],
            ["32 keys, true offsets", f"{accuracy_far_out(look_back, offsets, chosen):.1f}"]])
 
 # %% [markdown]
-# For this head the answer is clear: **the offsets**. Over six training seeds, all keys with familiar offsets give 0.95 to 1.00, few keys with true offsets 0.32 to 0.65, and both new together 0.13 to 0.20. More keys hurt only by offering more strange offsets. (A head that searches by content can behave differently: in week 2 competing keys matter by themselves.) So what does the head see at an offset it has never met?
+# For this head the answer is clear: **the offsets**. Over six training seeds, all keys with familiar offsets give 0.94–1.00, few keys with true offsets 0.32–0.70, and the unchanged model 0.14–0.30. More keys hurt only because they offer more strange offsets. (A head that searches by content can differ: in week 2 competing keys matter too.) What does the head see at an offset it has never met?
 #
 # ### Experiment: what the head thinks of far tokens
 #
-# The tokens of this task are random, so a head can choose a key by its offset only. Take the *mean* query and the *mean* key over the alphabet, and move them apart. A score is linear in the query and in the key, so the score of the means is the mean of the scores.
+# The tokens are random, so a head can choose a key by its offset only. Take the *mean* query and the *mean* key over the alphabet, and move them apart. A score is linear in query and key, so the score of the means is the mean score.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The head has learned to give offset 3 the highest score. The fastest clock goes round once in $2\pi\approx6.28$ positions. At which other offsets might a key look almost as good? Which of them could training on 32 tokens rule out?
@@ -1171,8 +1165,8 @@ for head, (ax, colour) in enumerate(zip(axes, (lab.BLUE, lab.VERMILLION))):
     outside = peaks[peaks > 31]
     best = outside[liking[head, outside].argsort(descending=True)[:5]]
     for offset in (3, *best.tolist()):
-        ax.text(offset, float(liking[head, offset]) + 0.8, offset, ha="center", fontsize=9)
-    ax.set(title=f"head {head}", ylabel="mean score", ylim=(-19, 20))
+        ax.text(offset, 17.5, offset, ha="center", fontsize=9)
+    ax.set(title=f"head {head}", ylabel="mean score", ylim=(-19, 21))
 axes[0].text(17, -17.5, "met in training", ha="center", fontsize=9, color="#444444")
 axes[1].set(xlabel="offset m − n (positions)", xlim=(-1, 128))
 plt.show()
@@ -1181,14 +1175,14 @@ plt.show()
 # **Figure 3.10. Echoes.** Mean score of a key, by offset. Thin grey lines stand at $3+2\pi k$: there pair 0 points as it does at offset 3. Dashed: the score at 3, the right answer. Numbers: the right offset, and the five highest peaks outside the grey training range.
 
 # %% [markdown]
-# Every one of the highest peaks sits on a grey line: seven turns of pair 0 after the right offset, or nine, or sixteen. On that clock these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down. Beyond it, nobody has, and the highest echo, nineteen turns out at 122, mostly beats the right key itself.
+# Every high peak sits on a grey line: nine turns of pair 0 after the right offset, or sixteen, or nineteen. On that clock these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down. Beyond it, nobody has.
 #
-# This holds over six training seeds: of the five highest far peaks of all twelve heads, 60 of 60 lie within half a position of a full number of turns, and in nine of the twelve one of them beats offset 3. So the popular sentence "the slow pairs see angles they have never seen" is half of the story: the *fast* pair makes the echo, and the *slow* pairs fail to silence it. Week 5 asks which pairs to repair.
+# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of a full number of turns, and in nine of the twelve heads the one at 122 beats offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
 
 # %% [markdown]
 # ## 8 · Too few bits
 #
-# Models run in bfloat16. It has 1 bit for the sign, 8 for the exponent and 7 for the fraction (Kalamkar et al., 2019). With the leading 1 that is not stored, a number has **8 significant bits**. That is enough to train large networks, as the same paper shows. For positions it is not enough.
+# Models run in bfloat16. It has 1 bit for the sign, 8 for the exponent and 7 for the fraction (Kalamkar et al., 2019). With the leading 1 that is not stored, a number has **8 significant bits**: enough to train large networks, as the same paper shows, but not for positions.
 #
 # **A toy.** Take a format with *three* significant bits: a binary number of three digits times a power of two. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, so they are 2 wide: 8, 10, 12, 14, 16. From 16 to 32 they are 4 wide: 16, 20, 24, 28, 32. Everything between is rounded to the nearest of these. Count what is left of the positions 0 … 31:
 #
@@ -1205,7 +1199,7 @@ plt.show()
 #
 # **2 points (1 + 1) · difficulty 2/5 · 5 + 5 minutes · numbers and text**
 #
-# *Why it matters:* `model.to(torch.bfloat16)` is one line, and it can ruin RoPE without a warning. The end of this section does it live.
+# *Why it matters:* `model.to(torch.bfloat16)` is one line, and it can ruin RoPE without a warning.
 #
 # Do for bfloat16, with its eight significant bits, what was done for the toy. How many distinct values are left of the positions 0, 1, …, 4095, and which is the first positive integer that bfloat16 cannot hold? Work it out on paper. Both are whole numbers and must be exact.
 
@@ -1308,7 +1302,7 @@ plt.show()
 #
 # ### Live: one line that ruins RoPE
 #
-# Here is the usual way to write RoPE in a model: the frequencies are a buffer of the layer. Someone casts the model. `forward` is careful and computes in float32, but what it reads has been rounded already.
+# The usual way to write RoPE: the frequencies are a buffer of the layer. `forward` is careful and computes in float32. Then someone casts the model.
 
 # %% tags=["experiment"]
 class RotaryBuffer(nn.Module):
@@ -1353,9 +1347,9 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 # **Figure 3.12. Where you may round.** Each line is the largest error met up to that position, over all 64 pairs. 2 is the largest error there can be: "same direction" has become "opposite".
 
 # %% [markdown]
-# With rounded frequencies the error climbs in proportion to the position until it cannot grow any more. The fast pairs suffer most, because their angles are large; only pair 0 is safe, since its frequency, 1, is exact in bfloat16. Round the positions too, and the error jumps at 257, where pair 0 is hit as well. Round only the finished cosines, and you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
+# With rounded frequencies the error climbs in proportion to the position until it cannot grow any more. Fast pairs suffer most, because their angles are large; only pair 0 is safe, since its frequency, 1, is exact. Round the positions too, and the error jumps at 257, where pair 0 is hit as well. Round only the finished cosines, and you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
 #
-# The bug is on record for `transformers` (issue 25681) and GPT-NeoX (issue 1003, pull request 1016), and it was repaired there. The line itself still bites: in `transformers` 5.23, `LlamaRotaryEmbedding(config).to(torch.bfloat16)` rounds its buffer, with the same error of 2.0. Wang et al. (2024) study what bfloat16 does to RoPE in training on long texts.
+# The bug is on record for `transformers` (issue 25681) and GPT-NeoX (issue 1003, pull request 1016). Both were mended, but the line still bites: in `transformers` 5.23, `LlamaRotaryEmbedding(config).to(torch.bfloat16)` rounds its buffer, with the same error of 2.0. Wang et al. (2024) study the effect in training on long texts.
 
 # %% [markdown]
 # ## 9 · Bug hunt
@@ -1517,17 +1511,17 @@ week3.decode_step_scores(decode_step_scores)
 # %% [markdown]
 # <details><summary>Hint 1: what users complain about</summary>
 #
-# "LLaMA weights write nonsense." "In bfloat16 the model gets worse the longer the document is." "The loss on a given text is fine, but generated text falls apart after a few words."
+# "LLaMA weights write nonsense." "In bfloat16 it gets worse the longer the document is." "The loss on a given text is fine, but generated text falls apart."
 # </details>
 #
 # <details><summary>Hint 2: which of the author's tests could not fail</summary>
 #
-# At position 0 every sine is zero, so whatever is multiplied by it is never tested. In float32 a cast to `dtype` does nothing. And with a whole prompt there are as many queries as keys.
+# At position 0 every sine is zero. In float32 a cast to `dtype` does nothing. A whole prompt has as many queries as keys.
 # </details>
 #
 # <details><summary>Hint 3: where to look</summary>
 #
-# Take `head_dim` 4 and $x=(1,0,0,0)$ in `rotate_llama`: which entry of `cos` meets channel 0, and which other channel has the same frequency? Follow one number through the tables, and ask at each line which dtype it has. And what is `q.shape[-2]` when a single token is decoded?
+# Take $x=(1,0,0,0)$ in `rotate_llama`: which other channel has the frequency of channel 0? Which dtype has each number in the tables, line by line? What is `q.shape[-2]` when a single token is decoded?
 # </details>
 
 # %% [markdown]
@@ -1552,19 +1546,18 @@ lab.table(["weight of key", *range(5)], rows)
 # %% [markdown]
 # ## 10 · In the wild
 #
-# You have built everything that a LLaMA needs to know about positions. Open the real thing and recognise it: `transformers` 5.23, file `src/transformers/models/llama/modeling_llama.py`. (Installed somewhere? `python -c "import transformers.models.llama.modeling_llama as m; print(m.__file__)"` prints the path.) Three names are all you need.
+# You have built everything that a LLaMA needs to know about positions. Now open the real thing: `transformers` 5.23, file `models/llama/modeling_llama.py`.
 #
 # | there | yours | look for |
 # |---|---|---|
-# | class `LlamaRotaryEmbedding` | 3.2 and `RotaryBuffer` | Where does the base come from? (`config.rope_parameters["rope_theta"]`; older code has `config.rope_theta`.) In which dtype are the angles computed, and what is cast last? |
+# | class `LlamaRotaryEmbedding` | 3.2 and `RotaryBuffer` | Where does the base come from? (`config.rope_parameters["rope_theta"]`; `config.rope_theta` of older code raises an error.) In which dtype are the angles computed, and what is cast last? |
 # | function `rotate_half` | 3.8 | Which layout is it? |
 # | function `apply_rotary_pos_emb` | 3.4 | Why does it take `cos` and `sin`, and no positions? |
+# | class `PermuteForRope`, file `core_model_loading.py` | `interleaved_to_half` | One `view`, one `transpose`, one `reshape`: which axis is which? |
 #
-# Two questions to answer there. The layer has no `base` and no table of its own: who computes cosine and sine, and how often per forward pass? And `inv_freq` is a buffer that is not saved: what happens to it in `.to(torch.bfloat16)`? You know the damage from section 8, to the digit; the course's own tests check that the real class still does it.
+# Two questions to take there. Who computes cosine and sine, and how often per forward pass? And what happens to `inv_freq`, a buffer, in `.to(torch.bfloat16)`? You know the damage from section 8; one of the course's own tests checks that the real class still does it.
 #
-# Then open `convert_llama_weights_to_hf.py` beside it and find `permute`. It is your `interleaved_to_half`, written as one `view`, one `transpose` and one `reshape`, and applied to $W_q$ and $W_k$ alone. Now you know why.
-#
-# **Back to the first question.** Yes: a layer can be blind to where a text stands and still see every offset. Turn queries and keys by angles proportional to their positions. Being blind to position, though, does not teach it offsets it has never met. That is the question of the next two weeks.
+# **Back to the first question.** Yes: a layer can be blind to where a text stands and still see every offset. Turn queries and keys by angles proportional to their positions. But that does not teach it offsets it has never met, and the next two weeks are about those.
 
 # %% [markdown]
 # ## 11 · Test yourself
@@ -1578,7 +1571,7 @@ lab.table(["weight of key", *range(5)], rows)
 #
 # <details><summary>2. Is RoPE an absolute or a relative encoding?</summary>
 #
-# Both, in a precise sense. Each vector is rotated by its absolute position, token by token. The effect on the score is purely relative.
+# Both. Each vector is rotated by its absolute position, token by token. The effect on the score is purely relative.
 # </details>
 #
 # <details><summary>3. Why are the values not rotated?</summary>
@@ -1586,54 +1579,34 @@ lab.table(["weight of key", *range(5)], rows)
 # The weights are relative without it. With rotated values, $\sum_n a_{mn}R_nv_n$ changes when all positions shift.
 # </details>
 #
-# <details><summary>4. Why rotations, and not some other way?</summary>
+# <details><summary>4. What does RoPE cost, and what does the base do?</summary>
 #
-# Treat queries and keys alike and let position 0 change nothing. Then wish (1) with $m=n$ says that dot products are kept, so the map is orthogonal; and position $m$ must be the $m$-th power of one such map. In a suitable basis that is a set of rotations (aside in section 6).
+# No parameters; four products per pair and vector, on q and k, in every layer. The base sets the lowest frequency: a larger one slows all pairs but the first, most of all the last.
 # </details>
 #
-# <details><summary>5. How many parameters does RoPE add? What does it cost?</summary>
+# <details><summary>5. Which pairs cause trouble beyond the training length?</summary>
 #
-# None. Four products per pair and vector, on q and k, in every layer; all layers can share cosines and sines.
+# Slow pairs reach angles they have never had. But pair 0 makes the echoes that the others fail to silence (Figure 3.10), and in other tasks competing keys matter too (week 2). "Only the slow ones" is too simple.
 # </details>
 #
-# <details><summary>6. What does the base do?</summary>
+# <details><summary>6. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
 #
-# It sets the lowest frequency: wavelengths run from $2\pi$ to almost $2\pi\cdot$base. A larger base slows all pairs but the first, most of all the last, so fewer pairs complete a turn in a given length.
+# The layout: interleaved weights in half-split code, or the reverse. Then the base. Then a rotation that covers only part of the head, as in GPT-NeoX-20B, which rotates the first quarter (Black et al., 2022).
 # </details>
 #
-# <details><summary>7. Which pairs cause trouble beyond the training length?</summary>
+# <details><summary>7. Should a KV cache hold keys before or after the rotation?</summary>
 #
-# Slow pairs reach angles they have never had; fast pairs have been all round the circle. But the fast pair makes the echoes at $3+2\pi k$ that the slow ones fail to silence (Figure 3.10), and in other tasks competing keys matter too (week 2). "Only the slow ones" is too simple.
+# After is cheaper: a key's rotation never changes. Before is needed when positions or frequencies change later, as with some methods of week 5. Either way the query gets the position of the newest token.
 # </details>
 #
-# <details><summary>8. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
+# <details><summary>8. A batch is padded on the left. What must you change?</summary>
 #
-# The layout: interleaved weights in half-split code, or the reverse. Then the base. Then a rotation that covers only part of the head.
+# Nothing in the scores between real tokens, if padding is masked: offsets stay. But give positions per sequence, so that they agree with the cache and with training.
 # </details>
 #
-# <details><summary>9. Should a KV cache hold keys before or after the rotation?</summary>
+# <details><summary>9. Where do you rotate in grouped-query attention?</summary>
 #
-# After is cheaper: a key's rotation depends on its own position and never changes. Before is needed when positions or frequencies change later, as with some methods of week 5. Either way the query gets the position of the newest token.
-# </details>
-#
-# <details><summary>10. A batch is padded on the left. What must you change?</summary>
-#
-# Nothing in the scores between real tokens, if padding is masked: offsets stay. But give positions per sequence, `(batch, seq_len)`, so that they agree with the cache and with training.
-# </details>
-#
-# <details><summary>11. Where do you rotate in grouped-query attention?</summary>
-#
-# After the split into heads, before the key heads are repeated: all heads use the same angles, so rotate the few. Repeat with `repeat_interleave`, not `repeat`: neighbouring query heads share one key head.
-# </details>
-#
-# <details><summary>12. Some models rotate only part of each head. What do the other channels do?</summary>
-#
-# They have frequency zero: pure content, whatever the distance. GPT-NeoX-20B rotates the first quarter (Black et al., 2022).
-# </details>
-#
-# <details><summary>13. Does RoPE make attention decay with distance?</summary>
-#
-# Not by itself. A bound on the score falls, and equal vectors score less when far apart, in ripples; unrelated vectors show no decay (Figure 3.5).
+# After the split into heads, before the key heads are repeated: all heads use the same angles. Repeat with `repeat_interleave`, not `repeat`.
 # </details>
 
 # %% [markdown]
@@ -1644,7 +1617,7 @@ lab.table(["weight of key", *range(5)], rows)
 # | RoPE comes from EleutherAI | It comes from Su et al., in the RoFormer paper. EleutherAI helped to make it known. | RoFormer |
 # | `rotate_half` turns $(x_1,x_2,x_3,x_4)$ into $(-x_2,x_1,-x_4,x_3)$, next to tables in halves | That is the interleaved form. Next to tables in halves it is a bug. | 3.8 |
 # | The half layout is a bug | It is the interleaved layout under a fixed permutation of the channels, and W_q and W_k can absorb it. | 3.4 |
-# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and its conversion script reorders the rows. | sections 5, 10 |
+# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and it reorders the rows when it converts. | sections 5, 10 |
 # | RoPE is applied to q, k and v | To q and k, after the split into heads. | 3.6 |
 # | Channels 0, 1, 2 have high, medium and low frequency | Two channels share one frequency: in the interleaved layout 0 and 1, then 2 and 3. | 3.2 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do. But the echoes come from the highest. | Figures 3.3, 3.10 |
@@ -1674,4 +1647,4 @@ lab.table(["weight of key", *range(5)], rows)
 # - F. Barbero, A. Vitvitskyi, C. Perivolaropoulos, R. Pascanu, P. Veličković: *Round and Round We Go! What makes Rotary Positional Encodings useful?*, 2024, arXiv:2410.06205 (abstract: decay is unlikely to be the core reason; high frequencies build positional patterns, low ones are preferred and carry content).
 # - D. Kalamkar et al.: *A Study of BFLOAT16 for Deep Learning Training*, 2019, arXiv:1905.12322.
 # - H. Wang et al.: *When Precision Meets Position: BFloat16 Breaks Down RoPE in Long-Context Training*, 2024, arXiv:2411.13476.
-# - Code: huggingface/transformers 5.23.0, `modeling_llama.py`, `convert_llama_weights_to_hf.py`, `modeling_gptj.py`, `modeling_gpt_neox.py`, `modeling_roformer.py`; its issue 25681 and pull request 29285 (precision). EleutherAI/gpt-neox, issue 1003 and pull request 1016 (precision). meta-llama/llama, `llama/model.py` (neighbouring channels as complex numbers).
+# - Code: huggingface/transformers 5.23.0, `modeling_llama.py`, `modeling_gptj.py`, `modeling_gpt_neox.py`, `modeling_roformer.py`, `core_model_loading.py`; its issue 25681 and pull request 29285 (precision). EleutherAI/gpt-neox, issue 1003 and pull request 1016 (precision). meta-llama/llama, `llama/model.py` (neighbouring channels as complex numbers).
