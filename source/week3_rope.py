@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Week 3 · Rotary position embeddings (RoPE)
 #
-# Read a sentence on page 1, then the same sentence on page 100. You understand it the same way both times: what matters is that "not" stands right before "good", not where on the page the two stand. Can you build an attention layer that *cannot* notice that a text has moved, and still sees exactly how far apart two words are?
+# Read a sentence on page 1, then on page 100. It means the same both times: what matters is that "not" stands right before "good", not on which page. Can you build an attention layer that *cannot* notice that a text has moved, and still sees exactly how far apart two words are?
 #
-# **The answer in one sentence.** Turn every query and every key by an angle proportional to its position; their dot product then depends on how far apart they are and on nothing else about where they are.
+# **The answer in one sentence.** Turn every query and every key by an angle proportional to its position; their dot product then depends on how far apart they are, not on where.
 #
 # ## What you will be able to do
 #
@@ -13,7 +13,7 @@
 # - design a head that looks exactly three tokens back, and say why it fails on longer texts;
 # - say where low precision ruins RoPE, and find three bugs that raise no error.
 #
-# **You need** weeks 1 and 2 (attention, causal mask, sinusoidal encoding), radians, and what a 2×2 matrix does to a vector. You do not need complex numbers.
+# **You need** weeks 1 and 2, radians, and what a 2×2 matrix does to a vector. You do not need complex numbers.
 #
 # **Time:** about 175 minutes of exercises and 70 of reading, experiments and quiz. Short of time? 3.1 to 3.3 are the idea. 3.4, section 8 and 3.8 are what you will need first at work.
 #
@@ -45,7 +45,7 @@
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $d$ is the **head dimension**, never the model dimension.
 # - $m$ is the position of a query, $n$ the position of a key, both counted from 0. Their difference $m-n$ is the **offset**. (Here $i$ counts *pairs* of channels, not positions as in other weeks.)
 # - Angles are in radians. Positive angles turn counter-clockwise.
-# - Your functions return the dtype and device of their input unless said otherwise, keep gradients, and never change an argument in place.
+# - Your functions keep dtype, device and gradients, and never change an argument in place.
 # - A bare number such as 3.4 is an exercise. A folded cell is plumbing, mostly of figures.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
@@ -80,7 +80,7 @@ np.random.seed(0)
 #
 # ### The idea: two hands on one clock
 #
-# Draw the query as the hand of a clock, and the key as a second hand. Their dot product is
+# Draw query and key as two hands of one clock. Their dot product is
 #
 # $$ q\cdot k = |q|\,|k|\,\cos(\text{angle between the hands}).$$
 #
@@ -191,7 +191,7 @@ week3.rotate_by_hand(rotate_by_hand)
 # %% [markdown]
 # ## 3 · A head is many clocks
 #
-# One clock is not enough. With $\theta=1$ a full turn takes $2\pi\approx6.28$ positions, and 44 positions are almost exactly seven turns: the offsets 1 and 45 look alike. A slow clock does not repeat itself so soon, but its hand hardly moves from one token to the next. A watch solves this with a second hand, a minute hand and an hour hand. RoPE does the same. It splits the $d$ channels of a head into $d/2$ **pairs** and gives each pair its own **frequency**, in radians per position:
+# One clock is not enough. With $\theta=1$ a full turn takes $2\pi\approx6.28$ positions, and 44 positions are almost exactly seven turns: the offsets 1 and 45 look alike. A slow clock repeats itself later, but its hand hardly moves from one token to the next. A watch has several hands. RoPE does the same: it splits the $d$ channels of a head into $d/2$ **pairs** and gives each pair its own **frequency**, in radians per position:
 #
 # $$\theta_i = \text{base}^{-2i/d},\qquad i=0,1,\dots,\tfrac d2-1,\qquad \text{base}=10\,000. \tag{4}$$
 #
@@ -309,7 +309,7 @@ plt.show()
 #
 # **An example to test against.** Let $d=4$, so $\theta_0=1$ and $\theta_1=0.01$, and take $x=(1,0,1,0)$ at position $m=2$. Pair 0 becomes $(\cos2,\sin2)=(-0.4161,\,0.9093)$. Pair 1 becomes $(\cos0.02,\sin0.02)=(0.9998,\,0.0200)$. So $x'=(-0.4161,\,0.9093,\,0.9998,\,0.0200)$.
 #
-# **Positions are an argument.** They may be any real numbers. They need not start at 0, they may differ from sequence to sequence, and week 5 squeezes them to fractions. So take them from the caller; don't make them up from the length of `x`.
+# **Positions are an argument**, any real numbers. They need not start at 0, may differ from sequence to sequence, and week 5 squeezes them to fractions. Don't make them up from the length of `x`.
 #
 # **Precision.** Compute the angles in float32 at least, even when `x` is bfloat16, and return the dtype of `x`. Section 8 shows what happens otherwise.
 
@@ -427,7 +427,7 @@ week3.apply_rotary_emb(apply_rotary_emb)
 # %% [markdown]
 # ### Experiment: does the score see only the offset?
 #
-# Take one query vector and one key vector. Put the query at every position $m$ and the key at every position $n$, and look at all scores. Do it twice: with your rotation, and with week 2's sinusoids *added* to both. ($W_qW_k^\top$ is the identity here. Each picture has its mean subtracted, since softmax does not see a constant.)
+# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: once with your rotation, once with week 2's sinusoids *added* to both. ($W_qW_k^\top$ is the identity. Each picture has its mean subtracted, since softmax does not see a constant.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Walk along a diagonal of the picture, from $(m, n)$ to $(m+1, n+1)$ and so on. How does the score change with RoPE? How with the added sinusoids?
@@ -533,7 +533,7 @@ groups = [("pair 0", [0], lab.GREY, "-", 1), ("pairs 0–3", [0, 1, 2, 3], lab.B
           ("pairs 4–7", [4, 5, 6, 7], lab.VERMILLION, "--", 2)]
 for name, pairs, colour, style, width in groups:
     ax.plot(offsets, cosines[:, pairs].mean(1), color=colour, linestyle=style, linewidth=width, label=name)
-for offset in (3, 22, 60):
+for offset in (3, 9, 22, 60):
     ax.text(offset, 1.08, offset, ha="center", fontsize=9)
 ax.set(xlabel="offset m − n (positions)", ylabel="mean of the cosines", ylim=(-1.1, 1.3), xlim=(0, 63))
 ax.grid(axis="y")
@@ -541,10 +541,10 @@ ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# **Figure 3.7. Which pair does what.** The same head, built with your rotation: the mean of the cosines of pair 0 alone, of the fast half, and of the slow half. Numbers mark the peak and the two highest echoes of the fast half.
+# **Figure 3.7. Which pair does what.** The same head, built with your rotation: the mean of the cosines of pair 0 alone, of the fast half, and of the slow half. Numbers mark the peak and the highest echoes of the fast half.
 
 # %% [markdown]
-# Pair 0 makes the peak sharp, and comes back after every turn. Pairs 1 to 3 hold most of its echoes down; the best of the rest are at 22 and 60, where several clocks happen to agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see. They say nothing about position, so they are free to carry content.
+# Pair 0 makes the peak sharp, and comes back after every turn. Pairs 1 to 3 hold most of its echoes down; what is left comes back at 9, 22 and 60, where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see. They say nothing about position, so they are free to carry content.
 #
 # This division of labour is what Barbero et al. (2024) found in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. So don't remember "fast pairs see near, slow pairs see far". Remember **fast pairs for position, slow pairs for meaning**.
 
@@ -708,7 +708,7 @@ week3.interleaved_to_half(interleaved_to_half)
 # %% [markdown]
 # ### Experiment: what happens when layouts are mixed
 #
-# Take one query and one key, five positions apart, and slide them along the text. Rotate both in the interleaved layout; both in the half layout; and the query in one, the key in the other, as happens when only one of two projections was converted.
+# Slide one query and one key, five positions apart, along the text. Rotate both in the interleaved layout, both in the half layout, and one in each, as happens when only one of two projections was converted.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** In which of the three cases does the score stay constant? Will the two pure layouts give the *same* constant for the same two vectors?
@@ -828,13 +828,11 @@ plt.show()
 # %% [markdown]
 # <details><summary>Aside: is there any other way? (Linear algebra; open it after 3.5)</summary>
 #
-# Hardly. Suppose that $f$ is used for queries and keys alike, maps $\mathbb R^d$ to $\mathbb R^d$, has $f(x,0)=x$, and fulfils wish (1) for all whole positions.
+# Hardly. Suppose that $f$ is used for queries and keys alike, has $f(x,0)=x$, and fulfils wish (1) for all whole positions.
 #
-# Set $m=n$ in (1): $\langle f(q,m),f(k,m)\rangle=g(q,k,0)=\langle q,k\rangle$. A map that keeps all dot products is linear and orthogonal, so $f(x,m)=U_mx$ with an orthogonal matrix $U_m$. By the wish, $U_m^\top U_n$ depends on $n-m$ alone. Compare with $m=0$: $U_m^\top U_n=U_{n-m}$, hence $U_n=U_mU_{n-m}$, and step by step $U_m=(U_1)^m$. *One* orthogonal matrix fixes everything.
+# Set $m=n$ in (1): $\langle f(q,m),f(k,m)\rangle=g(q,k,0)=\langle q,k\rangle$. A map that keeps all dot products is linear and orthogonal, so $f(x,m)=U_mx$. By the wish, $U_m^\top U_n$ depends on $n-m$ alone, so $U_m^\top U_n=U_{n-m}$, hence $U_m=(U_1)^m$: *one* orthogonal matrix fixes everything.
 #
-# In a suitable orthonormal basis, every orthogonal matrix is block-diagonal with rotations in the plane, and perhaps a few entries $\pm1$: $U_1=Q\,R\,Q^\top$. Then $\langle U_mq,U_nk\rangle=\langle R^mQ^\top q,\ R^nQ^\top k\rangle$, and $Q^\top$ disappears into $W_q$ and $W_k$, as the permutation did in section 5.
-#
-# So, reflections aside, wish (1) leads to RoPE, with only the $d/2$ frequencies left to choose.
+# In a suitable orthonormal basis it is block-diagonal with rotations in the plane, and perhaps a few entries $\pm1$: $U_1=Q\,R\,Q^\top$. Then $\langle U_mq,U_nk\rangle=\langle R^mQ^\top q,\ R^nQ^\top k\rangle$, and $Q^\top$ disappears into $W_q$ and $W_k$. So, reflections aside, wish (1) leads to RoPE, with only the frequencies left to choose.
 # </details>
 
 # %% [markdown]
@@ -1298,7 +1296,7 @@ plt.show()
 # **Figure 3.11. Which positions bfloat16 can tell apart.** Left: a blue line goes straight down where a position is stored exactly; a dashed line leans to the neighbour that is stored instead. Right: the gap to the next number a format of eight bits can hold; dashed, a gap of 1.
 
 # %% [markdown]
-# From 257 on, only even numbers exist, and ties go to the even last bit. So groups of three alternate with groups of one: 259, 260 and 261 all become 260, while 258 stays alone.
+# From 257 on only even numbers exist, and ties go to the even last bit: 259, 260 and 261 all become 260, while 258 stays alone.
 #
 # ### Live: one line that ruins RoPE
 #
@@ -1564,47 +1562,42 @@ lab.table(["weight of key", *range(5)], rows)
 #
 # Answer aloud, then open.
 #
-# <details><summary>1. Explain RoPE in two sentences.</summary>
-#
-# Split each query and key of a head into pairs of channels, and rotate pair $i$ by position × $\theta_i$. In the dot product the two rotations combine to one by the offset, so the score depends on content and offset, not on the positions themselves.
-# </details>
-#
-# <details><summary>2. Is RoPE an absolute or a relative encoding?</summary>
+# <details><summary>1. Is RoPE an absolute or a relative encoding?</summary>
 #
 # Both. Each vector is rotated by its absolute position, token by token. The effect on the score is purely relative.
 # </details>
 #
-# <details><summary>3. Why are the values not rotated?</summary>
+# <details><summary>2. Why are the values not rotated?</summary>
 #
 # The weights are relative without it. With rotated values, $\sum_n a_{mn}R_nv_n$ changes when all positions shift.
 # </details>
 #
-# <details><summary>4. What does RoPE cost, and what does the base do?</summary>
+# <details><summary>3. What does RoPE cost, and what does the base do?</summary>
 #
 # No parameters; four products per pair and vector, on q and k, in every layer. The base sets the lowest frequency: a larger one slows all pairs but the first, most of all the last.
 # </details>
 #
-# <details><summary>5. Which pairs cause trouble beyond the training length?</summary>
+# <details><summary>4. Which pairs cause trouble beyond the training length?</summary>
 #
 # Slow pairs reach angles they have never had. But pair 0 makes the echoes that the others fail to silence (Figure 3.10), and in other tasks competing keys matter too (week 2). "Only the slow ones" is too simple.
 # </details>
 #
-# <details><summary>6. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
+# <details><summary>5. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
 #
 # The layout: interleaved weights in half-split code, or the reverse. Then the base. Then a rotation that covers only part of the head, as in GPT-NeoX-20B, which rotates the first quarter (Black et al., 2022).
 # </details>
 #
-# <details><summary>7. Should a KV cache hold keys before or after the rotation?</summary>
+# <details><summary>6. Should a KV cache hold keys before or after the rotation?</summary>
 #
 # After is cheaper: a key's rotation never changes. Before is needed when positions or frequencies change later, as with some methods of week 5. Either way the query gets the position of the newest token.
 # </details>
 #
-# <details><summary>8. A batch is padded on the left. What must you change?</summary>
+# <details><summary>7. A batch is padded on the left. What must you change?</summary>
 #
 # Nothing in the scores between real tokens, if padding is masked: offsets stay. But give positions per sequence, so that they agree with the cache and with training.
 # </details>
 #
-# <details><summary>9. Where do you rotate in grouped-query attention?</summary>
+# <details><summary>8. Where do you rotate in grouped-query attention?</summary>
 #
 # After the split into heads, before the key heads are repeated: all heads use the same angles. Repeat with `repeat_interleave`, not `repeat`.
 # </details>

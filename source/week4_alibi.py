@@ -300,7 +300,7 @@ official = alibi_slopes(20)
 fig, ax = lab.figure("Slopes of 20 heads", height=3.4)
 ax.axvspan(15.5, 19.6, color="#F0F0F0", zorder=0)
 ax.text(7.5, 1.25, "heads 0–15: the slopes of 16 heads", ha="center", fontsize=9, color="#444444")
-ax.text(17.55, 1.25, "16–19: from 32", ha="center", fontsize=9, color="#444444")
+ax.text(17.55, 1.25, "16–19: of 32 heads", ha="center", fontsize=9, color="#444444")
 ax.semilogy(official, marker="o", linestyle="none", markersize=8, color=lab.BLUE, label="official rule (your function)")
 ax.semilogy(shortcut(20), marker="x", linestyle="none", markersize=8, color=lab.VERMILLION,
             markeredgewidth=2, label="equation (3) with h = 20")
@@ -656,23 +656,24 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 n, slope = 8, 0.5
 i, j = torch.arange(n)[:, None], torch.arange(n)
-relative, per_key = -slope * (i - j).abs(), (slope * j).expand(n, n)
+relative, per_key = slope * -(i - j).abs(), (slope * j).expand(n, n)
+border = [(i + side, i + 0.5) for i in range(-1, n) for side in (-0.5, 0.5)]  # a staircase to the right of the diagonal
 fig, axes = lab.figure("Two biases of one head (slope 1/2), and their difference", ncols=3, height=3.2)
 fig.get_layout_engine().set(w_pad=0.12)
 panels = [("relative: −m·|i − j|", relative), ("per key: m·j", per_key), ("per key minus relative", per_key - relative)]
 for ax, (title, values) in zip(axes, panels):
     image = lab.heatmap(ax, values, title, 7, "key position j", "query position i")
-    ax.plot([-0.5, n - 0.5], [-0.5, n - 0.5], color=lab.BLACK, linewidth=1, linestyle="-")
+    ax.plot(*zip(*border), color=lab.BLACK, linewidth=1.5, linestyle="-")
     for row in range(n):
         for column in range(n):
-            value = float(values[row, column])
+            value = float(values[row, column]) + 0.0
             ax.text(column, row, f"{value:g}", ha="center", va="center", fontsize=6.5,
                     color="white" if abs(value) > 4.5 else "#222222")
 fig.colorbar(image, ax=axes, shrink=0.75).ax.set_title("bias", fontsize=9, loc="left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.6. The two biases side by side.** Left: relative. Middle: per key. Right: their difference. The black line is the diagonal; a causal mask removes what lies above it. Walk along a row of the right panel, first below the line, then above it, and compare with what you wrote.
+# **Figure 4.6. The two biases side by side.** Left: relative. Middle: per key. Right: their difference. A causal mask removes what lies above the black line. Walk along a row of the right panel, first below the line, then above it, and compare with what you wrote.
 
 # %% [markdown]
 # ### Experiment: the same in exact arithmetic, but not in bfloat16
@@ -686,12 +687,12 @@ plt.show()
 
 # %% tags=["experiment"]
 j = torch.arange(4096)
-forms = {"per key, from the first: 0.5·j": 0.5 * j,
-         "per key, from the last: 0.5·(j − 4095)": 0.5 * (j - 4095),
-         "relative: −0.5·|i − j|": alibi_bias(8, 1, 4096)[0, 0]}
+forms = {"per key, from the first": 0.5 * j,
+         "per key, from the last": 0.5 * (j - 4095),
+         "relative": alibi_bias(8, 1, 4096)[0, 0]}
 weights_of = {name: bias.to(torch.bfloat16).double().softmax(0) for name, bias in forms.items()}
 exact = (0.5 * j.double()).softmax(0)
-stored = forms["per key, from the first: 0.5·j"].to(torch.bfloat16)
+stored = forms["per key, from the first"].to(torch.bfloat16)
 values, how_many = stored[-60:].unique_consecutive(return_counts=True)
 lab.table(["number stored near the end", *(f"{value:.0f}" for value in values[1:])],
           [["keys that share it", *how_many[1:].tolist()]])
@@ -703,7 +704,6 @@ for ax, (name, weights) in zip(axes, weights_of.items()):
     ax.bar(j[-24:], weights[-24:], color=lab.SKY, label="bias in bfloat16")
     ax.plot(j[-24:], exact[-24:], color=lab.BLACK, linestyle="-", marker="o", markersize=3, linewidth=1, label="exact")
     ax.set(title=name, xlabel="key position j", ylim=(0, 0.45))
-    ax.title.set_fontsize(9)
     ax.set_axisbelow(True)
     ax.grid(axis="y")
 axes[0].set_ylabel("weight")
@@ -714,7 +714,7 @@ plt.show()
 # **Figure 4.7. The price of the shortcut.** Weights of the last 24 keys in float64 (line) and from a bias stored in bfloat16 (bars). Left: per key, counted from the first. Middle: per key, counted from the last. Right: relative.
 
 # %% [markdown]
-# Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans 16 keys; rounding to even makes the runs 15 and 17 long, and the end of the text cuts the last one to eight keys, which all get the same weight. The keys before them get $e^{-8}$ of that, too little to see.
+# Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. The keys before them get $e^{-8}$ of that, too little to see.
 #
 # The other two forms are exact near the query: their numbers are small there, and far away, where they are rounded, the weights are zero anyway. So it is not the shortcut as such that loses precision. It is **counting from the far end**. (Counting from the last key helps the last query only. Queries further up again meet large numbers.)
 #
@@ -737,7 +737,7 @@ lab.table(["of 112 heads", "how many"],
           [["cannot tell the last two keys apart", ties], ["have a weight off by more than 0.01", off]])
 
 # %% [markdown]
-# 104 of 112 heads cannot tell the newest token from the one before it by position. In 67 heads some weight is off by more than 0.01; in the others the slope is so small that neighbours should nearly tie anyway. BLOOM was trained in this arithmetic and lives with it; convert it to an exact form, and it gets numbers it has not been trained on. For your own models: **build the bias in float32, and count from the query.**
+# 104 of 112 heads cannot tell the newest token from the one before it by position. In 67 heads some weight is off by more than 0.01; in the others the slope is so small that neighbours should nearly tie anyway. BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
 
 # %% [markdown]
 # ## 6 · The attention layer
@@ -910,15 +910,15 @@ week4.ALiBiMultiHeadAttention(ALiBiMultiHeadAttention, alibi_slopes, alibi_bias)
 
 # %% tags=["experiment"]
 n, pairs = 40, 16
-strength = torch.full((n,), 1.0)
-strength[[4, 15, 27]] = 2.5  # every query is (1, 0) in each pair; key j is strength[j] times that
+strength = torch.full((n,), 2.0)
+strength[[4, 15, 27]] = 4.0  # every query is (1, 0) in each pair; key j is strength[j] times that
 offset = torch.arange(n)[:, None] - torch.arange(n)
 frequencies = 10000.0 ** (-torch.arange(pairs) / pairs)
 plain = strength.expand(n, n)
 rotary = strength * torch.cos(offset[..., None] * frequencies).mean(-1)  # a sum of cosines (week 3, section 4)
 linear = plain + alibi_bias(8, n)[2]  # head 2, slope 1/8
 patterns = {name: scores.masked_fill(offset < 0, -math.inf).softmax(-1)
-            for name, scores in [("no position", plain), ("RoPE", 2 * rotary), ("ALiBi, slope 1/8", linear)]}
+            for name, scores in [("no position", plain), ("RoPE", rotary), ("ALiBi, slope 1/8", linear)]}
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, axes = lab.figure("The same content, three ways: attention weights", nrows=2, ncols=3, height=5.1,
@@ -926,7 +926,7 @@ fig, axes = lab.figure("The same content, three ways: attention weights", nrows=
 for (upper, lower), (name, weights) in zip(axes.T, patterns.items()):
     image = upper.imshow(weights, norm=plt.matplotlib.colors.PowerNorm(0.5, 0, 0.4), interpolation="nearest")
     upper.set(title=name, xlabel="key position j")
-    lower.bar(range(n), weights[-1], color=[lab.VERMILLION if s > 1 else lab.SKY for s in strength])
+    lower.bar(range(n), weights[-1], color=[lab.VERMILLION if s > 2 else lab.SKY for s in strength])
     lower.set(title="weights of the last query", xlabel="key position j", ylim=(0, 0.25))
     lower.grid(axis="y")
 axes[0, 0].set_ylabel("query position i")
@@ -1128,11 +1128,9 @@ fig, axes = lab.figure("How far back each head sees", ncols=3, height=3.7, share
 for ax, n_heads in zip(axes, (4, 8, 12)):
     for head, slope in enumerate(alibi_slopes(n_heads).tolist()):
         ax.barh(head, effective_window(slope) - 1, left=1, height=0.62, color=lab.SKY)
-        ax.barh(head, math.log(2) / slope, left=max(1 - math.log(2) / slope, 0), height=0.62, color=lab.BLUE) if False else None
         ax.plot([max(math.log(2) / slope, 1)], [head], marker="|", markersize=9, markeredgewidth=2, color=lab.BLACK)
-    ax.set(title=f"{n_heads} heads", xlabel="distance back from the query", xlim=(2000, 1), ylim=(n_heads - 0.4, -0.6))
     ax.set_xscale("log", base=10)
-    ax.set_xlim(2000, 1)
+    ax.set(title=f"{n_heads} heads", xlabel="distance back from the query", xlim=(2000, 1), ylim=(n_heads - 0.4, -0.6))
     ax.set_xticks([1000, 100, 10, 1], ["1,000", "100", "10", "1"])
     ax.set_yticks(range(n_heads))
     ax.axvline(effective_window(2.0**-8), color=lab.GREY, linewidth=1, linestyle="--")
