@@ -70,9 +70,9 @@ np.random.seed(0)
 #
 # $$(x_m+p_m)\,W_q W_k^{\top}(x_n+p_n)^{\top} = \underbrace{x_m W x_n^\top}_{\text{content–content}} + \underbrace{x_m W p_n^\top}_{\text{content–position}} + \underbrace{p_m W x_n^\top}_{\text{position–content}} + \underbrace{p_m W p_n^\top}_{\text{position–position}}, \qquad W = W_qW_k^\top .$$
 #
-# What a word means and where it stands are mixed. Move the sentence ten positions to the right, and the two middle terms change although the sentence has not. For most $W$ the last term changes too.
+# Meaning and position are mixed. Move the sentence ten positions to the right, and the two middle terms change although the sentence has not. For most $W$ the last term changes too.
 #
-# So ask for what you want. Find a way $f$ to put a position *into* a query and *into* a key such that the score sees only their offset:
+# So find a way $f$ to put a position *into* a query and *into* a key such that the score sees only their offset:
 #
 # $$\big\langle f(q, m),\, f(k, n)\big\rangle = g(q, k, m-n)\qquad\text{for all } q, k, m, n. \tag{1}$$
 #
@@ -118,7 +118,7 @@ plt.show()
 #
 # $$\big\langle f(q,m), f(k,n)\big\rangle = |q|\,|k|\cos\big((\alpha+m\theta)-(\beta+n\theta)\big)=|q|\,|k|\cos\big(\underbrace{\alpha-\beta}_{\text{content}}+\underbrace{(m-n)\,\theta}_{\text{offset}}\big). \tag{3}$$
 #
-# This is wish (1). Content and offset meet inside one cosine. The sign of the offset matters: "two before" and "two after" give different scores.
+# This is wish (1). Content and offset meet inside one cosine, and the sign of the offset matters.
 #
 # **A worked example.** Let $\theta=\pi/6$, $q=(2,0)$ at $m=3$, $k=(1,1)$ at $n=0$. The query turns by $\pi/2$ and becomes $(0,2)$; the key stays. Score: $0\cdot1+2\cdot1=2$. Move both on by one. The query turns by $2\pi/3$ and becomes $(-1, \sqrt3)$. The key turns by $\pi/6$ and becomes $(\cos\frac\pi6-\sin\frac\pi6,\ \sin\frac\pi6+\cos\frac\pi6)\approx(0.3660, 1.3660)$. Score: $-0.3660+1.7321\cdot1.3660\approx 2.000$. Every number has changed; the score has not.
 
@@ -179,11 +179,6 @@ week3.rotate_by_hand(rotate_by_hand)
 # </details>
 #
 # <details><summary>Hint 2</summary>
-#
-# Check yourself: a rotation keeps lengths, so the squares of each rotated vector's channels add up to 1.
-# </details>
-#
-# <details><summary>Hint 3</summary>
 #
 # For the last number you need not rotate anything. Look at equation (3).
 # </details>
@@ -499,7 +494,7 @@ plt.show()
 # **Figure 3.5. Decay, and no decay.** Solid: the score of two equal vectors. Dashed: the typical score of two random ones, which wobbles because 400 pairs are a sample. Both are divided by their size without rotation.
 
 # %% [markdown]
-# Equal vectors start together and drift apart, so their score falls, in ripples: a larger offset can score higher than a smaller one. Random vectors show no decay at all, because a rotated random vector is just another random vector. RoPE does not *force* a model to look near. Barbero et al. (2024) studied a trained Gemma 7B and argue that decay is unlikely to be the core reason why RoPE is useful. What they found instead you can build yourself.
+# Equal vectors drift apart, so their score falls, in ripples. Random vectors show no decay at all, because a rotated random vector is just another random vector. RoPE does not *force* a model to look near. Barbero et al. (2024) studied a trained Gemma 7B and argue that decay is unlikely to be the core reason why RoPE is useful. What they found instead you can build yourself.
 #
 # ### Experiment: design a head that looks exactly three back
 #
@@ -507,7 +502,7 @@ plt.show()
 #
 # $$s(\delta)=\sum_{i=0}^{d/2-1} A_i\cos(\delta\,\theta_i+\varphi_i),\qquad A_i,\varphi_i\ \text{from the content of } q \text{ and } k. \tag{7}$$
 #
-# Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. Suppose a head must look exactly three tokens back. Choose the phases so that all cosines peak at $\delta=3$ together. That takes one line: give the key the query's content, *turned ahead by three positions*.
+# Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. To look exactly three tokens back, choose the phases so that all cosines peak at $\delta=3$ together: give the key the query's content, *turned ahead by three positions*.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Which keep it from coming back after one turn of pair 0, at 9 or 22? And what do the slowest four pairs add to keys within 48 positions?
@@ -544,7 +539,7 @@ plt.show()
 # **Figure 3.7. Which pair does what.** The same head, built with your rotation: the mean of the cosines of pair 0 alone, of the fast half, and of the slow half. Numbers mark the peak and the highest echoes of the fast half.
 
 # %% [markdown]
-# Pair 0 makes the peak sharp, and comes back after every turn. Pairs 1 to 3 hold most of its echoes down; what is left comes back at 9, 22 and 60, where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see. They say nothing about position, so they are free to carry content.
+# Pair 0 makes the peak sharp, and comes back after every turn. Pairs 1 to 3 hold most of its echoes down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see: they are free to carry content.
 #
 # This division of labour is what Barbero et al. (2024) found in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. So don't remember "fast pairs see near, slow pairs see far". Remember **fast pairs for position, slow pairs for meaning**.
 
@@ -558,11 +553,11 @@ plt.show()
 # | **interleaved** (neighbours) | channels $2i$ and $2i+1$ | RoFormer and GPT-J (`modeling_roformer.py`, `modeling_gptj.py` of `transformers` 5.23); Meta's LLaMA code (`llama/model.py`) |
 # | **half-split**, or half layout | channels $i$ and $i+\frac d2$ | GPT-NeoX and LLaMA in `transformers` (`modeling_gpt_neox.py`, `modeling_llama.py`, 5.23) |
 #
-# Neither is a bug. They are the same rotation with the channels in another order. Let $P$ be the permutation of the channels that puts all even ones first, then all odd ones. Then
+# Neither is a bug: the channels stand in another order. Let $P$ be the permutation of the channels that puts all even ones first, then all odd ones. Then
 #
 # $$R^{\text{half}}_m\,P\,x = P\,R^{\text{inter}}_m\,x. \tag{8}$$
 #
-# Now rotate a permuted query and a permuted key in the half layout. By (8) the score is $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$, and a dot product does not care in which order its terms are added. The scores agree. Since $P q = P W_q x$, the permutation can move into the weights once and for all: reorder the **rows** of $W_q$ and $W_k$, head by head. Values and $W_o$ are never rotated and stay as they are.
+# Rotate a permuted query and a permuted key in the half layout, and by (8) the score is $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$. A dot product does not care about the order of its terms, so the scores agree. Since $P q = P W_q x$, the permutation can move into the weights for good: reorder the **rows** of $W_q$ and $W_k$, head by head. Values and $W_o$ stay as they are.
 #
 # Trouble begins when weights trained for one layout run in code for the other. Nothing fails. The scores depend on the offset alone, as they should, and are wrong all the same. You will now write the reordering that prevents it.
 
@@ -690,17 +685,12 @@ week3.interleaved_to_half(interleaved_to_half)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the rotation</summary>
-#
-# Only taking apart and putting together change. The angles are those of 3.3.
-# </details>
-#
-# <details><summary>Hint 2: the converter, one head</summary>
+# <details><summary>Hint 1: the converter, one head</summary>
 #
 # For six channels the new order of the rows is 0, 2, 4, 1, 3, 5. Write it as an index, or see the rows as a little table of (pair, member) and swap its axes.
 # </details>
 #
-# <details><summary>Hint 3: the converter, all heads</summary>
+# <details><summary>Hint 2: the converter, all heads</summary>
 #
 # Give the heads an axis of their own first, reorder along the next axis, and fold the two axes back into one.
 # </details>
@@ -795,7 +785,7 @@ plt.show()
 #
 # 1. 1 point: $R(a)^\top=R(-a)$ with a reason (cosine is even, sine is odd; or: the transpose of a rotation is its inverse), then angles add with a reason (two turns in a row; or the addition theorems): $R(-a)R(b)=R(b-a)$. Multiplying out the two 2×2 matrices at once earns the same. Half a point if the facts are used without any reason.
 # 2. 1 point: $s(m,n)=q^\top R_m^\top R_n k$; block-diagonal matrices are transposed and multiplied block by block, so $R_m^\top R_n = R_{n-m}$ and $s = q^\top R_{n-m}k$, a function of $q$, $k$ and $n-m$. Half a point if the step from one block to all of them (or the sum over pairs) is missing.
-# 3. 1 point: the angles of one pair are $m\theta_i$ and $n\theta'_i$ with $\theta_i\neq\theta'_i$; their difference $n\theta'_i-m\theta_i$ is not a function of $n-m$, so part 1 no longer gives $R((n-m)\theta_i)$. A concrete case, e.g. $m=n$ (offset 0): the angle is $m(\theta'_i-\theta_i)$, zero at $m=0$ and not at $m=1$. Half a point for the failing step without a case. No point for "it is no longer relative" alone. Pair 0 has speed 1 for every base: an example with pair 0 earns half.
+# 3. 1 point: the angles of one pair are $m\theta_i$ and $n\theta'_i$ with $\theta_i\neq\theta'_i$; their difference $n\theta'_i-m\theta_i$ is not a function of $n-m$, so part 1 no longer gives $R((n-m)\theta_i)$. A concrete case, e.g. $m=n$ (offset 0): the angle is $m(\theta'_i-\theta_i)$, zero at $m=0$ and not at $m=1$. Half a point for the failing step without a case. No point for "it is no longer relative" alone. Pair 0 has frequency 1 for every base: an example with pair 0 earns half.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "relative_proof", "grade": true, "solution": true, "points": 3}
@@ -806,7 +796,7 @@ plt.show()
 # $$s(m,n)=q^\top R_{n-m}\,k .$$
 # $m$ and $n$ appear only as $n-m$, for every $q$ and $k$.
 #
-# 3. Let $\theta_i$ be the speeds of the queries and $\theta'_i$ those of the keys. The $i$-th block becomes $R(m\theta_i)^\top R(n\theta'_i)=R(n\theta'_i-m\theta_i)$. The last step fails: $n\theta'_i-m\theta_i$ is a function of $n-m$ only if $\theta_i=\theta'_i$ (set $m=n$). Take $d=4$ and $q=k=(0,0,1,0)$, so only pair 1 counts, with $\theta_1=0.01$ and $\theta'_1=500\,000^{-1/2}\approx0.0014$. At $m=n=0$ the score is $1$. At $m=n=100$ it is $\cos(100\cdot(0.0014-0.01))\approx\cos0.86\approx0.65$. Same offset, another score.
+# 3. Let $\theta_i$ be the frequencies of the queries and $\theta'_i$ those of the keys. The $i$-th block becomes $R(m\theta_i)^\top R(n\theta'_i)=R(n\theta'_i-m\theta_i)$. The last step fails: $n\theta'_i-m\theta_i$ is a function of $n-m$ only if $\theta_i=\theta'_i$ (set $m=n$). Take $d=4$ and $q=k=(0,0,1,0)$, so only pair 1 counts, with $\theta_1=0.01$ and $\theta'_1=500\,000^{-1/2}\approx0.0014$. At $m=n=0$ the score is $1$. At $m=n=100$ it is $\cos(100\cdot(0.0014-0.01))\approx\cos0.86\approx0.65$. Same offset, another score.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1019,10 +1009,10 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 # %% [markdown]
 # ### Experiment: a task that needs positions
 #
-# Random tokens from an alphabet of eight. At each position the model must name the token **three positions back**: the head you designed in section 4, now to be learned. One layer of yours between an embedding and a linear read-out, causal, trained on texts of 32 tokens. Train it twice: with positions 0, 1, 2, …, and with *all positions equal to 0*, which is attention without any encoding.
+# Random tokens from an alphabet of eight. At each position the model must name the token **three positions back**: the head you designed in section 4, now to be learned. Your layer stands between an embedding and a linear read-out, causal, and trains on texts of 32 tokens, twice: with positions 0, 1, 2, …, and with *all positions equal to 0*, which is attention without any encoding.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) Guessing blindly gives 1/8. What accuracy will the model without positions reach? (b) Shift all positions of the RoPE model by 1,000: what happens to its accuracy? (c) And on texts of 256 tokens? The task is the same, and the scores depend on offsets alone.
+# **Predict.** (a) Guessing blindly gives 1/8. What accuracy will the model without positions reach? (b) What does the RoPE model reach with all positions shifted by 1,000? (c) And on texts of 256 tokens?
 #
 # *Your prediction:*
 
@@ -1092,7 +1082,7 @@ plt.show()
 # **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long, each position tested on 256 texts. The table above belongs to question (b).
 
 # %% [markdown]
-# (a) Without positions the model can only count which tokens it has seen: 0.28, better than a blind guess and far from right. (b) A shift costs nothing, since only offsets enter. (c) In a longer text the first 32 positions are answered as well as ever. Then accuracy falls, although the answer still stands three positions back: to 0.14–0.20 at positions 128 to 255, over six training seeds. **Relative does not mean extrapolating.**
+# (a) Without positions the model can only count which tokens it has seen: 0.28, better than a blind guess and far from right. (b) A shift costs nothing. (c) In a longer text accuracy soon falls, although the answer still stands three positions back: to 0.14–0.20 at positions 128 to 255, over six training seeds. **Relative does not mean extrapolating.**
 #
 # ### Experiment: which of two explanations is right?
 #
@@ -1182,7 +1172,7 @@ plt.show()
 #
 # Models run in bfloat16. It has 1 bit for the sign, 8 for the exponent and 7 for the fraction (Kalamkar et al., 2019). With the leading 1 that is not stored, a number has **8 significant bits**: enough to train large networks, as the same paper shows, but not for positions.
 #
-# **A toy.** Take a format with *three* significant bits: a binary number of three digits times a power of two. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, so they are 2 wide: 8, 10, 12, 14, 16. From 16 to 32 they are 4 wide: 16, 20, 24, 28, 32. Everything between is rounded to the nearest of these. Count what is left of the positions 0 … 31:
+# **A toy.** Take *three* significant bits: a binary number of three digits times a power of two. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, 2 wide; from 16 to 32 they are 4 wide. Everything between is rounded to the nearest of these. Count what is left of the positions 0 … 31:
 #
 # | from | values it can hold | how many new ones |
 # |---|---|---|
@@ -1266,7 +1256,7 @@ week3.bfloat16_positions(bfloat16_positions)
 # </details>
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) Between 256 and 512, do positions merge in twos, evenly? (b) For `head_dim` 128 and positions up to 4095, how large does the worst error of a cosine become if only the *frequencies* are rounded to bfloat16? And if the angles are exact and only the *cosines* are rounded? A cosine lies in $[-1,1]$, so no error can exceed 2.
+# **Predict.** (a) Between 256 and 512, do positions merge in twos, evenly? (b) For `head_dim` 128 and positions up to 4095, how large is the worst error of a cosine if only the *frequencies* are rounded to bfloat16? If only the *cosines* are? (No error can exceed 2.)
 #
 # *Your prediction:*
 
@@ -1347,7 +1337,7 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 # %% [markdown]
 # With rounded frequencies the error climbs in proportion to the position until it cannot grow any more. Fast pairs suffer most, because their angles are large; only pair 0 is safe, since its frequency, 1, is exact. Round the positions too, and the error jumps at 257, where pair 0 is hit as well. Round only the finished cosines, and you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
 #
-# The bug is on record for `transformers` (issue 25681) and GPT-NeoX (issue 1003, pull request 1016). Both were mended, but the line still bites: in `transformers` 5.23, `LlamaRotaryEmbedding(config).to(torch.bfloat16)` rounds its buffer, with the same error of 2.0. Wang et al. (2024) study the effect in training on long texts.
+# The bug is on record for `transformers` (issue 25681) and GPT-NeoX (issue 1003, pull request 1016). Both were mended, but the line still bites: in `transformers` 5.23, `LlamaRotaryEmbedding(config).to(torch.bfloat16)` rounds its buffer, with the same error of 2.0. Wang et al. (2024) study the effect in training.
 
 # %% [markdown]
 # ## 9 · Bug hunt
@@ -1440,8 +1430,8 @@ def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
     returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions
     """
     ### BEGIN SOLUTION
-    speeds = rope_frequencies(head_dim, base).to(positions.device, torch.float64)
-    angles = positions.to(torch.float64)[:, None] * speeds
+    frequencies = rope_frequencies(head_dim, base).to(positions.device, torch.float64)
+    angles = positions.to(torch.float64)[:, None] * frequencies
     return angles.cos().to(dtype), angles.sin().to(dtype)  # the cast comes last
     ### END SOLUTION
 
@@ -1523,12 +1513,7 @@ week3.decode_step_scores(decode_step_scores)
 # </details>
 
 # %% [markdown]
-# **A neighbour of the last bug.** With a single query and five keys, `is_causal=True` of PyTorch's attention does not mean what you may think. Use the unit vectors as values, and the output shows the weights.
-
-# %% [markdown] tags=["prediction"]
-# **Predict.** One query (the newest token), five keys, all scores equal. Which keys does the query see with `is_causal=True`?
-#
-# *Your prediction:*
+# **A neighbour of the last bug.** One query, the newest token, and five keys with equal scores. Which does it see with PyTorch's `is_causal=True`? Guess, then run. (The values are unit vectors, so the output shows the weights.)
 
 # %% tags=["experiment"]
 newest, keys, unit = torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 5, 4), torch.eye(5).view(1, 1, 5, 5)
@@ -1539,7 +1524,7 @@ for flag in (True, False):
 lab.table(["weight of key", *range(5)], rows)
 
 # %% [markdown]
-# The mask is aligned at the top left: PyTorch takes the query for the *first* token, so it sees key 0 only. In a decoding step no key lies in the future, and you need no mask.
+# The mask is aligned at the top left: PyTorch takes the query for the *first* token. In a decoding step no key lies in the future, and you need no mask.
 
 # %% [markdown]
 # ## 10 · In the wild

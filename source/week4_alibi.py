@@ -657,7 +657,7 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 n, slope = 8, 0.5
 i, j = torch.arange(n)[:, None], torch.arange(n)
 relative, per_key = slope * -(i - j).abs(), (slope * j).expand(n, n)
-border = [(i + side, i + 0.5) for i in range(-1, n) for side in (-0.5, 0.5)]  # a staircase to the right of the diagonal
+border = [(row + 0.5, row + side) for row in range(n) for side in (-0.5, 0.5)]  # a staircase to the right of the diagonal
 fig, axes = lab.figure("Two biases of one head (slope 1/2), and their difference", ncols=3, height=3.2)
 fig.get_layout_engine().set(w_pad=0.12)
 panels = [("relative: −m·|i − j|", relative), ("per key: m·j", per_key), ("per key minus relative", per_key - relative)]
@@ -1194,7 +1194,7 @@ bar.ax.set_title("weight", fontsize=9, loc="left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.11. Reversal.** In the second and fourth panel the sequence went in backwards, and rows and columns are turned back, so that every token stands in its old place. Compare the first panel with the second, and the third with the fourth. The table measures the whole layer.
+# **Figure 4.11. Reversal.** In the second and fourth panel the sequence went in backwards, and rows and columns are turned back, so that every token stands where it stood. Compare the first panel with the second, and the third with the fourth. The table measures the whole layer.
 
 # %% [markdown] nbgrader={"grade_id": "reversal_question", "locked": true}
 # ### Exercise 4.8 · Which way round?
@@ -1249,7 +1249,7 @@ plt.show()
 # | class `BloomAttention` | 4.6 | One call adds the bias and scales the product. Is the bias scaled? |
 # | function `build_mpt_alibi_tensor`, file `models/mpt/modeling_mpt.py` | Figure 4.7, middle | From which key does it count? (It stays in float32.) Slopes that are too many are cut at the end: is the order yours? |
 #
-# Feed `build_alibi_tensor` a mask of ones and `torch.bfloat16`, and you get the ties of section 5, digit by digit. One of the course's own tests does that, so the claim is checked whenever the version changes.
+# Feed `build_alibi_tensor` a mask of ones and `torch.bfloat16`, and you get the ties of section 5. One of the course's own tests does that, so the claim is checked whenever the version changes.
 #
 # **Back to the first question.** Yes: with ALiBi nothing turns strange beyond the training length, because there is nothing but a penalty that goes on growing. The price is paid elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
 
