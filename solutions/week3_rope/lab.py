@@ -15,7 +15,9 @@ import math
 
 import matplotlib
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
+from PIL import Image
 
 # The palette of Okabe and Ito: told apart with every common form of colour blindness, and in grey by line style.
 BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
@@ -45,9 +47,21 @@ def use_style():
     })
 
 
+class DescribedFigure(Figure):
+    """A figure that Jupyter shows with an alternative text, which it leaves out of a bare PNG.
+
+    The text comes from the titles; in the built solutions the caption takes its place.
+    """
+
+    def _repr_html_(self):
+        panels = [title for ax in self.axes if (title := " ".join(ax.get_title(loc).strip() for loc in ("left", "center")).strip())]
+        parts = [f"Figure: {self.get_suptitle()}."] + [f"Panels: {'; '.join(panels)}."] * bool(panels)
+        return _image(_png(self), " ".join(" ".join(parts).split()))
+
+
 def figure(title, nrows=1, ncols=1, width=8.6, height=3.2, **options):
     """A figure with one bold title over all its panels. Returns it with its axes, as ``plt.subplots`` does."""
-    fig, axes = plt.subplots(nrows, ncols, figsize=(width, height), **options)
+    fig, axes = plt.subplots(nrows, ncols, figsize=(width, height), FigureClass=DescribedFigure, **options)
     fig.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
     return fig, axes
 
@@ -116,8 +130,7 @@ class Moving:
     """
 
     def __init__(self, name, title, alt, fig, data):
-        self.alt, self.png = alt, _png(fig)
-        plt.close(fig)
+        self.alt, self.png = alt, _still(fig)
         colours = {"query": QUERY, "key": KEY, "angle": ORANGE, "third": GREEN, "grey": GREY}
         self.data = {"title": title, "alt": alt, "colours": colours} | data
         content = json.dumps(self.data, separators=(",", ":")).replace("</", r"<\/")
@@ -132,7 +145,16 @@ class Moving:
 
 def _png(fig):
     file = io.BytesIO()
-    fig.savefig(file, format="png", metadata={"Software": None})
+    fig.savefig(file, format="png", bbox_inches="tight")
+    return file.getvalue()
+
+
+def _still(fig):
+    """A PNG of at most 64 colours, a third of the size: a still picture is stored twice, as itself and within the HTML."""
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(_png(fig))) as picture:
+        picture.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(file, format="png", optimize=True)
+    plt.close(fig)
     return file.getvalue()
 
 
@@ -178,7 +200,7 @@ def moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True):
         "frequencies": [_rounded(_frequencies(head_dim, value)) for value in bases]})
 
 
-def moving_shift(shift_matrix, d_model=8, pair=1, p=2, k=3, base=10000.0, max_offset=12):
+def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_offset=12):
     """One pair's block of M_k turns the arrow PE(p) towards PE(p + k). ``shift_matrix``: the student's function."""
     frequency, title = _frequencies(d_model, base)[pair], f"The shift matrix turns an arrow (pair {pair})"
     alt = ("A circle with three marks: the arrow PE(p) of one pair, the arrow that M_k makes of it, and a ring where PE(p + k) "
@@ -199,9 +221,9 @@ def moving_shift(shift_matrix, d_model=8, pair=1, p=2, k=3, base=10000.0, max_of
         "frequency": frequency, "p": p, "k": k, "maxOffset": max_offset, "blocks": blocks})
 
 
-def moving_score(head_dim=16, base=10000.0, offset=6, back=3, max_offset=48):
+def moving_score(head_dim=16, base=100.0, offset=6, back=3, max_offset=48):
     """The rotary score against the offset m - n: a sum of cosines, one per pair, which all peak at ``back``."""
-    frequencies, title = _frequencies(head_dim, base), "The score is a sum of cosines, one per pair"
+    frequencies, title = _frequencies(head_dim, base), f"The score is a sum of cosines, one per pair (base {base:,.0f})"
     alt = (f"{len(frequencies)} cosine curves against the offset m − n, one per pair of channels, fast to slow, and below them "
            f"their sum, the score. All of them peak at offset {back}; elsewhere the fast ones disagree.")
     offsets = [step / 4 for step in range(4 * max_offset + 1)]
@@ -278,7 +300,7 @@ const STYLE = `
   .wide { flex: 1 1 300px; min-width: 0; }
   svg { display: block; width: 100%; overflow: visible; font: 12px "DejaVu Sans", Verdana, system-ui, sans-serif; fill: #222; }
   .read { touch-action: pan-y; cursor: crosshair; }
-  .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(230px, 1fr)); gap: 4px 28px; margin-top: 12px; }
+  .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(230px, 1fr)); gap: 4px 28px; margin-bottom: 14px; }
   .control { display: grid; grid-template-columns: 1fr auto; align-items: baseline; }
   .control input[type=range] { grid-column: 1 / -1; width: 100%; margin: 2px 0 6px; accent-color: ${colours.query}; }
   .choice { display: flex; flex-wrap: wrap; gap: 4px 14px; align-items: center; }
@@ -354,8 +376,8 @@ function start(place) {
   element(root, "style", {}, STYLE);
   const card = element(root, "div", {class: "card", role: "group", "aria-label": data.title});
   element(card, "p", {class: "title"}, data.title);
+  const controls = element(card, "div", {class: "controls"});  // above what grows, so that no slider slips away
   const stage = element(card, "div", {class: "stage"});
-  const controls = element(card, "div", {class: "controls"});
   const said = element(card, "p", {class: "said", role: "status"});
   let redraw = () => {};
   const say = (text) => { if (said.textContent !== text) said.textContent = text; };
@@ -364,7 +386,7 @@ function start(place) {
   function slider(name, from, to, value, show = minus) {
     const row = element(controls, "div", {class: "control"}), id = "control-" + count++;
     element(row, "label", {for: id}, name);
-    const output = element(row, "output", {for: id});
+    const output = element(row, "output", {for: id, "aria-live": "off"});  // the slider itself says its value
     const input = element(row, "input", {type: "range", id, min: from, max: to, step: 1});
     const control = {
       get value() { return Number(input.value); },
@@ -415,8 +437,9 @@ PICTURES = {"clocks": r"""
       button(both, "+ 1", "move both on by one", () => { m.value += 1; n.value += 1; });
     }
     const clocks = data.frequencies[0].map((_, pair) => {
-      const box = element(stage, "div", {class: "clock", style: "width: 150px; text-align: center"});
-      return {name: element(box, "div"), face: drawing(box, "", ""), note: element(box, "div", {class: "note", "data-pair": pair})};
+      const box = element(stage, "div", {class: "clock", style: "flex: 0 1 140px; text-align: center"});
+      element(box, "strong", {}, `pair ${pair}`);
+      return {speed: element(box, "div"), face: drawing(box, "", ""), note: element(box, "div", {class: "note", "data-pair": pair})};
     });
     const point = (angle, radius) => [75 + radius * Math.cos(angle), 75 - radius * Math.sin(angle)];
     function hand(svg, angle, colour, width, label, aside) {
@@ -428,9 +451,9 @@ PICTURES = {"clocks": r"""
       clocks.forEach((clock, pair) => {
         const frequency = data.frequencies[base.value][pair], svg = clock.face.clear(150, 150);
         const q = m.value * frequency, k = data.keys ? n.value * frequency : 0;
-        clock.name.textContent = `pair ${pair}: ${digits(frequency)} rad`;
+        clock.speed.textContent = `${digits(frequency)} rad/position`;
         clock.note.textContent = data.keys ? `angle ${digits(q - k)} rad` : `sin ${decimals(Math.sin(q), 2)}, cos ${decimals(Math.cos(q), 2)}`;
-        clock.face.svg.setAttribute("aria-label", clock.name.textContent + " per position, " + clock.note.textContent);
+        clock.face.svg.setAttribute("aria-label", `pair ${pair}: ${clock.note.textContent}`);
         shape(svg, "circle", {cx: 75, cy: 75, r: 58, fill: "none", stroke: "#999"});
         for (let hour = 0; hour < 12; hour++) {
           shape(svg, "path", {d: line([point(hour * Math.PI / 6, 54), point(hour * Math.PI / 6, 58)]), stroke: "#999"});
@@ -443,7 +466,8 @@ PICTURES = {"clocks": r"""
         hand(svg, q, colours.query, 5, data.keys ? "q" : "p", data.keys ? 0.12 : 0);
         if (data.keys) hand(svg, k, colours.key, 2.5, "k", -0.12);
       });
-      say(data.keys ? `Offset m \u2212 n = ${minus(m.value - n.value)}.` : "");
+      say(data.keys ? `Offset m \u2212 n = ${minus(m.value - n.value)}.`
+        : `At position ${m.value}, pair 0 has turned ${digits(m.value * data.frequencies[base.value][0] / (2 * Math.PI))} times.`);
     };
 """, "shift": r"""
     const p = slider("position p", 0, 40, data.p), k = slider("offset k", -data.maxOffset, data.maxOffset, data.k);
@@ -512,7 +536,7 @@ PICTURES = {"clocks": r"""
       shape(svg, "circle", {cx: x, cy: scale.py(score(offset.value)), r: 4.5, fill: "#222"});
       shape(svg, "text", {x: width, y: scale.py(score(offset.value)) + 4, "text-anchor": "end", "font-weight": "bold", class: "total"}, decimals(score(offset.value), 2));
       shape(svg, "text", {x: 0, y: box.top - 8, "font-weight": "bold"}, "sum");
-      say(`At offset ${offset.value} the ${pairs} cosines add up to ${decimals(score(offset.value), 2)}; at ${back.value} to ${pairs}.`);
+      say(`At offset ${offset.value} the ${pairs} cosines add up to ${decimals(score(offset.value), 2)}. At offset ${back.value} each of them is 1.`);
     };
 """, "slopes": r"""
     const heads = slider("number of heads", 1, data.slopes.length, data.heads);
@@ -558,7 +582,8 @@ PICTURES = {"clocks": r"""
         element(row, "td", {}, fraction(slope));
         element(row, "td", {class: "value"}, weights.checked ? (level < 0.0005 ? "< 0.001" : decimals(level, 3)) : digits(level, 3));
       });
-      say(first > 0 ? `${slopes.length} heads is no power of two: from head ${first} on (dashed) a second series of slopes fills the gaps.` : "");
+      say(first > 0 ? `${slopes.length} heads is no power of two: from head ${first} on (dashed) a second series of slopes fills the gaps.`
+        : `At distance ${distance.value}, head 0 multiplies a weight by ${digits(Math.exp(-slopes[0] * distance.value))}, head ${slopes.length - 1} by ${digits(Math.exp(-slopes[slopes.length - 1] * distance.value))}.`);
     };
 """, "frequencies": r"""
     const s = slider("scale s", 1, data.ntk.length, data.scale);
@@ -575,7 +600,7 @@ PICTURES = {"clocks": r"""
       const width = Math.max(view.svg.parentNode.clientWidth, 240), height = 330, svg = view.clear(width, height);
       const methods = [["unscaled", data.unscaled, "#222", "circle"], ["PI", data.unscaled.map((frequency) => frequency / s.value), colours.query, "square"],
         ["NTK", data.ntk[s.value - 1], colours.third, "triangle"], ["YaRN", data.yarn[s.value - 1], colours.key, "diamond"]];
-      const top = Math.ceil(Math.log10(turn / data.unscaled[pairs - 1] * data.ntk.length)), box = {left: 56, right: width - 12, top: 28, bottom: height - 44};
+      const top = Math.ceil(Math.log10(turn / data.unscaled[pairs - 1] * data.ntk.length)), box = {left: 70, right: width - 12, top: 28, bottom: height - 44};
       const {px, py} = axes(svg, box, {from: -0.4, to: pairs - 0.6, ticks: data.unscaled.map((_, pair) => pair), label: "pair"},
         {from: 0.5, to: top, ticks: Array.from({length: top}, (_, power) => power + 1), label: "wavelength, in positions", show: (power) => (10 ** power).toLocaleString("en")});
       const edge = py(Math.log10(data.length));
@@ -583,11 +608,14 @@ PICTURES = {"clocks": r"""
       shape(svg, "text", {x: box.right - 4, y: box.bottom - 7, "text-anchor": "end", fill: "#444"}, `a full turn within ${data.length} positions`);
       table.replaceChildren();
       const header = element(element(table, "thead"), "tr"), body = element(table, "tbody"), length = s.value * data.length;
-      for (const name of ["method", `new angles at ${length.toLocaleString("en")}`]) element(header, "th", {scope: "col"}, name);
+      for (const name of ["method", "pairs with new angles"]) element(header, "th", {scope: "col"}, name);
       for (const [name, frequencies, colour, mark] of methods) {
         const points = frequencies.map((frequency, pair) => [px(pair), py(Math.log10(turn / frequency))]);
         shape(svg, "path", {d: line(points), stroke: colour, "stroke-width": 1.4, fill: "none"});
-        frequencies.forEach((_, pair) => shape(svg, "path", {d: marks[mark](...points[pair]), fill: colour}));
+        frequencies.forEach((frequency, pair) => {
+          const dot = shape(svg, "path", {d: marks[mark](...points[pair]), fill: colour, "data-method": name});
+          shape(dot, "title", {}, `${name}, pair ${pair}: ${digits(turn / frequency)} positions`);
+        });
         // An angle is new if the pair made no full turn in training and now goes farther than it did.
         const fresh = frequencies.map((frequency, pair) => pair).filter((pair) =>
           data.unscaled[pair] * data.length < turn && frequencies[pair] * length > data.unscaled[pair] * data.length * (1 + 1e-4));
@@ -598,6 +626,6 @@ PICTURES = {"clocks": r"""
         element(row, "td", {class: "value"}, span(fresh));
       }
       const whole = data.unscaled.filter((frequency) => frequency * data.length >= turn).length;
-      say(`In training, on ${data.length} positions, ${whole} of ${pairs} pairs complete a turn.`);
+      say(`Training on ${data.length} positions shows a full turn of ${whole} of ${pairs} pairs. An angle is new if ${length.toLocaleString("en")} positions reach it and training did not.`);
     };
 """}
