@@ -197,6 +197,7 @@ week3.rotate_by_hand(rotate_by_hand)
 # %% tags=["experiment"]
 lab.moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True)
 
+
 # %% [markdown]
 # **Figure 3.2. Clocks to move.** One clock per pair for `head_dim` 8. (a) Raise m and n together. (b) Raise m alone, and find the pair that notices one position and the pair that notices a thousand. (c) Raise the base, and see which clock keeps its pace.
 
@@ -221,6 +222,7 @@ def rope_frequencies(head_dim, base=10000.0):
     exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim  # 2i/d
     return base**-exponents  # float64: these numbers will be multiplied by large positions
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "rope_frequencies_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -286,6 +288,7 @@ ax.grid(axis="y")
 ax.legend(loc="lower right")
 plt.show()
 
+
 # %% [markdown]
 # **Figure 3.3. Wavelengths of the pairs.** Each dot is one pair; on the logarithmic axis a geometric series is a straight line. Pairs below the dashed line go round at least once within a training text. Pairs above it show the model only a part of their circle.
 
@@ -334,6 +337,7 @@ def apply_rotary_emb(x, positions, base=10000.0):
     turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)  # pairs side by side
     return turned.flatten(-2).to(x.dtype)
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "apply_rotary_emb_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -535,6 +539,7 @@ ax.grid(axis="y")
 ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
+
 # %% [markdown]
 # **Figure 3.7. Which pair does what.** The same head, built with your rotation: the mean of the cosines of pair 0 alone, of the fast half, and of the slow half. Numbers mark the peak and the highest echoes of the fast half.
 
@@ -588,6 +593,7 @@ def apply_rotary_emb_half(x, positions, base=10000.0):
     first, second = x.to(precise).chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1).to(x.dtype)
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "apply_rotary_emb_half_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -644,6 +650,7 @@ def interleaved_to_half(weight, n_heads):
     per_head = weight.unflatten(0, (n_heads, head_dim))  # (n_heads, head_dim, d_model)
     return per_head[:, order].flatten(0, 1)
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "interleaved_to_half_check", "grade": true, "points": 0}
 # Visible check (0 points). The weight of two heads of six channels; row r holds the number r in all five columns.
@@ -859,6 +866,7 @@ def verdicts(rotate):
 lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden value"],
           [[name, *verdicts(rotate)] for name, rotate in candidates.items()])
 
+
 # %% [markdown]
 # Three of the four wrong functions pass every property, and "positions from 1" fails only because we asked about position 0. All four fail the golden value. Test against numbers first, then against properties.
 
@@ -930,6 +938,7 @@ class RotaryMultiHeadAttention(nn.Module):
         out = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
         return self.o_proj(out.transpose(1, 2).flatten(2))
         ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "RotaryMultiHeadAttention_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -1077,6 +1086,7 @@ right.set(title="test, 256 tokens: accuracy at each position", xlabel="position 
           ylim=(0, 1.15))
 right.legend(loc="center right")
 plt.show()
+
 
 # %% [markdown]
 # **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long, each position tested on 256 texts. The table above belongs to question (b).
@@ -1282,8 +1292,9 @@ right.axhline(1, color=lab.GREY, linewidth=1, linestyle="--")
 right.set(title="gap to the next number", xlabel="position", ylabel="gap (positions)", xlim=(32, 4096), ylim=(0.15, 25))
 plt.show()
 
+
 # %% [markdown]
-# **Figure 3.11. Which positions bfloat16 can tell apart.** Left: a blue line goes straight down where a position is stored exactly; a dashed line leans to the neighbour that is stored instead. Right: the gap to the next number a format of eight bits can hold; dashed, a gap of 1.
+# **Figure 3.11. Which positions bfloat16 can tell apart.** Left: a blue line goes straight down where a position is stored exactly; a dashed line leans to the neighbour that is stored instead. Right: the gap to the next number that bfloat16 holds; dashed, a gap of 1.
 
 # %% [markdown]
 # From 257 on only even numbers exist, and ties go to the even last bit: 259, 260 and 261 all become 260, while 258 stays alone.
@@ -1330,6 +1341,7 @@ ax.grid(axis="y")
 ax.legend(loc="lower right")
 plt.show()
 lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4095"], rows)
+
 
 # %% [markdown]
 # **Figure 3.12. Where you may round.** Each line is the largest error met up to that position, over all 64 pairs. 2 is the largest error there can be: "same direction" has become "opposite".
@@ -1399,6 +1411,7 @@ def rotate_half(x):
     return torch.cat((-second, first), dim=-1)
     ### END SOLUTION
 
+
 # %% nbgrader={"grade_id": "rotate_half_check", "grade": true, "points": 0}
 # Visible check (0 points).
 x = torch.tensor([1.0, 0, 0, 0, 0, 0])
@@ -1434,6 +1447,7 @@ def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
     angles = positions.to(torch.float64)[:, None] * frequencies
     return angles.cos().to(dtype), angles.sin().to(dtype)  # the cast comes last
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "rotary_tables_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -1473,6 +1487,7 @@ def decode_step_scores(q, k_cache, base=10000.0):
     newest = positions[-1:]  # the query belongs to the end of the text, not to position 0
     return apply_rotary_emb(q, newest, base) @ apply_rotary_emb(k_cache, positions, base).mT
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "decode_step_scores_check", "grade": true, "points": 0}
 # Visible check (0 points).

@@ -227,6 +227,7 @@ def alibi_slopes(n_heads):
     return torch.tensor(slopes)
     ### END SOLUTION
 
+
 # %% nbgrader={"grade_id": "alibi_slopes_check", "grade": true, "points": 0}
 # Visible check (0 points).
 four = alibi_slopes(4)
@@ -271,6 +272,7 @@ week4.alibi_slopes(alibi_slopes)
 # %% tags=["experiment"]
 lab.moving_slopes(alibi_slopes, n_heads=8, distance=16)
 
+
 # %% [markdown]
 # **Figure 4.2. Slopes to move.** One line per head, from your own function. Change the number of heads from 8 to 12 to 16, and watch which lines stay. Move the distance, and see which heads still give such a key a weight.
 
@@ -312,6 +314,7 @@ ax.grid(axis="y")
 ax.legend(loc="lower left")
 plt.show()
 
+
 # %% [markdown]
 # **Figure 4.3. Slopes of 20 heads.** Circles: the official rule, 16 heads and then every second of 32 (shaded). Crosses: equation (3) with $h=20$. Bars: the official slopes, sorted. Look for heads at which two of the three agree.
 
@@ -350,6 +353,7 @@ def alibi_bias(n_heads, n_queries, n_keys=None):
     distance = (queries[:, None] - keys).abs()  # (n_queries, n_keys)
     return -alibi_slopes(n_heads)[:, None, None] * distance
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "alibi_bias_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -535,6 +539,7 @@ for ax in (left, right):
     ax.grid(axis="y")
 plt.show()
 
+
 # %% [markdown]
 # **Figure 4.5. Attention mass against distance.** Left: the mean weight of one key, on a logarithmic axis. Right: the share of attention that the nearest keys receive together; dashed, the nearest eight.
 
@@ -582,6 +587,7 @@ def per_key_bias_is_equivalent(scores, slopes, causal):
         per_key, relative = (s.masked_fill(j > i, -math.inf) for s in (per_key, relative))
     return bool((per_key.softmax(-1) - relative.softmax(-1)).abs().max() <= 1e-5)
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "per_key_bias_is_equivalent_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -736,6 +742,7 @@ off = int(((as_bloom - exact).abs().amax(1) > 0.01).sum())
 lab.table(["of 112 heads", "how many"],
           [["cannot tell the last two keys apart", ties], ["have a weight off by more than 0.01", off]])
 
+
 # %% [markdown]
 # 104 of 112 heads cannot tell the newest token from the one before it by position. In 67 heads some weight is off by more than 0.01; in the others the slope is so small that neighbours should nearly tie anyway. BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
 
@@ -808,6 +815,7 @@ class ALiBiMultiHeadAttention(nn.Module):
         return self.o_proj(out.transpose(1, 2).flatten(2))
         ### END SOLUTION
 
+
 # %% nbgrader={"grade_id": "ALiBiMultiHeadAttention_check", "grade": true, "points": 0}
 # Visible check (0 points).
 torch.manual_seed(0)
@@ -815,6 +823,7 @@ layer = ALiBiMultiHeadAttention(16, 4)
 weights = layer.state_dict()
 wanted = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"}
 x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(3))
+rounded = lambda values: [round(float(value), 4) for value in values]
 
 # 1. The layer holds four projections and nothing else, and keeps the shape.
 assert set(weights) == wanted, (
@@ -846,8 +855,8 @@ with torch.no_grad():
     due = (-alibi_slopes(4)[:, None] * torch.tensor([1, 0, 1, 2])).softmax(-1)
     for head in range(4):
         assert torch.allclose(seen[head], due[head], atol=1e-4), (
-            f"equal content, no mask: in head {head} query 1 must give its keys the weights {due[head].tolist()}, yours "
-            f"are {seen[head].tolist()}. Is the bias added before the softmax, unscaled, symmetric, with the slope of its "
+            f"equal content, no mask: in head {head} query 1 must give its keys the weights {rounded(due[head])}, yours "
+            f"are {rounded(seen[head])}. Is the bias added before the softmax, unscaled, symmetric, with the slope of its "
             "own head? Are the heads consecutive blocks of head_dim channels?")
 
     # 5. With content: the score is scaled, the bias is not. In every head the last query has the product 4 with the
@@ -935,6 +944,7 @@ bar = fig.colorbar(image, ax=axes[0], shrink=0.8, ticks=[0, 0.05, 0.1, 0.2, 0.4]
 bar.ax.set_title("weight", fontsize=9, loc="left")
 plt.show()
 
+
 # %% [markdown]
 # **Figure 4.8. None, RoPE, ALiBi.** Above: the weights, one row per query. Below: the last row as bars, the three strong keys in orange-red. The content is the same in all three columns.
 
@@ -999,6 +1009,7 @@ def accuracy(model, task, length=256):
     batches = [task(32, length, generator) for _ in range(6)]
     return torch.cat([(model(tokens).argmax(-1) == answers).float() for tokens, answers in batches]).mean(0)
 
+
 # %% tags=["experiment"]
 # Trains four small models; budget: 30 seconds.
 def most_recent_marked(batch, length, generator):
@@ -1037,6 +1048,7 @@ ax.text(255, 0.045, "dotted: blind guess, 1/8", ha="right", fontsize=9, color="#
 ax.set(xlabel="position in the text (tokens)", ylabel="accuracy", ylim=(0, 1.15), xlim=(0, 256))
 ax.legend(loc="center right", bbox_to_anchor=(1, 0.62))
 plt.show()
+
 
 # %% [markdown]
 # **Figure 4.9. Train short, test long.** Accuracy along a text eight times as long as those of the training. Beyond position 31 each curve is a mean over eight positions.
@@ -1081,6 +1093,7 @@ def effective_window(slope, tol=0.01):
     ### BEGIN SOLUTION
     return math.ceil(-math.log(float(tol)) / float(slope))
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "effective_window_check", "grade": true, "points": 0}
 # Visible check (0 points).
