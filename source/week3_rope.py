@@ -95,9 +95,9 @@ np.random.seed(0)
 frequencies = [1.0, 0.316, 0.1, 0.0316]  # radians per position
 fig, axes = lab.figure("Four clocks, the same two tokens, at two points of the text", nrows=2, ncols=4, height=4.7)
 for row, (m, n) in zip(axes, [(3, 1), (12, 10)]):
-    for pair, (ax, theta) in enumerate(zip(row, frequencies)):
+    for ax, theta in zip(row, frequencies):
         lab.dial(ax, [(m * theta, lab.QUERY, "q"), (n * theta, lab.KEY, "k")],
-                 title=f"pair {pair}: {theta:g} rad\nper position" if m == 3 else "",
+                 title=f"{theta:g} rad\nper position" if m == 3 else "",
                  note=f"angle {(m - n) * theta:.3g} rad")
     row[0].text(-1.75, 0, f"m = {m}\nn = {n}", ha="right", va="center", fontsize=11)
 plt.show()
@@ -680,8 +680,8 @@ trained = scores(apply_rotary_emb, w_q, w_k)
 converted = scores(apply_rotary_emb_half, interleaved_to_half(w_q, 2), interleaved_to_half(w_k, 2))
 assert torch.allclose(trained, converted, atol=1e-4), (
     "the converted weights in the half layout give other scores than the originals in the interleaved one. "
-    f"If both rotations pass their checks, look at the rows of head 0: yours come in the order {order[:6]}; the exercise "
-    "asks for evens first, then odds.")
+    f"If both rotations pass their checks, look at the rows of head 0: yours come in the order {order[:6]}; the "
+    "exercise asks for evens first, then odds.")
 print("Looks right. The hidden tests try other numbers of heads and look at the gradient.")
 
 # %% nbgrader={"grade_id": "interleaved_to_half_tests", "grade": true, "points": 3}
@@ -972,8 +972,8 @@ with torch.no_grad():
     exchanged = RotaryMultiHeadAttention(16, 4)
     exchanged.load_state_dict(moved)
     assert torch.allclose(out, exchanged(x), atol=1e-5), (
-        "the heads changed places, each with all its weights, and the output changed: do you rotate before the split into "
-        "heads? Are the heads consecutive blocks of head_dim channels?")
+        "the heads changed places, each with all its weights, and the output changed: do you rotate before the split "
+        "into heads? Are the heads consecutive blocks of head_dim channels?")
 
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     assert torch.allclose(out[:, order], layer(x[:, order], positions=order), atol=1e-5), (
@@ -1082,8 +1082,8 @@ right.axhline(1 / 8, color=lab.GREY, linewidth=1, linestyle=":")
 right.text(36, 0.03, "dotted: blind guess, 1/8", fontsize=9, color="#444444")
 right.axvline(31, color=lab.GREY, linewidth=1, linestyle="--")
 right.text(35, 1.04, "beyond the training length", fontsize=9, color="#444444")
-right.set(title="test, 256 tokens: accuracy at each position", xlabel="position in the text (tokens)", ylabel="accuracy",
-          ylim=(0, 1.15))
+right.set(title="test, 256 tokens: accuracy at each position", xlabel="position in the text (tokens)",
+          ylabel="accuracy", ylim=(0, 1.15))
 right.legend(loc="center right")
 plt.show()
 
@@ -1109,7 +1109,8 @@ def accuracy_far_out(model, offsets, visible):
     """Accuracy at positions 64 to 255 with other offsets in the rotation, and only some keys visible."""
     tokens, answers = texts(64, 256, torch.Generator().manual_seed(1))
     layer, x = model.attention, model.embed(tokens)
-    q, k, v = (project(x).view(64, 256, 2, 16).transpose(1, 2) for project in (layer.q_proj, layer.k_proj, layer.v_proj))
+    q, k, v = (project(x).view(64, 256, 2, 16).transpose(1, 2)
+               for project in (layer.q_proj, layer.k_proj, layer.v_proj))
     zq, zk = (torch.view_as_complex(t.contiguous().view(64, 2, 256, 8, 2)) for t in (q, k))  # aside in section 4
     scores = 0
     for pair, theta in enumerate(rope_frequencies(16).tolist()):

@@ -294,7 +294,8 @@ counts = range(1, 65)
 other_slopes = [n for n in counts if not torch.allclose(alibi_slopes(n), shortcut(n))]
 not_sorted = [n for n in counts if not torch.equal(alibi_slopes(n), alibi_slopes(n).sort(descending=True).values)]
 lab.table(["numbers of heads from 1 to 64", "how many"],
-          [["equation (3) gives other slopes", len(other_slopes)], ["the official order is not sorted", len(not_sorted)],
+          [["equation (3) gives other slopes", len(other_slopes)],
+           ["the official order is not sorted", len(not_sorted)],
            ["both agree and are sorted (powers of two)", 64 - len(other_slopes)]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
@@ -519,7 +520,8 @@ query = torch.randn(4000, 1, 1, 16, generator=generator)
 keys = torch.randn(4000, 1, 128, 16, generator=generator)
 content = (query @ keys.mT) / math.sqrt(16)
 mass = torch.cat([(content + alibi_bias(8, 1, 128)[head]).softmax(-1).mean(0) for head in range(8)])[:, 0].flip(-1)
-lab.table(["head", *range(8)], [["share of the nearest 8 keys", *(f"{float(mass[head, :8].sum()):.2f}" for head in range(8))]])
+lab.table(["head", *range(8)],
+          [["share of the nearest 8 keys", *(f"{float(mass[head, :8].sum()):.2f}" for head in range(8))]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, (left, right) = lab.figure("Attention by distance, mean over 4,000 texts", ncols=2, height=3.4)
@@ -663,7 +665,7 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 n, slope = 8, 0.5
 i, j = torch.arange(n)[:, None], torch.arange(n)
 relative, per_key = slope * -(i - j).abs(), (slope * j).expand(n, n)
-border = [(row + 0.5, row + side) for row in range(n) for side in (-0.5, 0.5)]  # a staircase to the right of the diagonal
+border = [(row + 0.5, row + side) for row in range(n) for side in (-0.5, 0.5)]  # stairs right of the diagonal
 fig, axes = lab.figure("Two biases of one head (slope 1/2), and their difference", ncols=3, height=3.2)
 fig.get_layout_engine().set(w_pad=0.12)
 panels = [("relative: −m·|i − j|", relative), ("per key: m·j", per_key), ("per key minus relative", per_key - relative)]
@@ -855,9 +857,9 @@ with torch.no_grad():
     due = (-alibi_slopes(4)[:, None] * torch.tensor([1, 0, 1, 2])).softmax(-1)
     for head in range(4):
         assert torch.allclose(seen[head], due[head], atol=1e-4), (
-            f"equal content, no mask: in head {head} query 1 must give its keys the weights {rounded(due[head])}, yours "
-            f"are {rounded(seen[head])}. Is the bias added before the softmax, unscaled, symmetric, with the slope of its "
-            "own head? Are the heads consecutive blocks of head_dim channels?")
+            f"equal content, no mask: in head {head} query 1 must give its keys the weights {rounded(due[head])}, "
+            f"yours are {rounded(seen[head])}. Is the bias added before the softmax, unscaled, symmetric, with the "
+            "slope of its own head? Are the heads consecutive blocks of head_dim channels?")
 
     # 5. With content: the score is scaled, the bias is not. In every head the last query has the product 4 with the
     #    last key, and 0 with the first; the first key is one position away.
@@ -1133,8 +1135,9 @@ week4.effective_window(effective_window)
 lab.table(["8 heads", *range(8)], [["slope", *(f"1/{round(1 / float(s))}" for s in alibi_slopes(8))],
                                   ["window (tokens)", *(effective_window(float(s)) for s in alibi_slopes(8))]])
 print()
-lab.table(["heads in the layer", 4, 8, 12, 32, 64],
-          [["farthest window (tokens)", *(max(effective_window(float(s)) for s in alibi_slopes(h)) for h in (4, 8, 12, 32, 64))]])
+layers = (4, 8, 12, 32, 64)
+lab.table(["heads in the layer", *layers],
+          [["farthest window (tokens)", *(effective_window(float(alibi_slopes(h).min())) for h in layers)]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, axes = lab.figure("How far back each head sees", ncols=3, height=3.7, sharex=True)
@@ -1184,7 +1187,8 @@ for causal in (False, True):
     rows.append(["with the causal mask" if causal else "no mask",
                  *("0.0000" if gap < 5e-5 else f"{gap:.1f}" for gap in gaps),
                  *("0.0000" if gap < 5e-5 else "differs" for gap in means)])
-lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled", "mean, reversed", "mean, shuffled"], rows)
+lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled", "mean, reversed", "mean, shuffled"],
+          rows)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 q, k = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(6))
