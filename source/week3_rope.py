@@ -1092,7 +1092,7 @@ plt.show()
 # **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long, each position tested on 256 texts. The table above belongs to question (b).
 
 # %% [markdown]
-# (a) Without positions the model can only count which tokens it has seen: 0.28, better than a blind guess and far from right. (b) A shift costs nothing. (c) In a longer text accuracy soon falls, although the answer still stands three positions back: to 0.14–0.20 at positions 128 to 255, over six training seeds. **Relative does not mean extrapolating.**
+# (a) Without positions the model can only count which tokens it has seen: 0.27–0.28, better than a blind guess and far from right. (b) A shift costs nothing. (c) In a longer text accuracy soon falls, although the answer still stands three positions back: to 0.14–0.20 at positions 128 to 255, over six training seeds. **Relative does not mean extrapolating.**
 #
 # ### Experiment: which of two explanations is right?
 #
@@ -1133,7 +1133,7 @@ lab.table(["RoPE at positions 64 to 255, one training seed", "accuracy"],
            ["32 keys, true offsets", f"{accuracy_far_out(look_back, offsets, chosen):.1f}"]])
 
 # %% [markdown]
-# For this head the answer is clear: **the offsets**. Over six training seeds, all keys with familiar offsets give 0.94–1.00, few keys with true offsets 0.32–0.70, and the unchanged model 0.14–0.30. More keys hurt only because they offer more strange offsets. (A head that searches by content can differ: in week 2 competing keys matter too.) What does the head see at an offset it has never met?
+# For this head the answer is clear: **the offsets**. Over six training seeds, all keys with familiar offsets give 0.94–1.00, few keys with true offsets 0.32–0.70, and the unchanged model 0.14–0.30. More keys hurt mainly because they offer more strange offsets. (A head that searches by content can differ: in week 2 competing keys matter too.) What does the head see at an offset it has never met?
 #
 # ### Experiment: what the head thinks of far tokens
 #
