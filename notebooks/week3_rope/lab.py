@@ -159,7 +159,7 @@ def _still(fig):
 
 
 def _image(png, alt):
-    return f'<img src="data:image/png;base64,{base64.b64encode(png).decode()}" alt="{html.escape(alt)}">'
+    return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
 
 
 def _rounded(values):
@@ -277,6 +277,7 @@ def moving_frequencies(ntk_base, yarn_frequencies, head_dim=16, base=10000.0, or
                f"NTK, s = {scale}": ntk[shown], f"YaRN, s = {scale}": yarn[shown]}
     fig, ax = figure(title, height=3.6)
     ax.axhspan(1, original_len, color="#EEEEEE", zorder=0)
+    ax.text(head_dim / 2 - 1, 1.2, f"a full turn within {original_len} positions", ha="right", va="bottom")
     for (name, frequencies), colour, marker in zip(methods.items(), (BLACK, QUERY, GREEN, KEY), "os^D"):
         ax.semilogy([2 * math.pi / frequency for frequency in frequencies], color=colour, linestyle="-", linewidth=1.2,
                     marker=marker, label=name)
