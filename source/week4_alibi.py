@@ -728,7 +728,7 @@ plt.show()
 #
 # ### Live: BLOOM's ties
 #
-# BLOOM counts from the first key, and casts the result to the model's dtype. Here is the same in three lines, for its 112 heads and 2,048 tokens.
+# BLOOM counts from the first key, and casts the result to the model's dtype. Here is the same in a few lines, for its 112 heads and 2,048 tokens.
 
 # %% tags=["experiment"]
 slopes, j = alibi_slopes(112)[:, None], torch.arange(2048)
@@ -1292,7 +1292,7 @@ plt.show()
 #
 # <details><summary>4. Public code adds slope × j, without any query position. Is that a bug?</summary>
 #
-# Not under a causal mask: the two biases differ by slope × i, a constant in each row. Without a mask it is one: keys after the query are rewarded.
+# Not under a causal mask: there the weights are the same, as you showed in 4.5. Without a mask it is one.
 # </details>
 #
 # <details><summary>5. And in bfloat16?</summary>
@@ -1317,7 +1317,7 @@ plt.show()
 #
 # <details><summary>9. Can you use ALiBi in an encoder?</summary>
 #
-# With $-m|i-j|$, yes, but then it cannot tell a sequence from its reverse. Remedies are another slope for each side, or heads that look to one side only; the authors list some in issue 5 of their repository.
+# With $-m|i-j|$, yes, but then it cannot tell a sequence from its reverse. The authors list remedies in issue 5 of their repository; you named one in 4.8.
 # </details>
 #
 # <details><summary>10. You load a 12-head checkpoint, and the text is nonsense. What do you check?</summary>
