@@ -96,7 +96,7 @@ cells(axes[1, 0], keys, "keys")
 axes[1, 0].set_yticks(range(5), words)
 cells(axes[1, 3], values, "values")
 cells(axes[2, 3], output[None], "output: the mixture of the values")
-for ax, numbers, title, colour in ((axes[1, 1], scores, "scores $q\\cdot k_j/\\sqrt{d}$", lab.GREY), (axes[1, 2], weights, "weights: softmax of the scores", lab.BLUE)):
+for ax, numbers, title, colour in ((axes[1, 1], scores, "scores $q\\cdot k_j/\\sqrt{d}$", lab.GREY), (axes[1, 2], weights, "weights (softmax)", lab.BLUE)):
     ax.barh(range(5), numbers, color=colour, height=0.6)
     for row, number in enumerate(numbers.tolist()):
         ax.text(max(number, 0) + 0.04 * float(numbers.max()), row, f"{number:.2f}", va="center", fontsize=9)
@@ -585,7 +585,7 @@ def show_pair(title, mask=None):
     restored = shuffled[back][:, back]
     hidden = torch.zeros(7, 7, dtype=torch.bool) if mask is None else ~mask
     hidden_back = hidden[back][:, back]
-    fig, axes = lab.figure(title, ncols=4, width=9.4, height=3.2)
+    fig, axes = lab.figure(title, ncols=4, width=9.4, height=3.8)
     shuffled_words = [words[i] for i in order]
     for ax, (name, values, unseen, labels) in zip(axes, [("X", original, hidden, words), ("PX", shuffled, hidden, shuffled_words),
                                                          ("PX, sorted back", restored, hidden_back, words)]):
@@ -924,7 +924,7 @@ for (name, mask), colour, style in zip({"causal mask": causal_mask(length, lengt
 reading.plot(positions, targets["1/(i+1)"], color=lab.BLACK, linewidth=1.2, linestyle=":")
 reading.text(6, 0.31, "dotted: the true 1/(i+1)", fontsize=9, color="#444444")
 share.set(title="equal scores:\nweight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
-reading.set(title="with marker:\n1/(i+1) as read out", xlabel="position i", ylabel="reading (mean ± std)", ylim=(-0.12, 0.58))
+reading.set(title="with marker:\n1/(i+1) as read out", xlabel="position i", ylabel="reading (mean ± std)", ylim=(0, 0.56))
 size.set(title="no marker:\nsize of the output", xlabel="position i", ylabel="distance from the mean output", ylim=(0, None))
 for ax in (share, reading, size):
     ax.grid(axis="y")
@@ -940,7 +940,7 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 #
 # Without a marker, no *linear* reading works. But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
 #
-# **What larger models do with it.** Haviv et al. (2022) trained causal language models without any encoding: they stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. On their tasks of length, with small decoders, no encoding did better than RoPE, ALiBi and two others.
+# **What larger models do with it.** Haviv et al. (2022) trained causal language models without any encoding: they stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. On their reasoning tasks, longer in the test than in training, no encoding did better than RoPE and ALiBi, and as well as T5's bias.
 
 # %% [markdown]
 # ## 6 · Does A occur before B?
@@ -1192,7 +1192,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 #
 # <details><summary>8. Can a decoder without positional encodings know the order?</summary>
 #
-# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead on tasks of length. In week 5 our own small model without an encoding is the worst of six as a language model. Size, data and task matter; the question is open.
+# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. In week 5 our own small model without an encoding is the worst of six as a language model. Size, data and task matter; the question is open.
 # </details>
 #
 # <details><summary>9. Does a padding mask break equivariance?</summary>
@@ -1245,5 +1245,5 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 # - J. Lee et al.: *Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks*, 2019, arXiv:1810.00825.
 # - A. Haviv, O. Ram, O. Press, P. Izsak, O. Levy: *Transformer Language Models without Positional Encodings Still Learn Positional Information*, 2022, arXiv:2203.16634.
 # - T.-C. Chi, T.-H. Fan, L.-W. Chen, A. I. Rudnicky, P. J. Ramadge: *Latent Positional Information is in the Self-Attention Variance of Transformer Language Models Without Positional Embeddings*, 2023, arXiv:2305.13571.
-# - A. Kazemnejad et al.: *The Impact of Positional Encoding on Length Generalization in Transformers*, 2023, arXiv:2305.19466 (decoders of about 107 million parameters, five encodings and none).
+# - A. Kazemnejad et al.: *The Impact of Positional Encoding on Length Generalization in Transformers*, 2023, arXiv:2305.19466.
 # - Dao-AILab/flash-attention, README, "2.1: Change behavior of causal flag".
