@@ -109,7 +109,7 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 # %% [markdown]
 # **Figure 2.1. From digits to waves.** Above: sixteen steps of a binary counter, and of the same wavelengths as round waves. Below: the length of each step from $p$ to $p+1$.
 #
-# A step on round waves is a turn by a fixed angle, wherever you start. The whole week lives on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top.
+# A step on round waves is a turn by a fixed angle, wherever you start. The whole week lives on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top. (Row "sin 0" is blank because a sine of wavelength 2 is 0 at every whole position. The wavelengths of the next section are not whole numbers.)
 
 # %% [markdown]
 # ## 2 · The encoding
@@ -877,7 +877,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 # %% [markdown]
 # **Figure 2.8. What can be expressed is not what is learned.** Lines: the mean of five runs; bands: from the worst to the best. Grey: the training length. Within it both trained models are perfect.
 #
-# Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids lie between, at 0.44 to 0.53 in five runs. The solution of Figure 2.7 was within reach, but 32 positions do not single it out. So the second hope fails here. Press et al. (2022, Figure 1) report the same of language models: with sinusoids they get worse soon after the training length.
+# Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids lie between, at 0.44 to 0.53 in five runs. The solution of Figure 2.7 was within reach, but 32 positions do not single it out. So the second hope fails here. Press et al. (2022, Figure 1) report the like of language models: with sinusoids, perplexity rises as texts grow past the training length.
 
 # %% [markdown]
 # ### The usual explanation, tested
@@ -933,16 +933,20 @@ lab.table(["every run of five", "1: above 0.8", "2: all keys, below 0.75", "3: 8
 # **Figure 2.9. Two suspects.** Solid, circles: models with all 32 pairs. Dashed, squares: models with the six fast pairs only. Each mark is one of five training runs, each line their mean. Left: test 1. Right: tests 2 ("all") and 3.
 
 # %% [markdown]
-# Both predictions of the usual explanation fail.
+# Neither prediction of the usual explanation holds.
 #
 # | accuracy, five runs | 1: far positions, no more keys | 2: 128 tokens, all keys | 3: latest 32 | 3: latest 8 |
 # |---|---|---|---|---|
 # | all 32 pairs | 0.86 to 1.00 | 0.44 to 0.53 | 0.60 to 0.76 | 0.91 to 0.98 |
 # | six fast pairs | 0.95 to 1.00 | 0.60 to 0.68 | 0.75 to 0.87 | 0.99 to 1.00 |
 #
-# Far positions alone do little damage. Without slow pairs most of the damage is still there. With few keys nearly all of it is gone.
+# 1. Far positions alone do little damage. (Other blocks of 32, from position 32, 48, 64 or 80 on: 0.80 to 0.97.)
+# 2. Without slow pairs, much of the damage is still there.
+# 3. With few keys nearly all of it is gone, slow pairs or not.
 #
-# So the angles never seen are part of the trouble: taking the slow pairs away helps everywhere. But the **competing keys** weigh more, and the usual explanation does not mention them. *Why* do they win? A conjecture: training lowers the score of a wrong key only for the pairs of positions it has met. Every key beyond them is one more draw from a hat, and among a hundred draws one is likely to be high. In week 5 we meet the effect again.
+# So the usual explanation is not wrong, but it is not enough. Two things must come together: angles never seen, **and competing keys**. At trained positions 32 keys do no harm; at far ones they do. Remove one cause and part of the damage goes. Remove both and 0.99 to 1.00 remain.
+#
+# *Why* together? A conjecture: training pushes down the scores of wrong keys only for the pairs of positions it has met. Elsewhere they are left to chance, and every further key is one more chance to win. Week 5 meets competing keys again.
 #
 # How to remember it: an explanation that sounds right predicts something. Test that.
 
@@ -1107,13 +1111,14 @@ e_query, e_key = pe[start + 5], pe[start]
 fig, axes = lab.figure("The four terms of a score while two tokens slide along the text", nrows=2, ncols=4, width=9.2, height=4.2,
                        sharex=True, sharey=True)
 rows = []
-for line, colour, (name, W) in zip(axes, (lab.BLUE, lab.VERMILLION), (("identity weights", torch.eye(d)), ("random weights", w_q.T @ w_k))):
+weights = {"identity weights": torch.eye(d), "random weights": w_q.T @ w_k}
+for line, colour, (name, W) in zip(axes, (lab.BLUE, lab.VERMILLION), weights.items()):
     terms = {"token, token": (x_query @ W @ x_key).expand(200), "token, position": (x_query @ W) @ e_key.T,
              "position, token": e_query @ (W @ x_key), "position, position": ((e_query @ W) * e_key).sum(1)}
     for ax, (term, values) in zip(line, terms.items()):
         ax.axhline(0, color=lab.GREY, linewidth=0.8, linestyle=":")
         ax.plot(values, color=colour, linestyle="-", linewidth=1.4)
-        if line is axes[0]:
+        if name == "identity weights":
             ax.set_title(term, loc="center")
     line[0].set_ylabel(f"{name}\nterm (unscaled)")
     rows.append([name, *("constant" if float(v.max() - v.min()) < 1e-3 else "moves" for v in terms.values())])
@@ -1182,7 +1187,7 @@ lab.table(["", *terms], rows)
 # %% [markdown]
 # ## 9 · The answer
 #
-# Can a model use a mark it has never met? The formula gives one to every position, and a head built by hand uses it at 50,000 as at 0. Training on short texts did not find that head. The marks it had not met did a little of the damage, the many keys it had not met did more. That is why the next two weeks stop adding marks and put the *offset* into the score, where adding more keys is the problem that remains.
+# Can a model use a mark it has never met? The formula gives one to every position, and a head built by hand uses it at 50,000 as at 0. Training on short texts did not find that head. Marks never met did part of the damage, and keys that compete did the rest. So the next two weeks add no marks to the tokens. They put the *offset* into the score.
 #
 # ## 10 · Test yourself
 #
@@ -1225,7 +1230,7 @@ lab.table(["", *terms], rows)
 #
 # <details><summary>8. Does it extrapolate to longer texts?</summary>
 #
-# There are weights that work everywhere (Figure 2.7). Training on short texts does not find them (Figure 2.8). Angles never seen are one reason; keys that compete are another, and in our test the larger one (Figure 2.9).
+# There are weights that work everywhere (Figure 2.7). Training on short texts does not find them (Figure 2.8). Angles never seen are one reason, keys that compete are another, and neither alone explains it (Figure 2.9).
 # </details>
 #
 # <details><summary>9. Learned or sinusoidal: which is better?</summary>
@@ -1264,7 +1269,7 @@ lab.table(["", *terms], rows)
 # | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short of that. For width 64 you know by how much. | 2.2 |
 # | Sinusoids fail far out because they are periodic | No two positions share a vector. | section 3 |
 # | High frequencies see unseen angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.3 |
-# | Sinusoids fail far out because of the slow pairs' unseen angles | In part. Without slow pairs they fail too, and with few keys they hardly fail: keys compete. | Figure 2.9 |
+# | Sinusoids fail far out because of the slow pairs' unseen angles | In part. Without slow pairs they still fail, and with few keys they hardly do: keys compete. | Figure 2.9 |
 # | Sinusoids extrapolate, since the formula has no end | There are weights that do; training on short texts did not find them. | Figures 2.7, 2.8 |
 # | Learned embeddings past `max_len` are random | An *untrained row* is random; an index *past the table* is an error. | 2.5, Figure 2.8 |
 # | The score with sinusoids depends on the distance alone | One of four terms does, and only for special weights. | 2.7, Figure 2.12 |
