@@ -777,7 +777,7 @@ assert mask.tolist() != causal_mask(5, 5)[:2].tolist(), (
     "your mask is aligned at the top left: the two queries are the last two of five positions, so they see 4 and 5 keys.")
 assert mask.tolist() == causal_mask(5, 5)[3:].tolist(), (
     f"the two queries see {mask.sum(dim=1).tolist()} keys. They are the last two rows of the mask for five and five: 4 and 5 keys, "
-    "for the first three, from the cache, are in the past of both.")
+    "since the first three, from the cache, are in the past of both.")
 print("Looks right. The hidden tests try other sizes.")
 
 # %% nbgrader={"grade_id": "causal_mask_tests", "grade": true, "points": 3}

@@ -412,9 +412,10 @@ assert pe.dtype == torch.float32, f"the dtype is {pe.dtype}; convert to float32 
 assert torch.allclose(pe[0], torch.tensor([0.0, 1, 0, 1]), atol=1e-6), (
     f"position 0 must be (0, 1, 0, 1): sine on even channels, cosine on odd ones. Yours is ({numbers(pe[0])}).")
 
-# Sine and cosine of a pair have the same angle.
-assert torch.allclose((pe**2).sum(1), torch.full((7,), 2.0), atol=1e-4), (
-    "sine and cosine of a pair must have the same angle, so that their squares add up to 1.")
+# The squares of each row add up to d/2 = 2.
+worst = max((pe**2).sum(1).tolist(), key=lambda squares: abs(squares - 2))
+assert abs(worst - 2) < 1e-4, (
+    f"the squares of each row must add up to 2, and one of yours adds up to {worst:.5g}: do sine and cosine of a pair share one angle?")
 
 # Angles are in radians, and position 2 is the worked example.
 assert abs(float(pe[2, 0]) - math.sin(math.radians(2))) > 1e-3, "position 2 begins with the sine of 2 degrees: angles are in radians."
@@ -427,7 +428,9 @@ assert abs(float(sinusoidal_positional_encoding(2, 4, base=100.0)[1, 2]) - math.
     "with base 100 and d_model 4 the second frequency is 0.1: is `base` used?")
 
 # Position 99,990 is accurate to 1e-5.
-far = sinusoidal_positional_encoding(99_991, 4)[99_990]
+far = sinusoidal_positional_encoding(99_991, 4)
+assert len(far) == 99_991, f"seq_len 99,991 gives a table of {len(far):,} rows."
+far = far[99_990]
 wanted = [f(99_990 * frequency) for frequency in (1.0, 0.01) for f in (math.sin, math.cos)]
 error = max(abs(float(a) - b) for a, b in zip(far, wanted))
 assert error < 1e-5, (
@@ -726,16 +729,17 @@ layer = LearnedPositionalEmbedding(6, 4)
 
 # Exactly one trainable tensor of 6 times 4 numbers.
 trainable = [parameter for parameter in layer.parameters() if parameter.requires_grad]
-assert len(trainable) == 1, (
-    f"exactly one trainable tensor is expected, yours has {len(trainable)}: a plain tensor is not seen by the "
-    "optimizer, nn.Parameter is.")
+assert trainable, "your layer has no trainable tensor: the optimizer does not see a plain tensor; it sees an nn.Parameter."
+assert len(trainable) == 1, f"the table is the only trainable tensor; yours has {len(trainable)}."
 assert trainable[0].numel() == 24, (
     f"6 positions of width 4 make a table of 24 numbers, yours has {trainable[0].numel()}.")
 
 x = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(1))
 with torch.no_grad():
-    # The output is as large as x.
+    # The output is as large as x, and x stays as it was.
+    before = x.clone()
     out = layer(x)
+    assert torch.equal(x, before), "your layer changed x itself: work on a new tensor."
     assert tuple(out.shape) == (3, 5, 4), f"the shape is {tuple(out.shape)}; it must be that of x, (3, 5, 4)."
 
     # To an input of zeros, position p gets row p, in every sequence. (The table is set to 1, 2, 3, ..., row by row.)
