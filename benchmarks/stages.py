@@ -39,7 +39,7 @@ def start_up(assignment: str) -> dict[str, float]:
         options = {"env": environment(), "cwd": COURSE}
         return min(measure([sys.executable, "-c", statement], **options).cpu for _ in range(3))
 
-    return {"command": cpu_of("import autograder.commands"), "checks": cpu_of(f"import autograder.grading.executors.grader_process, autograder.grading.judge, autograder.checks as c; c.prepare({assignment!r})")}
+    return {"command": cpu_of("import autograder.commands"), "checks": cpu_of(f"import autograder.grading.executors.local, autograder.grading.judge, autograder.checks as c; c.prepare({assignment!r})")}
 
 
 def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
@@ -64,7 +64,7 @@ def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
     checks: list[float] = []
     for task in tasks:
         result = judge.judge(task, sandbox)
-        tests = {cell["id"] for cell in task.cells if cell["role"] == "test"}
+        tests = {cell.id for cell in task.cells if cell.role == "test"}
         cells.append(sum(seconds for cell, seconds in result.seconds.items() if cell not in tests))
         checks.append(sum(seconds for cell, seconds in result.seconds.items() if cell in tests))
     trusted, untrusted = (seconds / len(tasks) for seconds in mark())
@@ -106,9 +106,9 @@ def _run_plainly(task, roles: set[str], framework) -> None:
     namespace = {"__name__": "__main__"}
     with framework.grading(task.seed), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         for cell in task.cells:
-            if cell["role"] in roles:
+            if cell.role in roles:
                 with contextlib.suppress(Exception):
-                    exec(compile(cell["source"], "<cell>", "exec"), namespace)
+                    exec(compile(cell.source, "<cell>", "exec"), namespace)
 
 
 def _in_fork(work) -> None:
@@ -126,7 +126,7 @@ def _tasks(root: Path, assignment: str) -> tuple[list, float]:
     from autograder.course import instructor_cells, released_files
     from autograder.grading.submission import intake
     from autograder.grading.messages import Task
-    from autograder.grading.pipeline import class_seed
+    from autograder.grading.course_state import class_seed
 
     template, released, seed = instructor_cells(root, assignment), released_files(root, assignment), class_seed(root, assignment)
     tasks, start = [], time.process_time()

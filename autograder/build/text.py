@@ -12,6 +12,7 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.build.preprocessors import KERNEL
+from autograder.errors import TextError
 
 DEFAULTS = {"grade": False, "locked": False, "solution": False, "task": False, "schema_version": 3}
 HEADER = {
@@ -19,10 +20,6 @@ HEADER = {
                  "cell_metadata_filter": "tags,jupyter,nbgrader", "notebook_metadata_filter": "jupytext"},
 }
 KEPT = ("tags", "jupyter", "nbgrader")  # jupyter={"source_hidden": true} folds a cell that nobody needs to read
-
-
-class TextError(ValueError):
-    """The text notebook breaks a rule of docs/authoring.md."""
 
 
 def to_notebook(text: str) -> NotebookNode:

@@ -16,7 +16,7 @@ import scale  # noqa: E402
 import stock  # noqa: E402
 
 from autograder.classroom import Student  # noqa: E402
-from autograder.commands import timings_table  # noqa: E402
+from autograder.terminal import timings_table  # noqa: E402
 
 
 def loaded(statement: str) -> set[str]:

@@ -15,7 +15,7 @@ from autograder import misconceptions, reference
 from autograder.build.pipeline import build, import_week, texts
 from autograder.build.regions import RegionError, clear_solution, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
-from autograder.course import CourseError
+from autograder.errors import CourseError
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
 WEEKS = texts(COURSE)

@@ -15,10 +15,11 @@ from helpers import COURSE, autograder
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.grading.executors import dask_cluster as cluster
-from autograder.grading.executors.client import GradingFailed, grade
-from autograder.grading.messages import Options, Result, Task
-from autograder.grading.pipeline import Graded, grade_submissions
-from autograder.grading.sandbox.sandbox import why_not_isolated
+from autograder.errors import GradingFailed
+from autograder.grading.executors.client import grade
+from autograder.grading.messages import Answer, Failure, Graded, Options, Outcome, Result, Task, Ungradable
+from autograder.grading.pipeline import grade_submissions
+from autograder.grading.sandbox.bubblewrap import why_not_isolated
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 WEEK1 = "week1_permutation_equivariance"
@@ -32,7 +33,7 @@ def _grade(task, options):
     key = json.loads(task)["key"]
     if key == "killer":
         os._exit(1)
-    return {"key": key, "scores": {"a": 1.0}}
+    return {"result": {"key": key, "scores": {"a": 1.0}}}
 
 cluster._grade = _grade
 """
@@ -109,10 +110,10 @@ def small_class(tmp_path: Path, count: int) -> tuple[Path, list[Student], dict[s
     return root, students, {student.name: root / "submitted" / student.name / WEEK1 for student in students}
 
 
-def grades(graded: dict[str, Graded]) -> dict[str, tuple]:
-    """Everything that a result says besides how long it took."""
-    return {key: (entry.reason, entry.result and (entry.result.scores, entry.result.verdicts, entry.result.failed_checks))
-            for key, entry in graded.items()}
+def grades(outcomes: dict[str, Outcome]) -> dict[str, object]:
+    """Everything that an outcome says besides how long it took."""
+    return {key: (outcome.result.scores, outcome.result.verdicts, outcome.result.failed_checks)
+            if isinstance(outcome, Graded) else outcome.reason for key, outcome in outcomes.items()}
 
 
 def task(key: str) -> Task:
@@ -125,31 +126,31 @@ def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
     isolate, there, here = not why_not_isolated(), {}, {}
     with running(tmp_path, "", "") as started:
 
-        def result_came(key: str, graded: Graded) -> None:
+        def on_outcome(key: str, outcome: Outcome) -> None:
             assert key not in there
-            there[key] = graded
-            if graded.result is not None and started.workers[0].poll() is None:
+            there[key] = outcome
+            if isinstance(outcome, Graded) and started.workers[0].poll() is None:
                 started.workers[0].send_signal(signal.SIGKILL)
 
-        grade_submissions(root, WEEK1, files, Options(isolate, scheduler=started.address), result_came, again=True)
+        grade_submissions(root, WEEK1, files, Options(isolate, scheduler=started.address), on_outcome, again=True)
         assert started.workers[0].wait(10) == -signal.SIGKILL and started.workers[1].poll() is None
     grade_submissions(root, WEEK1, files, Options(isolate), here.__setitem__, again=True)
     assert grades(there) == grades(here) and there.keys() == files.keys()
     for student in students:
-        given = there[student.name].result
-        assert (given is None) == student.ungradable
+        given = there[student.name]
+        assert isinstance(given, Ungradable if student.ungradable else Graded)
         for cell, points in student.expected.items():
-            assert student.ungradable or points is None or given.scores.get(cell, points) == points, (student, cell)
+            assert student.ungradable or points is None or given.result.scores.get(cell, points) == points, (student, cell)
 
 
 def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tmp_path: Path) -> None:
-    came: list[Result] = []
+    answers: list[Answer] = []
     with running(tmp_path, KILLER, KILLER, KILLER, failures=0) as started:
-        grade([task(key) for key in ("ada", "killer", "boole", "emmy")], Options(False, scheduler=str(started.file)), came.append)
-    results = {result.key: result for result in came}
-    assert "workers of the cluster died" in results["killer"].problem and not results["killer"].scores
-    assert all(results[key].scores == {"a": 1.0} and not results[key].problem for key in ("ada", "boole", "emmy"))
-    assert len(came) == 4
+        grade([task(key) for key in ("ada", "killer", "boole", "emmy")], Options(False, scheduler=str(started.file)), answers.append)
+    results = {result.key: result for result in answers}
+    assert isinstance(results["killer"], Failure) and "workers of the cluster died" in results["killer"].reason
+    assert all(results[key] == Result(key, scores={"a": 1.0}) for key in ("ada", "boole", "emmy"))
+    assert len(answers) == 4
 
 
 def test_what_is_wrong_with_a_cluster_is_one_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.isolation
 
 def with_bubblewrap(folder: Path, script: str) -> dict[str, str]:
     """An environment in which ``bwrap`` is this shell script; ``$REAL`` is the true one."""
-    from autograder.grading.sandbox.sandbox import find_bubblewrap
+    from autograder.grading.sandbox.bubblewrap import find_bubblewrap
 
     folder.mkdir()
     shim = folder / "bwrap"

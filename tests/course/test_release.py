@@ -17,7 +17,7 @@ from helpers import COURSE, autograder
 from test_build import WEEKS, _secret_lines, by_week
 
 from autograder.build.release import NAME, release
-from autograder.course import CourseError
+from autograder.errors import CourseError
 from autograder.manifest import MANIFEST
 
 PACKAGE_OF = {"IPython": "ipython"}

@@ -30,8 +30,9 @@ from autograder.checks.compare import Tolerance, difference
 from autograder.checks.framework import StudentError
 from autograder.classroom import make_course_root
 from autograder.grading.plugins.gradebook import Score, scores
-from autograder.grading.pipeline import class_seed
-from autograder.grading.sandbox.sandbox import Limits, Sandbox
+from autograder.grading.course_state import class_seed
+from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.wire import Decoder, WireError
 from autograder.manifest import MANIFEST

@@ -14,9 +14,12 @@ from helpers import COURSE
 from autograder.checks.framework import StudentError, watched
 from autograder.checks.memory import Memory
 from autograder.grading.sandbox import process_tree as watch
-from autograder.grading.sandbox.sandbox import Limits, Sandbox, SandboxError
+from autograder.errors import SandboxError
+from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.judge import CheckingTooLong, at_most
-from autograder.grading.sandbox.session import RemoteObject, Session
+from autograder.grading.sandbox.proxy import RemoteObject
+from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.wire import Decoder, WireError
 
 pytestmark = pytest.mark.isolation
@@ -285,7 +288,7 @@ def test_a_call_that_hangs_or_dies_costs_only_itself(session: Session) -> None:
 
 
 def test_a_sandbox_that_cannot_start_is_an_error_and_no_grade(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autograder.grading.sandbox.sandbox.find_bubblewrap", lambda: "/bin/false")
+    monkeypatch.setattr("autograder.grading.sandbox.bubblewrap.find_bubblewrap", lambda: "/bin/false")
     with pytest.raises(SandboxError, match="did not start"), Sandbox():
         pass
 
@@ -308,8 +311,8 @@ def test_gpu_memory_is_asked_by_process(tmp_path: Path, monkeypatch: pytest.Monk
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert watch.gpu_memory_by_process()[os.getpid()] == 5120 * 2**20
-    assert watch.Tree(os.getpid(), on_gpu=True).look().gpu_memory == 5120 * 2**20
-    assert watch.Tree(os.getpid()).look().gpu_memory == 0
+    assert watch.ProcessTree(os.getpid(), on_gpu=True).look().gpu_memory == 5120 * 2**20
+    assert watch.ProcessTree(os.getpid()).look().gpu_memory == 0
 
 
 @pytest.mark.skipif(Path(sys.prefix) != COURSE / ".venv", reason="an environment that make has not set up")

@@ -1,8 +1,9 @@
 """`nbgrader export`: nbgrader's columns, with a blank and the reason where there is no grade."""
 
 import csv
+from typing import Any
 
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import Assignment, Gradebook, MissingEntry, Student
 from nbgrader.plugins import ExportPlugin
 
 from autograder.grading.plugins.gradebook import reason_not_graded
@@ -33,7 +34,7 @@ def _as_text(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
-def _row(gradebook: Gradebook, assignment, student) -> dict:
+def _row(gradebook: Gradebook, assignment: Assignment, student: Student) -> dict[str, Any]:
     row = {"assignment": assignment.name, "duedate": assignment.duedate, "student_id": student.id,
            "last_name": student.last_name, "first_name": student.first_name, "email": student.email,
            "max_score": assignment.max_score}

@@ -3,6 +3,7 @@
 import glob
 import os
 from pathlib import Path
+from typing import Any
 
 from nbconvert.exporters import HTMLExporter
 from nbconvert.exporters.exporter import ResourcesDict
@@ -38,7 +39,7 @@ class FeedbackExporter(HTMLExporter):
         if isinstance(self.parent, GenerateFeedback):
             self.parent.assignments = _autograded(self.parent.coursedir)
 
-    def from_notebook_node(self, nb: NotebookNode, resources: ResourcesDict | None = None, **kwargs: object) -> tuple:
+    def from_notebook_node(self, nb: NotebookNode, resources: ResourcesDict | None = None, **kwargs: object) -> tuple[Any, ...]:
         page, resources = super().from_notebook_node(nb, resources, **kwargs)
         if isinstance(self.parent, GenerateFeedback):
             resources.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, resources["nbgrader"]))
@@ -52,7 +53,7 @@ def _autograded(course: CourseDirectory) -> dict[str, list[str]]:
     return {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
 
 
-def _exchange_key(course: CourseDirectory, where: dict) -> dict[str, bytes]:
+def _exchange_key(course: CourseDirectory, where: dict[str, Any]) -> dict[str, bytes]:
     """The file by which nbgrader's exchange hands a page to its student; from the submission that was graded."""
     def folder(step: str) -> Path:
         return Path(course.format_path(step, where["student"], where["assignment"]))
@@ -69,7 +70,7 @@ def _exchange_key(course: CourseDirectory, where: dict) -> dict[str, bytes]:
 class HideInstructorParts(NbGraderPreprocessor):
     """Keeps the student's answers and the verdicts; no hidden test, no mark scheme, none of the chapter's text."""
 
-    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[Any, ...]:
         if nb.cells and nb.cells[0].id == "ungradable":
             nb.cells = nb.cells[:1]
         nb.cells = [cell for cell in nb.cells if self._belongs(cell)]
@@ -101,7 +102,7 @@ class HideInstructorParts(NbGraderPreprocessor):
 class SummariseFeedback(NbGraderPreprocessor):
     """The table on top of the page. Runs after nbgrader's GetGrades."""
 
-    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[Any, ...]:
         where = resources["nbgrader"]
         with Gradebook(where["db_url"]) as gradebook:
             submission = gradebook.find_submission(where["assignment"], where["student"])
@@ -115,7 +116,7 @@ class SummariseFeedback(NbGraderPreprocessor):
         return nb, resources
 
 
-def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict:
+def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict[str, Any]:
     score, points = cell.metadata.nbgrader.get("score") or 0.0, cell.metadata.nbgrader.points
     if is_waiting:
         notes = ["will be read by a person"]
@@ -128,7 +129,7 @@ def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict:
             "points": f"{shown}of {points:g}"}
 
 
-def _what_to_look_at(verdict: dict) -> list[str]:
+def _what_to_look_at(verdict: dict[str, Any]) -> list[str]:
     """The likely causes; where none is known, the first criterion that was missed."""
     if named := verdict.get("named"):
         return list(named)
