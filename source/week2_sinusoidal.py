@@ -535,7 +535,7 @@ lab.table(["up to position", "error above 1e-5", "error above 1e-3"],
 #
 # $$\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)\qquad\text{for every }p. \tag{5}$$
 #
-# The authors give two reasons for sinusoids (section 3.5), and both are worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. (Otherwise, they report, a learned table did nearly as well.) This section shows that the hopes are not idle. The next one tests them.
+# The authors give two reasons for sinusoids (section 3.5), and both are worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. (In their own translation task, a learned table did as well.) This section shows that the hopes are not idle. The next one tests them.
 
 # %% [markdown]
 # ### Exercise 2.4 · The shift matrix
@@ -881,7 +881,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 # %% [markdown]
 # **Figure 2.8. What can be expressed is not what is learned.** Lines: the mean of five runs; bands: from the worst to the best. Grey: the training length. Within it both trained models are perfect.
 #
-# Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids lie between, at 0.44 to 0.53 in five runs. The solution of Figure 2.7 was within reach, but 32 positions do not single it out. So the second hope fails here. Press et al. (2022, Figure 1) report the like of language models: with sinusoids, perplexity rises as texts grow past the training length.
+# Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids lie between, at 0.44 to 0.53 in five runs. The solution of Figure 2.7 was within reach, but 32 positions do not single it out. So the second hope fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
 
 # %% [markdown]
 # ### The usual explanation, tested
@@ -948,9 +948,9 @@ lab.table(["every run of five", "1: above 0.8", "2: all keys, below 0.75", "3: 8
 # 2. Without slow pairs, much of the damage is still there.
 # 3. With few keys nearly all of it is gone, slow pairs or not.
 #
-# So the usual explanation is not wrong, but it is not enough. Two things must come together: angles never seen, **and competing keys**. At trained positions 32 keys do no harm; at far ones they do. Remove one cause and part of the damage goes. Remove both and 0.99 to 1.00 remain.
+# So the usual explanation is not wrong, but it is not enough. Angles never seen make things worse: compare the two rows. But **competing keys** do most of the damage, with slow pairs or without. And keys alone are not to blame either: at trained positions, 32 of them do no harm at all.
 #
-# *Why* together? A conjecture: training pushes down the scores of wrong keys only for the pairs of positions it has met. Elsewhere they are left to chance, and every further key is one more chance to win. Week 5 meets competing keys again.
+# *Why* do wrong keys win out there? A conjecture: training pushes their scores down only for the pairs of positions it has met. Beyond, even hands that have been everywhere stand in new *combinations*. The scores are left to chance, and every further key is one more chance to win. Week 5 meets competing keys again.
 #
 # How to remember it: an explanation that sounds right predicts something. Test that.
 
@@ -1191,7 +1191,7 @@ lab.table(["", *terms], rows)
 # %% [markdown]
 # ## 9 · The answer
 #
-# Can a model use a mark it has never met? The formula gives one to every position, and a head built by hand uses it at 50,000 as at 0. Training on short texts did not find that head. Marks never met did part of the damage, and keys that compete did the rest. So the next two weeks add no marks to the tokens. They put the *offset* into the score.
+# Can a model use a mark it has never met? The formula gives one to every position, and a head built by hand uses it at 50,000 as at 0. Training on short texts did not find that head. Marks never met did part of the damage; keys that compete did more. So the next two weeks add no marks to the tokens. They put the *offset* into the score.
 #
 # ## 10 · Test yourself
 #
