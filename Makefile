@@ -31,7 +31,7 @@ demo: $(READY)  ## build, grade a simulated class, write feedback, compare with 
 
 test: $(READY_TO_TEST) browser  ## all tests: kernels, checks, banks, build, grading, notebooks, browser
 	@PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest $(PYTEST)
-	@PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest --nbval solutions $(PYTEST)
+	@PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest --nbval solutions --nbval-sanitize-with tests/nbval.cfg $(PYTEST)
 
 build: $(READY)  ## notebooks/ and solutions/ from source/ (WEEK=3: one week)
 	@$(RUN) build $(if $(WEEK),--week "$(WEEK)")
