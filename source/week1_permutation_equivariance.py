@@ -923,9 +923,9 @@ for (name, mask), colour, style in zip({"causal mask": causal_mask(length, lengt
     rows.append([name, *(f"{low + 0.0:.1f} to {high + 0.0:.1f}" for low, high in zip(explained.min(0).round(1), explained.max(0).round(1)))])
 reading.plot(positions, targets["1/(i+1)"], color=lab.BLACK, linewidth=1.2, linestyle=":")
 reading.text(6, 0.31, "dotted: the true 1/(i+1)", fontsize=9, color="#444444")
-share.set(title="equal scores:\nweight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
-reading.set(title="with marker:\n1/(i+1) as read out", xlabel="position i", ylabel="reading (mean ± std)", ylim=(0, 0.56))
-size.set(title="no marker:\nsize of the output", xlabel="position i", ylabel="distance from the mean output", ylim=(0, None))
+share.set(title="(a) equal scores:\nweight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
+reading.set(title="(b) with marker:\n1/(i+1) as read out", xlabel="position i", ylabel="reading (mean ± std)", ylim=(0, 0.56))
+size.set(title="(c) no marker:\nsize of the output", xlabel="position i", ylabel="distance from the mean output", ylim=(0, None))
 for ax in (share, reading, size):
     ax.grid(axis="y")
 share.legend(loc="center right")
