@@ -6,11 +6,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # an environment that has the packages but not the course's
 
-from autograder.grading.plugins import nbgrader_patches  # noqa: E402
+from autograder.grading.plugins import nbgrader_patches
 
 nbgrader_patches.apply()  # grading runs of ours inside nbgrader's own commands, and a gradebook fit for a large class
 
-c = get_config()  # noqa: F821
+c = get_config()
 GRADING = Path(find_spec("autograder.grading").origin).parent
 
 c.CourseDirectory.course_id = "positional_encodings"

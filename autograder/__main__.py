@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from autograder.errors import AutograderError, CourseError
@@ -36,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, default=Path.cwd(), help="course root (default: the current folder)")
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def command(name: str, run, help: str) -> argparse.ArgumentParser:
+    def command(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=help)
         sub.set_defaults(run=run)
         return sub
@@ -118,15 +119,15 @@ def _autograde(options: argparse.Namespace) -> int:
 
 
 def _feedback(options: argparse.Namespace) -> int:
-    from autograder.course import assignment_of
     from autograder.commands import write_feedback
+    from autograder.course import assignment_of
 
     return write_feedback(options.root.resolve(), assignment_of(options.week, options.root))
 
 
 def _report(options: argparse.Namespace) -> int:
-    from autograder.course import assignment_of
     from autograder.commands import report
+    from autograder.course import assignment_of
 
     return report(options.root.resolve(), assignment_of(options.week, options.root))
 

@@ -1,5 +1,6 @@
 """nbgrader's gradebook, through its own API: registering an assignment, reading scores and reasons."""
 
+import copy
 import logging
 import tempfile
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str, co
         except MissingEntry:
             pass
     with tempfile.TemporaryDirectory(prefix="register-") as scratch:
-        quiet = config.copy()
+        quiet = Config(copy.deepcopy(config))
         quiet.CourseDirectory.merge({"root": str(root), "db_url": course.db_url, "release_directory": scratch})
         directory = CourseDirectory(config=quiet)
         directory.assignment_id = assignment

@@ -12,7 +12,7 @@ from typing import Any
 import nbgrader
 import nbgrader.api
 from nbgrader.api import Base, Comment, Grade, Gradebook, SubmittedAssignment, SubmittedNotebook
-from nbgrader.converters import Autograde
+from nbgrader.converters import Autograde, GenerateFeedback
 from sqlalchemy import Engine, Index
 from sqlalchemy.exc import SAWarning
 
@@ -23,7 +23,8 @@ INDEXES = [Index(f"ix_{table.__tablename__}_{column}", table.__table__.c[column]
            for table, column in ((Grade, "notebook_id"), (Comment, "notebook_id"), (SubmittedNotebook, "assignment_id"),
                                  (SubmittedAssignment, "student_id"))]
 
-_stock_start, _create_tables, _check_course = Autograde.start, Base.metadata.create_all, Gradebook.check_course
+_stock_autograde, _stock_feedback = Autograde.start, GenerateFeedback.start
+_create_tables, _check_course = Base.metadata.create_all, Gradebook.check_course
 _courses: dict[Engine, set[str]] = {}  # known to be in the database, and so are all tables
 
 
@@ -37,7 +38,7 @@ def problem() -> str:
 
 def apply() -> None:
     """Once per process, from the course's nbgrader_config.py: grading runs of ours, and a gradebook fit for a large class."""
-    Autograde.start = start
+    Autograde.start, GenerateFeedback.start = autograde, generate_feedback
     if problem():
         return
     # nbgrader opens its database many times per submission. With one engine per database, SQL is compiled once, not each
@@ -49,15 +50,25 @@ def apply() -> None:
     warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
 
 
-def start(converter: Autograde) -> None:
+def autograde(converter: Autograde) -> None:
     """nbgrader's `Autograde.start`: in a course of ours the same task, done by `CourseAutograde`."""
     from autograder.grading.plugins.autograde import CourseAutograde
     from autograder.grading.plugins.exporter import SubmissionExporter
 
     if isinstance(converter, CourseAutograde) or not issubclass(converter.exporter_class, SubmissionExporter):
-        _stock_start(converter)
+        _stock_autograde(converter)
         return
     CourseAutograde.like(converter).start()
+
+
+def generate_feedback(converter: GenerateFeedback) -> None:
+    """nbgrader's `GenerateFeedback.start`, likewise."""
+    from autograder.grading.plugins.feedback import CourseFeedback, FeedbackExporter
+
+    if isinstance(converter, CourseFeedback) or not issubclass(converter.exporter_class, FeedbackExporter):
+        _stock_feedback(converter)
+        return
+    CourseFeedback.like(converter).start()
 
 
 def add_indexes(gradebook: Gradebook) -> None:

@@ -64,7 +64,8 @@ def _read_apart(path: Path) -> NotebookNode:
     message = json.loads(done.stdout)
     if "ungradable" in message:
         raise UngradableError(message["ungradable"])
-    return nbformat.from_dict(message)
+    cells: NotebookNode = nbformat.from_dict(message)
+    return cells
 
 
 def _parsed(raw: bytes) -> NotebookNode:
@@ -160,8 +161,8 @@ def _saved_outputs(outputs: object) -> list[NotebookNode]:
         image = data.get("image/png") if isinstance(data, dict) else None
         if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, "iVBORw0KGgo"):
             metadata = NotebookNode({"image/png": {"alt": alt}} if (alt := _alternative_text(data)) else {})
-            data = NotebookNode({"image/png": image.replace("\n", "")})
-            kept.append(NotebookNode(output_type="display_data", data=data, metadata=metadata))
+            picture = NotebookNode({"image/png": image.replace("\n", "")})
+            kept.append(NotebookNode(output_type="display_data", data=picture, metadata=metadata))
     if kept:
         kept.insert(0, _stream("[saved by the student, not verified]\n"))
     return kept
