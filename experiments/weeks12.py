@@ -70,7 +70,7 @@ def nan_after_one_step(seed: int) -> dict[str, str]:
 
 
 def shuffled_causal_map(seed: int) -> tuple[int, int]:
-    """A random head on a sentence of seven tokens, causal: weights that differ after sorting back, above 0.01 and 0.2."""
+    """A random causal head on seven tokens: weights that differ after sorting back, by more than 0.01 and 0.2."""
     generator = torch.Generator().manual_seed(seed)
     x, w_q, w_k = torch.randn(7, 6, generator=generator), *(torch.randn(2, 6, 6, generator=generator) / 6**0.5)
     order = torch.randperm(7, generator=generator)
@@ -85,7 +85,7 @@ def shuffled_causal_map(seed: int) -> tuple[int, int]:
 
 
 def position_readings(seed: int, marker: bool, causal: bool) -> tuple[float, float]:
-    """Variance of i and of 1/(i+1) that a linear read-out of one untrained layer explains on texts it was not fitted to."""
+    """Variance of i and of 1/(i+1) that a linear read-out of one untrained layer explains, on other texts."""
     length, width = 48, 32
     generator = torch.Generator().manual_seed(seed)
     embedding = torch.randn(9, width, generator=generator)
@@ -150,8 +150,12 @@ def trained_causal_map(seed: int) -> dict[str, float]:
     b_on_a = model.weights[row, :, spots[:, 1], spots[:, 0]]  # (1000, heads)
     a_on_b = model.weights[row, :, spots[:, 0], spots[:, 1]]
     a_first = spots[:, 0] < spots[:, 1]
-    return {"B on A, A first": float(b_on_a[a_first].mean(0).max()), "B on A, B first": float(b_on_a[~a_first].max()),
-            "A on B, B first": float(a_on_b[~a_first].mean(0).max()), "A on B, A first": float(a_on_b[a_first].max())}
+    return {
+        "B on A, A first": float(b_on_a[a_first].mean(0).max()),
+        "B on A, B first": float(b_on_a[~a_first].max()),
+        "A on B, B first": float(a_on_b[~a_first].mean(0).max()),
+        "A on B, A first": float(a_on_b[a_first].max()),
+    }
 
 
 # ---- week 2 ---------------------------------------------------------------------------------------------------------
@@ -219,7 +223,7 @@ def beyond(model: LookBack, mask: Tensor | None = None) -> float:
 
 @torch.no_grad()
 def alone(model: LookBack, first: int) -> float:
-    """Accuracy of 32 tokens from ``first`` on that see only one another: far positions, no more keys than in training."""
+    """Accuracy of 32 tokens from ``first`` on that see only one another: far positions, no more keys."""
     tokens, answers = look_back_texts(256, 128, torch.Generator().manual_seed(100))
     visible = (torch.arange(128) >= first) | torch.eye(128, dtype=torch.bool)  # earlier queries see themselves
     right = model(tokens, latest_keys(128) & visible).argmax(-1) == answers
@@ -227,46 +231,88 @@ def alone(model: LookBack, first: int) -> float:
 
 
 def look_back_ablation() -> str:
-    arms = {"all 32 pairs": pairs_kept(lambda w: w > 0), "wavelength at most 32 (6 pairs)": pairs_kept(lambda w: w <= 32),
-            "wavelength above 32 (26 pairs)": pairs_kept(lambda w: w > 32)}
+    arms = {
+        "all 32 pairs": pairs_kept(lambda w: w > 0),
+        "wavelength at most 32 (6 pairs)": pairs_kept(lambda w: w <= 32),
+        "wavelength above 32 (26 pairs)": pairs_kept(lambda w: w > 32),
+    }
     counts = (64, 32, 16, 8)
-    header = ["pairs in training and test", "within 32", "all keys", *(f"latest {n}" for n in counts),
-              *(f"random {n}" for n in (32, 8)), "32 tokens at 96 … 127", "blocks from 32, 48, 64, 80"]
+    header = [
+        "pairs in training and test",
+        "within 32",
+        "all keys",
+        *(f"latest {n}" for n in counts),
+        *(f"random {n}" for n in (32, 8)),
+        "32 tokens at 96 … 127",
+        "blocks from 32, 48, 64, 80",
+    ]
     rows = []
     for name, table_of_arm in arms.items():
         models = [train_look_back(table_of_arm, seed) for seed in SEEDS]
         tokens, answers = look_back_texts(256, 32, torch.Generator().manual_seed(102))
         with torch.no_grad():
             within = [float((m(tokens).argmax(-1) == answers)[:, 3:].float().mean()) for m in models]
-        measured = [within, [beyond(m) for m in models], *([beyond(m, latest_keys(n)) for m in models] for n in counts),
-                    *([beyond(m, random_keys(n, 256)) for m in models] for n in (32, 8)), [alone(m, 96) for m in models]]
+        measured = [
+            within,
+            [beyond(m) for m in models],
+            *([beyond(m, latest_keys(n)) for m in models] for n in counts),
+            *([beyond(m, random_keys(n, 256)) for m in models] for n in (32, 8)),
+            [alone(m, 96) for m in models],
+        ]
         blocks = [alone(m, first) for m in models for first in (32, 48, 64, 80)]
         rows.append([name, *map(spread, measured), f"{min(blocks):.2f} to {max(blocks):.2f}"])
-    return table("Week 2: name the token three positions before, trained on 32, accuracy at positions 32 to 127", header, rows)
+    return table(
+        "Week 2: name the token three positions before, trained on 32, accuracy at positions 32 to 127", header, rows
+    )
 
 
 def main() -> None:
     torch.set_num_threads(1)
     parts = [
-        "# Weeks 1 and 2: what was measured\n\nMade by `experiments/weeks12.py`; do not edit. Each entry lists five seeds, "
-        f"smallest first.\nPython {platform.python_version()}, torch {torch.__version__.split('+')[0]}, CPU, one thread.\n"]
+        "# Weeks 1 and 2: what was measured\n\nMade by `experiments/weeks12.py`; do not edit. Each entry lists "
+        f"five seeds, smallest first.\nPython {platform.python_version()}, torch {torch.__version__.split('+')[0]}, "
+        "CPU, one thread.\n"
+    ]
     found = [nan_after_one_step(seed) for seed in SEEDS]
-    parts.append(table("Week 1: NaN after one Adam step, one text hidden by an added mask (tokens 15 to 19 are its own)",
-                       ["parameter", "holds NaN"], [[name, ", ".join(sorted({run[name] for run in found}))] for name in found[0]]))
+    parts.append(
+        table(
+            "Week 1: NaN after one Adam step, one text hidden by an added mask (tokens 15 to 19 are its own)",
+            ["parameter", "holds NaN"],
+            [[name, ", ".join(sorted({run[name] for run in found}))] for name in found[0]],
+        )
+    )
     counted = [shuffled_causal_map(seed) for seed in SEEDS]
-    parts.append(table("Week 1: causal map of a random head, sorted back: weights of 49 that differ",
-                       ["by more than 0.01", "by more than 0.2"],
-                       [[" ".join(map(str, sorted(c[0] for c in counted))), " ".join(map(str, sorted(c[1] for c in counted)))]]))
+    parts.append(
+        table(
+            "Week 1: causal map of a random head, sorted back: weights of 49 that differ",
+            ["by more than 0.01", "by more than 0.2"],
+            [[" ".join(map(str, sorted(c[0] for c in counted))), " ".join(map(str, sorted(c[1] for c in counted)))]],
+        )
+    )
     rows = []
     for marker in (True, False):
         for causal in (True, False):
             pairs = [position_readings(seed, marker, causal) for seed in SEEDS]
-            rows.append([f"{'marker' if marker else 'no marker'}, {'causal' if causal else 'no mask'}",
-                         spread([a for a, _ in pairs]), spread([b for _, b in pairs])])
-    parts.append(table("Week 1: variance that a linear read-out of one untrained layer explains", ["", "of i", "of 1/(i+1)"], rows))
+            rows.append(
+                [
+                    f"{'marker' if marker else 'no marker'}, {'causal' if causal else 'no mask'}",
+                    spread([a for a, _ in pairs]),
+                    spread([b for _, b in pairs]),
+                ]
+            )
+    parts.append(
+        table(
+            "Week 1: variance that a linear read-out of one untrained layer explains", ["", "of i", "of 1/(i+1)"], rows
+        )
+    )
     maps = [trained_causal_map(seed) for seed in SEEDS]
-    parts.append(table("Week 1: weights of the trained causal model (mean over 1,000 texts in the stronger head; largest where 0)",
-                       list(maps[0]), [[spread([m[key] for m in maps]) for key in maps[0]]]))
+    parts.append(
+        table(
+            "Week 1: weights of the trained causal model (mean over 1,000 texts in the stronger head; largest where 0)",
+            list(maps[0]),
+            [[spread([m[key] for m in maps]) for key in maps[0]]],
+        )
+    )
     parts.append(look_back_ablation())
     RESULTS.write_text("\n".join(parts), encoding="utf-8")
     print(RESULTS.read_text(encoding="utf-8"))

@@ -19,8 +19,11 @@ def add_full_answers(solution: NotebookNode, source: NotebookNode) -> None:
         cells.append(cell)
         grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
         if grade_id in schemes:
-            cells.append(nbformat.v4.new_markdown_cell(
-                f"{OPENING}\n\n{schemes[grade_id]}", id=f"{grade_id[:50]}-{TAG}", metadata={"tags": [TAG]}))
+            cells.append(
+                nbformat.v4.new_markdown_cell(
+                    f"{OPENING}\n\n{schemes[grade_id]}", id=f"{grade_id[:50]}-{TAG}", metadata={"tags": [TAG]}
+                )
+            )
     solution.cells = cells
 
 
