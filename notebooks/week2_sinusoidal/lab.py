@@ -135,7 +135,8 @@ class Moving:
         self.data = {"title": title, "alt": alt, "colours": colours} | data
         content = json.dumps(self.data, separators=(",", ":")).replace("</", r"<\/")  # "</script>" would end the script
         name_in_page = f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
-        script = SHARED.replace("PICTURE", PICTURES[name].strip()).replace("NAME", name_in_page).replace("DATA", content)
+        script = SHARED.replace("PICTURE", PICTURES[name].strip())
+        script = script.replace("NAME", name_in_page).replace("DATA", content)
         self.html = f'<div data-lab="{name_in_page}">{_image(self.png, alt)}</div>\n<script>{script}</script>'
 
     def _repr_mimebundle_(self, include=None, exclude=None):
@@ -150,7 +151,7 @@ def _png(fig):
 
 
 def _still(fig):
-    """A PNG of at most 64 colours, a third of the size: a still picture is stored twice, as itself and within the HTML."""
+    """A PNG of at most 64 colours, a third of the size: it is stored twice, as itself and within the HTML."""
     file = io.BytesIO()
     with Image.open(io.BytesIO(_png(fig))) as picture:
         picture.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(file, format="png", optimize=True)
@@ -182,12 +183,12 @@ def moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True):
     clocks = f"{len(frequencies)} clocks, one per pair of channels, from fast to slow."
     if keys:
         title = "A query and a key on the clocks of their pairs"
-        alt = (f"{clocks} On each, the query's hand is turned by m and the key's by n times the pair's frequency; the angle "
-               "between them is shaded and printed.")
+        alt = (f"{clocks} On each, the query's hand is turned by m and the key's by n times the pair's frequency; the "
+               "angle between them is shaded and printed.")
     else:
         title = "One position on the clocks of its pairs"
-        alt = (f"{clocks} One hand on each is turned by the position times the pair's frequency; the sine and the cosine "
-               "it shows are printed.")
+        alt = (f"{clocks} One hand on each is turned by the position times the pair's frequency; the sine and the "
+               "cosine it shows are printed.")
     rows = math.ceil(len(frequencies) / 4)
     fig, axes = figure(title, nrows=rows, ncols=min(len(frequencies), 4), height=0.4 + 2.5 * rows, squeeze=False)
     for ax in axes.flat:
@@ -226,10 +227,10 @@ def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_o
 
 def moving_score(head_dim=16, base=100.0, offset=6, back=3, max_offset=48):
     """The rotary score against the offset m - n: a sum of cosines, one per pair, which all peak at ``back``."""
-    frequencies, title = _frequencies(head_dim, base), f"The score is a sum of cosines, one per pair (base {base:,.0f})"
-    count = len(frequencies)
-    alt = (f"{count} cosine curves against the offset m − n, one per pair of channels, fast to slow, and below them their "
-           f"sum, the score. All of them peak at the offset K, here {back}; elsewhere the fast ones disagree.")
+    frequencies = _frequencies(head_dim, base)
+    title, count = f"The score is a sum of cosines, one per pair (base {base:,.0f})", len(frequencies)
+    alt = (f"{count} cosine curves against the offset m − n, one per pair of channels, fast to slow, and below them "
+           f"their sum, the score. All of them peak at the offset K, here {back}; elsewhere the fast ones disagree.")
     offsets = [step / 4 for step in range(4 * max_offset + 1)]
     curves = [[math.cos((at - back) * frequency) for at in offsets] for frequency in frequencies]
     fig, (pairs, total) = figure(title, nrows=2, height=5, sharex=True, height_ratios=(2, 1))
@@ -251,8 +252,8 @@ def moving_slopes(alibi_slopes, n_heads=8, distance=16, max_heads=16, max_distan
     """
     slopes = [_rounded(alibi_slopes(heads)) for heads in range(1, max_heads + 1)]
     title = "What each head's slope does, by distance"
-    alt = ("One falling curve per head against the distance between query and key: the factor exp(−slope · distance) on the "
-           "weight, or the bias −slope · distance. A table gives each head's slope and its value at the chosen distance.")
+    alt = ("One falling curve per head against the distance of query and key: the factor exp(−slope · distance) on the "
+           "weight, or the bias −slope · distance. A table gives each head's slope and its value at one distance.")
     cividis = plt.get_cmap("cividis")  # without its end, which is too light on white
     colours = [matplotlib.colors.to_hex(cividis(0.85 * head / max(max_heads - 1, 1))) for head in range(max_heads)]
     fig, ax = figure(title, height=3.6)
@@ -274,8 +275,8 @@ def moving_frequencies(ntk_base, yarn_frequencies, head_dim=16, base=10000.0, or
     ``ntk_base`` and ``yarn_frequencies``: the student's functions.
     """
     unscaled, title = _frequencies(head_dim, base), "How long one turn takes, with the frequencies scaled"
-    alt = (f"The wavelength of each of {len(unscaled)} pairs on a logarithmic axis: unscaled, and with PI, NTK and YaRN at "
-           f"the chosen scale s. A band marks wavelengths of at most {original_len}: these pairs complete a turn in training.")
+    alt = (f"The wavelength of each of {len(unscaled)} pairs on a logarithmic axis: unscaled, and with PI, NTK and "
+           f"YaRN at scale s. A band marks wavelengths of at most {original_len}: these pairs complete a turn in training.")
     scales = range(1, max_scale + 1)
     ntk = [_rounded(_frequencies(head_dim, ntk_base(base, s, head_dim))) for s in scales]
     yarn = [_rounded(yarn_frequencies(head_dim, s, original_len, base)) for s in scales]
@@ -285,23 +286,23 @@ def moving_frequencies(ntk_base, yarn_frequencies, head_dim=16, base=10000.0, or
     ax.axhspan(1, original_len, color="#EEEEEE", zorder=0)
     ax.text(len(unscaled) - 1, 1.2, f"a full turn within {original_len} positions", ha="right", va="bottom")
     for (name, frequencies), colour, marker in zip(methods.items(), (BLACK, QUERY, GREEN, KEY), "os^D"):
-        ax.semilogy([2 * math.pi / frequency for frequency in frequencies], color=colour, linestyle="-", linewidth=1.2,
-                    marker=marker, label=name)
+        ax.semilogy([2 * math.pi / frequency for frequency in frequencies], color=colour, marker=marker, label=name,
+                    linestyle="-", linewidth=1.2)
     ax.set(xlabel="pair", ylabel="wavelength (positions)", xticks=range(len(unscaled)))
     fig.legend(loc="outside right center")
     return Moving("frequencies", title, alt, fig, {
         "unscaled": _rounded(unscaled), "ntk": ntk, "yarn": yarn, "length": original_len, "scale": scale})
 
 
-# What the pictures share, in the page: elements, shapes, axes, sliders. A picture lies in a shadow tree, out of reach of
-# the page's styles, on white as all figures do. Nothing moves by itself.
+# What the pictures share, in the page: elements, shapes, axes, sliders. A picture lies in a shadow tree, out of reach
+# of the page's styles, on white as all figures do. Nothing moves by itself.
 SHARED = r"""
 (function () {
 "use strict";
 const data = DATA, colours = data.colours, ink = "#222222", grey = "#888888";
 const STYLE = `
   .card { box-sizing: border-box; max-width: 780px; padding: 12px 16px 14px; border-radius: 6px; text-align: left;
-    background: #fff; color: ${ink}; color-scheme: light; font: 13px/1.45 "DejaVu Sans", Verdana, system-ui, sans-serif; }
+    background: #fff; color: ${ink}; color-scheme: light; font: 13px/1.45 "DejaVu Sans", Verdana, sans-serif; }
   .title { margin: 0 0 8px; font-size: 14px; font-weight: bold; }
   .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(230px, 1fr)); gap: 4px 28px;
     margin-bottom: 14px; }
@@ -309,7 +310,8 @@ const STYLE = `
   .control input { grid-column: 1 / -1; width: 100%; margin: 2px 0 6px; }
   .choice { display: flex; flex-wrap: wrap; gap: 4px 14px; align-items: center; }
   input { accent-color: ${colours.query}; }
-  button { font: inherit; padding: 2px 10px; border: 1px solid ${grey}; border-radius: 4px; background: #fff; color: inherit; }
+  button { font: inherit; color: inherit; padding: 2px 10px; border: 1px solid ${grey}; border-radius: 4px;
+    background: #fff; }
   input:focus-visible, button:focus-visible { outline: 2px solid ${colours.query}; outline-offset: 2px; }
   output { font-weight: bold; }
   output, table, .sum { font-variant-numeric: tabular-nums; }
@@ -317,7 +319,7 @@ const STYLE = `
   .wide { flex: 1 1 300px; min-width: 0; }
   .values { flex: 0 1 auto; max-width: 100%; overflow-x: auto; }
   .clock { flex: 0 1 140px; text-align: center; }
-  svg { display: block; width: 100%; overflow: visible; fill: ${ink}; font: 12px "DejaVu Sans", Verdana, system-ui, sans-serif; }
+  svg { display: block; width: 100%; overflow: visible; fill: ${ink}; font-size: 12px; }
   svg.read { touch-action: pan-y; cursor: crosshair; }
   svg.sign { display: inline-block; width: 12px; height: 12px; margin-right: 7px; }
   table { border-collapse: collapse; }
@@ -326,10 +328,10 @@ const STYLE = `
   th:first-child { text-align: left; }
   .sum { display: flex; gap: 10px; align-items: center; justify-content: center; }
   .factor { text-align: center; font-weight: bold; }
-  .brackets { display: grid; gap: 2px 14px; padding: 4px 9px; margin-bottom: 4px; text-align: right; font-weight: normal;
-    color: ${ink}; border: solid ${ink}; border-width: 0 1px; background: no-repeat; --end: linear-gradient(${ink}, ${ink});
-    background-image: var(--end), var(--end), var(--end), var(--end); background-size: 5px 1px;
-    background-position: 0 0, 0 100%, 100% 0, 100% 100%; }
+  .brackets { display: grid; gap: 2px 14px; padding: 4px 9px; margin-bottom: 4px; text-align: right;
+    font-weight: normal; color: ${ink}; border: solid ${ink}; border-width: 0 1px;
+    --end: linear-gradient(${ink}, ${ink}) no-repeat; background: var(--end) 0 0 / 5px 1px,
+      var(--end) 0 100% / 5px 1px, var(--end) 100% 0 / 5px 1px, var(--end) 100% 100% / 5px 1px; }
   .said { margin: 10px 0 0; min-height: 1.45em; }
 `;
 
@@ -348,8 +350,8 @@ function stroke(svg, points, colour, width = 1, more = {}) {
   const d = "M" + points.map(([x, y]) => x.toFixed(1) + " " + y.toFixed(1)).join("L");
   return shape(svg, "path", {d, stroke: colour, "stroke-width": width, fill: "none", ...more});
 }
-const dot = (svg, x, y, radius, colour) => shape(svg, "circle", {cx: x, cy: y, r: radius, fill: colour});
-const ring = (svg, x, y, radius, colour) => shape(svg, "circle", {cx: x, cy: y, r: radius, fill: "none", stroke: colour});
+const dot = (svg, cx, cy, r, colour) => shape(svg, "circle", {cx, cy, r, fill: colour});
+const ring = (svg, cx, cy, r, colour) => shape(svg, "circle", {cx, cy, r, fill: "none", stroke: colour});
 function write(svg, x, y, text, anchor = "start", more = {}) {
   return shape(svg, "text", {x, y: y + 4, "text-anchor": anchor, ...more}, text);
 }
@@ -511,11 +513,13 @@ PICTURES = {"clocks": r"""
       const tip = [130 + 82 * cosine, 130 - 82 * sine];
       stroke(svg, [[130, 130], tip], colour, width, {"stroke-linecap": "round"});
       dot(svg, ...tip, width + 1.5, colour);
-      write(svg, 130 + 112 * cosine, 130 - 106 * sine, label, "middle", {fill: colour, "font-weight": "bold"});
+      const anchor = cosine > 0.4 ? "start" : cosine < -0.4 ? "end" : "middle";
+      write(svg, 130 + 96 * cosine, 130 - 102 * sine, label, anchor, {fill: colour, "font-weight": "bold"});
     }
     function brackets(block, name, colour) {
       const box = element(sum, "div", {class: "factor", style: `color: ${colour}`});
-      const inner = element(box, "div", {class: "brackets", style: `grid-template-columns: repeat(${block[0].length}, auto)`});
+      const columns = `grid-template-columns: repeat(${block[0].length}, auto)`;
+      const inner = element(box, "div", {class: "brackets", style: columns});
       for (const value of block.flat()) element(inner, "span", {}, decimals(value, 3));
       element(box, "div", {}, name);
     }
@@ -549,8 +553,8 @@ PICTURES = {"clocks": r"""
     follow(view.svg, (event) => scale.read(event), offset);
     return () => {
       const width = Math.max(view.svg.parentNode.clientWidth, 240), svg = view.clear(width, height);
-      const box = {left: 52, right: width - 58, top: pairs * row + 30, bottom: height - 42}, step = width < 480 ? 16 : 8;
-      const ticks = range(Math.floor(data.maxOffset / step) + 1, (index) => index * step);
+      const box = {left: 52, right: width - 58, top: pairs * row + 30, bottom: height - 42};
+      const step = width < 480 ? 16 : 8, ticks = range(Math.floor(data.maxOffset / step) + 1, (index) => index * step);
       scale = axes(svg, box, {from: 0, to: data.maxOffset, ticks, label: "offset m \u2212 n"},
         {from: -pairs, to: pairs, ticks: [-pairs, 0, pairs], label: ""});
       const x = scale.px(offset.value), peak = scale.px(back.value), total = score(offset.value);
@@ -567,7 +571,8 @@ PICTURES = {"clocks": r"""
       stroke(svg, at.map((place) => [scale.px(place), scale.py(score(place))]), ink, 2.2);
       dot(svg, x, scale.py(total), 4.5, ink);
       write(svg, width, scale.py(total), decimals(total, 2), "end", {class: "total", "font-weight": "bold"});
-      say(`At offset ${offset.value} the ${pairs} cosines add up to ${decimals(total, 2)}. At offset ${back.value} each is 1.`);
+      say(`At offset ${offset.value} the ${pairs} cosines add up to ${decimals(total, 2)}. `
+        + `At offset ${back.value} each is 1.`);
     };
 """, "slopes": r"""
     const heads = slider("number of heads", 1, data.slopes.length, data.heads);
@@ -594,22 +599,24 @@ PICTURES = {"clocks": r"""
       const value = (slope, at) => weights.checked ? Math.exp(-slope * at) : -slope * at;
       const lowest = weights.checked ? 0 : -data.maxDistance / 4, quarters = [0, 0.25, 0.5, 0.75, 1];
       const y = weights.checked ? {from: 0, to: 1, ticks: quarters, label: "factor exp(\u2212slope \u00b7 distance)"}
-        : {from: lowest, to: 0, ticks: quarters.map((part) => part * lowest), label: "bias \u2212slope \u00b7 distance"};
+        : {from: lowest, to: 0, ticks: quarters.map((q) => q * lowest), label: "bias \u2212slope \u00b7 distance"};
       const box = {left: 44, right: width - 12, top: 28, bottom: height - 44};
       const ticks = quarters.map((part) => part * data.maxDistance);
       scale = axes(svg, box, {from: 0, to: data.maxDistance, ticks, label: "distance"}, y);
-      const x = scale.px(distance.value), second = slopes.findIndex((slope, head) => head > 0 && slope > slopes[head - 1]);
+      const x = scale.px(distance.value);
+      const second = slopes.findIndex((slope, head) => head > 0 && slope > slopes[head - 1]);  // -1: they only fall
       stroke(svg, [[x, box.top], [x, box.bottom]], grey);
       const body = rows(table, ["head", "slope", `at ${distance.value}`]);
       slopes.forEach((slope, head) => {
         const colour = data.lines[Math.floor(head * (data.lines.length - 1) / Math.max(last, 1))];
-        const dashes = {"stroke-dasharray": second > 0 && head >= second ? "5 3" : "none"};
+        const isSecond = second > 0 && head >= second, dashes = {"stroke-dasharray": isSecond ? "5 3" : "none"};
         const end = Math.min(data.maxDistance, weights.checked ? Infinity : -lowest / slope);
         const curve = range(201, (step) => step / 200 * end).map((at) => [scale.px(at), scale.py(value(slope, at))]);
         stroke(svg, curve, colour, 1.8, dashes);
-        const level = value(slope, distance.value), row = element(body, "tr"), name = element(row, "th", {scope: "row"});
+        const level = value(slope, distance.value);
         if (level >= lowest) dot(svg, x, scale.py(level), 3.5, colour);
-        sign(name, "M0 6h12", {stroke: colour, "stroke-width": 4, ...(second > 0 && head >= second ? dashes : {})});
+        const row = element(body, "tr"), name = element(row, "th", {scope: "row"});
+        sign(name, "M0 6h12", {stroke: colour, "stroke-width": 4, ...dashes});
         name.append(String(head));
         element(row, "td", {}, fraction(slope));
         element(row, "td", {}, !weights.checked ? digits(level) : level < 0.0005 ? "< 0.001" : decimals(level, 3));
@@ -624,8 +631,10 @@ PICTURES = {"clocks": r"""
     const table = element(element(stage, "div", {class: "values"}), "table");
     const turn = 2 * Math.PI, pairs = data.unscaled.length;
     const marks = {
-      circle: ([x, y]) => `M${x - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z`, square: ([x, y]) => `M${x - 4} ${y - 4}h8v8h-8Z`,
-      triangle: ([x, y]) => `M${x} ${y - 5}l5 9h-10Z`, diamond: ([x, y]) => `M${x} ${y - 6}l5 6l-5 6l-5 -6Z`,
+      circle: ([x, y]) => `M${x - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z`,
+      square: ([x, y]) => `M${x - 4} ${y - 4}h8v8h-8Z`,
+      triangle: ([x, y]) => `M${x} ${y - 5}l5 9h-10Z`,
+      diamond: ([x, y]) => `M${x} ${y - 6}l5 6l-5 6l-5 -6Z`,
     };
     function listed(found) {
       const [first, last] = [found[0], found[found.length - 1]];
