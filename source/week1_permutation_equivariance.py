@@ -585,7 +585,7 @@ def show_pair(title, mask=None):
     restored = shuffled[back][:, back]
     hidden = torch.zeros(7, 7, dtype=torch.bool) if mask is None else ~mask
     hidden_back = hidden[back][:, back]
-    fig, axes = lab.figure(title, ncols=4, width=9.4, height=3.8)
+    fig, axes = lab.figure(title, ncols=4, width=9.4, height=3.45)
     shuffled_words = [words[i] for i in order]
     for ax, (name, values, unseen, labels) in zip(axes, [("X", original, hidden, words), ("PX", shuffled, hidden, shuffled_words),
                                                          ("PX, sorted back", restored, hidden_back, words)]):
