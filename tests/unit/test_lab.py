@@ -198,6 +198,18 @@ def test_a_figure_without_a_caption_keeps_its_own_text() -> None:
     assert _alt(data).startswith("Figure: Two")
 
 
+@pytest.mark.parametrize("markup", [5, [], ["a", 5], {"a": 1}, "", '<img alt="" src="', "<img " * 10_000])
+def test_a_picture_beside_odd_html_is_kept_without_a_text(tmp_path: Path, markup: object) -> None:
+    png = bundle(lab.moving_clocks())[0]["image/png"]
+    output = {"output_type": "display_data", "metadata": {}, "data": {"image/png": png, "text/html": markup}}
+    path = tmp_path / "saved.ipynb"
+    cell = {"cell_type": "code", "source": "", "metadata": {}, "execution_count": None, "outputs": [output]}
+    saved = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}
+    path.write_text(json.dumps(saved), encoding="utf-8")
+    (kept,) = read(path).cells
+    assert [output.metadata for output in kept.outputs if output.output_type == "display_data"] == [{}]
+
+
 def test_formgrader_shows_the_still_picture_with_its_text(tmp_path: Path) -> None:
     """A student's notebook as JupyterLab saves it, through the intake and nbconvert as nbgrader_config.py sets it."""
     data, metadata = bundle(lab.moving_clocks())
