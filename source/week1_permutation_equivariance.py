@@ -429,7 +429,6 @@ week1.attention_by_hand(attention_by_hand)
 # For the last number: the token at position 1 is the former token 2. Compute *its* output, from its query, as you did for token 0.
 # </details>
 
-
 # %% [markdown]
 # ## 3 · Shuffling
 #
@@ -451,6 +450,7 @@ def self_attention(x, mask=None):
     """One head of attention of the tokens with themselves: (batch, seq_len, 6) -> output and weights."""
     out, weights = scaled_dot_product_attention(*((x @ w)[:, None] for w in (3 * w_q, w_k, w_v)), mask)  # 3: sharper maps
     return out[:, 0], weights[:, 0]
+
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 names, perm = "abcde", torch.tensor([2, 0, 4, 1, 3])

@@ -262,7 +262,6 @@ week2.encode_by_hand(encode_by_hand)
 # Is cosine even or odd?
 # </details>
 
-
 # %% [markdown]
 # ## 3 · From seconds to hours
 #
@@ -632,6 +631,7 @@ week2.shift_matrix(shift_matrix)
 # %% tags=["experiment"]
 lab.moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3)
 
+
 # %% [markdown]
 # **Figure 2.6. One block of your matrix turns one hand.** Move $p$, and the four numbers stay. Move $k$, and the turn stays the same wherever you stand.
 
@@ -651,6 +651,7 @@ def look_back_weights(first, count, d_model=64):
     pe = sinusoidal_positional_encoding(first + count, d_model)[first:]
     queries, keys = pe @ shift_matrix(-3, d_model).T, pe
     return (8 * queries @ keys.T).softmax(-1)
+
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, axes = lab.figure("A head built from the shift matrix", ncols=3, height=4.15)
@@ -877,7 +878,6 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
           [["every row changed", *("yes" if bool((part.norm(dim=-1) > 0.1).all()) else "no" for part in (moved[:, :32], moved[:, 32:]))],
            ["largest change of an entry", "–", f"{float(moved[:, 32:].abs().max()):.1f}"]])
 
-
 # %% [markdown]
 # **Figure 2.8. What can be expressed is not what is learned.** Lines: the mean of five runs; bands: from the worst to the best. Grey: the training length. Within it both trained models are perfect.
 #
@@ -932,6 +932,7 @@ right.set_xticks(range(5), ["8", "16", "32", "64", "all"])
 right.legend(loc="lower left")
 plt.show()
 lab.table(["every run of five", "1: above 0.8", "2: all keys, below 0.75", "3: 8 keys, above 0.85"], rows)
+
 
 # %% [markdown]
 # **Figure 2.9. Two suspects.** Solid, circles: models with all 32 pairs. Dashed, squares: models with the six fast pairs only. Each mark is one of five training runs, each line their mean. Left: test 1. Right: tests 2 ("all") and 3.
