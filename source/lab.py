@@ -6,7 +6,11 @@ Figures are numbered "week.number". The picture carries a title; the text cell b
 "**Figure 3.1.**" and says what is to be seen. The number stands in the text only, so that it is written once.
 """
 
+import base64
+import html
+import io
 import math
+import re
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Wedge
@@ -100,3 +104,77 @@ def raises(error, function, *arguments):
         names = getattr(caught, "type_names", None) or [kind.__name__ for kind in type(caught).__mro__]
         return error.__name__ in names
     return False
+
+
+class Moving:
+    """A picture that is moved by hand. Where scripts do not run, a still picture stands in its place."""
+
+    def __init__(self, name, title, alt, fig, data):
+        self.name, self.title, self.alt, self.data = name, title, alt, data
+        self.png, self.svg = _png(fig), _svg(fig)
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        still = f'<img src="data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}" alt="{html.escape(self.alt)}">'
+        return ({"text/html": still, "image/png": base64.b64encode(self.png).decode(), "text/plain": self.alt},
+                {"image/png": {"alt": self.alt}})
+
+
+def _png(fig):
+    file = io.BytesIO()
+    fig.savefig(file, format="png", dpi=110)
+    return file.getvalue()
+
+
+def _svg(fig):
+    """The figure as SVG, the same bytes at every run and on every machine: text stays text, numbers have one decimal."""
+    file = io.BytesIO()
+    with plt.rc_context({"svg.hashsalt": "lab", "svg.fonttype": "none"}):
+        fig.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    plt.close(fig)
+    return re.sub(r"-?\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", file.getvalue().decode()).encode()
+
+
+def moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True):
+    """One clock per pair of channels: the query's hand at m times the pair's frequency, the key's at n times.
+
+    ``keys=False``: one hand per clock, at position m (the sinusoidal encoding).
+    """
+    frequencies = _frequencies(head_dim, base)
+    fig, axes = figure("", ncols=len(frequencies), height=2.6)
+    for pair, (ax, frequency) in enumerate(zip(axes, frequencies)):
+        hands = [(m * frequency, QUERY, "q" if keys else "p")] + [(n * frequency, KEY, "k")] * keys
+        dial(ax, hands, title=f"pair {pair}")
+    return Moving("clocks", "", "Clocks, one per pair of channels.", fig, {})
+
+
+def moving_shift(shift_matrix, d_model=8, pair=1, p=2, k=3, base=10000.0):
+    """The matrix M_k turns the arrow PE(p) of one pair into PE(p + k). ``shift_matrix``: the student's function."""
+    shift_matrix(k, d_model, base)
+    fig, _ = figure("")
+    return Moving("shift", "", "The matrix turns the arrow.", fig, {})
+
+
+def moving_score(head_dim=16, base=10000.0, offset=6, back=3, max_offset=48):
+    """The rotary score against the offset m - n: a sum of cosines, one per pair, that all peak at ``back``."""
+    fig, _ = figure("")
+    return Moving("score", "", "The score is a sum of cosines.", fig, {})
+
+
+def moving_slopes(alibi_slopes, n_heads=8, distance=16, max_heads=16, max_distance=64, weights=True):
+    """ALiBi against the distance, a line per head. ``alibi_slopes``: the student's function."""
+    alibi_slopes(n_heads)
+    fig, _ = figure("")
+    return Moving("slopes", "", "ALiBi against the distance.", fig, {})
+
+
+def moving_frequencies(ntk_base, yarn_frequencies, head_dim=16, base=10000.0, original_len=64, scale=4, max_scale=16):
+    """Wavelengths of the pairs under PI, NTK and YaRN for a slider of scales. The first two: the student's functions."""
+    ntk_base(base, scale, head_dim), yarn_frequencies(head_dim, scale, original_len, base)
+    fig, _ = figure("")
+    return Moving("frequencies", "", "Wavelengths of the pairs.", fig, {})
+
+
+def _frequencies(dim, base):
+    """The frequencies of the pairs: a geometric series from 1."""
+    ratio = base ** (-2 / dim)
+    return [ratio**pair for pair in range(dim // 2)]
