@@ -297,8 +297,10 @@ def measure_order(encoding, seed, model, size=1000):
             name: right[kind == index].mean().item() for index, name in enumerate(ready.KINDS)}
 
     fresh = lambda: torch.Generator().manual_seed(10_000)  # noqa: E731
-    return {length: scores(*ready.sequences(size, length, fresh())) for length in ORDER_TESTED} | {
-        "8, close together": scores(*close_sequences(size, fresh()))}
+    result = {length: scores(*ready.sequences(size, length, fresh())) for length in ORDER_TESTED}
+    if encoding == "rope":
+        result["close"] = scores(*close_sequences(size, fresh()))
+    return result
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------
@@ -379,6 +381,7 @@ def collected(runs):
         "needle_at_4096": rows("needle", ready.HYBRID, "at 4096"),
         "order": {e: {kind: [rounded([run["result"][str(n)][kind] for n in ORDER_TESTED]) for run in loaded("order", e)]
                       for kind in KINDS} for e in ORDER},
+        "order_close": {kind: rows("order", "rope", "close", kind) for kind in KINDS},
     }
 
 
@@ -446,6 +449,8 @@ def tables(data):
     for kind in KINDS:
         title = "Accuracy, all sequences" if kind == "all" else f"Accuracy on sequences of the kind: {kind}"
         lines += table(title, lengths(ORDER_TESTED, 8), {names[e]: data["order"][e][kind] for e in ORDER})
+    lines += table("RoPE on 8 numbers that lie as close together as 32", KINDS,
+                   {names["rope"]: list(zip(*(data["order_close"][kind] for kind in KINDS)))})
     return "\n".join(lines)
 
 
