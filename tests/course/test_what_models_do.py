@@ -114,6 +114,7 @@ def test_phi3_switches_its_factors_with_the_length():
     embedding = Phi3RotaryEmbedding(config)
     first = [embedding(torch.zeros(1), torch.tensor([[100, last]]))[0][0, 0] for last in (4095, 4096)]
     assert not torch.allclose(*first, atol=1e-2)
+    assert "past_key_values = None" in inspect.getsource(transformers.Phi3ForCausalLM.prepare_inputs_for_generation)
 
 
 def test_mpt_has_alibi():
