@@ -4,7 +4,7 @@ import inspect
 import re
 
 import pytest
-from support import COURSE
+from helpers import COURSE
 
 transformers = pytest.importorskip("transformers")
 
