@@ -107,8 +107,6 @@ def measure_language(encoding, seed, model):
     if encoding == "rope":
         result |= {"extended": extended(model), "repaired": repaired(model), "by_scale": by_scale(model),
                    "fine_tuned": fine_tuned(model, seed)}
-    if encoding == "alibi":
-        result["log n"] = {n: with_log_n(model, n, lambda n=n: fixed_loss(model, n)) for n in TESTED[1:]}
     return result
 
 
@@ -278,16 +276,6 @@ def measure_needle(encoding, seed, model):
 ORDER_TESTED = (8, 16, 32)
 
 
-def close_sequences(size, generator):
-    """8 neighbours out of 32 numbers: as short as in training, as close together as in sequences of 32."""
-    tokens, answer, kind = ready.sequences(size, 32, generator)
-    start = torch.randint(0, 25, (size, 1), generator=generator)
-    eight = tokens.sort(1).values.gather(1, start + torch.arange(8))
-    shuffled = eight.gather(1, torch.rand(size, 8, generator=generator).argsort(1))
-    eight = torch.where((kind == 1)[:, None], shuffled, torch.where((kind == 2)[:, None], eight.flip(1), eight))
-    return eight, answer, kind
-
-
 @torch.no_grad()
 def measure_order(encoding, seed, model, size=1000):
     """Accuracy by length: over all sequences (half ascending) and for each kind."""
@@ -299,7 +287,7 @@ def measure_order(encoding, seed, model, size=1000):
     fresh = lambda: torch.Generator().manual_seed(10_000)  # noqa: E731
     result = {length: scores(*ready.sequences(size, length, fresh())) for length in ORDER_TESTED}
     if encoding == "rope":
-        result["close"] = scores(*close_sequences(size, fresh()))
+        result["close"] = scores(*ready.sequences(size, 8, fresh(), below=16))
     return result
 
 
@@ -344,17 +332,21 @@ KINDS = ("all", *ready.KINDS)
 
 
 def collected(runs):
-    """All runs as one nested dict: ... -> one entry per seed."""
+    """All runs that were measured as one nested dict: ... -> one entry per seed."""
     def loaded(task, encoding):
-        return [json.loads((runs / f"{task}_{encoding}_{seed}.json").read_text()) for seed in SEEDS]
+        paths = [runs / f"{task}_{encoding}_{seed}.json" for seed in SEEDS]
+        return [json.loads(path.read_text()) for path in paths if path.exists()]
 
     def rows(task, encoding, *path):
         found = []
         for run in loaded(task, encoding):
             value = run["result"]
             for key in path:
-                value = value[key]
-            found.append(rounded(list(value.values()) if isinstance(value, dict) else value))
+                value = value.get(key)
+                if value is None:
+                    break
+            else:
+                found.append(rounded(list(value.values()) if isinstance(value, dict) else value))
         return found
 
     rope = loaded("lm", "rope")[0]["result"]
@@ -373,7 +365,6 @@ def collected(runs):
         "by_scale": {method: {n: rows("lm", "rope", "by_scale", method, n) for n in lengths}
                      for method, lengths in rope["by_scale"].items()},
         "fine_tuned": {method: rows("lm", "rope", "fine_tuned", method) for method in rope["fine_tuned"]},
-        "log_n": rows("lm", "alibi", "log n"),
         "needle": {e: {what: rows("needle", e, what) for what in ("found", "filler", "map")} for e in NEEDLE},
         "needle_log_n": rows("needle", "alibi", "log n"),
         "needle_by_value": [run["result"]["by_value"] | {"found": rounded(run["result"]["by_value"]["found"])}
@@ -391,7 +382,7 @@ def rounded(value):
 
 def cell(numbers):
     """mean ± standard deviation (lowest to highest) over the seeds"""
-    mean, deviation = statistics.mean(numbers), statistics.stdev(numbers)
+    mean, deviation = statistics.mean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
     return f"{mean:.2f} ± {deviation:.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
 
 
@@ -399,7 +390,10 @@ def table(title, columns, named_rows):
     """A Markdown table, one line per arm; ``named_rows``: name -> one row per seed."""
     lines = [f"### {title}", "", "| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for name, rows in named_rows.items():
-        lines.append(f"| {name} | " + " | ".join(cell(column) for column in zip(*rows)) + " |")
+        if not rows:
+            continue
+        count = "" if len(rows) == len(SEEDS) else f" ({len(rows)} seeds)"
+        lines.append(f"| {name}{count} | " + " | ".join(cell(column) for column in zip(*rows)) + " |")
     return [*lines, ""]
 
 
@@ -413,7 +407,7 @@ def tables(data):
     made_with = ", ".join(f"{name} {' and '.join(found)}" for name, found in data["versions"].items())
     lines = ["# Week 5: what was measured", "",
              "Made by `experiments/extrapolation.py` (`make experiments`); do not edit. Mean ± standard deviation (lowest to",
-             f"highest) over {len(SEEDS)} training seeds. Losses in nats per character on the same last {TARGETS} targets of "
+             f"highest) over {len(SEEDS)} training seeds, or as many as the row says. Losses in nats per character on the same last {TARGETS} targets of "
              f"{WINDOWS} windows", f"unless the title says otherwise. Made with {made_with}.", "", "## Language model", ""]
     lines += table("Six encodings and the hybrid, fixed targets", here, {names[e]: data["fixed"][e] for e in LANGUAGE})
     lines += table("The same models, all 512 targets of each text, cut into pieces of this length", here,
@@ -421,7 +415,6 @@ def tables(data):
     groups = [f"{low + 1}" if high == low + 1 else f"{low + 1}-{high}" for low, high in zip(POSITIONS, POSITIONS[1:])]
     lines += table("Loss by position in texts of 512 (trained on 64), other targets at every position", groups,
                    {names[e]: data["by_position"][e] for e in CLOSER})
-    lines += table("Content logits times ln n / ln 64", beyond, {names["alibi"]: data["log_n"]})
     lines += ["## RoPE, extended", ""]
     lines += table("No further training, stretched by length/64", beyond, data["extended"]["matched"])
     lines += table("No further training, only some pairs slowed down by length/64", beyond, data["repaired"])
@@ -449,7 +442,7 @@ def tables(data):
     for kind in KINDS:
         title = "Accuracy, all sequences" if kind == "all" else f"Accuracy on sequences of the kind: {kind}"
         lines += table(title, lengths(ORDER_TESTED, 8), {names[e]: data["order"][e][kind] for e in ORDER})
-    lines += table("RoPE on 8 numbers that lie as close together as 32", KINDS,
+    lines += table("RoPE on 8 numbers that lie as close together as 32 (8 below 16)", KINDS,
                    {names["rope"]: list(zip(*(data["order_close"][kind] for kind in KINDS)))})
     return "\n".join(lines)
 

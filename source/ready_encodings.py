@@ -267,12 +267,14 @@ NUMBERS = 64
 KINDS = ("ascending", "random permutation", "reversed")
 
 
-def sequences(size, length, generator):
+def sequences(size, length, generator, below=NUMBERS):
     """``size`` sequences of different numbers below 64: half ascending, a quarter permuted, a quarter descending.
+
+    A smaller ``below`` puts the numbers closer together: 8 below 16 lie as close as 32 below 64.
 
     Returns tokens (size, length), the answer (size,): 1 for ascending, and the kind (size,): an index into KINDS.
     """
-    numbers = torch.rand(size, NUMBERS, generator=generator).argsort(1)[:, :length]
+    numbers = torch.rand(size, below, generator=generator).argsort(1)[:, :length]
     kind = torch.tensor([0, 0, 1, 2]).repeat(size // 4 + 1)[:size]
     ordered = numbers.sort(1).values
     tokens = torch.where((kind == 1)[:, None], numbers, torch.where((kind == 2)[:, None], ordered.flip(1), ordered))

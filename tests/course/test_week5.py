@@ -54,7 +54,27 @@ def test_the_table_is_made_from_the_shipped_results():
     experiments = module("extrapolation", COURSE / "experiments" / "extrapolation.py")
     results = json.loads((COURSE / "source" / "week5_results.json").read_text())
     assert (COURSE / "experiments" / "results.md").read_text(encoding="utf-8") == experiments.tables(results)
-    assert all(len(rows) == 5 for kind in ("fixed", "window") for rows in results[kind].values())
+    table = (COURSE / "experiments" / "results.md").read_text(encoding="utf-8")
+    for encoding, rows in results["fixed"].items():
+        assert len(rows) == 5 or f"| {experiments.ready.NAMES[encoding]} ({len(rows)} seeds) |" in table
+
+
+def test_the_hybrid_looks_through_a_window_in_its_first_layer_only():
+    ready = module("ready_encodings", COURSE / "source" / "ready_encodings.py")
+    model = ready.SmallTransformer(7, ready.HYBRID, window=4, n_layers=1)
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 7, (1, 12))
+    other = tokens.clone()
+    other[0, :8] = (other[0, :8] + 1) % 7
+    assert torch.allclose(model(tokens)[0, -1], model(other)[0, -1], atol=1e-6), "only the last four are seen"
+    both = ready.SmallTransformer(7, ready.HYBRID, window=4)
+    assert not torch.allclose(both(tokens)[0, -1], both(other)[0, -1], atol=1e-3), "the second layer sees all"
+
+
+def test_training_meets_every_bucket_of_the_t5_bias():
+    ready = module("ready_encodings", COURSE / "source" / "ready_encodings.py")
+    met, asked = (ready.t5_buckets(n, max_distance=ready.T5_LAST).unique().tolist() for n in (64, 512))
+    assert met == asked and max(asked) == 31
 
 
 def test_shipped_weights_are_plain_arrays_and_small():
