@@ -994,7 +994,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # **Figure 5.8. Where the loss is, and two rulers.** Left: loss by position in texts of 512 (early groups hold few targets). Right: solid, the last 32 targets with a growing context; dotted, all 512 targets of the text, cut into pieces of the given length. Both rulers keep their targets fixed.
 
 # %% [markdown]
-# RoPE is at its best just before 64 and leaves the others within a few dozen positions. Averaged over all targets its failure at 4x shrinks from 3.06 to 2.37. ALiBi's two rulers even disagree about the *direction*. With the same last 32 targets its loss rises slightly, by 0.02 to 0.03 nats in each of the five runs. Over all 512 targets it *falls*, from 1.47 to 2.85: longer pieces have fewer targets with next to no context. This is what Press et al. found to explain much of ALiBi's gain at longer inputs. From here on we use the last 32.
+# RoPE is at its best just before 64 and leaves the others within a few dozen positions. Averaged over all targets its failure at 4x shrinks from 3.06 to 2.24. ALiBi's two rulers even disagree about the *direction*. With the same last 32 targets its loss rises slightly, by 0.02 to 0.03 nats in each of the five runs. Over all 512 targets it *falls*, from 1.50 to 1.50: longer pieces have fewer targets with next to no context. This is what Press et al. found to explain much of ALiBi's gain at longer inputs. From here on we use the last 32.
 
 # %% [markdown]
 # ### 6.3 One of them trains before your eyes
@@ -1145,7 +1145,7 @@ lab.table(["at the best s on average", "loss, mean (range over the seeds)"], bes
 # **Figure 5.11. Loss against s.** The same models and targets; only the stretch differs. Dashed: the choice of Figure 5.10. Compare the lowest points of the two curves.
 
 # %% [markdown]
-# With the best $s$ for each, YaRN's lead shrinks from 0.61 to 0.06 nats at 4x and from 1.31 to 0.12 at 8x. "Far better with the same $s$" was mostly a statement about $s$.
+# With the best $s$ for each, YaRN's lead shrinks from 0.45 to 0.06 nats at 4x and from 1.15 to 0.05 at 8x. "Far better with the same $s$" was mostly a statement about $s$.
 #
 # ### 6.5 Which pairs are in trouble?
 #
@@ -1225,22 +1225,22 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
 #
-# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Only pair 3, just past the boundary, explains the loss: repairing it alone brings 1.46/1.80/2.34 at 2x/4x/8x (means of @nrep@ seeds), all five 1.47/1.83/2.35, pairs 4 to 7 without it nothing (1.85/3.37/3.49; unrepaired 1.85/3.30/3.37). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
+# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Only pair 3, just past the boundary, matters: repairing it alone brings 1.46/1.79/2.35 at 2x/4x/8x (means of three seeds), all five 1.47/1.84/2.34, pairs 4 to 7 without it nothing (1.78/3.10/3.28; unrepaired 1.75/3.06/3.31). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
 # 2. The bias is a fixed slope times distance: a far key is penalised more than any key before, in the direction training has already shown; no new vectors or angles (half a point). A model that only looks at its last few dozen characters would have the same flat curve: the loss did not fall below that of 1x (half a point).
 # 3. Sinusoidal: sums of token and position vectors in combinations never met, since the slow sinusoids take values outside the range seen at positions 0 to 63. Learned: rows that no gradient has changed since initialisation (half a point for both). Periodicity: the slowest wavelength is 2 pi * 10000**(62/64), some 47,000 positions for width 64; 128 lies far below; nothing repeats, the values are new (half a point).
-# 4. PI slows the fast pairs too: neighbours that were 1 rad apart on pair 0 are half a radian apart; the local patterns on which character prediction relies are read with a wrong ruler, and no fine-tuning corrects it; repairing pair 0 alone (Figure 5.12) hurts too (half a point). Mostly the choice of s: at the best s for each, YaRN leads by 0.12 at 8x instead of 1.31; NTK at s = n/L leaves angles new and wants a larger s (half a point).
+# 4. PI slows the fast pairs too: neighbours that were 1 rad apart on pair 0 are half a radian apart; the local patterns on which character prediction relies are read with a wrong ruler, and no fine-tuning corrects it; repairing pair 0 alone (Figure 5.12) hurts too (half a point). Mostly the choice of s: at the best s for each, YaRN leads by 0.05 at 8x instead of 1.15; NTK at s = n/L leaves angles new and wants a larger s (half a point).
 # 5. Any expectation that the tables do not bear out, with mean and range, e.g. PI helps at once; all pairs that never turned must be repaired; YaRN beats NTK by far; no encoding is competitive; a longer context lowers the loss; the temperature is what makes YaRN work (half a point). A limit: small model, characters, trained at 64, no fine-tuning, one text; ranking of large models not shown (half a point).
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained", "grade": true, "solution": true, "points": 5}
 # ### BEGIN SOLUTION
-# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, is in trouble. Repairing it alone brings the loss from 1.85/3.30/3.37 at 2x/4x/8x to 1.46/1.80/2.34 (means of @nrep@ seeds). Repairing all five brings no more (1.47/1.83/2.35), and pairs 4 to 7 without pair 3 bring nothing (1.85/3.37/3.49). Meeting new angles is not enough; the model must have made use of the pair.
+# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.46/1.79/2.35 (means of three seeds). Repairing all five brings no more (1.47/1.84/2.34), and pairs 4 to 7 without pair 3 bring nothing (1.78/3.10/3.28). Meeting new angles is not enough; the model must have made use of the pair.
 #
 # 2. ALiBi subtracts slope × distance. A key at a distance never met is penalised more than any key before, in the direction training has already taught; there is no new vector and no new angle. But a model that looks at the last 30 characters only would have the same flat curve. The loss at 512 is not lower than at 64, so nothing shows that the other 448 characters are used.
 #
 # 3. Sinusoidal: the slow sinusoids take values beyond position 63 that they never had in training, so the sum of token and position is a vector from outside the training range. Learned: rows 64 and up are as they were initialised; no gradient has ever touched them. Periodicity is not the reason: for width 64 the slowest wavelength is $2\pi\cdot10\,000^{62/64}\approx47\,000$ positions and the model fails at 128. Nothing has come round by then; the values are new, not repeated.
 #
-# 4. PI slows *all* pairs, pair 0 too. Characters are predicted mostly from near neighbours, and at 2x these are half a radian apart where the model learned one radian: 2.20 against 1.75. Figure 5.12 agrees: slowing pair 0 alone makes the loss worse. At 8x with $s=8$ NTK leaves angles new (3.18) and YaRN does not (2.03). But NTK only needs a larger $s$: at its best $s$ it comes to 1.97 ($s=48$) against YaRN's 1.85 ($s=6$). Of a lead of 1.31 nats 0.12 remain; the rest was the choice of $s$.
+# 4. PI slows *all* pairs, pair 0 too. Characters are predicted mostly from near neighbours, and at 2x these are half a radian apart where the model learned one radian: 2.20 against 1.75. Figure 5.12 agrees: slowing pair 0 alone makes the loss worse. At 8x with $s=8$ NTK leaves angles new (3.18) and YaRN does not (2.03). But NTK only needs a larger $s$: at its best $s$ it comes to 1.94 ($s=48$) against YaRN's 1.89 ($s=6$). Of a lead of 1.15 nats 0.05 remain; the rest was the choice of $s$.
 #
 # 5. I expected YaRN's temperature to matter, since it is part of the method. At 8x YaRN has 2.03 (1.94 to 2.17) with and 2.04 (1.94 to 2.19) without it; from seed to seed the gain lies between −0.02 and +0.05. The experiment cannot show whether it matters for large models, for longer contexts or after fine-tuning, which is what the paper is about.
 # ### END SOLUTION
@@ -1264,7 +1264,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 # %% [markdown]
 # <details><summary>After you have answered: the popular explanation, tested</summary>
 #
-# Five of eight pairs meet new angles; one is in trouble. Repair pair 3, the first past the boundary, and the loss falls from 1.85/3.30/3.37 at 2x/4x/8x to 1.46/1.80/2.34 (means of @nrep@ seeds). Repair all five and you get no more; repair pairs 4 to 7 and nothing happens.
+# Five of eight pairs meet new angles, but one repair does what all five do. Repair pair 3, the first past the boundary, and the loss falls from 1.75/3.06/3.31 at 2x/4x/8x to 1.46/1.79/2.35 (means of three seeds). Repair all five and you get no more; repair pairs 4 to 7 and nothing happens. What is left at 8x, a nat above 1x, no slow pair explains; competing keys are our suspect (section 7).
 #
 # Pair 3 saw a third of its circle in training, the slower ones a tenth or less. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles disturb nobody.
 #
@@ -1477,6 +1477,14 @@ fig.legend(*ax.get_legend_handles_labels(), loc="upper right", ncols=2)
 plt.show()
 far = distance > 700
 wrong = answer[far & ~found] - ready.FILLERS
+block, slopes = finder.blocks[0], 2.0 ** (-8 * torch.arange(1, 5) / 4)
+with torch.no_grad():  # the first layer's scores, without the bias: QUERY's query against the key of every token
+    q, k, _ = block.attention.qkv(block.norm1(finder.embed.weight)).unflatten(-1, (3, 4, 16)).unbind(1)
+    scores = torch.einsum("hd,thd->ht", q[ready.QUERY], k) / 4
+    filler = scores[:, :ready.FILLERS].exp().mean(1).log() - (1 - (-slopes).exp()).log()  # all of it, under the bias
+    lead = ((scores[:, ready.FILLERS:ready.MARK] - filler[:, None]) / slopes[:, None]).max(0).values  # in tokens
+print("what the first layer's lead is worth, in tokens: "
+      + ", ".join(f"value {int(v)}: {round(float(lead[v]), -2):.0f}" for v in lead.argsort(descending=True)[:5]))
 print("farther than 700, always found:", [v for v in range(16) if found[far & (value == v)].all()],
       " never found:", [v for v in range(16) if not found[far & (value == v)].any()])
 print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: {float((wrong == wrong.mode().values).float().mean()):.0%}")
@@ -1485,7 +1493,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 # **Figure 5.16. The value decides.** The shipped ALiBi model (seed 0). One symbol per haystack, one row per value, sorted by the farthest needle found; dots are found, crosses lost. Compare the end of each row with the dotted windows of week 4.
 
 # %% [markdown]
-# The popular explanation is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model gives the value token of a needle a score far above the filler, and the bias must first eat up this gap. At slope 1/64 a gap of 16 nats reaches a thousand tokens. The gap differs from value to value, so each *value* has a reach of its own.
+# The popular explanation is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model gives the value token of a needle a score far above the filler, and the bias must first eat up this gap. The gap differs from value to value, so each *value* has a reach of its own. In the shipped model the first layer alone gives values 2, 5, 7 and 11 a lead worth some 2,000 tokens (printed above).
 #
 # All five seeds agree, each with other values (table in `experiments/results.md`). Beyond 700 tokens 4 to 10 of the 16 values are always found and 4 to 8 never. The wrong answers are mostly one default value per model, which is "found" for free.
 
@@ -1603,7 +1611,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # %% [markdown]
 # ## 9 · A task that needs order: ascending or not
 #
-# An *encoder* (no causal mask, mean over all positions) reads different numbers below 64 and says whether they ascend. Half of the sequences do. The others are, in equal parts, **random permutations** and **reversed**. Trained 800 steps on 8 numbers, tested on 8, 16 and 32. Mind that more numbers lie closer: ascending neighbours are about 7 apart at 8 numbers and 2 at 32. So the longer test is harder in two ways.
+# An *encoder* (no causal mask, mean over all positions) reads different numbers below 64 and says whether they ascend. Half of the sequences do. The others are, in equal parts, **random permutations** and **reversed**. Trained 800 steps on 8 numbers, tested on 8, 16 and 32. Mind that more numbers lie closer: ascending neighbours are about 7 apart at 8 numbers and 2 at 32. So the longer test is harder in two ways; the last line below Figure 5.18 takes them apart.
 #
 # Exercise 4.8 showed something about symmetric ALiBi that matters here.
 
@@ -1739,7 +1747,7 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
 #
 # <details><summary>1. Why does a RoPE model break down beyond its training length, although RoPE is relative?</summary>
 #
-# Larger relative distances are new too. They turn the slow pairs to angles no training text has shown. In our models one such pair, the first past the boundary, accounts for nearly all of the loss.
+# Larger relative distances are new too. They turn the slow pairs to angles no training text has shown. In our models repairing one of them, the first past the boundary, helps as much as repairing all.
 # </details>
 #
 # <details><summary>2. PI, NTK-aware scaling, YaRN: one sentence each.</summary>
@@ -1788,7 +1796,7 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
 # | You may read | What is true | where |
 # |---|---|---|
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do; the high ones have been all round the circle. | Figure 5.2 |
-# | All pairs that never completed a turn are in trouble | In our models one is: the first past the boundary. | Figure 5.12 |
+# | All pairs that never completed a turn must be repaired | In our models one is enough: the first past the boundary. | Figure 5.12 |
 # | Sinusoids fail far out because they are periodic | For width 64 the slowest wavelength is some 47,000 positions, and our models break down at 128. Week 2 tests this further. | section 6.2 |
 # | A learned embedding beyond its table is random | A row that was never trained is as it was initialised; an index beyond the table is an error. | section 6.2 |
 # | The NTK base for $s=2$, $d=64$ is about 20,700 | $10\,000\cdot2^{64/62}=20\,452$. | 5.3 |
