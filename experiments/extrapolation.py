@@ -28,6 +28,7 @@ SHIPPED = ROOT / "source"
 sys.path[:0] = [str(ROOT), str(SHIPPED)]
 
 import ready_encodings as ready  # noqa: E402
+
 from autograder import reference  # noqa: E402
 
 SEEDS = range(5)
@@ -393,7 +394,7 @@ def table(title, columns, named_rows):
         if not rows:
             continue
         count = "" if len(rows) == len(SEEDS) else f" ({len(rows)} seeds)"
-        lines.append(f"| {name}{count} | " + " | ".join(cell(column) for column in zip(*rows)) + " |")
+        lines.append(f"| {name}{count} | " + " | ".join(cell(column) for column in zip(*rows, strict=True)) + " |")
     return [*lines, ""]
 
 
@@ -443,7 +444,7 @@ def tables(data):
         title = "Accuracy, all sequences" if kind == "all" else f"Accuracy on sequences of the kind: {kind}"
         lines += table(title, lengths(ORDER_TESTED, 8), {names[e]: data["order"][e][kind] for e in ORDER})
     lines += table("RoPE on 8 numbers that lie as close together as 32 (8 below 16)", KINDS,
-                   {names["rope"]: list(zip(*(data["order_close"][kind] for kind in KINDS)))})
+                   {names["rope"]: list(zip(*(data["order_close"][kind] for kind in KINDS), strict=True))})
     return "\n".join(lines)
 
 
