@@ -4,10 +4,10 @@
     python experiments/extrapolation.py --measure    # measure again what is trained already, then the tables and files
     python experiments/extrapolation.py --table      # only the tables and the shipped files
 
-Training and measuring are apart: every trained model leaves its weights in experiments/runs/ (--runs elsewhere; not kept
-in the repository), every measured one its numbers, so an interrupted series goes on where it stopped. From these come
-experiments/results.md (mean and spread over seeds, for people), source/week5_results.json (every seed's numbers, for the
-notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
+Training and measuring are apart: every trained model leaves its weights in experiments/runs/ (or --runs; not kept in
+the repository), every measured one its numbers, so an interrupted series goes on where it stopped. From these come
+experiments/results.md (mean and spread over seeds, for people), source/week5_results.json (every seed's numbers, for
+the notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
 """
 
 import argparse
@@ -17,6 +17,7 @@ import platform
 import statistics
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,7 @@ POSITIONS = (0, 1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 128, 192, 256, 384, 512)  # 
 def loss_by_position(model, count=384):
     """The mean loss of the targets in each group of positions, in texts of 512 characters."""
     losses = per_target(model, ready.windows(ready.english()[1], max(TESTED), count), max(TESTED)).mean(0)
-    return [losses[start:end].mean().item() for start, end in zip(POSITIONS, POSITIONS[1:])]
+    return [losses[start:end].mean().item() for start, end in pairwise(POSITIONS)]
 
 
 def measure_language(encoding, seed, model):
@@ -159,7 +160,8 @@ def extended(model):
     return {"matched": matched, "fixed 8": fixed_8, "dynamic": dynamic}
 
 
-REPAIRS = {**{f"pair {pair}": (pair,) for pair in range(8)}, "pairs 4 to 7": (4, 5, 6, 7), "pairs 3 to 7": (3, 4, 5, 6, 7)}
+REPAIRS = {f"pair {pair}": (pair,) for pair in range(8)}
+REPAIRS |= {"pairs 4 to 7": (4, 5, 6, 7), "pairs 3 to 7": (3, 4, 5, 6, 7)}
 
 
 def repaired(model):
@@ -236,7 +238,7 @@ def needle_map(model, size=256):
 
 
 def by_value(model, size=512, length=1024):
-    """Among needles farther away than FAR: the share found of each value, and the two commonest wrong answers' share."""
+    """Among needles farther away than FAR: the share found of each value, and the commonest wrong answer."""
     tokens, value, at = haystacks(length, size)
     answer = answers(model, tokens).argmax(-1)
     far = length - 1 - at > FAR
@@ -248,13 +250,13 @@ def by_value(model, size=512, length=1024):
 
 @torch.no_grad()
 def with_log_n(model, n, measure):
-    """A measurement with all content logits times ln n / ln 64; the factor goes on the queries, a bias stays as it is."""
+    """A measurement with all content logits times ln n / ln 64: the factor is on the queries, a bias stays as it is."""
     queries = [block.attention.qkv.weight[:model.d_model] for block in model.blocks]
     before = [weight.clone() for weight in queries]
     for weight in queries:
         weight *= reference.log_n_scale(n, TRAINED)
     result = measure()
-    for weight, old in zip(queries, before):
+    for weight, old in zip(queries, before, strict=True):
         weight.copy_(old)
     return result
 
@@ -315,7 +317,7 @@ def run_missing(runs, again):
     for number, (task, encoding, seed) in enumerate(JOBS, start=1):
         name = f"{task}_{encoding}_{seed}"
         path, start = runs / f"{name}.json", time.perf_counter()
-        if again and not (runs / f"{name}.npz").exists() or not again and path.exists():
+        if (again and not (runs / f"{name}.npz").exists()) or (not again and path.exists()):
             continue
         result = MEASURE[task](encoding, seed, model_of(runs, task, encoding, seed))
         path.write_text(json.dumps({"result": result, "versions": versions()}, indent=1) + "\n")
@@ -407,13 +409,14 @@ def tables(data):
     names, here, beyond = ready.NAMES, lengths(TESTED, TRAINED), lengths(TESTED[1:], TRAINED)
     made_with = ", ".join(f"{name} {' and '.join(found)}" for name, found in data["versions"].items())
     lines = ["# Week 5: what was measured", "",
-             "Made by `experiments/extrapolation.py` (`make experiments`); do not edit. Mean ± standard deviation (lowest to",
-             f"highest) over {len(SEEDS)} training seeds, or as many as the row says. Losses in nats per character on the same last {TARGETS} targets of "
-             f"{WINDOWS} windows", f"unless the title says otherwise. Made with {made_with}.", "", "## Language model", ""]
+             "Made by `experiments/extrapolation.py` (`make experiments`); do not edit. Mean ± standard deviation",
+             f"(lowest to highest) over {len(SEEDS)} training seeds, or as many as the row says. Losses in nats per",
+             f"character on the same last {TARGETS} targets of {WINDOWS} windows unless the title says otherwise.",
+             f"Made with {made_with}.", "", "## Language model", ""]
     lines += table("Six encodings and the hybrid, fixed targets", here, {names[e]: data["fixed"][e] for e in LANGUAGE})
     lines += table("The same models, all 512 targets of each text, cut into pieces of this length", here,
                    {names[e]: data["cut"][e] for e in CLOSER})
-    groups = [f"{low + 1}" if high == low + 1 else f"{low + 1}-{high}" for low, high in zip(POSITIONS, POSITIONS[1:])]
+    groups = [f"{low + 1}" if high == low + 1 else f"{low + 1}-{high}" for low, high in pairwise(POSITIONS)]
     lines += table("Loss by position in texts of 512 (trained on 64), other targets at every position", groups,
                    {names[e]: data["by_position"][e] for e in CLOSER})
     lines += ["## RoPE, extended", ""]
@@ -430,15 +433,17 @@ def tables(data):
     tested = lengths(NEEDLE_TESTED, TRAINED)
     lines += table("Share of needles found in the first quarter (guessing: 0.06)", tested,
                    {names[e]: data["needle"][e]["found"] for e in NEEDLE})
-    lines += table("The same with the content logits times ln n / ln 64", tested, {names["alibi"]: data["needle_log_n"]})
+    lines += table("The same with the content logits times ln n / ln 64", tested,
+                   {names["alibi"]: data["needle_log_n"]})
     lines += table("Loss on the last 32 filler targets (best possible: 0.50)", tested,
                    {names[e]: data["needle"][e]["filler"] for e in NEEDLE})
     lines += [f"The hybrid at 4,096 (64x), 16 haystacks: {cell(data['needle_at_4096'])} found.", "",
               f"### ALiBi at 1,024, needles more than {FAR} away: share found of each value", "",
               "| seed | " + " | ".join(map(str, range(ready.VALUES))) + " | commonest wrong answer (its share) |",
               "|---" * (ready.VALUES + 2) + "|"]
-    lines += [f"| {seed} | " + " | ".join(f"{share:.2f}" for share in run["found"])
-              + f" | {run['default']} ({run['default share']:.2f}) |" for seed, run in enumerate(data["needle_by_value"])]
+    for seed, run in enumerate(data["needle_by_value"]):
+        shares = " | ".join(f"{share:.2f}" for share in run["found"])
+        lines.append(f"| {seed} | {shares} | {run['default']} ({run['default share']:.2f}) |")
     lines += ["", "## Ascending or not", ""]
     for kind in KINDS:
         title = "Accuracy, all sequences" if kind == "all" else f"Accuracy on sequences of the kind: {kind}"

@@ -104,8 +104,9 @@ class SmallTransformer(nn.Module):
     """A decoder (or, with is_causal=False, an encoder) of two layers with one of six encodings, or the hybrid.
 
     n_tokens, n_outputs: sizes of the alphabet and of the answer; encoding: one of ENCODINGS, or HYBRID; max_len: rows
-    of the learned table; window: how many keys the hybrid's first layer sees. ``forward(tokens)`` takes int64 (batch, seq_len) and gives (batch, seq_len, n_outputs); with
-    pool=True the mean over the sequence, (batch, n_outputs).
+    of the learned table; window: how many keys the hybrid's first layer sees. ``forward(tokens)`` takes int64
+    (batch, seq_len) and gives (batch, seq_len, n_outputs); with pool=True the mean over the sequence,
+    (batch, n_outputs).
 
     A model with RoPE asks ``model.rotation(seq_len)`` for (positions, frequencies, temperature): replace this function
     and the same weights run with other angles.
