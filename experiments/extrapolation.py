@@ -74,9 +74,10 @@ def per_target(model, rows, length):
     """The loss of every prediction in the last ``length`` tokens of each row: (rows, length)."""
     parts = []
     for part in rows.split(32):
-        logits = model(part[:, -length - 1:-1])
-        parts.append(F.cross_entropy(logits.flatten(0, 1), part[:, -length:].flatten(), reduction="none")
-                     .view(len(part), length))
+        logits = model(part[:, -length - 1 : -1])
+        parts.append(
+            F.cross_entropy(logits.flatten(0, 1), part[:, -length:].flatten(), reduction="none").view(len(part), length)
+        )
     return torch.cat(parts)
 
 
@@ -89,7 +90,7 @@ def fixed_loss(model, length):
 def cut_loss(model, length):
     """Loss on all 512 targets of each text when the text is cut into pieces of ``length``: the same targets, too."""
     rows = ready.windows(ready.english()[1], max(TESTED), WINDOWS)
-    pieces = [rows[:, start:start + length + 1] for start in range(0, max(TESTED), length)]
+    pieces = [rows[:, start : start + length + 1] for start in range(0, max(TESTED), length)]
     return per_target(model, torch.cat(pieces), length).mean().item()
 
 
@@ -107,8 +108,12 @@ def measure_language(encoding, seed, model):
     if encoding in CLOSER:
         result |= {"cut": {n: cut_loss(model, n) for n in TESTED}, "by_position": loss_by_position(model)}
     if encoding == "rope":
-        result |= {"extended": extended(model), "repaired": repaired(model), "by_scale": by_scale(model),
-                   "fine_tuned": fine_tuned(model, seed)}
+        result |= {
+            "extended": extended(model),
+            "repaired": repaired(model),
+            "by_scale": by_scale(model),
+            "fine_tuned": fine_tuned(model, seed),
+        }
     return result
 
 
@@ -151,12 +156,18 @@ def stretched(model, method, scale_of, lengths):
 def extended(model):
     """Without any further training. "matched": the factor is length/64; "fixed 8": it is 8 at every length."""
     beyond = TESTED[1:]
-    matched = {method: stretched(model, method, lambda n: n / TRAINED, beyond)
-               for method in ("none", "PI", "NTK", "YaRN", "YaRN, no temperature", "log n")}
-    fixed_8 = {method: stretched(model, method, lambda n: 8.0, TESTED)
-               for method in ("PI", "NTK", "YaRN", "YaRN, no temperature")}
-    dynamic = {f"dynamic NTK, scale {scale:g}": stretched(model, "dynamic NTK", lambda n, s=scale: s, TESTED)
-               for scale in (1.0, 2.0, 8.0)}
+    matched = {
+        method: stretched(model, method, lambda n: n / TRAINED, beyond)
+        for method in ("none", "PI", "NTK", "YaRN", "YaRN, no temperature", "log n")
+    }
+    fixed_8 = {
+        method: stretched(model, method, lambda n: 8.0, TESTED)
+        for method in ("PI", "NTK", "YaRN", "YaRN, no temperature")
+    }
+    dynamic = {
+        f"dynamic NTK, scale {scale:g}": stretched(model, "dynamic NTK", lambda n, s=scale: s, TESTED)
+        for scale in (1.0, 2.0, 8.0)
+    }
     return {"matched": matched, "fixed 8": fixed_8, "dynamic": dynamic}
 
 
@@ -166,12 +177,15 @@ REPAIRS |= {"pairs 4 to 7": (4, 5, 6, 7), "pairs 3 to 7": (3, 4, 5, 6, 7)}
 
 def repaired(model):
     """Some pairs are slowed down by length/64, all others left as they are."""
+
     def rotation_for(pairs):
         def repaired_rotation(n):
             frequencies = ready.frequencies_of(model.head_dim)
             frequencies[list(pairs)] /= n / TRAINED
             return torch.arange(n), frequencies, 1.0
+
         return repaired_rotation
+
     return {name: measured(model, rotation_for(pairs), TESTED[1:]) for name, pairs in REPAIRS.items()}
 
 
@@ -180,8 +194,12 @@ SCALES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 def by_scale(model):
     """Loss against the scale of the method, at 4x and 8x."""
-    return {method: {n: [stretched(model, method, lambda _, s=scale: float(s), (n,))[n] for scale in SCALES]
-                     for n in TESTED[2:]} for method in ("NTK", "YaRN")}
+    return {
+        method: {
+            n: [stretched(model, method, lambda _, s=scale: float(s), (n,))[n] for scale in SCALES] for n in TESTED[2:]
+        }
+        for method in ("NTK", "YaRN")
+    }
 
 
 def fine_tuned(model, seed, steps=25, length=256):
@@ -216,8 +234,10 @@ def needle_scores(model, length, size=128):
     """Share of needles found in the first quarter of the haystack, and the loss on the last 32 filler targets."""
     tokens, targets = ready.needles(size, length, torch.Generator().manual_seed(10_000), far=True)
     logits = torch.cat([model(part) for part in tokens.split(32)])
-    return ((logits[:, -1].argmax(-1) == targets[:, -1]).float().mean().item(),
-            F.cross_entropy(logits[:, -34:-2].flatten(0, 1), targets[:, -34:-2].flatten()).item())
+    return (
+        (logits[:, -1].argmax(-1) == targets[:, -1]).float().mean().item(),
+        F.cross_entropy(logits[:, -34:-2].flatten(0, 1), targets[:, -34:-2].flatten()).item(),
+    )
 
 
 def haystacks(length, size):
@@ -244,14 +264,17 @@ def by_value(model, size=512, length=1024):
     far = length - 1 - at > FAR
     found = [((answer == value)[far & (value == ready.FILLERS + v)]).float().mean().item() for v in range(ready.VALUES)]
     wrong = answer[far & (answer != value)].bincount(minlength=ready.NEEDLE_TOKENS)
-    return {"found": found, "default": int(wrong.argmax()) - ready.FILLERS,
-            "default share": (wrong.max() / wrong.sum()).item()}
+    return {
+        "found": found,
+        "default": int(wrong.argmax()) - ready.FILLERS,
+        "default share": (wrong.max() / wrong.sum()).item(),
+    }
 
 
 @torch.no_grad()
 def with_log_n(model, n, measure):
     """A measurement with all content logits times ln n / ln 64: the factor is on the queries, a bias stays as it is."""
-    queries = [block.attention.qkv.weight[:model.d_model] for block in model.blocks]
+    queries = [block.attention.qkv.weight[: model.d_model] for block in model.blocks]
     before = [weight.clone() for weight in queries]
     for weight in queries:
         weight *= reference.log_n_scale(n, TRAINED)
@@ -263,9 +286,11 @@ def with_log_n(model, n, measure):
 
 def measure_needle(encoding, seed, model):
     scores = {n: needle_scores(model, n) for n in NEEDLE_TESTED}
-    result = {"found": {n: found for n, (found, _) in scores.items()},
-              "filler": {n: filler for n, (_, filler) in scores.items()},
-              "map": needle_map(model)}
+    result = {
+        "found": {n: found for n, (found, _) in scores.items()},
+        "filler": {n: filler for n, (_, filler) in scores.items()},
+        "map": needle_map(model),
+    }
     if encoding == "alibi":
         result["log n"] = {n: with_log_n(model, n, lambda n=n: needle_scores(model, n)[0]) for n in NEEDLE_TESTED}
         result["by_value"] = by_value(model)
@@ -282,10 +307,12 @@ ORDER_TESTED = (8, 16, 32)
 @torch.no_grad()
 def measure_order(encoding, seed, model, size=1000):
     """Accuracy by length: over all sequences (half ascending) and for each kind."""
+
     def scores(tokens, answer, kind):
         right = (model(tokens).argmax(-1) == answer).float()
         return {"all": right.mean().item()} | {
-            name: right[kind == index].mean().item() for index, name in enumerate(ready.KINDS)}
+            name: right[kind == index].mean().item() for index, name in enumerate(ready.KINDS)
+        }
 
     fresh = lambda: torch.Generator().manual_seed(10_000)  # noqa: E731
     result = {length: scores(*ready.sequences(size, length, fresh())) for length in ORDER_TESTED}
@@ -297,8 +324,12 @@ def measure_order(encoding, seed, model, size=1000):
 # ---- runs -----------------------------------------------------------------------------------------------------------
 
 MEASURE = {"lm": measure_language, "needle": measure_needle, "order": measure_order}
-JOBS = [(task, encoding, seed) for task, encodings in (("lm", LANGUAGE), ("needle", NEEDLE), ("order", ORDER))
-        for seed in SEEDS for encoding in encodings]
+JOBS = [
+    (task, encoding, seed)
+    for task, encodings in (("lm", LANGUAGE), ("needle", NEEDLE), ("order", ORDER))
+    for seed in SEEDS
+    for encoding in encodings
+]
 
 
 def model_of(runs, task, encoding, seed):
@@ -336,6 +367,7 @@ KINDS = ("all", *ready.KINDS)
 
 def collected(runs):
     """All runs that were measured as one nested dict: ... -> one entry per seed."""
+
     def loaded(task, encoding):
         paths = [runs / f"{task}_{encoding}_{seed}.json" for seed in SEEDS]
         return [json.loads(path.read_text()) for path in paths if path.exists()]
@@ -353,28 +385,47 @@ def collected(runs):
         return found
 
     rope = loaded("lm", "rope")[0]["result"]
-    made = [run["versions"] for task, encodings in (("lm", LANGUAGE), ("needle", NEEDLE), ("order", ORDER))
-            for encoding in encodings for run in loaded(task, encoding)]
+    made = [
+        run["versions"]
+        for task, encodings in (("lm", LANGUAGE), ("needle", NEEDLE), ("order", ORDER))
+        for encoding in encodings
+        for run in loaded(task, encoding)
+    ]
     return {
         "versions": {name: sorted({run[name] for run in made}) for name in made[0]},
-        "trained": TRAINED, "tested": list(TESTED), "needle_tested": list(NEEDLE_TESTED),
-        "order_tested": list(ORDER_TESTED), "positions": list(POSITIONS), "scales": list(SCALES),
+        "trained": TRAINED,
+        "tested": list(TESTED),
+        "needle_tested": list(NEEDLE_TESTED),
+        "order_tested": list(ORDER_TESTED),
+        "positions": list(POSITIONS),
+        "scales": list(SCALES),
         "fixed": {e: rows("lm", e, "fixed") for e in LANGUAGE},
         "cut": {e: rows("lm", e, "cut") for e in CLOSER},
         "by_position": {e: rows("lm", e, "by_position") for e in CLOSER},
-        "extended": {group: {method: rows("lm", "rope", "extended", group, method) for method in methods}
-                     for group, methods in rope["extended"].items()},
+        "extended": {
+            group: {method: rows("lm", "rope", "extended", group, method) for method in methods}
+            for group, methods in rope["extended"].items()
+        },
         "repaired": {name: rows("lm", "rope", "repaired", name) for name in REPAIRS},
-        "by_scale": {method: {n: rows("lm", "rope", "by_scale", method, n) for n in lengths}
-                     for method, lengths in rope["by_scale"].items()},
+        "by_scale": {
+            method: {n: rows("lm", "rope", "by_scale", method, n) for n in lengths}
+            for method, lengths in rope["by_scale"].items()
+        },
         "fine_tuned": {method: rows("lm", "rope", "fine_tuned", method) for method in rope["fine_tuned"]},
         "needle": {e: {what: rows("needle", e, what) for what in ("found", "filler", "map")} for e in NEEDLE},
         "needle_log_n": rows("needle", "alibi", "log n"),
-        "needle_by_value": [run["result"]["by_value"] | {"found": rounded(run["result"]["by_value"]["found"])}
-                            for run in loaded("needle", "alibi")],
+        "needle_by_value": [
+            run["result"]["by_value"] | {"found": rounded(run["result"]["by_value"]["found"])}
+            for run in loaded("needle", "alibi")
+        ],
         "needle_at_4096": rows("needle", ready.HYBRID, "at 4096"),
-        "order": {e: {kind: [rounded([run["result"][str(n)][kind] for n in ORDER_TESTED]) for run in loaded("order", e)]
-                      for kind in KINDS} for e in ORDER},
+        "order": {
+            e: {
+                kind: [rounded([run["result"][str(n)][kind] for n in ORDER_TESTED]) for run in loaded("order", e)]
+                for kind in KINDS
+            }
+            for e in ORDER
+        },
         "order_close": {kind: rows("order", "rope", "close", kind) for kind in KINDS},
     }
 
@@ -408,39 +459,68 @@ def tables(data):
     """The text of results.md."""
     names, here, beyond = ready.NAMES, lengths(TESTED, TRAINED), lengths(TESTED[1:], TRAINED)
     made_with = ", ".join(f"{name} {' and '.join(found)}" for name, found in data["versions"].items())
-    lines = ["# Week 5: what was measured", "",
-             "Made by `experiments/extrapolation.py` (`make experiments`); do not edit. Mean ± standard deviation",
-             f"(lowest to highest) over {len(SEEDS)} training seeds, or as many as the row says. Losses in nats per",
-             f"character on the same last {TARGETS} targets of {WINDOWS} windows unless the title says otherwise.",
-             f"Made with {made_with}.", "", "## Language model", ""]
+    lines = [
+        "# Week 5: what was measured",
+        "",
+        "Made by `experiments/extrapolation.py` (`make experiments`); do not edit. Mean ± standard deviation",
+        f"(lowest to highest) over {len(SEEDS)} training seeds, or as many as the row says. Losses in nats per",
+        f"character on the same last {TARGETS} targets of {WINDOWS} windows unless the title says otherwise.",
+        f"Made with {made_with}.",
+        "",
+        "## Language model",
+        "",
+    ]
     lines += table("Six encodings and the hybrid, fixed targets", here, {names[e]: data["fixed"][e] for e in LANGUAGE})
-    lines += table("The same models, all 512 targets of each text, cut into pieces of this length", here,
-                   {names[e]: data["cut"][e] for e in CLOSER})
+    lines += table(
+        "The same models, all 512 targets of each text, cut into pieces of this length",
+        here,
+        {names[e]: data["cut"][e] for e in CLOSER},
+    )
     groups = [f"{low + 1}" if high == low + 1 else f"{low + 1}-{high}" for low, high in pairwise(POSITIONS)]
-    lines += table("Loss by position in texts of 512 (trained on 64), other targets at every position", groups,
-                   {names[e]: data["by_position"][e] for e in CLOSER})
+    lines += table(
+        "Loss by position in texts of 512 (trained on 64), other targets at every position",
+        groups,
+        {names[e]: data["by_position"][e] for e in CLOSER},
+    )
     lines += ["## RoPE, extended", ""]
     lines += table("No further training, stretched by length/64", beyond, data["extended"]["matched"])
     lines += table("No further training, only some pairs slowed down by length/64", beyond, data["repaired"])
     for n in data["by_scale"]["NTK"]:
-        lines += table(f"Loss at {n} by the scale s", [f"s = {scale}" for scale in SCALES],
-                       {method: data["by_scale"][method][n] for method in data["by_scale"]})
+        lines += table(
+            f"Loss at {n} by the scale s",
+            [f"s = {scale}" for scale in SCALES],
+            {method: data["by_scale"][method][n] for method in data["by_scale"]},
+        )
     lines += table("No further training, stretched by 8 at every length", here, data["extended"]["fixed 8"])
     lines += table("Dynamic NTK, by its scale", here, data["extended"]["dynamic"])
-    lines += table("25 further steps at 256", lengths((256,), TRAINED),
-                   {method: [[value] for value in values] for method, values in data["fine_tuned"].items()})
+    lines += table(
+        "25 further steps at 256",
+        lengths((256,), TRAINED),
+        {method: [[value] for value in values] for method, values in data["fine_tuned"].items()},
+    )
     lines += ["## Needle", ""]
     tested = lengths(NEEDLE_TESTED, TRAINED)
-    lines += table("Share of needles found in the first quarter (guessing: 0.06)", tested,
-                   {names[e]: data["needle"][e]["found"] for e in NEEDLE})
-    lines += table("The same with the content logits times ln n / ln 64", tested,
-                   {names["alibi"]: data["needle_log_n"]})
-    lines += table("Loss on the last 32 filler targets (best possible: 0.50)", tested,
-                   {names[e]: data["needle"][e]["filler"] for e in NEEDLE})
-    lines += [f"The hybrid at 4,096 (64x), 16 haystacks: {cell(data['needle_at_4096'])} found.", "",
-              f"### ALiBi at 1,024, needles more than {FAR} away: share found of each value", "",
-              "| seed | " + " | ".join(map(str, range(ready.VALUES))) + " | commonest wrong answer (its share) |",
-              "|---" * (ready.VALUES + 2) + "|"]
+    lines += table(
+        "Share of needles found in the first quarter (guessing: 0.06)",
+        tested,
+        {names[e]: data["needle"][e]["found"] for e in NEEDLE},
+    )
+    lines += table(
+        "The same with the content logits times ln n / ln 64", tested, {names["alibi"]: data["needle_log_n"]}
+    )
+    lines += table(
+        "Loss on the last 32 filler targets (best possible: 0.50)",
+        tested,
+        {names[e]: data["needle"][e]["filler"] for e in NEEDLE},
+    )
+    lines += [
+        f"The hybrid at 4,096 (64x), 16 haystacks: {cell(data['needle_at_4096'])} found.",
+        "",
+        f"### ALiBi at 1,024, needles more than {FAR} away: share found of each value",
+        "",
+        "| seed | " + " | ".join(map(str, range(ready.VALUES))) + " | commonest wrong answer (its share) |",
+        "|---" * (ready.VALUES + 2) + "|",
+    ]
     for seed, run in enumerate(data["needle_by_value"]):
         shares = " | ".join(f"{share:.2f}" for share in run["found"])
         lines.append(f"| {seed} | {shares} | {run['default']} ({run['default share']:.2f}) |")
@@ -448,8 +528,11 @@ def tables(data):
     for kind in KINDS:
         title = "Accuracy, all sequences" if kind == "all" else f"Accuracy on sequences of the kind: {kind}"
         lines += table(title, lengths(ORDER_TESTED, 8), {names[e]: data["order"][e][kind] for e in ORDER})
-    lines += table("RoPE on 8 numbers that lie as close together as 32 (8 below 16)", KINDS,
-                   {names["rope"]: list(zip(*(data["order_close"][kind] for kind in KINDS), strict=True))})
+    lines += table(
+        "RoPE on 8 numbers that lie as close together as 32 (8 below 16)",
+        KINDS,
+        {names["rope"]: list(zip(*(data["order_close"][kind] for kind in KINDS), strict=True))},
+    )
     return "\n".join(lines)
 
 

@@ -12,8 +12,15 @@ from torch import nn
 
 ENCODINGS = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
 HYBRID = "hybrid"  # section 8: RoPE in a short window, then a layer without positions
-NAMES = {"none": "no encoding", "sinusoidal": "sinusoidal", "learned": "learned", "rope": "RoPE", "alibi": "ALiBi",
-         "t5": "T5 bias", HYBRID: "hybrid"}
+NAMES = {
+    "none": "no encoding",
+    "sinusoidal": "sinusoidal",
+    "learned": "learned",
+    "rope": "RoPE",
+    "alibi": "ALiBi",
+    "t5": "T5 bias",
+    HYBRID: "hybrid",
+}
 
 
 # ---- the encodings -------------------------------------------------------------------------------------------------
@@ -112,8 +119,19 @@ class SmallTransformer(nn.Module):
     and the same weights run with other angles.
     """
 
-    def __init__(self, n_tokens, encoding, max_len=512, n_outputs=None, d_model=64, n_heads=4, n_layers=2,
-                 is_causal=True, pool=False, window=32):
+    def __init__(
+        self,
+        n_tokens,
+        encoding,
+        max_len=512,
+        n_outputs=None,
+        d_model=64,
+        n_heads=4,
+        n_layers=2,
+        is_causal=True,
+        pool=False,
+        window=32,
+    ):
         super().__init__()
         if encoding not in (*ENCODINGS, HYBRID):
             raise ValueError(f"encoding must be one of {(*ENCODINGS, HYBRID)}, got {encoding!r}")
@@ -179,8 +197,9 @@ def train(model, batch, steps, learning_rate=2e-3, loss_of=mean_loss):
     torch.set_num_threads(1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     warm_up = min(50, steps // 4)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min((step + 1) / (warm_up + 1), 1.0)
-                                                 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / (warm_up + 1), 1.0) * 0.5 * (1 + math.cos(math.pi * step / steps))
+    )
     losses = []
     model.train()
     for _ in range(steps):
@@ -209,13 +228,13 @@ def english():
     text = "\n\n".join(topics[name] for name in sorted(topics))
     number = {character: index for index, character in enumerate(ALPHABET)}
     tokens = torch.tensor([number[character] for character in text if character in number])
-    return tokens[:len(tokens) * 9 // 10], tokens[len(tokens) * 9 // 10:]
+    return tokens[: len(tokens) * 9 // 10], tokens[len(tokens) * 9 // 10 :]
 
 
 def windows(tokens, length, count):
     """``count`` windows of ``length + 1`` tokens, evenly spread over the text: (count, length + 1)."""
     starts = torch.linspace(0, len(tokens) - length - 1, count).long()
-    return torch.stack([tokens[start:start + length + 1] for start in starts])
+    return torch.stack([tokens[start : start + length + 1] for start in starts])
 
 
 def text_batches(tokens, length, size, seed):

@@ -60,6 +60,7 @@ def test_ministral3_multiplies_queries_by_a_logarithm():
     assert (found["rope_type"], found["factor"], found["original_max_position_embeddings"]) == ("yarn", 16.0, 16384)
     assert found["llama_4_scaling_beta"] == 0.1
     import torch
+
     factor = get_llama_4_attn_scale(torch.tensor([[16383, 16384, 3 * 16384]]), 0.1, 16384).flatten()
     assert torch.allclose(factor, 1 + 0.1 * torch.tensor([1.0, 2.0, 4.0]).log())
 
@@ -74,9 +75,13 @@ def test_llama4_has_layers_without_positions_and_a_temperature_there():
     assert "torch.log1p(torch.floor((positions.float() + 1.0) / self.floor_scale)) * self.attn_scale + 1.0" in forward
 
 
-@pytest.mark.parametrize(("name", "attention", "condition"), [
-    ("Cohere2Config", Cohere2Attention, "if self.sliding_window is not None:"),
-    ("Exaone4Config", Exaone4Attention, "if self.sliding_window is None or self.is_sliding:")])
+@pytest.mark.parametrize(
+    ("name", "attention", "condition"),
+    [
+        ("Cohere2Config", Cohere2Attention, "if self.sliding_window is not None:"),
+        ("Exaone4Config", Exaone4Attention, "if self.sliding_window is None or self.is_sliding:"),
+    ],
+)
 def test_three_layers_with_rope_in_a_window_then_one_without_positions(name, attention, condition):
     config = fresh(name)
     assert config.sliding_window == 4096 and config.layer_types[:4] == [WINDOW, WINDOW, WINDOW, ALL]
@@ -107,9 +112,16 @@ def test_phi3_switches_its_factors_with_the_length():
     from transformers.models.phi3.modeling_phi3 import Phi3RotaryEmbedding
 
     pairs = fresh("Phi3Config").hidden_size // fresh("Phi3Config").num_attention_heads // 2
-    config = transformers.Phi3Config(max_position_embeddings=131_072, rope_parameters={
-        "rope_type": "longrope", "rope_theta": 10_000.0, "short_factor": [1.0] * pairs, "long_factor": [4.0] * pairs,
-        "original_max_position_embeddings": 4096})
+    config = transformers.Phi3Config(
+        max_position_embeddings=131_072,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 10_000.0,
+            "short_factor": [1.0] * pairs,
+            "long_factor": [4.0] * pairs,
+            "original_max_position_embeddings": 4096,
+        },
+    )
     assert fresh("Phi3Config").original_max_position_embeddings == 4096
     embedding = Phi3RotaryEmbedding(config)
     first = [embedding(torch.zeros(1), torch.tensor([[100, last]]))[0][0, 0] for last in (4095, 4096)]
