@@ -1586,7 +1586,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # **Figure 5.17. The hybrid.** Left: needles found, with your model as squares. Right: the price, the loss on English for the same encodings (1,000 steps).
 
 # %% [markdown]
-# The hybrid finds every needle up to 16x in all three runs, and at 64x too. In language modelling it pays 0.03 to 0.06 nats at 1x against RoPE (three seeds). And then a surprise: beyond 1x it has the lowest loss of all. At 8x it is at 1.50, ALiBi at 1.55, and it is ahead of ALiBi with each seed. So the layer without positions costs a little where everything is known, and nothing where nothing is. This is one task and two layers: a mechanism, no ranking. But released models have come to the same design.
+# The hybrid finds every needle up to 16x in all three runs, and at 64x too. In language modelling it pays 0.03 to 0.06 nats at 1x against RoPE (four seeds). And then a surprise: beyond 1x it has the lowest loss of all. At 8x it is at 1.48, ALiBi at 1.55, and it is ahead of ALiBi with each seed. So the layer without positions costs a little where everything is known, and nothing where nothing is. This is one task and two layers: a mechanism, no ranking. But released models have come to the same design.
 
 # %% [markdown]
 # ### 8.3 What released models do
