@@ -1225,7 +1225,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
 #
-# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Only pair 3, just past the boundary, matters: repairing it alone brings 1.45/1.78/2.41 at 2x/4x/8x (means of four seeds), all five 1.46/1.84/2.34, pairs 4 to 7 without it nothing (1.74/3.04/3.23; unrepaired 1.75/3.06/3.31). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
+# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Only pair 3, just past the boundary, matters: repairing it alone brings 1.45/1.78/2.41 at 2x/4x/8x (means of four seeds), all five 1.46/1.84/2.34, pairs 4 to 7 without it nothing (1.74/3.04/3.23; unrepaired 1.73/3.03/3.30). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
 # 2. The bias is a fixed slope times distance: a far key is penalised more than any key before, in the direction training has already shown; no new vectors or angles (half a point). A model that only looks at its last few dozen characters would have the same flat curve: the loss did not fall below that of 1x (half a point).
 # 3. Sinusoidal: sums of token and position vectors in combinations never met, since the slow sinusoids take values outside the range seen at positions 0 to 63. Learned: rows that no gradient has changed since initialisation (half a point for both). Periodicity: the slowest wavelength is 2 pi * 10000**(62/64), some 47,000 positions for width 64; 128 lies far below; nothing repeats, the values are new (half a point).
 # 4. PI slows the fast pairs too: neighbours that were 1 rad apart on pair 0 are half a radian apart; the local patterns on which character prediction relies are read with a wrong ruler, and no fine-tuning corrects it; repairing pair 0 alone (Figure 5.12) hurts too (half a point). Mostly the choice of s: at the best s for each, YaRN leads by 0.05 at 8x instead of 1.15; NTK at s = n/L leaves angles new and wants a larger s (half a point).
@@ -1234,7 +1234,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained", "grade": true, "solution": true, "points": 5}
 # ### BEGIN SOLUTION
-# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.45/1.78/2.41 (means of four seeds). Repairing all five brings no more (1.46/1.84/2.34), and pairs 4 to 7 without pair 3 bring nothing (1.74/3.04/3.23). Meeting new angles is not enough; the model must have made use of the pair.
+# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.73/3.03/3.30 at 2x/4x/8x to 1.45/1.78/2.41 (means of four seeds). Repairing all five brings no more (1.46/1.84/2.34), and pairs 4 to 7 without pair 3 bring nothing (1.74/3.04/3.23). Meeting new angles is not enough; the model must have made use of the pair.
 #
 # 2. ALiBi subtracts slope × distance. A key at a distance never met is penalised more than any key before, in the direction training has already taught; there is no new vector and no new angle. But a model that looks at the last 30 characters only would have the same flat curve. The loss at 512 is not lower than at 64, so nothing shows that the other 448 characters are used.
 #
@@ -1264,7 +1264,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 # %% [markdown]
 # <details><summary>After you have answered: the popular explanation, tested</summary>
 #
-# Five of eight pairs meet new angles, but one repair does what all five do. Repair pair 3, the first past the boundary, and the loss falls from 1.75/3.06/3.31 at 2x/4x/8x to 1.45/1.78/2.41 (means of four seeds). Repair all five and you get no more; repair pairs 4 to 7 and nothing happens. What is left at 8x, a nat above 1x, no slow pair explains; competing keys are our suspect (section 7).
+# Five of eight pairs meet new angles, but one repair does what all five do. Repair pair 3, the first past the boundary, and the loss falls from 1.73/3.03/3.30 at 2x/4x/8x to 1.45/1.78/2.41 (means of four seeds). Repair all five and you get no more; repair pairs 4 to 7 and nothing happens. What is left at 8x, a nat above 1x, no slow pair explains; competing keys are our suspect (section 7).
 #
 # Pair 3 saw a third of its circle in training, the slower ones a tenth or less. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles disturb nobody.
 #
@@ -1586,7 +1586,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # **Figure 5.17. The hybrid.** Left: needles found, with your model as squares. Right: the price, the loss on English for the same encodings (1,000 steps).
 
 # %% [markdown]
-# The hybrid finds every needle up to 16x in all three runs, and at 64x too. In language modelling it pays 0.03 to 0.06 nats at 1x against RoPE (four seeds). And then a surprise: beyond 1x it has the lowest loss of all. At 8x it is at 1.48, ALiBi at 1.55, and it is ahead of ALiBi with each seed. So the layer without positions costs a little where everything is known, and nothing where nothing is. This is one task and two layers: a mechanism, no ranking. But released models have come to the same design.
+# The hybrid finds every needle up to 16x in all five runs, and at 64x too. In language modelling it pays 0.03 to 0.06 nats at 1x against RoPE (four seeds). And then a surprise: beyond 1x it has the lowest loss of all. At 8x it is at 1.48, ALiBi at 1.55, and it is ahead of ALiBi with each seed. So the layer without positions costs a little where everything is known, and nothing where nothing is. This is one task and two layers: a mechanism, no ranking. But released models have come to the same design.
 
 # %% [markdown]
 # ### 8.3 What released models do
