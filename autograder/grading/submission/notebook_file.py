@@ -179,7 +179,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     try:
-        message = _parsed(Path(sys.argv[1]).read_bytes())
+        message: dict[str, Any] = _parsed(Path(sys.argv[1]).read_bytes())
     except UngradableError as reason:
         message = {"ungradable": str(reason)}
     json.dump(message, sys.stdout)
