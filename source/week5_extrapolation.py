@@ -994,7 +994,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # **Figure 5.8. Where the loss is, and two rulers.** Left: loss by position in texts of 512 (early groups hold few targets). Right: solid, the last 32 targets with a growing context; dotted, all 512 targets of the text, cut into pieces of the given length. Both rulers keep their targets fixed.
 
 # %% [markdown]
-# RoPE holds up to about position 90; then its loss doubles within a hundred positions. Averaged over all targets its failure at 4x shrinks from 3.06 to 2.21. ALiBi's two rulers even disagree about the *direction*. On the same last 32 targets its loss rises, by 0.02 to 0.03 nats in each of five runs. Over all 512 it *falls*, by 0.02 (one seed): longer pieces have fewer targets with next to no context. Press et al. trace much of ALiBi's gain at longer inputs to this. From here on we use the last 32.
+# RoPE holds up to about position 90; then its loss doubles within a hundred positions. Averaged over all targets its failure at 4x shrinks from 3.06 to 2.23. ALiBi's two rulers even disagree about the *direction*. On the same last 32 targets its loss rises, by 0.02 to 0.03 nats in each of five runs. Over all 512 it *falls*, by 0.02 (one seed): longer pieces have fewer targets with next to no context. Press et al. trace much of ALiBi's gain at longer inputs to this. From here on we use the last 32.
 
 # %% [markdown]
 # ### 6.3 One of them trains before your eyes
@@ -1145,7 +1145,7 @@ lab.table(["at the best s on average", "loss, mean (range over the seeds)"], bes
 # **Figure 5.11. Loss against s.** The same models and targets; only the stretch differs. Dashed: the choice of Figure 5.10. Compare the lowest points of the two curves.
 
 # %% [markdown]
-# With the best $s$ for each, YaRN's lead shrinks from 0.45 to 0.07 nats at 4x and from 1.15 to 0.05 at 8x. "Far better with the same $s$" was mostly a statement about $s$.
+# With the best $s$ for each, YaRN's lead shrinks from 0.45 to 0.06 nats at 4x and from 1.15 to 0.05 at 8x. "Far better with the same $s$" was mostly a statement about $s$.
 #
 # ### 6.5 Which pairs are in trouble?
 #
@@ -1225,7 +1225,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
 #
-# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Only pair 3, just past the boundary, matters: repairing it alone brings 1.45/1.78/2.41 at 2x/4x/8x (means of four seeds), all five 1.46/1.84/2.34, pairs 4 to 7 without it nothing (1.74/3.04/3.23; unrepaired 1.73/3.03/3.30). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
+# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Only pair 3, just past the boundary, matters: repairing it alone brings 1.44/1.76/2.37 at 2x/4x/8x (means of five seeds), all five 1.46/1.82/2.32, pairs 4 to 7 without it nothing (1.75/3.08/3.25; unrepaired 1.75/3.06/3.31). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
 # 2. The bias is a fixed slope times distance: a far key is penalised more than any key before, in the direction training has already shown; no new vectors or angles (half a point). A model that only looks at its last few dozen characters would have the same flat curve: the loss did not fall below that of 1x (half a point).
 # 3. Sinusoidal: sums of token and position vectors in combinations never met, since the slow sinusoids take values outside the range seen at positions 0 to 63. Learned: rows that no gradient has changed since initialisation (half a point for both). Periodicity: the slowest wavelength is 2 pi * 10000**(62/64), some 47,000 positions for width 64; 128 lies far below; nothing repeats, the values are new (half a point).
 # 4. PI slows the fast pairs too: neighbours that were 1 rad apart on pair 0 are half a radian apart; the local patterns on which character prediction relies are read with a wrong ruler, and no fine-tuning corrects it; repairing pair 0 alone (Figure 5.12) hurts too (half a point). Mostly the choice of s: at the best s for each, YaRN leads by 0.05 at 8x instead of 1.15; NTK at s = n/L leaves angles new and wants a larger s (half a point).
@@ -1234,13 +1234,13 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained", "grade": true, "solution": true, "points": 5}
 # ### BEGIN SOLUTION
-# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.73/3.03/3.30 at 2x/4x/8x to 1.45/1.78/2.41 (means of four seeds). Repairing all five brings no more (1.46/1.84/2.34), and pairs 4 to 7 without pair 3 bring nothing (1.74/3.04/3.23). Meeting new angles is not enough; the model must have made use of the pair.
+# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five brings no more (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring nothing (1.75/3.08/3.25). Meeting new angles is not enough; the model must have made use of the pair.
 #
 # 2. ALiBi subtracts slope × distance. A key at a distance never met is penalised more than any key before, in the direction training has already taught; there is no new vector and no new angle. But a model that looks at the last 30 characters only would have the same flat curve. The loss at 512 is not lower than at 64, so nothing shows that the other 448 characters are used.
 #
 # 3. Sinusoidal: the slow sinusoids take values beyond position 63 that they never had in training, so the sum of token and position is a vector from outside the training range. Learned: rows 64 and up are as they were initialised; no gradient has ever touched them. Periodicity is not the reason: for width 64 the slowest wavelength is $2\pi\cdot10\,000^{62/64}\approx47\,000$ positions and the model fails at 128. Nothing has come round by then; the values are new, not repeated.
 #
-# 4. PI slows *all* pairs, pair 0 too. Characters are predicted mostly from near neighbours, and at 2x these are half a radian apart where the model learned one radian: 2.20 against 1.75. Figure 5.12 agrees: slowing pair 0 alone makes the loss worse. At 8x with $s=8$ NTK leaves angles new (3.18) and YaRN does not (2.03). But NTK only needs a larger $s$: at its best $s$ it comes to 1.94 ($s=48$) against YaRN's 1.88 ($s=6$). Of a lead of 1.15 nats 0.05 remain; the rest was the choice of $s$.
+# 4. PI slows *all* pairs, pair 0 too. Characters are predicted mostly from near neighbours, and at 2x these are half a radian apart where the model learned one radian: 2.20 against 1.75. Figure 5.12 agrees: slowing pair 0 alone makes the loss worse. At 8x with $s=8$ NTK leaves angles new (3.18) and YaRN does not (2.03). But NTK only needs a larger $s$: at its best $s$ it comes to 1.92 ($s=48$) against YaRN's 1.87 ($s=6$). Of a lead of 1.15 nats 0.05 remain; the rest was the choice of $s$.
 #
 # 5. I expected YaRN's temperature to matter, since it is part of the method. At 8x YaRN has 2.03 (1.94 to 2.17) with and 2.04 (1.94 to 2.19) without it; from seed to seed the gain lies between −0.02 and +0.05. The experiment cannot show whether it matters for large models, for longer contexts or after fine-tuning, which is what the paper is about.
 # ### END SOLUTION
@@ -1264,7 +1264,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 # %% [markdown]
 # <details><summary>After you have answered: the popular explanation, tested</summary>
 #
-# Five of eight pairs meet new angles, but one repair does what all five do. Repair pair 3, the first past the boundary, and the loss falls from 1.73/3.03/3.30 at 2x/4x/8x to 1.45/1.78/2.41 (means of four seeds). Repair all five and you get no more; repair pairs 4 to 7 and nothing happens. What is left at 8x, a nat above 1x, no slow pair explains; competing keys are our suspect (section 7).
+# Five of eight pairs meet new angles, but one repair does what all five do. Repair pair 3, the first past the boundary, and the loss falls from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repair all five and you get no more; repair pairs 4 to 7 and nothing happens. What is left at 8x, a nat above 1x, no slow pair explains; competing keys are our suspect (section 7).
 #
 # Pair 3 saw a third of its circle in training, the slower ones a tenth or less. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles disturb nobody.
 #
