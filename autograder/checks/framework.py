@@ -112,7 +112,7 @@ class _Bench:
         with self.context.replacing(self.grade_id, student, lost) as again:
             if isinstance(again, Absent):
                 return best
-            other = self._verdict(self.right, again, {})
+            other = self._verdict(self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {})
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
         return replace(other, note=_note(self.assignment, list(lost), best.stopped > other.stopped))
