@@ -61,6 +61,14 @@ class MaskedInTraining(reference.ALiBiMultiHeadAttention):
         return super().forward(x, is_causal or not self.training)
 
 
+def halved_weights(model, tokens, lengths, n_targets):
+    losses = reference.loss_by_length(model, tokens, lengths, n_targets)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight /= 2
+    return losses
+
+
 def whole_base(function):
     return lambda *arguments, base=10000.0: function(*arguments, int(base))
 
@@ -84,6 +92,7 @@ CASES = {
     "a tolerance of 0.1": ("week4", "per_key_bias_is_equivalent", rough_comparison),
     "mask kept from training": ("week4", "ALiBiMultiHeadAttention", MaskedInTraining),
     "whole base 5.3": ("week5", "ntk_base", lambda base, scale, head_dim: reference.ntk_base(int(base), scale, head_dim)),
+    "weights changed": ("week5", "loss_by_length", halved_weights),
     "head_dim 6 refused": ("week5", "yarn_frequencies", lambda head_dim, *a, **o: reference.yarn_frequencies(
         head_dim if head_dim % 4 == 0 else 7, *a, **o)),
 }
@@ -127,5 +136,3 @@ def test_results_of_shapes_that_broadcast_are_not_subtracted():
     verdict = graded("week3", "RotaryMultiHeadAttention", Wide)
     message = next(c.message for c in verdict.criteria if c.name.startswith("is_causal"))
     assert "shapes" in message
-
-
