@@ -19,10 +19,10 @@ matplotlib.use("Agg")
 from autograder.checks.framework import Absent, BrokenCheck, GradingContext, StudentError, grading  # noqa: E402
 from autograder.checks.memory import Memory  # noqa: E402
 from autograder.checks.verdict import Criterion, Verdict  # noqa: E402
-from autograder.grading.names import defined_names, free_names  # noqa: E402
-from autograder.grading.results import Result, Task  # noqa: E402
-from autograder.grading.sandbox import Sandbox, SandboxError  # noqa: E402
-from autograder.grading.session import CellRun, Session  # noqa: E402
+from autograder.grading.source_names import defined_names, free_names  # noqa: E402
+from autograder.grading.messages import Result, Task  # noqa: E402
+from autograder.grading.sandbox.sandbox import Sandbox, SandboxError  # noqa: E402
+from autograder.grading.sandbox.session import CellRun, Session  # noqa: E402
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 _memory = lru_cache(maxsize=1)(lambda *where: Memory())  # of one assignment of one class on one device

@@ -9,7 +9,7 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-from autograder.grading.results import Options, Result, Task
+from autograder.grading.messages import Options, Result, Task
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
