@@ -1,0 +1,230 @@
+"""What only week 6 has: earlier answers built upon, entries that may hold anything, traps, shipped results."""
+
+import importlib.util
+import json
+import math
+
+import pytest
+import torch
+from helpers import COURSE
+
+from autograder import reference
+from autograder.checks import week6
+from autograder.checks.framework import grading
+from autograder.manifest import RELEASED_FILES
+from autograder.misconceptions.bank import bank
+
+WEEK = "week6_relative_bias"
+
+
+def module(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def grade(grade_id, *subjects, seed=11):
+    with grading(seed):
+        return getattr(week6, grade_id)(*subjects)
+
+
+def wrong(grade_id):
+    return [pytest.param(s, id=s.name) for s in bank(WEEK, grade_id) if not s.is_right]
+
+
+# ---- answers built rightly on wrong ones ----------------------------------------------------------------------------
+
+
+def shaw_on(relative_positions):
+    def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
+        clip = len(rel_k) // 2
+        row = relative_positions(q.shape[-2], k.shape[-2]).clamp(-clip, clip) + clip
+        scores = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, rel_k[row])) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e30)
+        weights = scores.softmax(-1) * (1 if mask is None else mask)
+        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights
+
+    return shaw_attention
+
+
+def xl_on_offsets(relative_positions, clamped):
+    def transformer_xl_scores(q, k, r, content_bias, position_bias):
+        distance = -relative_positions(q.shape[-2], k.shape[-2])
+        distance = distance.clamp(0, k.shape[-2] - 1) if clamped else distance
+        position = torch.einsum("bhid,hijd->bhij", q + position_bias[:, None], r[:, distance])
+        return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])
+
+    return transformer_xl_scores
+
+
+def xl_on_shift(rel_shift):
+    def transformer_xl_scores(q, k, r, content_bias, position_bias):
+        position = rel_shift((q + position_bias[:, None]) @ r.flip(1).mT)
+        return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])
+
+    return transformer_xl_scores
+
+
+def t5_on(relative_positions, t5_bucket, mask_from_offsets=False):
+    def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
+        n_queries, n_keys = q.shape[-2], k.shape[-2]
+        offset = relative_positions(n_queries, n_keys)
+        scores = q @ k.mT + table[t5_bucket(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
+        if is_causal:
+            seen = offset <= 0 if mask_from_offsets else reference.causal_mask(n_queries, n_keys)
+            scores = scores.masked_fill(~seen, -math.inf)
+        weights = scores.softmax(-1).nan_to_num()
+        return weights @ v, weights
+
+    return t5_attention
+
+
+# What is no table index, or tells no two offsets apart, is not built upon; neither is what raises nothing.
+INDICES = {"offsets_query_minus_key", "offsets_top_left", "offsets_absolute", "offsets_turned", "offsets_one_off", "offsets_int32",
+           "offsets_causal", "offsets_no_error", "offsets_clamped", "offsets_positions", "offsets_upside_down"}
+
+
+def usable(grade_id, names):
+    return [pytest.param(s, id=s.name) for s in bank(WEEK, grade_id) if s.name in names]
+
+
+@pytest.mark.parametrize("entry", usable("relative_positions", INDICES))
+def test_wrong_offsets_are_paid_for_in_6_2_alone(entry):
+    assert grade("relative_positions", entry.subject).score < 2
+    shape_fits = entry.subject(2, 5).shape == (2, 5)
+    if shape_fits:
+        verdict = grade("shaw_attention", shaw_on(entry.subject), entry.subject)
+        assert verdict.score == 4, verdict.render()
+        for mask_from_offsets in (False, True):
+            answer = t5_on(entry.subject, reference.t5_bucket, mask_from_offsets)
+            verdict = grade("t5_attention", answer, entry.subject, reference.t5_bucket)
+            assert verdict.score == 3, verdict.render()
+        clamped = grade("transformer_xl_scores", xl_on_offsets(entry.subject, True), entry.subject, reference.rel_shift)
+        assert clamped.score == 4 or entry.name == "offsets_positions", clamped.render()
+
+
+@pytest.mark.parametrize("entry", wrong("rel_shift"))
+def test_a_wrong_shift_is_paid_for_in_6_4_alone(entry):
+    verdict = grade("transformer_xl_scores", xl_on_shift(entry.subject), reference.relative_positions, entry.subject)
+    if entry.name in ("shift_detached", "shift_float32", "shift_in_place", "shift_contiguous"):
+        assert verdict.score >= 3.25, verdict.render()  # the values are right, what else is wrong shows again
+    else:
+        assert verdict.score == 4 and "your own rel_shift" in verdict.note, verdict.render()
+
+
+@pytest.mark.parametrize("entry", wrong("t5_bucket"))
+def test_wrong_buckets_are_paid_for_in_6_6_alone(entry):
+    answer = t5_on(reference.relative_positions, entry.subject)
+    verdict = grade("t5_attention", answer, reference.relative_positions, entry.subject)
+    if entry.name in ("bucket_float", "bucket_no_cap", "bucket_sizes_ignored", "bucket_log_base", "bucket_cap_across"):
+        return  # no index into the table, now and then: what is called then raises
+    assert verdict.score == 3, verdict.render()
+
+
+def test_two_wrong_answers_below_one_right_one():
+    offsets = next(s for s in bank(WEEK, "relative_positions") if s.name == "offsets_query_minus_key").subject
+    buckets = next(s for s in bank(WEEK, "t5_bucket") if s.name == "bucket_ceil").subject
+    verdict = grade("t5_attention", t5_on(offsets, buckets), offsets, buckets)
+    assert verdict.score == 3 and "relative_positions and t5_bucket" in verdict.note, verdict.render()
+
+
+@pytest.mark.parametrize("entry", [s for g in ("shaw_attention", "transformer_xl_scores", "t5_attention") for s in wrong(g)])
+def test_a_mistake_of_its_own_is_not_excused_by_a_wrong_earlier_answer(entry):
+    earlier = {"shaw_attention": (lambda n, m: torch.zeros(n, m, dtype=torch.int64),),
+               "transformer_xl_scores": (lambda n, m: torch.zeros(n, m, dtype=torch.int64), torch.zeros_like),
+               "t5_attention": (lambda n, m: torch.zeros(n, m, dtype=torch.int64), lambda rel, *sizes: torch.zeros_like(rel))}
+    assert grade(entry.grade_id, entry.subject, *earlier[entry.grade_id]).score == entry.score
+
+
+def test_a_blank_earlier_answer_changes_nothing():
+    def blank(*arguments, **options):
+        raise NotImplementedError
+
+    assert grade("shaw_attention", reference.shaw_attention, blank).score == 4
+    assert grade("transformer_xl_scores", reference.transformer_xl_scores, blank, blank).score == 4
+    assert grade("t5_attention", reference.t5_attention, blank, blank).score == 3
+
+
+# ---- traps ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("filling", [math.inf, -math.inf, math.nan, 7.0])
+def test_what_stands_above_the_diagonal_is_never_compared(filling):
+    def filled(function):
+        def answer(*tensors):
+            value = function(*tensors)
+            return value.masked_fill(reference.relative_positions(*value.shape[-2:]) > 0, filling)
+
+        return answer
+
+    assert grade("rel_shift", filled(reference.rel_shift)).score == 3
+    assert grade("transformer_xl_scores", filled(reference.transformer_xl_scores)).score == 4
+
+
+def test_causal_buckets_are_told_apart_from_two_sided_ones():
+    two_sided = next(s for s in bank(WEEK, "t5_attention") if s.name == "t5_both_sided_when_causal")
+    for seed in range(5):
+        verdict = grade("t5_attention", two_sided.subject, seed=seed)
+        missed = {criterion.name for criterion in verdict.criteria if criterion.earned < criterion.points}
+        assert missed == {"causal: the mask and the causal buckets", "other tables, max_distance"}
+
+
+def test_ties_of_the_logarithm_decide_nothing():
+    """An honest rounding error at a tie, up or down, costs no point."""
+    def slipping(by):
+        def t5_bucket(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
+            side = num_buckets // 2 if bidirectional else num_buckets
+            m = relative_position.abs() if bidirectional else (-relative_position).clamp(min=0)
+            e = side // 2
+            real = torch.log(m.clamp(min=1).double() / e) / math.log(max_distance / e) * (side - e) + by
+            near = torch.where(m < e, m, (e + torch.floor(real).long()).clamp(max=side - 1))
+            return near + side * (relative_position > 0) if bidirectional else near
+
+        return t5_bucket
+
+    for by in (1e-6, -1e-6):
+        assert grade("t5_bucket", slipping(by)).score == 4
+        assert grade("t5_attention", t5_on(reference.relative_positions, slipping(by))).score == 3
+
+
+def test_a_clip_that_wraps_is_found_though_it_raises_nothing():
+    """rel + clip >= 0 is checked, rel + clip < 0 wraps to the other end of the table."""
+    def wrapping(q, k, v, rel_k, rel_v, mask=None):
+        clip = len(rel_k) // 2
+        row = (reference.relative_positions(q.shape[-2], k.shape[-2]) + clip).clamp(max=2 * clip)
+        row = torch.where(row < -len(rel_k), torch.zeros_like(row), row)
+        scores = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, rel_k[row])) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e30)
+        weights = scores.softmax(-1) * (1 if mask is None else mask)
+        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights
+
+    assert grade("shaw_attention", wrapping).score == 3.25
+
+
+# ---- shipped results ------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_made_from_the_shipped_results():
+    experiments = module("relative_bias", COURSE / "experiments" / "relative_bias.py")
+    results = json.loads((COURSE / "source" / "week6_results.json").read_text())
+    assert (COURSE / "experiments" / "results_week6.md").read_text(encoding="utf-8") == experiments.tables(results)
+    assert "week6_results.json" in RELEASED_FILES[WEEK] and results["made_with"]["torch"]
+    assert all(len(rows) == 5 for group in experiments.GROUPS for rows in results[group].values())
+
+
+def test_the_tasks_ask_for_what_they_say():
+    tasks = module("relative_tasks", COURSE / "source" / "relative_tasks.py")
+    generator = torch.Generator().manual_seed(0)
+    payload, offset, answer = tasks.pull(3, 12, generator)
+    for b in range(3):
+        for i in range(12):
+            source = i - int(offset[b, i])
+            assert answer[b, i] == (payload[b, source] if source >= 0 else tasks.IGNORED)
+    payload, offset, answer = tasks.push(3, 12, generator)
+    for b in range(3):
+        for i in range(12):
+            sources = [j for j in range(12) if j + int(offset[b, j]) == i]
+            assert answer[b, i] == (payload[b, sources[0]] if len(sources) == 1 else tasks.IGNORED)
