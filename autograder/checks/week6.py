@@ -290,7 +290,7 @@ def own_shift(function: Callable) -> Callable[[torch.Tensor], torch.Tensor] | No
         padded = torch.cat((x.new_zeros(1), x.flatten()))
         return padded[sources(x.shape).to(x.device)]
 
-    shapes = [torch.Size((1, 2, 6, 6)), torch.Size((1, 2, 3, 8))]
+    shapes = [torch.Size((2, 3, 6, 6)), torch.Size((2, 2, 3, 8))]
     seen = [sources(shape)[..., _seen(*shape[-2:], "cpu")] for shape in shapes]
     if any((source > 0).float().mean() < 0.5 or source.unique().numel() < shape[-1] for source, shape in zip(seen, shapes)):
         return None
@@ -417,14 +417,11 @@ def own_buckets(function: Callable) -> Buckets | None:
         return own.long().to(offset.device) if fit else reference.t5_bucket(offset, bidirectional, num_buckets, max_distance)
 
     offsets = torch.tensor([n for n in range(-100, 101) if abs(n) not in TIES])
-    right = []
-    for bidirectional in (True, False):
-        for sizes in ((32, 128), (8, 20)):
-            own = buckets(offsets, bidirectional, *sizes)
-            if own[offsets <= 0].unique().numel() < 3:
-                return None
-            right.append(torch.equal(own, reference.t5_bucket(offsets, bidirectional, *sizes)))
-    return None if all(right) else buckets
+    kinds = [(bidirectional, *sizes) for bidirectional in (True, False) for sizes in ((32, 128), (8, 20))]
+    own = {kind: buckets(offsets, *kind) for kind in kinds}
+    if all(torch.equal(own[kind], reference.t5_bucket(offsets, *kind)) for kind in kinds):
+        return None
+    return buckets if max(own[kind][offsets <= 0].unique().numel() for kind in kinds) >= 3 else None
 
 
 def t5_after_offsets_and_buckets(relative_positions: Callable, t5_bucket: Callable) -> Iterator[tuple[Any, str]]:
