@@ -1,6 +1,6 @@
 """Week 6's experiments: pull and push, the sign of T5's buckets, recursive and multiplicative encodings.
 
-    python experiments/relative_bias.py            # everything that is missing (about ten minutes on one core)
+    python experiments/relative_bias.py            # everything that is missing (about fifteen minutes on one core)
     python experiments/relative_bias.py --table    # only the table and the shipped file, from experiments/runs/
 
 Every run leaves its numbers in experiments/runs/ (not kept in the repository); delete a file to have it made again. From
@@ -201,15 +201,66 @@ def run_variant(_, arm, seed):
         return [(model(tokens).argmax(-1) == answer).float().mean().item() for tokens, answer in tested]
 
 
+# ---- what each costs ------------------------------------------------------------------------------------------------
+
+COST_LENGTH, COST_HEADS, COST_SIZE = 1024, 8, 64
+
+
+def run_costs(_, arm, seed):
+    """CPU milliseconds of one forward pass on one thread, the best of five; scores and softmax, without projections."""
+    generator = torch.Generator().manual_seed(seed)
+    n, heads, size = COST_LENGTH, COST_HEADS, COST_SIZE
+    q, k, v = torch.randn(3, 1, heads, n, size, generator=generator)
+    table, r = torch.randn(33, size, generator=generator), torch.randn(heads, n, size, generator=generator)
+    positions, bias = torch.randn(heads, 64, size, generator=generator), torch.randn(heads, size, generator=generator)
+    buckets = torch.randn(32, heads, generator=generator)
+    row = (16 + reference.relative_positions(n, n).clamp(-16, 16)).expand(1, heads, n, n)
+
+    def short_products():
+        weights = ((q @ k.mT + (q @ table.mT).gather(-1, row)) / size**0.5).softmax(-1)
+        return weights @ v + torch.zeros(1, heads, n, 33).scatter_add(-1, row, weights) @ table
+
+    calls = {
+        "plain attention": lambda: reference.scaled_dot_product_attention(q, k, v),
+        "T5's bias": lambda: reference.t5_attention(q, k, v, buckets),
+        "Shaw, 33 products and a gather": short_products,
+        "Transformer-XL's shift": lambda: reference.transformer_xl_scores(q, k, r, bias, bias).softmax(-1) @ v,
+        "DeBERTa, span 32": lambda: deberta_short(q, k, positions),
+        "Shaw, a vector per pair": lambda: reference.shaw_attention(q, k, v, table, table),
+    }
+    times = []
+    with torch.no_grad():
+        for _ in range(5):
+            start = time.process_time()
+            calls[arm]()
+            times.append(1000 * (time.process_time() - start))
+    return [min(times)]
+
+
+def deberta_short(q, k, positions):
+    """Both position terms by 2*span products and a gather, as in the published code."""
+    n, span = q.shape[-2], positions.shape[-2] // 2
+    row = (span - reference.relative_positions(n, n)).clamp(0, 2 * span - 1).expand(1, q.shape[1], n, n)
+    to_position = (q @ positions.mT).gather(-1, row)
+    to_content = (k @ positions.mT).gather(-1, row.mT).mT
+    return ((q @ k.mT + to_position + to_content) / (3 * q.shape[-1]) ** 0.5).softmax(-1) @ q
+
+
+COSTS = ("plain attention", "T5's bias", "Shaw, 33 products and a gather", "Transformer-XL's shift", "DeBERTa, span 32",
+         "Shaw, a vector per pair")
+
+
 # ---- runs, the table, the shipped file ------------------------------------------------------------------------------
 
 GROUPS = {"pull": (run_task, tuple(ARMS), TESTED), "push": (run_task, tuple(ARMS), TESTED),
           "sign": (run_sign, ("signed", "absolute"), SIGN_TESTED),
-          "variants": (run_variant, tuple(COMBINE), VARIANTS_TESTED)}
+          "variants": (run_variant, tuple(COMBINE), VARIANTS_TESTED),
+          "costs": (run_costs, COSTS, (COST_LENGTH,))}
 TITLES = {"pull": "Pull: the query knows the offset (guessing: 0.125)",
           "push": "Push: the key knows the offset (guessing: 0.125)",
           "sign": "T5's buckets on \"ascending or reversed\" (guessing: 0.50)",
-          "variants": "\"Ascending?\", week 5's task, 500 steps, with other encodings (guessing: 0.50)"}
+          "variants": "\"Ascending?\", week 5's task, 500 steps, with other encodings (guessing: 0.50)",
+          "costs": "CPU milliseconds of one attention, 8 heads of 64, one thread (five times the best of five)"}
 
 
 def path_of(group, arm, seed):
@@ -243,7 +294,8 @@ def collected():
 
 def cell(numbers):
     """mean [lowest to highest] over the seeds"""
-    return f"{statistics.mean(numbers):.2f} [{min(numbers):.2f} to {max(numbers):.2f}]"
+    digits = 2 if max(numbers) <= 1 else 0
+    return f"{statistics.mean(numbers):.{digits}f} [{min(numbers):.{digits}f} to {max(numbers):.{digits}f}]"
 
 
 def tables(data):
