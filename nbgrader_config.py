@@ -6,8 +6,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # an environment that has the packages but not the course's
 
-c = get_config()  # noqa: F821
-PLUGINS = Path(find_spec("autograder.grading.plugins").origin).parent
+from autograder.grading.plugins import nbgrader_patches
+
+nbgrader_patches.apply()  # grading runs of ours inside nbgrader's own commands, and a gradebook fit for a large class
+
+c = get_config()
+GRADING = Path(find_spec("autograder.grading").origin).parent
 
 c.CourseDirectory.course_id = "positional_encodings"
 c.CourseDirectory.source_directory = "source"
@@ -44,13 +48,13 @@ c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--IPKernelA
 c.Autograde.exporter_class = "autograder.grading.plugins.exporter.SubmissionExporter"
 c.Autograde.sanitize_preprocessors = []
 c.Autograde.autograde_preprocessors = [
-    "autograder.grading.plugins.exporter.ShowVerdicts",
-    "autograder.grading.plugins.exporter.SaveVerdicts",
+    "autograder.grading.plugins.preprocessors.ShowVerdicts",
+    "autograder.grading.plugins.preprocessors.SaveVerdicts",
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
 c.HTMLExporter.filters = {"markdown2html": "autograder.grading.plugins.mathml.markdown2html"}  # formulas without a network
-c.HTMLExporter.template_file = str(PLUGINS / "templates" / "formgrader" / "formgrader.html.j2")
+c.HTMLExporter.template_file = str(GRADING / "templates" / "formgrader" / "formgrader.html.j2")
 c.GenerateFeedback.exporter_class = "autograder.grading.plugins.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [
     "autograder.grading.plugins.feedback.HideInstructorParts",

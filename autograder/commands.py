@@ -1,34 +1,30 @@
-"""What a person sees of grading: progress, tables, and where to look next."""
+"""What a command does; how it looks on the screen stands in `terminal`."""
 
 import argparse
 import gc
 import json
 import logging
 import re
-import os
-import statistics
 import tempfile
-from collections import Counter
 from pathlib import Path
 
-from nbgrader.converters import Autograde, GenerateFeedback
-from nbgrader.converters.base import NbGraderException
+from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.markup import escape
 from traitlets.config import Config
 
 from autograder.classroom import Student, make_course_root, simulate
-from autograder.course import CourseError, course_config, instructor_cells
-from autograder.grading.executors.client import GradingFailed
+from autograder.course import course_config, instructor_cells, max_score
+from autograder.errors import CourseError, GradingFailed
+from autograder.grading.course_state import is_isolated
+from autograder.grading.messages import Failed, Options, Outcome, Ungradable, wanted_device
+from autograder.grading.pipeline import NO_ISOLATION, grade_submissions
+from autograder.grading.plugins.autograde import CourseAutograde
+from autograder.grading.plugins.feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import Score, scores
-from autograder.grading.messages import Options, wanted_device
-from autograder.grading.pipeline import NO_ISOLATION, Graded, RunLock, grade_submissions, is_isolated
-from autograder.grading.sandbox.sandbox import why_not_isolated
+from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.manifest import MANIFEST
-
-console = Console(soft_wrap=True)
+from autograder.terminal import GradingProgress, class_table, comparison_table, console, timings_table
 
 
 def autograde(root: Path, assignment: str, options: argparse.Namespace) -> int:
@@ -40,23 +36,25 @@ def autograde(root: Path, assignment: str, options: argparse.Namespace) -> int:
     if not list(root.glob(f"submitted/*/{assignment}")):
         raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
     failures: list[str] = []
+    refused: dict[str, str] = {}
     seconds: dict[str, dict[str, float]] = {}
     for name in names or ["*"]:
-        failures += run_autograde(root, assignment, options, name, seconds)
+        failures += run_autograde(root, assignment, options, name, seconds, refused)
     standing = scores(_course(root, assignment), assignment)
+    standing += [Score(name, None, max_score(assignment), reason) for name, reason in refused.items()]
     console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
     if options.timings:
         console.print(timings_table(assignment, seconds) if seconds else "no timings: nothing was graded in this run (REGRADE=1 grades again)")
     for failure in failures:
-        console.print(f"[red]not graded:[/red] {failure}", highlight=False)
+        console.print(f"[red]not graded:[/red] {escape(failure)}", highlight=False)
     return 1 if failures else 0
 
 
 def run_autograde(root: Path, assignment: str, options: argparse.Namespace, student: str = "*",
-                  seconds: dict[str, dict[str, float]] | None = None) -> list[str]:
+                  seconds: dict[str, dict[str, float]] | None = None, refused: dict[str, str] | None = None) -> list[str]:
     """nbgrader's own converter, with our plug-ins and a progress bar; returns what went wrong, line by line.
 
-    ``seconds`` receives, by student, how long each cell took.
+    ``seconds`` receives, by student, how long each cell took; ``refused`` the folders that no student can be called.
     """
     gc.freeze()  # what has been imported stays: the collector need not go through it again and again
     config = course_config(root)
@@ -64,31 +62,11 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, stud
     course.student_id = student
     if options.isolation == "none":
         console.print(f"[bold yellow]{NO_ISOLATION}[/bold yellow]")
-    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                  TimeRemainingColumn(), TextColumn("{task.fields[now]}"), console=console, transient=True,
-                  refresh_per_second=4) as progress:
-        bar = progress.add_task(f"grading {assignment}", total=None, now="")
-        waiting: list[str] = []
-
-        def started(students: list[str]) -> None:
-            waiting[:] = students
-            progress.update(bar, total=len(students))
-
-        def came(student: str, graded: Graded) -> None:
-            if student in waiting:
-                waiting.remove(student)
-            # Submissions are taken up in order, so these are the ones in work.
-            now = ", ".join(waiting[:options.workers or os.cpu_count() or 1]) or "writing grades and notebooks"
-            progress.update(bar, advance=1, now=f"now: {now}")
-            if seconds is not None and graded.result:
-                seconds[student] = graded.result.seconds
-            if graded.reason:
-                progress.console.print(f"  {student}: not graded: {graded.reason}", highlight=False)
-
+    with GradingProgress(assignment, options.workers) as progress:
         config.SubmissionExporter.merge({"isolation": options.isolation, "workers": options.workers,
                                          "scheduler": getattr(options, "scheduler", ""),
-                                         "on_start": started, "on_result": came})
-        converter = Autograde(coursedir=course, config=config)
+                                         "on_start": progress.on_start, "on_result": progress.on_outcome})
+        converter = CourseAutograde(coursedir=course, config=config)
         converter.force = bool(getattr(options, "regrade", False))
         problems = _capture_errors(converter)
         try:
@@ -97,11 +75,14 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, stud
             if broken := re.search(r"sqlite3\.OperationalError\) ([^\n]*)", "\n".join(problems)):
                 raise GradingFailed(f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, "
                                     "then run the same command again; what is graded is kept") from None
-            if not any("There was an error processing" in line for line in problems):
+            if not converter.refused and not any("There was an error processing" in line for line in problems):
                 raise GradingFailed(str(error)) from None
-        finally:
-            RunLock.release_mine()
+    if seconds is not None:
+        seconds |= progress.seconds
+    if refused is not None:
+        refused |= converter.refused
     reasons = re.findall(r"^autograder[\w.]*\.GradingFailed: (.*)", "\n".join(problems), flags=re.MULTILINE)
+    reasons += [f"submitted/{name}: {reason}" for name, reason in converter.refused.items()]
     return list(dict.fromkeys(reasons)) or [line for line in problems if line.startswith("There was an error processing assignment '")]
 
 
@@ -116,7 +97,7 @@ def write_feedback(root: Path, assignment: str) -> int:
 
 def _feedback_pages(root: Path, assignment: str) -> list[Path]:
     config = course_config(root)
-    converter = GenerateFeedback(coursedir=_course(root, assignment, config), config=config)
+    converter = CourseFeedback(coursedir=_course(root, assignment, config), config=config)
     converter.force = True
     problems = _capture_errors(converter)
     try:
@@ -158,10 +139,11 @@ def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="check-") as scratch:
         make_course_root(root, Path(scratch) / "course", [assignment])
         with console.status(f"running {path.name} and the hidden tests of {assignment} …"):
-            came: dict[str, Graded] = {}
-            grade_submissions(Path(scratch) / "course", assignment, {"you": path}, Options(isolate, wanted_device()), came.__setitem__)
-    graded = came["you"]
-    if graded.result is None:
+            outcomes: dict[str, Outcome] = {}
+            grade_submissions(Path(scratch) / "course", assignment, {"you": path}, Options(isolate, wanted_device()),
+                              outcomes.__setitem__)
+    graded = outcomes["you"]
+    if isinstance(graded, Failed | Ungradable):
         raise GradingFailed(graded.reason)
     for note in graded.notes:
         console.print(f"note: {note}", highlight=False)
@@ -216,60 +198,6 @@ def agrees(student: Student, score: Score | None) -> bool:
     return all(score.by_cell.get(cell) == points for cell, points in student.expected.items())
 
 
-def comparison_table(assignment: str, students: list[Student], standing: dict[str, Score]) -> Table:
-    """Expected and given automatic scores of a simulated class."""
-    table = Table(title=f"{assignment}: a simulated class, expected and given points", title_justify="left")
-    for name, justify in (("student", "left"), ("expected", "right"), ("given", "right"), ("", "left"), ("by hand", "right"),
-                          ("story or reason", "left")):
-        table.add_column(name, justify=justify, overflow="fold")
-    for student in sorted(students, key=lambda s: (not s.ungradable, s.name)):
-        score = standing.get(student.name)
-        given = "–" if score is None or score.score is None else f"{score.score:g}"
-        expected = "–" if student.total is None else f"{student.total:g}"
-        story = score.reason if score is not None and score.reason else _summary(student)
-        verdict = "[green]ok[/green]" if agrees(student, score) else "[red]DIFFERS[/red]"
-        table.add_row(student.name, expected, given, verdict, str(score.to_grade_by_hand or "") if score else "", story)
-    return table
-
-
-def class_table(assignment: str, standing: list[Score], isolated: bool = True) -> Table:
-    """A graded class: who has how many points, what waits for a person, what could not be graded (first)."""
-    caption = "" if isolated else "graded without isolation: student code ran with the instructor's rights"
-    table = Table(title=f"{assignment}", title_justify="left", caption=caption, caption_justify="left", caption_style="bold yellow")
-    for name, justify in (("student", "left"), ("points", "right"), ("of", "right"), ("by hand", "right"), ("not graded because", "left")):
-        table.add_column(name, justify=justify, overflow="fold")
-    for score in sorted(standing, key=lambda s: (not s.reason, s.student)):
-        points = "–" if score.score is None else f"{score.score:g}"
-        table.add_row(score.student, points, f"{score.max_score:g}", str(score.to_grade_by_hand or ""), score.reason)
-    return table
-
-
-def timings_table(assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
-    """How long each exercise took over the class: the student's cell and its hidden tests, and who took longest."""
-    table = Table(title=f"{assignment}: seconds per exercise, over {len(seconds)} submissions", title_justify="left")
-    for name, justify in (("exercise", "left"), ("", "left"), ("cell, median", "right"), ("max", "right"), ("tests, median", "right"),
-                          ("max", "right"), ("longest", "left")):
-        table.add_column(name, justify=justify)
-    for entry in MANIFEST[assignment]:
-        if entry.kind != "text":
-            cell = {student: times.get(entry.grade_id, 0.0) for student, times in seconds.items()}
-            tests = {student: times.get(entry.graded_cell, 0.0) for student, times in seconds.items()}
-            figures = [f"{figure(times.values()):.3f}" for times in (cell, tests) for figure in (statistics.median, max)]
-            table.add_row(entry.number, entry.grade_id, *figures, max(seconds, key=lambda student: cell[student] + tests[student]))
-    whole = {student: sum(times.values()) for student, times in seconds.items()}
-    table.add_row("all", f"median {statistics.median(whole.values()):.2f}, max {max(whole.values()):.2f}", "", "", "", "",
-                  max(whole, key=lambda student: whole[student]))
-    return table
-
-
-def _summary(student: Student) -> str:
-    """How a simulated student answered: the mistakes by name, the rest counted."""
-    kinds = Counter(kind for kind, _ in student.story)
-    mistakes = ", ".join(name for kind, name in student.story if kind == "wrong")
-    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind not in ("wrong", "text"))
-    return "; ".join(filter(None, [counted, f"wrong: {mistakes}" if mistakes else ""]))
-
-
 def _assignment_in(path: Path, root: Path) -> str:
     if path.stem in MANIFEST:
         return path.stem
@@ -292,7 +220,7 @@ def _course(root: Path, assignment: str, config: Config | None = None) -> Course
     return course
 
 
-def _capture_errors(converter) -> list[str]:
+def _capture_errors(converter: BaseConverter) -> list[str]:
     """nbgrader's log kept from the screen; the error lines, for us to say shortly."""
     problems: list[str] = []
     handler = logging.Handler(logging.ERROR)

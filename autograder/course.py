@@ -2,18 +2,30 @@
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
+from autograder.errors import CourseError
 from autograder.manifest import MANIFEST
 
 
-class CourseError(Exception):
-    """Something a person can put right; the text says how."""
+class Role(StrEnum):
+    """What grading does with a cell."""
+
+    SETUP = "setup"  # run on both sides
+    LOCKED = "locked"  # given by the course, run in the sandbox
+    ANSWER = "answer"
+    TEST = "test"  # a visible check or a hidden test: run on the trusted side
+    EXPERIMENT = "experiment"  # not run
+    PREDICTION = "prediction"
+    TEXT = "text"
+    STUDENT = "student"  # a cell that the student has added
 
 
 @dataclass(frozen=True)
@@ -22,15 +34,15 @@ class Cell:
 
     id: str
     grade_id: str | None
-    role: str  # setup, locked, answer, test, experiment, prediction, text
+    role: Role
     cell_type: str
     source: str
-    metadata: dict
+    metadata: dict[str, Any]
     points: float
 
     @property
     def is_manual(self) -> bool:
-        return self.role == "answer" and bool(self.metadata.get("nbgrader", {}).get("grade"))
+        return self.role is Role.ANSWER and bool(self.metadata.get("nbgrader", {}).get("grade"))
 
 
 def assignment_of(week: str | None, root: Path) -> str:
@@ -38,9 +50,9 @@ def assignment_of(week: str | None, root: Path) -> str:
     known = sorted(path.parent.name for path in (root / "source").glob("week*_*/week*_*.ipynb"))
     if not known:
         raise CourseError("the course is not built yet (no notebook under source/): run `make build`")
-    choice = ", ".join(re.match(r"week(\d+)", name).group(1) for name in known)
+    choice = ", ".join(week_number(name) for name in known)
     if not week:
-        raise CourseError(f"say which week, for example WEEK={re.match(r'week(.+?)_', known[0]).group(1)}; there is: {choice}")
+        raise CourseError(f"say which week, for example WEEK={week_number(known[0])}; there is: {choice}")
     matches = [name for name in known if name == week or re.match(rf"(week)?{re.escape(week)}$", name.split("_")[0])
                or name.split("_")[0] == f"week{week}"]
     if len(matches) != 1:
@@ -48,18 +60,23 @@ def assignment_of(week: str | None, root: Path) -> str:
     return matches[0]
 
 
-def role_of(cell: nbformat.NotebookNode) -> str:
+def week_number(assignment: str) -> str:
+    """``3`` of ``week3_rope``."""
+    return assignment.split("_")[0].removeprefix("week")
+
+
+def role_of(cell: nbformat.NotebookNode) -> Role:
     """What grading does with one of the instructor's cells."""
     grading, tags = cell.metadata.get("nbgrader", {}), cell.metadata.get("tags", [])
     if grading.get("solution"):
-        return "answer"
+        return Role.ANSWER
     if grading.get("grade"):
-        return "test"
+        return Role.TEST
     if cell.cell_type != "code":
-        return "prediction" if "prediction" in tags else "text"
+        return Role.PREDICTION if "prediction" in tags else Role.TEXT
     if "setup" in tags:
-        return "setup"
-    return "locked" if grading.get("locked") else "experiment"
+        return Role.SETUP
+    return Role.LOCKED if grading.get("locked") else Role.EXPERIMENT
 
 
 @lru_cache(maxsize=8)
@@ -70,7 +87,7 @@ def _read_cells(path: Path, stamp: float) -> tuple[Cell, ...]:
     cells = []
     for cell in notebook.cells:
         grading, role = cell.metadata.get("nbgrader", {}), role_of(cell)
-        source = clear_solution(cell) if role == "answer" else cell.source
+        source = clear_solution(cell) if role is Role.ANSWER else cell.source
         cells.append(Cell(cell.id, grading.get("grade_id"), role, cell.cell_type, source, dict(cell.metadata),
                           float(grading.get("points") or 0)))
     return tuple(cells)

@@ -29,7 +29,7 @@ def in_own_process(root: Path, assignment: str, what: str) -> dict:
 
 
 def environment() -> dict[str, str]:
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return os.environ | threads | {"PYTHONPATH": str(COURSE), "MPLBACKEND": "Agg", "PYTHONWARNINGS": "ignore"}
 
 
@@ -39,7 +39,7 @@ def start_up(assignment: str) -> dict[str, float]:
         options = {"env": environment(), "cwd": COURSE}
         return min(measure([sys.executable, "-c", statement], **options).cpu for _ in range(3))
 
-    return {"command": cpu_of("import autograder.commands"), "checks": cpu_of(f"import autograder.grading.executors.grader_process, autograder.grading.judge, autograder.checks as c; c.prepare({assignment!r})")}
+    return {"command": cpu_of("import autograder.commands"), "checks": cpu_of(f"import autograder.grading.executors.local, autograder.grading.judge, autograder.checks as c; c.prepare({assignment!r})")}
 
 
 def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
@@ -64,7 +64,7 @@ def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
     checks: list[float] = []
     for task in tasks:
         result = judge.judge(task, sandbox)
-        tests = {cell["id"] for cell in task.cells if cell["role"] == "test"}
+        tests = {cell.id for cell in task.cells if cell.role == "test"}
         cells.append(sum(seconds for cell, seconds in result.seconds.items() if cell not in tests))
         checks.append(sum(seconds for cell, seconds in result.seconds.items() if cell in tests))
     trusted, untrusted = (seconds / len(tasks) for seconds in mark())
@@ -80,7 +80,7 @@ def floor(root: Path, assignment: str) -> dict[str, float]:
     import matplotlib
 
     matplotlib.use("Agg")
-    import matplotlib.pyplot  # noqa: F401
+    import matplotlib.pyplot
     import torch
 
     from autograder.checks import framework, prepare
@@ -92,7 +92,7 @@ def floor(root: Path, assignment: str) -> dict[str, float]:
                         ("cells_and_tests", {"setup", "locked", "answer", "student", "test"})):
         before = _children_cpu()
         for task in tasks:
-            _in_fork(lambda: _run_plainly(task, roles, framework))
+            _in_fork(lambda task=task, roles=roles: _run_plainly(task, roles, framework))
         costs[name] = (_children_cpu() - before) / len(tasks)
     return costs
 
@@ -106,9 +106,9 @@ def _run_plainly(task, roles: set[str], framework) -> None:
     namespace = {"__name__": "__main__"}
     with framework.grading(task.seed), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         for cell in task.cells:
-            if cell["role"] in roles:
+            if cell.role in roles:
                 with contextlib.suppress(Exception):
-                    exec(compile(cell["source"], "<cell>", "exec"), namespace)
+                    exec(compile(cell.source, "<cell>", "exec"), namespace)
 
 
 def _in_fork(work) -> None:
@@ -124,9 +124,9 @@ def _in_fork(work) -> None:
 def _tasks(root: Path, assignment: str) -> tuple[list, float]:
     """The class as the grader takes it in, and the CPU seconds that took."""
     from autograder.course import instructor_cells, released_files
-    from autograder.grading.submission import intake
+    from autograder.grading.course_state import class_seed
     from autograder.grading.messages import Task
-    from autograder.grading.pipeline import class_seed
+    from autograder.grading.submission import intake
 
     template, released, seed = instructor_cells(root, assignment), released_files(root, assignment), class_seed(root, assignment)
     tasks, start = [], time.process_time()
@@ -143,7 +143,7 @@ def _marks(sandbox):
 
     def mark() -> tuple[float, float]:
         now = [time.process_time(), cpu_of_tree(sandbox.process.pid)]
-        used = tuple(b - a for a, b in zip(last, now))
+        used = tuple(b - a for a, b in zip(last, now, strict=True))
         last[:] = now
         return used
 

@@ -12,6 +12,7 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.build.preprocessors import KERNEL
+from autograder.errors import TextError
 
 DEFAULTS = {"grade": False, "locked": False, "solution": False, "task": False, "schema_version": 3}
 HEADER = {
@@ -20,13 +21,9 @@ HEADER = {
 }
 
 
-class TextError(ValueError):
-    """The text notebook breaks a rule of docs/authoring.md."""
-
-
 def to_notebook(text: str) -> NotebookNode:
     """The instructor's notebook of a text notebook."""
-    notebook = jupytext.reads(text, fmt="py:percent")
+    notebook: NotebookNode = jupytext.reads(text, fmt="py:percent")
     notebook.metadata = NotebookNode(kernelspec=KERNEL, language_info={"name": "python"})
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     seen: set[str] = set()

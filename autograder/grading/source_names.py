@@ -3,6 +3,7 @@
 import ast
 import builtins
 from functools import lru_cache
+from typing import Any
 
 MAX_PARSED = 50_000  # parsing takes up to a thousand times the memory of the text
 
@@ -25,7 +26,7 @@ def defined_names(source: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def free_names(source: str, known: dict) -> list[str]:
+def free_names(source: str, known: dict[str, Any]) -> list[str]:
     """Names a test cell uses that are neither its own nor in ``known`` nor built in: the student's."""
     return [name for name in _foreign_names(source) if name not in known]
 

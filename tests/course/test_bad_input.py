@@ -12,10 +12,11 @@ from helpers import COURSE, WEEK3, autograder, run
 
 from autograder.__main__ import main
 from autograder.classroom import make_course_root
-from autograder.grading.submission.intake import Ungradable, rebuild
+from autograder.errors import UngradableError
+from autograder.grading.submission.intake import rebuild
 
 
-@pytest.fixture()
+@pytest.fixture
 def course(tmp_path: Path) -> Path:
     root = tmp_path / "course"
     make_course_root(COURSE, root, [WEEK3])
@@ -120,5 +121,5 @@ def test_a_very_deep_folder_in_a_submission_is_of_no_consequence(course: Path) -
 
 def test_the_notebook_of_another_week_is_known(course: Path) -> None:
     make_course_root(COURSE, course, [WEEK3, "week2_sinusoidal"])
-    with pytest.raises(Ungradable, match="none of the exercises of week3_rope is in it .it looks like the notebook of week2_sinusoidal"):
+    with pytest.raises(UngradableError, match="none of the exercises of week3_rope is in it .it looks like the notebook of week2_sinusoidal"):
         rebuild(COURSE / "notebooks" / "week2_sinusoidal" / "week2_sinusoidal.ipynb", course, WEEK3)

@@ -5,20 +5,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import COURSE, autograder
+from helpers import COURSE, PATIENCE, autograder, wait_until
 
 from autograder.classroom import Student, make_course_root, simulate
+from autograder.errors import GradingFailed
 from autograder.grading.executors import dask_cluster as cluster
-from autograder.grading.executors.client import GradingFailed, grade
-from autograder.grading.messages import Options, Result, Task
-from autograder.grading.pipeline import Graded, grade_submissions
-from autograder.grading.sandbox.sandbox import why_not_isolated
+from autograder.grading.executors.client import grade
+from autograder.grading.messages import Answer, Failure, Graded, Options, Outcome, Result, Task, Ungradable
+from autograder.grading.pipeline import grade_submissions
+from autograder.grading.sandbox.bubblewrap import why_not_isolated
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 WEEK1 = "week1_permutation_equivariance"
@@ -32,7 +32,7 @@ def _grade(task, options):
     key = json.loads(task)["key"]
     if key == "killer":
         os._exit(1)
-    return {"key": key, "scores": {"a": 1.0}}
+    return {"result": {"key": key, "scores": {"a": 1.0}}}
 
 cluster._grade = _grade
 """
@@ -52,7 +52,7 @@ class Cluster:
         return json.loads(self.file.read_text())["address"]
 
     def start(self, *arguments: str) -> subprocess.Popen:
-        log = open(self.folder / f"{arguments[0]}-{len(self.processes)}.log", "w")
+        log = open(self.folder / f"{arguments[0]}-{len(self.processes)}.log", "w")  # noqa: SIM115  the process writes to it as long as it runs
         env = {**os.environ, "PYTHONPATH": str(COURSE), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": self.failures}
         code = "import sys; from dask.__main__ import main; sys.argv[0] = 'dask'; main()"
         self.processes.append(subprocess.Popen([sys.executable, "-c", code, *arguments], env=env, cwd=self.folder, stdout=log, stderr=log))
@@ -68,7 +68,7 @@ class Cluster:
 
     def wait_for_workers(self) -> None:
         with cluster._connected(str(self.file)) as client:
-            client.wait_for_workers(len(self.workers), timeout=60)
+            client.wait_for_workers(len(self.workers), timeout=PATIENCE)
 
     def close(self) -> None:
         for group in (self.workers, self.processes):  # the scheduler last: workers without one take their time
@@ -95,13 +95,6 @@ def running(folder: Path, *patches: str, failures: int = 3) -> Iterator[Cluster]
         started.close()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def small_class(tmp_path: Path, count: int) -> tuple[Path, list[Student], dict[str, Path]]:
     root = tmp_path / "course"
     make_course_root(COURSE, root, [WEEK1])
@@ -109,10 +102,10 @@ def small_class(tmp_path: Path, count: int) -> tuple[Path, list[Student], dict[s
     return root, students, {student.name: root / "submitted" / student.name / WEEK1 for student in students}
 
 
-def grades(graded: dict[str, Graded]) -> dict[str, tuple]:
-    """Everything that a result says besides how long it took."""
-    return {key: (entry.reason, entry.result and (entry.result.scores, entry.result.verdicts, entry.result.failed_checks))
-            for key, entry in graded.items()}
+def grades(outcomes: dict[str, Outcome]) -> dict[str, object]:
+    """Everything that an outcome says besides how long it took."""
+    return {key: (outcome.result.scores, outcome.result.verdicts, outcome.result.failed_checks)
+            if isinstance(outcome, Graded) else outcome.reason for key, outcome in outcomes.items()}
 
 
 def task(key: str) -> Task:
@@ -125,31 +118,31 @@ def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
     isolate, there, here = not why_not_isolated(), {}, {}
     with running(tmp_path, "", "") as started:
 
-        def result_came(key: str, graded: Graded) -> None:
+        def on_outcome(key: str, outcome: Outcome) -> None:
             assert key not in there
-            there[key] = graded
-            if graded.result is not None and started.workers[0].poll() is None:
+            there[key] = outcome
+            if isinstance(outcome, Graded) and started.workers[0].poll() is None:
                 started.workers[0].send_signal(signal.SIGKILL)
 
-        grade_submissions(root, WEEK1, files, Options(isolate, scheduler=started.address), result_came, again=True)
-        assert started.workers[0].wait(10) == -signal.SIGKILL and started.workers[1].poll() is None
+        grade_submissions(root, WEEK1, files, Options(isolate, scheduler=started.address), on_outcome, again=True)
+        assert started.workers[0].wait(PATIENCE) == -signal.SIGKILL and started.workers[1].poll() is None
     grade_submissions(root, WEEK1, files, Options(isolate), here.__setitem__, again=True)
     assert grades(there) == grades(here) and there.keys() == files.keys()
     for student in students:
-        given = there[student.name].result
-        assert (given is None) == student.ungradable
+        given = there[student.name]
+        assert isinstance(given, Ungradable if student.ungradable else Graded)
         for cell, points in student.expected.items():
-            assert student.ungradable or points is None or given.scores.get(cell, points) == points, (student, cell)
+            assert student.ungradable or points is None or given.result.scores.get(cell, points) == points, (student, cell)
 
 
 def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tmp_path: Path) -> None:
-    came: list[Result] = []
+    answers: list[Answer] = []
     with running(tmp_path, KILLER, KILLER, KILLER, failures=0) as started:
-        grade([task(key) for key in ("ada", "killer", "boole", "emmy")], Options(False, scheduler=str(started.file)), came.append)
-    results = {result.key: result for result in came}
-    assert "workers of the cluster died" in results["killer"].problem and not results["killer"].scores
-    assert all(results[key].scores == {"a": 1.0} and not results[key].problem for key in ("ada", "boole", "emmy"))
-    assert len(came) == 4
+        grade([task(key) for key in ("ada", "killer", "boole", "emmy")], Options(False, scheduler=str(started.file)), answers.append)
+    results = {result.key: result for result in answers}
+    assert isinstance(results["killer"], Failure) and "workers of the cluster died" in results["killer"].reason
+    assert all(results[key] == Result(key, scores={"a": 1.0}) for key in ("ada", "boole", "emmy"))
+    assert len(answers) == 4
 
 
 def test_what_is_wrong_with_a_cluster_is_one_line(tmp_path: Path) -> None:
@@ -174,7 +167,7 @@ def test_a_worker_that_joins_later_is_asked_too() -> None:
     assert "another version" in answer["failed"]
 
 
-@pytest.mark.parametrize("scheduler, says", [("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
+@pytest.mark.parametrize(("scheduler", "says"), [("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
                                              ("nowhere.json", "there is no scheduler file nowhere.json"),
                                              ("tls://127.0.0.1:9", "wants certificates"),
                                              ("what is this", "no Dask scheduler answers at what is this")])

@@ -7,8 +7,8 @@ import pytest
 from helpers import COURSE, WEEK3
 
 from autograder.classroom import make_course_root
-from autograder.grading.messages import Options
-from autograder.grading.pipeline import Graded, grade_submissions
+from autograder.grading.messages import Graded, Options
+from autograder.grading.pipeline import grade_submissions
 
 ROTATE = """
     angles = positions.double()[..., None] * base ** (-torch.arange(0, x.shape[-1], 2, dtype=torch.float64) / x.shape[-1])
@@ -73,8 +73,8 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Graded]:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_style(graded: dict[str, Graded], style: str) -> None:
+    assert isinstance(graded[style], Graded), graded[style]
     result = graded[style].result
-    assert result is not None, graded[style].reason
     text = "".join(output["text"] for output in result.outputs["apply_rotary_emb_tests"])
     assert result.scores["apply_rotary_emb_tests"] == STYLES[style][1], text
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbgrader.coursedir import CourseDirectory
-from nbformat.v4 import new_code_cell
 from helpers import COURSE, autograder
+from nbformat.v4 import new_code_cell
+from nbgrader.coursedir import CourseDirectory
 
 from autograder.classroom import make_course_root
-from autograder.grading.submission.flags import flags
 from autograder.grading.plugins.gradebook import open_gradebook, scores
+from autograder.grading.submission.flags import flags
 
 WEEK1, EXERCISE = "week1_permutation_equivariance", "scaled_dot_product_attention"
 OWN = """def scaled_dot_product_attention(q, k, v, mask=None):

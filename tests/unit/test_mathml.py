@@ -5,9 +5,9 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from helpers import COURSE
 from nbconvert.exporters import HTMLExporter
 from nbformat.v4 import new_markdown_cell, new_notebook
-from helpers import COURSE
 
 from autograder.grading.plugins.mathml import to_mathml
 

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from nbgrader.api import Assignment, Course, Gradebook
 from helpers import run
+from nbgrader.api import Assignment, Course, Gradebook
 
 from autograder.grading.plugins.nbgrader_patches import INDEXES, add_indexes
 

@@ -1,6 +1,6 @@
 """The same grading run on an existing Dask cluster: one Dask task per submission, JSON text both ways.
 
-The driver (``grade``) alone writes; it needs no torch. A worker (``grade_one``) keeps a warm `service` process, the
+The driver (``grade``) alone writes; it needs no torch. A worker (``grade_one``) keeps a warm grading process, the
 same as for a local run, for each of its threads: neither torch nor anything of a submission gets into the Dask worker.
 """
 
@@ -9,23 +9,23 @@ import json
 import logging
 import os
 import queue
-import subprocess
 import sys
 import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from autograder.grading.executors.client import PACKAGE_ROOT, GradingFailed, environment
+from autograder.errors import GradingFailed
+from autograder.grading.executors.client import start_grader
+from autograder.grading.messages import Failure, OnAnswer, Options, Result, Task
 from autograder.grading.pending import grader_version
-from autograder.grading.messages import Options, Result, Task
-from autograder.grading.sandbox.sandbox import why_not_isolated
+from autograder.grading.sandbox.bubblewrap import why_not_isolated
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -38,15 +38,15 @@ KEPT = "what was graded is kept: run the same command again"
 
 # The driver
 
-def grade(tasks: list[Task], options: Options, on_result: Callable[[Result], None]) -> None:
+def grade(tasks: list[Task], options: Options, on_answer: OnAnswer) -> None:
     """Grade every task on the cluster; results as they come. Raises ``GradingFailed`` if the cluster cannot do it."""
     how, needed = json.dumps(asdict(replace(options, workers=1, scheduler=""))), json.dumps(versions())
     with _connected(options.scheduler) as client:
         _require_fit_workers(client, needed, options.isolate)
-        accused = _run(client, tasks, how, needed, on_result)
+        accused = _run(client, tasks, how, needed, on_answer)
         for task in accused:  # in flight when workers died; alone, it is plain whose submission it was
-            for victim in _run(client, [task], how, needed, on_result):
-                on_result(Result(victim.key, problem="workers of the cluster died, again and again, while grading this submission"))
+            for victim in _run(client, [task], how, needed, on_answer):
+                on_answer(Failure(victim.key, "workers of the cluster died, again and again, while grading this submission"))
 
 
 def versions() -> dict[str, str]:
@@ -101,7 +101,7 @@ def _require_fit_workers(client: "Client", needed: str, isolate: bool) -> None:
             raise GradingFailed(f"worker {address}: {answer}")
 
 
-def _run(client: "Client", tasks: list[Task], how: str, needed: str, came: Callable[[Result], None]) -> list[Task]:
+def _run(client: "Client", tasks: list[Task], how: str, needed: str, on_answer: OnAnswer) -> list[Task]:
     """Results as they come; returns the tasks in flight when workers died more often than the scheduler allows."""
     from distributed import KilledWorker
 
@@ -132,7 +132,7 @@ def _run(client: "Client", tasks: list[Task], how: str, needed: str, came: Calla
                 raise GradingFailed(f"{answer['failed']}; {KEPT}")
             waiting.pop(future)
             future.release()
-            came(Result(**answer["result"]))
+            on_answer(Result(**answer["result"]) if "result" in answer else Failure(**answer["failure"]))
     finally:
         if waiting and client.status == "running":  # Ctrl-C, or a failure
             client.cancel(list(waiting), force=True)
@@ -181,7 +181,7 @@ def grade_one(task: str, options: str, needed: str) -> str:
     try:
         if problem := _unfit_once(needed, how.isolate):  # a worker that joined after the run had begun
             raise GradingFailed(problem)
-        return json.dumps({"result": _grade(task, how)})
+        return json.dumps(_grade(task, how))
     except GradingFailed as error:
         return json.dumps({"failed": f"worker on {_host()}: {error}"})
 
@@ -196,99 +196,115 @@ def _unfit_once(needed: str, isolate: bool) -> str:
     return problem
 
 
-def _grade(task: str, options: Options) -> dict:
+def _grade(task: str, options: Options) -> dict[str, Any]:
     for _ in range(2):
-        service = _take(options)
+        grader = _take(options)
         try:
-            result = service.grade(task, options)
-        except _ServiceDied:
-            service.close()
+            answer = grader.grade(task, options)
+        except _GraderDied:
+            grader.close()
             continue
         except BaseException:
-            service.close()
+            grader.close()
             raise
-        if result["problem"]:  # perhaps of its sandbox: the next submission gets a fresh one
-            service.close()
+        if "failure" in answer:  # perhaps of its sandbox: the next submission gets a fresh one
+            grader.close()
         else:
-            _give_back(service)
-        return result
-    return asdict(Result(json.loads(task)["key"], problem="the grading process died twice while grading this submission"))
+            _give_back(grader)
+        return answer
+    key = json.loads(task)["key"]
+    return {"failure": asdict(Failure(key, "the grading process died twice while grading this submission"))}
 
 
-class _ServiceDied(Exception):
+class _GraderDied(Exception):
     pass
 
 
-class _Service:
-    """A trusted grading process kept warm: a line of JSON per submission, its result, and the next."""
+class _Grader:
+    """A trusted grading process kept warm: a line of JSON per submission, its answer, and the next."""
 
     def __init__(self, options: Options) -> None:
         self.kind = _kind(options)
         self.idle_since = 0.0
         # The process dies with the thread that started it: that must be one which lives as long as this worker.
-        self.process = _starter.submit(
-            subprocess.Popen, [sys.executable, "-m", "autograder.grading.executors.grader_process", str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env=environment(), cwd=PACKAGE_ROOT, start_new_session=True).result()
+        self.process = _starter.submit(start_grader).result()
 
-    def grade(self, task: str, options: Options) -> dict:
+    def grade(self, task: str, options: Options) -> dict[str, Any]:
+        """The answer's message as the grading process wrote it. Raises ``GradingFailed`` if nothing can be graded there."""
         request = f'{{"task": {task}, "options": {json.dumps(asdict(options))}}}\n{{"end": true}}\n'
-        result = None
+        requests, answers = self.process.stdin, self.process.stdout
+        assert requests is not None and answers is not None  # asked for by `start_grader`
+        answer: dict[str, Any] | None = None
         try:
-            self.process.stdin.write(request.encode())
-            self.process.stdin.flush()
-            for line in self.process.stdout:
-                message = json.loads(line)
+            requests.write(request.encode())
+            requests.flush()
+            for line in answers:
+                message: dict[str, Any] = json.loads(line)
                 if "failed" in message:
                     raise GradingFailed(message["failed"])
-                if "done" in message and result is not None:
-                    return result
-                result = message.get("result", result)
+                if "done" in message and answer is not None:
+                    return answer
+                answer = message
         except OSError:
             pass
-        raise _ServiceDied
+        raise _GraderDied
 
     def close(self) -> None:
+        """End the process and with it its sandbox."""
         self.process.terminate()
         self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
-def _kind(options: Options) -> tuple:
-    """What a service can not change while it lives."""
+def _kind(options: Options) -> tuple[Any, ...]:
+    """What a grading process can not change while it lives."""
     return options.isolate, options.device, sorted(options.limits.items())
 
 
 _starter = ThreadPoolExecutor(1, thread_name_prefix="autograder-starter")
-_idle: list[_Service] = []
-_lock = threading.Lock()
+_idle: list[_Grader] = []
+_changed = threading.Condition()
+_reaper: threading.Thread | None = None  # one for the worker, while there is something to wait for
 
 
-def _take(options: Options) -> _Service:
-    with _lock:
-        for service in _idle:
-            if service.kind == _kind(options) and service.process.poll() is None:
-                _idle.remove(service)
-                return service
-    return _Service(options)
+def _take(options: Options) -> _Grader:
+    with _changed:
+        for grader in _idle:
+            if grader.kind == _kind(options) and grader.process.poll() is None:
+                _idle.remove(grader)
+                return grader
+    return _Grader(options)
 
 
-def _give_back(service: _Service) -> None:
-    service.idle_since = time.monotonic()
-    with _lock:
-        _idle.append(service)
-    timer = threading.Timer(IDLE_SECONDS + 1, _close_idle)
-    timer.daemon = True
-    timer.start()
+def _give_back(grader: _Grader) -> None:
+    global _reaper
+    grader.idle_since = time.monotonic()
+    with _changed:
+        _idle.append(grader)
+        if _reaper is None:
+            _reaper = threading.Thread(target=_close_idle, name="autograder-reaper", daemon=True)
+            _reaper.start()
+        _changed.notify()
 
 
 def _close_idle() -> None:
-    with _lock:
-        old = [service for service in _idle if time.monotonic() - service.idle_since > IDLE_SECONDS]
-        for service in old:
-            _idle.remove(service)
-    for service in old:
-        service.close()
+    """Close what nobody has used for ``IDLE_SECONDS``; ends when nothing is idle any more."""
+    global _reaper
+    while True:
+        with _changed:
+            if not _idle:
+                _reaper = None
+                return
+            now = time.monotonic()
+            old = [grader for grader in _idle if now - grader.idle_since >= IDLE_SECONDS]
+            for grader in old:
+                _idle.remove(grader)
+            if not old:
+                _changed.wait(min(grader.idle_since for grader in _idle) + IDLE_SECONDS - now)
+        for grader in old:
+            grader.close()
 
 
 def _host() -> str:

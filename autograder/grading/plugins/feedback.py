@@ -1,8 +1,10 @@
 """Feedback pages: nbgrader's, cut down to the student's own work, with a table on top that says what to look at."""
 
+import contextlib
 import glob
 import os
 from pathlib import Path
+from typing import Any, Self
 
 from nbconvert.exporters import HTMLExporter
 from nbconvert.exporters.exporter import ResourcesDict
@@ -15,7 +17,10 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets.config import Config
 
 from autograder.build.regions import clear_hidden
+from autograder.errors import GradingFailed
+from autograder.grading.course_state import run_lock
 from autograder.grading.plugins.gradebook import reason_not_graded
+from autograder.grading.plugins.restore import restore
 from autograder.manifest import MANIFEST, Entry
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -35,24 +40,38 @@ class FeedbackExporter(HTMLExporter):
             "extra_template_paths": [*theirs.extra_template_paths, *theirs.extra_template_basedirs],
         })
         super().__init__(config=config, **kwargs)
-        if isinstance(self.parent, GenerateFeedback):
-            self.parent.assignments = _autograded(self.parent.coursedir)
 
-    def from_notebook_node(self, nb: NotebookNode, resources: ResourcesDict | None = None, **kwargs: object) -> tuple:
+    def from_notebook_node(self, nb: NotebookNode, resources: ResourcesDict | None = None, **kwargs: object) -> tuple[Any, ...]:
         page, resources = super().from_notebook_node(nb, resources, **kwargs)
         if isinstance(self.parent, GenerateFeedback):
             resources.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, resources["nbgrader"]))
         return page, resources
 
 
-def _autograded(course: CourseDirectory) -> dict[str, list[str]]:
-    """What nbgrader is to convert. Its own search takes the names of students for patterns."""
-    found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, course.assignment_id)))
-    notebooks = {folder: os.path.join(folder, f"{course.assignment_id}.ipynb") for folder in found}
-    return {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
+class CourseFeedback(GenerateFeedback):
+    """nbgrader's, which takes the names of students for patterns and fails for all if the gradebook has lost one."""
+
+    @classmethod
+    def like(cls, converter: GenerateFeedback) -> Self:
+        """The same task as nbgrader's own converter was given."""
+        ours = cls(coursedir=converter.coursedir, parent=converter.parent, config=converter.config)
+        for name in ("force", "log", "logfile"):
+            setattr(ours, name, getattr(converter, name))
+        return ours
+
+    def init_notebooks(self) -> None:
+        """Everybody who was graded, with the scores back in the gradebook where it has lost them."""
+        course, assignment = self.coursedir, self.coursedir.assignment_id
+        with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):  # a run under way saves them itself
+            restore(course, assignment, self.config)
+        found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, assignment)))
+        notebooks = {folder: os.path.join(folder, f"{assignment}.ipynb") for folder in found}
+        self.assignments = {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
+        if not self.assignments:
+            super().init_notebooks()  # says what nbgrader says
 
 
-def _exchange_key(course: CourseDirectory, where: dict) -> dict[str, bytes]:
+def _exchange_key(course: CourseDirectory, where: dict[str, Any]) -> dict[str, bytes]:
     """The file by which nbgrader's exchange hands a page to its student; from the submission that was graded."""
     def folder(step: str) -> Path:
         return Path(course.format_path(step, where["student"], where["assignment"]))
@@ -69,7 +88,7 @@ def _exchange_key(course: CourseDirectory, where: dict) -> dict[str, bytes]:
 class HideInstructorParts(NbGraderPreprocessor):
     """Keeps the student's answers and the verdicts; no hidden test, no mark scheme, none of the chapter's text."""
 
-    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[Any, ...]:
         if nb.cells and nb.cells[0].id == "ungradable":
             nb.cells = nb.cells[:1]
         nb.cells = [cell for cell in nb.cells if self._belongs(cell)]
@@ -101,7 +120,7 @@ class HideInstructorParts(NbGraderPreprocessor):
 class SummariseFeedback(NbGraderPreprocessor):
     """The table on top of the page. Runs after nbgrader's GetGrades."""
 
-    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[Any, ...]:
         where = resources["nbgrader"]
         with Gradebook(where["db_url"]) as gradebook:
             submission = gradebook.find_submission(where["assignment"], where["student"])
@@ -115,7 +134,7 @@ class SummariseFeedback(NbGraderPreprocessor):
         return nb, resources
 
 
-def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict:
+def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict[str, Any]:
     score, points = cell.metadata.nbgrader.get("score") or 0.0, cell.metadata.nbgrader.points
     if is_waiting:
         notes = ["will be read by a person"]
@@ -128,7 +147,7 @@ def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict:
             "points": f"{shown}of {points:g}"}
 
 
-def _what_to_look_at(verdict: dict) -> list[str]:
+def _what_to_look_at(verdict: dict[str, Any]) -> list[str]:
     """The likely causes; where none is known, the first criterion that was missed."""
     if named := verdict.get("named"):
         return list(named)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbformat.notebooknode import NotebookNode
-from nbgrader.api import Gradebook, MissingEntry, SubmittedNotebook
+from nbgrader.api import Gradebook, MissingEntry, SubmittedAssignment, SubmittedNotebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
-from autograder.course import CourseError, instructor_cells
+from autograder.course import instructor_cells
+from autograder.errors import CourseError
 from autograder.grading.plugins.nbgrader_patches import add_indexes
 
 UNGRADABLE = "Not graded: "
@@ -107,7 +108,7 @@ def scores(course: CourseDirectory, assignment: str) -> list[Score]:
         return sorted((_standing(submission) for submission in submissions), key=lambda score: score.student)
 
 
-def _standing(submission) -> Score:
+def _standing(submission: SubmittedAssignment) -> Score:
     reason = reason_not_graded(submission)
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
     by_cell = {grade.name: (None if reason or grade.auto_score is None and grade.manual_score is None else grade.score)
@@ -118,7 +119,7 @@ def _standing(submission) -> Score:
     return Score(submission.student_id, score, submission.max_score, reason, waiting, by_cell)
 
 
-def reason_not_graded(submission) -> str:
+def reason_not_graded(submission: SubmittedAssignment) -> str:
     """Why a submission has no grade; empty if it has one. A manual score given since overrides the reason."""
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
     if any(grade.manual_score is not None for grade in grades):
@@ -126,7 +127,7 @@ def reason_not_graded(submission) -> str:
     for notebook in submission.notebooks:
         for comment in notebook.comments:
             if (comment.auto_comment or "").startswith(UNGRADABLE):
-                return comment.auto_comment.removeprefix(UNGRADABLE)
+                return str(comment.auto_comment).removeprefix(UNGRADABLE)
     if all(grade.auto_score is None for grade in grades):
         return "grading did not finish; run autograde again"
     return ""

@@ -15,16 +15,20 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
+from typing import Any
 from nbformat.notebooknode import NotebookNode
 
-from autograder.course import Cell, CourseError, instructor_cells, released_files
+from autograder.course import Cell, Role, instructor_cells, released_files
+from autograder.errors import CourseError, UngradableError
 from autograder.grading.submission.flags import flags
 from autograder.grading.source_names import defined_names
-from autograder.grading.submission.notebook_file import Ungradable, read, shown
+from autograder.grading.submission.notebook_file import read, shown
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
 MAX_FILES = 1_000
-TAKES_ANSWER = ("answer", "prediction", "experiment")
+Matched = dict[str, NotebookNode]  # the student's cell, by the id of the instructor's
+Extras = dict[str | None, list[tuple[int, str, str]]]  # number, source and type, by the instructor's cell before them
+TAKES_ANSWER = (Role.ANSWER, Role.PREDICTION, Role.EXPERIMENT)
 
 
 @dataclass
@@ -37,22 +41,22 @@ class Intake:
 
 
 def rebuild(path: Path, root: Path, assignment: str) -> Intake:
-    """The notebook to grade, of a notebook file or a submission's folder. Raises ``Ungradable`` if it cannot be read."""
+    """The notebook to grade, of a notebook file or a submission's folder. Raises ``UngradableError`` if it cannot be read."""
     notes: list[str] = []
     try:
         if path.is_dir() or path.parent.is_symlink() or path.is_symlink():
             path = _choose_notebook(path, root, assignment, notes)
     except OSError as error:
-        raise Ungradable(f"the submission's folder cannot be read ({error.strerror}); look at its permissions") from error
+        raise UngradableError(f"the submission's folder cannot be read ({error.strerror}); look at its permissions") from error
     submitted = read(path)
     template = instructor_cells(root, assignment)
     matched, extras = _match(submitted, template, notes)
-    if not any(cell.role == "answer" and cell.id in matched for cell in template):
-        raise Ungradable(f"none of the exercises of {assignment} is in it{_looks_like(submitted, root)}; submit the notebook of this week")
+    if not any(cell.role is Role.ANSWER and cell.id in matched for cell in template):
+        raise UngradableError(f"none of the exercises of {assignment} is in it{_looks_like(submitted, root)}; submit the notebook of this week")
     _text_answers_below(template, matched, extras, notes)
     cells = []
     for cell in template:
-        if cell.id not in matched and cell.role == "answer":
+        if cell.id not in matched and cell.role is Role.ANSWER:
             notes.append(f"the answer cell {cell.grade_id} is missing from the submission; it counts as unanswered")
         cells.append(_rebuilt(cell, matched.get(cell.id)) if cell.role in TAKES_ANSWER else _instructors(cell))
         cells += [_extra(source, cell_type, number) for number, source, cell_type in extras.get(cell.id, [])]
@@ -77,7 +81,7 @@ def unreadable(root: Path, assignment: str, reason: str) -> NotebookNode:
 def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]) -> Path:
     """The notebook among the files of a submission; links are not followed, other files are listed and left alone."""
     if folder.is_symlink() or folder.parent.is_symlink():
-        raise Ungradable("the submission is a link, which is not followed; submit the folder itself")
+        raise UngradableError("the submission is a link, which is not followed; submit the folder itself")
     expected = f"{assignment}.ipynb"
     entries = sorted(itertools.islice(os.scandir(folder), MAX_FILES), key=lambda entry: entry.name)
     notebooks = [entry.name for entry in entries if entry.name.endswith(".ipynb")]
@@ -85,7 +89,7 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
         notebooks.append(expected)
     if expected not in notebooks and len(notebooks) != 1:
         found = ", ".join(shown(entry.name) for entry in entries[:10]) or "nothing"
-        raise Ungradable(f"there is no {expected} in the submission (found: {found}); submit the course's notebook under its name")
+        raise UngradableError(f"there is no {expected} in the submission (found: {found}); submit the course's notebook under its name")
     chosen = expected if expected in notebooks else notebooks[0]
     if chosen != expected:
         notes.append(f"the notebook was called {shown(chosen)}")
@@ -97,12 +101,12 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
     return folder / chosen
 
 
-def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]) -> tuple[dict, dict]:
+def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]) -> tuple[Matched, Extras]:
     """Which submitted cell answers which of the instructor's; the others, by the instructor's cell before them."""
     by_grade_id = {cell.grade_id: cell for cell in template if cell.grade_id}
     by_id = {cell.id: cell for cell in template}
-    matched: dict[str, NotebookNode] = {}
-    extras: dict[str | None, list] = {}
+    matched: Matched = {}
+    extras: Extras = {}
     before = None
     for number, cell in enumerate(submitted.cells):
         known = by_grade_id.get(cell.grade_id) or by_id.get(cell.id)
@@ -110,25 +114,25 @@ def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]
             if cell.source.strip():
                 extras.setdefault(before, []).append((number, cell.source, cell.cell_type))
             continue
-        if known.id in matched and known.role == "answer":
+        if known.id in matched and known.role is Role.ANSWER:
             notes.append(f"there are several cells {known.grade_id}; the last one counts")
         matched[known.id] = cell
         before = known.id
     _match_by_name(template, matched, extras, notes)
     for cell in template:
         answer = matched.get(cell.id)
-        if answer is None and cell.role in ("test", "locked", "setup"):
+        if answer is None and cell.role in (Role.TEST, Role.LOCKED, Role.SETUP):
             notes.append(f"the course's cell {cell.grade_id} was missing and has been put back")
-        elif answer is not None and cell.role == "answer" and answer.cell_type != cell.cell_type:
+        elif answer is not None and cell.role is Role.ANSWER and answer.cell_type != cell.cell_type:
             notes.append(f"the answer cell {cell.grade_id} had become a {answer.cell_type} cell")
     return matched, extras
 
 
-def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, notes: list[str]) -> None:
+def _match_by_name(template: tuple[Cell, ...], matched: Matched, extras: Extras, notes: list[str]) -> None:
     """Answers whose cells have lost their ids (some editors drop them): the cell that defines the exercise's name."""
     names = lru_cache(maxsize=None)(defined_names)
     for cell in template:
-        if cell.role != "answer" or cell.id in matched or cell.cell_type != "code":
+        if cell.role is not Role.ANSWER or cell.id in matched or cell.cell_type != "code":
             continue
         for place, entries in extras.items():
             found = [entry for entry in entries if entry[2] == "code" and cell.grade_id in names(entry[1])]
@@ -140,12 +144,12 @@ def _match_by_name(template: tuple[Cell, ...], matched: dict, extras: dict, note
                 break
 
 
-def _text_answers_below(template: tuple[Cell, ...], matched: dict, extras: dict, notes: list[str]) -> None:
+def _text_answers_below(template: tuple[Cell, ...], matched: Matched, extras: Extras, notes: list[str]) -> None:
     """Text in a new cell right below the one meant for it is the answer if that one was left as it was."""
     ours = {cell.source.strip()[:60] for cell in template}  # text of the course that has lost its id
     for cell in template:
         answer = matched.get(cell.id)
-        if cell.role != "answer" or cell.cell_type == "code" or answer is None or answer.source.strip() not in ("", cell.source.strip()):
+        if cell.role is not Role.ANSWER or cell.cell_type == "code" or answer is None or answer.source.strip() not in ("", cell.source.strip()):
             continue
         below = [entry for entry in extras.get(cell.id, []) if entry[2] == "markdown" and entry[1].strip()[:60] not in ours]
         if below:
@@ -159,7 +163,7 @@ def _looks_like(submitted: NotebookNode, root: Path) -> str:
     ids = {cell.grade_id for cell in submitted.cells} | {cell.id for cell in submitted.cells}
     for assignment in MANIFEST:
         try:
-            theirs = {name for cell in instructor_cells(root, assignment) if cell.role == "answer" for name in (cell.grade_id, cell.id)}
+            theirs = {name for cell in instructor_cells(root, assignment) if cell.role is Role.ANSWER for name in (cell.grade_id, cell.id)}
         except CourseError:
             continue
         if theirs & ids:
@@ -181,13 +185,13 @@ def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
     source, outputs = cell.source, []
     if answer is not None and cell.role in TAKES_ANSWER:
         source = answer.source if cell.cell_type == "code" else _without_markup(answer.source)
-        outputs = answer.outputs if cell.role == "experiment" else []
+        outputs = answer.outputs if cell.role is Role.EXPERIMENT else []
     metadata = nbformat.from_dict(json.loads(json.dumps(cell.metadata)))
-    if cell.role == "answer":
+    if cell.role is Role.ANSWER:
         metadata["unanswered"] = answer is None or answer.source.strip() in ("", cell.source.strip())
     if cell.cell_type == "code":
         return _code_cell(source, id=cell.id, metadata=metadata, outputs=outputs)
-    if answer is not None and cell.role in ("answer", "prediction"):
+    if answer is not None and cell.role in (Role.ANSWER, Role.PREDICTION):
         return _markdown(source, answer, id=cell.id, metadata=metadata)
     return _markdown_cell(source, id=cell.id, metadata=metadata)
 
@@ -228,4 +232,4 @@ def _markdown(text: str, answer: NotebookNode | None, **fields: object) -> Noteb
     return cell
 
 
-__all__ = ["Intake", "Ungradable", "rebuild", "unreadable"]
+__all__ = ["Intake", "UngradableError", "rebuild", "unreadable"]

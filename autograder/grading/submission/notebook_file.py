@@ -14,7 +14,10 @@ import sys
 from pathlib import Path
 
 import nbformat
+from typing import Any
 from nbformat.notebooknode import NotebookNode
+
+from autograder.errors import UngradableError
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 MAX_BYTES = 200 * 2**20
@@ -28,26 +31,22 @@ MAX_SAVED_IMAGE = 3 * 2**20
 MAX_SAVED = 15 * 2**20
 
 
-class Ungradable(Exception):
-    """The submission cannot be graded; the text is the reason and what to do, for instructor and student."""
-
-
 def read(path: Path) -> NotebookNode:
     """The cells of a notebook file, with ``id``, ``grade_id``, ``cell_type``, ``source``, ``outputs`` (text and PNG) and
-    ``attachments`` only. Raises ``Ungradable``."""
+    ``attachments`` only. Raises ``UngradableError``."""
     if path.is_symlink():
-        raise Ungradable("the file is a link, which is not followed; submit the notebook itself")
+        raise UngradableError("the file is a link, which is not followed; submit the notebook itself")
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise Ungradable("this is not a regular file; submit the notebook itself")
+            raise UngradableError("this is not a regular file; submit the notebook itself")
         if status.st_size == 0:
-            raise Ungradable("the file is empty; save the notebook and submit it again")
+            raise UngradableError("the file is empty; save the notebook and submit it again")
         if status.st_size > MAX_BYTES:
-            raise Ungradable(f"the file is larger than {MAX_BYTES // 2**20} MB; clear the outputs and submit again")
+            raise UngradableError(f"the file is larger than {MAX_BYTES // 2**20} MB; clear the outputs and submit again")
         return _read_apart(path) if status.st_size > LARGE else _parsed(path.read_bytes())
     except OSError as error:
-        raise Ungradable(f"the file cannot be read ({error.strerror}); submit it again") from error
+        raise UngradableError(f"the file cannot be read ({error.strerror}); submit it again") from error
 
 
 def shown(name: str) -> str:
@@ -60,10 +59,10 @@ def _read_apart(path: Path) -> NotebookNode:
     done = subprocess.run([sys.executable, "-m", "autograder.grading.submission.notebook_file", str(path.absolute())], env=environment, cwd=PACKAGE_ROOT,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
-        raise Ungradable("the file takes too much memory or time to read; clear the outputs and submit again")
+        raise UngradableError("the file takes too much memory or time to read; clear the outputs and submit again")
     message = json.loads(done.stdout)
     if "ungradable" in message:
-        raise Ungradable(message["ungradable"])
+        raise UngradableError(message["ungradable"])
     return nbformat.from_dict(message)
 
 
@@ -71,16 +70,16 @@ def _parsed(raw: bytes) -> NotebookNode:
     try:
         data = json.loads(_decode(raw))
     except (ValueError, RecursionError) as error:
-        raise Ungradable(f"the file is not a notebook (no valid JSON: {str(error)[:80]}); "
+        raise UngradableError(f"the file is not a notebook (no valid JSON: {str(error)[:80]}); "
                          "open it in JupyterLab, save it and submit it again") from error
     if not isinstance(data, dict):
-        raise Ungradable("the file is JSON but not a notebook; submit the .ipynb file")
+        raise UngradableError("the file is JSON but not a notebook; submit the .ipynb file")
     try:
         return _as_version_4(data)
-    except Ungradable:
+    except UngradableError:
         raise
     except Exception as error:
-        raise Ungradable(f"the notebook's structure is damaged ({type(error).__name__}); "
+        raise UngradableError(f"the notebook's structure is damaged ({type(error).__name__}); "
                          "open it in JupyterLab, save it and submit it again") from error
 
 
@@ -91,18 +90,18 @@ def _decode(raw: bytes) -> str:
     return raw.decode("utf-8")
 
 
-def _as_version_4(data: dict) -> NotebookNode:
+def _as_version_4(data: dict[str, Any]) -> NotebookNode:
     """A plain notebook with only what intake reads; tolerant of anything around it."""
     if "worksheets" in data or data.get("nbformat") in (1, 2, 3):
         data = nbformat.convert(nbformat.from_dict(data), 4)
     cells = data.get("cells")
     if not isinstance(cells, list):
-        raise Ungradable("the file has no cells; submit the course's notebook")
+        raise UngradableError("the file has no cells; submit the course's notebook")
     if len(cells) > MAX_CELLS:
-        raise Ungradable(f"the notebook has more than {MAX_CELLS} cells; submit the course's notebook")
+        raise UngradableError(f"the notebook has more than {MAX_CELLS} cells; submit the course's notebook")
     plain = [_plain_cell(cell) for cell in cells if isinstance(cell, dict)]
     if sum(len(cell.source) for cell in plain) > MAX_TEXT:
-        raise Ungradable(f"the notebook holds more than {MAX_TEXT // 2**20} MB of code and text; submit the course's notebook")
+        raise UngradableError(f"the notebook holds more than {MAX_TEXT // 2**20} MB of code and text; submit the course's notebook")
     room = MAX_SAVED
     for cell in plain:
         room -= len(json.dumps([cell.outputs, cell.attachments]))
@@ -111,7 +110,7 @@ def _as_version_4(data: dict) -> NotebookNode:
     return NotebookNode(cells=plain)
 
 
-def _plain_cell(cell: dict) -> NotebookNode:
+def _plain_cell(cell: dict[str, Any]) -> NotebookNode:
     source = cell.get("source", "")
     if isinstance(source, list):
         source = "".join(line for line in source if isinstance(line, str))
@@ -180,7 +179,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     try:
         message = _parsed(Path(sys.argv[1]).read_bytes())
-    except Ungradable as reason:
+    except UngradableError as reason:
         message = {"ungradable": str(reason)}
     json.dump(message, sys.stdout)
 

@@ -52,11 +52,16 @@ def test_names_are_those_of_the_outline():
     assert set(reference.__all__) == set(SIGNATURES)
 
 
+def signature(function):
+    """Names and defaults, as the notebooks give them: without types."""
+    found, nothing = inspect.signature(function), inspect.Parameter.empty
+    plain = [parameter.replace(annotation=nothing) for parameter in found.parameters.values()]
+    return str(found.replace(parameters=plain, return_annotation=nothing))
+
+
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_signature(name):
-    bare = inspect.signature(getattr(reference, name))
-    parameters = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in bare.parameters.values()]
-    assert str(bare.replace(parameters=parameters, return_annotation=inspect.Signature.empty)) == SIGNATURES[name]
+    assert signature(getattr(reference, name)) == SIGNATURES[name]
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
@@ -65,12 +70,9 @@ def test_docstring_names_its_source(name):
 
 
 def test_forward_signatures():
-    def forward(cls):
-        return str(inspect.signature(cls.forward))
-
-    assert forward(reference.LearnedPositionalEmbedding) == "(self, x)"
-    assert forward(reference.RotaryMultiHeadAttention) == "(self, x, positions=None, is_causal=False)"
-    assert forward(reference.ALiBiMultiHeadAttention) == "(self, x, is_causal=True)"
+    assert signature(reference.LearnedPositionalEmbedding.forward) == "(self, x)"
+    assert signature(reference.RotaryMultiHeadAttention.forward) == "(self, x, positions=None, is_causal=False)"
+    assert signature(reference.ALiBiMultiHeadAttention.forward) == "(self, x, is_causal=True)"
 
 
 # Each case: arguments as (shape or ready tensor) and a call; the call returns one tensor.
@@ -183,7 +185,7 @@ def test_dtype_device_graph_and_arguments(case, dtype, device):
     result = call(*arguments)
     assert result.dtype == dtype and result.device.type == device
     result.square().sum().backward()
-    for argument, copy in zip(arguments, before):
+    for argument, copy in zip(arguments, before, strict=True):
         assert torch.equal(argument, copy) and argument._version == 0, "an argument was changed in place"
         assert argument.grad is not None and argument.grad.isfinite().all()
         assert argument.untyped_storage().data_ptr() != result.untyped_storage().data_ptr(), "result shares memory"
