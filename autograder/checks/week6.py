@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from autograder import reference
-from autograder.checks.compare import Tolerance
+from autograder.checks.compare import CUT, Tolerance
 from autograder.checks.framework import Check, Probe, StudentError, calling, exercise, gradient
 from autograder.reference.attention import weights_of
 
@@ -30,7 +30,6 @@ DOUBLE = Tolerance(rtol=0, atol=1e-9)
 # A gradient adds up to 50 such values.
 SLOPE = Tolerance(rtol=0, atol=1e-3)
 
-CUT = "Your result is cut off from the autograd graph, so nothing before it can learn."
 DTYPE = "In float32 the values are right, in float64 they are not: compute in the dtype of the inputs, and return it."
 
 
