@@ -1,5 +1,8 @@
 """nbgrader preprocessors for building: what the student's copy loses, and what the solution keeps."""
 
+import html
+import re
+
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat.notebooknode import NotebookNode
 from nbgrader import utils
@@ -34,6 +37,35 @@ class ExecuteSolution(Execute):
     """Runs the solution; unlike in grading, a cell that fails is an error of ours and ends the build."""
 
     allow_errors = Bool(False, help="A solution has no failing cells.")
+
+
+class DescribeFigures(NbGraderPreprocessor):
+    """Gives the pictures of ``lab.py`` the caption below them as alternative text, and stores each of them once."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+        for cell, below in zip(nb.cells, [*nb.cells[1:], None]):
+            pictures = [output.data for output in cell.get("outputs", []) if PICTURE.match(output.get("data", {}).get("text/html", ""))]
+            text = caption(below.source) if below is not None and below.cell_type == "markdown" else ""
+            for number, data in enumerate(pictures, 1):
+                data.pop("image/png", None)  # it stands in the HTML as well; only grading's intake needs it by itself
+                if text:
+                    alt = html.escape(text if len(pictures) == 1 else f"Picture {number} of {len(pictures)}. {text}")
+                    start, end = PICTURE.match(data["text/html"]).span(1)
+                    data["text/html"] = f'{data["text/html"][:start]}alt="{alt}"{data["text/html"][end:]}'
+        return nb, resources
+
+
+PICTURE = re.compile(r'(?:<div data-lab="[^"]*">)?<img (alt="[^"]*") src="data:image/png;base64,')
+
+
+def caption(source: str) -> str:
+    """The caption in a text cell, "Figure 3.1. …", as plain text; empty if the cell does not begin with one."""
+    if not source.startswith("**Figure "):
+        return ""
+    text = source.split("\n\n")[0]
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)  # links
+    text = re.sub(r"\$[^$]*\$", lambda formula: re.sub(r"\\([A-Za-z]+)|\\.|[${}]", r" \1 ", formula[0]), text)
+    return re.sub(r" ([.,;:!?)])", r"\1", " ".join(re.sub(r"[*`]", "", text).split()))
 
 
 class ReleaseMetadata(NbGraderPreprocessor):
