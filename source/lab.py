@@ -17,6 +17,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
+import torch
 from PIL import Image
 
 # The palette of Okabe and Ito: told apart with every common form of colour blindness, and in grey by line style.
@@ -285,6 +286,30 @@ def moving_frequencies(ntk_base, yarn_frequencies, head_dim=16, base=10000.0, or
     fig.legend(loc="outside right center")
     return Moving("frequencies", title, alt, fig, {
         "unscaled": _rounded(unscaled), "ntk": ntk, "yarn": yarn, "length": original_len, "scale": scale})
+
+
+def moving_buckets(t5_bucket, offset=-20, max_offset=150, num_buckets=32, max_distance=128):
+    """T5's bucket of the offset under the mouse, two-sided and causal, and which offsets share it.
+
+    ``t5_bucket``: the student's function.
+    """
+    title = "The bucket of an offset, and who shares it"
+    alt = (f"Two step curves against the offset from {-max_offset} to {max_offset}: T5's bucket with two sides, 0 to "
+           f"{num_buckets - 1}, and the causal one, which is 0 for keys ahead. Near offsets have a step each, far ones share.")
+    offsets = torch.arange(-max_offset, max_offset + 1)
+    kinds = {kind: [int(bucket) for bucket in t5_bucket(offsets, both, num_buckets, max_distance)]
+             for kind, both in (("two sides", True), ("causal", False))}
+    fig, ax = figure(title, height=3.6)
+    for (kind, buckets), colour, style in zip(kinds.items(), (QUERY, KEY), ("-", "--")):
+        ax.step(offsets.tolist(), buckets, where="mid", color=colour, linestyle=style, label=kind)
+        ax.plot(offset, buckets[offset + max_offset], "o", color=colour)
+    ax.axvline(offset, color=GREY, linewidth=1.2, linestyle="--")
+    ax.set(xlabel="offset: key position − query position", ylabel="bucket", xlim=(-max_offset, max_offset))
+    ax.grid(axis="y")
+    fig.legend(loc="outside right center")
+    return Moving("buckets", title, alt, fig, {
+        "twoSides": kinds["two sides"], "causal": kinds["causal"], "offset": offset, "maxOffset": max_offset,
+        "buckets": num_buckets})
 
 
 # What the pictures share, in the page: elements, sliders, axes. Everything lies in a shadow tree, out of reach of the
@@ -628,5 +653,50 @@ PICTURES = {"clocks": r"""
       }
       const whole = data.unscaled.filter((frequency) => frequency * data.length >= turn).length;
       say(`Training on ${data.length} positions shows a full turn of ${whole} of ${pairs} pairs. An angle is new if ${length.toLocaleString("en")} positions reach it and training did not.`);
+    };
+""", "buckets": r"""
+    const offset = slider("offset: key position \u2212 query position", -data.maxOffset, data.maxOffset, data.offset);
+    const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
+    const table = element(element(stage, "div", {class: "values"}), "table");
+    const first = -data.maxOffset, kinds = [["two sides", data.twoSides, colours.query, "none"], ["causal", data.causal, colours.key, "6 4"]];
+    let scale;
+    follow(view.svg, (event) => Math.max(-data.maxOffset, Math.min(data.maxOffset, scale.read(event, view.svg))), offset);
+    function sharing(buckets) {  // the offsets around the chosen one that lie in the same bucket
+      const at = offset.value - first;
+      let from = at, to = at;
+      while (from > 0 && buckets[from - 1] === buckets[at]) from--;
+      while (to < buckets.length - 1 && buckets[to + 1] === buckets[at]) to++;
+      const low = from === 0 ? "\u2026" : minus(from + first), high = to === buckets.length - 1 ? "\u2026" : minus(to + first);
+      return {bucket: buckets[at], from, to, text: from === to ? minus(offset.value) : `${low} to ${high}`};
+    }
+    return () => {
+      const width = Math.max(view.svg.parentNode.clientWidth, 240), height = 330, svg = view.clear(width, height);
+      const ticks = [-data.maxOffset, -100, -50, 0, 50, 100, data.maxOffset].filter((tick) => Math.abs(tick) <= data.maxOffset);
+      const box = {left: 40, right: width - 12, top: 28, bottom: height - 44};
+      scale = axes(svg, box, {from: -data.maxOffset, to: data.maxOffset, ticks: ticks.filter((_, index) => width > 420 || index % 3 === 0), label: "offset"},
+        {from: 0, to: data.buckets, ticks: [0, 1, 2, 3, 4].map((quarter) => quarter * data.buckets / 4), label: "bucket"});
+      table.replaceChildren();
+      const header = element(element(table, "thead"), "tr"), body = element(table, "tbody");
+      for (const name of ["buckets", "bucket", "offsets that share it"]) element(header, "th", {scope: "col"}, name);
+      const x = scale.px(offset.value);
+      shape(svg, "path", {d: line([[x, box.top], [x, box.bottom]]), stroke: "#888", fill: "none"});
+      for (const [name, buckets, colour, dashes] of kinds) {
+        const shared = sharing(buckets), points = [];
+        buckets.forEach((bucket, index) => {
+          for (const side of [-0.5, 0.5]) points.push([scale.px(Math.max(first, Math.min(data.maxOffset, index + first + side))), scale.py(bucket)]);
+        });
+        const edge = (index, side) => scale.px(Math.max(first, Math.min(data.maxOffset, index + first + side)));
+        shape(svg, "rect", {x: edge(shared.from, -0.5), y: scale.py(shared.bucket) - 5, width: Math.max(edge(shared.to, 0.5) - edge(shared.from, -0.5), 2),
+          height: 10, fill: colours.angle, "fill-opacity": 0.5});
+        shape(svg, "path", {d: line(points), stroke: colour, "stroke-width": 1.8, "stroke-dasharray": dashes, fill: "none"});
+        shape(svg, "circle", {cx: x, cy: scale.py(shared.bucket), r: 4, fill: colour});
+        const row = element(body, "tr"), head = element(row, "th", {scope: "row"});
+        element(head, "span", {class: "swatch", style: `background: ${colour}`});
+        head.append(name);
+        element(row, "td", {class: "value"}, String(shared.bucket));
+        element(row, "td", {class: "shared"}, shared.text);
+      }
+      const at = offset.value, where = at === 0 ? "at the query" : `${Math.abs(at)} ${at < 0 ? "behind" : "ahead of"} the query`;
+      say(`A key ${where}: bucket ${sharing(data.twoSides).bucket} with two sides, ${sharing(data.causal).bucket} when causal.`);
     };
 """}

@@ -225,7 +225,7 @@ offset = relative_positions(4, 6)
 clip, span = 2, 2
 pictures = {"offset j − i": offset, f"Shaw's row, clip {clip}": clip + offset.clamp(-clip, clip),
             "distance i − j": -offset, f"DeBERTa's row, span {span}": (span - offset).clamp(0, 2 * span - 1)}
-fig, axes = lab.figure("Four queries (positions 2 to 5), six keys: one matrix, three ways to index a table", ncols=4, height=2.6)
+fig, axes = lab.figure("Four queries (positions 2 to 5), six keys: one matrix, three ways to index a table", ncols=4, height=2.2)
 for ax, (name, numbers) in zip(axes, pictures.items()):
     lab.heatmap(ax, numbers, name, limit=6, xlabel="key", ylabel="")
     for row in range(4):
@@ -377,24 +377,30 @@ by_distance = torch.arange(n - 1, -1, -1).expand(n, n)  # the same in every row:
 padded = F.pad(by_distance.float(), (1, 0), value=-1)
 reshaped = padded.reshape(n + 1, n)
 moved = reshaped[1:]
-fig, axes = lab.figure("The trick with four queries and four keys: each cell shows its distance", ncols=4, height=2.9)
-names = ("columns by distance", "pad one column on the left", "read as 5 rows of 4", "drop the first row")
-for ax, name, numbers in zip(axes, names, (by_distance.float(), padded, reshaped, moved)):
-    ax.imshow(numbers, cmap=lab.SEQUENTIAL, vmin=-3, vmax=5, interpolation="nearest")
-    for row in range(numbers.shape[0]):
-        for column in range(numbers.shape[1]):
-            value, rubbish = int(numbers[row, column]), ax is axes[3] and column > row
-            ax.text(column, row, "·" if value < 0 else value, ha="center", va="center", fontsize=11,
-                    color=lab.GREY if rubbish else "white" if value < 1 else "black", fontstyle="italic" if rubbish else "normal")
-    ax.set(title=name, xticks=range(numbers.shape[1]), yticks=range(numbers.shape[0]))
-axes[3].set(xlabel="key", ylabel="query")
+panels = {"columns by distance": by_distance, "pad one column": padded, "read as 5 rows of 4": reshaped, "drop the first row": moved}
+fig, axes = lab.figure("The trick with four queries and four keys: each cell shows its distance", ncols=4, height=2.8,
+                       width_ratios=(4, 5, 4, 4))
+for ax, (name, numbers) in zip(axes, panels.items()):
+    rows, columns = numbers.shape
+    ax.imshow(numbers.clamp(min=0), cmap="Blues", vmin=-0.5, vmax=6, interpolation="nearest")
+    for row in range(rows):
+        for column in range(columns):
+            padding, rubbish = int(numbers[row, column]) < 0, name.startswith("drop") and column > row
+            if padding or rubbish:
+                ax.add_patch(plt.Rectangle((column - 0.5, row - 0.5), 1, 1, color="#DDDDDD", linewidth=0))
+            ax.text(column, row, "pad" if padding else int(numbers[row, column]), ha="center", va="center",
+                    fontsize=8 if padding else 11, color="#666666" if padding or rubbish else "black")
+    ax.set(title=name, xticks=range(columns), yticks=range(rows), xlim=(-0.5, columns - 0.5), ylim=(4.5, -0.5))
+    ax.spines[["left", "bottom"]].set_visible(False)
+axes[0].set_ylabel("query")
+axes[3].set_xlabel("key")
 plt.show()
 
 # %% [markdown]
-# **Figure 6.2. Pad, reshape, drop.** The padding (dot) makes every row one longer; read in rows of the old length, each row slips by one more. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey, italic) stand numbers of the *next* row.
+# **Figure 6.2. Pad, reshape, drop.** The padding makes every row one longer; read in rows of the old length, each row slips by one more. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey) stand the padding and numbers of the *next* row.
 
 # %% [markdown]
-# That last remark is no detail. Above the diagonal the result is not "some other distance": it is rubbish that belongs to another query. In Transformer-XL the causal mask hides it. Use the trick in an encoder, and it leaks. (XLNet and the speech toolkit ESPnet need both sides. They feed $2n-1$ distances, and then the shift is right everywhere.)
+# That last remark is no detail. Above the diagonal the result is not "some other distance": it is rubbish that belongs to another query. In Transformer-XL the causal mask hides it. Use the trick in an encoder, and it leaks. (XLNet and the speech toolkit ESPnet need both sides. They feed the distances of both signs, about $2n$ of them, and then the shift is right everywhere.)
 #
 # With a **memory** of $m$ earlier tokens there are $n$ queries and $m+n$ keys. Column $c$ then belongs to distance $n_\text{keys}-1-c$, and row $i$ moves to the left by $n_\text{queries}-1-i$. The last query, the newest token, does not move.
 
@@ -652,6 +658,12 @@ print("buckets that two-sided offsets never use:", unused)
 # %% [markdown]
 # **Figure 6.3. Buckets.** Left: eight exact steps on each side, then steps that grow; the causal form has sixteen exact ones, on one side. Right: near buckets hold one distance, far ones many.
 
+# %% tags=["experiment"]
+lab.moving_buckets(t5_bucket)
+
+# %% [markdown]
+# **Figure 6.4. Buckets to move.** Your own function. Move the offset with the mouse or the slider: the band marks all offsets that share its bucket. Walk out from 0 on both sides, and watch when the band begins to grow.
+
 # %% [markdown]
 # So "everything beyond 128 shares a bucket" is not quite it: sharing begins at 91 with two sides, at 113 in the causal form. The floor in (1) never reaches the last step. And bucket 16 would be "distance 0, ahead", which does not exist.
 #
@@ -766,7 +778,7 @@ lab.table(["ascending or reversed?", *(f"{n} numbers" for n in results["tested"]
 #
 # The tables $p^k$ and $p^q$ are projections of one table of $2s$ vectors, made by each layer for its heads. Three terms are added, so the scale is $\sqrt{3d}$. Position to position is left out: it holds nothing about the text.
 #
-# **A difference between paper and code.** The paper prints $\delta(j,i)$ in the last term. The authors' code and the one in `transformers` both use $\delta(i,j)$, the same row in both terms. (There is an issue about it, microsoft/DeBERTa 162.) Published weights were trained with the code, so **this exercise follows the code**. For random numbers the two differ by one or two whole units of score.
+# **A difference between paper and code.** The paper prints $\delta(j,i)$ in the last term. The authors' code and the one in `transformers` both use $\delta(i,j)$, the same row in both terms. (There is an issue about it, microsoft/DeBERTa 162.) Published weights were trained with the code, so **this exercise follows the code**. For random numbers the two differ by one or two whole units of score. (DeBERTa's versions 2 and 3 count far offsets in logarithmic buckets, much as T5 does.)
 
 # %% [markdown]
 # ### Exercise 6.8 · DeBERTa's scores
@@ -923,10 +935,10 @@ extra = {"plain attention": 0, "T5's bias": 8 * length**2, "Shaw, 33 products an
 lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 4 / 2**20:,.0f}"] for arm in costs])
 
 # %% [markdown]
-# **Figure 6.4. Time and memory.** Red: Shaw's equation as it is printed, with a vector for each pair of tokens, in both of its terms. Above it the same numbers from 33 products and a pick.
+# **Figure 6.5. Time and memory.** Red: Shaw's equation as it is printed, with a vector for each pair of tokens, in both of its terms. Above it the same numbers from 33 products and a pick.
 
 # %% [markdown]
-# "Relative encodings are slow" is true of the tensor `(n, n, head_dim)`. All the other forms are a small multiple of plain attention, and much of that is the pick, which a fused kernel would do on the fly. Measured on one machine, so compare the bars, not the milliseconds.
+# "Relative encodings are slow" is true of the tensor `(n, n, head_dim)`. All the other forms cost two or three times plain attention here, and much of that is the pick, which a fused kernel would do on the fly. (T5's bar includes the buckets, which a model computes once.) Measured on one machine: compare the bars, not the milliseconds.
 #
 # There is another cost, which no bar shows. A bias that depends on the query's *content* (Shaw, Transformer-XL, DeBERTa) must be computed for each text. T5's depends on positions alone: it can be computed before the text is known. But it still is a full matrix, and fast kernels do not take one for free.
 
@@ -1028,7 +1040,7 @@ lab.table(["mean [lowest..highest]", *(f"{task}, {n}" for task in ("pull", "push
           [[arm, *spread(results["pull"][arm]), *spread(results["push"][arm])] for arm in looks])
 
 # %% [markdown]
-# **Figure 6.5. Pull and push.** Filled: 16 tokens, as in training. Open: 64. Dotted: guessing. One mark per training seed.
+# **Figure 6.6. Pull and push.** Filled: 16 tokens, as in training. Open: 64. Dotted: guessing. One mark per training seed.
 
 # %% [markdown]
 # What held, and what did not:
@@ -1110,13 +1122,13 @@ ax.set_xscale("log", base=2)
 ax.set_xticks(tested, [f"{n}\n{n // 8}x" for n in tested])
 ax.minorticks_off()
 ax.set(xlabel="numbers in the sequence", ylabel="accuracy", ylim=(0.45, 1.02))
-ax.legend(loc="upper right")
+ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 ax.grid(axis="y")
 plt.show()
 lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] for name, rows in variants.items()])
 
 # %% [markdown]
-# **Figure 6.6. Sum, product, recursion.** Lines: means over five seeds; bands: lowest to highest seed. Dotted: guessing.
+# **Figure 6.7. Sum, product, recursion.** Lines: means over five seeds; bands: lowest to highest seed. Dotted: guessing.
 
 # %% [markdown]
 # The recursion goes further: at 16 numbers it mostly holds, at 32 some seeds do and some are at chance. That is the paper's promise, with luck attached. The product gains nothing over the sum: its rows beyond 8 are untrained, too. What extrapolates is a *rule*, not an operation. (And most models later took a third road: a rule for the scores, as in weeks 3 and 4.)
@@ -1168,7 +1180,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # <details><summary>9. What does position to content give DeBERTa?</summary>
 #
-# Keys that say where they want to be read: "push". No other method of this week but RoPE has it.
+# Keys that say where they want to be read: "push". Of the others compared here only RoPE can do that.
 # </details>
 #
 # <details><summary>10. Why sqrt(3d)?</summary>
@@ -1195,13 +1207,13 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # | T5 divides by $\sqrt d$ | It does not. | 6.7 |
 # | T5: beyond 128 all keys share a bucket | From 91 on with two sides, from 113 on when causal. | Figure 6.3 |
 # | Shaw indexes with $i-j$ | With the clipped $j-i$ (tensor2tensor). SpeechT5 counts the other way. | 6.1 |
-# | Relative encodings are slow | The table of vectors per pair is. | Figure 6.4 |
+# | Relative encodings are slow | The table of vectors per pair is. | Figure 6.5 |
 # | `_rel_shift` gives the shifted matrix | Only where the key is not after the query. | Figure 6.2 |
 # | DeBERTa's last term uses $\delta(j,i)$ | So the paper prints. Both published codes use $\delta(i,j)$. | 6.8 |
 # | FLOATER gives up parallelism | Its encodings do not depend on the text; they are computed ahead. | section 8 |
-# | More heads do not help T5 with "look where the query says" | In our runs they did: 8 heads reach 0.86. | Figure 6.5 |
-# | RoPE is relative, so short offsets hold at any length | 1.00 at 16 tokens, 0.64 at 64. | Figure 6.5 |
-# | Multiplying by positions extrapolates better than adding | Not in our runs. | Figure 6.6 |
+# | More heads do not help T5 with "look where the query says" | In our runs they did: 8 heads reach 0.86. | Figure 6.6 |
+# | RoPE is relative, so short offsets hold at any length | 1.00 at 16 tokens, 0.64 at 64. | Figure 6.6 |
+# | Multiplying by positions extrapolates better than adding | Not in our runs. | Figure 6.7 |
 #
 # ## To take with you
 #
