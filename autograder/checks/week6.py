@@ -10,10 +10,12 @@ built upon.
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from autograder import reference
 from autograder.checks.compare import CUT, Tolerance
@@ -21,6 +23,8 @@ from autograder.checks.framework import Check, Probe, StudentError, calling, exe
 from autograder.reference.attention import weights_of
 
 WEEK = "week6_relative_bias"
+Drawn = tuple[list[Tensor], str]  # inputs, and words for them
+Function = Callable[..., Any]
 
 EXACT = Tolerance(rtol=0, atol=0)  # integers, and values that are only moved
 # N(0, 1) inputs: honest float32 errs by at most 7e-7 here, the mistakes of the banks by 0.05 or more in some value.
@@ -64,8 +68,8 @@ def costs_by_hand(check: Check) -> None:
 
 # ---- offsets --------------------------------------------------------------------------------------------------------
 
-LAST = ("With as many queries as keys all is right; with fewer the queries are the last positions: row r stands at position "
-        "n_keys - n_queries + r.")
+LAST = ("With as many queries as keys all is right; with fewer the queries are the last positions: row r stands at "
+        "position n_keys - n_queries + r.")
 INTEGERS = "The offsets must be int64: they index tables."
 
 
@@ -84,34 +88,34 @@ def relative_positions(check: Check) -> None:
             check.raises(calling(n_queries, n_keys), ValueError, f"{name}({n_queries}, {n_keys})")
 
 
-def _seen(n_queries: int, n_keys: int, device: str) -> torch.Tensor:
-    """Where the key does not lie after the query."""
-    return (reference.relative_positions(n_queries, n_keys) <= 0).to(device)
+def _seen(shape: torch.Size, device: torch.device | str = "cpu") -> Tensor:
+    """Where the key does not lie after the query, for scores of this shape."""
+    return (reference.relative_positions(shape[-2], shape[-1]) <= 0).to(device)
 
 
 def looked_at(call: Probe) -> Probe:
     """What `call` returns with zeros wherever the key lies after the query: those entries may hold anything."""
     def probe(subject: Any) -> Any:
         value = call(subject)
-        if not isinstance(value, torch.Tensor) or value.ndim < 2 or not 1 <= value.shape[-2] <= value.shape[-1]:
+        if not isinstance(value, Tensor) or value.ndim < 2 or not 1 <= value.shape[-2] <= value.shape[-1]:
             return value
-        return value.masked_fill(~_seen(*value.shape[-2:], value.device), 0)
+        return value.masked_fill(~_seen(value.shape, value.device), 0)
 
     return probe
 
 
-def slope(*arguments: Any, at: int, place: int | None = None, keep: Callable = lambda value: value, **options: Any) -> Probe:
+def slope(*arguments: Any, at: int, place: int | None = None, keep: Function = lambda value: value) -> Probe:
     """The gradient with respect to argument number ``at``, of result number ``place`` where there are several."""
-    def probe(subject: Any) -> torch.Tensor:
-        copies = [a.detach().clone() if isinstance(a, torch.Tensor) else a for a in arguments]
+    def probe(subject: Any) -> Tensor:
+        copies = [a.detach().clone() if isinstance(a, Tensor) else a for a in arguments]
         copies[at].requires_grad_()
-        value = subject(*copies, **options)
+        value = subject(*copies)
         return gradient(keep(value if place is None else value[place]), copies[at])
 
     return probe
 
 
-def _own(function: Callable, *arguments: Any) -> torch.Tensor | None:
+def _own(function: Function, *arguments: Any) -> Tensor | None:
     """What the student's own function returns, or None if it fails or returns no real numbers."""
     try:
         value = function(*arguments)
@@ -121,23 +125,24 @@ def _own(function: Callable, *arguments: Any) -> torch.Tensor | None:
         if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
             raise
         return None
-    usable = isinstance(value, torch.Tensor) and not value.is_complex() and bool(value.isfinite().all())
+    usable = isinstance(value, Tensor) and not value.is_complex() and bool(value.isfinite().all())
     return value.detach() if usable else None
 
 
-Offsets = Callable[[int, int], torch.Tensor]
+Offsets = Callable[[int, int], Tensor]
 
 
-def own_offsets(function: Callable) -> Offsets | None:
+def own_offsets(function: Function) -> Offsets | None:
     """The student's own `relative_positions` where something can be built on it, with the right one where it fails;
     None if it is right, or tells too few offsets apart to leave something to test."""
     @functools.cache
-    def offsets(n_queries: int, n_keys: int) -> torch.Tensor | None:
+    def offsets(n_queries: int, n_keys: int) -> Tensor | None:
         value = _own(function, n_queries, n_keys)
-        fit = value is not None and value.shape == (n_queries, n_keys) and bool((value == value.round()).all())
-        return value.to("cpu", torch.int64) if fit else None
+        if value is None or value.shape != (n_queries, n_keys) or not bool((value == value.round()).all()):
+            return None
+        return value.to("cpu", torch.int64)
 
-    def completed(n_queries: int, n_keys: int) -> torch.Tensor:
+    def completed(n_queries: int, n_keys: int) -> Tensor:
         own = offsets(n_queries, n_keys)
         return reference.relative_positions(n_queries, n_keys) if own is None else own
 
@@ -153,22 +158,23 @@ OWN_OFFSETS = "Graded with your own relative_positions: a mistake there is not p
 
 # ---- Shaw -----------------------------------------------------------------------------------------------------------
 
-CLIPPED = ("Short texts are right, longer ones are not: offsets beyond clip take the first or the last row. (A negative index "
-           "wraps round without an error.)")
+CLIPPED = ("Short texts are right, longer ones are not: offsets beyond clip take the first or the last row. (A negative "
+           "index wraps round without an error.)")
 ONE_ROW = "With clip 0 the tables have a single row, which belongs to every offset."
 NO_KEY = "A query that may attend to no key has zero weights and zero output; the value table must not reach it either."
 MASKED = "Without a mask all is right: hide the keys before the softmax, and let the mask broadcast."
 VALUES = "The weights are right, out is not: out adds up weight * (v + rel_v[row])."
 
 
-def shaw_after_offsets(relative_positions: Callable) -> Iterator[tuple[Any, str]]:
+def shaw_after_offsets(relative_positions: Function) -> Iterator[tuple[Any, str]]:
     offsets = own_offsets(relative_positions)
     if offsets is None:
         return
 
-    def shaw(q, k, v, rel_k, rel_v, mask=None):
-        row = rel_k.shape[0] // 2
-        row = row + offsets(q.shape[-2], k.shape[-2]).clamp(-row, row).to(q.device)
+    def shaw(q: Tensor, k: Tensor, v: Tensor, rel_k: Tensor, rel_v: Tensor,
+             mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        clip = rel_k.shape[0] // 2
+        row = clip + offsets(q.shape[-2], k.shape[-2]).clamp(-clip, clip).to(q.device)
         scores = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, rel_k[row])) / q.shape[-1] ** 0.5
         weights = weights_of(scores, mask)
         return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights
@@ -180,14 +186,14 @@ def shaw_after_offsets(relative_positions: Callable) -> Iterator[tuple[Any, str]
 def shaw_attention(check: Check) -> None:
     name = "shaw_attention"
 
-    def drawn(batch, heads, n_queries, n_keys, head_dim, v_dim, clip, dtype=torch.float32):
-        tensors = [check.randn(batch, heads, n_queries, head_dim, dtype=dtype),
-                   check.randn(batch, heads, n_keys, head_dim, dtype=dtype),
-                   check.randn(batch, heads, n_keys, v_dim, dtype=dtype),
-                   check.randn(2 * clip + 1, head_dim, dtype=dtype), check.randn(2 * clip + 1, v_dim, dtype=dtype)]
+    def drawn(batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int, clip: int) -> Drawn:
+        tensors = [check.randn(*shape) for shape in (
+            (batch, heads, n_queries, head_dim), (batch, heads, n_keys, head_dim), (batch, heads, n_keys, v_dim),
+            (2 * clip + 1, head_dim), (2 * clip + 1, v_dim))]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, k {tuple(tensors[1].shape)}, v_dim {v_dim}, clip {clip}"
 
-    def agrees(tensors, words, hint="", mask=None, tolerance=CLOSE):
+    def agrees(tensors: list[Tensor], words: str, hint: str = "", mask: Tensor | None = None,
+               tolerance: Tolerance = CLOSE) -> None:
         """The weights first: if they are right and out is not, the values are at fault."""
         arguments = tensors if mask is None else [*tensors, mask]
         for place, part, likely in ((1, "weights", hint), (0, "out", hint or VALUES)):
@@ -203,7 +209,8 @@ def shaw_attention(check: Check) -> None:
             tensors, words = drawn(*sizes)
             agrees(tensors, words)
     with check.criterion("offsets beyond clip, clip 0", 0.75, golden=True):
-        for sizes, hint in (((2, 2, 9, 9, 4, 4, 2), CLIPPED), ((1, 2, 6, 6, 8, 3, 1), CLIPPED), ((2, 2, 4, 4, 4, 5, 0), ONE_ROW)):
+        for sizes, hint in (((2, 2, 9, 9, 4, 4, 2), CLIPPED), ((1, 2, 6, 6, 8, 3, 1), CLIPPED),
+                            ((2, 2, 4, 4, 4, 5, 0), ONE_ROW)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, hint)
     with check.criterion("fewer queries than keys", 0.5, golden=True):
@@ -240,14 +247,14 @@ def result(call: Probe, place: int) -> Probe:
 
 # ---- Transformer-XL -------------------------------------------------------------------------------------------------
 
-MEMORY = ("With as many queries as keys all is right, with a memory (more keys than queries) it is not: row i moves to the left "
-          "by n_queries - 1 - i, whatever the number of keys.")
+MEMORY = ("With as many queries as keys all is right, with a memory (more keys than queries) it is not: row i moves to the "
+          "left by n_queries - 1 - i, whatever the number of keys.")
 STRIDES = "Right for a contiguous x, wrong for one that is not: `view` needs contiguous memory, `reshape` does not."
 
 
 @exercise(WEEK, "rel_shift")
 def rel_shift(check: Check) -> None:
-    def shifted(x: torch.Tensor, hint: str = "", words: str = "") -> None:
+    def shifted(x: Tensor, hint: str = "", words: str = "") -> None:
         check.agrees(looked_at(calling(x)), f"rel_shift(x {tuple(x.shape)}{words}), where the key is not after the query",
                      EXACT, hint)
 
@@ -268,15 +275,18 @@ def rel_shift(check: Check) -> None:
         check.unchanged(lambda f: f(x), "rel_shift(x (2, 3, 4, 6))", x)
 
 
-def _keep(value: torch.Tensor) -> torch.Tensor:
-    return value.masked_fill(~_seen(*value.shape[-2:], value.device), 0)
+def _keep(value: Tensor) -> Tensor:
+    return value.masked_fill(~_seen(value.shape, value.device), 0)
 
 
-def own_shift(function: Callable) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """The student's own `rel_shift` as a table of where each number comes from, with the right one where it fails. None if
-    it is right, or if it does not hand on the numbers it was given: on zeros, scores without a position term would be right."""
+def own_shift(function: Function) -> Callable[[Tensor], Tensor] | None:
+    """The student's own `rel_shift` as a table of where each number comes from, with the right one where it fails.
+
+    None if it is right, or if it does not hand on the numbers it was given: on zeros, scores without a position term
+    would be right.
+    """
     @functools.cache
-    def sources(shape: torch.Size) -> torch.Tensor:
+    def sources(shape: torch.Size) -> Tensor:
         """For each place the number of the entry that moves there, counted from 1; 0 where a zero is put."""
         numbers = torch.arange(1.0, 1.0 + shape.numel(), dtype=torch.float64).view(shape)
         own, right = _own(function, numbers.clone()), reference.rel_shift(numbers).long()
@@ -285,57 +295,60 @@ def own_shift(function: Callable) -> Callable[[torch.Tensor], torch.Tensor] | No
         own = _keep(own.to("cpu", torch.float64))
         return own.long() if bool(torch.isin(own, torch.cat((numbers.flatten(), torch.zeros(1)))).all()) else right
 
-    def shifted(x: torch.Tensor) -> torch.Tensor:
+    def shifted(x: Tensor) -> Tensor:
         padded = torch.cat((x.new_zeros(1), x.flatten()))
         return padded[sources(x.shape).to(x.device)]
 
     shapes = [torch.Size((2, 3, 6, 6)), torch.Size((2, 2, 3, 8))]
-    seen = [sources(shape)[..., _seen(*shape[-2:], "cpu")] for shape in shapes]
-    if any((source > 0).float().mean() < 0.5 or source.unique().numel() < shape[-1] for source, shape in zip(seen, shapes)):
+    seen = [sources(shape)[..., _seen(shape)] for shape in shapes]
+    if any((source > 0).float().mean() < 0.5 or source.unique().numel() < 6 for source in seen):
         return None
-    same = all(torch.equal(sources(shape), _keep(reference.rel_shift(torch.arange(1.0, 1.0 + shape.numel()).view(shape))).long())
-               for shape in shapes)
-    return None if same else shifted
+    right = [_keep(reference.rel_shift(torch.arange(1.0, 1.0 + shape.numel()).view(shape))).long() for shape in shapes]
+    return None if all(map(torch.equal, map(sources, shapes), right)) else shifted
 
 
-def xl_after_offsets_and_shift(relative_positions: Callable, rel_shift: Callable) -> Iterator[tuple[Any, str]]:
+OWN_SHIFT = "Graded with your own rel_shift: a mistake there is not paid for again."
+
+
+def xl_after_offsets_and_shift(relative_positions: Function, rel_shift: Function) -> Iterator[tuple[Any, str]]:
     offsets, shift = own_offsets(relative_positions), own_shift(rel_shift)
 
-    def scores(position: Callable) -> Callable:
-        def transformer_xl_scores(q, k, r, content_bias, position_bias):
-            content = (q + content_bias[:, None]) @ k.mT
-            return (content + position(q + position_bias[:, None], r)) / q.shape[-1] ** 0.5
+    def scores(position: Function) -> Function:
+        def transformer_xl_scores(q: Tensor, k: Tensor, r: Tensor, content_bias: Tensor, position_bias: Tensor) -> Tensor:
+            scores: Tensor = (q + content_bias[:, None]) @ k.mT + position(q + position_bias[:, None], r)
+            return scores / math.sqrt(q.shape[-1])
 
         return transformer_xl_scores
 
-    def gathered(index: Callable) -> Callable:
-        def position(q, r):
+    def gathered(offsets: Offsets, index: Function) -> Function:
+        def position(q: Tensor, r: Tensor) -> Tensor:
             distance = index(-offsets(q.shape[-2], r.shape[-2]).to(q.device), r.shape[-2])
             return torch.einsum("bhid,hijd->bhij", q, r[:, distance])
 
         return position
 
     if shift is not None:
-        yield scores(lambda q, r: shift(q @ r.flip(1).mT)), "Graded with your own rel_shift: a mistake there is not paid for again."
+        yield scores(lambda q, r: shift(q @ r.flip(1).mT)), OWN_SHIFT
     if offsets is not None:  # distances below 0 wrap round, or are clamped
-        yield scores(gathered(lambda distance, n: distance % n)), OWN_OFFSETS
-        yield scores(gathered(lambda distance, n: distance.clamp(0, n - 1))), OWN_OFFSETS
+        yield scores(gathered(offsets, lambda distance, n: distance % n)), OWN_OFFSETS
+        yield scores(gathered(offsets, lambda distance, n: distance.clamp(0, n - 1))), OWN_OFFSETS
 
 
-NO_BIAS = "With all biases zero the scores are right, with them they are not: both biases are per head, and each has its own term."
+NO_BIAS = ("With all biases zero the scores are right, with them they are not: both biases are per head, and each has its "
+           "own term.")
 
 
 @exercise(WEEK, "transformer_xl_scores", follows=xl_after_offsets_and_shift)
 def transformer_xl_scores(check: Check) -> None:
     name = "transformer_xl_scores"
 
-    def drawn(batch, heads, n_queries, n_keys, head_dim, dtype=torch.float32):
-        tensors = [check.randn(*shape, dtype=dtype) for shape in (
+    def drawn(batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int) -> Drawn:
+        tensors = [check.randn(*shape) for shape in (
             (batch, heads, n_queries, head_dim), (batch, heads, n_keys, head_dim), (heads, n_keys, head_dim),
             (heads, head_dim), (heads, head_dim))]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, n_keys {n_keys})"
 
-    def agrees(tensors, words, hint="", tolerance=CLOSE):
+    def agrees(tensors: list[Tensor], words: str, hint: str = "", tolerance: Tolerance = CLOSE) -> None:
         check.agrees(looked_at(calling(*tensors)), words, tolerance, hint)
 
     with check.criterion("both terms, biases zero", 1.25, golden=True):
@@ -362,10 +375,12 @@ def transformer_xl_scores(check: Check) -> None:
 
 # ---- T5 -------------------------------------------------------------------------------------------------------------
 
-ONE_SIDED = "Both-sided buckets are right, causal ones are not: there all num_buckets belong to one side, and offsets above 0 count as 0."
-ARGUMENTS = "With the default sizes all is right, with others it is not: num_buckets and max_distance must both reach the formula."
+ONE_SIDED = ("Two-sided buckets are right, causal ones are not: there all num_buckets belong to one side, and offsets above 0 "
+             "count as 0.")
+ARGUMENTS = ("With the default sizes all is right, with others it is not: num_buckets and max_distance must both reach the "
+             "formula.")
 WHOLE = "The buckets are right; they must be int64, in the shape of relative_position."
-# Exact ties of the logarithm are left out: there an honest rounding decides. (16, 32, 64 where there are two sides of 16.)
+# Exact ties of the logarithm are left out, for there an honest rounding decides: 16, 32, 64 with two sides of 16.
 TIES = (16, 32, 64)
 
 
@@ -373,9 +388,9 @@ TIES = (16, 32, 64)
 def t5_bucket(check: Check) -> None:
     name = "t5_bucket"
 
-    def at(offsets: list[int], words: str, *arguments: Any, hint: str = "", tolerance: Tolerance = EXACT) -> None:
+    def at(offsets: list[int], words: str, *arguments: Any, hint: str = "") -> None:
         words += "".join(f", {argument}" for argument in arguments)
-        check.agrees(calling(torch.tensor(offsets, device=check.device), *arguments), f"{name}({words})", tolerance, hint)
+        check.agrees(calling(torch.tensor(offsets, device=check.device), *arguments), f"{name}({words})", EXACT, hint)
 
     far = [n for n in range(8, 201) if n not in TIES] + [500, 3000]
     both = [-n for n in reversed(far)] + far
@@ -403,17 +418,21 @@ def t5_bucket(check: Check) -> None:
         check.unchanged(lambda f: f(drawn), f"{name}(offsets of shape (3, 4, 5))", drawn)
 
 
-Buckets = Callable[[torch.Tensor, bool, int, int], torch.Tensor]
+Buckets = Callable[[Tensor, bool, int, int], Tensor]
 
 
-def own_buckets(function: Callable) -> Buckets | None:
-    """The student's own `t5_bucket` where something can be built on it, with the right one where it fails. None if it is
-    right, or if it tells too few offsets apart: a bias that is the same everywhere would leave nothing to test."""
-    def buckets(offset: torch.Tensor, bidirectional: bool, num_buckets: int, max_distance: int) -> torch.Tensor:
+def own_buckets(function: Function) -> Buckets | None:
+    """The student's own `t5_bucket` where something can be built on it, with the right one where it fails.
+
+    None if it is right, or if it tells too few offsets apart: a bias that is the same everywhere would leave nothing to
+    test.
+    """
+    def buckets(offset: Tensor, bidirectional: bool, num_buckets: int, max_distance: int) -> Tensor:
         own = _own(function, offset.clone(), bidirectional, num_buckets, max_distance)
-        fit = own is not None and own.shape == offset.shape and not own.is_floating_point() and own.dtype != torch.bool and bool(
-            ((own >= -num_buckets) & (own < num_buckets)).all())
-        return own.long().to(offset.device) if fit else reference.t5_bucket(offset, bidirectional, num_buckets, max_distance)
+        if (own is not None and own.shape == offset.shape and not own.is_floating_point() and own.dtype != torch.bool
+                and bool(((own >= -num_buckets) & (own < num_buckets)).all())):
+            return own.long().to(offset.device)
+        return reference.t5_bucket(offset, bidirectional, num_buckets, max_distance)
 
     offsets = torch.tensor([n for n in range(-100, 101) if abs(n) not in TIES])
     kinds = [(bidirectional, *sizes) for bidirectional in (True, False) for sizes in ((32, 128), (8, 20))]
@@ -423,14 +442,15 @@ def own_buckets(function: Callable) -> Buckets | None:
     return buckets if max(own[kind][offsets <= 0].unique().numel() for kind in kinds) >= 3 else None
 
 
-def t5_after_offsets_and_buckets(relative_positions: Callable, t5_bucket: Callable) -> Iterator[tuple[Any, str]]:
+def t5_after_offsets_and_buckets(relative_positions: Function, t5_bucket: Function) -> Iterator[tuple[Any, str]]:
     offsets, buckets = own_offsets(relative_positions), own_buckets(t5_bucket)
 
-    def attention(offsets: Offsets, buckets: Buckets, mask_by_index: bool) -> Callable:
-        def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
+    def attention(offsets: Offsets, buckets: Buckets, mask_by_index: bool) -> Function:
+        def t5_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, is_causal: bool = False,
+                         max_distance: int = 128) -> tuple[Tensor, Tensor]:
             offset = offsets(q.shape[-2], k.shape[-2]).to(q.device)
             scores = q @ k.mT + table[buckets(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
-            seen = _seen(*offset.shape, q.device) if mask_by_index else offset <= 0
+            seen = _seen(offset.shape, q.device) if mask_by_index else offset <= 0
             weights = weights_of(scores, seen if is_causal else None)
             return weights @ v, weights
 
@@ -439,7 +459,9 @@ def t5_after_offsets_and_buckets(relative_positions: Callable, t5_bucket: Callab
     note = "Graded with your own {}: a mistake there is not paid for again."
     if buckets is not None:
         yield attention(reference.relative_positions, buckets, True), note.format("t5_bucket")
-    for mask_by_index in (True, False) if offsets is not None else ():
+    if offsets is None:
+        return
+    for mask_by_index in (True, False):
         yield attention(offsets, reference.t5_bucket, mask_by_index), note.format("relative_positions")
         if buckets is not None:
             yield attention(offsets, buckets, mask_by_index), note.format("relative_positions and t5_bucket")
@@ -447,20 +469,21 @@ def t5_after_offsets_and_buckets(relative_positions: Callable, t5_bucket: Callab
 
 CAUSAL = ("Without is_causal all is right: with it the keys after the query are hidden, and the buckets are the causal ones "
           "(bidirectional=False).")
-SIZES = "With 32 buckets all is right: num_buckets is the number of rows of the table, and max_distance must be handed on."
+SIZES = ("With 32 buckets all is right: num_buckets is the number of rows of the table, and max_distance must be handed "
+         "on.")
 
 
 @exercise(WEEK, "t5_attention", follows=t5_after_offsets_and_buckets)
 def t5_attention(check: Check) -> None:
     name = "t5_attention"
 
-    def drawn(batch, heads, n_queries, n_keys, head_dim, v_dim, num_buckets, dtype=torch.float32):
-        tensors = [check.randn(*shape, dtype=dtype) for shape in (
+    def drawn(batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int, num_buckets: int) -> Drawn:
+        tensors = [check.randn(*shape) for shape in (
             (batch, heads, n_queries, head_dim), (batch, heads, n_keys, head_dim), (batch, heads, n_keys, v_dim),
             (num_buckets, heads))]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, n_keys {n_keys}, table {tuple(tensors[3].shape)}"
 
-    def agrees(tensors, words, hint="", tolerance=CLOSE, **options):
+    def agrees(tensors: list[Tensor], words: str, hint: str = "", tolerance: Tolerance = CLOSE, **options: Any) -> None:
         words += "".join(f", {key}={value}" for key, value in options.items())
         for place, part in ((1, "weights"), (0, "out")):
             check.agrees(result(calling(*tensors, **options), place), f"{part} of {words})", tolerance, hint)
@@ -475,7 +498,8 @@ def t5_attention(check: Check) -> None:
             tensors, words = drawn(*sizes)
             agrees(tensors, words, CAUSAL, is_causal=True)
     with check.criterion("fewer queries than keys", 0.5, golden=True):
-        for sizes, causal in (((2, 3, 2, 7, 4, 4, 32), False), ((2, 3, 1, 8, 4, 4, 32), True), ((1, 2, 5, 9, 4, 3, 32), True)):
+        for sizes, causal in (((2, 3, 2, 7, 4, 4, 32), False), ((2, 3, 1, 8, 4, 4, 32), True),
+                              ((1, 2, 5, 9, 4, 3, 32), True)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, LAST, is_causal=causal)
     with check.criterion("other tables, max_distance", 0.5, golden=True):
@@ -495,16 +519,18 @@ def t5_attention(check: Check) -> None:
 
 # ---- DeBERTa --------------------------------------------------------------------------------------------------------
 
-BEYOND = "Within the span all is right, beyond it not: clamp i - j + span to 0 .. 2*span - 1, for there is no row 2*span."
+BEYOND = ("Within the span all is right, beyond it not: clamp i - j + span to 0 .. 2*span - 1, for there is no row "
+          "2*span.")
 
 
 @exercise(WEEK, "deberta_scores")
 def deberta_scores(check: Check) -> None:
     name = "deberta_scores"
 
-    def drawn(batch, heads, n, head_dim, span, dtype=torch.float32):
-        tensors = [check.randn(*shape, dtype=dtype) for shape in (
-            (batch, heads, n, head_dim), (batch, heads, n, head_dim), (heads, 2 * span, head_dim), (heads, 2 * span, head_dim))]
+    def drawn(batch: int, heads: int, n: int, head_dim: int, span: int) -> Drawn:
+        tensors = [check.randn(*shape) for shape in (
+            (batch, heads, n, head_dim), (batch, heads, n, head_dim), (heads, 2 * span, head_dim),
+            (heads, 2 * span, head_dim))]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, span {span})"
 
     with check.criterion("content to position: pos_q zero", 0.75, golden=True):
