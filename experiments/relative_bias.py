@@ -3,9 +3,9 @@
     python experiments/relative_bias.py            # everything that is missing (about fifteen minutes on one core)
     python experiments/relative_bias.py --table    # only the table and the shipped file, from experiments/runs/
 
-Every run leaves its numbers in experiments/runs/ (not kept in the repository); delete a file to have it made again. From
-these come experiments/results_week6.md (mean and spread over seeds, for people) and source/week6_results.json (every
-seed's numbers and the versions, for the notebook).
+Every run leaves its numbers in experiments/runs/ (not kept in the repository); delete a file to have it made again.
+From these come experiments/results_week6.md (mean and spread over seeds, for people) and source/week6_results.json
+(every seed's numbers and the versions, for the notebook).
 """
 
 import argparse
@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT), str(SHIPPED)]
 
 import ready_encodings as ready  # noqa: E402
 import relative_tasks as tasks  # noqa: E402
+
 from autograder import reference  # noqa: E402
 
 SEEDS = range(5)
@@ -174,10 +175,12 @@ class Sinusoids(nn.Module):
         return reference.sinusoidal_positional_encoding(n, self.width)
 
 
-COMBINE = {"x + p, sinusoidal": (Sinusoids, lambda x, p: x + p),
-           "x * (1 + p), learned": (Table, lambda x, p: x * (1 + p)),
-           "x + p, learned": (Table, lambda x, p: x + p),
-           "x + p, recursive": (Flow, lambda x, p: x + p)}
+COMBINE = {
+    "x + p, sinusoidal": (Sinusoids, lambda x, p: x + p),
+    "x * (1 + p), learned": (Table, lambda x, p: x * (1 + p)),
+    "x + p, learned": (Table, lambda x, p: x + p),
+    "x + p, recursive": (Flow, lambda x, p: x + p),
+}
 
 
 class Encoded(ready.SmallTransformer):
@@ -246,21 +249,32 @@ def deberta_short(q, k, positions):
     return ((q @ k.mT + to_position + to_content) / (3 * q.shape[-1]) ** 0.5).softmax(-1) @ q
 
 
-COSTS = ("plain attention", "T5's bias", "Shaw, 33 products and a gather", "Transformer-XL's shift", "DeBERTa, span 32",
-         "Shaw, a vector per pair")
+COSTS = (
+    "plain attention",
+    "T5's bias",
+    "Shaw, 33 products and a gather",
+    "Transformer-XL's shift",
+    "DeBERTa, span 32",
+    "Shaw, a vector per pair",
+)
 
 
 # ---- runs, the table, the shipped file ------------------------------------------------------------------------------
 
-GROUPS = {"pull": (run_task, tuple(ARMS), TESTED), "push": (run_task, tuple(ARMS), TESTED),
-          "sign": (run_sign, ("signed", "absolute"), SIGN_TESTED),
-          "variants": (run_variant, tuple(COMBINE), VARIANTS_TESTED),
-          "costs": (run_costs, COSTS, (COST_LENGTH,))}
-TITLES = {"pull": "Pull: the query knows the offset (guessing: 0.125)",
-          "push": "Push: the key knows the offset (guessing: 0.125)",
-          "sign": "T5's buckets on \"ascending or reversed\" (guessing: 0.50)",
-          "variants": "\"Ascending?\", week 5's task, 500 steps, with other encodings (guessing: 0.50)",
-          "costs": "CPU milliseconds of one attention, 8 heads of 64, one thread (five times the best of five)"}
+GROUPS = {
+    "pull": (run_task, tuple(ARMS), TESTED),
+    "push": (run_task, tuple(ARMS), TESTED),
+    "sign": (run_sign, ("signed", "absolute"), SIGN_TESTED),
+    "variants": (run_variant, tuple(COMBINE), VARIANTS_TESTED),
+    "costs": (run_costs, COSTS, (COST_LENGTH,)),
+}
+TITLES = {
+    "pull": "Pull: the query knows the offset (guessing: 0.125)",
+    "push": "Push: the key knows the offset (guessing: 0.125)",
+    "sign": 'T5\'s buckets on "ascending or reversed" (guessing: 0.50)',
+    "variants": '"Ascending?", week 5\'s task, 500 steps, with other encodings (guessing: 0.50)',
+    "costs": "CPU milliseconds of one attention, 8 heads of 64, one thread (five times the best of five)",
+}
 
 
 def path_of(group, arm, seed):
@@ -284,11 +298,20 @@ def run_missing():
 
 def collected():
     """group -> arm -> one row per seed, one number per length; and what it was made with."""
-    data = {"made_with": {"torch": torch.__version__.split("+")[0], "python": platform.python_version(),
-                          "threads": 1, "seeds": len(SEEDS)}, "tested": {}}
+    data = {
+        "made_with": {
+            "torch": torch.__version__.split("+")[0],
+            "python": platform.python_version(),
+            "threads": 1,
+            "seeds": len(SEEDS),
+        },
+        "tested": {},
+    }
     for group, (_, arms, lengths) in GROUPS.items():
         data["tested"][group] = list(lengths)
-        data[group] = {arm: [json.loads(path_of(group, arm, seed).read_text())["accuracy"] for seed in SEEDS] for arm in arms}
+        data[group] = {
+            arm: [json.loads(path_of(group, arm, seed).read_text())["accuracy"] for seed in SEEDS] for arm in arms
+        }
     return data
 
 
@@ -301,16 +324,26 @@ def cell(numbers):
 def tables(data):
     """The text of results_week6.md."""
     made = data["made_with"]
-    lines = ["# Week 6: what was measured", "",
-             "Made by `experiments/relative_bias.py` (`make experiments`); do not edit. Accuracy, mean [lowest to highest] over",
-             f"{made['seeds']} training seeds, one thread, torch {made['torch']}, Python {made['python']}. Trained at the first "
-             "length.", ""]
+    lines = [
+        "# Week 6: what was measured",
+        "",
+        "Made by `experiments/relative_bias.py` (`make experiments`); do not edit. Accuracy, mean [lowest to highest]",
+        f"over {made['seeds']} training seeds, one thread, torch {made['torch']}, Python {made['python']}. Trained at "
+        "the first length.",
+        "",
+    ]
     for group, title in TITLES.items():
         lengths = data["tested"][group]
-        lines += [f"## {title}", "", "| | " + " | ".join(f"{n} positions" for n in lengths) + " |",
-                  "|---" * (len(lengths) + 1) + "|"]
-        lines += [f"| {arm} | " + " | ".join(cell(column) for column in zip(*rows)) + " |"
-                  for arm, rows in data[group].items()]
+        lines += [
+            f"## {title}",
+            "",
+            "| | " + " | ".join(f"{n} positions" for n in lengths) + " |",
+            "|---" * (len(lengths) + 1) + "|",
+        ]
+        lines += [
+            f"| {arm} | " + " | ".join(cell(column) for column in zip(*rows, strict=True)) + " |"
+            for arm, rows in data[group].items()
+        ]
         lines.append("")
     return "\n".join(lines)
 

@@ -15,9 +15,9 @@ import math
 
 import matplotlib
 import matplotlib.pyplot as plt
+import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
-import torch
 from PIL import Image
 
 # The palette of Okabe and Ito: told apart with every common form of colour blindness, and in grey by line style.

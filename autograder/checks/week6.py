@@ -39,8 +39,16 @@ DTYPE = "In float32 the values are right, in float64 they are not: compute in th
 
 # ---- hand computations ----------------------------------------------------------------------------------------------
 
-CONVENTIONS = {"t5_bi_back": 10.0, "t5_bi_ahead": 26.0, "t5_causal_back": 17.0, "shaw_back": 0.0, "shaw_ahead": 32.0,
-               "xl_distance_back": 20.0, "deberta_back": 15.0, "deberta_ahead": 0.0}
+CONVENTIONS = {
+    "t5_bi_back": 10.0,
+    "t5_bi_ahead": 26.0,
+    "t5_causal_back": 17.0,
+    "shaw_back": 0.0,
+    "shaw_ahead": 32.0,
+    "xl_distance_back": 20.0,
+    "deberta_back": 15.0,
+    "deberta_ahead": 0.0,
+}
 
 
 @exercise(WEEK, "conventions_by_hand", reference=CONVENTIONS)
@@ -68,8 +76,10 @@ def costs_by_hand(check: Check) -> None:
 
 # ---- offsets --------------------------------------------------------------------------------------------------------
 
-LAST = ("With as many queries as keys all is right; with fewer the queries are the last positions: row r stands at "
-        "position n_keys - n_queries + r.")
+LAST = (
+    "With as many queries as keys all is right; with fewer the queries are the last positions: row r stands at "
+    "position n_keys - n_queries + r."
+)
 INTEGERS = "The offsets must be int64: they index tables."
 
 
@@ -95,6 +105,7 @@ def _seen(shape: torch.Size, device: torch.device | str = "cpu") -> Tensor:
 
 def looked_at(call: Probe) -> Probe:
     """What `call` returns with zeros wherever the key lies after the query: those entries may hold anything."""
+
     def probe(subject: Any) -> Any:
         value = call(subject)
         if not isinstance(value, Tensor) or value.ndim < 2 or not 1 <= value.shape[-2] <= value.shape[-1]:
@@ -106,6 +117,7 @@ def looked_at(call: Probe) -> Probe:
 
 def slope(*arguments: Any, at: int, place: int | None = None, keep: Function = lambda value: value) -> Probe:
     """The gradient with respect to argument number ``at``, of result number ``place`` where there are several."""
+
     def probe(subject: Any) -> Tensor:
         copies = [a.detach().clone() if isinstance(a, Tensor) else a for a in arguments]
         copies[at].requires_grad_()
@@ -135,6 +147,7 @@ Offsets = Callable[[int, int], Tensor]
 def own_offsets(function: Function) -> Offsets | None:
     """The student's own `relative_positions` where something can be built on it, with the right one where it fails;
     None if it is right, or tells too few offsets apart to leave something to test."""
+
     @functools.cache
     def offsets(n_queries: int, n_keys: int) -> Tensor | None:
         value = _own(function, n_queries, n_keys)
@@ -158,8 +171,10 @@ OWN_OFFSETS = "Graded with your own relative_positions: a mistake there is not p
 
 # ---- Shaw -----------------------------------------------------------------------------------------------------------
 
-CLIPPED = ("Short texts are right, longer ones are not: offsets beyond clip take the first or the last row. (A negative "
-           "index wraps round without an error.)")
+CLIPPED = (
+    "Short texts are right, longer ones are not: offsets beyond clip take the first or the last row. (A "
+    "negative index wraps round without an error.)"
+)
 ONE_ROW = "With clip 0 the tables have a single row, which belongs to every offset."
 NO_KEY = "A query that may attend to no key has zero weights and zero output; the value table must not reach it either."
 MASKED = "Without a mask all is right: hide the keys before the softmax, and let the mask broadcast."
@@ -171,8 +186,9 @@ def shaw_after_offsets(relative_positions: Function) -> Iterator[tuple[Any, str]
     if offsets is None:
         return
 
-    def shaw(q: Tensor, k: Tensor, v: Tensor, rel_k: Tensor, rel_v: Tensor,
-             mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def shaw(
+        q: Tensor, k: Tensor, v: Tensor, rel_k: Tensor, rel_v: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         clip = rel_k.shape[0] // 2
         row = clip + offsets(q.shape[-2], k.shape[-2]).clamp(-clip, clip).to(q.device)
         scores = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, rel_k[row])) / q.shape[-1] ** 0.5
@@ -187,13 +203,21 @@ def shaw_attention(check: Check) -> None:
     name = "shaw_attention"
 
     def drawn(batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int, clip: int) -> Drawn:
-        tensors = [check.randn(*shape) for shape in (
-            (batch, heads, n_queries, head_dim), (batch, heads, n_keys, head_dim), (batch, heads, n_keys, v_dim),
-            (2 * clip + 1, head_dim), (2 * clip + 1, v_dim))]
+        tensors = [
+            check.randn(*shape)
+            for shape in (
+                (batch, heads, n_queries, head_dim),
+                (batch, heads, n_keys, head_dim),
+                (batch, heads, n_keys, v_dim),
+                (2 * clip + 1, head_dim),
+                (2 * clip + 1, v_dim),
+            )
+        ]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, k {tuple(tensors[1].shape)}, v_dim {v_dim}, clip {clip}"
 
-    def agrees(tensors: list[Tensor], words: str, hint: str = "", mask: Tensor | None = None,
-               tolerance: Tolerance = CLOSE) -> None:
+    def agrees(
+        tensors: list[Tensor], words: str, hint: str = "", mask: Tensor | None = None, tolerance: Tolerance = CLOSE
+    ) -> None:
         """The weights first: if they are right and out is not, the values are at fault."""
         arguments = tensors if mask is None else [*tensors, mask]
         for place, part, likely in ((1, "weights", hint), (0, "out", hint or VALUES)):
@@ -209,8 +233,11 @@ def shaw_attention(check: Check) -> None:
             tensors, words = drawn(*sizes)
             agrees(tensors, words)
     with check.criterion("offsets beyond clip, clip 0", 0.75, golden=True):
-        for sizes, hint in (((2, 2, 9, 9, 4, 4, 2), CLIPPED), ((1, 2, 6, 6, 8, 3, 1), CLIPPED),
-                            ((2, 2, 4, 4, 4, 5, 0), ONE_ROW)):
+        for sizes, hint in (
+            ((2, 2, 9, 9, 4, 4, 2), CLIPPED),
+            ((1, 2, 6, 6, 8, 3, 1), CLIPPED),
+            ((2, 2, 4, 4, 4, 5, 0), ONE_ROW),
+        ):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, hint)
     with check.criterion("fewer queries than keys", 0.5, golden=True):
@@ -238,6 +265,7 @@ def shaw_attention(check: Check) -> None:
 
 def result(call: Probe, place: int) -> Probe:
     """One of the results of a function that returns (out, weights); all of it if it returns something else."""
+
     def probe(subject: Any) -> Any:
         value = call(subject)
         return value[place] if isinstance(value, (tuple, list)) and len(value) == 2 else value
@@ -247,16 +275,22 @@ def result(call: Probe, place: int) -> Probe:
 
 # ---- Transformer-XL -------------------------------------------------------------------------------------------------
 
-MEMORY = ("With as many queries as keys all is right, with a memory (more keys than queries) it is not: row i moves to the "
-          "left by n_queries - 1 - i, whatever the number of keys.")
+MEMORY = (
+    "With as many queries as keys all is right, with a memory (more keys than queries) it is not: row i moves to "
+    "the left by n_queries - 1 - i, whatever the number of keys."
+)
 STRIDES = "Right for a contiguous x, wrong for one that is not: `view` needs contiguous memory, `reshape` does not."
 
 
 @exercise(WEEK, "rel_shift")
 def rel_shift(check: Check) -> None:
     def shifted(x: Tensor, hint: str = "", words: str = "") -> None:
-        check.agrees(looked_at(calling(x)), f"rel_shift(x {tuple(x.shape)}{words}), where the key is not after the query",
-                     EXACT, hint)
+        check.agrees(
+            looked_at(calling(x)),
+            f"rel_shift(x {tuple(x.shape)}{words}), where the key is not after the query",
+            EXACT,
+            hint,
+        )
 
     with check.criterion("as many queries as keys", 1.25, golden=True):
         for shape in ((4, 4, 4, 4), (2, 3, 7, 7), (1, 2, 2, 2)):
@@ -269,8 +303,12 @@ def rel_shift(check: Check) -> None:
         shifted(check.randn(2, 3, 6, 4).mT, STRIDES, " not contiguous")
         shifted(check.randn(2, 4, 3, 6).transpose(1, 2), STRIDES, " not contiguous")
         x = check.randn(2, 3, 4, 6, dtype=torch.float64)
-        check.agrees(looked_at(calling(x)), "rel_shift(x (2, 3, 4, 6), float64), where the key is not after the query",
-                     Tolerance(0, 0, exact_dtype=True), DTYPE)
+        check.agrees(
+            looked_at(calling(x)),
+            "rel_shift(x (2, 3, 4, 6), float64), where the key is not after the query",
+            Tolerance(0, 0, exact_dtype=True),
+            DTYPE,
+        )
         check.agrees(slope(x, at=0, keep=_keep), "the gradient of rel_shift(x (2, 3, 4, 6))", SLOPE, CUT)
         check.unchanged(lambda f: f(x), "rel_shift(x (2, 3, 4, 6))", x)
 
@@ -285,6 +323,7 @@ def own_shift(function: Function) -> Callable[[Tensor], Tensor] | None:
     None if it is right, or if it does not hand on the numbers it was given: on zeros, scores without a position term
     would be right.
     """
+
     @functools.cache
     def sources(shape: torch.Size) -> Tensor:
         """For each place the number of the entry that moves there, counted from 1; 0 where a zero is put."""
@@ -314,7 +353,9 @@ def xl_after_offsets_and_shift(relative_positions: Function, rel_shift: Function
     offsets, shift = own_offsets(relative_positions), own_shift(rel_shift)
 
     def scores(position: Function) -> Function:
-        def transformer_xl_scores(q: Tensor, k: Tensor, r: Tensor, content_bias: Tensor, position_bias: Tensor) -> Tensor:
+        def transformer_xl_scores(
+            q: Tensor, k: Tensor, r: Tensor, content_bias: Tensor, position_bias: Tensor
+        ) -> Tensor:
             scores: Tensor = (q + content_bias[:, None]) @ k.mT + position(q + position_bias[:, None], r)
             return scores / math.sqrt(q.shape[-1])
 
@@ -334,8 +375,10 @@ def xl_after_offsets_and_shift(relative_positions: Function, rel_shift: Function
         yield scores(gathered(offsets, lambda distance, n: distance.clamp(0, n - 1))), OWN_OFFSETS
 
 
-NO_BIAS = ("With all biases zero the scores are right, with them they are not: both biases are per head, and each has its "
-           "own term.")
+NO_BIAS = (
+    "With all biases zero the scores are right, with them they are not: both biases are per head, and each has "
+    "its own term."
+)
 
 
 @exercise(WEEK, "transformer_xl_scores", follows=xl_after_offsets_and_shift)
@@ -343,9 +386,16 @@ def transformer_xl_scores(check: Check) -> None:
     name = "transformer_xl_scores"
 
     def drawn(batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int) -> Drawn:
-        tensors = [check.randn(*shape) for shape in (
-            (batch, heads, n_queries, head_dim), (batch, heads, n_keys, head_dim), (heads, n_keys, head_dim),
-            (heads, head_dim), (heads, head_dim))]
+        tensors = [
+            check.randn(*shape)
+            for shape in (
+                (batch, heads, n_queries, head_dim),
+                (batch, heads, n_keys, head_dim),
+                (heads, n_keys, head_dim),
+                (heads, head_dim),
+                (heads, head_dim),
+            )
+        ]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, n_keys {n_keys})"
 
     def agrees(tensors: list[Tensor], words: str, hint: str = "", tolerance: Tolerance = CLOSE) -> None:
@@ -375,10 +425,14 @@ def transformer_xl_scores(check: Check) -> None:
 
 # ---- T5 -------------------------------------------------------------------------------------------------------------
 
-ONE_SIDED = ("Two-sided buckets are right, causal ones are not: there all num_buckets belong to one side, and offsets above 0 "
-             "count as 0.")
-ARGUMENTS = ("With the default sizes all is right, with others it is not: num_buckets and max_distance must both reach the "
-             "formula.")
+ONE_SIDED = (
+    "Two-sided buckets are right, causal ones are not: there all num_buckets belong to one side, and offsets "
+    "above 0 count as 0."
+)
+ARGUMENTS = (
+    "With the default sizes all is right, with others it is not: num_buckets and max_distance must both reach "
+    "the formula."
+)
 WHOLE = "The buckets are right; they must be int64, in the shape of relative_position."
 # Exact ties of the logarithm are left out, for there an honest rounding decides: 16, 32, 64 with two sides of 16.
 TIES = (16, 32, 64)
@@ -402,12 +456,23 @@ def t5_bucket(check: Check) -> None:
     with check.criterion("far offsets, causal", 1, golden=True):
         at([-n for n in far], "-3000 .. -8", False, hint=ONE_SIDED)
         at([1, 2, 7, 20, 90, 300], "1 .. 300", False, hint=ONE_SIDED)
-        check.agrees(calling(torch.tensor([-n for n in far], device=check.device), bidirectional=False),
-                     f"{name}(-3000 .. -8, bidirectional=False)", EXACT, ONE_SIDED)
+        check.agrees(
+            calling(torch.tensor([-n for n in far], device=check.device), bidirectional=False),
+            f"{name}(-3000 .. -8, bidirectional=False)",
+            EXACT,
+            ONE_SIDED,
+        )
     with check.criterion("other sizes", 0.75, golden=True):
         # No logarithm is whole within 90 for these sizes, but at max_distance itself, which is left out.
         offsets = [n for n in range(-90, 91) if n and abs(n) not in (20, 37, 41, 53)]
-        for arguments in ((True, 8, 20), (False, 8, 37), (True, 20, 53), (False, 13, 41), (True, 32, 53), (True, 8, 41)):
+        for arguments in (
+            (True, 8, 20),
+            (False, 8, 37),
+            (True, 20, 53),
+            (False, 13, 41),
+            (True, 32, 53),
+            (True, 8, 41),
+        ):
             at([n for n in offsets if n < 0 or arguments[0]], "-90 .. 90", *arguments, hint=ARGUMENTS)
     with check.criterion("int64, any shape", 0.25):
         drawn = check.randint(-7, 0, (3, 4, 5))
@@ -427,10 +492,16 @@ def own_buckets(function: Function) -> Buckets | None:
     None if it is right, or if it tells too few offsets apart: a bias that is the same everywhere would leave nothing to
     test.
     """
+
     def buckets(offset: Tensor, bidirectional: bool, num_buckets: int, max_distance: int) -> Tensor:
         own = _own(function, offset.clone(), bidirectional, num_buckets, max_distance)
-        if (own is not None and own.shape == offset.shape and not own.is_floating_point() and own.dtype != torch.bool
-                and bool(((own >= -num_buckets) & (own < num_buckets)).all())):
+        if (
+            own is not None
+            and own.shape == offset.shape
+            and not own.is_floating_point()
+            and own.dtype != torch.bool
+            and bool(((own >= -num_buckets) & (own < num_buckets)).all())
+        ):
             return own.long().to(offset.device)
         return reference.t5_bucket(offset, bidirectional, num_buckets, max_distance)
 
@@ -446,8 +517,9 @@ def t5_after_offsets_and_buckets(relative_positions: Function, t5_bucket: Functi
     offsets, buckets = own_offsets(relative_positions), own_buckets(t5_bucket)
 
     def attention(offsets: Offsets, buckets: Buckets, mask_by_index: bool) -> Function:
-        def t5_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, is_causal: bool = False,
-                         max_distance: int = 128) -> tuple[Tensor, Tensor]:
+        def t5_attention(
+            q: Tensor, k: Tensor, v: Tensor, table: Tensor, is_causal: bool = False, max_distance: int = 128
+        ) -> tuple[Tensor, Tensor]:
             offset = offsets(q.shape[-2], k.shape[-2]).to(q.device)
             scores = q @ k.mT + table[buckets(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
             seen = _seen(offset.shape, q.device) if mask_by_index else offset <= 0
@@ -467,20 +539,31 @@ def t5_after_offsets_and_buckets(relative_positions: Function, t5_bucket: Functi
             yield attention(offsets, buckets, mask_by_index), note.format("relative_positions and t5_bucket")
 
 
-CAUSAL = ("Without is_causal all is right: with it the keys after the query are hidden, and the buckets are the causal ones "
-          "(bidirectional=False).")
-SIZES = ("With 32 buckets all is right: num_buckets is the number of rows of the table, and max_distance must be handed "
-         "on.")
+CAUSAL = (
+    "Without is_causal all is right: with it the keys after the query are hidden, and the buckets are the causal "
+    "ones (bidirectional=False)."
+)
+SIZES = (
+    "With 32 buckets all is right: num_buckets is the number of rows of the table, and max_distance must be handed on."
+)
 
 
 @exercise(WEEK, "t5_attention", follows=t5_after_offsets_and_buckets)
 def t5_attention(check: Check) -> None:
     name = "t5_attention"
 
-    def drawn(batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int, num_buckets: int) -> Drawn:
-        tensors = [check.randn(*shape) for shape in (
-            (batch, heads, n_queries, head_dim), (batch, heads, n_keys, head_dim), (batch, heads, n_keys, v_dim),
-            (num_buckets, heads))]
+    def drawn(
+        batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int, num_buckets: int
+    ) -> Drawn:
+        tensors = [
+            check.randn(*shape)
+            for shape in (
+                (batch, heads, n_queries, head_dim),
+                (batch, heads, n_keys, head_dim),
+                (batch, heads, n_keys, v_dim),
+                (num_buckets, heads),
+            )
+        ]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, n_keys {n_keys}, table {tuple(tensors[3].shape)}"
 
     def agrees(tensors: list[Tensor], words: str, hint: str = "", tolerance: Tolerance = CLOSE, **options: Any) -> None:
@@ -498,14 +581,20 @@ def t5_attention(check: Check) -> None:
             tensors, words = drawn(*sizes)
             agrees(tensors, words, CAUSAL, is_causal=True)
     with check.criterion("fewer queries than keys", 0.5, golden=True):
-        for sizes, causal in (((2, 3, 2, 7, 4, 4, 32), False), ((2, 3, 1, 8, 4, 4, 32), True),
-                              ((1, 2, 5, 9, 4, 3, 32), True)):
+        for sizes, causal in (
+            ((2, 3, 2, 7, 4, 4, 32), False),
+            ((2, 3, 1, 8, 4, 4, 32), True),
+            ((1, 2, 5, 9, 4, 3, 32), True),
+        ):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, LAST, is_causal=causal)
     with check.criterion("other tables, max_distance", 0.5, golden=True):
-        for sizes, options in (((2, 2, 12, 12, 4, 4, 8), {}), ((2, 2, 12, 12, 4, 4, 8), {"is_causal": True}),
-                               ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 9}),
-                               ((1, 2, 18, 18, 4, 4, 12), {"is_causal": True, "max_distance": 19})):
+        for sizes, options in (
+            ((2, 2, 12, 12, 4, 4, 8), {}),
+            ((2, 2, 12, 12, 4, 4, 8), {"is_causal": True}),
+            ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 9}),
+            ((1, 2, 18, 18, 4, 4, 12), {"is_causal": True, "max_distance": 19}),
+        ):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, SIZES, **options)
     with check.criterion("float64, gradients, arguments left alone", 0.25):
@@ -519,8 +608,9 @@ def t5_attention(check: Check) -> None:
 
 # ---- DeBERTa --------------------------------------------------------------------------------------------------------
 
-BEYOND = ("Within the span all is right, beyond it not: clamp i - j + span to 0 .. 2*span - 1, for there is no row "
-          "2*span.")
+BEYOND = (
+    "Within the span all is right, beyond it not: clamp i - j + span to 0 .. 2*span - 1, for there is no row 2*span."
+)
 
 
 @exercise(WEEK, "deberta_scores")
@@ -528,9 +618,15 @@ def deberta_scores(check: Check) -> None:
     name = "deberta_scores"
 
     def drawn(batch: int, heads: int, n: int, head_dim: int, span: int) -> Drawn:
-        tensors = [check.randn(*shape) for shape in (
-            (batch, heads, n, head_dim), (batch, heads, n, head_dim), (heads, 2 * span, head_dim),
-            (heads, 2 * span, head_dim))]
+        tensors = [
+            check.randn(*shape)
+            for shape in (
+                (batch, heads, n, head_dim),
+                (batch, heads, n, head_dim),
+                (heads, 2 * span, head_dim),
+                (heads, 2 * span, head_dim),
+            )
+        ]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, span {span})"
 
     with check.criterion("content to position: pos_q zero", 0.75, golden=True):

@@ -22,9 +22,8 @@ WEEK = "week6_relative_bias"
 SAYS = {
     # offsets
     "query minus key": "Your offsets have the wrong sign: the week's convention is key position minus query position.",
-    "top left":
-        "Your queries are aligned at the top left, as if they were the first positions; they are the last ones "
-        "(position n_keys - n_queries + r).",
+    "top left": "Your queries are aligned at the top left, as if they were the first positions; they are the last ones "
+    "(position n_keys - n_queries + r).",
     "absolute": "Your offsets have lost their sign: before and after must differ.",
     "turned": "Rows and columns are exchanged: rows are queries, columns are keys.",
     "one off": "Your offsets are one off: a query and a key at the same position have offset 0.",
@@ -38,9 +37,8 @@ SAYS = {
     "list": "You return a list; the exercise asks for a tensor.",
     "backwards rows": "Your rows are upside down: row r stands at position n_keys - n_queries + r.",
     # Shaw
-    "no clip":
-        "The offsets are not clipped: beyond clip a negative index wraps round to the other end of the table without an "
-        "error, and a large one raises.",
+    "no clip": "The offsets are not clipped: beyond clip a negative index wraps round to the other end of the table without an "
+    "error, and a large one raises.",
     "low end off by one": "The low end of your clip is one off: offsets of -clip and below take row 0.",
     "high end off by one": "The high end of your clip is one off: offsets of clip and above take the last row, 2*clip.",
     "no value term": "The value term is missing: out adds up weight * (v + rel_v[row]), not weight * v alone.",
@@ -88,8 +86,7 @@ SAYS = {
     "unscaled position": "The position term is not divided by sqrt(head_dim); the whole score is.",
     "no position term": "The position term is missing.",
     "r of one head": "All heads read r of the first head; each has its own.",
-    "top left distance":
-        "Your distances start at the top left, as if the queries were the first positions; they are the last ones.",
+    "top left distance": "Your distances start at the top left, as if the queries were the first positions; they are the last ones.",
     "key side": "Your position term multiplies r with the key; the query meets it, (q + position_bias).r.",
     "d_model scale": "The scores are divided by sqrt(heads*head_dim); the scale belongs to head_dim.",
     # buckets
@@ -129,7 +126,7 @@ SAYS = {
     "one head": "All heads get the bias of the first one; each has its own column.",
     # DeBERTa
     "other row": "In the last term you take the row of (j, i), as the paper prints it; the published code and this exercise take "
-                 "the row of (i, j) in both terms.",
+    "the row of (i, j) in both terms.",
     "rows turned": "Your rows are those of j - i; this week's row is clamp(i - j + span, 0, 2*span - 1).",
     "sqrt d": "The scale is sqrt(3*head_dim), since three terms are added; yours is sqrt(head_dim).",
     "sqrt 2d": "The scale is sqrt(3*head_dim), since three terms are added; yours is sqrt(2*head_dim).",
@@ -155,40 +152,138 @@ def _say(*names):
 
 # ---- 6.1 conventions_by_hand ----------------------------------------------------------------------------------------
 
-by_hand = {"t5_bi_back": 10, "t5_bi_ahead": 26, "t5_causal_back": 17, "shaw_back": 0, "shaw_ahead": 32,
-           "xl_distance_back": 20, "deberta_back": 15, "deberta_ahead": 0}
+by_hand = {
+    "t5_bi_back": 10,
+    "t5_bi_ahead": 26,
+    "t5_causal_back": 17,
+    "shaw_back": 0,
+    "shaw_ahead": 32,
+    "xl_distance_back": 20,
+    "deberta_back": 15,
+    "deberta_ahead": 0,
+}
 
 numbers(WEEK, "conventions_by_hand", "exact", by_hand)
 numbers(WEEK, "conventions_by_hand", "floats", {key: float(value) for key, value in by_hand.items()})
-numbers(WEEK, "conventions_by_hand", "products", by_hand | {"t5_bi_ahead": 16 + 10, "shaw_ahead": 2 * 16, "deberta_back": 2 * 8 - 1})
-numbers(WEEK, "conventions_by_hand", "sides_exchanged", by_hand | {"t5_bi_back": 26, "t5_bi_ahead": 10}, 1,
-        "T5's sides are exchanged: keys ahead of the query, offset above 0, have the upper half.")
-numbers(WEEK, "conventions_by_hand", "sides_forgotten", by_hand | {"t5_bi_back": 17, "t5_bi_ahead": 17}, 1,
-        "With two sides each has 16 buckets; you used all 32 for each.")
-numbers(WEEK, "conventions_by_hand", "no_upper_half", by_hand | {"t5_bi_ahead": 10}, 1,
-        "The keys ahead lack their half: add B = 16 to the bucket of the distance.")
-numbers(WEEK, "conventions_by_hand", "causal_halved", by_hand | {"t5_causal_back": 10}, 1,
-        "The causal bucket is that of two sides; without the other side all 32 belong to the keys behind, and e is 16.")
-numbers(WEEK, "conventions_by_hand", "rounded_up", by_hand | {"t5_bi_back": 11, "t5_bi_ahead": 27, "t5_causal_back": 18}, 1,
-        "You round the logarithm up; the formula has floor.")
-numbers(WEEK, "conventions_by_hand", "shaw_turned", by_hand | {"shaw_back": 32, "shaw_ahead": 0}, 1.5,
-        "Shaw's rows are exchanged: the row is clip + clamp(key - query), so far back is row 0.")
-numbers(WEEK, "conventions_by_hand", "shaw_one_less", by_hand | {"shaw_ahead": 31}, 1.5,
-        "Shaw's table has 2*clip + 1 = 33 rows, so the last one is 32.")
-numbers(WEEK, "conventions_by_hand", "shaw_unclipped", by_hand | {"shaw_back": -4, "shaw_ahead": 36}, 1.5,
-        "Shaw's offsets are clipped to -16 .. 16 before the row is counted.")
-numbers(WEEK, "conventions_by_hand", "shaw_without_centre", by_hand | {"shaw_back": -16, "shaw_ahead": 16}, 1.5,
-        "You give Shaw's clipped offset; the row is clip plus that, so that no row is negative.")
-numbers(WEEK, "conventions_by_hand", "xl_signed", by_hand | {"xl_distance_back": -20}, 1.5,
-        "Transformer-XL counts distances, query minus key, which are positive for keys behind.")
-numbers(WEEK, "conventions_by_hand", "deberta_turned", by_hand | {"deberta_back": 0, "deberta_ahead": 15}, 1.5,
-        "DeBERTa's rows are exchanged: it counts i - j, query minus key.")
-numbers(WEEK, "conventions_by_hand", "deberta_one_more", by_hand | {"deberta_back": 16}, 1.5,
-        "DeBERTa's table has 2*span = 16 rows, so the last one is 15.")
-numbers(WEEK, "conventions_by_hand", "one_sign_for_all", {
-    "t5_bi_back": 26, "t5_bi_ahead": 10, "t5_causal_back": 0, "shaw_back": 32, "shaw_ahead": 0, "xl_distance_back": -20,
-    "deberta_back": 0, "deberta_ahead": 15}, 0,
-    "Your sign is turned round everywhere: from the query at 25 the key at 5 has offset 5 - 25 = -20.")
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "products",
+    by_hand | {"t5_bi_ahead": 16 + 10, "shaw_ahead": 2 * 16, "deberta_back": 2 * 8 - 1},
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "sides_exchanged",
+    by_hand | {"t5_bi_back": 26, "t5_bi_ahead": 10},
+    1,
+    "T5's sides are exchanged: keys ahead of the query, offset above 0, have the upper half.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "sides_forgotten",
+    by_hand | {"t5_bi_back": 17, "t5_bi_ahead": 17},
+    1,
+    "With two sides each has 16 buckets; you used all 32 for each.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "no_upper_half",
+    by_hand | {"t5_bi_ahead": 10},
+    1,
+    "The keys ahead lack their half: add B = 16 to the bucket of the distance.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "causal_halved",
+    by_hand | {"t5_causal_back": 10},
+    1,
+    "The causal bucket is that of two sides; without the other side all 32 belong to the keys behind, and e is 16.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "rounded_up",
+    by_hand | {"t5_bi_back": 11, "t5_bi_ahead": 27, "t5_causal_back": 18},
+    1,
+    "You round the logarithm up; the formula has floor.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "shaw_turned",
+    by_hand | {"shaw_back": 32, "shaw_ahead": 0},
+    1.5,
+    "Shaw's rows are exchanged: the row is clip + clamp(key - query), so far back is row 0.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "shaw_one_less",
+    by_hand | {"shaw_ahead": 31},
+    1.5,
+    "Shaw's table has 2*clip + 1 = 33 rows, so the last one is 32.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "shaw_unclipped",
+    by_hand | {"shaw_back": -4, "shaw_ahead": 36},
+    1.5,
+    "Shaw's offsets are clipped to -16 .. 16 before the row is counted.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "shaw_without_centre",
+    by_hand | {"shaw_back": -16, "shaw_ahead": 16},
+    1.5,
+    "You give Shaw's clipped offset; the row is clip plus that, so that no row is negative.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "xl_signed",
+    by_hand | {"xl_distance_back": -20},
+    1.5,
+    "Transformer-XL counts distances, query minus key, which are positive for keys behind.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "deberta_turned",
+    by_hand | {"deberta_back": 0, "deberta_ahead": 15},
+    1.5,
+    "DeBERTa's rows are exchanged: it counts i - j, query minus key.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "deberta_one_more",
+    by_hand | {"deberta_back": 16},
+    1.5,
+    "DeBERTa's table has 2*span = 16 rows, so the last one is 15.",
+)
+numbers(
+    WEEK,
+    "conventions_by_hand",
+    "one_sign_for_all",
+    {
+        "t5_bi_back": 26,
+        "t5_bi_ahead": 10,
+        "t5_causal_back": 0,
+        "shaw_back": 32,
+        "shaw_ahead": 0,
+        "xl_distance_back": -20,
+        "deberta_back": 0,
+        "deberta_ahead": 15,
+    },
+    0,
+    "Your sign is turned round everywhere: from the query at 25 the key at 5 has offset 5 - 25 = -20.",
+)
 
 
 # ---- 6.9 costs_by_hand ----------------------------------------------------------------------------------------------
@@ -196,36 +291,123 @@ numbers(WEEK, "conventions_by_hand", "one_sign_for_all", {
 costs = {"shaw_layer": 4224, "t5_model": 384, "xl_layer": 589824, "deberta_table": 786432, "shaw_gib": 2}
 
 numbers(WEEK, "costs_by_hand", "exact", costs)
-numbers(WEEK, "costs_by_hand", "as_products", {
-    "shaw_layer": 2 * 33 * 64, "t5_model": 32 * 12, "xl_layer": 768 * 768, "deberta_table": 1024 * 768,
-    "shaw_gib": 4096 * 4096 * 64 * 2 / 2**30})
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "as_products",
+    {
+        "shaw_layer": 2 * 33 * 64,
+        "t5_model": 32 * 12,
+        "xl_layer": 768 * 768,
+        "deberta_table": 1024 * 768,
+        "shaw_gib": 4096 * 4096 * 64 * 2 / 2**30,
+    },
+)
 numbers(WEEK, "costs_by_hand", "floats", {key: float(value) for key, value in costs.items()})
-numbers(WEEK, "costs_by_hand", "per_head", costs | {"shaw_layer": 50688}, 1,
-        "Shaw's tables are shared by the heads of a layer; you counted them for each head.")
-numbers(WEEK, "costs_by_hand", "no_values", costs | {"shaw_layer": 2112}, 1,
-        "Shaw's layer has two tables, one for keys and one for values.")
-numbers(WEEK, "costs_by_hand", "even_table", costs | {"shaw_layer": 4096}, 1,
-        "A clip of 16 gives 2*16 + 1 = 33 rows: zero has one of its own.")
-numbers(WEEK, "costs_by_hand", "one_side", costs | {"shaw_layer": 2176}, 1,
-        "A clip of 16 reaches to both sides: 33 rows, not 17.")
-numbers(WEEK, "costs_by_hand", "whole_width", costs | {"shaw_layer": 50688, "t5_model": 24576}, 1,
-        "You counted with the width of the model; Shaw's rows have the width of a head, and T5's bucket one number per head.")
-numbers(WEEK, "costs_by_hand", "t5_per_layer", costs | {"t5_model": 4608}, 1,
-        "T5's table is shared by all layers of a stack: 32 numbers per head, once.")
-numbers(WEEK, "costs_by_hand", "t5_one_head", costs | {"t5_model": 32}, 1,
-        "T5's bias has a number per bucket and head: 32 * 12.")
-numbers(WEEK, "costs_by_hand", "xl_one_head", costs | {"xl_layer": 49152}, 1.5,
-        "W_kR maps the width 768 to all 12 heads of 64, which is 768 again.")
-numbers(WEEK, "costs_by_hand", "deberta_half", costs | {"deberta_table": 393216}, 1.5,
-        "A span of 512 reaches to both sides: the table has 2*512 rows.")
-numbers(WEEK, "costs_by_hand", "deberta_head", costs | {"deberta_table": 65536}, 1.5,
-        "DeBERTa's table is as wide as the model; each layer's projections make heads of it.")
-numbers(WEEK, "costs_by_hand", "gib_of_numbers", costs | {"shaw_gib": 1}, 1.5,
-        "Your GiB forget the two bytes of each number.")
-numbers(WEEK, "costs_by_hand", "gb", costs | {"shaw_gib": 2.147483648}, 1.5,
-        "You give gigabytes of 10^9; a GiB is 2^30 bytes.")
-numbers(WEEK, "costs_by_hand", "gib_per_head", costs | {"shaw_gib": 24}, 1.5,
-        "The table of vectors per pair is shared by the heads: (4096, 4096, 64), once.")
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "per_head",
+    costs | {"shaw_layer": 50688},
+    1,
+    "Shaw's tables are shared by the heads of a layer; you counted them for each head.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "no_values",
+    costs | {"shaw_layer": 2112},
+    1,
+    "Shaw's layer has two tables, one for keys and one for values.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "even_table",
+    costs | {"shaw_layer": 4096},
+    1,
+    "A clip of 16 gives 2*16 + 1 = 33 rows: zero has one of its own.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "one_side",
+    costs | {"shaw_layer": 2176},
+    1,
+    "A clip of 16 reaches to both sides: 33 rows, not 17.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "whole_width",
+    costs | {"shaw_layer": 50688, "t5_model": 24576},
+    1,
+    "You counted with the width of the model; Shaw's rows have the width of a head, and T5's bucket one number per head.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "t5_per_layer",
+    costs | {"t5_model": 4608},
+    1,
+    "T5's table is shared by all layers of a stack: 32 numbers per head, once.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "t5_one_head",
+    costs | {"t5_model": 32},
+    1,
+    "T5's bias has a number per bucket and head: 32 * 12.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "xl_one_head",
+    costs | {"xl_layer": 49152},
+    1.5,
+    "W_kR maps the width 768 to all 12 heads of 64, which is 768 again.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "deberta_half",
+    costs | {"deberta_table": 393216},
+    1.5,
+    "A span of 512 reaches to both sides: the table has 2*512 rows.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "deberta_head",
+    costs | {"deberta_table": 65536},
+    1.5,
+    "DeBERTa's table is as wide as the model; each layer's projections make heads of it.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "gib_of_numbers",
+    costs | {"shaw_gib": 1},
+    1.5,
+    "Your GiB forget the two bytes of each number.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "gb",
+    costs | {"shaw_gib": 2.147483648},
+    1.5,
+    "You give gigabytes of 10^9; a GiB is 2^30 bytes.",
+)
+numbers(
+    WEEK,
+    "costs_by_hand",
+    "gib_per_head",
+    costs | {"shaw_gib": 24},
+    1.5,
+    "The table of vectors per pair is shared by the heads: (4096, 4096, 64), once.",
+)
 
 
 # ---- 6.2 relative_positions -----------------------------------------------------------------------------------------
@@ -247,14 +429,35 @@ edited(offsets_plain, "offsets_top_left", 1.25, SAYS["top left"], (" + n_keys - 
 edited(offsets_plain, "offsets_absolute", 0, SAYS["absolute"], (REL, "rel = (j[None, :] - i[:, None]).abs()"))
 edited(offsets_plain, "offsets_turned", 0, SAYS["turned"], (REL, "rel = j[:, None] - i[None, :]"))
 edited(offsets_plain, "offsets_one_off", 0, SAYS["one off"], (REL, "rel = j[None, :] - i[:, None] - 1"))
-edited(offsets_plain, "offsets_causal", 0, SAYS["causal offsets"], (REL, "rel = (j[None, :] - i[:, None]).clamp(max=0)"))
-edited(offsets_plain, "offsets_square", 1.25, SAYS["square"], ("torch.arange(n_queries) + n_keys - n_queries", "torch.arange(n_keys)"))
+edited(
+    offsets_plain, "offsets_causal", 0, SAYS["causal offsets"], (REL, "rel = (j[None, :] - i[:, None]).clamp(max=0)")
+)
+edited(
+    offsets_plain,
+    "offsets_square",
+    1.25,
+    SAYS["square"],
+    ("torch.arange(n_queries) + n_keys - n_queries", "torch.arange(n_keys)"),
+)
 edited(offsets_plain, "offsets_float", 1.5, SAYS["float offsets"], ("return rel", "return rel.float()"))
 edited(offsets_plain, "offsets_int32", 1.5, SAYS["int32"], ("return rel", "return rel.int()"))
-edited(offsets_plain, "offsets_no_error", 1.5, SAYS["no error"],
-       ('    if not 1 <= n_queries <= n_keys:\n        raise ValueError("1 <= n_queries <= n_keys")\n', ""))
-edited(offsets_plain, "offsets_clamped", 1.25, SAYS["clamped offsets"], (REL, "rel = (j[None, :] - i[:, None]).clamp(-6, 6)"))
-edited(offsets_plain, "offsets_positions", 0, SAYS["position only"], (REL, "rel = j[None, :].expand(n_queries, n_keys)"))
+edited(
+    offsets_plain,
+    "offsets_no_error",
+    1.5,
+    SAYS["no error"],
+    ('    if not 1 <= n_queries <= n_keys:\n        raise ValueError("1 <= n_queries <= n_keys")\n', ""),
+)
+edited(
+    offsets_plain,
+    "offsets_clamped",
+    1.25,
+    SAYS["clamped offsets"],
+    (REL, "rel = (j[None, :] - i[:, None]).clamp(-6, 6)"),
+)
+edited(
+    offsets_plain, "offsets_positions", 0, SAYS["position only"], (REL, "rel = j[None, :].expand(n_queries, n_keys)")
+)
 edited(offsets_plain, "offsets_list", 0, SAYS["list"], ("return rel", "return rel.tolist()"))
 edited(offsets_plain, "offsets_upside_down", 0, SAYS["backwards rows"], ("return rel", "return rel.flip(0)"))
 
@@ -282,7 +485,9 @@ def offsets_last_rows(n_queries, n_keys):
 def offsets_numpy(n_queries, n_keys):
     if n_queries not in range(1, n_keys + 1):
         raise ValueError(f"{n_queries} queries, {n_keys} keys")
-    return torch.from_numpy(np.subtract.outer(np.arange(n_keys), np.arange(n_keys - n_queries, n_keys)).T.astype(np.int64))
+    return torch.from_numpy(
+        np.subtract.outer(np.arange(n_keys), np.arange(n_keys - n_queries, n_keys)).T.astype(np.int64)
+    )
 
 
 # ---- 6.3 shaw_attention ---------------------------------------------------------------------------------------------
@@ -309,30 +514,68 @@ def shaw_plain(q, k, v, rel_k, rel_v, mask=None):
 
 CLIPPED = "rel.clamp(-clip, clip) + clip"
 SHAW_SCORES = "scores = (content + position) / math.sqrt(d)"
-SHAW_VALUES = "    out = out + torch.einsum(\"bhij,ijd->bhid\", weights, rel_v[row])\n"
+SHAW_VALUES = '    out = out + torch.einsum("bhij,ijd->bhid", weights, rel_v[row])\n'
 edited(shaw_plain, "shaw_no_clip", 3.25, SAYS["no clip"], (CLIPPED, "rel + clip"))
 edited(shaw_plain, "shaw_low_end", 3.25, SAYS["low end off by one"], (CLIPPED, "rel.clamp(1 - clip, clip) + clip"))
 edited(shaw_plain, "shaw_high_end", 3.25, SAYS["high end off by one"], (CLIPPED, "rel.clamp(-clip, clip - 1) + clip"))
 edited(shaw_plain, "shaw_no_value_term", 1, SAYS["no value term"], (SHAW_VALUES, ""))
 edited(shaw_plain, "shaw_no_key_term", 0, SAYS["no key term"], ("(content + position)", "content"))
-edited(shaw_plain, "shaw_key_term_unscaled", 0, SAYS["unscaled key term"], (SHAW_SCORES, "scores = content / math.sqrt(d) + position"))
+edited(
+    shaw_plain,
+    "shaw_key_term_unscaled",
+    0,
+    SAYS["unscaled key term"],
+    (SHAW_SCORES, "scores = content / math.sqrt(d) + position"),
+)
 edited(shaw_plain, "shaw_unscaled", 0, SAYS["unscaled"], (SHAW_SCORES, "scores = content + position"))
-edited(shaw_plain, "shaw_scaled_twice", 0, SAYS["scaled twice"],
-       (SHAW_SCORES, "scores = (content + position / math.sqrt(d)) / math.sqrt(d)"))
-edited(shaw_plain, "shaw_value_unweighted", 1, SAYS["value unweighted"],
-       ("torch.einsum(\"bhij,ijd->bhid\", weights, rel_v[row])", "rel_v[row].sum(1)"))
-edited(shaw_plain, "shaw_after_softmax", 0, SAYS["bias after softmax"], (SHAW_SCORES, "scores = content / math.sqrt(d)"),
-       ("    weights = weights.nan_to_num()\n", "    weights = weights.nan_to_num() + position / math.sqrt(d)\n"))
-edited(shaw_plain, "shaw_table_meets_keys", 0, SAYS["from the key"],
-       ('torch.einsum("bhid,ijd->bhij", q, rel_k[row])', 'torch.einsum("bhjd,ijd->bhij", k, rel_k[row])'))
+edited(
+    shaw_plain,
+    "shaw_scaled_twice",
+    0,
+    SAYS["scaled twice"],
+    (SHAW_SCORES, "scores = (content + position / math.sqrt(d)) / math.sqrt(d)"),
+)
+edited(
+    shaw_plain,
+    "shaw_value_unweighted",
+    1,
+    SAYS["value unweighted"],
+    ('torch.einsum("bhij,ijd->bhid", weights, rel_v[row])', "rel_v[row].sum(1)"),
+)
+edited(
+    shaw_plain,
+    "shaw_after_softmax",
+    0,
+    SAYS["bias after softmax"],
+    (SHAW_SCORES, "scores = content / math.sqrt(d)"),
+    ("    weights = weights.nan_to_num()\n", "    weights = weights.nan_to_num() + position / math.sqrt(d)\n"),
+)
+edited(
+    shaw_plain,
+    "shaw_table_meets_keys",
+    0,
+    SAYS["from the key"],
+    ('torch.einsum("bhid,ijd->bhij", q, rel_k[row])', 'torch.einsum("bhjd,ijd->bhij", k, rel_k[row])'),
+)
 edited(shaw_plain, "shaw_over_queries", 0, SAYS["over queries"], ("softmax(dim=-1)", "softmax(dim=-2)"))
-edited(shaw_plain, "shaw_mask_after_softmax", 3.5, SAYS["mask after softmax"],
-       ('        scores = scores.masked_fill(~mask, float("-inf"))\n', "        pass\n"),
-       ("    weights = weights.nan_to_num()\n", "    weights = weights if mask is None else weights * mask\n"))
+edited(
+    shaw_plain,
+    "shaw_mask_after_softmax",
+    3.5,
+    SAYS["mask after softmax"],
+    ('        scores = scores.masked_fill(~mask, float("-inf"))\n', "        pass\n"),
+    ("    weights = weights.nan_to_num()\n", "    weights = weights if mask is None else weights * mask\n"),
+)
 edited(shaw_plain, "shaw_mask_inverted", 3.5, SAYS["mask inverted"], ("masked_fill(~mask,", "masked_fill(mask,"))
 edited(shaw_plain, "shaw_nan_row", 3.5, SAYS["nan row"], ("    weights = weights.nan_to_num()\n", ""))
 edited(shaw_plain, "shaw_order", 0, SAYS["one order"], ("return out, weights", "return weights, out"))
-edited(shaw_plain, "shaw_detached", 3.75, SAYS["detached"], ("return out, weights", "return out.detach(), weights.detach()"))
+edited(
+    shaw_plain,
+    "shaw_detached",
+    3.75,
+    SAYS["detached"],
+    ("return out, weights", "return out.detach(), weights.detach()"),
+)
 
 
 @right(WEEK, "shaw_attention")
@@ -376,7 +619,7 @@ def shaw_row_by_row(q, k, v, rel_k, rel_v, mask=None):
 def shaw_by_keys(q, k, v, rel_k, rel_v, mask=None):
     clip = rel_k.shape[0] // 2
     position = torch.arange(k.shape[-2])
-    rel = position - position[-q.shape[-2]:].unsqueeze(1)
+    rel = position - position[-q.shape[-2] :].unsqueeze(1)
     index = torch.minimum(torch.maximum(rel, torch.tensor(-clip)), torch.tensor(clip)) + clip
     keys = k.unsqueeze(2) + rel_k[index]
     scores = (q.unsqueeze(3) * keys).sum(-1) / q.shape[-1] ** 0.5
@@ -402,11 +645,30 @@ def shift_by_padding(x):
     return y
 
 
-edited(shift_by_padding, "shift_right_padding", 0, SAYS["right padding"], ("torch.cat([zeros, x], dim=-1)", "torch.cat([x, zeros], dim=-1)"))
-edited(shift_by_padding, "shift_last_row_dropped", 0, SAYS["first rows kept"], ("padded[:, :, 1:]", "padded[:, :, :-1]"))
-edited(shift_by_padding, "shift_heads_mixed", 0, SAYS["heads mixed"], ("return y", "return y.transpose(0, 1).reshape(x.shape)"))
-edited(shift_by_padding, "shift_contiguous", 2.25, SAYS["contiguous"],
-       ("    zeros = torch", '    if not x.is_contiguous():\n        x.view(-1)\n    zeros = torch'))
+edited(
+    shift_by_padding,
+    "shift_right_padding",
+    0,
+    SAYS["right padding"],
+    ("torch.cat([zeros, x], dim=-1)", "torch.cat([x, zeros], dim=-1)"),
+)
+edited(
+    shift_by_padding, "shift_last_row_dropped", 0, SAYS["first rows kept"], ("padded[:, :, 1:]", "padded[:, :, :-1]")
+)
+edited(
+    shift_by_padding,
+    "shift_heads_mixed",
+    0,
+    SAYS["heads mixed"],
+    ("return y", "return y.transpose(0, 1).reshape(x.shape)"),
+)
+edited(
+    shift_by_padding,
+    "shift_contiguous",
+    2.25,
+    SAYS["contiguous"],
+    ("    zeros = torch", "    if not x.is_contiguous():\n        x.view(-1)\n    zeros = torch"),
+)
 edited(shift_by_padding, "shift_float32", 2.25, SAYS["float32 shift"], ("return y", "return y.float()"))
 edited(shift_by_padding, "shift_detached", 2.25, SAYS["detached"], ("return y", "return y.detach()"))
 edited(shift_by_padding, "shift_in_place", 2.25, SAYS["in place"], ("return y", "x.copy_(y)\n    return x"))
@@ -509,24 +771,61 @@ def xl_gathered(q, k, r, content_bias, position_bias):
     return (content + position) / math.sqrt(d)
 
 
-edited(xl_gathered, "xl_biases_swapped", 1.25, SAYS["biases swapped"],
-       ("qc = q + content_bias", "qc = q + position_bias"), ("qp = q + position_bias", "qp = q + content_bias"))
-edited(xl_gathered, "xl_no_content_bias", 1.25, SAYS["no content bias"], ("qc = q + content_bias[:, None, :]", "qc = q"))
-edited(xl_gathered, "xl_no_position_bias", 1.25, SAYS["no position bias"], ("qp = q + position_bias[:, None, :]", "qp = q"))
+edited(
+    xl_gathered,
+    "xl_biases_swapped",
+    1.25,
+    SAYS["biases swapped"],
+    ("qc = q + content_bias", "qc = q + position_bias"),
+    ("qp = q + position_bias", "qp = q + content_bias"),
+)
+edited(
+    xl_gathered, "xl_no_content_bias", 1.25, SAYS["no content bias"], ("qc = q + content_bias[:, None, :]", "qc = q")
+)
+edited(
+    xl_gathered, "xl_no_position_bias", 1.25, SAYS["no position bias"], ("qp = q + position_bias[:, None, :]", "qp = q")
+)
 edited(xl_gathered, "xl_one_bias", 1.25, SAYS["one bias"], ("qp = q + position_bias", "qp = q + content_bias"))
-edited(xl_gathered, "xl_both_biases", 1.25, SAYS["both biases"],
-       ("qc = q + content_bias[:, None, :]", "qc = q + (content_bias + position_bias)[:, None, :]"),
-       ("qp = q + position_bias[:, None, :]", "qp = qc"))
-edited(xl_gathered, "xl_bias_of_one_head", 1.25, SAYS["bias of one head"],
-       ("content_bias[:, None, :]", "content_bias[0]"), ("position_bias[:, None, :]", "position_bias[0]"))
+edited(
+    xl_gathered,
+    "xl_both_biases",
+    1.25,
+    SAYS["both biases"],
+    ("qc = q + content_bias[:, None, :]", "qc = q + (content_bias + position_bias)[:, None, :]"),
+    ("qp = q + position_bias[:, None, :]", "qp = qc"),
+)
+edited(
+    xl_gathered,
+    "xl_bias_of_one_head",
+    1.25,
+    SAYS["bias of one head"],
+    ("content_bias[:, None, :]", "content_bias[0]"),
+    ("position_bias[:, None, :]", "position_bias[0]"),
+)
 edited(xl_gathered, "xl_r_descending", 0, SAYS["r descending"], ("r[:, distance]", "r.flip(1)[:, distance]"))
 edited(xl_gathered, "xl_unscaled", 0, SAYS["unscaled"], (" / math.sqrt(d)", ""))
-edited(xl_gathered, "xl_position_unscaled", 0, SAYS["unscaled position"],
-       ("(content + position) / math.sqrt(d)", "content / math.sqrt(d) + position"))
+edited(
+    xl_gathered,
+    "xl_position_unscaled",
+    0,
+    SAYS["unscaled position"],
+    ("(content + position) / math.sqrt(d)", "content / math.sqrt(d) + position"),
+)
 edited(xl_gathered, "xl_no_position_term", 0, SAYS["no position term"], ("(content + position)", "content"))
-edited(xl_gathered, "xl_r_of_one_head", 0, SAYS["r of one head"], ("r[:, distance]", "r[:1, distance].expand(q.shape[1], -1, -1, -1)"))
-edited(xl_gathered, "xl_key_side", 0, SAYS["key side"],
-       ('"bhid,hijd->bhij", qp', '"bhjd,hijd->bhij", k + position_bias[:, None, :]'))
+edited(
+    xl_gathered,
+    "xl_r_of_one_head",
+    0,
+    SAYS["r of one head"],
+    ("r[:, distance]", "r[:1, distance].expand(q.shape[1], -1, -1, -1)"),
+)
+edited(
+    xl_gathered,
+    "xl_key_side",
+    0,
+    SAYS["key side"],
+    ('"bhid,hijd->bhij", qp', '"bhjd,hijd->bhij", k + position_bias[:, None, :]'),
+)
 edited(xl_gathered, "xl_whole_width", 0, SAYS["d_model scale"], ("math.sqrt(d)", "math.sqrt(d * (q.shape[1] + 1))"))
 edited(xl_gathered, "xl_detached", 3.25, SAYS["detached"], ("(content + position)", "(content + position).detach()"))
 
@@ -586,37 +885,119 @@ def bucket_plain(relative_position, bidirectional=True, num_buckets=32, max_dist
 
 
 FAR = "torch.floor(ratio * (num_buckets - e)).long()"
-edited(bucket_plain, "bucket_sign", 0, SAYS["sign"], ("(relative_position > 0)", "(relative_position < 0)"),
-       ("(-relative_position).clamp(min=0)", "relative_position.clamp(min=0)"))
-edited(bucket_plain, "bucket_no_sides", 1.25, SAYS["no sides"],
-       ("        bucket = bucket + (relative_position > 0).long() * num_buckets\n", ""))
-edited(bucket_plain, "bucket_zero_ahead", 3, SAYS["zero is ahead"], ("(relative_position > 0)", "(relative_position >= 0)"))
+edited(
+    bucket_plain,
+    "bucket_sign",
+    0,
+    SAYS["sign"],
+    ("(relative_position > 0)", "(relative_position < 0)"),
+    ("(-relative_position).clamp(min=0)", "relative_position.clamp(min=0)"),
+)
+edited(
+    bucket_plain,
+    "bucket_no_sides",
+    1.25,
+    SAYS["no sides"],
+    ("        bucket = bucket + (relative_position > 0).long() * num_buckets\n", ""),
+)
+edited(
+    bucket_plain, "bucket_zero_ahead", 3, SAYS["zero is ahead"], ("(relative_position > 0)", "(relative_position >= 0)")
+)
 edited(bucket_plain, "bucket_ceil", 1.25, SAYS["ceil"], ("torch.floor(", "torch.ceil("))
 edited(bucket_plain, "bucket_round", 1.25, SAYS["round"], ("torch.floor(", "torch.round("))
-edited(bucket_plain, "bucket_absolute_when_causal", 3, SAYS["absolute when causal"],
-       ("(-relative_position).clamp(min=0)", "relative_position.abs()"))
+edited(
+    bucket_plain,
+    "bucket_absolute_when_causal",
+    3,
+    SAYS["absolute when causal"],
+    ("(-relative_position).clamp(min=0)", "relative_position.abs()"),
+)
 edited(bucket_plain, "bucket_no_cap", 1.25, SAYS["no cap"], ("    far = far.clamp(max=num_buckets - 1)\n", ""))
-edited(bucket_plain, "bucket_sizes_ignored", 3.25, SAYS["sizes ignored"],
-       ("    bucket = torch.zeros_like(relative_position)\n",
-        "    num_buckets, max_distance = 32, 128\n    bucket = torch.zeros_like(relative_position)\n"))
-edited(bucket_plain, "bucket_max_distance_ignored", 3.25, SAYS["sizes ignored"], ("math.log(max_distance / e)", "math.log(128 / e)"))
-edited(bucket_plain, "bucket_half_when_causal", 1.25, SAYS["half when causal"],
-       ("        m = (-relative_position).clamp(min=0)\n",
-        "        num_buckets = num_buckets // 2\n        m = (-relative_position).clamp(min=0)\n"))
-edited(bucket_plain, "bucket_whole_when_both", 2.25, SAYS["whole when both"],
-       ("        num_buckets = num_buckets // 2\n        bucket = bucket + (relative_position > 0).long() * num_buckets\n",
-        "        bucket = bucket + (relative_position > 0).long() * (num_buckets // 2)\n"))
-edited(bucket_plain, "bucket_linear", 1.25, SAYS["linear"],
-       ("torch.log(m.clamp(min=1).double() / e) / math.log(max_distance / e)", "(m.double() - e) / (max_distance - e)"))
-edited(bucket_plain, "bucket_log_of_m", 1.25, SAYS["log of m"],
-       ("torch.log(m.clamp(min=1).double() / e) / math.log(max_distance / e)", "torch.log(m.clamp(min=1).double()) / math.log(max_distance)"))
-edited(bucket_plain, "bucket_log_base", 1.25, SAYS["log base"], ("math.log(max_distance / e)", "math.log2(max_distance / e)"))
-edited(bucket_plain, "bucket_exact_third", 0, SAYS["exact half"], ("e = num_buckets // 2", "e = max(num_buckets // 4, 1)"))
-edited(bucket_plain, "bucket_float", 3.75, SAYS["float buckets"],
-       ("return bucket + torch.where(m < e, m, far)", "return (bucket + torch.where(m < e, m, far)).double()"))
-edited(bucket_plain, "bucket_cap_one_low", 1.25, SAYS["cap one low"], ("clamp(max=num_buckets - 1)", "clamp(max=num_buckets - 2)"))
-edited(bucket_plain, "bucket_cap_across", 2.25, SAYS["cap across"],
-       ("clamp(max=num_buckets - 1)", "clamp(max=(2 * num_buckets if bidirectional else num_buckets) - 1)"))
+edited(
+    bucket_plain,
+    "bucket_sizes_ignored",
+    3.25,
+    SAYS["sizes ignored"],
+    (
+        "    bucket = torch.zeros_like(relative_position)\n",
+        "    num_buckets, max_distance = 32, 128\n    bucket = torch.zeros_like(relative_position)\n",
+    ),
+)
+edited(
+    bucket_plain,
+    "bucket_max_distance_ignored",
+    3.25,
+    SAYS["sizes ignored"],
+    ("math.log(max_distance / e)", "math.log(128 / e)"),
+)
+edited(
+    bucket_plain,
+    "bucket_half_when_causal",
+    1.25,
+    SAYS["half when causal"],
+    (
+        "        m = (-relative_position).clamp(min=0)\n",
+        "        num_buckets = num_buckets // 2\n        m = (-relative_position).clamp(min=0)\n",
+    ),
+)
+edited(
+    bucket_plain,
+    "bucket_whole_when_both",
+    2.25,
+    SAYS["whole when both"],
+    (
+        "        num_buckets = num_buckets // 2\n        bucket = bucket + (relative_position > 0).long() * num_buckets\n",
+        "        bucket = bucket + (relative_position > 0).long() * (num_buckets // 2)\n",
+    ),
+)
+edited(
+    bucket_plain,
+    "bucket_linear",
+    1.25,
+    SAYS["linear"],
+    ("torch.log(m.clamp(min=1).double() / e) / math.log(max_distance / e)", "(m.double() - e) / (max_distance - e)"),
+)
+edited(
+    bucket_plain,
+    "bucket_log_of_m",
+    1.25,
+    SAYS["log of m"],
+    (
+        "torch.log(m.clamp(min=1).double() / e) / math.log(max_distance / e)",
+        "torch.log(m.clamp(min=1).double()) / math.log(max_distance)",
+    ),
+)
+edited(
+    bucket_plain,
+    "bucket_log_base",
+    1.25,
+    SAYS["log base"],
+    ("math.log(max_distance / e)", "math.log2(max_distance / e)"),
+)
+edited(
+    bucket_plain, "bucket_exact_third", 0, SAYS["exact half"], ("e = num_buckets // 2", "e = max(num_buckets // 4, 1)")
+)
+edited(
+    bucket_plain,
+    "bucket_float",
+    3.75,
+    SAYS["float buckets"],
+    ("return bucket + torch.where(m < e, m, far)", "return (bucket + torch.where(m < e, m, far)).double()"),
+)
+edited(
+    bucket_plain,
+    "bucket_cap_one_low",
+    1.25,
+    SAYS["cap one low"],
+    ("clamp(max=num_buckets - 1)", "clamp(max=num_buckets - 2)"),
+)
+edited(
+    bucket_plain,
+    "bucket_cap_across",
+    2.25,
+    SAYS["cap across"],
+    ("clamp(max=num_buckets - 1)", "clamp(max=(2 * num_buckets if bidirectional else num_buckets) - 1)"),
+)
 
 
 @right(WEEK, "t5_bucket")
@@ -631,7 +1012,10 @@ def bucket_as_published(relative_position, bidirectional=True, num_buckets=32, m
         n = torch.max(n, torch.zeros_like(n))
     max_exact = num_buckets // 2
     is_small = n < max_exact
-    val = max_exact + (torch.log(n.float() / max_exact) / math.log(max_distance / max_exact) * (num_buckets - max_exact)).long()
+    val = (
+        max_exact
+        + (torch.log(n.float() / max_exact) / math.log(max_distance / max_exact) * (num_buckets - max_exact)).long()
+    )
     val = torch.min(val, torch.full_like(val, num_buckets - 1))
     ret += torch.where(is_small, n, val)
     return ret
@@ -685,24 +1069,63 @@ def t5_plain(q, k, v, table, is_causal=False, max_distance=128):
 
 
 T5_BIAS = "    scores = scores + bias\n"
-edited(t5_plain, "t5_divided", 0, SAYS["divided"], ("q @ k.transpose(-2, -1)\n", "q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])\n"))
-edited(t5_plain, "t5_both_divided", 0, SAYS["divided"], ("scores + bias\n", "(scores + bias) / math.sqrt(q.shape[-1])\n"))
-edited(t5_plain, "t5_both_sided_when_causal", 1.75, SAYS["both sided when causal"], ("not is_causal, table", "True, table"))
-edited(t5_plain, "t5_after_softmax", 0, SAYS["after softmax"], (T5_BIAS, ""), ("scores.softmax(dim=-1)", "scores.softmax(dim=-1) + bias"))
+edited(
+    t5_plain,
+    "t5_divided",
+    0,
+    SAYS["divided"],
+    ("q @ k.transpose(-2, -1)\n", "q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])\n"),
+)
+edited(
+    t5_plain, "t5_both_divided", 0, SAYS["divided"], ("scores + bias\n", "(scores + bias) / math.sqrt(q.shape[-1])\n")
+)
+edited(
+    t5_plain, "t5_both_sided_when_causal", 1.75, SAYS["both sided when causal"], ("not is_causal, table", "True, table")
+)
+edited(
+    t5_plain,
+    "t5_after_softmax",
+    0,
+    SAYS["after softmax"],
+    (T5_BIAS, ""),
+    ("scores.softmax(dim=-1)", "scores.softmax(dim=-1) + bias"),
+)
 edited(t5_plain, "t5_no_bias", 0, SAYS["no bias"], (T5_BIAS, ""))
 edited(t5_plain, "t5_bias_negative", 0, SAYS["bias negative"], ("scores + bias", "scores - bias"))
 edited(t5_plain, "t5_no_mask", 1.25, SAYS["no mask"], ("    if is_causal:", "    if False:"))
 edited(t5_plain, "t5_always_causal", 0.75, SAYS["always causal"], ("    if is_causal:", "    if True:"))
-edited(t5_plain, "t5_mask_top_left", 2.5, SAYS["mask top left"],
-       ("masked_fill(rel > 0, ", "masked_fill(torch.ones(n_queries, n_keys).triu(1).bool(), "))
-edited(t5_plain, "t5_sizes_written_in", 2.5, SAYS["32 written in"], ("not is_causal, table.shape[0])", "not is_causal, 32) % len(table)"))
-edited(t5_plain, "t5_max_distance_ignored", 2.5, SAYS["128 written in"], ("math.log(max_distance / e)", "math.log(128 / e)"))
-edited(t5_plain, "t5_strict_mask", 1.25, SAYS["strict"],
-       ('rel > 0, float("-inf"))', 'rel >= 0, float("-inf"))'))
+edited(
+    t5_plain,
+    "t5_mask_top_left",
+    2.5,
+    SAYS["mask top left"],
+    ("masked_fill(rel > 0, ", "masked_fill(torch.ones(n_queries, n_keys).triu(1).bool(), "),
+)
+edited(
+    t5_plain,
+    "t5_sizes_written_in",
+    2.5,
+    SAYS["32 written in"],
+    ("not is_causal, table.shape[0])", "not is_causal, 32) % len(table)"),
+)
+edited(
+    t5_plain,
+    "t5_max_distance_ignored",
+    2.5,
+    SAYS["128 written in"],
+    ("math.log(max_distance / e)", "math.log(128 / e)"),
+)
+edited(t5_plain, "t5_strict_mask", 1.25, SAYS["strict"], ('rel > 0, float("-inf"))', 'rel >= 0, float("-inf"))'))
 edited(t5_plain, "t5_clobbered", 1.25, SAYS["clobbered"], ('float("-inf")', "0.0"))
 edited(t5_plain, "t5_one_head", 0, SAYS["one head"], (".permute(2, 0, 1)", ".permute(2, 0, 1)[:1]"))
 edited(t5_plain, "t5_over_queries", 0, SAYS["over queries"], ("softmax(dim=-1)", "softmax(dim=-2).nan_to_num()"))
-edited(t5_plain, "t5_detached", 2.75, SAYS["detached"], ("return weights @ v, weights", "return (weights @ v).detach(), weights"))
+edited(
+    t5_plain,
+    "t5_detached",
+    2.75,
+    SAYS["detached"],
+    ("return weights @ v, weights", "return (weights @ v).detach(), weights"),
+)
 
 
 @right(WEEK, "t5_attention")
@@ -729,7 +1152,7 @@ def t5_one_hot(q, k, v, table, is_causal=False, max_distance=128):
     side = num_buckets if is_causal else num_buckets // 2
     e = side // 2
     place = torch.arange(k.shape[-2])
-    rel = place[None, :] - place[-q.shape[-2]:, None]
+    rel = place[None, :] - place[-q.shape[-2] :, None]
     m = torch.clamp(-rel, min=0) if is_causal else rel.abs()
     log = torch.log(m.float() / e) / math.log(max_distance / e) * (side - e)
     bucket = torch.where(m < e, m, torch.minimum(e + log.clamp(min=0).long(), torch.tensor(side - 1)))
@@ -759,7 +1182,9 @@ def t5_head_by_head(q, k, v, table, is_causal=False, max_distance=128):
         return b + min(n - 1, half + math.floor(math.log(m / half) / math.log(max_distance / half) * (n - half)))
 
     n_queries, n_keys = q.shape[-2:][0], k.shape[-2]
-    index = torch.tensor([[bucket(j - i, len(table)) for j in range(n_keys)] for i in range(n_keys - n_queries, n_keys)])
+    index = torch.tensor(
+        [[bucket(j - i, len(table)) for j in range(n_keys)] for i in range(n_keys - n_queries, n_keys)]
+    )
     hidden = torch.arange(n_keys) > torch.arange(n_keys - n_queries, n_keys)[:, None]
     all_weights = []
     for h in range(q.shape[1]):
@@ -789,22 +1214,56 @@ edited(deberta_plain, "deberta_other_row", 0.75, SAYS["other row"], ("pos_q[:, d
 edited(deberta_plain, "deberta_rows_turned", 0, SAYS["rows turned"], (DELTA, "(j - i + span).clamp(0, 2 * span - 1)"))
 edited(deberta_plain, "deberta_sqrt_d", 0, SAYS["sqrt d"], ("math.sqrt(3 * d)", "math.sqrt(d)"))
 edited(deberta_plain, "deberta_sqrt_2d", 0, SAYS["sqrt 2d"], ("math.sqrt(3 * d)", "math.sqrt(2 * d)"))
-edited(deberta_plain, "deberta_tables_swapped", 0, SAYS["tables swapped"],
-       ("q, pos_k[:, delta]", "q, pos_q[:, delta]"), ("k, pos_q[:, delta]", "k, pos_k[:, delta]"))
+edited(
+    deberta_plain,
+    "deberta_tables_swapped",
+    0,
+    SAYS["tables swapped"],
+    ("q, pos_k[:, delta]", "q, pos_q[:, delta]"),
+    ("k, pos_q[:, delta]", "k, pos_k[:, delta]"),
+)
 edited(deberta_plain, "deberta_no_c2p", 0.75, SAYS["no c2p"], ("c2c + c2p + p2c", "c2c + p2c"))
 edited(deberta_plain, "deberta_no_p2c", 0.75, SAYS["no p2c"], ("c2c + c2p + p2c", "c2c + c2p"))
 edited(deberta_plain, "deberta_no_content", 0, SAYS["no content"], ("c2c + c2p + p2c", "c2p + p2c"))
-edited(deberta_plain, "deberta_p2p", 1.5, SAYS["p2p"],
-       ("c2c + c2p + p2c", "c2c + c2p + p2c + (pos_q * pos_k).sum(-1)[:, delta]"))
-edited(deberta_plain, "deberta_clamp_low", 3, SAYS["clamp low"], (DELTA, "(i - j + span).clamp(min(1, 2 * span - 2), 2 * span - 1)"))
+edited(
+    deberta_plain,
+    "deberta_p2p",
+    1.5,
+    SAYS["p2p"],
+    ("c2c + c2p + p2c", "c2c + c2p + p2c + (pos_q * pos_k).sum(-1)[:, delta]"),
+)
+edited(
+    deberta_plain,
+    "deberta_clamp_low",
+    3,
+    SAYS["clamp low"],
+    (DELTA, "(i - j + span).clamp(min(1, 2 * span - 2), 2 * span - 1)"),
+)
 edited(deberta_plain, "deberta_clamp_high", 3, SAYS["clamp high"], (DELTA, "(i - j + span).clamp(0, 2 * span - 2)"))
 edited(deberta_plain, "deberta_wrapped", 3, SAYS["wrapped"], (DELTA, "(i - j + span) % (2 * span)"))
 edited(deberta_plain, "deberta_no_shift", 0, SAYS["no shift"], (DELTA, "(i - j).abs().clamp(0, 2 * span - 1)"))
-edited(deberta_plain, "deberta_one_row_off", 0, SAYS["one table row off"], (DELTA, "(i - j + span - 1).clamp(0, 2 * span - 1)"))
-edited(deberta_plain, "deberta_only_content_scaled", 0, SAYS["only content scaled"],
-       ("(c2c + c2p + p2c) / math.sqrt(3 * d)", "c2c / math.sqrt(3 * d) + c2p + p2c"))
-edited(deberta_plain, "deberta_softmaxed", 0, SAYS["softmaxed"], ("/ math.sqrt(3 * d)", "/ math.sqrt(3 * d)).softmax(-1)"),
-       ("return (", "return (("))
+edited(
+    deberta_plain,
+    "deberta_one_row_off",
+    0,
+    SAYS["one table row off"],
+    (DELTA, "(i - j + span - 1).clamp(0, 2 * span - 1)"),
+)
+edited(
+    deberta_plain,
+    "deberta_only_content_scaled",
+    0,
+    SAYS["only content scaled"],
+    ("(c2c + c2p + p2c) / math.sqrt(3 * d)", "c2c / math.sqrt(3 * d) + c2p + p2c"),
+)
+edited(
+    deberta_plain,
+    "deberta_softmaxed",
+    0,
+    SAYS["softmaxed"],
+    ("/ math.sqrt(3 * d)", "/ math.sqrt(3 * d)).softmax(-1)"),
+    ("return (", "return (("),
+)
 edited(deberta_plain, "deberta_detached", 3.5, SAYS["detached"], ("(c2c + c2p + p2c)", "(c2c + c2p + p2c).detach()"))
 
 
@@ -829,7 +1288,7 @@ def deberta_by_rows(q, k, pos_q, pos_k):
     for i in range(n):
         delta = torch.tensor([max(0, min(last, i - j + span)) for j in range(n)])
         key = k + pos_k[:, delta]
-        rows.append((q[:, :, i:i + 1] * key).sum(-1) + (pos_q[:, delta] * k).sum(-1))
+        rows.append((q[:, :, i : i + 1] * key).sum(-1) + (pos_q[:, delta] * k).sum(-1))
     return torch.stack(rows, dim=2) * (3 * d) ** -0.5
 
 
@@ -837,11 +1296,16 @@ def deberta_by_rows(q, k, pos_q, pos_k):
 def deberta_one_hot(q, k, pos_q, pos_k):
     n, span = q.shape[-2], pos_q.shape[-2] // 2
     rel = torch.arange(n)[:, None] - torch.arange(n)
-    rel = torch.where(rel <= -span, torch.zeros_like(rel), torch.where(rel >= span, torch.full_like(rel, 2 * span - 1), rel + span))
+    rel = torch.where(
+        rel <= -span, torch.zeros_like(rel), torch.where(rel >= span, torch.full_like(rel, 2 * span - 1), rel + span)
+    )
     pick = F.one_hot(rel, 2 * span).to(q.dtype)
     q, pos_q = q / (3 * q.shape[-1]) ** 0.5, pos_q / (3 * q.shape[-1]) ** 0.5
-    return (torch.einsum("bhid,bhjd->bhij", q, k) + torch.einsum("bhid,htd,ijt->bhij", q, pos_k, pick)
-            + torch.einsum("htd,bhjd,ijt->bhij", pos_q, k, pick))
+    return (
+        torch.einsum("bhid,bhjd->bhij", q, k)
+        + torch.einsum("bhid,htd,ijt->bhij", q, pos_k, pick)
+        + torch.einsum("htd,bhjd,ijt->bhij", pos_q, k, pick)
+    )
 
 
 # ---- families -------------------------------------------------------------------------------------------------------
@@ -857,23 +1321,53 @@ def _rel(n_queries, n_keys, mistakes):
     return rel - 1 if "one off" in mistakes else rel
 
 
-@family(WEEK, "relative_positions", _say(*OFFSETS, "turned", "causal offsets", "clamped offsets", "float offsets", "no error"))
+@family(
+    WEEK,
+    "relative_positions",
+    _say(*OFFSETS, "turned", "causal offsets", "clamped offsets", "float offsets", "no error"),
+)
 def offsets_with(mistakes):
     def subject(n_queries, n_keys):
         if not 1 <= n_queries <= n_keys and "no error" not in mistakes:
             raise ValueError("sizes")
         rel = _rel(n_queries, n_keys, mistakes)
-        rel = rel.clamp(max=0) if "causal offsets" in mistakes else rel.clamp(-6, 6) if "clamped offsets" in mistakes else rel
+        rel = (
+            rel.clamp(max=0)
+            if "causal offsets" in mistakes
+            else rel.clamp(-6, 6)
+            if "clamped offsets" in mistakes
+            else rel
+        )
         rel = rel.float() if "float offsets" in mistakes else rel
         return rel.mT if "turned" in mistakes else rel
 
     return subject
 
 
-@family(WEEK, "shaw_attention", _say(
-    *OFFSETS, "no clip", "low end off by one", "high end off by one", "no value term", "value from keys", "no key term",
-    "unscaled key term", "unscaled", "scaled twice", "value unweighted", "bias after softmax", "from the key", "over queries",
-    "mask after softmax", "mask inverted", "mask ignored", "nan row"))
+@family(
+    WEEK,
+    "shaw_attention",
+    _say(
+        *OFFSETS,
+        "no clip",
+        "low end off by one",
+        "high end off by one",
+        "no value term",
+        "value from keys",
+        "no key term",
+        "unscaled key term",
+        "unscaled",
+        "scaled twice",
+        "value unweighted",
+        "bias after softmax",
+        "from the key",
+        "over queries",
+        "mask after softmax",
+        "mask inverted",
+        "mask ignored",
+        "nan row",
+    ),
+)
 def shaw_with(mistakes):
     def subject(q, k, v, rel_k, rel_v, mask=None):
         clip, root = len(rel_k) // 2, math.sqrt(q.shape[-1])
@@ -882,7 +1376,11 @@ def shaw_with(mistakes):
         rel = _rel(q.shape[-2], k.shape[-2], mistakes)
         row = (rel if "no clip" in mistakes else rel.clamp(low, high)) + clip
         content, table = q @ k.mT, rel_k[row].to(q)
-        position = torch.einsum("bhjd,ijd->bhij", k, table) if "from the key" in mistakes else torch.einsum("bhid,ijd->bhij", q, table)
+        position = (
+            torch.einsum("bhjd,ijd->bhij", k, table)
+            if "from the key" in mistakes
+            else torch.einsum("bhid,ijd->bhij", q, table)
+        )
         position = position * (0 if "no key term" in mistakes else 1 / root if "scaled twice" in mistakes else 1)
         scale = 1 if "unscaled" in mistakes else root
         scores = content / scale
@@ -908,7 +1406,16 @@ def shaw_with(mistakes):
     return subject
 
 
-SHIFTS = ("identity", "roll", "memory ignored", "to the right", "ascending", "one too far", "one too little", "axes flipped")
+SHIFTS = (
+    "identity",
+    "roll",
+    "memory ignored",
+    "to the right",
+    "ascending",
+    "one too far",
+    "one too little",
+    "axes flipped",
+)
 
 
 def _shifted(x, mistakes):
@@ -918,7 +1425,15 @@ def _shifted(x, mistakes):
     rows = []
     for i in range(n_queries):
         by = n_queries - 1 - i
-        by = 0 if "identity" in mistakes else i if "roll" in mistakes else n_keys - 1 - i if "memory ignored" in mistakes else by
+        by = (
+            0
+            if "identity" in mistakes
+            else i
+            if "roll" in mistakes
+            else n_keys - 1 - i
+            if "memory ignored" in mistakes
+            else by
+        )
         by += ("one too far" in mistakes) - ("one too little" in mistakes)
         row = x[..., n_queries - 1 - i if "axes flipped" in mistakes else i, :]
         rows.append(row.roll(by if "to the right" in mistakes else -by, -1))
@@ -932,7 +1447,9 @@ def shift_with(mistakes):
             x = torch.as_strided(x, x.shape, torch.empty(x.shape).stride())
         if "right padding" in mistakes or "first rows kept" in mistakes:
             n_queries, n_keys = x.shape[-2:]
-            padded = F.pad(x, (0, 1) if "right padding" in mistakes else (1, 0)).reshape(*x.shape[:2], n_keys + 1, n_queries)
+            padded = F.pad(x, (0, 1) if "right padding" in mistakes else (1, 0)).reshape(
+                *x.shape[:2], n_keys + 1, n_queries
+            )
             y = (padded[:, :, :-1] if "first rows kept" in mistakes else padded[:, :, 1:]).reshape(x.shape)
         else:
             y = _shifted(x, mistakes)
@@ -941,10 +1458,29 @@ def shift_with(mistakes):
     return subject
 
 
-@family(WEEK, "transformer_xl_scores", _say(
-    "biases swapped", "no content bias", "no position bias", "one bias", "both biases", "bias of one head", "bias by sequence",
-    "r descending", "unscaled", "unscaled position", "no position term", "r of one head", "top left distance", "key side",
-    "d_model scale", "query minus key", *SHIFTS[:4]))
+@family(
+    WEEK,
+    "transformer_xl_scores",
+    _say(
+        "biases swapped",
+        "no content bias",
+        "no position bias",
+        "one bias",
+        "both biases",
+        "bias of one head",
+        "bias by sequence",
+        "r descending",
+        "unscaled",
+        "unscaled position",
+        "no position term",
+        "r of one head",
+        "top left distance",
+        "key side",
+        "d_model scale",
+        "query minus key",
+        *SHIFTS[:4],
+    ),
+)
 def xl_with(mistakes):
     def subject(q, k, r, content_bias, position_bias):
         n_queries, n_keys, root = q.shape[-2], k.shape[-2], math.sqrt(q.shape[-1])
@@ -973,8 +1509,24 @@ def xl_with(mistakes):
     return subject
 
 
-BUCKETS = ("sign", "no sides", "zero is ahead", "ceil", "round", "absolute when causal", "no cap", "sizes ignored", "half when causal",
-           "whole when both", "linear", "log base", "log of m", "exact half", "exact end", "cap one low")
+BUCKETS = (
+    "sign",
+    "no sides",
+    "zero is ahead",
+    "ceil",
+    "round",
+    "absolute when causal",
+    "no cap",
+    "sizes ignored",
+    "half when causal",
+    "whole when both",
+    "linear",
+    "log base",
+    "log of m",
+    "exact half",
+    "exact end",
+    "cap one low",
+)
 
 
 def _bucket(rel, two_sides, num_buckets, max_distance, mistakes):
@@ -1010,16 +1562,40 @@ def bucket_with(mistakes):
     return subject
 
 
-@family(WEEK, "t5_attention", _say(
-    "divided", "both sided when causal", "table turned", "after softmax", "no bias", "bias negative", "no mask", "always causal",
-    "mask top left", "128 written in", "strict", "clobbered", "one head", "over queries", *OFFSETS, *BUCKETS[:6]))
+@family(
+    WEEK,
+    "t5_attention",
+    _say(
+        "divided",
+        "both sided when causal",
+        "table turned",
+        "after softmax",
+        "no bias",
+        "bias negative",
+        "no mask",
+        "always causal",
+        "mask top left",
+        "128 written in",
+        "strict",
+        "clobbered",
+        "one head",
+        "over queries",
+        *OFFSETS,
+        *BUCKETS[:6],
+    ),
+)
 def t5_with(mistakes):
     def subject(q, k, v, table, is_causal=False, max_distance=128):
         n_queries, n_keys = q.shape[-2], k.shape[-2]
         rel = _rel(n_queries, n_keys, mistakes)
         table = table.reshape(table.shape[::-1]).T if "table turned" in mistakes else table
-        bucket = _bucket(rel, not is_causal or "both sided when causal" in mistakes, len(table),
-                         128 if "128 written in" in mistakes else max_distance, mistakes)
+        bucket = _bucket(
+            rel,
+            not is_causal or "both sided when causal" in mistakes,
+            len(table),
+            128 if "128 written in" in mistakes else max_distance,
+            mistakes,
+        )
         bias = table[bucket].permute(2, 0, 1)
         bias = bias[:1] if "one head" in mistakes else -bias if "bias negative" in mistakes else bias
         scores = q @ k.mT / (math.sqrt(q.shape[-1]) if "divided" in mistakes else 1)
@@ -1035,9 +1611,29 @@ def t5_with(mistakes):
     return subject
 
 
-@family(WEEK, "deberta_scores", _say(
-    "other row", "rows turned", "sqrt d", "sqrt 2d", "tables swapped", "no c2p", "no p2c", "no content", "p2p", "clamp low",
-    "clamp high", "wrapped", "no shift", "one table row off", "heads ignored", "only content scaled", "unscaled"))
+@family(
+    WEEK,
+    "deberta_scores",
+    _say(
+        "other row",
+        "rows turned",
+        "sqrt d",
+        "sqrt 2d",
+        "tables swapped",
+        "no c2p",
+        "no p2c",
+        "no content",
+        "p2p",
+        "clamp low",
+        "clamp high",
+        "wrapped",
+        "no shift",
+        "one table row off",
+        "heads ignored",
+        "only content scaled",
+        "unscaled",
+    ),
+)
 def deberta_with(mistakes):
     def subject(q, k, pos_q, pos_k):
         n, d = q.shape[-2:]

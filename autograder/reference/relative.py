@@ -23,11 +23,12 @@ def relative_positions(n_queries: int, n_keys: int) -> Tensor:
     if not 1 <= n_queries <= n_keys:
         raise ValueError(f"needed is 1 <= n_queries <= n_keys; got n_queries={n_queries}, n_keys={n_keys}")
     key = torch.arange(n_keys, device="cpu")
-    return key - key[n_keys - n_queries:, None]
+    return key - key[n_keys - n_queries :, None]
 
 
-def shaw_attention(q: Tensor, k: Tensor, v: Tensor, rel_k: Tensor, rel_v: Tensor,
-                   mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def shaw_attention(
+    q: Tensor, k: Tensor, v: Tensor, rel_k: Tensor, rel_v: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Attention whose keys and values are shifted by a learned vector for each clipped offset.
 
     q: (batch, heads, n_queries, head_dim); k: (batch, heads, n_keys, head_dim); v: (batch, heads, n_keys, v_dim);

@@ -8,8 +8,9 @@ from autograder.reference.attention import causal_mask, weights_of
 from autograder.reference.relative import relative_positions
 
 
-def t5_bucket(relative_position: Tensor, bidirectional: bool = True, num_buckets: int = 32,
-              max_distance: int = 128) -> Tensor:
+def t5_bucket(
+    relative_position: Tensor, bidirectional: bool = True, num_buckets: int = 32, max_distance: int = 128
+) -> Tensor:
     """The bucket of each offset key position - query position: int64, in relative_position's shape, 0 .. num_buckets-1.
 
     Bidirectional, offsets above 0 have the upper half of the buckets and each side has B = num_buckets // 2 of them;
@@ -22,8 +23,10 @@ def t5_bucket(relative_position: Tensor, bidirectional: bool = True, num_buckets
     side = num_buckets // 2 if bidirectional else num_buckets
     exact = side // 2
     if exact < 1 or max_distance <= exact:
-        raise ValueError(f"needed are exact buckets and a max_distance beyond them; got num_buckets={num_buckets}, "
-                         f"max_distance={max_distance}")
+        raise ValueError(
+            f"needed are exact buckets and a max_distance beyond them; got num_buckets={num_buckets}, "
+            f"max_distance={max_distance}"
+        )
     offset = relative_position.to(torch.int64)
     distance = offset.abs() if bidirectional else (-offset).clamp(min=0)
     first = torch.tensor(_first_distances(exact, side - exact, max_distance), dtype=torch.int64, device=offset.device)
@@ -49,8 +52,9 @@ def _first_distances(exact: int, n_wide: int, max_distance: int) -> list[int]:
     return first
 
 
-def t5_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, is_causal: bool = False,
-                 max_distance: int = 128) -> tuple[Tensor, Tensor]:
+def t5_attention(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, is_causal: bool = False, max_distance: int = 128
+) -> tuple[Tensor, Tensor]:
     """Attention with scores q.k + table[bucket], not divided by sqrt(head_dim).
 
     q: (batch, heads, n_queries, head_dim); k: (batch, heads, n_keys, head_dim); v: (batch, heads, n_keys, v_dim);

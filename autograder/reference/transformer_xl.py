@@ -2,7 +2,6 @@
 
 import math
 
-import torch
 from torch import Tensor
 
 from autograder.reference._shared import compute_dtype

@@ -82,8 +82,19 @@ def t5_on(relative_positions, t5_bucket, mask_from_offsets=False):
 
 
 # What is no table index, or tells no two offsets apart, is not built upon; neither is what raises nothing.
-INDICES = {"offsets_query_minus_key", "offsets_top_left", "offsets_absolute", "offsets_turned", "offsets_one_off", "offsets_int32",
-           "offsets_causal", "offsets_no_error", "offsets_clamped", "offsets_positions", "offsets_upside_down"}
+INDICES = {
+    "offsets_query_minus_key",
+    "offsets_top_left",
+    "offsets_absolute",
+    "offsets_turned",
+    "offsets_one_off",
+    "offsets_int32",
+    "offsets_causal",
+    "offsets_no_error",
+    "offsets_clamped",
+    "offsets_positions",
+    "offsets_upside_down",
+}
 
 
 def usable(grade_id, names):
@@ -118,8 +129,14 @@ def test_a_wrong_shift_is_paid_for_in_6_4_alone(entry):
 def test_wrong_buckets_are_paid_for_in_6_6_alone(entry):
     answer = t5_on(reference.relative_positions, entry.subject)
     verdict = grade("t5_attention", answer, reference.relative_positions, entry.subject)
-    if entry.name in ("bucket_float", "bucket_no_cap", "bucket_sizes_ignored", "bucket_log_base", "bucket_cap_across",
-                      "bucket_whole_when_both"):
+    if entry.name in (
+        "bucket_float",
+        "bucket_no_cap",
+        "bucket_sizes_ignored",
+        "bucket_log_base",
+        "bucket_cap_across",
+        "bucket_whole_when_both",
+    ):
         return  # now and then no index into the table: what is called then raises
     assert verdict.score == 3, verdict.render()
 
@@ -131,11 +148,16 @@ def test_two_wrong_answers_below_one_right_one():
     assert verdict.score == 3 and "relative_positions and t5_bucket" in verdict.note, verdict.render()
 
 
-@pytest.mark.parametrize("entry", [s for g in ("shaw_attention", "transformer_xl_scores", "t5_attention") for s in wrong(g)])
+BUILDING = ("shaw_attention", "transformer_xl_scores", "t5_attention")
+
+
+@pytest.mark.parametrize("entry", [entry for grade_id in BUILDING for entry in wrong(grade_id)])
 def test_a_mistake_of_its_own_is_not_excused_by_a_wrong_earlier_answer(entry):
-    earlier = {"shaw_attention": (lambda n, m: torch.zeros(n, m, dtype=torch.int64),),
-               "transformer_xl_scores": (lambda n, m: torch.zeros(n, m, dtype=torch.int64), torch.zeros_like),
-               "t5_attention": (lambda n, m: torch.zeros(n, m, dtype=torch.int64), lambda rel, *sizes: torch.zeros_like(rel))}
+    earlier = {
+        "shaw_attention": (lambda n, m: torch.zeros(n, m, dtype=torch.int64),),
+        "transformer_xl_scores": (lambda n, m: torch.zeros(n, m, dtype=torch.int64), torch.zeros_like),
+        "t5_attention": (lambda n, m: torch.zeros(n, m, dtype=torch.int64), lambda rel, *sizes: torch.zeros_like(rel)),
+    }
     assert grade(entry.grade_id, entry.subject, *earlier[entry.grade_id]).score == entry.score
 
 
@@ -174,6 +196,7 @@ def test_causal_buckets_are_told_apart_from_two_sided_ones():
 
 def test_ties_of_the_logarithm_decide_nothing():
     """An honest rounding error at a tie, up or down, costs no point."""
+
     def slipping(by):
         def t5_bucket(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
             side = num_buckets // 2 if bidirectional else num_buckets
@@ -193,6 +216,7 @@ def test_ties_of_the_logarithm_decide_nothing():
 
 def test_a_clip_that_wraps_is_found_though_it_raises_nothing():
     """rel + clip >= 0 is checked, rel + clip < 0 wraps to the other end of the table."""
+
     def wrapping(q, k, v, rel_k, rel_v, mask=None):
         clip = len(rel_k) // 2
         row = (reference.relative_positions(q.shape[-2], k.shape[-2]) + clip).clamp(max=2 * clip)

@@ -22,11 +22,25 @@ def variant(grade_id, pattern):
 
 # ---- hand computations ----------------------------------------------------------------------------------------------
 
-HAND = {"t5_bi_back": 10, "t5_bi_ahead": 26, "t5_causal_back": 17, "shaw_back": 0, "shaw_ahead": 32, "xl_distance_back": 20,
-        "deberta_back": 15, "deberta_ahead": 0}
-VARIANTS.append(("conventions_by_hand", r"sides are exchanged", HAND | {"t5_bi_back": 26.0, "t5_bi_ahead": 10.0, "shaw_ahead": 31}))
-VARIANTS.append(("conventions_by_hand", r"DeBERTa's rows are exchanged", HAND | {"deberta_back": 0, "deberta_ahead": 15.0}))
-VARIANTS.append(("conventions_by_hand", r"clipped", HAND | {"shaw_back": -4, "shaw_ahead": 36, "xl_distance_back": -20}))
+HAND = {
+    "t5_bi_back": 10,
+    "t5_bi_ahead": 26,
+    "t5_causal_back": 17,
+    "shaw_back": 0,
+    "shaw_ahead": 32,
+    "xl_distance_back": 20,
+    "deberta_back": 15,
+    "deberta_ahead": 0,
+}
+VARIANTS.append(
+    ("conventions_by_hand", r"sides are exchanged", HAND | {"t5_bi_back": 26.0, "t5_bi_ahead": 10.0, "shaw_ahead": 31})
+)
+VARIANTS.append(
+    ("conventions_by_hand", r"DeBERTa's rows are exchanged", HAND | {"deberta_back": 0, "deberta_ahead": 15.0})
+)
+VARIANTS.append(
+    ("conventions_by_hand", r"clipped", HAND | {"shaw_back": -4, "shaw_ahead": 36, "xl_distance_back": -20})
+)
 COSTS = {"shaw_layer": 4224, "t5_model": 384, "xl_layer": 589824, "deberta_table": 786432, "shaw_gib": 2}
 VARIANTS.append(("costs_by_hand", r"two tables", COSTS | {"shaw_layer": 2112.0, "shaw_gib": 1}))
 VARIANTS.append(("costs_by_hand", r"both sides", COSTS | {"deberta_table": 512 * 768}))
@@ -69,7 +83,7 @@ def offsets_asserted(n_queries, n_keys):
 def shaw(q, k, v, rel_k, rel_v, mask=None, row_of=None, order=False, scale_all=True, take_values=True):
     clip = (rel_k.size(0) - 1) // 2
     place = torch.arange(k.size(-2))
-    rel = place - place[-q.size(-2):, None]
+    rel = place - place[-q.size(-2) :, None]
     rel = -rel if order else rel
     row = rel.clamp(-clip, clip) + clip if row_of is None else row_of(rel, clip)
     scores = torch.einsum("bhid,bhijd->bhij", q, k.unsqueeze(2) + rel_k[row])
@@ -123,7 +137,7 @@ def shaw_with_nan(q, k, v, rel_k, rel_v, mask=None):
 def shift_padded_by_keys(x):
     b, h, n, m = x.shape
     padded = torch.cat([x.new_zeros(b, h, n, 1 + m - n), x], -1)
-    return padded.reshape(b, h, -1)[..., n * (1 + m - n):][..., :n * m].reshape(b, h, n, m)
+    return padded.reshape(b, h, -1)[..., n * (1 + m - n) :][..., : n * m].reshape(b, h, n, m)
 
 
 @variant("rel_shift", r"wrong amount")
@@ -246,7 +260,7 @@ def bucket_last_but_one(relative_position, bidirectional=True, num_buckets=32, m
 
 def t5(q, k, v, table, is_causal, max_distance, two_sides=None, factor=1.0, sign=1):
     place = torch.arange(k.shape[-2])
-    rel = place[None] - place[-q.shape[-2]:, None]
+    rel = place[None] - place[-q.shape[-2] :, None]
     index = bucket(rel, not is_causal if two_sides is None else two_sides, len(table), max_distance)
     scores = torch.einsum("bhid,bhjd->bhij", q, k) * factor + sign * torch.stack([column[index] for column in table.T])
     weights = F.softmax(scores + torch.where(rel > 0, -math.inf, 0.0) if is_causal else scores, -1)
@@ -287,7 +301,11 @@ def deberta(q, k, pos_q, pos_k, row, other=None, terms=3):
     place = torch.arange(n)
     delta = row(place[:, None] - place, span)
     back = delta if other is None else other(place[:, None] - place, span)
-    total = torch.einsum("bhid,bhjd->bhij", q, k) + (q.unsqueeze(3) * pos_k[:, delta]).sum(-1) + (k.unsqueeze(2) * pos_q[:, back]).sum(-1)
+    total = (
+        torch.einsum("bhid,bhjd->bhij", q, k)
+        + (q.unsqueeze(3) * pos_k[:, delta]).sum(-1)
+        + (k.unsqueeze(2) * pos_q[:, back]).sum(-1)
+    )
     return total * (terms * q.size(-1)) ** -0.5
 
 
@@ -317,9 +335,11 @@ def deberta_tables_exchanged(q, k, pos_q, pos_k):
 
 @variant("deberta_scores", r"high end")
 def deberta_clamped_low(q, k, pos_q, pos_k):
-    return deberta(q, k, pos_q, pos_k, lambda difference, span: (difference.clamp(-span, span - 2) + span))
+    return deberta(q, k, pos_q, pos_k, lambda difference, span: difference.clamp(-span, span - 2) + span)
 
 
 @variant("deberta_scores", r"wrap|clamp")
 def deberta_python_index(q, k, pos_q, pos_k):
-    return deberta(q, k, pos_q, pos_k, lambda difference, span: (difference + span).clamp(max=2 * span - 1) % (2 * span))
+    return deberta(
+        q, k, pos_q, pos_k, lambda difference, span: (difference + span).clamp(max=2 * span - 1) % (2 * span)
+    )

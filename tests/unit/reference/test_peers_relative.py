@@ -32,13 +32,16 @@ def random(*shape, seed=0, dtype=torch.float64):
 
 # --- T5 -------------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize("num_buckets, max_distance", [(32, 128), (64, 256), (8, 20), (16, 1000), (128, 800)])
+@pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (64, 256), (8, 20), (16, 1000), (128, 800)])
 def test_buckets_of_transformers_and_x_transformers(bidirectional, num_buckets, max_distance):
     offsets = torch.arange(-3000, 3001)
     ours = t5_bucket(offsets, bidirectional, num_buckets, max_distance)
     hugging_face = T5Attention._relative_position_bucket(offsets, bidirectional, num_buckets, max_distance)
-    x_transformers = RelativePositionBias._relative_position_bucket(offsets, not bidirectional, num_buckets, max_distance)
+    x_transformers = RelativePositionBias._relative_position_bucket(
+        offsets, not bidirectional, num_buckets, max_distance
+    )
     assert torch.equal(ours, hugging_face) and torch.equal(ours, x_transformers)
 
 
@@ -52,7 +55,9 @@ def test_attention_of_t5(is_causal):
     peer = T5Attention(t5_config(is_causal), has_relative_attention_bias=True, layer_idx=0).double().eval()
     torch.nn.init.normal_(peer.relative_attention_bias.weight)
     x = random(2, 50, 24)
-    hidden = torch.zeros(1, 1, 50, 50).double().masked_fill(relative_positions(50, 50) > 0, -math.inf) if is_causal else None
+    hidden = (
+        torch.zeros(1, 1, 50, 50).double().masked_fill(relative_positions(50, 50) > 0, -math.inf) if is_causal else None
+    )
     q, k, v = (p(x).unflatten(-1, (3, 8)).transpose(1, 2) for p in (peer.q, peer.k, peer.v))
     with torch.no_grad():
         expected = peer(x, mask=hidden)[0]
@@ -69,6 +74,7 @@ def test_offsets_of_t5_with_a_cache():
 
 # --- Shaw -----------------------------------------------------------------------------------------------------------
 
+
 def shaw_scores(q, k, rel_k):
     """Scores up to a constant per row, from the weights: values and their table take no part."""
     zeros = torch.zeros(*k.shape[:-1], 1, dtype=q.dtype)
@@ -77,8 +83,13 @@ def shaw_scores(q, k, rel_k):
 
 @pytest.mark.parametrize("clip", [2, 5, 30])
 def test_key_term_of_wav2vec2_bert(clip):
-    config = Wav2Vec2BertConfig(hidden_size=24, num_attention_heads=3, position_embeddings_type="relative_key",
-                                left_max_position_embeddings=clip, right_max_position_embeddings=clip)
+    config = Wav2Vec2BertConfig(
+        hidden_size=24,
+        num_attention_heads=3,
+        position_embeddings_type="relative_key",
+        left_max_position_embeddings=clip,
+        right_max_position_embeddings=clip,
+    )
     peer = wav2vec2.Wav2Vec2BertSelfAttention(config).double()
     q, k = random(2, 3, 12, 8), random(2, 3, 12, 8, seed=1)
     _, bias = wav2vec2._apply_relative_key_position_encoding(peer, q, k)
@@ -102,6 +113,7 @@ def test_key_term_by_flex_attention():
 
 # --- Transformer-XL -------------------------------------------------------------------------------------------------
 
+
 def test_shift_and_scores_of_xlnet():
     """XLNet feeds 2n distances, from n down to -n + 1, and is right on both sides."""
     n = 9
@@ -109,7 +121,7 @@ def test_shift_and_scores_of_xlnet():
     r, u, v = random(3, 2 * n, 8, seed=3), random(3, 8, seed=4), random(3, 8, seed=5)  # row c: distance n - c
     position = XLNetRelativeAttention.rel_shift_bnij((q + v[:, None]) @ r.mT, klen=n)
     expected = ((q + u[:, None]) @ k.mT + position) / math.sqrt(8)
-    ours = transformer_xl_scores(q, k, r[:, :n + 1].flip(1)[:, :n], u, v)
+    ours = transformer_xl_scores(q, k, r[:, : n + 1].flip(1)[:, :n], u, v)
     seen = relative_positions(n, n) <= 0
     torch.testing.assert_close(ours[..., seen], expected[..., seen], rtol=0, atol=5e-15)
 
@@ -129,7 +141,7 @@ def test_scores_of_wav2vec2_bert():
     torch.testing.assert_close(ours[..., seen], expected[..., seen], rtol=0, atol=5e-15)
 
 
-@pytest.mark.parametrize("n_queries, n_keys", [(7, 7), (3, 9), (1, 4)])
+@pytest.mark.parametrize(("n_queries", "n_keys"), [(7, 7), (3, 9), (1, 4)])
 def test_shift_by_padding_and_reshaping(n_queries, n_keys):
     """The trick of the authors' `_rel_shift`, here as `nn.functional.pad` and `view`."""
     x = random(2, 3, n_queries, n_keys)
@@ -140,12 +152,21 @@ def test_shift_by_padding_and_reshaping(n_queries, n_keys):
 
 # --- DeBERTa --------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("seq_len, span", [(6, 8), (12, 4)])
+
+@pytest.mark.parametrize(("seq_len", "span"), [(6, 8), (12, 4)])
 def test_scores_of_deberta(seq_len, span):
     torch.manual_seed(0)
-    config = DebertaV2Config(hidden_size=24, num_attention_heads=3, relative_attention=True, pos_att_type=["c2p", "p2c"],
-                             max_relative_positions=span, position_buckets=-1, share_att_key=False,
-                             hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = DebertaV2Config(
+        hidden_size=24,
+        num_attention_heads=3,
+        relative_attention=True,
+        pos_att_type=["c2p", "p2c"],
+        max_relative_positions=span,
+        position_buckets=-1,
+        share_att_key=False,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     peer = DisentangledSelfAttention(config).double().eval()
     for parameter in peer.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -153,6 +174,8 @@ def test_scores_of_deberta(seq_len, span):
     with torch.no_grad():
         _, expected = peer(x, torch.ones(2, 1, seq_len, seq_len), output_attentions=True, rel_embeddings=table)
         q, k = (p(x).unflatten(-1, (3, 8)).transpose(1, 2) for p in (peer.query_proj, peer.key_proj))
-        pos_q, pos_k = (p(table).unflatten(-1, (3, 8)).transpose(0, 1) for p in (peer.pos_query_proj, peer.pos_key_proj))
+        pos_q, pos_k = (
+            p(table).unflatten(-1, (3, 8)).transpose(0, 1) for p in (peer.pos_query_proj, peer.pos_key_proj)
+        )
     # the peer takes its square roots in float32
     torch.testing.assert_close(deberta_scores(q, k, pos_q, pos_k).softmax(-1), expected, rtol=0, atol=1e-6)

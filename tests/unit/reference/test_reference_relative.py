@@ -19,8 +19,8 @@ from autograder.reference import (
 )
 
 deterministic = settings(derandomize=True, deadline=None, max_examples=25)
-SIZES = dict(n_queries=st.integers(1, 6), cached=st.integers(0, 5))
-EXACT = dict(rtol=0, atol=1e-12)
+SIZES = {"n_queries": st.integers(1, 6), "cached": st.integers(0, 5)}
+EXACT = {"rtol": 0, "atol": 1e-12}
 
 
 def random(*shape, seed=0, dtype=torch.float64):
@@ -28,8 +28,11 @@ def random(*shape, seed=0, dtype=torch.float64):
 
 
 def qkv(n_queries, n_keys, head_dim=8, v_dim=6, heads=3, batch=2):
-    return (random(batch, heads, n_queries, head_dim, seed=1), random(batch, heads, n_keys, head_dim, seed=2),
-            random(batch, heads, n_keys, v_dim, seed=3))
+    return (
+        random(batch, heads, n_queries, head_dim, seed=1),
+        random(batch, heads, n_keys, head_dim, seed=2),
+        random(batch, heads, n_keys, v_dim, seed=3),
+    )
 
 
 def seen(n_queries, n_keys):
@@ -64,11 +67,15 @@ def shaw_by_loops(q, k, v, rel_k, rel_v):
     clip, (n_queries, n_keys) = len(rel_k) // 2, (q.shape[-2], k.shape[-2])
     weights = torch.zeros(*q.shape[:2], n_queries, n_keys, dtype=q.dtype)
     out = torch.zeros(*q.shape[:3], v.shape[-1], dtype=q.dtype)
-    rows = [[clip + max(-clip, min(clip, j - (n_keys - n_queries + i))) for j in range(n_keys)] for i in range(n_queries)]
+    rows = [
+        [clip + max(-clip, min(clip, j - (n_keys - n_queries + i))) for j in range(n_keys)] for i in range(n_queries)
+    ]
     for b in range(q.shape[0]):
         for h in range(q.shape[1]):
             for i in range(n_queries):
-                scores = [float(q[b, h, i] @ (k[b, h, j] + rel_k[rows[i][j]])) / math.sqrt(q.shape[-1]) for j in range(n_keys)]
+                scores = [
+                    float(q[b, h, i] @ (k[b, h, j] + rel_k[rows[i][j]])) / math.sqrt(q.shape[-1]) for j in range(n_keys)
+                ]
                 weights[b, h, i] = torch.tensor(scores, dtype=q.dtype).softmax(0)
                 out[b, h, i] = sum(weights[b, h, i, j] * (v[b, h, j] + rel_v[rows[i][j]]) for j in range(n_keys))
     return out, weights
@@ -79,7 +86,7 @@ def shaw_by_loops(q, k, v, rel_k, rel_v):
 def test_shaw_is_the_double_loop(n_queries, cached, clip):
     q, k, v = qkv(n_queries, n_queries + cached)
     rel_k, rel_v = random(2 * clip + 1, 8, seed=4), random(2 * clip + 1, 6, seed=5)
-    for ours, loops in zip(shaw_attention(q, k, v, rel_k, rel_v), shaw_by_loops(q, k, v, rel_k, rel_v)):
+    for ours, loops in zip(shaw_attention(q, k, v, rel_k, rel_v), shaw_by_loops(q, k, v, rel_k, rel_v), strict=True):
         torch.testing.assert_close(ours, loops, **EXACT)
 
 
@@ -88,7 +95,9 @@ def test_shaw_without_tables_is_plain_attention_and_masked_rows_are_zero():
     mask = torch.ones(4, 7, dtype=torch.bool).tril(3)
     mask[2] = False
     zeros = torch.zeros(5, 8, dtype=q.dtype), torch.zeros(5, 6, dtype=q.dtype)
-    for ours, plain in zip(shaw_attention(q, k, v, *zeros, mask), scaled_dot_product_attention(q, k, v, mask)):
+    for ours, plain in zip(
+        shaw_attention(q, k, v, *zeros, mask), scaled_dot_product_attention(q, k, v, mask), strict=True
+    ):
         torch.testing.assert_close(ours, plain, **EXACT)
     out, weights = shaw_attention(q, k, v, random(5, 8), random(5, 6), mask)
     assert not out[:, :, 2].any() and not weights[:, :, 2].any() and weights.isfinite().all()
@@ -165,7 +174,7 @@ def test_t5_buckets_of_the_conventions():
     assert (int(t5_bucket(back)), int(t5_bucket(ahead)), int(t5_bucket(back, False))) == (10, 26, 17)
     assert int(t5_bucket(ahead, False)) == 0
     every = torch.arange(-3000, 3001)
-    assert set(t5_bucket(every).tolist()) == set(range(32)) - {16}, "bucket 16 would be distance 0, ahead"
+    assert set(range(32)) - set(t5_bucket(every).tolist()) == {16}, "bucket 16 would be distance 0, ahead"
     assert set(t5_bucket(every, False).tolist()) == set(range(32))
     # the last bucket begins well before max_distance
     assert int(t5_bucket(torch.tensor(-90))) == 14 and int(t5_bucket(torch.tensor(-91))) == 15
@@ -196,16 +205,18 @@ def test_t5_bucket_by_its_formula(offset, bidirectional, num_buckets, beyond):
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize("num_buckets, max_distance", [(32, 128), (64, 256), (128, 800), (8, 20), (4, 3), (33, 40)])
+@pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (64, 256), (128, 800), (8, 20), (4, 3), (33, 40)])
 def test_t5_buckets_never_fall_with_the_distance_and_stay_in_range(bidirectional, num_buckets, max_distance):
     for offsets in (-torch.arange(0, 3000), torch.arange(1, 3000)):
         buckets = t5_bucket(offsets, bidirectional, num_buckets, max_distance)
         assert buckets.dtype == torch.int64 and (buckets.diff() >= 0).all()
-        assert 0 <= buckets.min() and buckets.max() < num_buckets
+        assert buckets.min() >= 0 and buckets.max() < num_buckets
 
 
-@pytest.mark.parametrize("num_buckets, max_distance, tie, bucket", [
-    (32, 128, 16, 10), (32, 128, 32, 12), (32, 128, 64, 14), (64, 256, 64, 24), (128, 800, 160, 48)])
+@pytest.mark.parametrize(
+    ("num_buckets", "max_distance", "tie", "bucket"),
+    [(32, 128, 16, 10), (32, 128, 32, 12), (32, 128, 64, 14), (64, 256, 64, 24), (128, 800, 160, 48)],
+)
 def test_t5_bucket_is_exact_where_the_logarithm_is_whole(num_buckets, max_distance, tie, bucket):
     e = num_buckets // 4
     real = math.log(tie / e) / math.log(max_distance / e) * e
@@ -243,7 +254,9 @@ def test_t5_attention_is_softmax_of_unscaled_scores_plus_bias(n_queries, cached,
 def test_t5_attention_does_not_see_a_constant_in_a_column_and_refuses_another_number_of_heads():
     q, k, v = qkv(4, 6)
     table = random(32, 3)
-    torch.testing.assert_close(t5_attention(q, k, v, table + random(1, 3, seed=9))[0], t5_attention(q, k, v, table)[0], **EXACT)
+    torch.testing.assert_close(
+        t5_attention(q, k, v, table + random(1, 3, seed=9))[0], t5_attention(q, k, v, table)[0], **EXACT
+    )
     for shape in ((3, 32), (32, 1), (32,)):
         with pytest.raises(ValueError, match="column per head"):
             t5_attention(q, k, v, random(*shape))
@@ -279,12 +292,15 @@ def test_deberta_differs_from_the_equation_as_the_paper_prints_it():
     pos_q, pos_k = random(3, 2 * span, 8, seed=4), random(3, 2 * span, 8, seed=5)
     flipped = (span + relative_positions(n, n)).clamp(0, 2 * span - 1)  # the row of (j, i)
     row = (span - relative_positions(n, n)).clamp(0, 2 * span - 1)
-    printed = (q @ k.mT + torch.einsum("bhid,hijd->bhij", q, pos_k[:, row])
-               + torch.einsum("hijd,bhjd->bhij", pos_q[:, flipped], k)) / math.sqrt(24)
+    printed = (
+        q @ k.mT
+        + torch.einsum("bhid,hijd->bhij", q, pos_k[:, row])
+        + torch.einsum("hijd,bhjd->bhij", pos_q[:, flipped], k)
+    ) / math.sqrt(24)
     assert (printed - deberta_scores(q, k, pos_q, pos_k)).abs().max() > 0.5
 
 
-@pytest.mark.parametrize("n_keys, rows", [(4, (6, 6)), (3, (5, 5)), (3, (6, 4)), (3, (0, 0))])
+@pytest.mark.parametrize(("n_keys", "rows"), [(4, (6, 6)), (3, (5, 5)), (3, (6, 4)), (3, (0, 0))])
 def test_deberta_refuses(n_keys, rows):
     q, k, _ = qkv(3, n_keys)
     with pytest.raises(ValueError, match="queries|rows"):
@@ -296,8 +312,10 @@ def test_deberta_refuses(n_keys, rows):
 CALLS = {
     "shaw": (lambda *a: shaw_attention(*a)[0], [(1, 2, 2, 4), (1, 2, 3, 4), (1, 2, 3, 3), (3, 4), (3, 3)]),
     "rel_shift": (rel_shift, [(1, 2, 3, 4)]),
-    "transformer_xl": (lambda *a: transformer_xl_scores(*a)[..., seen(2, 3)],
-                       [(1, 2, 2, 4), (1, 2, 3, 4), (2, 3, 4), (2, 4), (2, 4)]),
+    "transformer_xl": (
+        lambda *a: transformer_xl_scores(*a)[..., seen(2, 3)],
+        [(1, 2, 2, 4), (1, 2, 3, 4), (2, 3, 4), (2, 4), (2, 4)],
+    ),
     "t5": (lambda *a: t5_attention(*a)[0], [(1, 2, 2, 4), (1, 2, 3, 4), (1, 2, 3, 3), (8, 2)]),
     "t5 causal": (lambda *a: t5_attention(*a, True)[0], [(1, 2, 2, 4), (1, 2, 3, 4), (1, 2, 3, 3), (8, 2)]),
     "deberta": (deberta_scores, [(1, 2, 3, 4), (1, 2, 3, 4), (2, 4, 4), (2, 4, 4)]),
