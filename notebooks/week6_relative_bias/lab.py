@@ -15,9 +15,9 @@ import math
 
 import matplotlib
 import matplotlib.pyplot as plt
+import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
-import torch
 from PIL import Image
 
 # The palette of Okabe and Ito: told apart with every common form of colour blindness, and in grey by line style.
@@ -288,7 +288,7 @@ def moving_frequencies(ntk_base, yarn_frequencies, head_dim=16, base=10000.0, or
         "unscaled": _rounded(unscaled), "ntk": ntk, "yarn": yarn, "length": original_len, "scale": scale})
 
 
-def moving_buckets(t5_bucket, offset=-20, max_offset=150, num_buckets=32, max_distance=128):
+def moving_buckets(t5_bucket, offset=-40, max_offset=150, num_buckets=32, max_distance=128):
     """T5's bucket of the offset under the mouse, two-sided and causal, and which offsets share it.
 
     ``t5_bucket``: the student's function.

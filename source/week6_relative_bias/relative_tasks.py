@@ -84,7 +84,9 @@ def train(task, attention, shapes, seed, steps=300, n=16, batch=64, heads=HEADS)
 def accuracy(model, task, n, size=256):
     """Share of right answers at length n, on sequences that are the same for every model."""
     payload, offset, answer = TASKS[task](size, n, torch.Generator().manual_seed(10_000))
-    right = torch.cat([model(*part).argmax(-1) for part in zip(payload.split(64), offset.split(64))]) == answer
+    right = (
+        torch.cat([model(*part).argmax(-1) for part in zip(payload.split(64), offset.split(64), strict=True)]) == answer
+    )
     return right[answer != IGNORED].float().mean().item()
 
 
