@@ -13,7 +13,7 @@ from nbgrader.coursedir import CourseDirectory
 from rich.markup import escape
 from traitlets.config import Config
 
-from autograder.classroom import Student, make_course_root, simulate
+from autograder.classroom import agrees, make_course_root, simulate
 from autograder.course import course_config, instructor_cells, max_score
 from autograder.errors import CourseError, GradingFailed
 from autograder.grading.course_state import is_isolated
@@ -189,15 +189,6 @@ def demo(root: Path, options: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def agrees(student: Student, score: Score | None) -> bool:
-    """Whether the gradebook holds exactly the expected points, cell by cell, and no grade for the ungradable."""
-    if score is None or (score.score is None) != student.ungradable:
-        return False
-    if student.ungradable:
-        return bool(score.reason)
-    return all(score.by_cell.get(cell) == points for cell, points in student.expected.items())
-
-
 def _assignment_in(path: Path, root: Path) -> str:
     if path.stem in MANIFEST:
         return path.stem
@@ -223,9 +214,12 @@ def _course(root: Path, assignment: str, config: Config | None = None) -> Course
 def _capture_errors(converter: BaseConverter) -> list[str]:
     """nbgrader's log kept from the screen; the error lines, for us to say shortly."""
     problems: list[str] = []
-    handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: problems.append(record.getMessage())
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            problems.append(record.getMessage())
+
     converter.log = logging.Logger("nbgrader")
-    converter.log.addHandler(handler)
+    converter.log.addHandler(Handler(logging.ERROR))
     logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's gradebook, with tracebacks
     return problems

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,7 +28,13 @@ def fresh(graded_class: GradedClass, tmp_path: Path) -> Path:
 def start(root: Path, *more: str, **variables: str) -> subprocess.Popen:
     """`autograde`, on its way."""
     command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", "3", "--workers", "2", *more]
-    return subprocess.Popen(command, env=environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(command, env=environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            preexec_fn=_listen_to_ctrl_c)
+
+
+def _listen_to_ctrl_c() -> None:
+    """A shell starts what runs in its background deaf to Ctrl-C, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def results(root: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """nbgrader preprocessors for building: what the student's copy loses, and what the solution keeps."""
 
 import html
+import itertools
 import re
 
 from nbconvert.exporters.exporter import ResourcesDict
@@ -9,7 +10,8 @@ from nbgrader import utils
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from traitlets import Bool
 
-from autograder.build.regions import RegionError, clear_hidden, clear_solution, replace_region, unmark
+from autograder.build.regions import clear_hidden, clear_solution, replace_region, unmark
+from autograder.errors import RegionError
 
 
 class ClearAnswers(NbGraderPreprocessor):
@@ -42,20 +44,21 @@ class ExecuteSolution(Execute):
 class DescribeFigures(NbGraderPreprocessor):
     """Gives the pictures of ``lab.py`` the caption below them as alternative text, and stores each of them once."""
 
-    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
-        for cell, below in zip(nb.cells, [*nb.cells[1:], None]):
-            pictures = [output.data for output in cell.get("outputs", []) if PICTURE.match(output.get("data", {}).get("text/html", ""))]
-            text = caption(below.source) if below is not None and below.cell_type == "markdown" else ""
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        for cell, below in itertools.pairwise([*nb.cells, NotebookNode(cell_type="markdown", source="")]):
+            outputs = [output.get("data", {}) for output in cell.get("outputs", [])]
+            pictures = [data for data in outputs if PICTURE.match(data.get("text/html", ""))]
+            text = caption(below.source) if below.cell_type == "markdown" else ""
             for number, data in enumerate(pictures, 1):
                 data.pop("image/png", None)  # it stands in the HTML as well; only grading's intake needs it by itself
                 if text:
                     alt = html.escape(text if len(pictures) == 1 else f"Picture {number} of {len(pictures)}. {text}")
-                    start, end = PICTURE.match(data["text/html"]).span(1)
-                    data["text/html"] = f'{data["text/html"][:start]}alt="{alt}"{data["text/html"][end:]}'
+                    before, _, after = data["text/html"].partition('alt="')
+                    data["text/html"] = before + f'alt="{alt}' + after[after.index('"'):]
         return nb, resources
 
 
-PICTURE = re.compile(r'(?:<div data-lab="[^"]*">)?<img (alt="[^"]*") src="data:image/png;base64,')
+PICTURE = re.compile(r'(?:<div data-lab="[^"]*">)?<img alt="[^"]*" src="data:image/png;base64,')
 
 
 def caption(source: str) -> str:

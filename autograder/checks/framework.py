@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from inspect import isfunction, signature
 from typing import Any
 
 import torch
@@ -18,62 +19,141 @@ from autograder.checks.compare import Tolerance, difference, kind
 from autograder.checks.context import GradingContext, current, grading, watched
 from autograder.checks.diagnosis import Diagnosis, Place, Record
 from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by_student
+from autograder.checks.follow_through import rehearse
 from autograder.checks.probes import Probe, calling, differentiating, gradient
 from autograder.checks.result_cache import NoCache
 from autograder.checks.verdict import Criterion, Verdict
-from autograder.manifest import entry
+from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import Mistake, known_mistakes
 
 __all__ = ["Absent", "BrokenCheck", "Check", "GradingContext", "Miss", "Probe", "StudentError", "calling",
            "differentiating", "exercise", "gradient", "grading", "watched"]
 
 Follows = Callable[..., Iterator[tuple[Any, str]]]  # from the student's earlier answers: what is right on top, and a note
+Body = Callable[["Check"], None]
 
 
-def exercise(assignment: str, grade_id: str, reference: Any = None,
-             follows: Follows | None = None) -> Callable[[Callable[["Check"], None]], Callable[..., Verdict]]:
+_references: dict[tuple[str, str], Any] = {}
+
+
+def exercise(assignment: str, grade_id: str, reference: Any = None, follows: Follows | None = None,
+             returns: tuple[str, ...] = (), trivial: tuple[Any, ...] = ()) -> Callable[[Body], Callable[..., Verdict]]:
     """Turn ``body(check)`` into the hidden test ``test(student)``.
 
-    ``reference`` is the right object; by default the reference kernel of the same name. The points come from the
-    manifest. Called outside ``grading()``, that is in an ordinary kernel without the course's configuration, the
-    test ends the process: no grade is better than a wrong one.
+    ``reference`` is the right object; by default the reference kernel of the same name. ``returns`` are the names of
+    several results, for messages. The points come from the manifest. Called outside ``grading()``, that is in an
+    ordinary kernel without the course's configuration, the test ends the process: no grade is better than a wrong one.
 
-    A mistake is paid for once: where an answer may build on earlier ones, the hidden cell hands these to the test too,
-    ``test(student, earlier, ...)``, and ``follows(earlier, ...)`` gives what would be right on top of them. The student
-    is graded against the reference and against each of those, and gets the best verdict.
+    A mistake is paid for once (see `follow_through`): an answer that loses points is graded again with the course's
+    functions in place of those earlier answers that have lost some. Where it may repeat an earlier mistake without a
+    call, the hidden cell hands the earlier answers to the test too, ``test(student, earlier, ...)``, and
+    ``follows(earlier, ...)``, its parameters called like the exercises, gives what would be right on top of them. Of
+    ``trivial`` nothing may earn more there than against the reference. The student gets the best verdict.
     """
 
-    def decorate(body: Callable[["Check"], None]) -> Callable[..., Verdict]:
+    def decorate(body: Body) -> Callable[..., Verdict]:
+        right = reference if reference is not None else getattr(autograder.reference, grade_id)
+        _references[assignment, grade_id] = right
+
         def test(student: Any, *earlier: Any) -> Verdict:
             context = current()
             if context is None:
                 _refuse()
-            right = reference if reference is not None else getattr(autograder.reference, grade_id)
-            answers: dict[Place, Record] = {}
-
-            def graded(right: Any, context: GradingContext, note: str = "") -> Verdict:
-                check = Check(assignment, grade_id, right, student, context, answers)
-                if isinstance(student, Absent):
-                    return check.absent(student.reason)
-                try:
-                    body(check)
-                    return replace(check.verdict(), note=note)
-                except Exception as error:
-                    if type(error).__module__.startswith("autograder."):
-                        raise
-                    raise BrokenCheck(f"{grade_id}: {type(error).__name__}: {error}") from error
-
-            best = graded(right, context)
-            for also_right, note in follows(*earlier) if earlier and best.score < best.max_score else ():
-                other = graded(also_right, replace(context, cache=NoCache()), note)
-                best = other if other.score > best.score else best
-            context.verdicts.append(best)
-            return best
+            bench = _Bench(assignment, grade_id, body, right, context, returns)
+            verdict = bench.judge(student, earlier, follows, trivial)
+            context.verdicts.append(verdict)
+            return verdict
 
         test.__name__, test.__doc__ = grade_id, body.__doc__
         return test
 
     return decorate
+
+
+@dataclass
+class _Bench:
+    """One exercise of one student: as it is, with earlier answers replaced, on top of earlier answers."""
+
+    assignment: str
+    grade_id: str
+    body: "Body"
+    right: Any
+    context: GradingContext
+    returns: tuple[str, ...]
+
+    def judge(self, student: Any, earlier: tuple[Any, ...], follows: Follows | None, trivial: tuple[Any, ...]) -> Verdict:
+        """The best verdict. What follow-through builds on is asked before the student's answer is."""
+        if isinstance(student, Absent):
+            return self._check(self.right, student).absent(student.reason)
+        on_top = self._rehearsed(follows, earlier) if follows and earlier else []
+        answers: dict[Place, Record] = {}
+        best = self._verdict(self.right, student, answers)
+        if best.score == best.max_score:
+            return best
+        best = self._with_replacements(student, best)
+        for right, note in on_top:
+            if best.score < best.max_score:
+                other = self._verdict(right, student, answers, note, cached=False)
+                if other.score > best.score and self._leaves_something_to_test(right, trivial):
+                    best = other
+        return best
+
+    def _rehearsed(self, follows: Follows, earlier: tuple[Any, ...]) -> list[tuple[Any, str]]:
+        names = list(signature(follows).parameters)
+        scores = {verdict.exercise: verdict.score == verdict.max_score for verdict in self.context.verdicts}
+        if all(scores.get(name, False) for name in names):
+            return []
+        return rehearse(dict(zip(names, earlier)), follows, lambda right: self.body(self._check(right, right, cached=False)))
+
+    def _with_replacements(self, student: Any, best: Verdict) -> Verdict:
+        lost = self._lost()
+        if not lost:
+            return best
+        with self.context.replacing(self.grade_id, student, lost) as again:
+            if isinstance(again, Absent):
+                return best
+            other = self._verdict(self.right, again, {})
+        if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
+            return best
+        return replace(other, note=_note(self.assignment, list(lost), best.stopped > other.stopped))
+
+    def _lost(self) -> dict[str, Any]:
+        """The course's functions for those earlier answers that have lost points."""
+        verdicts = {verdict.exercise: verdict for verdict in self.context.verdicts}
+        lost = {}
+        for earlier in MANIFEST.get(self.assignment, ()):
+            if earlier.grade_id == self.grade_id:
+                break
+            verdict, right = verdicts.get(earlier.grade_id), _references.get((self.assignment, earlier.grade_id))
+            if verdict and verdict.score < verdict.max_score and isfunction(right):
+                lost[earlier.grade_id] = right
+        return lost
+
+    def _leaves_something_to_test(self, right: Any, trivial: tuple[Any, ...]) -> bool:
+        """Whether what answers nothing earns nothing on top of an earlier answer either."""
+        return not any(self._verdict(right, subject, {}, cached=False).score > self._verdict(self.right, subject, {}).score
+                       for subject in trivial)
+
+    def _verdict(self, right: Any, student: Any, answers: dict[Place, Record], note: str = "", cached: bool = True) -> Verdict:
+        check = self._check(right, student, answers, cached)
+        try:
+            self.body(check)
+            return replace(check.verdict(), note=note)
+        except Exception as error:
+            if type(error).__module__.startswith("autograder."):
+                raise
+            raise BrokenCheck(f"{self.grade_id}: {type(error).__name__}: {error}") from error
+
+    def _check(self, right: Any, student: Any, answers: dict[Place, Record] | None = None, cached: bool = True) -> "Check":
+        context = self.context if cached else replace(self.context, cache=NoCache())
+        return Check(self.assignment, self.grade_id, right, student, context, answers, self.returns)
+
+
+def _note(assignment: str, names: list[str], stopped: bool) -> str:
+    own = ", ".join(f"{entry(assignment, name).number} (`{name}`)" for name in names)
+    if stopped:
+        return f"It stops in your {own}, which is not answered yet; graded with the course's own in its place."
+    return f"Graded with the course's own in place of your {own}: a mistake there is not paid for again."
 
 
 def _refuse() -> None:
@@ -86,10 +166,10 @@ class Check:
     """The student's object on the bench: draws inputs, runs probes, collects criteria."""
 
     def __init__(self, assignment: str, grade_id: str, reference: Any, student: Any, context: GradingContext,
-                 answers: dict[Place, "Record"] | None = None) -> None:
-        # The student's values by place. A reference that follows the student's earlier functions calls them; code that
-        # remembers this could learn from it, so each question is asked once, and before it is known what is right.
+                 answers: dict[Place, Record] | None = None, returns: tuple[str, ...] = ()) -> None:
+        # The student's values by place: each question is put once, however often it is judged what is right.
         self._answers = {} if answers is None else answers
+        self._returns = returns
         self.assignment, self.grade_id = assignment, grade_id
         self.reference, self.student, self.device = reference, student, context.device
         self.seed, self.generator, self._cache = context.seed, torch.Generator(), context.cache
@@ -238,7 +318,8 @@ class Check:
         criteria = [criterion for criterion, _ in self._criteria]
         diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
             self._records, lambda: known_mistakes(self.assignment, self.grade_id))
-        return Verdict(self.grade_id, points.number, points.points, criteria, diagnosis + self._named)
+        stopped = sum(record.error is not None and record.error.means_unanswered for record in self._records)
+        return Verdict(self.grade_id, points.number, points.points, criteria, diagnosis + self._named, stopped=stopped)
 
     def absent(self, reason: str) -> Verdict:
         """The verdict on an answer that is not there: nothing was run."""

@@ -1,4 +1,4 @@
-"""Every figure of every solution in JupyterLab, light and dark: loaded, opaque, whole, named; and a picture to look at."""
+"""Every figure of every solution in JupyterLab, light and dark: loaded, opaque, whole, named; a picture to look at."""
 
 import base64
 import io
@@ -18,6 +18,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 SOLUTIONS = sorted((COURSE / "solutions").glob("week*/week*.ipynb"))
+IMAGE = re.compile(r'<img alt="[^"]+" src="data:image/png;base64,([^"]+)">')
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
 
@@ -60,7 +61,7 @@ def _figures(path: Path) -> list[tuple[str, bytes]]:
     found: list[tuple[str, bytes]] = []
     for index, cell in enumerate(cells):
         markup = ["".join(output.get("data", {}).get("text/html", "")) for output in cell.get("outputs", [])]
-        pngs = [png for text in markup for png in re.findall(r'<img alt="[^"]+" src="data:image/png;base64,([^"]+)">', text)]
+        pngs = [png for text in markup for png in IMAGE.findall(text)]
         caption = "".join(cells[index + 1]["source"]) if index + 1 < len(cells) else ""
         number = re.search(r"\*\*Figure (\d+\.\d+)", caption)
         for png in pngs:

@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 from helpers import COURSE, WEEK3, GradedClass, autograder, run, standing
 
-from autograder.commands import agrees
+from autograder.classroom import agrees
 
 SECRETS = ("BEGIN HIDDEN", "autograder.checks", "MARK SCHEME", "week3.", "autograder.reference")
 

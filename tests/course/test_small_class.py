@@ -6,7 +6,7 @@ import pytest
 from helpers import COURSE, run, standing
 
 from autograder.classroom import make_course_root, simulate
-from autograder.commands import agrees
+from autograder.classroom import agrees
 
 WEEK1 = "week1_permutation_equivariance"
 

@@ -1,6 +1,7 @@
 """Who may import whom, read from the source: docs/architecture.md says why."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -112,3 +113,16 @@ def test_what_is_mounted_in_the_sandbox_imports_nothing_of_the_course() -> None:
     for path in files:
         assert {item.target.split(".")[0] for item in imports_of(path)} <= allowed, path.name
         assert path.stem not in sys.stdlib_module_names | {"notebook"}, "it would stand before the library's module"
+
+
+def test_every_file_that_the_page_names_is_there() -> None:
+    table = (COURSE / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where is …?")[2].partition("\n## ")[0]
+    named = [path for path in re.findall(r"`([\w./-]+(?:/|\.py))`", table) if path not in ("x.py", "tests/unit/test_x.py")]
+    missing = [path for path in named if not any(place.exists() for place in places_of(path))]
+    assert len(named) > 25 and not missing
+
+
+def places_of(path: str) -> list[Path]:
+    """Where a path of the page may lie; weekN stands for any week."""
+    folders = (PACKAGE, COURSE, WORKER)
+    return [folder / path.replace("weekN", "week1") for folder in folders]

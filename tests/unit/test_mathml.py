@@ -11,7 +11,7 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 
 from autograder.grading.plugins.mathml import to_mathml
 
-FILTERS = {"markdown2html": "autograder.grading.plugins.mathml.markdown2html"}
+FILTERS = {"markdown2html": "autograder.grading.plugins.markdown.markdown2html"}
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", re.DOTALL)
 
 

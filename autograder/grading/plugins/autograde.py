@@ -14,7 +14,7 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.utils import rmtree
 from sqlalchemy.exc import DatabaseError
 
-from autograder.errors import CourseError, GradingFailed
+from autograder.errors import CourseError, GradingFailed, first_line
 from autograder.grading.course_state import is_complete
 from autograder.grading.pipeline import NO_ISOLATION, grade_submissions, grading_run
 from autograder.grading.plugins import nbgrader_patches
@@ -78,7 +78,7 @@ class CourseAutograde(Autograde):
         except (GradingFailed, CourseError) as error:
             raise self._told(str(error)) from error
         except (OSError, DatabaseError) as error:
-            raise self._told(f"the course's files cannot be read or written ({error}): free some space or mend the permissions, "
+            raise self._told(f"the course's files cannot be read or written ({first_line(error)}): free some space or mend the permissions, "
                              "then start again; what is graded is kept") from error
 
     def init_destination(self, assignment_id: str, student_id: str) -> bool:

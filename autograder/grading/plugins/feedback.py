@@ -30,7 +30,7 @@ class FeedbackExporter(HTMLExporter):
     """HTML by the course's own template, which extends nbgrader's."""
 
     def __init__(self, config: Config, **kwargs: object) -> None:
-        config, theirs = config.copy(), config.HTMLExporter  # nbgrader has put the places of its own templates in here
+        config, theirs = Config(config), config.HTMLExporter  # nbgrader has put the places of its own templates in here
         config.FeedbackExporter.merge({
             "template_name": "course_feedback",
             "template_file": "index.html.j2",  # HTMLExporter's is formgrader's
@@ -39,13 +39,13 @@ class FeedbackExporter(HTMLExporter):
             "extra_template_basedirs": [*theirs.extra_template_basedirs, str(TEMPLATES)],
             "extra_template_paths": [*theirs.extra_template_paths, *theirs.extra_template_basedirs],
         })
-        super().__init__(config=config, **kwargs)
+        super().__init__(config=config, **kwargs)  # type: ignore[no-untyped-call]
 
-    def from_notebook_node(self, nb: NotebookNode, resources: ResourcesDict | None = None, **kwargs: object) -> tuple[Any, ...]:
-        page, resources = super().from_notebook_node(nb, resources, **kwargs)
+    def from_notebook_node(self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        page, found = super().from_notebook_node(nb, resources, **kwargs)
         if isinstance(self.parent, GenerateFeedback):
-            resources.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, resources["nbgrader"]))
-        return page, resources
+            found.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, found["nbgrader"]))
+        return page, found
 
 
 class CourseFeedback(GenerateFeedback):

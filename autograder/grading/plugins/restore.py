@@ -16,7 +16,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 
-from autograder.grading.plugins.gradebook import mark_not_graded, register_assignment
+from autograder.grading.plugins.gradebook import mark_not_graded, open_gradebook, register_assignment
 from autograder.grading.plugins.timestamps import timestamp
 
 Scores = dict[str, float | None]  # automatic ones by grade cell; None waits for a person, or was not graded
@@ -65,13 +65,13 @@ def known_scores(gradebook: Gradebook, assignment: str) -> dict[str, Scores]:
 def restore(course: CourseDirectory, assignment: str, config: Config) -> list[str]:
     """Save again what the gradebook lacks. Returns the students for whom that was done."""
     folders = sorted(Path(course.root).glob(f"{course.autograded_directory}/*/{assignment}"))
-    with Gradebook(course.db_url, course.course_id) as gradebook:
+    with open_gradebook(course) as gradebook:
         known = known_scores(gradebook, assignment)
         lacking = {folder: kept for folder in folders
                    if (kept := Kept.read(folder / f"{assignment}.ipynb")) and known.get(folder.parent.name) != kept.scores}
     if lacking:
         register_assignment(Path(course.root), course, assignment, config)
-    with Gradebook(course.db_url, course.course_id) as gradebook:
+    with open_gradebook(course) as gradebook:
         for folder, kept in lacking.items():
             _save(gradebook, assignment, folder, kept)
     for folder in lacking:

@@ -64,7 +64,8 @@ def _read_apart(path: Path) -> NotebookNode:
     message = json.loads(done.stdout)
     if "ungradable" in message:
         raise UngradableError(message["ungradable"])
-    return nbformat.from_dict(message)
+    cells: NotebookNode = nbformat.from_dict(message)
+    return cells
 
 
 def _parsed(raw: bytes) -> NotebookNode:
@@ -159,17 +160,18 @@ def _saved_outputs(outputs: object) -> list[NotebookNode]:
             kept.append(_stream(text))
         image = data.get("image/png") if isinstance(data, dict) else None
         if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, "iVBORw0KGgo"):
-            metadata = NotebookNode({"image/png": {"alt": alt}} if (alt := _alternative_text(data)) else {})
-            data = NotebookNode({"image/png": image.replace("\n", "")})
-            kept.append(NotebookNode(output_type="display_data", data=data, metadata=metadata))
+            picture = NotebookNode({"image/png": image.replace("\n", "")})
+            alt = _alternative_text(data)
+            metadata = NotebookNode({"image/png": {"alt": alt}} if alt else {})
+            kept.append(NotebookNode(output_type="display_data", data=picture, metadata=metadata))
     if kept:
         kept.insert(0, _stream("[saved by the student, not verified]\n"))
     return kept
 
 
-def _alternative_text(data: dict) -> str:
+def _alternative_text(data: object) -> str:
     """What ``lab.py`` says of a picture, in the HTML beside the PNG; the page that shows it escapes it."""
-    markup = data.get("text/html")
+    markup = data.get("text/html") if isinstance(data, dict) else None
     markup = "".join(markup) if isinstance(markup, list) and all(isinstance(part, str) for part in markup) else markup
     found = re.search(r'<img alt="([^"]{1,1000})" src="', markup[:2000]) if isinstance(markup, str) else None
     return _clean(html.unescape(found[1])) if found else ""
@@ -188,7 +190,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     try:
-        message = _parsed(Path(sys.argv[1]).read_bytes())
+        message: dict[str, Any] = _parsed(Path(sys.argv[1]).read_bytes())
     except UngradableError as reason:
         message = {"ungradable": str(reason)}
     json.dump(message, sys.stdout)
