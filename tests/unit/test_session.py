@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("sandbox")]
 # Nothing but a test of memory or processes meets a limit of ROOMY, however slow the machine; whoever is in HURRIED's
 # sandbox exceeds its budget for certain, or needs next to nothing.
 ROOMY = Limits(cell_cpu=300.0, call_cpu=300.0, total_cpu=3000.0, total_idle=3000.0, memory=2**30)
-HURRIED = Limits(cell_cpu=2.0, call_cpu=2.0, patience=1.0, memory=2**30)
+HURRIED = Limits(cell_cpu=1.0, call_cpu=1.0, patience=6.0, memory=2**30)  # the last backstop: 90 s for that one CPU second
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_an_exception_is_plain_text_with_its_line(session: Session) -> None:
 @pytest.mark.timing
 def test_cpu_time_decides_and_wall_clock_is_the_backstop(hurried: Session) -> None:
     assert "CPU time" in hurried.execute("a", "while True: pass").error.message
-    assert "waited for more than 2 seconds" in hurried.execute("b", "import time; time.sleep(3600)").error.message
+    assert "waited for more than 6 seconds" in hurried.execute("b", "import time; time.sleep(3600)").error.message
     assert "CPU time" in hurried.execute("c", "import os\nfor _ in range(3): os.fork()\nwhile True: pass").error.message
 
 
@@ -271,7 +271,7 @@ def test_what_the_given_function_costs_is_charged(hurried: Session) -> None:
             pass
         return x
 
-    with pytest.raises(StudentError, match="function it was given ran for more than 2 seconds"):
+    with pytest.raises(StudentError, match="function it was given ran for more than 1 seconds"):
         f(slow)
     assert len(calls) <= 5
 
