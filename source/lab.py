@@ -302,7 +302,8 @@ def moving_buckets(t5_bucket, offset=-40, max_offset=150, num_buckets=32, max_di
     """
     title = "The bucket of an offset, and who shares it"
     alt = (f"Two step curves against the offset from {-max_offset} to {max_offset}: T5's bucket with two sides, 0 to "
-           f"{num_buckets - 1}, and the causal one, which is 0 for keys ahead. Near offsets have a step each, far ones share.")
+           f"{num_buckets - 1}, and the causal one, which is 0 for keys ahead. Near offsets have a step each, far ones "
+           "share.")
     offsets = torch.arange(-max_offset, max_offset + 1)
     kinds = {kind: [int(bucket) for bucket in t5_bucket(offsets, both, num_buckets, max_distance)]
              for kind, both in (("two sides", True), ("causal", False))}
@@ -708,7 +709,8 @@ PICTURES = {"clocks": r"""
         + `An angle is new if ${commas(length)} positions reach it and training did not.`);
     };
 """, "buckets": r"""
-    const most = data.maxOffset, offset = slider("offset: key position \u2212 query position", -most, most, data.offset);
+    const most = data.maxOffset;
+    const offset = slider("offset: key position \u2212 query position", -most, most, data.offset);
     const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
     const table = element(element(stage, "div", {class: "values"}), "table");
     const kinds = [["two sides", data.twoSides, colours.query, "none"], ["causal", data.causal, colours.key, "6 4"]];

@@ -137,7 +137,7 @@ def _own(function: Function, *arguments: Any) -> Tensor | None:
         if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
             raise
         return None
-    usable = isinstance(value, Tensor) and not value.is_complex() and bool(value.isfinite().all())
+    usable = isinstance(value, Tensor) and not value.is_complex()
     return value.detach() if usable else None
 
 
@@ -151,7 +151,11 @@ def own_offsets(function: Function) -> Offsets | None:
     @functools.cache
     def offsets(n_queries: int, n_keys: int) -> Tensor | None:
         value = _own(function, n_queries, n_keys)
-        if value is None or value.shape != (n_queries, n_keys) or not bool((value == value.round()).all()):
+        if (
+            value is None
+            or value.shape != (n_queries, n_keys)
+            or not bool((value.isfinite() & (value == value.round())).all())
+        ):
             return None
         return value.to("cpu", torch.int64)
 
@@ -198,7 +202,13 @@ def shaw_after_offsets(relative_positions: Function) -> Iterator[tuple[Any, str]
     yield shaw, OWN_OFFSETS
 
 
-@exercise(WEEK, "shaw_attention", follows=shaw_after_offsets)
+def plain_attention(q: Tensor, k: Tensor, v: Tensor, *tables: Any, **options: Any) -> tuple[Tensor, Tensor]:
+    """An answer without any position."""
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
+    return weights @ v, weights
+
+
+@exercise(WEEK, "shaw_attention", follows=shaw_after_offsets, trivial=(plain_attention,))
 def shaw_attention(check: Check) -> None:
     name = "shaw_attention"
 
@@ -317,6 +327,11 @@ def _keep(value: Tensor) -> Tensor:
     return value.masked_fill(~_seen(value.shape, value.device), 0)
 
 
+def _numbers(shape: torch.Size) -> Tensor:
+    """Normal numbers, always the same ones for a shape."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(shape.numel()))
+
+
 def own_shift(function: Function) -> Callable[[Tensor], Tensor] | None:
     """The student's own `rel_shift` as a table of where each number comes from, with the right one where it fails.
 
@@ -326,13 +341,18 @@ def own_shift(function: Function) -> Callable[[Tensor], Tensor] | None:
 
     @functools.cache
     def sources(shape: torch.Size) -> Tensor:
-        """For each place the number of the entry that moves there, counted from 1; 0 where a zero is put."""
-        numbers = torch.arange(1.0, 1.0 + shape.numel(), dtype=torch.float64).view(shape)
-        own, right = _own(function, numbers.clone()), reference.rel_shift(numbers).long()
-        if own is None or own.shape != shape:
-            return right
-        own = _keep(own.to("cpu", torch.float64))
-        return own.long() if bool(torch.isin(own, torch.cat((numbers.flatten(), torch.zeros(1)))).all()) else right
+        """For each place the number of the entry that moves there, counted from 1; 0 where a zero is put.
+
+        Asked with drawn numbers, all different, as in 6.4: what is asked here shall not look like a question apart.
+        """
+        numbers = _numbers(shape)
+        entries, order = torch.cat((torch.zeros(1), numbers.flatten())).sort()
+        own, right = _own(function, numbers.clone()), _keep(reference.rel_shift(numbers))
+        own = right if own is None or own.shape != shape else _keep(own.to("cpu", torch.float32))
+        found = torch.searchsorted(entries, own).clamp(max=len(entries) - 1)
+        if not torch.equal(entries[found], own):  # other numbers than it was given
+            found = torch.searchsorted(entries, right)
+        return order[found]
 
     def shifted(x: Tensor) -> Tensor:
         padded = torch.cat((x.new_zeros(1), x.flatten()))
@@ -342,8 +362,8 @@ def own_shift(function: Function) -> Callable[[Tensor], Tensor] | None:
     seen = [sources(shape)[..., _seen(shape)] for shape in shapes]
     if any((source > 0).float().mean() < 0.5 or source.unique().numel() < 6 for source in seen):
         return None
-    right = [_keep(reference.rel_shift(torch.arange(1.0, 1.0 + shape.numel()).view(shape))).long() for shape in shapes]
-    return None if all(map(torch.equal, map(sources, shapes), right)) else shifted
+    same = all(torch.equal(_keep(shifted(x)), _keep(reference.rel_shift(x))) for x in map(_numbers, shapes))
+    return None if same else shifted
 
 
 OWN_SHIFT = "Graded with your own rel_shift: a mistake there is not paid for again."
@@ -381,7 +401,13 @@ NO_BIAS = (
 )
 
 
-@exercise(WEEK, "transformer_xl_scores", follows=xl_after_offsets_and_shift)
+def content_scores(q: Tensor, k: Tensor, r: Tensor, content_bias: Tensor, position_bias: Tensor) -> Tensor:
+    """An answer without the position term."""
+    scores: Tensor = (q + content_bias[:, None]) @ k.mT
+    return scores / math.sqrt(q.shape[-1])
+
+
+@exercise(WEEK, "transformer_xl_scores", follows=xl_after_offsets_and_shift, trivial=(content_scores,))
 def transformer_xl_scores(check: Check) -> None:
     name = "transformer_xl_scores"
 
@@ -548,7 +574,15 @@ SIZES = (
 )
 
 
-@exercise(WEEK, "t5_attention", follows=t5_after_offsets_and_buckets)
+def unscaled_attention(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, is_causal: bool = False, max_distance: int = 128
+) -> tuple[Tensor, Tensor]:
+    """An answer without a bias."""
+    weights = weights_of(q @ k.mT, _seen(torch.Size((q.shape[-2], k.shape[-2])), q.device) if is_causal else None)
+    return weights @ v, weights
+
+
+@exercise(WEEK, "t5_attention", follows=t5_after_offsets_and_buckets, trivial=(unscaled_attention,))
 def t5_attention(check: Check) -> None:
     name = "t5_attention"
 

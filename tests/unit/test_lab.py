@@ -135,7 +135,8 @@ def test_scaled_frequencies_are_those_of_the_references() -> None:
 def test_buckets_are_those_of_t5() -> None:
     data = lab.moving_buckets(t5.t5_bucket).data
     offsets = torch.arange(-150, 151)
-    assert data["twoSides"] == t5.t5_bucket(offsets).tolist() and data["causal"] == t5.t5_bucket(offsets, False).tolist()
+    assert data["twoSides"] == t5.t5_bucket(offsets).tolist()
+    assert data["causal"] == t5.t5_bucket(offsets, False).tolist()
 
 
 def test_an_answer_that_is_missing_says_so() -> None:
