@@ -86,6 +86,20 @@ def run_task(task, arm, seed):
     return [tasks.accuracy(model, task, n) for n in TESTED]
 
 
+OFFSETS = tuple(range(1, tasks.OFFSETS + 1))
+
+
+def run_by_offset(_, arm, seed):
+    """Pull at the trained length, by the offset that the query names."""
+    attention, shapes, heads = ARMS[arm]
+    model = tasks.train("pull", attention, shapes, seed, n=TRAINED, heads=heads)
+    payload, offset, answer = tasks.pull(512, TRAINED, torch.Generator().manual_seed(10_000))
+    with torch.no_grad():
+        right = model(payload, offset).argmax(-1) == answer
+    scored = answer != tasks.IGNORED
+    return [right[scored & (offset == o)].float().mean().item() for o in OFFSETS]
+
+
 # ---- ascending or reversed: does a bias know the sign? --------------------------------------------------------------
 
 SIGN_TESTED = (8, 32)
@@ -264,6 +278,7 @@ COSTS = (
 GROUPS = {
     "pull": (run_task, tuple(ARMS), TESTED),
     "push": (run_task, tuple(ARMS), TESTED),
+    "by_offset": (run_by_offset, ("T5", "T5, 8 heads"), OFFSETS),
     "sign": (run_sign, ("signed", "absolute"), SIGN_TESTED),
     "variants": (run_variant, tuple(COMBINE), VARIANTS_TESTED),
     "costs": (run_costs, COSTS, (COST_LENGTH,)),
@@ -271,6 +286,7 @@ GROUPS = {
 TITLES = {
     "pull": "Pull: the query knows the offset (guessing: 0.125)",
     "push": "Push: the key knows the offset (guessing: 0.125)",
+    "by_offset": "Pull at 16 positions, by the offset that the query names (guessing: 0.125)",
     "sign": 'T5\'s buckets on "ascending or reversed" (guessing: 0.50)',
     "variants": '"Ascending?", week 5\'s task, 500 steps, with other encodings (guessing: 0.50)',
     "costs": "CPU milliseconds of one attention, 8 heads of 64, one thread (five times the best of five)",
@@ -337,7 +353,7 @@ def tables(data):
         lines += [
             f"## {title}",
             "",
-            "| | " + " | ".join(f"{n} positions" for n in lengths) + " |",
+            "| | " + " | ".join(f"offset {n}" if group == "by_offset" else f"{n} positions" for n in lengths) + " |",
             "|---" * (len(lengths) + 1) + "|",
         ]
         lines += [

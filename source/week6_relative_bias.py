@@ -235,6 +235,7 @@ for ax, (name, numbers) in zip(axes, pictures.items()):
 axes[0].set_ylabel("query position")
 plt.show()
 
+
 # %% [markdown]
 # **Figure 6.1. Offsets and rows.** Each diagonal holds one number: everything of this week depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) Beyond clip or span the numbers stay the same: far offsets share a row.
 
@@ -395,6 +396,7 @@ for ax, (name, numbers) in zip(axes, panels.items()):
 axes[0].set_ylabel("query")
 axes[3].set_xlabel("key")
 plt.show()
+
 
 # %% [markdown]
 # **Figure 6.2. Pad, reshape, drop.** The padding makes every row one longer; read in rows of the old length, each row slips by one more. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey) stand the padding and numbers of the *next* row.
@@ -661,6 +663,7 @@ print("buckets that two-sided offsets never use:", unused)
 # %% tags=["experiment"]
 lab.moving_buckets(t5_bucket)
 
+
 # %% [markdown]
 # **Figure 6.4. Buckets to move.** Your own function. Move the offset with the mouse or the slider: the band marks all offsets that share its bucket. Walk out from 0 on both sides, and watch when the band begins to grow.
 
@@ -765,6 +768,7 @@ def spread(per_seed, digits=2):
 print(f"{made['seeds']} training seeds, torch {made['torch']}, Python {made['python']}; mean [lowest..highest]")
 lab.table(["ascending or reversed?", *(f"{n} numbers" for n in results["tested"]["sign"])],
           [[f"T5, {arm}", *spread(results["sign"][arm])] for arm in ("signed", "absolute")])
+
 
 # %% [markdown]
 # Trained on 8 numbers, tested on 8 and 32. With the sign the layer solves the task, and mostly keeps it at four times the length. Without it the layer is at chance, as the proof of 4.8 says: a sequence and its reverse look the same.
@@ -1055,9 +1059,15 @@ lab.table(["mean [lowest..highest]", *(f"{task}, {n}" for task in ("pull", "push
 # | "T5 does not do it with more heads either" | **failed**: 8 heads reach about 0.86 on pull |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16, about 0.65 at 64 |
 #
-# The first failure was ours. T5's bias cannot depend on the content, so a head's favourite distance is fixed. But content can *silence* a head: the score of a content match can outweigh any bias and draw the head away. So let head $h$ look $h$ back, silence all heads but one, and pull is nearly solved. In one of the two-head runs exactly one offset was answered without a mistake, the other three by half. Ask "which term?" first; then ask what a *sum* of heads can fake.
+# The first failure was ours. T5's bias cannot depend on the content, so a head's favourite distance is fixed. But content can *silence* a head: the score of a content match can outweigh any bias and draw the head away. So let head $h$ look $h$ back, silence all heads but one, and pull is nearly solved. The next cell shows it: in two of the five two-head runs a single offset is answered almost without a mistake, and the others stay near one half. Ask "which term?" first; then ask what a *sum* of heads can fake.
 #
 # The second has two suspects. Beyond 16 tokens RoPE meets distances it never saw, whose scores nobody trained to be low. And there are more of them. Week 5 told them apart; these runs do not.
+
+# %% tags=["experiment"]
+offsets = results["tested"]["by_offset"]
+lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
+          [[f"{arm}, seed {seed}", *(f"{a:.2f}" for a in row)]
+           for arm, rows in results["by_offset"].items() for seed, row in enumerate(rows)])
 
 # %% [markdown] nbgrader={"grade_id": "pull_and_push_question", "locked": true}
 # ### Exercise 6.11 · Pull and push
