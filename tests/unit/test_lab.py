@@ -1,18 +1,16 @@
 """lab.py: the pictures that move, without a browser, and the alternative texts of figures."""
 
 import base64
-import importlib.util
 import io
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 
 import bs4
 import matplotlib.pyplot as plt
 import pytest
 import torch
-from helpers import COURSE
+from helpers import COURSE, load_lab
 from nbconvert import HTMLExporter
 from nbformat.notebooknode import NotebookNode, from_dict
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -27,15 +25,8 @@ SIX_DIGITS = 1e-5  # the pictures keep six, and the kernels answer in float32
 LARGEST = 60_000  # bytes of HTML; a student's notebook holds the still picture once more
 
 
-def _lab() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("lab", COURSE / "source" / "lab.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 plt.switch_backend("agg")
-lab = _lab()
+lab = load_lab()
 lab.use_style()
 PICTURES = {
     "clocks": lambda: lab.moving_clocks(),

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autograder.errors import GradingFailed
-from autograder.grading.executors.client import start_grader
+from autograder.grading.executors.start import start_grader
 from autograder.grading.messages import Failure, OnAnswer, Options, Result, Task
 from autograder.grading.pending import grader_version
 from autograder.grading.sandbox.bubblewrap import why_not_isolated

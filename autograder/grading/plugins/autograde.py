@@ -17,9 +17,9 @@ from sqlalchemy.exc import DatabaseError
 from autograder.errors import CourseError, GradingFailed, first_line
 from autograder.grading.course_state import is_complete
 from autograder.grading.pipeline import NO_ISOLATION, grade_submissions, grading_run
-from autograder.grading.plugins import nbgrader_patches
 from autograder.grading.plugins.background import BackgroundGrading
 from autograder.grading.plugins.gradebook import register_assignment
+from autograder.grading.plugins.nbgrader_version import wrong_version
 from autograder.grading.plugins.restore import known_scores, restore
 from autograder.grading.plugins.timestamps import timestamp
 from autograder.grading.submission.folders import find_submissions
@@ -56,7 +56,7 @@ class CourseAutograde(Autograde):
         """nbgrader's loop, inside a grading run."""
         root, assignment = Path(self.coursedir.root), self.coursedir.assignment_id
         try:
-            if problem := nbgrader_patches.problem():
+            if problem := wrong_version():
                 raise GradingFailed(problem)
             options = self.exporter.options
             with grading_run(root, assignment, options):

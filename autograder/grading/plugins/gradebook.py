@@ -16,7 +16,7 @@ from traitlets.config import Config
 
 from autograder.course import instructor_cells
 from autograder.errors import CourseError, first_line
-from autograder.grading.plugins.nbgrader_patches import add_indexes
+from autograder.grading.plugins.indexes import add_indexes
 
 UNGRADABLE = "Not graded: "
 DAMAGED = ("file is not a database", "disk image is malformed", "file is encrypted")  # what SQLite says

@@ -10,8 +10,10 @@ import contextlib
 import itertools
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -115,7 +117,17 @@ def scope_command() -> list[str]:
     if os.geteuid() == 0 and not os.path.exists("/run/systemd/private"):
         return []
     manager = [] if os.geteuid() == 0 else ["--user"]
-    return ["systemd-run", *manager, "--scope", "--quiet", "--collect", "--property=Delegate=yes"]
+    command = ["systemd-run", *manager, "--scope", "--quiet", "--collect", "--property=Delegate=yes"]
+    return command if _works(tuple(command)) else []
+
+
+@lru_cache(maxsize=1)
+def _works(command: tuple[str, ...]) -> bool:
+    """Whether systemd does that here: its manager may be there and refuse."""
+    try:
+        return subprocess.run([*command, "true"], capture_output=True, timeout=20, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def _own_groups() -> Iterator[tuple[Path, Version]]:

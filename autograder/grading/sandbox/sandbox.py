@@ -21,6 +21,7 @@ from autograder.grading.sandbox.process_tree import ProcessTree, ask_for_pid, me
 if TYPE_CHECKING:  # imports torch, which takes long: the sandbox's own import of it has started by then
     from autograder.grading.sandbox.worker.wire import Connection
 
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 START_SECONDS = 180  # importing torch on a cold disk
 HELLO_SECONDS = 60
 END_SECONDS = 60
@@ -169,7 +170,7 @@ class Sandbox:
 
     def _environment(self) -> dict[str, str]:
         """Nothing of the caller's environment reaches student code."""
-        threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+        threads = dict(ONE_THREAD)
         scratch = self._scratch.name if self._scratch else "/tmp"
         if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython may be known by its path outside
             threads["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
