@@ -105,6 +105,11 @@ def usable(grade_id, names):
     return [pytest.param(s, id=s.name) for s in bank(WEEK, grade_id) if s.name in names]
 
 
+# On top of these a causal layer without any bias would be right, since all keys behind share a bucket. Who calls them
+# gets the course's own in their place, in the sandbox (below); who repeats them without a call is not followed.
+ONE_BUCKET_BEHIND = {"offsets_query_minus_key", "offsets_absolute", "offsets_positions", "bucket_sign"}
+
+
 @pytest.mark.parametrize("entry", usable("relative_positions", INDICES))
 def test_wrong_offsets_are_paid_for_in_6_2_alone(entry):
     assert grade("relative_positions", entry.subject).score < 2
@@ -115,7 +120,7 @@ def test_wrong_offsets_are_paid_for_in_6_2_alone(entry):
         for mask_from_offsets in (False, True):
             answer = t5_on(entry.subject, reference.t5_bucket, mask_from_offsets)
             verdict = grade("t5_attention", answer, entry.subject, reference.t5_bucket)
-            assert verdict.score == 3, verdict.render()
+            assert verdict.score == 3 or entry.name in ONE_BUCKET_BEHIND, verdict.render()
         clamped = grade("transformer_xl_scores", xl_on_offsets(entry.subject, True), entry.subject, reference.rel_shift)
         assert clamped.score == 4 or entry.name == "offsets_positions", clamped.render()
 
@@ -142,11 +147,11 @@ def test_wrong_buckets_are_paid_for_in_6_6_alone(entry):
         "bucket_whole_when_both",
     ):
         return  # now and then no index into the table: what is called then raises
-    assert verdict.score == 3, verdict.render()
+    assert verdict.score == 3 or entry.name in ONE_BUCKET_BEHIND, verdict.render()
 
 
 def test_two_wrong_answers_below_one_right_one():
-    offsets = next(s for s in bank(WEEK, "relative_positions") if s.name == "offsets_query_minus_key").subject
+    offsets = next(s for s in bank(WEEK, "relative_positions") if s.name == "offsets_top_left").subject
     buckets = next(s for s in bank(WEEK, "t5_bucket") if s.name == "bucket_ceil").subject
     verdict = grade("t5_attention", t5_on(offsets, buckets), offsets, buckets)
     assert verdict.score == 3 and "relative_positions and t5_bucket" in verdict.note, verdict.render()
@@ -248,6 +253,23 @@ SHAW_WRONG = """def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
 XL_UNSHIFTED = """def transformer_xl_scores(q, k, r, content_bias, position_bias):
     position = (q + position_bias[:, None]) @ r.flip(1).mT
     return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])"""
+CALLER = """def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
+    offset = relative_positions(q.shape[-2], k.shape[-2])
+    scores = q @ k.mT + table[t5_bucket(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
+    scores = scores.masked_fill(offset > 0, -math.inf) if is_causal else scores
+    return scores.softmax(-1) @ v, scores.softmax(-1)"""
+BUCKETS = next(s for s in bank(WEEK, "t5_bucket") if s.name == "bucket_plain").source
+OFFSETS = {s.name: s.source for s in bank(WEEK, "relative_positions")}
+HONEST = {  # who calls an earlier answer that is wrong is graded with the course's own in its place
+    "calls_offsets_of_the_wrong_sign": (
+        {"relative_positions": OFFSETS["offsets_query_minus_key"], "t5_bucket": BUCKETS, "t5_attention": CALLER},
+        {"relative_positions": 0, "t5_bucket": 4, "t5_attention": 3},
+    ),
+    "calls_buckets_that_are_blank": (
+        {"relative_positions": OFFSETS["offsets_plain"], "t5_attention": CALLER},
+        {"relative_positions": 2, "t5_bucket": 0, "t5_attention": 3},
+    ),
+}
 DISHONEST = {  # name -> answers, the points that each exercise is due
     # Offsets that turn round once they are asked again (the visible check asks too), to excuse a wrong sign in attention.
     "offsets_that_turn_round": (
@@ -327,11 +349,14 @@ def deberta_scores(q, k, pos_q, pos_k):
 }
 
 
+SUBMISSIONS = HONEST | DISHONEST
+
+
 @pytest.mark.isolation
-def test_what_keeps_state_or_lies_gets_what_its_values_are_due(tmp_path):
+def test_who_calls_a_wrong_answer_or_keeps_state_or_lies_gets_what_the_values_are_due(tmp_path):
     make_course_root(COURSE, tmp_path / "course", [WEEK])
     files = {}
-    for name, (answers, _) in DISHONEST.items():
+    for name, (answers, _) in SUBMISSIONS.items():
         notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
         for grade_id, source in answers.items():
             next(cell for cell in notebook.cells if cell.id == grade_id).source = source
@@ -339,7 +364,7 @@ def test_what_keeps_state_or_lies_gets_what_its_values_are_due(tmp_path):
         nbformat.write(notebook, files[name])
     graded = {}
     grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"), graded.__setitem__)
-    for name, (_, due) in DISHONEST.items():
+    for name, (_, due) in SUBMISSIONS.items():
         assert isinstance(graded[name], Graded), graded[name]
         result = graded[name].result
         for grade_id, points in due.items():
