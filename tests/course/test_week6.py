@@ -106,7 +106,7 @@ def usable(grade_id, names):
 
 
 # On top of these a causal layer without any bias would be right, since all keys behind share a bucket. Who calls them
-# gets the course's own in their place, in the sandbox (below); who repeats them without a call is not followed.
+# is graded with the course's own in their place once the grader replaces them; without a call nobody is followed.
 ONE_BUCKET_BEHIND = {"offsets_query_minus_key", "offsets_absolute", "offsets_positions", "bucket_sign"}
 
 
@@ -260,18 +260,14 @@ CALLER = """def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
     return scores.softmax(-1) @ v, scores.softmax(-1)"""
 BUCKETS = next(s for s in bank(WEEK, "t5_bucket") if s.name == "bucket_plain").source
 OFFSETS = {s.name: s.source for s in bank(WEEK, "relative_positions")}
-HONEST = {  # who calls an earlier answer that is wrong is graded with the course's own in its place
+HONEST = {  # a later answer that calls an earlier wrong one
     "calls_offsets_of_the_wrong_sign": (
         {"relative_positions": OFFSETS["offsets_query_minus_key"], "t5_bucket": BUCKETS, "t5_attention": CALLER},
         {"relative_positions": 0, "t5_bucket": 4, "t5_attention": 3},
     ),
-    "calls_buckets_that_are_blank": (
-        {"relative_positions": OFFSETS["offsets_plain"], "t5_attention": CALLER},
-        {"relative_positions": 2, "t5_bucket": 0, "t5_attention": 3},
-    ),
 }
 DISHONEST = {  # name -> answers, the points that each exercise is due
-    # Offsets that turn round once they are asked again (the visible check asks too), to excuse a wrong sign in attention.
+    # Offsets that turn round once they are asked again (the visible check asks too), to excuse a wrong sign in 6.3.
     "offsets_that_turn_round": (
         {
             "relative_positions": f"""asked = {{}}
