@@ -13,7 +13,11 @@ from autograder.reference.alibi import (
     per_key_bias_is_equivalent,
 )
 from autograder.reference.attention import causal_mask, equivariance_gap, scaled_dot_product_attention
+from autograder.reference.cross_attention import CrossAttention
 from autograder.reference.evaluation import loss_by_length
+from autograder.reference.grouped_query import grouped_query_attention
+from autograder.reference.hybrid import HybridDecoderBlock
+from autograder.reference.kv_cache import CachedAttention, padded_causal, shift_cached_keys
 from autograder.reference.learned import LearnedPositionalEmbedding
 from autograder.reference.log_n import log_n_scale
 from autograder.reference.rope import (
@@ -41,6 +45,9 @@ from autograder.reference.sinusoidal import (
 
 __all__ = [
     "ALiBiMultiHeadAttention",
+    "CachedAttention",
+    "CrossAttention",
+    "HybridDecoderBlock",
     "LearnedPositionalEmbedding",
     "RotaryMultiHeadAttention",
     "alibi_bias",
@@ -52,16 +59,19 @@ __all__ = [
     "dynamic_ntk_base",
     "effective_window",
     "equivariance_gap",
+    "grouped_query_attention",
     "interleaved_to_half",
     "log_n_scale",
     "loss_by_length",
     "ntk_base",
+    "padded_causal",
     "per_key_bias_is_equivalent",
     "position_interpolation",
     "rope_frequencies",
     "rotary_tables",
     "rotate_half",
     "scaled_dot_product_attention",
+    "shift_cached_keys",
     "shift_matrix",
     "similarity_counterexample",
     "sinusoidal_positional_encoding",

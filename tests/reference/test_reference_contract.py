@@ -38,7 +38,20 @@ SIGNATURES = {
     "yarn_temperature": "(scale)",
     "loss_by_length": "(model, tokens, lengths, n_targets)",
     "log_n_scale": "(n, n0)",
+    "grouped_query_attention": "(q, k, v, mask=None)",
+    "CachedAttention": "(d_model, n_heads, n_kv_heads, base=10000.0)",
+    "padded_causal": "(keep, n_queries)",
+    "shift_cached_keys": "(k, offset, base=10000.0)",
+    "CrossAttention": "(d_model, n_heads, base=10000.0)",
+    "HybridDecoderBlock": "(d_model, n_heads)",
 }
+
+
+def plain_signature(function):
+    """The signature without its type annotations."""
+    signature = inspect.signature(function)
+    parameters = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
 
 
 def test_names_are_those_of_the_outline():
@@ -47,7 +60,7 @@ def test_names_are_those_of_the_outline():
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_signature(name):
-    assert str(inspect.signature(getattr(reference, name))) == SIGNATURES[name]
+    assert plain_signature(getattr(reference, name)) == SIGNATURES[name]
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
@@ -57,11 +70,15 @@ def test_docstring_names_its_source(name):
 
 def test_forward_signatures():
     def forward(cls):
-        return str(inspect.signature(cls.forward))
+        return plain_signature(cls.forward)
 
     assert forward(reference.LearnedPositionalEmbedding) == "(self, x)"
     assert forward(reference.RotaryMultiHeadAttention) == "(self, x, positions=None, is_causal=False)"
     assert forward(reference.ALiBiMultiHeadAttention) == "(self, x, is_causal=True)"
+    assert forward(reference.CachedAttention) == "(self, x, cache=None)"
+    assert forward(reference.CrossAttention) == (
+        "(self, x, memory, memory_mask=None, positions=None, memory_positions=None)")
+    assert forward(reference.HybridDecoderBlock) == "(self, x, memory, memory_mask=None)"
 
 
 # Each case: arguments as (shape or ready tensor) and a call; the call returns one tensor.
@@ -132,9 +149,41 @@ def _alibi_module(device, dtype):
     return module, [torch.randn(2, 5, 24, device=device, dtype=dtype)]
 
 
+def _grouped(device, dtype):
+    q, k, v = _qkv(device, dtype)
+    return lambda q, k, v: reference.grouped_query_attention(q, k, v)[0], [q, k[:, :1].contiguous(), v[:, :1].contiguous()]
+
+
+def _cached(device, dtype):
+    module = reference.CachedAttention(24, 6, 2).to(device=device, dtype=dtype)
+
+    def call(x, keys, values):
+        out, (k, v) = module(x, (keys, values))
+        return out + k.mean() + v.mean()
+
+    keys, values = (torch.randn(2, 2, 3, 4, device=device, dtype=dtype) for _ in range(2))
+    return call, [torch.randn(2, 5, 24, device=device, dtype=dtype), keys, values]
+
+
+def _shifted(device, dtype):
+    return lambda k: reference.shift_cached_keys(k, 3), _qkv(device, dtype)[:1]
+
+
+def _cross(device, dtype):
+    module = _module(reference.CrossAttention, device, dtype)
+    mask = torch.ones(2, 7, dtype=torch.bool, device=device).triu(1)  # the second memory has its first keys hidden
+    positions = torch.arange(5, device=device), torch.arange(7, device=device) / 2
+    return lambda x, m: module(x, m, mask, *positions), [torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)]
+
+
+def _hybrid(device, dtype):
+    module = _module(reference.HybridDecoderBlock, device, dtype)
+    return module, [torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)]
+
+
 CASES = [_attention, _attention_weights, _rope, _rope_per_batch, _rope_half, _interleaved_to_half,
          _interleaved_to_half_one_pair, _rotate_half, _decode_step_scores, _position_interpolation, _learned,
-         _rotary_module, _alibi_module]
+         _rotary_module, _alibi_module, _grouped, _cached, _shifted, _cross, _hybrid]
 
 
 @pytest.mark.parametrize("device", DEVICES)
