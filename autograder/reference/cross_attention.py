@@ -3,7 +3,7 @@
 import torch
 
 from autograder.reference._shared import require_even
-from autograder.reference.attention import MultiHeadProjections, attend
+from autograder.reference.attention import MultiHeadProjections, scaled_dot_product_attention
 from autograder.reference.rope import apply_rotary_emb
 
 
@@ -20,6 +20,8 @@ class CrossAttention(MultiHeadProjections):
 
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.3; Su et al. 2021 (arXiv:2104.09864) for the rotation.
     """
+
+    attention = staticmethod(scaled_dot_product_attention)
 
     def __init__(self, d_model: int, n_heads: int, base: float = 10000.0) -> None:
         super().__init__(d_model, n_heads)
@@ -38,5 +40,5 @@ class CrossAttention(MultiHeadProjections):
         _, k, v = self.heads(memory)
         if positions is not None:
             q, k = apply_rotary_emb(q, positions, self.base), apply_rotary_emb(k, memory_positions, self.base)
-        out, _ = attend(q, k, v, mask=None if memory_mask is None else memory_mask[:, None, None, :])
+        out, _ = self.attention(q, k, v, None if memory_mask is None else memory_mask[:, None, None, :])
         return self.output(out)

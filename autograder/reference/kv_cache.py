@@ -28,6 +28,8 @@ class CachedAttention(nn.Module):
     (arXiv:2305.13245) for the groups; Su et al. 2021 (arXiv:2104.09864) for the rotation.
     """
 
+    attention = staticmethod(grouped_query_attention)
+
     def __init__(self, d_model: int, n_heads: int, n_kv_heads: int, base: float = 10000.0) -> None:
         super().__init__()
         require_heads(d_model, n_heads)
@@ -48,7 +50,7 @@ class CachedAttention(nn.Module):
         if cache is not None:
             k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
         mask = causal_mask(x.shape[1], k.shape[2]).to(x.device)
-        out, _ = grouped_query_attention(q, k, v, mask)
+        out, _ = self.attention(q, k, v, mask)
         return self.o_proj(out.transpose(1, 2).flatten(2)), (k, v)
 
     def _cached(self, cache: Cache, k: torch.Tensor) -> int:
