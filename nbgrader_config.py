@@ -6,6 +6,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # an environment that has the packages but not the course's
 
+from autograder.grading.plugins import nbgrader_patches  # noqa: E402
+
+nbgrader_patches.apply()  # grading runs of ours inside nbgrader's own commands, and a gradebook fit for a large class
+
 c = get_config()  # noqa: F821
 GRADING = Path(find_spec("autograder.grading").origin).parent
 
@@ -41,21 +45,21 @@ c.Execute.timeout = 120
 c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
 
 # Grading: intake and sandboxed run ahead of nbgrader's own loop, verdicts from the trusted side.
-c.Autograde.exporter_class = "autograder.grading.nbgrader_plugins.SubmissionExporter"
+c.Autograde.exporter_class = "autograder.grading.plugins.exporter.SubmissionExporter"
 c.Autograde.sanitize_preprocessors = []
 c.Autograde.autograde_preprocessors = [
-    "autograder.grading.nbgrader_plugins.ShowVerdicts",
-    "autograder.grading.nbgrader_plugins.SaveVerdicts",
+    "autograder.grading.plugins.preprocessors.ShowVerdicts",
+    "autograder.grading.plugins.preprocessors.SaveVerdicts",
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
-c.HTMLExporter.filters = {"markdown2html": "autograder.grading.formulas.markdown2html"}  # formulas without a network
+c.HTMLExporter.filters = {"markdown2html": "autograder.grading.plugins.mathml.markdown2html"}  # formulas without a network
 c.HTMLExporter.template_file = str(GRADING / "templates" / "formgrader" / "formgrader.html.j2")
-c.GenerateFeedback.exporter_class = "autograder.grading.feedback.FeedbackExporter"
+c.GenerateFeedback.exporter_class = "autograder.grading.plugins.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [
-    "autograder.grading.feedback.HideInstructorParts",
+    "autograder.grading.plugins.feedback.HideInstructorParts",
     "nbgrader.preprocessors.GetGrades",
-    "autograder.grading.feedback.SummariseFeedback",
+    "autograder.grading.plugins.feedback.SummariseFeedback",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
-c.ExportApp.plugin_class = "autograder.grading.export.GradesWithReasons"
+c.ExportApp.plugin_class = "autograder.grading.plugins.export.GradesWithReasons"

@@ -5,17 +5,15 @@ import os
 import sys
 from pathlib import Path
 
-from autograder.course import CourseError
+from autograder.errors import AutograderError, CourseError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors a person can put right are one line and exit code 2."""
     options = _parser().parse_args(arguments)
-    from autograder.grading.fanout import GradingFailed
-
     try:
-        return options.run(options)
-    except (CourseError, GradingFailed) as error:
+        return int(options.run(options))
+    except AutograderError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (OSError, _database_error()) as error:
@@ -109,38 +107,38 @@ def _student_release(options: argparse.Namespace) -> int:
 
 def _autograde(options: argparse.Namespace) -> int:
     from autograder.course import assignment_of
-    from autograder.grading.fanout import expect
-    from autograder.grading.results import Options, wanted_device
+    from autograder.grading.executors.client import prestart
+    from autograder.grading.messages import Options, wanted_device
 
     assignment = assignment_of(options.week, options.root)
-    expect(assignment, Options(options.isolation != "none", wanted_device(), scheduler=options.scheduler))
-    from autograder.people import autograde  # while the grading process starts
+    prestart(assignment, Options(options.isolation != "none", wanted_device(), scheduler=options.scheduler))
+    from autograder.commands import autograde  # while the grading process starts
 
     return autograde(options.root.resolve(), assignment, options)
 
 
 def _feedback(options: argparse.Namespace) -> int:
     from autograder.course import assignment_of
-    from autograder.people import write_feedback
+    from autograder.commands import write_feedback
 
     return write_feedback(options.root.resolve(), assignment_of(options.week, options.root))
 
 
 def _report(options: argparse.Namespace) -> int:
     from autograder.course import assignment_of
-    from autograder.people import report
+    from autograder.commands import report
 
     return report(options.root.resolve(), assignment_of(options.week, options.root))
 
 
 def _check(options: argparse.Namespace) -> int:
-    from autograder.people import check_file
+    from autograder.commands import check_file
 
     return check_file(options.root.resolve(), options.file, options)
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from autograder.people import demo
+    from autograder.commands import demo
 
     return demo(options.root.resolve(), options)
 

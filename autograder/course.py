@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,11 +10,21 @@ import nbformat
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
+from autograder.errors import CourseError
 from autograder.manifest import MANIFEST
 
 
-class CourseError(Exception):
-    """Something a person can put right; the text says how."""
+class Role(StrEnum):
+    """What grading does with a cell."""
+
+    SETUP = "setup"  # run on both sides
+    LOCKED = "locked"  # given by the course, run in the sandbox
+    ANSWER = "answer"
+    TEST = "test"  # a visible check or a hidden test: run on the trusted side
+    EXPERIMENT = "experiment"  # not run
+    PREDICTION = "prediction"
+    TEXT = "text"
+    STUDENT = "student"  # a cell that the student has added
 
 
 @dataclass(frozen=True)
@@ -22,7 +33,7 @@ class Cell:
 
     id: str
     grade_id: str | None
-    role: str  # setup, locked, answer, test, experiment, prediction, text
+    role: Role
     cell_type: str
     source: str
     metadata: dict
@@ -30,7 +41,7 @@ class Cell:
 
     @property
     def is_manual(self) -> bool:
-        return self.role == "answer" and bool(self.metadata.get("nbgrader", {}).get("grade"))
+        return self.role is Role.ANSWER and bool(self.metadata.get("nbgrader", {}).get("grade"))
 
 
 def assignment_of(week: str | None, root: Path) -> str:
@@ -48,18 +59,18 @@ def assignment_of(week: str | None, root: Path) -> str:
     return matches[0]
 
 
-def role_of(cell: nbformat.NotebookNode) -> str:
+def role_of(cell: nbformat.NotebookNode) -> Role:
     """What grading does with one of the instructor's cells."""
     grading, tags = cell.metadata.get("nbgrader", {}), cell.metadata.get("tags", [])
     if grading.get("solution"):
-        return "answer"
+        return Role.ANSWER
     if grading.get("grade"):
-        return "test"
+        return Role.TEST
     if cell.cell_type != "code":
-        return "prediction" if "prediction" in tags else "text"
+        return Role.PREDICTION if "prediction" in tags else Role.TEXT
     if "setup" in tags:
-        return "setup"
-    return "locked" if grading.get("locked") else "experiment"
+        return Role.SETUP
+    return Role.LOCKED if grading.get("locked") else Role.EXPERIMENT
 
 
 @lru_cache(maxsize=8)
@@ -70,7 +81,7 @@ def _read_cells(path: Path, stamp: float) -> tuple[Cell, ...]:
     cells = []
     for cell in notebook.cells:
         grading, role = cell.metadata.get("nbgrader", {}), role_of(cell)
-        source = clear_solution(cell) if role == "answer" else cell.source
+        source = clear_solution(cell) if role is Role.ANSWER else cell.source
         cells.append(Cell(cell.id, grading.get("grade_id"), role, cell.cell_type, source, dict(cell.metadata),
                           float(grading.get("points") or 0)))
     return tuple(cells)

@@ -76,8 +76,8 @@ def _gradebook(root: Path) -> Finding:
         return True, "none yet; the first grading makes it", ""
     from nbgrader.coursedir import CourseDirectory
 
-    from autograder.course import CourseError
-    from autograder.grading.gradebook import open_gradebook
+    from autograder.errors import CourseError
+    from autograder.grading.plugins.gradebook import open_gradebook
 
     course = CourseDirectory()
     course.root = str(root)
@@ -89,7 +89,7 @@ def _gradebook(root: Path) -> Finding:
 
 
 def _isolation() -> Finding:
-    from autograder.grading.sandbox import find_bubblewrap, why_not_isolated
+    from autograder.grading.sandbox.bubblewrap import find_bubblewrap, why_not_isolated
 
     problem = why_not_isolated()
     return not problem, f"{find_bubblewrap()} works" if not problem else "does not work here", problem

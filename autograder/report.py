@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
-from autograder.grading.gradebook import Score  # noqa: E402
+from autograder.grading.plugins.gradebook import Score  # noqa: E402
 from autograder.manifest import MANIFEST, Entry  # noqa: E402
 
 TEMPLATES = Path(__file__).parent / "templates"

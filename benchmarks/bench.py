@@ -21,8 +21,8 @@ from stock import make_stock_root
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.course import assignment_of
-from autograder.grading.pending import state_folder
-from autograder.grading.run import class_seed
+from autograder.grading.course_state import state_folder
+from autograder.grading.course_state import class_seed
 from autograder.manifest import MANIFEST
 
 RUNS, REPORT = Path(__file__).parent / "runs", Path(__file__).parent / "results.md"

@@ -39,7 +39,7 @@ def start_up(assignment: str) -> dict[str, float]:
         options = {"env": environment(), "cwd": COURSE}
         return min(measure([sys.executable, "-c", statement], **options).cpu for _ in range(3))
 
-    return {"command": cpu_of("import autograder.people"), "checks": cpu_of(f"import autograder.grading.service, autograder.grading.judge, autograder.checks as c; c.prepare({assignment!r})")}
+    return {"command": cpu_of("import autograder.commands"), "checks": cpu_of(f"import autograder.grading.executors.local, autograder.grading.judge, autograder.checks as c; c.prepare({assignment!r})")}
 
 
 def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
@@ -47,8 +47,8 @@ def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
     tasks, reading = _tasks(root, assignment)
     from autograder.checks import prepare
     from autograder.grading import judge
-    from autograder.grading.sandbox import Sandbox
-    from autograder.grading.session import Session
+    from autograder.grading.sandbox.sandbox import Sandbox
+    from autograder.grading.sandbox.session import Session
 
     prepare(assignment)
     sandbox = Sandbox(isolate)
@@ -64,7 +64,7 @@ def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
     checks: list[float] = []
     for task in tasks:
         result = judge.judge(task, sandbox)
-        tests = {cell["id"] for cell in task.cells if cell["role"] == "test"}
+        tests = {cell.id for cell in task.cells if cell.role == "test"}
         cells.append(sum(seconds for cell, seconds in result.seconds.items() if cell not in tests))
         checks.append(sum(seconds for cell, seconds in result.seconds.items() if cell in tests))
     trusted, untrusted = (seconds / len(tasks) for seconds in mark())
@@ -106,9 +106,9 @@ def _run_plainly(task, roles: set[str], framework) -> None:
     namespace = {"__name__": "__main__"}
     with framework.grading(task.seed), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         for cell in task.cells:
-            if cell["role"] in roles:
+            if cell.role in roles:
                 with contextlib.suppress(Exception):
-                    exec(compile(cell["source"], "<cell>", "exec"), namespace)
+                    exec(compile(cell.source, "<cell>", "exec"), namespace)
 
 
 def _in_fork(work) -> None:
@@ -124,9 +124,9 @@ def _in_fork(work) -> None:
 def _tasks(root: Path, assignment: str) -> tuple[list, float]:
     """The class as the grader takes it in, and the CPU seconds that took."""
     from autograder.course import instructor_cells, released_files
-    from autograder.grading import intake
-    from autograder.grading.results import Task
-    from autograder.grading.run import class_seed
+    from autograder.grading.submission import intake
+    from autograder.grading.messages import Task
+    from autograder.grading.course_state import class_seed
 
     template, released, seed = instructor_cells(root, assignment), released_files(root, assignment), class_seed(root, assignment)
     tasks, start = [], time.process_time()

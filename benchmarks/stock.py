@@ -14,7 +14,7 @@ import nbformat
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.course import course_config, source_notebook
-from autograder.grading.gradebook import register_assignment
+from autograder.grading.plugins.gradebook import register_assignment
 
 # The defaults of nbgrader 0.9.6, but for the names of folders, and that cells tagged `experiment` are not run: we do
 # not run them either, and nbclient has an option for it.

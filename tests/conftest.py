@@ -1,7 +1,7 @@
 """One simulated class, graded once for all tests."""
 
 import pytest
-from support import COURSE, WEEK3, GradedClass, run
+from helpers import COURSE, WEEK3, GradedClass, run
 
 from autograder.classroom import make_course_root, simulate
 

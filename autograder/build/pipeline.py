@@ -13,7 +13,8 @@ from nbgrader.converters import GenerateAssignment, GenerateSolution
 from nbgrader.converters.base import NbGraderException
 
 from autograder.build.text import to_notebook, to_text
-from autograder.course import CourseError, course_config
+from autograder.course import course_config
+from autograder.errors import CourseError
 from autograder.manifest import RELEASED_FILES
 
 

@@ -2,12 +2,10 @@
 
 import re
 
+from autograder.errors import RegionError
+
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError")
 TEXT_STUB = ("YOUR ANSWER HERE",)
-
-
-class RegionError(ValueError):
-    """A region that is not closed, nested, or where it must not be."""
 
 
 def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[str, bool]:

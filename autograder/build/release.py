@@ -10,7 +10,8 @@ import jinja2
 import nbformat
 
 from autograder.build.pipeline import stale_products, texts
-from autograder.course import CourseError, max_score
+from autograder.course import max_score
+from autograder.errors import CourseError
 from autograder.manifest import RELEASED_FILES
 
 NAME = "positional-encodings-students"

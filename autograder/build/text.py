@@ -12,16 +12,13 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.build.preprocessors import KERNEL
+from autograder.errors import TextError
 
 DEFAULTS = {"grade": False, "locked": False, "solution": False, "task": False, "schema_version": 3}
 HEADER = {
     "jupytext": {"text_representation": {"extension": ".py", "format_name": "percent"},
                  "cell_metadata_filter": "tags,nbgrader", "notebook_metadata_filter": "jupytext"},
 }
-
-
-class TextError(ValueError):
-    """The text notebook breaks a rule of docs/authoring.md."""
 
 
 def to_notebook(text: str) -> NotebookNode:

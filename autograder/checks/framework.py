@@ -7,7 +7,6 @@ They run again when the check is through, for the diagnosis. So what a probe ref
 probes with ``calling``, or in a function that takes their inputs, never over loop variables.
 """
 
-import builtins
 import os
 import re
 import sys
@@ -23,50 +22,12 @@ import autograder.reference
 from autograder.checks.compare import Tolerance, difference, kind
 from autograder.checks.memory import Forgetful, Memory
 from autograder.checks.verdict import Criterion, Verdict
+from autograder.errors import BrokenCheck, Miss, StudentError
 from autograder.manifest import entry
 from autograder.misconceptions.bank import Mistake, known_mistakes
 
 Probe = Callable[[Any], Any]
 Follows = Callable[..., Iterator[tuple[Any, str]]]  # from the student's earlier answers: what is right on top, and a note
-
-
-KNOWN_ERRORS = {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)} \
-    | {"ProcessEnded", "ProtocolError"}
-LONG_NUMBER = re.compile(r"\d*\.\d+(e[-+]?\d+)?|\d{5,}", re.IGNORECASE)
-
-
-class StudentError(Exception):
-    """An exception raised by the student's code, as plain text: class names along its MRO, message, last line."""
-
-    def __init__(self, type_names: tuple[str, ...], message: str, where: str = "") -> None:
-        super().__init__(message)
-        self.type_names, self.message, self.where = type_names, message, where
-
-    @classmethod
-    def from_exception(cls, error: BaseException) -> "StudentError":
-        return cls(tuple(c.__name__ for c in type(error).__mro__), str(error))
-
-    @property
-    def means_unanswered(self) -> bool:
-        return "NotImplementedError" in self.type_names
-
-    @property
-    def kind(self) -> str:
-        """The first class along the MRO that is not the student's own."""
-        return next((name for name in self.type_names if name in KNOWN_ERRORS), "Exception")
-
-    def describe(self) -> str:
-        """One line. Long numbers are left out: they could be hidden inputs, and no message needs them."""
-        head = self.message.strip().splitlines()[0][:200] if self.message.strip() else "no message"
-        return f"{self.kind}: {LONG_NUMBER.sub('…', head)}" + (f" ({self.where})" if self.where else "")
-
-
-class Miss(Exception):
-    """A criterion is not met; the text is for the student."""
-
-
-class BrokenCheck(Exception):
-    """The course's own check failed to work; nobody may lose points for that."""
 
 
 class Absent:

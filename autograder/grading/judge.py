@@ -16,17 +16,20 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from autograder.checks.framework import Absent, BrokenCheck, GradingContext, StudentError, grading  # noqa: E402
+from autograder.checks.framework import Absent, GradingContext, grading  # noqa: E402
 from autograder.checks.memory import Memory  # noqa: E402
 from autograder.checks.verdict import Criterion, Verdict  # noqa: E402
-from autograder.grading.names import defined_names, free_names  # noqa: E402
-from autograder.grading.results import Result, Task  # noqa: E402
-from autograder.grading.sandbox import Sandbox, SandboxError  # noqa: E402
-from autograder.grading.session import CellRun, Session  # noqa: E402
+from autograder.course import Role  # noqa: E402
+from autograder.errors import BrokenCheck, SandboxError, StudentError  # noqa: E402
+from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell  # noqa: E402
+from autograder.grading.sandbox.sandbox import Sandbox  # noqa: E402
+from autograder.grading.sandbox.session import CellRun, Session  # noqa: E402
+from autograder.grading.source_names import defined_names, free_names  # noqa: E402
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 _memory = lru_cache(maxsize=1)(lambda *where: Memory())  # of one assignment of one class on one device
 TOO_LONG = "what this notebook returns takes too long to check"
+SOURCE = "__course_source__"  # of a released helper module
 STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
 
 
@@ -50,9 +53,9 @@ def at_most(cpu_seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def judge(task: Task, sandbox: Sandbox) -> Result:
+def judge(task: Task, sandbox: Sandbox) -> Answer:
     """Grade one submission. A failure that is not the student's never becomes a score: ``SandboxError`` is raised, a
-    broken test is named in ``Result.problem``."""
+    broken test is a ``Failure`` that names it."""
     result = Result(task.key)
     session = Session(sandbox, task.files, STUDENT_SEED)
     try:
@@ -60,8 +63,7 @@ def judge(task: Task, sandbox: Sandbox) -> Result:
         with grading(task.seed, sandbox.device, memory) as context, at_most(sandbox.limits.checking_cpu):
             _run_cells(task, session, context, result)
     except BrokenCheck as error:
-        result.problem = f"a hidden test of the course is broken: {error}"
-        result.scores.clear()
+        return Failure(task.key, f"a hidden test of the course is broken: {error}")
     finally:
         session.close()
     text = json.dumps(asdict(result), ensure_ascii=False).encode("utf-8", "replace")  # a lone surrogate cannot be saved
@@ -71,40 +73,41 @@ def judge(task: Task, sandbox: Sandbox) -> Result:
 def _run_cells(task: Task, session: Session, context: GradingContext, result: Result) -> None:
     trusted = _trusted_namespace(task.files)
     failed: dict[str, StudentError] = {}
-    given: list[dict] = []
+    given: list[TaskCell] = []
     for cell in task.cells:
         start = time.perf_counter()
-        if cell["role"] == "test":
+        if cell.role == Role.TEST:
             _run_test(cell, session, context, trusted, failed, given, result)
         else:
-            if cell["role"] == "setup":
-                exec(_compiled(cell["source"], "<setup>", "exec"), trusted)  # the instructor's cell
-            elif cell["role"] == "locked":
+            if cell.role == Role.SETUP:
+                exec(_compiled(cell.source, "<setup>", "exec"), trusted)  # the instructor's cell
+            elif cell.role == Role.LOCKED:
                 given.append(cell)
             try:
-                run = session.execute(cell["id"], cell["source"])
+                run = session.execute(cell.id, cell.source)
             except CheckingTooLong:
                 session.give_up()
                 run = CellRun(error=StudentError(("TimeoutError",), TOO_LONG))
-            result.outputs[cell["id"]] = run.outputs + _error_output(run)
+            result.outputs[cell.id] = run.outputs + _error_output(run)
             if run.error is not None:
-                failed |= dict.fromkeys({*cell["defines"], *defined_names(cell["source"])}, run.error)
-        result.seconds[cell["id"]] = round(time.perf_counter() - start, 4)
+                failed |= dict.fromkeys({*cell.defines, *defined_names(cell.source)}, run.error)
+        result.seconds[cell.id] = round(time.perf_counter() - start, 4)
 
 
-def _run_test(cell: dict, session: Session, context: GradingContext, trusted: dict, failed: dict, given: list[dict],
+def _run_test(cell: TaskCell, session: Session, context: GradingContext, trusted: dict[str, Any],
+              failed: dict[str, StudentError], given: list[TaskCell],
               result: Result) -> None:
     """A visible check or a hidden test; its verdict is decided here and nowhere else."""
-    names = free_names(cell["source"], trusted)
+    names = free_names(cell.source, trusted)
     printed, before = io.StringIO(), len(context.verdicts)
     error = ""
     try:
         for helper in given:  # what the course has given and the student has redefined is given again
-            if set(helper["defines"]) & set(names):
-                session.execute(helper["id"], helper["source"])
+            if set(helper.defines) & set(names):
+                session.execute(helper.id, helper.source)
         namespace = trusted | _student_objects(session, names, failed)
         with contextlib.redirect_stdout(printed):
-            exec(_compiled(cell["source"], "<test>", "exec"), namespace)
+            exec(_compiled(cell.source, "<test>", "exec"), namespace)
     except StudentError as problem:
         error = problem.describe()
     except CheckingTooLong:
@@ -117,17 +120,17 @@ def _run_test(cell: dict, session: Session, context: GradingContext, trusted: di
     except Exception as problem:  # a test met a student's value it cannot work with
         error = f"{type(problem).__name__}: {problem}"
     verdicts = context.verdicts[before:]
-    if error and not verdicts and cell["points"]:
-        verdicts = [Verdict("", "", cell["points"], [Criterion("an answer", cell["points"], 0.0, error[:500])])]
+    if error and not verdicts and cell.points:
+        verdicts = [Verdict("", "", cell.points, [Criterion("an answer", cell.points, 0.0, error[:500])])]
     if verdicts:
-        result.verdicts[cell["id"]] = verdicts[-1].to_json()
+        result.verdicts[cell.id] = verdicts[-1].to_json()
     elif error:
-        result.failed_checks.append(cell["id"])
-    score = sum(verdict.score for verdict in verdicts) if verdicts else (0.0 if error else cell["points"])
-    result.scores[cell["id"]] = round(min(score, cell["points"]), 4)
+        result.failed_checks.append(cell.id)
+    score = sum(verdict.score for verdict in verdicts) if verdicts else (0.0 if error else cell.points)
+    result.scores[cell.id] = round(min(score, cell.points), 4)
     text = "\n".join([error[:4000]] if error else [verdict.render() for verdict in verdicts])
     text = printed.getvalue()[:4000] + (text + "\n" if text else "")
-    result.outputs[cell["id"]] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
+    result.outputs[cell.id] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
 
 
 def _student_objects(session: Session, names: list[str], failed: dict[str, StudentError]) -> dict[str, Any]:
@@ -139,20 +142,20 @@ def _reason(error: StudentError | None) -> str:
     return f": its cell stopped with {error.describe()}" if error else "; is its cell still there?"
 
 
-def _error_output(run: CellRun) -> list[dict]:
+def _error_output(run: CellRun) -> list[dict[str, Any]]:
     if run.error is None:
         return []
     name, text = run.error.kind, run.error.describe()
     return [{"output_type": "error", "ename": name, "evalue": run.error.message[:500], "traceback": [text]}]
 
 
-def _trusted_namespace(files: dict[str, str]) -> dict:
+def _trusted_namespace(files: dict[str, str]) -> dict[str, Any]:
     """What the set-up cell imports, test cells may use; released helper modules come from the course."""
     for name, source in files.items():
         module_name = name.removesuffix(".py")
-        if module_name not in sys.modules or getattr(sys.modules[module_name], "__course_source__", None) != source:
+        if module_name not in sys.modules or getattr(sys.modules[module_name], SOURCE, None) != source:
             module = types.ModuleType(module_name)
-            module.__course_source__ = source
+            setattr(module, SOURCE, source)
             sys.modules[module_name] = module
             exec(compile(source, name, "exec"), module.__dict__)
     return {"__name__": "__main__"}

@@ -9,7 +9,8 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-from autograder.grading.results import Options, Result, Task
+from autograder.grading.course_state import state_folder
+from autograder.grading.messages import Options, Result, Task
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -33,9 +34,7 @@ class Pending:
             return None
 
     def keep(self, name: str, result: Result) -> None:
-        """Atomic: a result is there whole or not at all. Failures of the infrastructure are not kept."""
-        if result.problem:
-            return
+        """Atomic: a result is there whole or not at all."""
         path = self.folder / name
         part = path.with_suffix(".part")
         part.write_text(json.dumps(vars(result)), encoding="utf-8")
@@ -46,13 +45,6 @@ class Pending:
         (self.folder / name).unlink(missing_ok=True)
 
 
-def state_folder(root: Path) -> Path:
-    """`.autograder/` in a course root, for the instructor's eyes only: seed, lock, pending results."""
-    folder = root / ".autograder"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
-
-
 @lru_cache(maxsize=1)
 def grader_version() -> str:
     """Names the code of the whole package."""
@@ -60,4 +52,3 @@ def grader_version() -> str:
     for path in sorted(PACKAGE.rglob("*.py")):
         digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
-

@@ -14,7 +14,7 @@ from browser.lab_server import JupyterServer
 from browser.lab_page import LabPage
 from PIL import Image
 from playwright.sync_api import Page, expect
-from support import COURSE
+from helpers import COURSE
 
 SOLUTIONS = sorted((COURSE / "solutions").glob("week*/week*.ipynb"))
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}

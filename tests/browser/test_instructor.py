@@ -11,7 +11,7 @@ from browser.conftest import Shoot
 from browser.lab_server import JupyterServer
 from nbgrader.api import Gradebook
 from playwright.sync_api import Locator, Page, expect
-from support import COURSE, WEEK3, run
+from helpers import COURSE, WEEK3, run
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.manifest import MANIFEST

@@ -11,7 +11,7 @@ from browser.conftest import Shoot
 from browser.lab_server import JupyterServer
 from browser.lab_page import LabPage
 from playwright.sync_api import Page, expect
-from support import COURSE, WEEK3
+from helpers import COURSE, WEEK3
 
 WRONG_SIGN = """def rope_frequencies(head_dim, base=10000.0):
     if head_dim % 2:

@@ -29,11 +29,12 @@ from traitlets.config import PyFileConfigLoader
 from autograder.checks.compare import Tolerance, difference
 from autograder.checks.framework import StudentError
 from autograder.classroom import make_course_root
-from autograder.grading.gradebook import Score, scores
-from autograder.grading.run import class_seed
-from autograder.grading.sandbox import Limits, Sandbox
-from autograder.grading.session import Session
-from autograder.grading.untrusted.wire import Decoder, WireError
+from autograder.grading.plugins.gradebook import Score, scores
+from autograder.grading.course_state import class_seed
+from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.sandbox import Sandbox
+from autograder.grading.sandbox.session import Session
+from autograder.grading.sandbox.worker.wire import Decoder, WireError
 from autograder.manifest import MANIFEST
 
 pytestmark = pytest.mark.isolation
@@ -507,7 +508,7 @@ for _ in range(5):
 
 def test_the_seed_of_the_hidden_inputs_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     from autograder.grading import judge as judging
-    from autograder.grading.results import Task
+    from autograder.grading.messages import Task
 
     seen: list[int] = []
 

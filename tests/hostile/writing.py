@@ -37,7 +37,7 @@ for path in ('/autograded/writes_its_own_result/week3_rope/week3_rope.ipynb', '/
     attempt(lambda: os.makedirs(os.path.dirname(root + path), exist_ok=True))
     attempt(lambda: open(root + path, 'w').write('6 of 6'))""")
 with_root("writes_the_course", """
-for path in (root + '/source/week3_rope/week3_rope.ipynb', '/sandbox/worker/worker.py', '/sandbox/worker/wire.py', sys.executable,
+for path in (root + '/source/week3_rope/week3_rope.ipynb', '/sandbox/worker/fork_server.py', '/sandbox/worker/wire.py', sys.executable,
              torch.__file__, '/etc/hosts', '/usr/x', '/dev/x', '/proc/x'):
     attempt(lambda: open(path, 'a').write('x'))
     attempt(lambda: os.chmod(path, 0o777))

@@ -1,0 +1,225 @@
+"""What a command does; how it looks on the screen stands in `terminal`."""
+
+import argparse
+import gc
+import json
+import logging
+import re
+import tempfile
+from pathlib import Path
+
+from nbgrader.converters import GenerateFeedback
+from nbgrader.converters.base import BaseConverter, NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config
+
+from autograder.classroom import Student, make_course_root, simulate
+from autograder.course import course_config, instructor_cells
+from autograder.errors import CourseError, GradingFailed
+from autograder.grading.course_state import is_isolated
+from autograder.grading.messages import Failed, Options, Outcome, Ungradable, wanted_device
+from autograder.grading.pipeline import NO_ISOLATION, grade_submissions
+from autograder.grading.plugins.autograde import CourseAutograde
+from autograder.grading.plugins.gradebook import Score, scores
+from autograder.grading.sandbox.bubblewrap import why_not_isolated
+from autograder.manifest import MANIFEST
+from autograder.terminal import GradingProgress, class_table, comparison_table, console, timings_table
+
+
+def autograde(root: Path, assignment: str, options: argparse.Namespace) -> int:
+    """Grade a week and print the class."""
+    names = [name.strip() for name in options.students.split(",") if name.strip()]
+    missing = [name for name in names if not (root / "submitted" / name / assignment).is_dir()]
+    if missing:
+        raise CourseError(f"no submission of {assignment} by {', '.join(missing)} under submitted/")
+    if not list(root.glob(f"submitted/*/{assignment}")):
+        raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
+    failures: list[str] = []
+    seconds: dict[str, dict[str, float]] = {}
+    for name in names or ["*"]:
+        failures += run_autograde(root, assignment, options, name, seconds)
+    standing = scores(_course(root, assignment), assignment)
+    console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
+    if options.timings:
+        console.print(timings_table(assignment, seconds) if seconds else "no timings: nothing was graded in this run (REGRADE=1 grades again)")
+    for failure in failures:
+        console.print(f"[red]not graded:[/red] {failure}", highlight=False)
+    return 1 if failures else 0
+
+
+def run_autograde(root: Path, assignment: str, options: argparse.Namespace, student: str = "*",
+                  seconds: dict[str, dict[str, float]] | None = None) -> list[str]:
+    """nbgrader's own converter, with our plug-ins and a progress bar; returns what went wrong, line by line.
+
+    ``seconds`` receives, by student, how long each cell took.
+    """
+    gc.freeze()  # what has been imported stays: the collector need not go through it again and again
+    config = course_config(root)
+    course = _course(root, assignment, config)
+    course.student_id = student
+    if options.isolation == "none":
+        console.print(f"[bold yellow]{NO_ISOLATION}[/bold yellow]")
+    with GradingProgress(assignment, options.workers) as progress:
+        config.SubmissionExporter.merge({"isolation": options.isolation, "workers": options.workers,
+                                         "scheduler": getattr(options, "scheduler", ""),
+                                         "on_start": progress.on_start, "on_result": progress.on_outcome})
+        converter = CourseAutograde(coursedir=course, config=config)
+        converter.force = bool(getattr(options, "regrade", False))
+        problems = _capture_errors(converter)
+        try:
+            converter.start()
+        except NbGraderException as error:
+            if broken := re.search(r"sqlite3\.OperationalError\) ([^\n]*)", "\n".join(problems)):
+                raise GradingFailed(f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, "
+                                    "then run the same command again; what is graded is kept") from None
+            if not any("There was an error processing" in line for line in problems):
+                raise GradingFailed(str(error)) from None
+    if seconds is not None:
+        seconds |= progress.seconds
+    reasons = re.findall(r"^autograder[\w.]*\.GradingFailed: (.*)", "\n".join(problems), flags=re.MULTILINE)
+    return list(dict.fromkeys(reasons)) or [line for line in problems if line.startswith("There was an error processing assignment '")]
+
+
+def write_feedback(root: Path, assignment: str) -> int:
+    """nbgrader's feedback pages for everybody graded."""
+    if not list(root.glob(f"autograded/*/{assignment}/*.ipynb")):
+        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+    pages = _feedback_pages(root, assignment)
+    console.print(f"wrote {len(pages)} feedback pages, for example {pages[0].relative_to(root)}")
+    return 0
+
+
+def _feedback_pages(root: Path, assignment: str) -> list[Path]:
+    config = course_config(root)
+    converter = GenerateFeedback(coursedir=_course(root, assignment, config), config=config)
+    converter.force = True
+    problems = _capture_errors(converter)
+    try:
+        converter.start()
+    except NbGraderException as error:
+        traceback = next((line for line in problems if "Traceback" in line), str(error))
+        raise GradingFailed(f"feedback could not be written: {traceback.strip().splitlines()[-1]}") from None
+    return sorted(root.glob(f"feedback/*/{assignment}/*.html"))
+
+
+def report(root: Path, assignment: str) -> int:
+    """Write the class report."""
+    from autograder.report import write_report  # draws, so it imports matplotlib
+
+    standing = scores(_course(root, assignment), assignment) if (root / "gradebook.db").exists() else []
+    if not standing:
+        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+    path = write_report(root, assignment, standing, _was_isolated(root, assignment))
+    console.print(f"wrote {path.relative_to(root)}")
+    return 0
+
+
+def _was_isolated(root: Path, assignment: str) -> bool:
+    """False if any of the week's submissions was graded without isolation."""
+    return all(is_isolated(path) for path in root.glob(f"autograded/*/{assignment}/{assignment}.ipynb"))
+
+
+def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
+    """Grade one notebook, outside any gradebook; prints every verdict."""
+    if not name:
+        raise CourseError("say which notebook, for example FILE=notebooks/week3_rope/week3_rope.ipynb")
+    path = Path(name) if Path(name).is_absolute() else root / name
+    if not path.is_file():
+        raise CourseError(f"there is no file {name}")
+    assignment = _assignment_in(path, root)
+    isolate = options.isolation != "none" and not why_not_isolated()
+    if not isolate:
+        console.print("Your notebook runs without isolation here, with your own rights. That is fine for your own code.")
+    with tempfile.TemporaryDirectory(prefix="check-") as scratch:
+        make_course_root(root, Path(scratch) / "course", [assignment])
+        with console.status(f"running {path.name} and the hidden tests of {assignment} …"):
+            outcomes: dict[str, Outcome] = {}
+            grade_submissions(Path(scratch) / "course", assignment, {"you": path}, Options(isolate, wanted_device()),
+                              outcomes.__setitem__)
+    graded = outcomes["you"]
+    if isinstance(graded, Failed | Ungradable):
+        raise GradingFailed(graded.reason)
+    for note in graded.notes:
+        console.print(f"note: {note}", highlight=False)
+    total = 0.0
+    for entry in MANIFEST[assignment]:
+        if entry.kind == "text":
+            console.print(f"Exercise {entry.number}, {entry.grade_id}: {entry.points} points, graded by a person", highlight=False)
+            continue
+        total += graded.result.scores.get(entry.graded_cell, 0.0)
+        for output in graded.result.outputs.get(entry.graded_cell, []):
+            console.print(output["text"].rstrip(), highlight=False, markup=False)
+    possible = sum(entry.points for entry in MANIFEST[assignment] if entry.kind != "text")
+    console.print(f"Automatic points: {total:g} of {possible}", style="bold")
+    return 0
+
+
+def demo(root: Path, options: argparse.Namespace) -> int:
+    """Simulate, grade, write feedback, and compare with the hand-written scores."""
+    from autograder.report import write_report  # draws, so it imports matplotlib
+
+    target = root / "demo"
+    built = [path.parent.name for path in sorted(root.glob("notebooks/week*/week*.ipynb")) if path.parent.name in MANIFEST]
+    if not built:
+        raise CourseError("the course is not built yet: run `make build`")
+    if options.isolation != "none" and (problem := why_not_isolated()):
+        console.print(f"[yellow]{problem}\nThe simulated class is harmless, so the demo goes on without isolation.[/yellow]")
+        options.isolation = "none"
+    make_course_root(root, target, built)
+    wrong = 0
+    for assignment in built:
+        students = simulate(root, target, assignment, options.students)
+        failures = run_autograde(target, assignment, options)
+        standing = {score.student: score for score in scores(_course(target, assignment), assignment)}
+        (target / f"{assignment}-expected.json").write_text(json.dumps({s.name: s.expected for s in students}, indent=1))
+        console.print(comparison_table(assignment, students, standing))
+        wrong += len(failures) + sum(not agrees(student, standing.get(student.name)) for student in students)
+        pages = _feedback_pages(target, assignment)
+        page = next((page for page in pages if page.parts[-3] == students[-1].name), pages[0])
+        page_of_class = write_report(target, assignment, list(standing.values()), options.isolation != "none")
+        console.print(f"Feedback to read: {page}\nClass report: {page_of_class}", highlight=False)
+    if wrong:
+        console.print(f"[red]{wrong} scores differ from the expected ones[/red]")
+    return 1 if wrong else 0
+
+
+def agrees(student: Student, score: Score | None) -> bool:
+    """Whether the gradebook holds exactly the expected points, cell by cell, and no grade for the ungradable."""
+    if score is None or (score.score is None) != student.ungradable:
+        return False
+    if student.ungradable:
+        return bool(score.reason)
+    return all(score.by_cell.get(cell) == points for cell, points in student.expected.items())
+
+
+def _assignment_in(path: Path, root: Path) -> str:
+    if path.stem in MANIFEST:
+        return path.stem
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for assignment in MANIFEST:
+        try:
+            ids = [cell.grade_id for cell in instructor_cells(root, assignment) if cell.grade_id not in (None, "setup")]
+        except CourseError:
+            continue
+        if any(f'"{grade_id}"' in text for grade_id in ids):
+            return assignment
+    raise CourseError(f"{path.name} does not look like a notebook of this course")
+
+
+def _course(root: Path, assignment: str, config: Config | None = None) -> CourseDirectory:
+    config = config if config is not None else course_config(root)
+    config.CourseDirectory.root = str(root)
+    course = CourseDirectory(config=config)
+    course.assignment_id = assignment
+    return course
+
+
+def _capture_errors(converter: BaseConverter) -> list[str]:
+    """nbgrader's log kept from the screen; the error lines, for us to say shortly."""
+    problems: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: problems.append(record.getMessage())
+    converter.log = logging.Logger("nbgrader")
+    converter.log.addHandler(handler)
+    logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's gradebook, with tracebacks
+    return problems

@@ -1,0 +1,104 @@
+"""Every exception of the course's grader, in one place.
+
+    AutograderError                 the text says what to do; `main` prints it in one line, exit code 2
+    ├── CourseError                 something in the course or the command that a person can put right
+    │   ├── TextError               a week's text notebook breaks a rule of docs/authoring.md
+    │   └── RegionError             a marked region is not closed, nested, or where it must not be
+    └── GradingError                one run, or one submission, could not be graded: never a score
+        ├── GradingFailed           the run cannot go on, or this submission has to be graded again
+        ├── SandboxError            the sandbox did not work, which is never the student's fault
+        └── UngradableError         this file cannot be graded; the text is the reason, for instructor and student
+
+    StudentError                    the student's code raised this, as plain text from another process
+    LimitExceeded                   a submission uses more than it may; becomes a StudentError
+    Miss                            a criterion is not met; the text is for the student
+    BrokenCheck                     the course's own check does not work; nobody loses points for that
+
+What the sandbox and this side say to each other has errors of its own, in `grading/sandbox/worker/wire.py`: that folder
+is mounted alone and imports nothing from here.
+"""
+
+import builtins
+import re
+
+
+class AutograderError(Exception):
+    """The common base of what a person is told in one line."""
+
+
+class CourseError(AutograderError):
+    """Something a person can put right; the text says how."""
+
+
+class TextError(CourseError, ValueError):
+    """The text notebook breaks a rule of docs/authoring.md."""
+
+
+class RegionError(CourseError, ValueError):
+    """A region that is not closed, nested, or where it must not be."""
+
+
+class GradingError(AutograderError):
+    """Grading could not be done; nobody gets a score for that."""
+
+
+class GradingFailed(GradingError):
+    """The run cannot go on, or a submission must be graded again."""
+
+
+class SandboxError(GradingError):
+    """The sandbox did not work. That is never the student's fault and never becomes a grade."""
+
+
+class UngradableError(GradingError):
+    """The submission cannot be graded; the text is the reason and what to do, for instructor and student."""
+
+
+KNOWN_ERRORS = frozenset(
+    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
+) | {"ProcessEnded", "ProtocolError"}
+LONG_NUMBER = re.compile(r"\d*\.\d+(e[-+]?\d+)?|\d{5,}", re.IGNORECASE)
+
+
+class StudentError(Exception):
+    """An exception raised by the student's code, as plain text: class names along its MRO, message, last line."""
+
+    def __init__(self, type_names: tuple[str, ...], message: str, where: str = "") -> None:
+        super().__init__(message)
+        self.type_names, self.message, self.where = type_names, message, where
+
+    @classmethod
+    def from_exception(cls, error: BaseException) -> "StudentError":
+        """The same for an exception raised in this process (banks)."""
+        return cls(tuple(c.__name__ for c in type(error).__mro__), str(error))
+
+    @property
+    def means_unanswered(self) -> bool:
+        """Whether the answer is still the stub."""
+        return "NotImplementedError" in self.type_names
+
+    @property
+    def kind(self) -> str:
+        """The first class along the MRO that is not the student's own."""
+        return next((name for name in self.type_names if name in KNOWN_ERRORS), "Exception")
+
+    def describe(self) -> str:
+        """One line. Long numbers are left out: they could be hidden inputs, and no message needs them."""
+        head = self.message.strip().splitlines()[0][:200] if self.message.strip() else "no message"
+        return f"{self.kind}: {LONG_NUMBER.sub('…', head)}" + (f" ({self.where})" if self.where else "")
+
+
+class LimitExceeded(Exception):
+    """A submission uses more than it may; ``kind`` is the class of error that its code is told."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Miss(Exception):
+    """A criterion is not met; the text is for the student."""
+
+
+class BrokenCheck(Exception):
+    """The course's own check failed to work; nobody may lose points for that."""

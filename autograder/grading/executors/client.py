@@ -1,0 +1,158 @@
+"""Hands tasks to the trusted grading process, or to a cluster, and passes the answers on as they come."""
+
+import atexit
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from autograder.errors import GradingFailed
+from autograder.grading.messages import Failure, OnAnswer, Options, Result, Task
+
+PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+
+_prestarted: subprocess.Popen[bytes] | None = None  # a grading process that has not been asked for anything
+_working: subprocess.Popen[bytes] | None = None
+
+
+def prestart(assignment: str, options: Options) -> None:
+    """Submissions of this assignment will come: start the grading process, for its imports take longer than to read them."""
+    global _prestarted
+    if _prestarted is None and not options.scheduler:
+        _prestarted = start_grader()
+        with contextlib.suppress(BrokenPipeError):  # `grade` will start another one, and say what is wrong
+            _send(_stdin(_prestarted), {"prestart": assignment, "options": asdict(options)})
+
+
+def cancel() -> None:
+    """None will come after all."""
+    global _prestarted
+    if _prestarted is not None:
+        _end(_prestarted)
+        _prestarted = None
+
+
+@atexit.register
+def close() -> None:
+    """Let go of the grading process in order, so that it leaves nothing behind, however this process comes to its end."""
+    cancel()
+    if _working is not None:
+        _end(_working)
+
+
+def grade(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
+    """Grade every task; ``on_answer`` is called with each answer as it comes. Tasks are taken as they can be worked on.
+
+    Raises ``GradingFailed`` if the grading process itself fails.
+    """
+    tasks = iter(tasks)
+    first = next(tasks, None)
+    if first is None:
+        cancel()
+        return
+    tasks = itertools.chain([first], tasks)
+    if options.scheduler:
+        from autograder.grading.executors import dask_cluster
+
+        dask_cluster.grade(list(tasks), options, on_answer)
+    else:
+        _grade_here(tasks, options, on_answer)
+
+
+def _grade_here(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
+    global _working
+    process = _working = _take()
+    feeder = _Feeder(process, tasks, options)
+    feeder.start()
+    answers = _stdout(process)
+    try:
+        for line in answers:
+            message = json.loads(line)
+            if "failed" in message:
+                raise GradingFailed(message["failed"])
+            if "done" in message:
+                break
+            answer = Result(**message["result"]) if "result" in message else Failure(**message["failure"])
+            feeder.open.discard(answer.key)
+            on_answer(answer)
+        code = process.wait()
+    finally:
+        answers.close()  # so that it waits for no reader
+        _end(process)
+        feeder.join()
+    if feeder.failure is not None:
+        raise feeder.failure
+    if feeder.open:
+        raise GradingFailed(f"the grading process ended early (exit code {code}) with {len(feeder.open)} submissions not graded")
+
+
+class _Feeder(threading.Thread):
+    """Hands tasks to the grading process, which takes a few at a time: no more of a large class is in memory."""
+
+    def __init__(self, process: subprocess.Popen[bytes], tasks: Iterable[Task], options: Options) -> None:
+        super().__init__(name="feeder", daemon=True)
+        self._requests, self._tasks, self._options = _stdin(process), tasks, asdict(options)
+        self.open: set[str] = set()  # keys without an answer
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for task in self._tasks:
+                self.open.add(task.key)
+                _send(self._requests, {"task": asdict(task), "options": self._options})
+            _send(self._requests, {"end": True})
+        except BrokenPipeError:  # it has ended: for those that read its answers
+            pass
+        except BaseException as error:  # for `grade` to raise
+            self.failure = error
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.close()
+
+
+def start_grader() -> subprocess.Popen[bytes]:
+    """A trusted grading process, which ends with the thread that started it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "autograder.grading.executors.grader_process", str(os.getpid())],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(), cwd=PACKAGE_ROOT,
+        start_new_session=True)  # Ctrl-C is for us; we end it
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        process.wait()
+
+
+def _take() -> subprocess.Popen[bytes]:
+    """The process that expects submissions, or a new one."""
+    global _prestarted
+    process, _prestarted = _prestarted, None
+    return process if process is not None and process.poll() is None else start_grader()
+
+
+def _send(requests: IO[bytes], request: dict[str, Any]) -> None:
+    requests.write(json.dumps(request).encode() + b"\n")
+    requests.flush()
+
+
+def _stdin(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdin is not None  # asked for by `start_grader`
+    return process.stdin
+
+
+def _stdout(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdout is not None
+    return process.stdout
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, **ONE_THREAD, "PYTHONPATH": path, "MPLBACKEND": "Agg"}

@@ -1,0 +1,57 @@
+"""The trusted grading process: reads tasks as JSON, has them judged in parallel, writes one JSON line per answer.
+
+Started by `client`, so that nbgrader's own process needs no torch and holds nothing a submission talks to. It reads
+``{"prestart": assignment, "options": {…}}``, ``{"task": {…}, "options": {…}}`` and ``{"end": true}``; it writes
+``{"result": {…}}``, ``{"failure": {…}}``, ``{"done": true}`` and ``{"failed": "why nothing can be graded here"}``.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from typing import Any
+
+from autograder.errors import SandboxError
+from autograder.grading.executors.local import JudgePool, close_sandbox, die_with
+from autograder.grading.messages import Answer, Options, Result, Task
+
+
+def main() -> None:
+    """Serve the process named in the first argument until it closes our stdin."""
+    die_with(int(sys.argv[1]))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # by way of `finally`
+    answers, lock = os.fdopen(os.dup(1), "w"), threading.Lock()
+    os.dup2(2, 1)  # whatever prints, prints to stderr
+
+    def send(message: dict[str, Any]) -> None:
+        with lock, contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
+            answers.write(json.dumps(message) + "\n")
+            answers.flush()
+
+    def on_answer(answer: Answer) -> None:
+        send({"result" if isinstance(answer, Result) else "failure": asdict(answer)})
+
+    pool = JudgePool(on_answer)
+    try:
+        for line in sys.stdin.buffer:
+            request = json.loads(line)
+            if "prestart" in request:
+                pool.prestart(request["prestart"], Options(**request["options"]))
+            elif "task" in request:
+                pool.grade(Task.from_json(request["task"]), Options(**request["options"]))
+            else:
+                pool.drain()
+                send({"done": True})
+    except SandboxError as error:
+        send({"failed": str(error)})
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is on its way
+        pool.cancel()
+        close_sandbox()
+
+
+if __name__ == "__main__":
+    main()

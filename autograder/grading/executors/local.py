@@ -1,0 +1,168 @@
+"""Judges on this machine: processes forked from the grading process, side by side, over one sandbox."""
+
+import ctypes
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import threading
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+
+from autograder.errors import SandboxError
+from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Task
+from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.sandbox import Sandbox
+
+JUDGE_MEMORY = 4 * 2**30  # bytes beyond what a judge begins with: what is compared is small
+ON_GPU = 4  # submissions at the same time: each has a CUDA context of its own, half a gigabyte
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+PR_SET_PDEATHSIG = 1
+_sandbox: Sandbox | None = None  # inherited by the forked judges
+
+
+class JudgePool:
+    """Processes that grade submissions side by side; ``on_answer`` is called as answers come.
+
+    Where something failed that is not the student's, the submission is tried once more in a new sandbox, alone.
+    """
+
+    def __init__(self, on_answer: OnAnswer) -> None:
+        self._on_answer = on_answer
+        self._options: Options | None = None
+        self._pool: ProcessPoolExecutor | None = None
+        self._room = threading.Semaphore(0)  # for tasks that wait or are in work
+        self._failed: dict[str, tuple[Task, str]] = {}  # with the reason
+
+    def prestart(self, assignment: str, options: Options) -> None:
+        """Prepare for submissions of ``assignment``."""
+        try:
+            _open_sandbox(assignment, options)
+        except (SandboxError, OSError):  # said when there is somebody to grade
+            close_sandbox()
+
+    def grade(self, task: Task, options: Options) -> None:
+        """Returns as soon as there is room for another one. Raises ``SandboxError`` if no sandbox can be started at all."""
+        if self._failed or options != self._options:
+            self.drain()
+        try:
+            self._submit(task, options)
+        except BrokenProcessPool:
+            self.drain()
+            self._submit(task, options)
+        self._room.acquire()
+
+    def drain(self) -> None:
+        """Returns when everything has its answer."""
+        self._close()
+        if not self._failed or self._options is None:
+            return
+        again, self._failed = self._failed, {}
+        close_sandbox()
+        for task, _ in again.values():
+            self._submit(task, self._options, workers=1)
+            self._close()
+            if self._failed:
+                self._on_answer(Failure(task.key, self._failed.pop(task.key)[1]))
+                close_sandbox()
+
+    def cancel(self) -> None:
+        """Begin nothing more."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, task: Task, options: Options, workers: int = 0) -> None:
+        self._options = options
+        if self._pool is None:
+            _open_sandbox(task.assignment, options)
+            workers = workers or options.workers or os.cpu_count() or 1
+            if _device(options.device) == "cuda":
+                workers = min(workers, ON_GPU)
+            self._pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"),
+                                             initializer=_begin_to_judge, initargs=(os.getpid(),))
+            self._room = threading.Semaphore(2 * workers)  # none waits for the next line to be read
+        self._pool.submit(_judge, task).add_done_callback(partial(self._on_done, task, self._room))
+
+    def _close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _on_done(self, task: Task, room: threading.Semaphore, future: Future[Answer]) -> None:
+        try:
+            answer = future.result()
+        except BrokenProcessPool:  # a judge died; nobody knows whose submission it was
+            self._failed[task.key] = task, "the grading process died while grading this submission"
+        except SandboxError as error:
+            self._failed[task.key] = task, f"the sandbox failed: {error}"
+        except Exception as error:  # a mistake of the grader's own: it may cost nobody else a grade
+            self._failed[task.key] = task, f"the grader failed on this submission ({type(error).__name__}: {error}); please report it"
+        else:
+            self._on_answer(answer)
+        room.release()
+
+
+def _open_sandbox(assignment: str, options: Options) -> None:
+    """The sandbox for these options, and what its judges will need, imported once before they are forked."""
+    global _sandbox
+    wanted = (options.isolate, _device(options.device))
+    if _sandbox is not None and (_sandbox.isolate, _sandbox.device) != wanted:
+        close_sandbox()
+    if _sandbox is not None:
+        _sandbox.limits = Limits(**options.limits)
+        return
+    _sandbox = Sandbox(*wanted, Limits(**options.limits))
+    import torch  # while the fork server does the same
+
+    import autograder.grading.judge  # noqa: F401  once, before the judges are forked
+    from autograder.checks import prepare
+
+    torch.set_num_threads(1)
+    prepare(assignment)
+    _sandbox.wait_ready()
+
+
+def close_sandbox() -> None:
+    """End the sandbox and with it everything it started."""
+    global _sandbox
+    if _sandbox is not None:
+        _sandbox.close()
+        _sandbox = None
+
+
+def die_with(parent: int) -> None:
+    """When the process that started this one is killed, so is this one: nothing outlives a run (Linux)."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it is gone already
+            os._exit(1)
+
+
+def _begin_to_judge(parent: int) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    die_with(parent)
+    on_cpu = _sandbox is not None and _sandbox.device == "cpu"  # CUDA reserves address space without bound
+    if on_cpu and os.path.exists("/proc/self/statm"):
+        with open("/proc/self/statm", encoding="ascii") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + JUDGE_MEMORY, resource.RLIM_INFINITY))
+
+
+def _judge(task: Task) -> Answer:
+    from autograder.grading.judge import judge
+
+    if _sandbox is None:
+        raise SandboxError("it was closed before this submission began")
+    return judge(task, _sandbox)
+
+
+def _device(wanted: str) -> str:
+    if wanted != "auto":
+        return wanted
+    if sys.platform.startswith("linux") and not any(map(os.path.exists, GPU_DEVICES)):
+        return "cpu"  # known before torch is imported, so that the sandbox imports it at the same time
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

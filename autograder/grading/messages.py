@@ -1,0 +1,149 @@
+"""What goes into a grading run and what comes out.
+
+``Task``, ``Options``, ``Result`` and ``Failure`` are plain JSON data: safe to send to another process or machine.
+``Graded``, ``Ungradable`` and ``Failed`` are what becomes of a submission.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from nbformat.notebooknode import NotebookNode
+
+from autograder.course import Cell, Role
+from autograder.errors import CourseError
+from autograder.grading.source_names import defined_names
+
+
+@dataclass(frozen=True)
+class TaskCell:
+    """One code cell to run; ``defines`` are the names that the instructor's version of it defines."""
+
+    id: str
+    role: str
+    source: str
+    points: float = 0.0
+    defines: tuple[str, ...] = ()
+
+
+@dataclass
+class Task:
+    """One submission, rebuilt: the cells to run, with their role, and the released files beside the notebook."""
+
+    key: str
+    assignment: str
+    cells: list[TaskCell]
+    files: dict[str, str]
+    seed: int
+
+    @classmethod
+    def of(cls, key: str, assignment: str, notebook: NotebookNode, template: tuple[Cell, ...], files: dict[str, str],
+           seed: int) -> Self:
+        """The task of a rebuilt notebook. Experiments are not run."""
+        known = {cell.id: cell for cell in template}
+        cells = []
+        for cell in notebook.cells:
+            if cell.cell_type != "code":
+                continue
+            if (instructors := known.get(cell.id)) is None:
+                cells.append(TaskCell(cell.id, Role.STUDENT, cell.source))
+            elif instructors.role != Role.EXPERIMENT:
+                names = tuple(sorted(defined_names(instructors.source)))
+                cells.append(TaskCell(cell.id, instructors.role, cell.source, instructors.points, names))
+        return cls(key, assignment, cells, files, seed)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """The inverse of ``dataclasses.asdict``."""
+        cells = [TaskCell(**cell | {"defines": tuple(cell["defines"])}) for cell in data["cells"]]
+        return cls(**data | {"cells": cells})
+
+    def digest(self) -> str:
+        """Names the content: equal digests mean equal results."""
+        content = {"assignment": self.assignment, "cells": [vars(cell) for cell in self.cells], "files": self.files,
+                   "seed": self.seed}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass
+class Result:
+    """What grading one submission gave, by cell id: nbformat outputs, scores, verdicts, failed checks, seconds."""
+
+    key: str
+    outputs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed_checks: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Failure:
+    """Grading one submission failed for reasons that are not the student's."""
+
+    key: str
+    reason: str
+
+
+Answer = Result | Failure  # of whoever is asked to grade a task
+OnAnswer = Callable[[Answer], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is done."""
+
+    isolate: bool = True
+    device: str = "cpu"
+    workers: int = 0  # 0: one per core
+    limits: dict[str, Any] = field(default_factory=dict)  # by name, of Limits; those not named have their defaults
+    scheduler: str = ""  # of a Dask cluster: its address or its scheduler file; empty: this machine
+
+
+@dataclass
+class Graded:
+    """A submission with its verdicts."""
+
+    notebook: NotebookNode
+    result: Result
+    notes: list[str] = field(default_factory=list)
+    to_look_at: frozenset[str] = frozenset()  # grade_ids of answers that may not be the student's own
+    isolated: bool = True
+    forget: Callable[[], None] = lambda: None  # the verdicts are saved: drop what is kept for an interrupted run
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # nbconvert copies what its preprocessors are handed, several times
+
+
+@dataclass
+class Ungradable:
+    """A submission that cannot be read, with the reason; ``notebook`` says so to whoever opens it."""
+
+    notebook: NotebookNode
+    reason: str
+    isolated: bool = True
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+
+@dataclass
+class Failed:
+    """A submission whose grading failed for reasons that are not the student's: no grade, to be graded again."""
+
+    reason: str
+
+
+Outcome = Graded | Ungradable | Failed
+OnOutcome = Callable[[str, Outcome], None]  # with the student
+
+
+def wanted_device() -> str:
+    """``AUTOGRADER_DEVICE``: auto (default), cpu or cuda. Raises ``CourseError`` for anything else."""
+    device = os.environ.get("AUTOGRADER_DEVICE", "auto")
+    if device not in ("auto", "cpu", "cuda"):
+        raise CourseError(f"AUTOGRADER_DEVICE is {device!r}; it can be auto, cpu or cuda")
+    return device

@@ -1,0 +1,84 @@
+"""One grading run: which submissions, in which order, with which executor.
+
+A run begins with ``grading_run`` and ends with its block. In between ``grade_submissions`` reads every submission
+(`submission/`), has it graded (`executors/`), and hands out what became of it. `plugins/` puts that into nbgrader's loop.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from autograder.course import instructor_cells, released_files
+from autograder.errors import GradingFailed, UngradableError
+from autograder.grading.course_state import class_seed, run_lock
+from autograder.grading.executors import client
+from autograder.grading.messages import Answer, Failed, Failure, Graded, OnOutcome, Options, Result, Task, Ungradable
+from autograder.grading.pending import Pending
+from autograder.grading.sandbox.bubblewrap import why_not_isolated
+from autograder.grading.submission import intake
+
+NO_ISOLATION = "WARNING: grading without isolation (--isolation none): student code runs as you, with your files and network."
+
+
+@contextmanager
+def grading_run(root: Path, assignment: str, options: Options) -> Iterator[None]:
+    """A run over a course root. Nothing is written where nothing can be graded; whatever is started ends with the block.
+
+    Raises ``GradingFailed`` if isolation cannot be had, or another run is under way.
+    """
+    require_isolation(options)
+    with run_lock(root):
+        client.prestart(assignment, options)
+        try:
+            yield
+        finally:
+            client.cancel()
+
+
+def require_isolation(options: Options) -> None:
+    """Refuse where isolation is wanted and cannot be had. A cluster's workers are asked there."""
+    if options.isolate and not options.scheduler and (problem := why_not_isolated()):
+        raise GradingFailed(problem)
+
+
+def grade_submissions(root: Path, assignment: str, files: dict[str, Path], options: Options, on_outcome: OnOutcome,
+                      again: bool = False) -> None:
+    """Grade submissions of one assignment, by student; ``again`` even if an interrupted run has left results.
+
+    Submissions are read as they can be graded, in a thread of its own: ``on_outcome`` is called from two threads. Raises
+    ``GradingFailed`` if nothing can be graded here.
+    """
+    template, released = instructor_cells(root, assignment), released_files(root, assignment)
+    seed, pending = class_seed(root, assignment), Pending(root, options)
+    waiting: dict[str, tuple[intake.Intake, str]] = {}  # with the name of the result
+
+    def on_answer(answer: Answer) -> None:
+        rebuilt, name = waiting.pop(answer.key)
+        if isinstance(answer, Failure):
+            on_outcome(answer.key, Failed(answer.reason))
+        else:
+            pending.keep(name, answer)
+            on_outcome(answer.key, _graded(rebuilt, answer, options, partial(pending.drop, name)))
+
+    def tasks() -> Iterator[Task]:
+        for student, path in files.items():
+            try:
+                rebuilt = intake.rebuild(path, root, assignment)
+            except UngradableError as problem:
+                notebook = intake.unreadable(root, assignment, str(problem))
+                on_outcome(student, Ungradable(notebook, str(problem), options.isolate))
+                continue
+            task = Task.of(student, assignment, rebuilt.notebook, template, released, seed)
+            name = pending.name(task)
+            waiting[student] = rebuilt, name
+            if not again and (known := pending.find(name)):
+                on_answer(known)
+            else:
+                yield task
+
+    client.grade(tasks(), options, on_answer)
+
+
+def _graded(rebuilt: intake.Intake, result: Result, options: Options, forget: partial[None]) -> Graded:
+    return Graded(rebuilt.notebook, result, rebuilt.notes, frozenset(rebuilt.to_look_at), options.isolate, forget)

@@ -1,0 +1,115 @@
+"""nbgrader's autograde, its loop inside a grading run of ours: `nbgrader autograde`, formgrader's button, `make autograde`.
+
+nbgrader's converter stays serial and the only writer of the gradebook. Before its loop begins, the grading of all
+submissions it is about to convert begins too, in parallel, in sandboxes; the loop waits for each outcome.
+"""
+
+import glob
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde
+from nbgrader.converters.base import NbGraderException
+from nbgrader.utils import rmtree
+from sqlalchemy.exc import DatabaseError
+
+from autograder.errors import CourseError, GradingFailed
+from autograder.grading.course_state import is_complete
+from autograder.grading.pipeline import NO_ISOLATION, grade_submissions, grading_run
+from autograder.grading.plugins import nbgrader_patches
+from autograder.grading.plugins.background import BackgroundGrading
+from autograder.grading.plugins.gradebook import register_assignment
+from autograder.grading.plugins.timestamps import timestamp
+
+
+class CourseAutograde(Autograde):
+    """Grades through `pipeline`. What nbgrader would copy or read of a submission itself, it does not."""
+
+    @classmethod
+    def like(cls, converter: Autograde) -> Self:
+        """The same task as nbgrader's own converter was given."""
+        ours = cls(coursedir=converter.coursedir, parent=converter.parent, config=converter.config)
+        for name in ("force", "create_student", "log", "logfile"):
+            setattr(ours, name, getattr(converter, name))
+        return ours
+
+    def init_notebooks(self) -> None:
+        """Which file of a submission is the notebook, and that there is none, is for intake to say."""
+        course, assignment = self.coursedir, self.coursedir.assignment_id
+        found = sorted(map(Path, glob.glob(course.format_path(course.submitted_directory, course.student_id, assignment))))
+        self._folders = {folder.parent.name: folder for folder in found if self._is_name(folder.parent.name)}
+        if not found:
+            super().init_notebooks()  # says what nbgrader says
+        self.assignments = {str(folder): [str(folder / f"{assignment}.ipynb")] for folder in self._folders.values()}
+
+    def convert_notebooks(self) -> None:
+        """nbgrader's loop, inside a grading run."""
+        root, assignment = Path(self.coursedir.root), self.coursedir.assignment_id
+        try:
+            if problem := nbgrader_patches.problem():
+                raise GradingFailed(problem)
+            options = self.exporter.options
+            with grading_run(root, assignment, options):
+                register_assignment(root, self.coursedir, assignment, self.config)
+                self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student, folder)}
+                if not options.isolate:
+                    self.log.warning(NO_ISOLATION)
+                if self.exporter.on_start:
+                    self.exporter.on_start(sorted(self._due))
+                grade = partial(grade_submissions, root, assignment, self._due, options, again=self.force)
+                self.exporter.background = BackgroundGrading(self._due, grade, self.exporter.on_result)
+                self.exporter.background.start()
+                super().convert_notebooks()
+        except (GradingFailed, CourseError) as error:
+            raise self._told(str(error)) from error
+        except (OSError, DatabaseError) as error:
+            raise self._told(f"the course's files cannot be read or written ({error}): free some space or mend the permissions, "
+                             "then start again; what is graded is kept") from error
+
+    def init_destination(self, assignment_id: str, student_id: str) -> bool:
+        """Whether this submission is part of the run; an earlier grade of it makes room."""
+        done = Path(self._format_dest(assignment_id, student_id))
+        if student_id not in self._due:
+            self.log.info("Skipping existing assignment: %s", done)
+            return False
+        if done.exists():
+            self.log.warning("Removing existing assignment: %s", done)
+            rmtree(str(done))
+        return True
+
+    def init_assignment(self, assignment_id: str, student_id: str) -> None:
+        """Student and submission into the gradebook. No file is copied: a submission may hold links, devices, gigabytes."""
+        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            if self.create_student:
+                gradebook.update_or_create_student(student_id)
+            handed_in = timestamp(self._folders[student_id])
+            known = {} if handed_in is None else {"timestamp": handed_in}
+            submission = gradebook.update_or_create_submission(assignment_id, student_id, **known)
+            if handed_in is not None and submission.total_seconds_late > 0:
+                self.log.warning("%s is %s seconds late", submission, submission.total_seconds_late)
+
+    def _is_due(self, student: str, folder: Path) -> bool:
+        """Not graded yet, graded half (a run was killed), submitted again, or --force."""
+        if student in (self.coursedir.student_id_exclude or "").split(","):
+            return False
+        assignment = self.coursedir.assignment_id
+        done = Path(self._format_dest(assignment, student))
+        if not done.exists() or self.force:
+            return True
+        if not is_complete(done / f"{assignment}.ipynb"):
+            self.log.warning("Grading %s again: an earlier run did not finish", student)
+            return True
+        new, old = timestamp(folder), timestamp(done)
+        return new is not None and old is not None and new > old
+
+    def _is_name(self, name: str) -> bool:
+        if name.isprintable() and name.encode("utf-8", "replace").decode() == name:
+            return True
+        self.log.error("Not graded: the folder submitted/%s: no student has such a name; rename it", ascii(name))
+        return False
+
+    def _told(self, reason: str) -> NbGraderException:
+        self.log.error(reason)
+        return NbGraderException(reason)

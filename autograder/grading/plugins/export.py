@@ -1,0 +1,50 @@
+"""`nbgrader export`: nbgrader's columns, with a blank and the reason where there is no grade."""
+
+import csv
+from typing import Any
+
+from nbgrader.api import Assignment, Gradebook, MissingEntry, Student
+from nbgrader.plugins import ExportPlugin
+
+from autograder.grading.plugins.gradebook import reason_not_graded
+
+COLUMNS = ["assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email", "raw_score",
+           "late_submission_penalty", "score", "max_score", "needs_manual_grade", "reason"]
+
+
+class GradesWithReasons(ExportPlugin):
+    """CSV of all grades. Not submitted is 0; submitted but ungradable is blank, with the reason."""
+
+    def export(self, gradebook: Gradebook) -> None:
+        destination = self.to or "grades.csv"
+        students, assignments = {str(name) for name in self.student}, {str(name) for name in self.assignment}
+        with open(destination, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            for assignment in gradebook.assignments:
+                for student in gradebook.students:
+                    if (not assignments or assignment.name in assignments) and (not students or student.id in students):
+                        row = _row(gradebook, assignment, student)
+                        writer.writerow({column: _as_text(value) for column, value in row.items()})
+        self.log.info("Grades exported to %s", destination)
+
+
+def _as_text(value: object) -> object:
+    """A name or reason that a spreadsheet would take for a formula gets an apostrophe in front."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def _row(gradebook: Gradebook, assignment: Assignment, student: Student) -> dict[str, Any]:
+    row = {"assignment": assignment.name, "duedate": assignment.duedate, "student_id": student.id,
+           "last_name": student.last_name, "first_name": student.first_name, "email": student.email,
+           "max_score": assignment.max_score}
+    try:
+        submission = gradebook.find_submission(assignment.name, student.id)
+    except MissingEntry:
+        return row | {"raw_score": 0.0, "late_submission_penalty": 0.0, "score": 0.0, "reason": "no submission"}
+    row["timestamp"] = submission.timestamp
+    if reason := reason_not_graded(submission):
+        return row | {"reason": reason}
+    penalty = submission.late_submission_penalty or 0.0
+    return row | {"raw_score": submission.score, "late_submission_penalty": penalty,
+                  "score": max(0.0, submission.score - penalty), "needs_manual_grade": submission.needs_manual_grade}

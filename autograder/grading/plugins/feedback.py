@@ -1,0 +1,142 @@
+"""Feedback pages: nbgrader's, cut down to the student's own work, with a table on top that says what to look at."""
+
+import glob
+import os
+from pathlib import Path
+from typing import Any
+
+from nbconvert.exporters import HTMLExporter
+from nbconvert.exporters.exporter import ResourcesDict
+from nbformat.notebooknode import NotebookNode
+from nbgrader import utils
+from nbgrader.api import Gradebook
+from nbgrader.converters import GenerateFeedback
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets.config import Config
+
+from autograder.build.regions import clear_hidden
+from autograder.grading.plugins.gradebook import reason_not_graded
+from autograder.manifest import MANIFEST, Entry
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+class FeedbackExporter(HTMLExporter):
+    """HTML by the course's own template, which extends nbgrader's."""
+
+    def __init__(self, config: Config, **kwargs: object) -> None:
+        config, theirs = config.copy(), config.HTMLExporter  # nbgrader has put the places of its own templates in here
+        config.FeedbackExporter.merge({
+            "template_name": "course_feedback",
+            "template_file": "index.html.j2",  # HTMLExporter's is formgrader's
+            "exclude_input_prompt": True,
+            "exclude_output_prompt": True,
+            "extra_template_basedirs": [*theirs.extra_template_basedirs, str(TEMPLATES)],
+            "extra_template_paths": [*theirs.extra_template_paths, *theirs.extra_template_basedirs],
+        })
+        super().__init__(config=config, **kwargs)
+        if isinstance(self.parent, GenerateFeedback):
+            self.parent.assignments = _autograded(self.parent.coursedir)
+
+    def from_notebook_node(self, nb: NotebookNode, resources: ResourcesDict | None = None, **kwargs: object) -> tuple[Any, ...]:
+        page, resources = super().from_notebook_node(nb, resources, **kwargs)
+        if isinstance(self.parent, GenerateFeedback):
+            resources.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, resources["nbgrader"]))
+        return page, resources
+
+
+def _autograded(course: CourseDirectory) -> dict[str, list[str]]:
+    """What nbgrader is to convert. Its own search takes the names of students for patterns."""
+    found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, course.assignment_id)))
+    notebooks = {folder: os.path.join(folder, f"{course.assignment_id}.ipynb") for folder in found}
+    return {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
+
+
+def _exchange_key(course: CourseDirectory, where: dict[str, Any]) -> dict[str, bytes]:
+    """The file by which nbgrader's exchange hands a page to its student; from the submission that was graded."""
+    def folder(step: str) -> Path:
+        return Path(course.format_path(step, where["student"], where["assignment"]))
+
+    submitted, autograded = folder(course.submitted_directory), folder(course.autograded_directory)
+    name, stamp = "submission_secret.txt", "timestamp.txt"
+    files = (submitted / name, submitted / stamp, autograded / stamp)
+    if any(path.is_symlink() or not path.is_file() or path.stat().st_size > 200 for path in files):
+        return {}
+    secret, submitted_at, graded_at = (path.read_bytes() for path in files)
+    return {name: secret} if submitted_at == graded_at else {}
+
+
+class HideInstructorParts(NbGraderPreprocessor):
+    """Keeps the student's answers and the verdicts; no hidden test, no mark scheme, none of the chapter's text."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[Any, ...]:
+        if nb.cells and nb.cells[0].id == "ungradable":
+            nb.cells = nb.cells[:1]
+        nb.cells = [cell for cell in nb.cells if self._belongs(cell)]
+        tested = False
+        for cell in nb.cells:
+            if utils.is_grade(cell) and cell.metadata.nbgrader.points:
+                tested = tested or not utils.is_solution(cell)
+            elif tested and cell.cell_type == "code" and not utils.is_grade(cell):
+                cell.outputs = []  # the student's code has seen hidden inputs by now, and could print them
+            if utils.is_locked(cell):
+                cell.source = clear_hidden(cell.source)
+            if utils.is_grade(cell) and not cell.metadata.nbgrader.points:
+                # A visible check that failed: its message is worth reading, its code the student has.
+                cell.source = "# The visible check said:"
+                del cell.metadata["nbgrader"]
+        return nb, resources
+
+    @staticmethod
+    def _belongs(cell: NotebookNode) -> bool:
+        if cell.id in ("ungradable", "intake-notes") or "student" in cell.metadata.get("tags", []):
+            return True
+        if utils.is_solution(cell):
+            return True
+        if not utils.is_grade(cell):
+            return False
+        return bool(cell.metadata.nbgrader.points) or bool(cell.metadata.get("check_failed"))
+
+
+class SummariseFeedback(NbGraderPreprocessor):
+    """The table on top of the page. Runs after nbgrader's GetGrades."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[Any, ...]:
+        where = resources["nbgrader"]
+        with Gradebook(where["db_url"]) as gradebook:
+            submission = gradebook.find_submission(where["assignment"], where["student"])
+            reason = reason_not_graded(submission)
+            waiting = {grade.name for notebook in submission.notebooks for grade in notebook.grades
+                       if grade.needs_manual_grade and grade.manual_score is None}
+        cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
+        rows = [_row(entry, cells[entry.graded_cell], entry.graded_cell in waiting)
+                for entry in MANIFEST.get(where["assignment"], ()) if entry.graded_cell in cells]
+        resources["summary"] = {"reason": reason, "waiting": len(waiting), "rows": rows}
+        return nb, resources
+
+
+def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict[str, Any]:
+    score, points = cell.metadata.nbgrader.get("score") or 0.0, cell.metadata.nbgrader.points
+    if is_waiting:
+        notes = ["will be read by a person"]
+    elif cell.metadata.get("unanswered"):
+        notes = ["no answer"]
+    else:
+        notes = _what_to_look_at(cell.metadata.get("verdict") or {})
+    shown = "– " if is_waiting else f"{score:g} "
+    return {"number": entry.number, "name": entry.grade_id, "cell": entry.graded_cell, "notes": notes,
+            "points": f"{shown}of {points:g}"}
+
+
+def _what_to_look_at(verdict: dict[str, Any]) -> list[str]:
+    """The likely causes; where none is known, the first criterion that was missed."""
+    if named := verdict.get("named"):
+        return list(named)
+    missed = [criterion for criterion in verdict.get("criteria", []) if criterion["earned"] < criterion["points"]]
+    if not missed:
+        return []
+    if all("not answered yet" in criterion["message"] for criterion in missed):
+        return ["no answer"]
+    first = missed[0]["message"].splitlines()[:1]
+    return [": ".join([missed[0]["name"], *first])]

@@ -1,0 +1,133 @@
+"""nbgrader's gradebook, through its own API: registering an assignment, reading scores and reasons."""
+
+import logging
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat.notebooknode import NotebookNode
+from nbgrader.api import Gradebook, MissingEntry, SubmittedAssignment, SubmittedNotebook
+from nbgrader.converters import GenerateAssignment
+from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config
+
+from autograder.course import instructor_cells
+from autograder.errors import CourseError
+from autograder.grading.plugins.nbgrader_patches import add_indexes
+
+UNGRADABLE = "Not graded: "
+
+
+@dataclass
+class Score:
+    """A student's standing in one assignment. ``score`` is ``None`` if it could not be graded."""
+
+    student: str
+    score: float | None
+    max_score: float
+    reason: str = ""
+    to_grade_by_hand: int = 0
+    by_cell: dict[str, float | None] | None = None
+
+
+def register_assignment(root: Path, course: CourseDirectory, assignment: str, config: Config) -> None:
+    """Make the assignment known to the gradebook from the built source, if it is not, not wholly, or not any more.
+
+    Also gives a gradebook that nbgrader has made the indexes a large class needs.
+    """
+    cells = [cell for cell in instructor_cells(root, assignment) if cell.grade_id]
+    graded = {cell.grade_id: cell.points for cell in cells if cell.metadata["nbgrader"].get("grade")}
+    with open_gradebook(course) as gradebook:
+        add_indexes(gradebook)
+        try:
+            known = gradebook.find_notebook(assignment, assignment)
+            complete = {cell.name for cell in known.source_cells} == {cell.grade_id for cell in cells}
+            if complete and {cell.name: cell.max_score for cell in known.grade_cells} == graded:
+                return
+        except MissingEntry:
+            pass
+    with tempfile.TemporaryDirectory(prefix="register-") as scratch:
+        quiet = config.copy()
+        quiet.CourseDirectory.merge({"root": str(root), "db_url": course.db_url, "release_directory": scratch})
+        directory = CourseDirectory(config=quiet)
+        directory.assignment_id = assignment
+        converter = GenerateAssignment(coursedir=directory, config=quiet)
+        converter.log = logging.Logger("register", logging.CRITICAL)
+        try:
+            converter.start()
+        except NbGraderException as error:
+            raise CourseError(
+                f"{assignment} could not be entered into the gradebook. If cells were added or removed after submissions "
+                f"were graded, take the change back, or forget the grades with `nbgrader db assignment remove {assignment} "
+                "--force` and grade again") from error
+
+
+def open_gradebook(course: CourseDirectory) -> Gradebook:
+    """The gradebook, or a clear error for one of another nbgrader version or a damaged file."""
+    try:
+        return Gradebook(course.db_url, course.course_id)
+    except Exception as error:
+        raise CourseError(
+            f"the gradebook ({course.db_url}) cannot be opened ({type(error).__name__}): if it is from an older nbgrader, "
+            "make a copy of it and run `nbgrader db upgrade`; otherwise restore it from a copy") from error
+
+
+def save_scores(notebook: SubmittedNotebook, cells: dict[str, NotebookNode], scores: dict[str, float],
+                to_look_at: frozenset[str] = frozenset()) -> None:
+    """Write automatic scores by cell id. Unanswered free text is 0; answered free text waits for a person, and so does
+    what is flagged (``to_look_at``: names of answer cells), with its score."""
+    _ = notebook.notebook.grade_cells  # one query for the names of all cells, instead of one each
+    for grade in notebook.grades:
+        cell = cells[grade.name]
+        if cell.metadata.nbgrader.solution:
+            grade.auto_score = 0.0 if cell.metadata.unanswered else None
+        else:
+            grade.auto_score = scores[cell.id]
+        flagged = grade.name.removesuffix("_tests") in to_look_at and bool(grade.auto_score)
+        grade.needs_manual_grade = grade.auto_score is None or grade.manual_score is not None or flagged
+    for comment in notebook.comments:
+        comment.auto_comment = "No response." if cells[comment.name].metadata.get("unanswered") else None
+
+
+def mark_not_graded(notebook: SubmittedNotebook, reason: str) -> None:
+    """No score anywhere, the reason in the comments, and the whole submission waiting for a person."""
+    for grade in notebook.grades:
+        grade.auto_score, grade.needs_manual_grade = None, True
+    for comment in notebook.comments:
+        comment.auto_comment = UNGRADABLE + reason
+
+
+def scores(course: CourseDirectory, assignment: str) -> list[Score]:
+    """Every student's standing in the assignment."""
+    with open_gradebook(course) as gradebook:
+        try:
+            submissions = gradebook.find_assignment(assignment).submissions
+        except MissingEntry:
+            return []
+        return sorted((_standing(submission) for submission in submissions), key=lambda score: score.student)
+
+
+def _standing(submission: SubmittedAssignment) -> Score:
+    reason = reason_not_graded(submission)
+    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    by_cell = {grade.name: (None if reason or grade.auto_score is None and grade.manual_score is None else grade.score)
+               for grade in grades}
+    waiting = 0 if reason else sum(grade.needs_manual_grade for grade in grades)
+    penalty = submission.late_submission_penalty or 0.0
+    score = None if reason else max(0.0, submission.score - penalty)
+    return Score(submission.student_id, score, submission.max_score, reason, waiting, by_cell)
+
+
+def reason_not_graded(submission: SubmittedAssignment) -> str:
+    """Why a submission has no grade; empty if it has one. A manual score given since overrides the reason."""
+    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    if any(grade.manual_score is not None for grade in grades):
+        return ""
+    for notebook in submission.notebooks:
+        for comment in notebook.comments:
+            if (comment.auto_comment or "").startswith(UNGRADABLE):
+                return str(comment.auto_comment).removeprefix(UNGRADABLE)
+    if all(grade.auto_score is None for grade in grades):
+        return "grading did not finish; run autograde again"
+    return ""

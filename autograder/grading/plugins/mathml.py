@@ -1,0 +1,82 @@
+"""Formulas as MathML, which browsers draw without MathJax and so without a network.
+
+Students write formulas too. What latex2mathml makes of one is taken apart and written anew: known attributes only, all
+text escaped (its own writer undoes the escaping of ``<``).
+"""
+
+import re
+import unicodedata
+from html import escape, unescape
+from xml.etree.ElementTree import Element, tostring
+
+from jinja2 import pass_context
+from jinja2.runtime import Context
+from latex2mathml.converter import Converter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+LONGEST = 5000  # characters; nobody writes a longer formula by hand
+MACROS = re.compile(r"\\(def|newcommand|renewcommand)\b")  # a few short ones, nested, fill the memory
+ATTRIBUTES = {
+    "xmlns", "display", "displaystyle", "scriptlevel", "mathvariant", "mathcolor", "stretchy", "fence", "form", "accent",
+    "movablelimits", "minsize", "maxsize", "linethickness", "lspace", "rspace", "width", "height", "depth", "columnalign",
+    "columnlines", "columnspacing", "rowlines", "rowspacing", "notation", "linebreak",
+}
+
+
+@pass_context
+def markdown2html(context: Context, source: str) -> str:
+    """nbconvert's filter of this name, with the formulas drawn."""
+    attachments = context.get("cell", {}).get("attachments", {})
+    return MarkdownWithMath(renderer=_Renderer(escape=False, attachments=attachments)).render(source)
+
+
+def to_mathml(latex: str, display: str) -> str:
+    """One formula; its LaTeX as text where it cannot be drawn."""
+    if len(latex) > LONGEST or MACROS.search(latex):
+        return _as_text(latex)
+    try:
+        formula = Converter(display=display).convert_to_element(latex.replace("{aligned}", "{align*}"))
+        for element in formula.iter():
+            _clean(element)
+        return tostring(formula, encoding="unicode")
+    except Exception:  # latex2mathml has a dozen errors of its own, and deep nesting ends in a RecursionError
+        return _as_text(latex)
+
+
+class _Renderer(IPythonRenderer):
+    def block_math(self, body: str) -> str:
+        return to_mathml(body, "block")
+
+    def inline_math(self, body: str) -> str:
+        return to_mathml(body, "inline")
+
+    def latex_environment(self, name: str, body: str) -> str:
+        return to_mathml(rf"\begin{{{name}}}{body}\end{{{name}}}", "block")
+
+
+def _as_text(latex: str) -> str:
+    return f"<code>{escape(latex)}</code>"
+
+
+def _clean(element: Element) -> None:
+    text = unescape(element.text or "").replace(r"\_", "_")
+    element.text = _in_style(text, element.get("mathvariant", ""))
+    for name in set(element.attrib) - ATTRIBUTES:
+        del element.attrib[name]
+
+
+def _in_style(text: str, style: str) -> str:
+    """Unicode's letters of a style: browsers know no other ``mathvariant`` than ``normal``."""
+    if style in ("", "normal"):
+        return text
+    return "".join(_letter(character, style.upper()) for character in text)
+
+
+def _letter(character: str, style: str) -> str:
+    name = re.sub(r"LATIN |GREEK |LETTER ", "", unicodedata.name(character, ""))
+    for candidate in (f"{style} {name}", f"MATHEMATICAL {style} {name}"):
+        try:
+            return unicodedata.lookup(candidate)
+        except KeyError:
+            continue
+    return character

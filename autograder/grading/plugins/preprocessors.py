@@ -1,0 +1,71 @@
+"""What nbgrader does to a notebook of ours: the verdicts into its cells, the scores into the gradebook."""
+
+import re
+
+import nbformat
+from nbconvert.exporters.exporter import ResourcesDict
+from nbformat.notebooknode import NotebookNode
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+from autograder.grading.messages import Graded, Result, Ungradable
+from autograder.grading.plugins.gradebook import mark_not_graded, save_scores
+
+MAX_SHOWN = 10_000  # characters of one cell
+MAX_SHOWN_IN_ALL = 400_000  # of a notebook; ours have a quarter of that, the course's text included
+
+
+def readable(source: str, room: int = MAX_SHOWN) -> str:
+    """At most as much of a cell as a person reads: highlighting takes time with the square of a line's length, and of the
+    number of blank lines on end."""
+    source = re.sub(r"(?:\n[ \t]*){20,}(?=\n)", "\n" * 20, source)
+    if len(source) <= room:
+        return source
+    return source[:room] + f"\n# [the other {len(source) - room} characters of this cell are left out here]"
+
+
+class ShowVerdicts(NbGraderPreprocessor):
+    """Puts what grading saw into the autograded notebook: the student's outputs, and the verdicts as text."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        outcome: Graded | Ungradable = resources["autograder"]
+        if isinstance(outcome, Graded):
+            _show(nb, outcome.result)
+            if outcome.notes:
+                text = "**Noticed while reading this submission:**\n\n" + "\n".join(f"- {note}" for note in outcome.notes)
+                nb.cells.insert(0, nbformat.v4.new_markdown_cell(text, id="intake-notes"))
+        nb.metadata["autograder"] = {"graded": True, "isolated": outcome.isolated}
+        nbformat.validate(nb, relax_add_props=True)
+        return nb, resources
+
+
+def _show(nb: NotebookNode, result: Result) -> None:
+    room = MAX_SHOWN_IN_ALL
+    for cell in nb.cells:
+        cell.source = readable(cell.source, min(MAX_SHOWN, max(room, 500)))
+        room -= len(cell.source)
+        if cell.cell_type == "code" and cell.id in result.outputs:
+            cell.outputs = [nbformat.from_dict(output) for output in result.outputs[cell.id]]
+        if verdict := result.verdicts.get(cell.id):
+            cell.metadata["verdict"] = verdict
+        if cell.id in result.failed_checks:
+            cell.metadata["check_failed"] = True
+
+
+class SaveVerdicts(NbGraderPreprocessor):
+    """Writes scores to the gradebook. Scores come from the verdicts, never from cell outputs."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        outcome: Graded | Ungradable = resources["autograder"]
+        where = resources["nbgrader"]
+        with Gradebook(where["db_url"]) as gradebook:
+            notebook = gradebook.find_submission_notebook(where["notebook"], where["assignment"], where["student"])
+            if isinstance(outcome, Ungradable):
+                mark_not_graded(notebook, outcome.reason)
+            else:
+                cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
+                save_scores(notebook, cells, outcome.result.scores, outcome.to_look_at)
+            gradebook.db.commit()
+        if isinstance(outcome, Graded):
+            outcome.forget()
+        return nb, resources

@@ -1,0 +1,122 @@
+"""What one submission may use, what is left of it, and the one who looks."""
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from autograder.errors import LimitExceeded
+from autograder.grading.sandbox.process_tree import ProcessTree, Usage
+
+MAX_CALLBACKS = 1000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use. Sizes in bytes, times in seconds.
+
+    CPU time decides, so that a busy machine never changes a grade; code that sleeps instead may do so ``patience``
+    times as long.
+    """
+
+    memory: int = 2 * 2**30  # beyond a fresh notebook, all processes together; each may map that much more
+    gpu_memory: int = 4 * 2**30  # all processes together, the CUDA context included
+    file_size: int = 32 * 2**20
+    processes: int = 64  # at the same time
+    started: int = 1000  # processes and threads, one after the other
+    cell_cpu: float = 15.0
+    call_cpu: float = 10.0
+    total_cpu: float = 240.0  # for the whole submission, whatever starts again
+    checking_cpu: float = 60.0  # for the checks themselves: what is returned can be made to be costly to look at
+    patience: float = 2.0
+    total_idle: float = 60.0
+    text: int = 300_000  # characters of output that are kept
+    images: int = 10 * 2**20
+    restarts: int = 5  # how often a crash or time-out is forgiven before the rest fails at once
+
+
+@dataclass
+class Budget:
+    """What is left of a whole submission's CPU seconds, waiting seconds and room for output."""
+
+    cpu: float
+    idle: float
+    text: int
+    images: int
+
+    @classmethod
+    def of(cls, limits: Limits) -> "Budget":
+        return cls(limits.total_cpu, limits.total_idle, limits.text, limits.images)
+
+    def spent(self) -> str:
+        """What has run out, or nothing."""
+        if self.cpu <= 0:
+            return "this notebook has used all the CPU time of a submission"
+        return "this notebook has waited as long as a submission may" if self.idle <= 0 else ""
+
+
+class Watched(Protocol):
+    """What is watched: a submission's processes (``None`` where there is no /proc), and the CPU seconds charged so far."""
+
+    tree: ProcessTree | None
+    charged: float
+
+
+class UsageMonitor:
+    """Looks at a submission's processes during one request."""
+
+    def __init__(self, job: Watched, cpu_seconds: float, limits: Limits, budget: Budget) -> None:
+        self.job, self.cpu_seconds, self.limits, self.budget = job, cpu_seconds, limits, budget
+        self.idle, self.callbacks, self.callback_cpu, self.last = 0.0, 0, 0.0, time.monotonic()
+        self.more_processes = 0  # now than at the start
+        if job.tree is not None:
+            used = job.tree.look()
+            self._charge(used)  # what it has used since the last request is not this request's
+            self._processes = used.processes
+        self.start = job.charged
+
+    def look(self) -> None:
+        """Called every quarter of a second while the answer is awaited. Time is charged as CPU time, or as idle time
+        when nothing of the submission wants the CPU; a machine that is too busy to run it charges nothing."""
+        if self.job.tree is None:
+            return
+        used, now = self.job.tree.look(), time.monotonic()
+        idle = 0.0 if used.runnable else now - self.last
+        self.idle, self.last = self.idle + idle, now
+        self.budget.idle -= idle
+        self.more_processes = used.processes - self._processes
+        self._charge(used)
+        self._judge(used)
+
+    def _charge(self, used: Usage) -> None:
+        self.budget.cpu -= max(0.0, used.cpu - self.job.charged)
+        self.job.charged = max(used.cpu, self.job.charged)
+
+    def _judge(self, used: Usage) -> None:
+        limits, cpu = self.limits, self.cpu_seconds
+        if used.memory > limits.memory:
+            raise LimitExceeded("MemoryError", f"it used more than {limits.memory / 2**30:.1f} GB of memory")
+        if used.gpu_memory > limits.gpu_memory:
+            raise LimitExceeded("MemoryError", f"it used more than {limits.gpu_memory / 2**30:.1f} GB of GPU memory")
+        if used.processes > limits.processes:
+            raise LimitExceeded("RuntimeError", f"it had more than {limits.processes} processes")
+        if used.started > limits.started:
+            raise LimitExceeded("RuntimeError", f"it started more than {limits.started} processes and threads")
+        if used.cpu - self.start > cpu:
+            raise LimitExceeded("TimeoutError", f"it used more than {cpu:g} seconds of CPU time")
+        if self.idle > cpu * limits.patience:
+            raise LimitExceeded("TimeoutError", f"it waited for more than {cpu * limits.patience:g} seconds")
+        if spent := self.budget.spent():
+            raise LimitExceeded("TimeoutError", spent)
+
+    def count_callback(self) -> None:
+        self.callbacks += 1
+        if self.callbacks > MAX_CALLBACKS:
+            raise LimitExceeded("RuntimeError", f"it called the function it was given more than {MAX_CALLBACKS} times")
+
+    def charge_callback(self, cpu: float) -> None:
+        """What the given function costs is the submission's time: it has chosen how often, and with what."""
+        self.last = time.monotonic()  # it has not been idle
+        self.callback_cpu += cpu
+        self.budget.cpu -= cpu
+        if self.callback_cpu > self.cpu_seconds:
+            raise LimitExceeded("TimeoutError", f"the function it was given ran for more than {self.cpu_seconds:g} seconds")

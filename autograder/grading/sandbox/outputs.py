@@ -1,0 +1,43 @@
+"""What a cell has printed and shown, from the worker's reply to nbformat: text and PNG, nothing else."""
+
+import base64
+from typing import Any
+
+from autograder.grading.sandbox.limits import Budget
+from autograder.grading.sandbox.worker.wire import WireError
+
+PNG = b"\x89PNG\r\n\x1a\n"
+MAX_OUTPUTS, MAX_TEXT, MAX_IMAGE = 60, 50_000, 2 * 2**20  # of one cell
+
+
+def cell_outputs(items: Any, payload: bytes, budget: Budget) -> list[dict[str, Any]]:
+    """The worker's outputs as nbformat ones: text and PNG, nothing else, and not more than a person would read."""
+    outputs: list[dict[str, Any]] = []
+    room = min(MAX_TEXT, budget.text)
+    for item in items[:MAX_OUTPUTS] if isinstance(items, list) else []:
+        if not isinstance(item, dict):
+            raise WireError("malformed output")
+        if item.get("stream") in ("stdout", "stderr"):
+            text = str(item.get("text"))[:room]
+            outputs.append({"output_type": "stream", "name": item["stream"], "text": text})
+        elif isinstance(item.get("show"), dict) and (data := _data(item["show"], payload, room, budget)):
+            text = data.get("text/plain", "")
+            outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
+        else:
+            continue
+        room -= len(text)
+        budget.text -= len(text)
+    return outputs
+
+
+def _data(show: dict[str, Any], payload: bytes, room: int, budget: Budget) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if isinstance(show.get("text"), str):
+        data["text/plain"] = show["text"][:room]
+    place = show.get("png")
+    if isinstance(place, list) and len(place) == 2 and all(type(n) is int and n >= 0 for n in place):
+        image = payload[place[0]:place[0] + place[1]]
+        if image.startswith(PNG) and len(image) <= min(MAX_IMAGE, budget.images):
+            budget.images -= len(image)
+            data["image/png"] = base64.b64encode(image).decode()
+    return data

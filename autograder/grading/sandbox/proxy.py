@@ -1,0 +1,114 @@
+"""Stands in for the student's objects: looks to a check like the function, class or module itself.
+
+A proxy can be called with tensors, differentiated through, and asked for a state_dict. What comes back is decoded data.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from autograder.checks.framework import watched
+from autograder.grading.sandbox.worker.wire import Reference
+
+METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
+
+
+class Caller(Protocol):
+    """What a proxy needs of its session."""
+
+    generation: int  # of the fork: a new one knows no object of the one before
+
+    def call(self, target: "RemoteObject", method: str | None, args: tuple[Any, ...],
+             kwargs: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]], int]:
+        """The value, the arguments that the call changed, and the number by which to differentiate it."""
+
+    def backward(self, call: int, cotangents: list[Any]) -> list[Any]:
+        """The gradients of an earlier call's tensors."""
+
+
+class RemoteObject:
+    """A student's function, class or module, seen from the trusted side."""
+
+    def __init__(self, session: Caller, reference: Reference, name: str | None) -> None:
+        self._session, self._reference, self._name = session, reference, name
+        self._generation = session.generation
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _call(self, None, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in METHODS:
+            return lambda *args, **kwargs: _call(self, name, args, kwargs)
+        raise AttributeError(f"a check may not use .{name} of a student's object")
+
+    def __repr__(self) -> str:
+        return f"<student's {self._reference.type_name}>"
+
+
+class _Differentiable(torch.autograd.Function):
+    """A call into the sandbox as a node of the autograd graph; the student's own graph stays there."""
+
+    @staticmethod
+    def forward(ctx: Any, state: dict[str, Any], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs = state["run"]()
+        ctx.state, ctx.count = state, len(inputs)
+        flat = [tensor.detach() for tensor in outputs]
+        ctx.mark_non_differentiable(*[f for f, o in zip(flat, outputs) if not o.requires_grad])
+        return tuple(flat)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        session, call = ctx.state["session"], ctx.state["call"]
+        gradients = session.backward(call, list(cotangents))
+        gradients = [g if isinstance(g, torch.Tensor) else None for g in gradients][:ctx.count]
+        return None, *gradients, *[None] * (ctx.count - len(gradients))
+
+
+def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    session = proxy._session
+    inputs = _tensors((args, kwargs))
+    state: dict[str, Any] = {"session": session}
+
+    def run() -> list[torch.Tensor]:
+        state["value"], changed, state["call"] = session.call(proxy, method, args, kwargs)
+        for index, tensor in changed:  # what an in-place change would have done here
+            if 0 <= index < len(inputs) and _is_watched(inputs[index]) and _has_shape(tensor, inputs[index]):
+                inputs[index].data.copy_(tensor)
+        return _tensors(state["value"])
+
+    if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
+        run()
+        return _map_tensors(state["value"], lambda tensor: tensor)
+    state["run"] = run
+    outputs = iter(_Differentiable.apply(state, *inputs))
+    return _map_tensors(state["value"], lambda tensor: next(outputs))
+
+
+def _is_watched(tensor: torch.Tensor) -> bool:
+    return any(tensor is one for one in watched.get())
+
+
+def _has_shape(value: Any, like: torch.Tensor) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape == like.shape
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    _map_tensors(value, note)
+    return found
+
+
+def _map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _map_tensors(item, change) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_map_tensors(item, change) for item in value)
+    return value

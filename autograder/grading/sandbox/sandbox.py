@@ -1,0 +1,178 @@
+"""Starts the untrusted fork server, under bubblewrap unless told otherwise, and opens one fork per submission."""
+
+import itertools
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from autograder.errors import SandboxError
+from autograder.grading.sandbox.bubblewrap import LINUX, PYTHON, WORKER, bubblewrap_command, server_command
+from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.process_tree import ProcessTree, ask_for_pid, memory_of, peer_pid
+
+if TYPE_CHECKING:  # imports torch, which takes long: the sandbox's own import of it has started by then
+    from autograder.grading.sandbox.worker.wire import Connection
+
+START_SECONDS = 180  # importing torch on a cold disk
+HELLO_SECONDS = 60
+END_SECONDS = 60
+
+
+class Sandbox:
+    """The fork server. As a context manager it is ready inside the block; else call ``wait_ready``."""
+
+    def __init__(self, isolate: bool = True, device: str = "cpu", limits: Limits = Limits()) -> None:
+        self.isolate, self.device, self.limits = isolate, device, limits
+        self._jobs = itertools.count(1)
+        self._scratch = None if isolate else tempfile.TemporaryDirectory(prefix="autograder-")
+        # Messages with their ends; where there is no SEQPACKET (macOS), datagrams, which never end: see close().
+        kind = socket.SOCK_SEQPACKET if LINUX else socket.SOCK_DGRAM
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, kind)
+        self._log = tempfile.TemporaryFile()  # has no name: even a kill leaves none behind
+        try:
+            self.process = subprocess.Popen(
+                self._command(theirs.fileno()), pass_fds=(theirs.fileno(),), env=self._environment(),
+                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd="/")
+        except OSError as error:
+            raise SandboxError(f"the sandbox could not be started: {error}") from error
+        finally:
+            theirs.close()
+
+    def wait_ready(self) -> None:
+        """Block until the server has imported what it needs. Raises ``SandboxError`` if it does not get there."""
+        try:
+            ready = self._control_message(START_SECONDS)
+        except SandboxError:
+            log = self._read_log()
+            self.close()
+            raise SandboxError(f"the sandbox did not start: {log or 'no message'}") from None
+        if not ready.get("ready"):
+            self.close()
+            raise SandboxError("the sandbox did not report that it is ready")
+
+    def open(self, files: dict[str, str], seed: int) -> "Job":
+        """A fresh fork for one submission; returns after its handshake, before any student code."""
+        from autograder.grading.sandbox.worker.wire import Connection, WireError
+
+        number, token = f"{os.getpid()}.{next(self._jobs)}", secrets.token_hex(8)
+        ours, theirs = socket.socketpair()
+        ask_for_pid(ours)
+        directory = tempfile.mkdtemp(prefix="job-", dir=self._scratch.name) if self._scratch else "/tmp/work"
+        request = {"op": "fork", "job": number, "token": token, "isolate": self.isolate, "seed": seed,
+                   "directory": directory, "device": self.device, "limits": self._job_limits()}
+        self._control_request(request, theirs)
+        connection = Connection(ours)
+        try:
+            ours.settimeout(HELLO_SECONDS)
+            connection.send({"files": files})
+            pid = peer_pid(ours)
+            hello, _ = connection.receive(HELLO_SECONDS)
+        except (OSError, WireError) as error:
+            self._end(number)
+            raise SandboxError(f"the sandbox did not answer ({error}); {self._read_log()}") from error
+        if hello.get("hello") != token:
+            self._end(number)
+            raise SandboxError(f"a submission's sandbox could not be set up: {hello.get('failed', hello)}")
+        tree = ProcessTree(pid, memory_of(pid), self.device == "cuda") if pid else None
+        return Job(self, number, connection, tree)
+
+    def close(self) -> None:
+        """End the server and with it everything it started."""
+        self.control.close()
+        if not LINUX:
+            self.process.kill()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._log.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def __enter__(self) -> "Sandbox":
+        self.wait_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end(self, number: str) -> bool:
+        ours, theirs = socket.socketpair()
+        with ours:
+            self._control_request({"op": "end", "job": number, "isolate": self.isolate}, theirs)
+            ours.settimeout(END_SECONDS)
+            try:
+                return ours.recv(16) == b"killed"
+            except OSError as error:
+                raise SandboxError(f"a submission's processes could not be ended: {error}") from error
+
+    def _control_request(self, request: dict[str, Any], answer_to: socket.socket) -> None:
+        """Ask the fork server for something; it answers on the socket sent along, so processes can share it."""
+        try:
+            socket.send_fds(self.control, [json.dumps(request).encode()], [answer_to.fileno()])
+        except OSError as error:
+            raise SandboxError(f"the sandbox is gone: {error}; {self._read_log()}") from error
+        finally:
+            answer_to.close()
+
+    def _control_message(self, seconds: float) -> dict[str, Any]:
+        self.control.settimeout(seconds)
+        try:
+            message = self.control.recv(2**16)
+        except OSError as error:
+            raise SandboxError(str(error)) from error
+        if not message:
+            raise SandboxError("the sandbox ended")
+        told: dict[str, Any] = json.loads(message)
+        return told
+
+    def _job_limits(self) -> dict[str, Any]:
+        limits = asdict(self.limits) | {"cpu_seconds": int(self.limits.total_cpu)}
+        if self.device == "cuda":  # CUDA reserves address space without bound
+            limits["memory"] = 0
+        return limits
+
+    def _read_log(self) -> str:
+        self._log.flush()
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+    def _environment(self) -> dict[str, str]:
+        """Nothing of the caller's environment reaches student code."""
+        threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+        scratch = self._scratch.name if self._scratch else "/tmp"
+        if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython may be known by its path outside
+            threads["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
+        return threads | {"PATH": "/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch, "MPLCONFIGDIR": f"{scratch}/mpl",
+                          "IPYTHONDIR": f"{scratch}/ipython", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
+                          "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+    def _command(self, control: int) -> list[str]:
+        if not self.isolate:
+            return [sys.executable, "-s", str(WORKER / "fork_server.py"), str(control)]
+        return [*bubblewrap_command(self.device), *server_command("/sandbox/site-packages"), str(control)]
+
+
+@dataclass
+class Job:
+    """One submission's fork: its connection, and the means to watch and to end it."""
+
+    sandbox: Sandbox
+    number: str
+    connection: "Connection"
+    tree: ProcessTree | None  # its processes; None where there is no /proc
+    charged: float = 0.0  # CPU seconds already on the submission's account
+
+    def end(self) -> bool:
+        """Returns whether the kernel had killed it, short of memory."""
+        self.connection.close()
+        return self.sandbox._end(self.number)

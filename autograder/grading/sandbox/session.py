@@ -1,0 +1,253 @@
+"""The trusted end of one submission: runs cells in the sandbox and speaks for its proxies.
+
+What comes back is decoded data. If the student's code hangs or dies, that call fails, the sandbox is started again,
+and the earlier cells are run again without the one that did it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from autograder.errors import LimitExceeded, SandboxError, StudentError
+from autograder.grading.sandbox.limits import Budget, UsageMonitor
+from autograder.grading.sandbox.outputs import cell_outputs
+from autograder.grading.sandbox.proxy import RemoteObject
+from autograder.grading.sandbox.sandbox import Job, Sandbox
+from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
+
+BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
+STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
+
+
+@dataclass
+class CellRun:
+    """What running one of the student's cells gave: nbformat outputs, and the error if there was one."""
+
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    error: StudentError | None = None
+
+
+class Session:
+    """One submission in the sandbox."""
+
+    def __init__(self, sandbox: Sandbox, files: dict[str, str], seed: int) -> None:
+        self.sandbox, self.files, self.seed = sandbox, files, seed
+        self.limits = sandbox.limits
+        self.generation = 0
+        self._history: list[tuple[str, str]] = []
+        self._cells_with_orphans: set[tuple[str, str]] = set()  # cells that ended and left processes running
+        self._callbacks: list[Callable[..., Any]] = []
+        self._serial = 0
+        self._budget = Budget.of(self.limits)
+        self._restarts = 0
+        self._job: Job | None = sandbox.open(files, seed)
+
+    def give_up(self) -> None:
+        """Whatever is still asked of this submission fails at once."""
+        self._budget.cpu = 0.0
+        if self._job is not None:
+            self._abandon()
+
+    def close(self) -> bool:
+        """Returns whether the kernel had killed the submission, short of memory."""
+        job, self._job = self._job, None
+        return job is not None and job.end()
+
+    def execute(self, cell: str, source: str) -> CellRun:
+        """Run a cell. A cell that hangs or dies is left out when the sandbox is started again."""
+        try:
+            header, payload = self._without_orphans(lambda: self._execute(cell, source))
+        except StudentError as error:
+            return CellRun(error=error)
+        self._history.append((cell, source))
+        try:
+            return CellRun(cell_outputs(header.get("outputs"), payload, self._budget), _error(header.get("error")))
+        except WireError as error:
+            return CellRun(error=_garbage(error))
+
+    def lookup(self, names: list[str]) -> dict[str, Any]:
+        """The student's values of these names: plain data by value, everything else as proxies."""
+        try:
+            header, payload = self._request({"op": "lookup", "names": names}, self.limits.call_cpu)
+            found = header.get("found")
+            if not isinstance(found, dict):
+                raise WireError("malformed reply")
+            return {name: self._decoder(payload, name).decode(found[name]) for name in names if name in found}
+        except WireError as error:
+            raise _garbage(error) from error
+
+    def call(self, target: RemoteObject, method: str | None, args: tuple[Any, ...],
+             kwargs: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]], int]:
+        """Returns the value, the arguments the call changed, and the number by which to differentiate it."""
+        def ask() -> tuple[dict[str, Any], bytes]:
+            encoder = Encoder(self._refer)
+            request = {"op": "call", "target": self._target(target), "method": method,
+                       "args": encoder.encode(args), "kwargs": encoder.encode(kwargs)}
+            try:
+                return self._request(request, self.limits.call_cpu, bytes(encoder.payload))
+            finally:
+                self._callbacks.clear()
+
+        header, payload = self._without_orphans(ask)
+        if error := _error(header.get("error")):
+            raise error
+        try:
+            decoder = self._decoder(payload)
+            value = decoder.decode(header.get("value"))
+            changed = [(int(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
+            return value, changed, int(header.get("call") or 0)
+        except (WireError, TypeError, ValueError) as malformed:
+            raise _garbage(malformed) from malformed
+
+    def backward(self, call: int, cotangents: list[Any]) -> list[Any]:
+        """The gradients of an earlier call's tensors; what is no list of them is none."""
+        encoder = Encoder()
+        request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents)}
+        header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload))
+        if error := _error(header.get("error")):
+            raise error
+        try:
+            gradients = self._decoder(payload).decode(header.get("value"))
+        except WireError as malformed:
+            raise _garbage(malformed) from malformed
+        return gradients if isinstance(gradients, list) else []
+
+    # ---- the conversation
+
+    def _execute(self, cell: str, source: str) -> tuple[dict[str, Any], bytes]:
+        return self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)
+
+    def _request(self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b"") -> tuple[dict[str, Any], bytes]:
+        """Ask and wait. CPU seconds and memory of the submission's processes are watched; what goes wrong is the
+        student's error, and ends this fork."""
+        job = self._ensure_running()
+        self._serial += 1
+        connection, monitor = job.connection, UsageMonitor(job, cpu_seconds, self.limits, self._budget)
+        wall_seconds = cpu_seconds * self.limits.patience * (STARVED if job.tree else 1)
+        deadline = time.monotonic() + wall_seconds  # for all frames together
+        try:
+            connection.sock.settimeout(wall_seconds)
+            connection.send(header | {"serial": self._serial}, payload)
+            while True:
+                reply, reply_payload = connection.receive(max(0.0, deadline - time.monotonic()), monitor.look)
+                if "callback" not in reply:
+                    break
+                monitor.count_callback()
+                start = time.process_time()
+                self._serve_callback(job, reply, reply_payload)
+                monitor.charge_callback(time.process_time() - start)
+            if reply.get("serial") != self._serial:
+                raise WireError("reply to another request")
+            if header["op"] == "execute":
+                monitor.look()  # what a cell leaves running is that cell's
+                if monitor.more_processes > 0:
+                    self._cells_with_orphans.add((header["cell"], header["source"]))
+            return reply, reply_payload
+        except LimitExceeded as error:
+            self._abandon()
+            raise StudentError((error.kind,), str(error)) from None
+        except PeerSlow:
+            self._abandon()
+            raise StudentError(("TimeoutError",), f"it did not finish within {wall_seconds:g} seconds") from None
+        except PeerGone:
+            self._abandon()
+            raise StudentError(("ProcessEnded",), "it ended the Python process (exit, crash, memory or CPU limit)") from None
+        except WireError as error:
+            self._abandon()
+            raise _garbage(error) from error
+
+    def _serve_callback(self, job: Job, request: dict[str, Any], payload: bytes) -> None:
+        encoder, decoder = Encoder(self._refer), self._decoder(payload)
+        try:
+            function = self._callbacks[request["callback"]]
+            args, kwargs = decoder.decode(request["args"]), decoder.decode(request["kwargs"])
+            reply: dict[str, Any] = {"value": encoder.encode(function(*args, **kwargs))}
+        except WireError:
+            raise
+        except Exception as error:
+            reply = {"raise": f"{type(error).__name__}: {error}"[:500]}
+        job.connection.send(reply, bytes(encoder.payload))
+
+    def _without_orphans(self, ask: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
+        """Ask. If that ends badly while processes of earlier cells may still run, ask again without these cells."""
+        history = self._history
+        try:
+            return ask()
+        except StudentError as error:
+            if not self._forget_orphans(error):
+                raise
+        try:
+            return ask()
+        except StudentError:  # it was not them
+            self._history = history
+            if self._job is not None:
+                self._abandon()
+            raise
+
+    def _forget_orphans(self, error: StudentError) -> bool:
+        """Leave out the cells whose processes may have done what ``error`` says. Returns whether there were any."""
+        kept = [entry for entry in self._history if entry not in self._cells_with_orphans]
+        if error.type_names[0] not in BY_ANY_PROCESS or len(kept) == len(self._history):
+            return False
+        self._history = kept
+        return True
+
+    def _abandon(self) -> None:
+        self._restarts += 1
+        if self.close():
+            raise SandboxError("the machine ran out of memory; free some, or grade fewer at the same time (WORKERS=1)")
+
+    def _ensure_running(self) -> Job:
+        """The fork to ask. After a crash or time-out: a new fork, the earlier cells again, without any that fails on the way."""
+        while self._job is None:
+            if self._restarts > self.limits.restarts:
+                raise StudentError(("ProcessEnded",), "not run: this notebook crashed or timed out too often before")
+            if spent := self._budget.spent():
+                raise StudentError(("TimeoutError",), f"not run: {spent}")
+            self.generation += 1
+            self._job = self.sandbox.open(self.files, self.seed)
+            for cell, source in list(self._history):
+                try:
+                    self._execute(cell, source)
+                except StudentError as error:
+                    if not self._forget_orphans(error):
+                        self._history.remove((cell, source))
+                    break
+        return self._job
+
+    # ---- values
+
+    def _decoder(self, payload: bytes, name: str | None = None) -> Decoder:
+        return Decoder(payload, lambda reference: RemoteObject(self, reference, name), device=self.sandbox.device)
+
+    def _refer(self, value: Any) -> dict[str, Any] | None:
+        if isinstance(value, RemoteObject):
+            return {"r": {"id": self._target(value), "type": "object", "callable": True}}
+        if callable(value):
+            self._callbacks.append(value)
+            return {"c": len(self._callbacks) - 1}
+        return None
+
+    def _target(self, proxy: "RemoteObject") -> int:
+        if proxy._generation != self.generation or self._job is None:
+            self._ensure_running()
+            fresh = self.lookup([proxy._name]).get(proxy._name) if proxy._name else None
+            if not isinstance(fresh, RemoteObject):
+                raise StudentError(("ProcessEnded",), "an earlier call ended the Python process, and this object with it")
+            proxy._reference, proxy._generation = fresh._reference, self.generation
+        return proxy._reference.id
+
+
+def _garbage(error: Exception) -> StudentError:
+    return StudentError(("ProtocolError",), f"its answer could not be read ({error})")
+
+
+def _error(data: Any) -> StudentError | None:
+    if data is None:
+        return None
+    if not isinstance(data, dict) or not isinstance(data.get("types"), list):
+        return _garbage(WireError("malformed error"))
+    names = tuple(str(name)[:80] for name in data["types"][:20]) or ("Exception",)
+    line = data.get("line")
+    return StudentError(names, str(data.get("message"))[:2000], f"line {line}" if type(line) is int else "")

@@ -1,0 +1,127 @@
+"""The untrusted side: a warm fork server, and in each fork one student's notebook.
+
+Runs inside the sandbox; this folder is all of the course that is mounted there. The server imports torch, matplotlib and
+IPython once, stays single-threaded, never touches CUDA and runs no student code. Every submission gets a fork with
+namespaces, a private /tmp and limits of its own.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot  # noqa: E402,F401
+import numpy.random  # noqa: E402,F401  else every fork imports it
+import torch  # noqa: E402
+from isolation import (  # noqa: E402
+    KILLED,
+    close_walls,
+    detach,
+    die_with_parent,
+    enter_namespaces,
+    make_dumpable,
+    set_limits,
+    wait_outside,
+)
+from student_notebook import Shell, make_shell, run_notebook  # noqa: E402
+from wire import Connection, PeerGone  # noqa: E402
+
+
+def fork_job(sock: socket.socket, shell: Shell, job: dict[str, Any]) -> int:
+    """Fork for one submission; returns the pid whose end ends everything the submission started."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        detach(sock)
+        if not job["isolate"]:
+            os.setsid()
+        set_limits(job["limits"])
+        if job["isolate"]:
+            enter_namespaces()
+            die_with_parent()
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            inner = os.fork()
+            if inner:
+                sock.close()
+                wait_outside(inner, job["limits"]["cpu_seconds"])
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+            close_walls(job["limits"], job["device"])
+        run_notebook(Connection(sock), shell, job)
+        status = 0
+    except PeerGone:
+        status = 0
+    except BaseException as error:  # tell the driver why there is no hello
+        with contextlib.suppress(Exception):
+            Connection(sock).send({"failed": f"{type(error).__name__}: {error}"})
+    finally:
+        os._exit(status)
+
+
+def warm_up() -> None:
+    """Have torch look at the processor now: it reads /proc/cpuinfo on first use, and a fork has no /proc. What is
+    imported on first use, too, is imported once here and not in every fork."""
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        x = torch.ones(1, 2, 64, 64, dtype=dtype, requires_grad=True)
+        y = torch.nn.functional.scaled_dot_product_attention(x, x @ x.mT, torch.softmax(x, dim=-1))
+        z = torch.nn.functional.linear(y, x[0, 0]).float().to(dtype)
+        torch.autograd.grad([z], [x], [torch.ones_like(z)])  # with cotangents torch imports sympy
+
+
+def serve(control: socket.socket) -> None:
+    """Fork on request until the driver goes away."""
+    torch.set_num_threads(1)
+    warm_up()
+    shell = make_shell()
+    shell.run_cell("None", store_history=False)
+    gc.collect()
+    gc.freeze()  # a fork's garbage collector leaves these pages shared
+    make_dumpable(False)  # no fork may look into the server
+    running: dict[str, int] = {}
+    ended: dict[str, int] = {}  # exit statuses of those that ended by themselves
+    control.send(json.dumps({"ready": True, "threads": threads()}).encode())
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, 2**16, 1)
+        if not message:
+            return
+        for job, pid in list(running.items()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                del running[job]
+                ended[job] = status
+        request = json.loads(message)
+        # Several trusted processes share this control socket, so an answer goes to the socket sent along.
+        sock = socket.socket(fileno=fds[0])
+        if request["op"] == "fork":
+            running[request["job"]] = fork_job(sock, shell, request)
+        elif request["op"] == "end":
+            status = end_job(running.pop(request["job"], None), request["isolate"], ended.pop(request["job"], 0))
+            sock.send(b"killed" if os.waitstatus_to_exitcode(status) == KILLED else b"ended")
+        sock.close()
+
+
+def end_job(pid: int | None, isolate: bool, status: int) -> int:
+    """End a submission and all it started, if it still runs; returns its exit status."""
+    if pid is None:
+        return status
+    try:
+        os.kill(pid, signal.SIGTERM) if isolate else os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return os.waitpid(pid, 0)[1]
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))

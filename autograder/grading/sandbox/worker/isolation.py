@@ -1,0 +1,117 @@
+"""The walls of one fork: namespaces, privileges, limits, descriptors. What may not be called stands in seccomp.py."""
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import Any
+
+from seccomp import forbid_system_calls, libc
+
+CLONE_NEW = {"user": 0x10000000, "pid": 0x20000000, "mount": 0x00020000, "network": 0x40000000, "ipc": 0x08000000,
+             "uts": 0x04000000}
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV, MS_RDONLY = 0x4000, 1 << 18, 2, 4, 1
+KILLED = 9  # exit status of a submission's outer process: the kernel killed what was inside
+
+
+def prctl(option: int, value: int) -> None:
+    """Linux only; elsewhere student code runs without isolation anyway."""
+    if sys.platform.startswith("linux"):
+        libc.prctl(option, value, 0, 0, 0)
+
+
+def make_dumpable(yes: bool) -> None:
+    """Whether others of the same user may look into this process, by /proc or by tracing."""
+    prctl(PR_SET_DUMPABLE, int(yes))
+
+
+def die_with_parent() -> None:
+    """This process is killed when the one that started it ends."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def close_walls(limits: dict[str, Any], device: str) -> None:
+    """The last step inside the new namespaces, before the first line of student code."""
+    os.setsid()  # else a signal to the process group would reach the server and every other fork
+    die_with_parent()
+    resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"],) * 2)
+    drop_privileges()
+    forbid_system_calls(device)
+
+
+def checked(result: int, what: str | bytes) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what!r}: {os.strerror(number)}")
+
+
+def enter_namespaces() -> None:
+    """New user, pid, mount, network, ipc and uts namespaces, an empty /tmp and /dev/shm, no /proc."""
+    uid, gid = os.getuid(), os.getgid()
+    make_dumpable(True)  # else /proc/self belongs to nobody; the caller forks no student code yet
+    checked(libc.unshare(sum(CLONE_NEW.values())), "unshare")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    checked(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "mount / private")
+    for folder in (b"/tmp", b"/dev/shm"):
+        checked(libc.mount(b"tmpfs", folder, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64m,nr_inodes=4k,mode=700"), folder)
+    checked(libc.mount(b"devpts", b"/dev/pts", b"devpts", MS_NOSUID, b"newinstance,ptmxmode=0666,mode=620"), "/dev/pts")
+    checked(libc.mount(b"tmpfs", b"/proc", b"tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, b"size=4k,mode=555"), "/proc")
+
+
+def drop_privileges() -> None:
+    for capability in range(64):
+        prctl(PR_CAPBSET_DROP, capability)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    checked(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def set_limits(limits: dict[str, Any]) -> None:
+    """What the kernel itself can hold a process to; the rest is watched from outside."""
+
+    def cap(kind: int, value: int) -> None:
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+    if limits.get("memory") and os.path.exists("/proc/self/statm"):
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        cap(resource.RLIMIT_AS, now + limits["memory"])
+    cap(resource.RLIMIT_CPU, limits["cpu_seconds"])
+    cap(resource.RLIMIT_FSIZE, limits["file_size"])
+    cap(resource.RLIMIT_NOFILE, 256)
+    cap(resource.RLIMIT_CORE, 0)
+
+
+def detach(sock: socket.socket) -> None:
+    """No descriptor but the connection: the control socket and the server's log belong to all submissions."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.closerange(3, sock.fileno())
+    os.closerange(sock.fileno() + 1, 4096)
+
+
+def wait_outside(inner: int, cpu_seconds: int) -> None:
+    """Outside the new pid namespace: the end of its first process ends all inside, whatever they have arranged.
+
+    That process cannot be killed from inside. If something else than its CPU limit or our SIGTERM killed it, it was
+    the kernel, short of memory, and this process's exit status says so.
+    """
+    asked: list[int] = []
+
+    def end(*_: Any) -> None:
+        asked.append(inner)
+        os.kill(inner, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    _, status, used = os.wait4(inner, 0)
+    by_kernel = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and not asked
+    os._exit(KILLED if by_kernel and used.ru_utime + used.ru_stime < cpu_seconds - 1 else 0)

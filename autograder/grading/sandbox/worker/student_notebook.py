@@ -1,0 +1,306 @@
+"""One student's notebook, in a fork of its own: runs its cells and answers the trusted side's requests.
+
+Nothing here is trusted by the other side: student code can take this file over at any time, and then it may only answer
+wrongly or not at all.
+"""
+
+import base64
+import builtins
+import contextlib
+import itertools
+import os
+import random
+import sys
+import traceback
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from isolation import make_dumpable
+from traitlets import Type
+from traitlets.config import Config
+from wire import Connection, Decoder, Encoder, PeerGone, Reference
+
+MAX_TEXT, MAX_IMAGES, MAX_IMAGE = 50_000, 12, 2 * 2**20
+
+
+class Recorder:
+    """What a cell prints and shows, capped: text, results and PNG figures."""
+
+    def __init__(self) -> None:
+        self.outputs: list[dict] = []
+        self.room, self.images = MAX_TEXT, MAX_IMAGES
+
+    def write(self, name: str, text: str) -> None:
+        text = text[:self.room]
+        self.room -= len(text)
+        if not text:
+            return
+        if self.outputs and self.outputs[-1].get("stream") == name:
+            self.outputs[-1]["text"] += text
+        else:
+            self.outputs.append({"stream": name, "text": text})
+
+    def show(self, data: dict[str, Any], is_result: bool) -> None:
+        kept = {}
+        text = data.get("text/plain")
+        if isinstance(text, str):
+            kept["text"] = text[:self.room]
+            self.room -= len(kept["text"])
+        image = data.get("image/png")
+        if isinstance(image, str):
+            image = base64.b64decode(image)
+        if isinstance(image, bytes) and len(image) <= MAX_IMAGE and self.images > 0:
+            self.images -= 1
+            kept["png"] = image
+        if kept:
+            self.outputs.append({"show": kept, "result": is_result})
+
+
+class Stream:
+    """stdout or stderr of student code."""
+
+    encoding, errors = "utf-8", "replace"
+
+    def __init__(self, name: str, recorder: Recorder) -> None:
+        self.name, self.recorder = name, recorder
+
+    def write(self, text: str) -> int:
+        self.recorder.write(self.name, str(text))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        raise OSError("no file behind this stream")
+
+
+class Publisher(CapturingDisplayPublisher):
+    recorder: Any = None
+
+    def publish(self, data: dict[str, Any], metadata: dict[str, Any] | None = None, **_: Any) -> None:
+        if self.recorder is not None:
+            self.recorder.show(data, is_result=False)
+
+    def clear_output(self, wait: bool = False) -> None:
+        pass
+
+
+class ResultHook(DisplayHook):
+    recorder: Any = None
+
+    def __call__(self, result: Any = None) -> None:
+        if result is None:
+            return
+        builtins._ = result
+        data, _ = self.shell.display_formatter.format(result)
+        self.recorder.show(data, is_result=True)
+
+
+class Shell(InteractiveShell):
+    """IPython without a terminal, a kernel, a history or printed tracebacks (errors are reported as data)."""
+
+    displayhook_class = Type(ResultHook)
+    display_pub_class = Type(Publisher)
+
+    def showtraceback(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def showsyntaxerror(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def showindentationerror(self) -> None:
+        pass
+
+    def enable_gui(self, gui: str | None = None) -> None:
+        pass
+
+
+def make_shell() -> Shell:
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    config.InteractiveShell.colors = "nocolor"
+    shell = Shell.instance(config=config)
+    shell.enable_matplotlib("inline")
+    return shell
+
+
+class Notebook:
+    """Answers the trusted side's requests about one student's notebook."""
+
+    def __init__(self, connection: Connection, shell: Shell, device: str) -> None:
+        self.connection, self.shell, self.device = connection, shell, device
+        self.objects: dict[int, Any] = {}
+        self.ids: dict[int, int] = {}
+        self.graphs: dict[int, tuple] = {}
+        self.counter = itertools.count(1)
+        self.recorder = Recorder()
+        self.pid = os.getpid()
+
+    def serve(self) -> None:
+        operations = {"execute": self.execute, "lookup": self.lookup, "call": self.call, "backward": self.backward}
+        while True:
+            header, payload = self.connection.receive()
+            self.record()
+            encoder = Encoder(self.refer)
+            try:
+                reply = operations[header["op"]](header, self.decoder(payload), encoder)
+            except BaseException as error:  # student code raises anything, SystemExit and KeyboardInterrupt included
+                if isinstance(error, PeerGone):
+                    raise
+                encoder = Encoder(self.refer)
+                reply = {"error": describe(error)}
+            self.connection.send({"serial": header.get("serial")} | reply, bytes(encoder.payload))
+
+    def record(self) -> None:
+        self.recorder = Recorder()
+        sys.stdout, sys.stderr = Stream("stdout", self.recorder), Stream("stderr", self.recorder)
+        self.shell.display_pub.recorder = self.recorder
+        self.shell.displayhook.recorder = self.recorder
+
+    def execute(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
+        result = self.shell.run_cell(header["source"], store_history=False, cell_id=header.get("cell"))
+        if os.getpid() != self.pid:  # a child of the student's own that came to the end of its cell
+            os._exit(0)
+        error = result.error_before_exec or result.error_in_exec
+        outputs = []
+        for output in self.recorder.outputs:
+            if "png" in output.get("show", {}):
+                offset = len(encoder.payload)
+                encoder.payload += output["show"]["png"]
+                output["show"]["png"] = [offset, len(output["show"]["png"])]
+            outputs.append(output)
+        return {"outputs": outputs, "error": describe(error) if error is not None else None}
+
+    def lookup(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
+        names = self.shell.user_ns
+        return {"found": {name: encoder.encode(names[name]) for name in header["names"] if name in names}}
+
+    def call(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
+        target = self.objects[header["target"]]
+        if header.get("method"):
+            target = getattr(target, header["method"])
+        args, kwargs = decoder.decode(header["args"]), decoder.decode(header["kwargs"])
+        inputs = tensors_in((args, kwargs))
+        before = [tensor.detach().clone() for tensor in inputs]
+        with usual_dtype():
+            value = target(*args, **kwargs)
+            if isinstance(value, (types.GeneratorType, map, filter, zip)):
+                value = list(itertools.islice(value, 10_000))
+        changed = [[index, encoder.encode(tensor.detach())] for index, (tensor, old) in enumerate(zip(inputs, before))
+                   if tensor.shape != old.shape or not same(tensor.detach(), old)]
+        number = next(self.counter)
+        if any(tensor.requires_grad for tensor in inputs):
+            self.graphs[number] = (inputs, tensors_in(value))
+        return {"value": encoder.encode(value), "changed": changed, "call": number}
+
+    def backward(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
+        inputs, outputs = self.graphs[header["call"]]
+        cotangents = decoder.decode(header["cotangents"])
+        pairs = [(o, c.to(o.device, o.dtype)) for o, c in zip(outputs, cotangents) if c is not None and o.requires_grad]
+        wanted = [tensor for tensor in inputs if tensor.requires_grad]
+        found = torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True,
+                                    allow_unused=True) if pairs else [None] * len(wanted)
+        gradients = iter(found)
+        return {"value": encoder.encode([next(gradients) if t.requires_grad else None for t in inputs])}
+
+    # ---- values across the wire
+
+    def refer(self, value: Any) -> dict[str, Any] | None:
+        if not callable(value) or isinstance(value, np.generic):
+            return None
+        number = self.ids.get(id(value))
+        if number is None:
+            number = next(self.counter)
+            self.ids[id(value)], self.objects[number] = number, value
+        return {"r": {"id": number, "type": type(value).__name__[:80], "callable": True}}
+
+    def decoder(self, payload: bytes) -> Decoder:
+        return Decoder(payload, self.resolve, self.callback, self.device)
+
+    def resolve(self, reference: Reference) -> Any:
+        return self.objects[reference.id]
+
+    def callback(self, number: int) -> Any:
+        """A function of the check's, as the student's code sees it."""
+
+        def check_function(*args: Any, **kwargs: Any) -> Any:
+            encoder = Encoder(self.refer)
+            header = {"callback": number, "args": encoder.encode(list(args)), "kwargs": encoder.encode(kwargs)}
+            self.connection.send(header, bytes(encoder.payload))
+            reply, payload = self.connection.receive()
+            if "raise" in reply:
+                raise RuntimeError(reply["raise"])
+            return self.decoder(payload).decode(reply["value"])
+
+        return check_function
+
+
+@contextlib.contextmanager
+def usual_dtype() -> Iterator[None]:
+    """A test hands in float32 tensors, so new ones are float32, whatever a cell has switched for its own purposes."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors of nested tuples, lists and dicts, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in tensors_in(item)]
+    return []
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) if a.is_floating_point() else torch.equal(a, b)
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as plain text: class names along the MRO, message, line in the student's own cell."""
+    try:
+        message = (error.msg if isinstance(error, SyntaxError) else str(error))[:2000]
+    except BaseException:
+        message = "(the message could not be read)"
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if "ipykernel" in frame.filename or "ipython-input" in frame.filename or frame.filename.startswith("<"):
+            line = frame.lineno
+    return {"types": [c.__name__[:80] for c in type(error).__mro__][:20], "message": message, "line": line}
+
+
+def run_notebook(connection: Connection, shell: Shell, job: dict[str, Any]) -> None:
+    make_dumpable(True)
+    os.makedirs(job["directory"], exist_ok=True)
+    os.chdir(job["directory"])
+    header, _ = connection.receive()
+    for name, text in header["files"].items():
+        with open(os.path.basename(name), "w", encoding="utf-8") as file:
+            file.write(text)
+    sys.path.insert(0, job["directory"])
+    random.seed(job["seed"])
+    np.random.seed(job["seed"])
+    torch.manual_seed(job["seed"])
+    notebook = Notebook(connection, shell, job["device"])
+    connection.send({"hello": job["token"]})
+    notebook.serve()

@@ -1,0 +1,54 @@
+"""What a person should look at: calls of a ready-made answer where the task says to write it. Flags cost no points."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nbformat.notebooknode import NotebookNode
+
+from autograder.grading.source_names import parsed
+from autograder.manifest import FROM_SCRATCH, READY_MADE_LIBRARIES
+
+
+@dataclass(frozen=True)
+class Flag:
+    """``grade_id`` names the answer that may not be the student's own; empty for a cell besides the answers."""
+
+    grade_id: str
+    name: str
+    line: int
+    text: str
+
+    def sentence(self) -> str:
+        quoted = "".join(c if c.isprintable() and c not in "`<>&" else "?" for c in self.text.strip())[:100]
+        where = f"line {self.line} of {self.grade_id}" if self.grade_id else f"line {self.line} of a cell besides the answers"
+        return f"{where} uses {self.name}, which is to be written, not called: `{quoted}`"
+
+
+def flags(assignment: str, cells: list[NotebookNode]) -> list[Flag]:
+    """Flags of a student's cells (answers and cells of the student's own). Reads the text, runs nothing."""
+    banned = {name: grade_id for grade_id, names in FROM_SCRATCH.get(assignment, {}).items() for name in names}
+    found = []
+    for cell in cells:
+        lines = cell.source.splitlines()
+        for name, line in _mentions(cell.source):
+            if name in banned or name in READY_MADE_LIBRARIES:
+                own = cell.metadata.get("nbgrader", {}).get("grade_id", "")
+                found.append(Flag(banned.get(name, own), name, line, lines[line - 1] if line <= len(lines) else ""))
+    return list(dict.fromkeys(found))[:20]
+
+
+def _mentions(source: str) -> Iterator[tuple[str, int]]:
+    """Attributes, imported names and modules, and strings (as for getattr), with their lines; not plain names, which may
+    be the student's own functions."""
+    tree = parsed(source)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Attribute):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value.split(".")[0], node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").split(".")[0], node.lineno
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)

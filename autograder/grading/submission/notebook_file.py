@@ -1,0 +1,188 @@
+"""From a submitted file to plain cells: the text of each, the id it goes by, pictures. Everything else is dropped.
+
+A large file is read in a process of its own with limits on memory and time: it can be made so that reading it takes a
+hundred times its size.
+"""
+
+import json
+import os
+import re
+import resource
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+from typing import Any
+from nbformat.notebooknode import NotebookNode
+
+from autograder.errors import UngradableError
+
+PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+MAX_BYTES = 200 * 2**20
+LARGE = 4 * 2**20
+MEMORY, CPU_SECONDS = 3 * 2**30, 60  # of the process that reads a large file
+MAX_SOURCE = 500_000
+MAX_TEXT = 4 * 2**20  # of all cells together
+MAX_CELLS = 2_000
+MAX_SAVED_TEXT = 20_000
+MAX_SAVED_IMAGE = 3 * 2**20
+MAX_SAVED = 15 * 2**20
+
+
+def read(path: Path) -> NotebookNode:
+    """The cells of a notebook file, with ``id``, ``grade_id``, ``cell_type``, ``source``, ``outputs`` (text and PNG) and
+    ``attachments`` only. Raises ``UngradableError``."""
+    if path.is_symlink():
+        raise UngradableError("the file is a link, which is not followed; submit the notebook itself")
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise UngradableError("this is not a regular file; submit the notebook itself")
+        if status.st_size == 0:
+            raise UngradableError("the file is empty; save the notebook and submit it again")
+        if status.st_size > MAX_BYTES:
+            raise UngradableError(f"the file is larger than {MAX_BYTES // 2**20} MB; clear the outputs and submit again")
+        return _read_apart(path) if status.st_size > LARGE else _parsed(path.read_bytes())
+    except OSError as error:
+        raise UngradableError(f"the file cannot be read ({error.strerror}); submit it again") from error
+
+
+def shown(name: str) -> str:
+    """A file name of the student's, safe to print: printable, short, no markup."""
+    return "".join(c if c.isprintable() and c not in "<>&`[]*\\" else "?" for c in name.encode("utf-8", "replace").decode())[:60]
+
+
+def _read_apart(path: Path) -> NotebookNode:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))}
+    done = subprocess.run([sys.executable, "-m", "autograder.grading.submission.notebook_file", str(path.absolute())], env=environment, cwd=PACKAGE_ROOT,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        raise UngradableError("the file takes too much memory or time to read; clear the outputs and submit again")
+    message = json.loads(done.stdout)
+    if "ungradable" in message:
+        raise UngradableError(message["ungradable"])
+    return nbformat.from_dict(message)
+
+
+def _parsed(raw: bytes) -> NotebookNode:
+    try:
+        data = json.loads(_decode(raw))
+    except (ValueError, RecursionError) as error:
+        raise UngradableError(f"the file is not a notebook (no valid JSON: {str(error)[:80]}); "
+                         "open it in JupyterLab, save it and submit it again") from error
+    if not isinstance(data, dict):
+        raise UngradableError("the file is JSON but not a notebook; submit the .ipynb file")
+    try:
+        return _as_version_4(data)
+    except UngradableError:
+        raise
+    except Exception as error:
+        raise UngradableError(f"the notebook's structure is damaged ({type(error).__name__}); "
+                         "open it in JupyterLab, save it and submit it again") from error
+
+
+def _decode(raw: bytes) -> str:
+    for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig")):
+        if raw.startswith(mark):
+            return raw.decode(encoding)
+    return raw.decode("utf-8")
+
+
+def _as_version_4(data: dict[str, Any]) -> NotebookNode:
+    """A plain notebook with only what intake reads; tolerant of anything around it."""
+    if "worksheets" in data or data.get("nbformat") in (1, 2, 3):
+        data = nbformat.convert(nbformat.from_dict(data), 4)
+    cells = data.get("cells")
+    if not isinstance(cells, list):
+        raise UngradableError("the file has no cells; submit the course's notebook")
+    if len(cells) > MAX_CELLS:
+        raise UngradableError(f"the notebook has more than {MAX_CELLS} cells; submit the course's notebook")
+    plain = [_plain_cell(cell) for cell in cells if isinstance(cell, dict)]
+    if sum(len(cell.source) for cell in plain) > MAX_TEXT:
+        raise UngradableError(f"the notebook holds more than {MAX_TEXT // 2**20} MB of code and text; submit the course's notebook")
+    room = MAX_SAVED
+    for cell in plain:
+        room -= len(json.dumps([cell.outputs, cell.attachments]))
+        if room < 0:
+            cell.outputs, cell.attachments = [], NotebookNode()
+    return NotebookNode(cells=plain)
+
+
+def _plain_cell(cell: dict[str, Any]) -> NotebookNode:
+    source = cell.get("source", "")
+    if isinstance(source, list):
+        source = "".join(line for line in source if isinstance(line, str))
+    source = source if isinstance(source, str) else ""
+    metadata = cell.get("metadata")
+    grading = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    grade_id = grading.get("grade_id") if isinstance(grading, dict) else None
+    return NotebookNode(
+        id=cell.get("id") if isinstance(cell.get("id"), str) else None,
+        grade_id=grade_id if isinstance(grade_id, str) else None,
+        cell_type="code" if cell.get("cell_type") == "code" else "markdown",
+        source=_clean(source),
+        outputs=_saved_outputs(cell.get("outputs")),
+        attachments=_pictures(cell.get("attachments")),
+    )
+
+
+def _clean(source: str) -> str:
+    source = source.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode("utf-8")
+    return source[:MAX_SOURCE]
+
+
+def _pictures(attachments: object) -> NotebookNode:
+    """PNG and JPEG pictures pasted into a text cell."""
+    kept = NotebookNode()
+    for name, data in list(attachments.items())[:10] if isinstance(attachments, dict) else []:
+        for kind, start in (("image/png", "iVBORw0KGgo"), ("image/jpeg", "/9j/")):
+            image = data.get(kind) if isinstance(data, dict) else None
+            image = "".join(image) if isinstance(image, list) and all(isinstance(part, str) for part in image) else image
+            if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, start) and shown(name) == name:
+                kept[name] = NotebookNode({kind: image})
+    return kept
+
+
+def _saved_outputs(outputs: object) -> list[NotebookNode]:
+    """Text and PNG a student saved in an experiment, for the person grading by hand; not verified."""
+    kept = []
+    for output in outputs[:20] if isinstance(outputs, list) else []:
+        data = output.get("data") if isinstance(output, dict) else None
+        text = output.get("text") if isinstance(output, dict) else None
+        if isinstance(text, list):
+            text = "".join(part for part in text if isinstance(part, str))
+        if isinstance(text, str):
+            text = text[:MAX_SAVED_TEXT].encode("utf-8", "replace").decode("utf-8")
+            kept.append(_stream(text))
+        image = data.get("image/png") if isinstance(data, dict) else None
+        if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, "iVBORw0KGgo"):
+            data = NotebookNode({"image/png": image.replace("\n", "")})
+            kept.append(NotebookNode(output_type="display_data", data=data, metadata=NotebookNode()))
+    if kept:
+        kept.insert(0, _stream("[saved by the student, not verified]\n"))
+    return kept
+
+
+def _stream(text: str) -> NotebookNode:
+    return NotebookNode(output_type="stream", name="stdout", text=text)
+
+
+def _is_base64(text: str, start: str) -> bool:
+    return text.startswith(start) and re.fullmatch(r"[A-Za-z0-9+/=\n]*", text) is not None
+
+
+def main() -> None:
+    """Print the cells of the file named in the first argument as JSON, or why it cannot be graded."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    try:
+        message = _parsed(Path(sys.argv[1]).read_bytes())
+    except UngradableError as reason:
+        message = {"ungradable": str(reason)}
+    json.dump(message, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

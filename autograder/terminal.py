@@ -1,0 +1,114 @@
+"""The words on the screen: the console, progress while a class is graded, and tables."""
+
+import os
+import statistics
+from collections import Counter
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from autograder.classroom import Student
+from autograder.grading.messages import Failed, Graded, Outcome, Ungradable
+from autograder.grading.plugins.gradebook import Score
+from autograder.manifest import MANIFEST
+
+console = Console(soft_wrap=True)
+
+
+class GradingProgress:
+    """A bar with counts and time left, and who is being graded; gone when the block ends.
+
+    ``seconds`` then holds, by student, how long each cell took.
+    """
+
+    def __init__(self, assignment: str, workers: int) -> None:
+        self.seconds: dict[str, dict[str, float]] = {}
+        self._at_a_time = workers or os.cpu_count() or 1
+        self._waiting: list[str] = []
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+            TextColumn("{task.fields[now]}"), console=console, transient=True, refresh_per_second=4)
+        self._bar = self._progress.add_task(f"grading {assignment}", total=None, now="")
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self  # traitlets copies what stands in a configuration, our two methods too
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def on_start(self, students: list[str]) -> None:
+        """Who is about to be graded."""
+        self._waiting[:] = students
+        self._progress.update(self._bar, total=len(students))
+
+    def on_outcome(self, student: str, outcome: Outcome) -> None:
+        """One more is done."""
+        if student in self._waiting:
+            self._waiting.remove(student)
+        # Submissions are taken up in order, so these are the ones in work.
+        now = ", ".join(self._waiting[:self._at_a_time]) or "writing grades and notebooks"
+        self._progress.update(self._bar, advance=1, now=f"now: {now}")
+        if isinstance(outcome, Graded):
+            self.seconds[student] = outcome.result.seconds
+        if isinstance(outcome, Failed | Ungradable):
+            self._progress.console.print(f"  {student}: not graded: {outcome.reason}", highlight=False)
+
+
+def comparison_table(assignment: str, students: list[Student], standing: dict[str, Score]) -> Table:
+    """Expected and given automatic scores of a simulated class."""
+    table = Table(title=f"{assignment}: a simulated class, expected and given points", title_justify="left")
+    for name, justify in (("student", "left"), ("expected", "right"), ("given", "right"), ("", "left"), ("by hand", "right"),
+                          ("story or reason", "left")):
+        table.add_column(name, justify=justify, overflow="fold")
+    for student in sorted(students, key=lambda s: (not s.ungradable, s.name)):
+        score = standing.get(student.name)
+        given = "–" if score is None or score.score is None else f"{score.score:g}"
+        expected = "–" if student.total is None else f"{student.total:g}"
+        story = score.reason if score is not None and score.reason else _summary(student)
+        verdict = "[green]ok[/green]" if agrees(student, score) else "[red]DIFFERS[/red]"
+        table.add_row(student.name, expected, given, verdict, str(score.to_grade_by_hand or "") if score else "", story)
+    return table
+
+
+def class_table(assignment: str, standing: list[Score], isolated: bool = True) -> Table:
+    """A graded class: who has how many points, what waits for a person, what could not be graded (first)."""
+    caption = "" if isolated else "graded without isolation: student code ran with the instructor's rights"
+    table = Table(title=f"{assignment}", title_justify="left", caption=caption, caption_justify="left", caption_style="bold yellow")
+    for name, justify in (("student", "left"), ("points", "right"), ("of", "right"), ("by hand", "right"), ("not graded because", "left")):
+        table.add_column(name, justify=justify, overflow="fold")
+    for score in sorted(standing, key=lambda s: (not s.reason, s.student)):
+        points = "–" if score.score is None else f"{score.score:g}"
+        table.add_row(score.student, points, f"{score.max_score:g}", str(score.to_grade_by_hand or ""), score.reason)
+    return table
+
+
+def timings_table(assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
+    """How long each exercise took over the class: the student's cell and its hidden tests, and who took longest."""
+    table = Table(title=f"{assignment}: seconds per exercise, over {len(seconds)} submissions", title_justify="left")
+    for name, justify in (("exercise", "left"), ("", "left"), ("cell, median", "right"), ("max", "right"), ("tests, median", "right"),
+                          ("max", "right"), ("longest", "left")):
+        table.add_column(name, justify=justify)
+    for entry in MANIFEST[assignment]:
+        if entry.kind != "text":
+            cell = {student: times.get(entry.grade_id, 0.0) for student, times in seconds.items()}
+            tests = {student: times.get(entry.graded_cell, 0.0) for student, times in seconds.items()}
+            figures = [f"{figure(times.values()):.3f}" for times in (cell, tests) for figure in (statistics.median, max)]
+            table.add_row(entry.number, entry.grade_id, *figures, max(seconds, key=lambda student: cell[student] + tests[student]))
+    whole = {student: sum(times.values()) for student, times in seconds.items()}
+    table.add_row("all", f"median {statistics.median(whole.values()):.2f}, max {max(whole.values()):.2f}", "", "", "", "",
+                  max(whole, key=lambda student: whole[student]))
+    return table
+
+
+def _summary(student: Student) -> str:
+    """How a simulated student answered: the mistakes by name, the rest counted."""
+    kinds = Counter(kind for kind, _ in student.story)
+    mistakes = ", ".join(name for kind, name in student.story if kind == "wrong")
+    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind not in ("wrong", "text"))
+    return "; ".join(filter(None, [counted, f"wrong: {mistakes}" if mistakes else ""]))

@@ -1,0 +1,125 @@
+"""Bad input gets one clear line that says what to do, a non-zero exit code, and nothing half-written."""
+
+import contextlib
+import io
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers import COURSE, WEEK3, autograder, run
+
+from autograder.__main__ import main
+from autograder.classroom import make_course_root
+from autograder.errors import UngradableError
+from autograder.grading.submission.intake import rebuild
+
+
+@pytest.fixture()
+def course(tmp_path: Path) -> Path:
+    root = tmp_path / "course"
+    make_course_root(COURSE, root, [WEEK3])
+    return root
+
+
+def refuse(root: Path, *arguments: str) -> str:
+    """The command's one line on stderr; it must have written nothing."""
+    before = sorted(root.rglob("*"))
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        assert main(["--root", str(root), *arguments]) == 2
+    assert said.getvalue().startswith("error: ") and said.getvalue().count("\n") == 1, said.getvalue()
+    assert sorted(root.rglob("*")) == before
+    return said.getvalue()
+
+
+def submit(root: Path) -> None:
+    target = root / "submitted" / "ada" / WEEK3
+    target.mkdir(parents=True)
+    shutil.copy(COURSE / "notebooks" / WEEK3 / f"{WEEK3}.ipynb", target)
+
+
+def test_missing_week(course: Path) -> None:
+    assert "WEEK=3" in refuse(course, "autograde")
+
+
+def test_mistyped_week(course: Path) -> None:
+    assert "there is no week '33'; there is: 3" in refuse(course, "autograde", "--week", "33")
+
+
+def test_no_submissions(course: Path) -> None:
+    assert "no submissions: expected submitted/STUDENT/week3_rope" in refuse(course, "autograde", "--week", "3")
+
+
+def test_unknown_student(course: Path) -> None:
+    (course / "submitted" / "ada" / WEEK3).mkdir(parents=True)
+    assert "no submission of week3_rope by adda" in refuse(course, "autograde", "--week", "3", "--students", "adda")
+
+
+def test_unbuilt_course(course: Path) -> None:
+    shutil.rmtree(course / "source")
+    assert "run `make build`" in refuse(course, "autograde", "--week", "3")
+
+
+def test_feedback_before_grading(course: Path) -> None:
+    assert "run `make autograde WEEK=week3_rope` first" in refuse(course, "feedback", "--week", "3")
+
+
+def test_old_or_damaged_database(course: Path) -> None:
+    submit(course)
+    (course / "gradebook.db").write_bytes(b"not a database" * 100)
+    done = autograder("--root", str(course), "autograde", "--week", "3", code=2)
+    assert "cannot be opened" in done.stderr and "nbgrader db upgrade" in done.stderr and "Traceback" not in done.stderr
+    assert (course / "gradebook.db").read_bytes() == b"not a database" * 100
+    assert not (course / "autograded").exists()
+
+
+def test_unknown_device(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(course)
+    monkeypatch.setenv("AUTOGRADER_DEVICE", "tpu")
+    assert "auto, cpu or cuda" in refuse(course, "autograde", "--week", "3")
+
+
+def test_check_without_a_file(course: Path) -> None:
+    assert "FILE=" in refuse(course, "check")
+    assert "there is no file nothing.ipynb" in refuse(course, "check", "nothing.ipynb")
+
+
+def test_check_a_notebook_that_cannot_be_read(course: Path) -> None:
+    (course / "week3_rope.ipynb").write_text("{half a")
+    assert "not a notebook" in refuse(course, "check", "week3_rope.ipynb")
+
+
+@pytest.mark.parametrize("arguments", [["build", "--week", "42"], ["import"], ["import", "--week", "42"]])
+def test_build_and_import_of_unknown_weeks(arguments: list[str]) -> None:
+    assert "week" in refuse(COURSE, *arguments)
+
+
+def test_make_passes_errors_on() -> None:
+    done = run("make", "autograde", "WEEK=nine", code=None)
+    assert done.returncode != 0 and "there is no week 'nine'" in done.stderr
+
+
+@pytest.mark.isolation
+def test_a_very_deep_folder_in_a_submission_is_of_no_consequence(course: Path) -> None:
+    submit(course)
+    here = os.open(course / "submitted" / "ada" / WEEK3, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    try:
+        run("nbgrader", "autograde", WEEK3, cwd=course)
+        assert "not graded" not in autograder("--root", str(course), "autograde", "--week", "3", "--regrade").stdout.splitlines()[-2]
+        assert (course / "autograded" / "ada" / WEEK3 / f"{WEEK3}.ipynb").is_file()
+    finally:
+        subprocess.run(["rm", "-rf", str(course)], check=True)  # Python's own rmtree would recurse too far
+
+
+def test_the_notebook_of_another_week_is_known(course: Path) -> None:
+    make_course_root(COURSE, course, [WEEK3, "week2_sinusoidal"])
+    with pytest.raises(UngradableError, match="none of the exercises of week3_rope is in it .it looks like the notebook of week2_sinusoidal"):
+        rebuild(COURSE / "notebooks" / "week2_sinusoidal" / "week2_sinusoidal.ipynb", course, WEEK3)

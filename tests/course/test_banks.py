@@ -1,0 +1,240 @@
+"""The hidden tests are tested: every known wrong solution gets its hand-written score, every right one full marks."""
+
+import ast
+import importlib
+import inspect
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import autograder.reference
+from autograder.checks.compare import difference
+from autograder.checks.framework import Check, grading
+from autograder.checks.memory import Memory
+from autograder.manifest import MANIFEST
+from autograder.misconceptions.bank import NAMES, bank
+
+SEEDS = (1, 2)
+EXERCISES = [(week, entry) for week, entries in MANIFEST.items() for entry in entries if entry.kind != "text"]
+SOLUTIONS = [(week, entry, solution) for week, entry in EXERCISES for solution in bank(week, entry.grade_id)]
+BUG_HUNTS = ("rotate_half", "rotary_tables", "decode_step_scores")
+# (wrong, right) entries at least
+LEAST = {"scaled_dot_product_attention": (10, 3), "sinusoidal_positional_encoding": (10, 3), "apply_rotary_emb": (16, 6),
+         "alibi_bias": (10, 3), "ALiBiMultiHeadAttention": (10, 3), "yarn_frequencies": (10, 3), "loss_by_length": (10, 3),
+         "rotate_by_hand": (5, 2), "bfloat16_positions": (5, 2)}
+
+
+def names(case):
+    return "-".join(getattr(part, "grade_id", None) or getattr(part, "name", None) or str(part) for part in case[1:])
+
+
+def check_of(week, entry):
+    return getattr(importlib.import_module(f"autograder.checks.{week.split('_')[0]}"), entry.grade_id)
+
+
+def grade(week, entry, subject, seed=1, memory=None):
+    with grading(seed, memory=memory) as context:
+        verdict = check_of(week, entry)(subject)
+    assert context.verdicts == [verdict]
+    return verdict
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("case", SOLUTIONS, ids=names)
+def test_every_entry_gets_what_it_is_due(case):
+    week, entry, solution = case
+    assert solution.is_right or 0 <= solution.score < entry.points
+    typed = dict(NAMES)
+    exec(solution.source, typed)  # in the simulated classroom entries are text in a notebook
+    for seed, subject in zip(SEEDS, (solution.subject, typed[entry.grade_id])):
+        verdict = grade(week, entry, subject, seed)
+        assert verdict.score == (entry.points if solution.is_right else solution.score), verdict.render()
+        assert solution.is_right == (not verdict.named), verdict.render()
+
+
+@pytest.mark.parametrize("case", EXERCISES, ids=names)
+def test_what_is_remembered_from_others_of_the_class_changes_no_verdict(case):
+    week, entry = case
+    class_memory, alone = Memory(), {}
+    entries = bank(week, entry.grade_id)
+    for solution in [*entries, *reversed(entries)]:
+        typed = dict(NAMES)
+        exec(solution.source, typed)
+        if solution.name not in alone:
+            alone[solution.name] = grade(week, entry, typed[entry.grade_id])
+            typed = dict(NAMES)
+            exec(solution.source, typed)
+        verdict, other = grade(week, entry, typed[entry.grade_id], memory=class_memory), alone[solution.name]
+        assert verdict.named == other.named and verdict.score == other.score, solution.name
+        # not the messages: what dropout gives is drawn anew each time
+        assert [criterion.earned for criterion in verdict.criteria] == [criterion.earned for criterion in other.criteria]
+
+
+# What a check finds by a property has a sentence made in the check.
+BY_PROPERTY = r"must raise|in place|must return a \w+ tensor"
+
+
+@pytest.mark.parametrize("case", [case for case in SOLUTIONS if not case[2].is_right], ids=names)
+def test_every_wrong_entry_is_recognised(case):
+    week, entry, solution = case
+    assert solution.says.endswith("."), "a sentence for the student"
+    named = grade(week, entry, solution.subject, seed=3).named
+    assert solution.says in named or re.search(BY_PROPERTY, " ".join(named)), named
+
+
+@pytest.mark.parametrize("case", EXERCISES, ids=names)
+def test_banks_are_large_enough(case):
+    week, entry = case
+    entries = bank(week, entry.grade_id)
+    wrong, right = sum(not s.is_right for s in entries), sum(s.is_right for s in entries)
+    least_wrong, least_right = LEAST.get(entry.grade_id, (6, 3))
+    assert wrong >= least_wrong and right >= least_right, (wrong, right)
+
+
+@pytest.mark.parametrize("case", EXERCISES, ids=names)
+def test_the_reference_gets_full_marks_and_the_criteria_add_up(case):
+    week, entry = case
+    right = getattr(autograder.reference, entry.grade_id, None)
+    if right is None:
+        right = next(s.subject for s in bank(week, entry.grade_id) if s.is_right)
+    verdict = grade(week, entry, right)
+    assert verdict.score == entry.points == sum(criterion.points for criterion in verdict.criteria), verdict.render()
+
+
+# ---- answers that answer nothing ------------------------------------------------------------------------------------
+
+
+def stub(*arguments, **options):
+    raise NotImplementedError
+
+
+def identity(*arguments, **options):
+    return arguments[0]
+
+
+def nothing(*arguments, **options):
+    return None
+
+
+def filled_like(right, value):
+    """Zeros, or ones, in the shapes of the right answer; refuses what it refuses."""
+    def fill(answer):
+        if isinstance(answer, tuple):
+            return tuple(map(fill, answer))
+        return torch.full_like(answer, value) if isinstance(answer, torch.Tensor) else type(answer)(value)
+
+    return lambda *arguments, **options: fill(right(*arguments, **options))
+
+
+def module_with(right, forward, construct=None):
+    """A class with the right parameters and another forward."""
+    class Module(right):
+        def __init__(self, *arguments, **options):
+            if construct is not None:
+                construct()
+            super().__init__(*arguments, **options)
+
+        def forward(self, *arguments, **options):
+            return forward(*arguments, **options)
+
+    return Module
+
+
+def empty_answers(week, entry):
+    right = getattr(autograder.reference, entry.grade_id, None)
+    if entry.kind == "numbers":
+        keys = next(s.subject for s in bank(week, entry.grade_id) if s.is_right)
+        yield from (dict.fromkeys(keys, value) for value in (None, 0.0, 1, True, "0.9093", math.nan, 10**400, stub))
+        yield from ({}, None, [0.0] * 6, stub)
+    elif inspect.isclass(right):
+        yield module_with(right, stub)
+        yield module_with(right, stub, construct=stub)
+        yield module_with(right, identity)
+        yield module_with(right, nothing)
+        yield module_with(right, lambda x, *rest, **options: torch.zeros_like(x))
+        yield module_with(right, lambda x, *rest, **options: torch.ones_like(x))
+        yield from (stub, identity, nothing, None)
+    else:
+        yield from (stub, identity, nothing, filled_like(right, 0), filled_like(right, 1), None, 0.0)
+
+
+@pytest.mark.parametrize("case", EXERCISES, ids=names)
+def test_what_answers_nothing_scores_nothing(case):
+    week, entry = case
+    for answer in empty_answers(week, entry):
+        verdict = grade(week, entry, answer)
+        assert verdict.score == 0, verdict.render()
+
+
+@pytest.mark.parametrize("case", [case for case in EXERCISES if case[1].grade_id in BUG_HUNTS], ids=names)
+def test_the_unchanged_snippet_of_a_bug_hunt_scores_nothing(case):
+    week, entry = case
+    entries = bank(week, entry.grade_id)
+    assert [s.score for s in entries if s.name == f"snippet_{entry.grade_id}"] == [0]
+    for snippet in snippets(week):
+        if entry.grade_id in snippet:
+            assert grade(week, entry, snippet[entry.grade_id]).score == 0
+
+
+def snippets(week):
+    """What the python code blocks of a week's text define, with the reference's functions at hand."""
+    source = Path(__file__).parents[2] / "source" / f"{week}.py"
+    text = source.read_text(encoding="utf-8") if source.exists() else ""
+    for block in re.findall(r"^# ```python\n(.*?)^# ```", text, flags=re.MULTILINE | re.DOTALL):
+        code = ast.parse(re.sub(r"^# ?", "", block, flags=re.MULTILINE))
+        code.body = [node for node in code.body if isinstance(node, ast.FunctionDef)]
+        namespace = NAMES | vars(autograder.reference)
+        exec(compile(code, str(source), "exec"), namespace)
+        yield {node.name: namespace[node.name] for node in code.body}
+
+
+def test_memorised_values_score_nothing():
+    x, positions = torch.randn(2, 3, 5, 8), torch.tensor([4, 0, 9, 2, 7])
+    seen = {(2, 3, 5, 8): autograder.reference.apply_rotary_emb(x, positions)}
+    week, entry = next(case for case in EXERCISES if case[1].grade_id == "apply_rotary_emb")
+    assert grade(week, entry, lambda x, positions, base=1e4: seen.get(tuple(x.shape), x)).score == 0
+
+
+# ---- the checks themselves ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", EXERCISES, ids=names)
+def test_probes_say_the_same_when_they_run_again(case, monkeypatch):
+    """The diagnosis runs probes at the end of a check: none may refer to a variable that has changed since."""
+    week, entry = case
+    checks = []
+    verdict = Check.verdict
+    monkeypatch.setattr(Check, "verdict", lambda self: checks.append(self) or verdict(self))
+    for solution in bank(week, entry.grade_id):
+        if solution.is_right:
+            grade(week, entry, solution.subject)
+            for record in checks.pop()._records:
+                again = record.probe(solution.subject)
+                assert not difference(again, record.got, record.tolerance)
+
+
+@pytest.mark.parametrize("case", EXERCISES, ids=names)
+def test_all_students_of_a_class_meet_the_same_inputs(case, monkeypatch):
+    week, entry = case
+    drawn = []
+    randn = Check.randn
+    monkeypatch.setattr(Check, "randn", lambda self, *shape, **options: drawn.append(
+        randn(self, *shape, **options)) or drawn[-1])
+    right = next(s.subject for s in bank(week, entry.grade_id) if s.is_right)
+    grade(week, entry, right, seed=7)
+    first, drawn = drawn[:], drawn.clear() or drawn
+    grade(week, entry, right, seed=7)
+    assert all(torch.equal(a, b) for a, b in zip(first, drawn, strict=True))
+    drawn.clear()
+    grade(week, entry, nothing, seed=7)  # misses at once, and meets the first inputs of each criterion all the same
+    assert all(any(torch.equal(a, b) for b in first if a.shape == b.shape) for a in drawn)

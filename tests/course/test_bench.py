@@ -1,0 +1,104 @@
+"""The benchmark compares what it says, and the command stays light to start."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from helpers import COURSE, WEEK3, run
+
+sys.path.insert(0, str(COURSE / "benchmarks"))
+
+import bench  # noqa: E402
+import measure  # noqa: E402
+import scale  # noqa: E402
+import stock  # noqa: E402
+
+from autograder.classroom import Student  # noqa: E402
+from autograder.terminal import timings_table  # noqa: E402
+
+
+def loaded(statement: str) -> set[str]:
+    """The modules of a fresh process after ``statement``."""
+    return set(run(sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)").stdout.split())
+
+
+def test_grading_starts_without_what_it_does_not_need() -> None:
+    heavy = {"torch", "numpy", "matplotlib", "IPython", "rfc3987_syntax.syntax_helpers", "lark", "jupytext", "autograder.misconceptions.bank"}
+    assert loaded("import autograder.commands, autograder.grading.plugins.exporter") & heavy <= {"jupytext"}
+
+
+def test_the_sandbox_is_started_before_torch_is_imported() -> None:
+    assert "torch" not in loaded("import autograder.grading.executors.grader_process, autograder.grading.sandbox.sandbox")
+
+
+def test_cpu_of_orphans_is_counted(tmp_path: Path) -> None:
+    grandchild = "import time\nwhile time.process_time() < 0.5: pass"
+    child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {grandchild!r}])"  # does not wait for it
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:  # not measured, not waited for
+        measured = measure.measure([sys.executable, "-c", child])
+        assert measured.code == 0 and measured.cpu >= 0.5
+        assert other.poll() is None
+
+
+def test_memory_of_all_children_is_seen() -> None:
+    measured = measure.measure([sys.executable, "-c", "x = bytearray(100_000_000); import time; time.sleep(1)"], every=0.2)
+    assert 95 < measured.peak < 200
+
+
+def test_differences_between_two_gradebooks() -> None:
+    students = [Student("ada", {"a": 1.0, "b": None}), Student("boole", {"a": 0.0}), Student("cantor", {"a": 0.0}, ungradable=True)]
+    same = {"ada": {"a": 1.0, "b": None}, "boole": {"a": 0.0}}
+    assert bench.differences(students, same, same) == []
+    assert bench.differences(students, same, same | {"ada": {"a": 0.5, "b": None}}) == ["ada, a: stock 0.5, ours 1"]
+    both_wrong = same | {"boole": {"a": 2.0}}
+    assert bench.differences(students, both_wrong, both_wrong) == ["boole, a: expected 0, ours 2"]
+
+
+def test_scores_of_a_large_class() -> None:
+    students = [Student("ada", {"a": 1.0}), Student("boole", {"a": 1.0}), Student("cantor", {"a": 1.0}, ungradable=True)]
+    found = {"ada": {"a": 1.0}, "boole": {"a": 0.5}, "cantor": {"a": None}}
+    assert scale.wrong_scores(students, found) == ["boole"]
+    assert scale.wrong_scores(students, {}) == ["ada", "boole", "cantor"]
+
+
+def test_hidden_tests_are_opened_to_the_kernel() -> None:
+    source = "# Hidden\n### BEGIN HIDDEN TESTS\nfrom autograder.checks import week3\nweek3.f(f)\n### END HIDDEN TESTS"
+    opened = stock.open_to_the_kernel(source, 7)
+    compile(opened, "cell", "exec")
+    assert "with _grading(7, 'cpu') as _context:\n    from autograder.checks import week3\n    week3.f(f)\n" in opened
+    assert stock.open_to_the_kernel("x = 1", 7) == "x = 1"
+
+
+def test_timings_name_the_slowest() -> None:
+    seconds = {"ada": {"rope_frequencies": 0.1, "rope_frequencies_tests": 0.2}, "boole": {"rope_frequencies": 0.3, "rope_frequencies_tests": 2.0}}
+    table = timings_table(WEEK3, seconds)
+    row = [list(column.cells)[1] for column in table.columns]
+    assert row == ["3.2", "rope_frequencies", "0.200", "0.300", "1.100", "2.000", "boole"]
+
+
+@pytest.mark.isolation
+def test_a_week_is_measured_and_reported(tmp_path: Path) -> None:
+    """Two students; stock is replaced by a command that grades nothing."""
+    measured = bench.week(WEEK3, 2, runs=tmp_path, stock_command=lambda assignment: [sys.executable, "-c", "print('graded')"])
+    assert bench.COMPLETE <= measured.keys()
+    assert measured["ours"]["code"] == 0 and measured["ours"]["cpu"] > 1
+    assert 0 < measured["floor"]["cells"] < measured["floor"]["cells_and_tests"]
+    assert any("stock none" in line for line in measured["differences"]) and not any("expected" in line for line in measured["differences"])
+    text = bench.report([measured])
+    assert "| week3 | 2 |" in text and "differ |" in text and tempfile.gettempdir() not in text
+    again = bench.week(WEEK3, 2, runs=tmp_path, stock_command=lambda assignment: ["false"])
+    assert again["ours"]["cpu"] == measured["ours"]["cpu"] and again["stock"]["code"] == 0  # kept, not measured again
+
+
+def test_a_report_of_nothing_says_what_to_do() -> None:
+    assert "make bench" in bench.report([])
+
+
+def test_what_other_processes_use_is_seen() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            assert measure.load(seconds=1) > 0.4
+        finally:
+            other.kill()

@@ -1,0 +1,163 @@
+"""The build chain: one way, byte-stable, and without leaks."""
+
+import json
+import os
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import nbformat
+import pytest
+from helpers import COURSE, autograder
+
+from autograder import misconceptions, reference
+from autograder.build.pipeline import build, import_week, texts
+from autograder.build.regions import RegionError, clear_solution, replace_region
+from autograder.build.text import TextError, to_notebook, to_text
+from autograder.errors import CourseError
+from autograder.manifest import MANIFEST, RELEASED_FILES
+
+WEEKS = texts(COURSE)
+by_week = pytest.mark.parametrize("text", WEEKS, ids=lambda path: path.stem)
+
+
+@pytest.fixture()
+def copy(tmp_path: Path) -> Path:
+    """The course's sources and products, to be changed at will."""
+    root = tmp_path / "course"
+    root.mkdir()
+    for folder in ("source", "notebooks", "solutions"):
+        shutil.copytree(COURSE / folder, root / folder)
+    shutil.copy(COURSE / "nbgrader_config.py", root)
+    return root
+
+
+@by_week
+def test_products_are_what_the_text_builds(copy: Path, text: Path) -> None:
+    assert build(copy, copy / "source" / text.name) == []
+
+
+@by_week
+def test_building_from_nothing_gives_the_same_notebooks(copy: Path, text: Path) -> None:
+    for folder in ("source", "notebooks"):
+        shutil.rmtree(copy / folder / text.stem)
+    build(copy, copy / "source" / text.name)
+    for folder in ("source", "notebooks"):
+        for path in sorted((COURSE / folder / text.stem).iterdir()):
+            if path.suffix in (".ipynb", ".py"):
+                assert (copy / folder / text.stem / path.name).read_bytes() == path.read_bytes(), path
+
+
+@by_week
+def test_text_and_notebook_are_two_forms_of_one_thing(text: Path) -> None:
+    source = text.read_text(encoding="utf-8")
+    notebook = to_notebook(source)
+    assert to_text(notebook) == source
+    assert to_notebook(to_text(notebook)) == notebook
+
+
+@by_week
+def test_nothing_of_the_solution_reaches_the_students(text: Path) -> None:
+    released = COURSE / "notebooks" / text.stem
+    assert sorted(path.name for path in released.iterdir() if path.is_file()) == sorted(
+        ["lab.py", f"{text.stem}.ipynb", *RELEASED_FILES.get(text.stem, ())])
+    student = nbformat.read(released / f"{text.stem}.ipynb", as_version=4)
+    sources = "\n".join(cell.source for cell in student.cells) + (released / "lab.py").read_text(encoding="utf-8")
+    for secret in ("BEGIN SOLUTION", "END SOLUTION", "HIDDEN TESTS\n", "MARK SCHEME", "autograder."):
+        assert secret not in sources
+    for line in _secret_lines(text):
+        assert line not in sources, line
+
+
+def _secret_lines(text: Path) -> set[str]:
+    """Lines of code long enough to be telling, from solutions, mark schemes, references, checks and misconceptions."""
+    source = text.read_text(encoding="utf-8")
+    regions = re.findall(r"BEGIN (?:SOLUTION|MARK SCHEME|HIDDEN TESTS)\n(.*?)\n[^\n]*END ", source, flags=re.DOTALL)
+    public, _ = replace_region(source, "SOLUTION")
+    public, _ = replace_region(public, "MARK SCHEME")
+    public, _ = replace_region(public, "HIDDEN TESTS")
+    week = text.stem.split("_")[0]
+    folders = [Path(reference.__file__).parent, Path(misconceptions.__file__).parent]
+    code = [path.read_text(encoding="utf-8") for folder in folders for path in folder.glob("*.py")
+            if folder.name == "reference" or path.stem >= week]
+    lines = {line.strip(" #") for block in regions + code for line in block.splitlines()}
+    telling = {line for line in lines if len(line) > 45 and not line.startswith(('"""', "from ", "import ", "class ", "def "))}
+    return {line for line in telling if line not in public}
+
+
+@by_week
+def test_points_are_the_manifests(text: Path) -> None:
+    notebook = to_notebook(text.read_text(encoding="utf-8"))
+    graded = {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points for cell in notebook.cells
+              if cell.metadata.get("nbgrader", {}).get("grade") and cell.metadata.nbgrader.points}
+    assert graded == {entry.graded_cell: entry.points for entry in MANIFEST[text.stem]}
+    checks = {cell.metadata.nbgrader.grade_id for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("points") == 0}
+    assert checks == {f"{entry.grade_id}_check" for entry in MANIFEST[text.stem] if entry.kind != "text"}
+
+
+@by_week
+def test_solutions_are_executed_and_bare(text: Path) -> None:
+    solution = nbformat.read(COURSE / "solutions" / text.stem / f"{text.stem}.ipynb", as_version=4)
+    for cell in solution.cells:
+        assert "SOLUTION" not in cell.source and "MARK SCHEME" not in cell.source and "autograder." not in cell.source
+        if cell.cell_type == "code":
+            assert cell.execution_count is not None
+            assert not any(output.output_type == "error" for output in cell.outputs)
+            assert "execution" not in cell.metadata
+
+
+def test_import_brings_an_edit_back_and_refuses_when_the_text_is_newer(copy: Path) -> None:
+    text = copy / "source" / WEEKS[0].name
+    path = copy / "source" / text.stem / f"{text.stem}.ipynb"
+    assert import_week(copy, text) is False
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[0].source += "\n\nA sentence typed in JupyterLab."
+    nbformat.write(notebook, path)
+    os.utime(text, (1, 1))
+    os.utime(path, (2, 2))
+    assert import_week(copy, text) is True
+    assert "# A sentence typed in JupyterLab." in text.read_text(encoding="utf-8")
+    assert build(copy, text) and import_week(copy, text) is False
+    notebook.cells[0].source += "\n\nAnother one."
+    nbformat.write(notebook, path)
+    os.utime(path, (1, 1))
+    before = text.read_text(encoding="utf-8")
+    with pytest.raises(CourseError, match="newer"):
+        import_week(copy, text)
+    assert text.read_text(encoding="utf-8") == before
+
+
+def test_a_failing_solution_is_reported_and_leaves_everything_as_it_was(copy: Path) -> None:
+    text = copy / "source" / WEEKS[0].name
+    text.write_text(text.read_text(encoding="utf-8") + '\n# %% tags=["experiment"]\nraise RuntimeError("broken demonstration")\n')
+    before = {path: path.read_bytes() for path in copy.rglob("*.ipynb")}
+    done = autograder("--root", str(copy), "build", "--week", text.stem, code=2)
+    assert "broken demonstration" in done.stderr
+    assert {path: path.read_bytes() for path in copy.rglob("*.ipynb")} == before
+
+
+def test_rules_of_the_text() -> None:
+    with pytest.raises(TextError, match="neither graded nor locked nor tagged"):
+        to_notebook("# %%\nprint(1)\n")
+    with pytest.raises(TextError, match="grade_id"):
+        to_notebook('# %% nbgrader={"solution": true}\nprint(1)\n')
+    with pytest.raises(TextError, match="no points"):
+        to_notebook('# %% nbgrader={"grade_id": "a", "grade": true}\nprint(1)\n')
+    with pytest.raises(RegionError, match="needs"):
+        clear_solution({"cell_type": "code", "metadata": {}, "source": "x = 1"})
+    with pytest.raises(RegionError, match="without an END"):
+        replace_region("### BEGIN SOLUTION\nx", "SOLUTION")
+
+
+def test_environment_yml_has_the_pins_of_pyproject() -> None:
+    pins = tomllib.loads((COURSE / "pyproject.toml").read_text())["project"]["dependencies"]
+    listed = [line.strip().removeprefix("- ") for line in (COURSE / "environment.yml").read_text().splitlines()]
+    assert pins == [line for line in listed if "==" in line]
+
+
+def test_committed_notebooks_are_valid_and_small() -> None:
+    for path in COURSE.glob("*/week*/*.ipynb"):
+        if path.parts[-3] in ("source", "notebooks", "solutions"):
+            nbformat.validate(json.loads(path.read_text(encoding="utf-8")))
+            assert path.stat().st_size < 5_000_000

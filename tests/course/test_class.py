@@ -1,0 +1,125 @@
+"""A simulated class from submission to gradebook, feedback and export, as an instructor runs it."""
+
+import csv
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+from helpers import COURSE, WEEK3, GradedClass, autograder, run
+from nbgrader.coursedir import CourseDirectory
+
+from autograder.grading.plugins.gradebook import Score, scores
+from autograder.commands import agrees
+
+SECRETS = ("BEGIN HIDDEN", "autograder.checks", "MARK SCHEME", "week3.", "autograder.reference")
+
+
+def standing(root: Path, assignment: str = WEEK3) -> dict[str, Score]:
+    course = CourseDirectory()
+    course.root = str(root)
+    return {score.student: score for score in scores(course, assignment)}
+
+
+def test_every_score_is_the_hand_written_one(graded_class: GradedClass) -> None:
+    given = standing(graded_class.root)
+    for student in graded_class.students:
+        assert agrees(student, given.get(student.name)), (student, given.get(student.name))
+
+
+def test_make_autograde_gives_the_same_scores_as_nbgrader(graded_class: GradedClass, tmp_path: Path) -> None:
+    root = tmp_path / "course"
+    shutil.copytree(graded_class.root, root, ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db"))
+    shown = autograder("--root", str(root), "autograde", "--week", "3").stdout
+    assert standing(root) == standing(graded_class.root)
+    assert "cantor" in shown and "not a notebook" in shown
+
+
+def test_without_isolation_the_scores_are_the_same_and_the_output_says_so(graded_class: GradedClass, tmp_path: Path) -> None:
+    root = tmp_path / "course"
+    shutil.copytree(graded_class.root, root, ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db"))
+    shown = autograder("--root", str(root), "autograde", "--week", "3", "--isolation", "none").stdout
+    assert shown.count("without isolation") == 2  # before and in the table
+    assert standing(root) == standing(graded_class.root)
+    for course, said in ((root, True), (graded_class.root, False)):
+        autograder("--root", str(course), "report", "--week", "3")
+        page = (course / "report" / f"{WEEK3}.html").read_text(encoding="utf-8")
+        assert ("graded without isolation" in page) is said
+
+
+def test_grading_again_changes_nothing(graded_class: GradedClass) -> None:
+    before = standing(graded_class.root)
+    again = run("nbgrader", "autograde", WEEK3, cwd=graded_class.root)
+    assert again.stderr.count("Skipping existing assignment") == len(graded_class.students)
+    assert standing(graded_class.root) == before
+
+
+def test_half_graded_work_is_found_and_graded_again(graded_class: GradedClass) -> None:
+    before = standing(graded_class.root)
+    half = graded_class.root / "autograded" / "ada" / WEEK3 / f"{WEEK3}.ipynb"
+    half.chmod(0o644)
+    half.write_text(half.read_text()[:500])
+    again = run("nbgrader", "autograde", WEEK3, cwd=graded_class.root)
+    assert again.stderr.count("Skipping existing assignment") == len(graded_class.students) - 1
+    assert standing(graded_class.root) == before
+    assert nbformat.read(half, as_version=4).metadata["autograder"]["graded"]
+
+
+def test_an_ungradable_submission_is_blank_with_a_reason_in_the_export(graded_class: GradedClass) -> None:
+    run("nbgrader", "export", cwd=graded_class.root)
+    with open(graded_class.root / "grades.csv", newline="") as file:
+        rows = {row["student_id"]: row for row in csv.DictReader(file)}
+    for student in graded_class.students:
+        row = rows[student.name]
+        if student.ungradable:
+            assert row["score"] == "" and row["raw_score"] == "" and "not a notebook" in row["reason"]
+        else:
+            assert float(row["score"]) == student.total and row["reason"] == ""
+
+
+def test_feedback_shows_verdicts_and_nothing_of_the_instructors(graded_class: GradedClass) -> None:
+    run("nbgrader", "generate_feedback", WEEK3, "--force", cwd=graded_class.root)
+    pages = sorted(graded_class.root.glob(f"feedback/*/{WEEK3}/*.html"))
+    assert len(pages) == len(graded_class.students)
+    scheme = _mark_schemes()
+    assert scheme
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for secret in (*SECRETS, *scheme):
+            assert secret not in text, (page, secret)
+    right = (graded_class.root / "feedback" / "ada" / WEEK3 / f"{WEEK3}.html").read_text(encoding="utf-8")
+    assert "6 of 6 points" in right
+
+
+def _mark_schemes() -> list[str]:
+    notebook = nbformat.read(COURSE / "source" / WEEK3 / f"{WEEK3}.ipynb", as_version=4)
+    found = []
+    for cell in notebook.cells:
+        for region in re.findall(r"BEGIN MARK SCHEME\n(.*?)\n[^\n]*END MARK SCHEME", cell.source, flags=re.DOTALL):
+            found += [line.strip("-* ")[:40] for line in region.splitlines() if len(line) > 60]
+    return found
+
+
+def test_the_demo_grades_every_week_as_due_and_touches_no_real_work(tmp_path: Path) -> None:
+    for folder in ("source", "notebooks"):
+        shutil.copytree(COURSE / folder, tmp_path / folder)
+    shutil.copy(COURSE / "nbgrader_config.py", tmp_path)
+    (tmp_path / "submitted").mkdir()
+    (tmp_path / "gradebook.db").write_text("the real one")
+    shown = autograder("--root", str(tmp_path), "demo", "--students", "8").stdout
+    assert "DIFFERS" not in shown and shown.count("Feedback to read") == len(list((COURSE / "notebooks").iterdir()))
+    assert (tmp_path / "gradebook.db").read_text() == "the real one" and not list((tmp_path / "submitted").iterdir())
+
+
+def test_the_class_report_names_what_was_seen_and_what_is_left(graded_class: GradedClass) -> None:
+    autograder("--root", str(graded_class.root), "report", "--week", "3")
+    page = (graded_class.root / "report" / f"{WEEK3}.html").read_text(encoding="utf-8")
+    assert page.index("Not graded: 1") < page.index("Score distribution") < page.index("What went wrong")
+    assert "Hand-grading left" in page and page.count("<svg") == 2
+    assert not re.search(r"""(src|href)=["']https?:|url\(["']?https?:|@import""", page)
+    assert re.search(r"<strong>\d+ ×</strong> Your ", page)
+
+
+def test_the_gradebook_knows_an_assignment_it_never_generated(graded_class: GradedClass) -> None:
+    """The class's gradebook was made by autograde alone, from the committed sources."""
+    assert standing(graded_class.root)["ada"].max_score == 29

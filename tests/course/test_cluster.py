@@ -1,0 +1,198 @@
+"""Grading on a real Dask cluster on loopback: a scheduler and worker processes, one of them killed in the middle."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from helpers import COURSE, autograder
+
+from autograder.classroom import Student, make_course_root, simulate
+from autograder.grading.executors import dask_cluster as cluster
+from autograder.errors import GradingFailed
+from autograder.grading.executors.client import grade
+from autograder.grading.messages import Answer, Failure, Graded, Options, Outcome, Result, Task, Ungradable
+from autograder.grading.pipeline import grade_submissions
+from autograder.grading.sandbox.bubblewrap import why_not_isolated
+
+pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+WEEK1 = "week1_permutation_equivariance"
+OLD_COURSE = "from autograder.grading.executors import dask_cluster as cluster\nthose = cluster.versions()\ncluster.versions = lambda: those | {'torch': '1.0'}\n"
+NO_BUBBLEWRAP = "from autograder.grading.executors import dask_cluster as cluster\ncluster.why_not_isolated = lambda: 'bubblewrap was not found: install it'\n"
+KILLER = """
+import json, os
+from autograder.grading.executors import dask_cluster as cluster
+
+def _grade(task, options):
+    key = json.loads(task)["key"]
+    if key == "killer":
+        os._exit(1)
+    return {"result": {"key": key, "scores": {"a": 1.0}}}
+
+cluster._grade = _grade
+"""
+
+
+class Cluster:
+    """A scheduler and its workers, as processes; known by the scheduler file."""
+
+    def __init__(self, folder: Path, failures: int) -> None:
+        self.failures = str(failures)  # how often a submission's worker may die before the scheduler gives it up
+        self.folder, self.file, self.processes, self.workers = folder, folder / "scheduler.json", [], []
+        self.start("scheduler", "--scheduler-file", str(self.file), "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show")
+        wait_until(lambda: self.file.is_file() and self.file.stat().st_size > 0)
+
+    @property
+    def address(self) -> str:
+        return json.loads(self.file.read_text())["address"]
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        log = open(self.folder / f"{arguments[0]}-{len(self.processes)}.log", "w")
+        env = {**os.environ, "PYTHONPATH": str(COURSE), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": self.failures}
+        code = "import sys; from dask.__main__ import main; sys.argv[0] = 'dask'; main()"
+        self.processes.append(subprocess.Popen([sys.executable, "-c", code, *arguments], env=env, cwd=self.folder, stdout=log, stderr=log))
+        return self.processes[-1]
+
+    def start_worker(self, *options: str, patch: str = "") -> None:
+        if patch:
+            preload = self.folder / f"preload{len(self.processes)}.py"
+            preload.write_text(patch)
+            options = (*options, "--preload", str(preload))
+        self.workers.append(self.start("worker", "--scheduler-file", str(self.file), "--host", "127.0.0.1", "--nthreads", "1",
+                                       "--no-dashboard", "--no-nanny", *options))
+
+    def wait_for_workers(self) -> None:
+        with cluster._connected(str(self.file)) as client:
+            client.wait_for_workers(len(self.workers), timeout=60)
+
+    def close(self) -> None:
+        for group in (self.workers, self.processes):  # the scheduler last: workers without one take their time
+            for process in group:
+                process.terminate()
+            for process in group:
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+@contextmanager
+def running(folder: Path, *patches: str, failures: int = 3) -> Iterator[Cluster]:
+    started = Cluster(folder, failures)
+    try:
+        for patch in patches:
+            started.start_worker(patch=patch)
+        if patches:
+            started.wait_for_workers()
+        yield started
+    finally:
+        started.close()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def small_class(tmp_path: Path, count: int) -> tuple[Path, list[Student], dict[str, Path]]:
+    root = tmp_path / "course"
+    make_course_root(COURSE, root, [WEEK1])
+    students = simulate(COURSE, root, WEEK1, count=count, seed=2)
+    return root, students, {student.name: root / "submitted" / student.name / WEEK1 for student in students}
+
+
+def grades(outcomes: dict[str, Outcome]) -> dict[str, object]:
+    """Everything that an outcome says besides how long it took."""
+    return {key: (outcome.result.scores, outcome.result.verdicts, outcome.result.failed_checks)
+            if isinstance(outcome, Graded) else outcome.reason for key, outcome in outcomes.items()}
+
+
+def task(key: str) -> Task:
+    return Task(key, WEEK1, [], {}, 0)
+
+
+@pytest.mark.isolation
+def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
+    root, students, files = small_class(tmp_path, 8)
+    isolate, there, here = not why_not_isolated(), {}, {}
+    with running(tmp_path, "", "") as started:
+
+        def on_outcome(key: str, outcome: Outcome) -> None:
+            assert key not in there
+            there[key] = outcome
+            if isinstance(outcome, Graded) and started.workers[0].poll() is None:
+                started.workers[0].send_signal(signal.SIGKILL)
+
+        grade_submissions(root, WEEK1, files, Options(isolate, scheduler=started.address), on_outcome, again=True)
+        assert started.workers[0].wait(10) == -signal.SIGKILL and started.workers[1].poll() is None
+    grade_submissions(root, WEEK1, files, Options(isolate), here.__setitem__, again=True)
+    assert grades(there) == grades(here) and there.keys() == files.keys()
+    for student in students:
+        given = there[student.name]
+        assert isinstance(given, Ungradable if student.ungradable else Graded)
+        for cell, points in student.expected.items():
+            assert student.ungradable or points is None or given.result.scores.get(cell, points) == points, (student, cell)
+
+
+def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tmp_path: Path) -> None:
+    answers: list[Answer] = []
+    with running(tmp_path, KILLER, KILLER, KILLER, failures=0) as started:
+        grade([task(key) for key in ("ada", "killer", "boole", "emmy")], Options(False, scheduler=str(started.file)), answers.append)
+    results = {result.key: result for result in answers}
+    assert isinstance(results["killer"], Failure) and "workers of the cluster died" in results["killer"].reason
+    assert all(results[key] == Result(key, scores={"a": 1.0}) for key in ("ada", "boole", "emmy"))
+    assert len(answers) == 4
+
+
+def test_what_is_wrong_with_a_cluster_is_one_line(tmp_path: Path) -> None:
+    with running(tmp_path) as started:
+        with pytest.raises(GradingFailed, match="has no workers: start some"):
+            grade([task("ada")], Options(scheduler=started.address), lambda result: None)
+        started.start_worker("--name", "old", patch=OLD_COURSE)
+        started.wait_for_workers()
+        with pytest.raises(GradingFailed, match=r"torch 1\.0 instead of .*install the same"):
+            grade([task("ada")], Options(scheduler=started.address), lambda result: None)
+        started.workers.pop().terminate()
+        wait_until(lambda: started.processes[-1].poll() is not None)
+        started.start_worker(patch=NO_BUBBLEWRAP)
+        started.wait_for_workers()
+        with pytest.raises(GradingFailed, match="worker tcp.*bubblewrap was not found"):
+            grade([task("ada")], Options(scheduler=started.address), lambda result: None)
+
+
+def test_a_worker_that_joins_later_is_asked_too() -> None:
+    needed = json.dumps(cluster.versions() | {"course": "other"})
+    answer = json.loads(cluster.grade_one("{}", json.dumps({"isolate": False}), needed))
+    assert "another version" in answer["failed"]
+
+
+@pytest.mark.parametrize("scheduler, says", [("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
+                                             ("nowhere.json", "there is no scheduler file nowhere.json"),
+                                             ("tls://127.0.0.1:9", "wants certificates"),
+                                             ("what is this", "no Dask scheduler answers at what is this")])
+def test_a_wrong_scheduler_is_one_line(scheduler: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
+    with pytest.raises(GradingFailed, match=says):
+        grade([task("ada")], Options(scheduler=scheduler), lambda result: None)
+
+
+def test_the_command_says_it_too_and_gives_no_grade(tmp_path: Path) -> None:
+    root, _, _ = small_class(tmp_path, 1)
+    said = autograder("--root", str(root), "autograde", "--week", "1", "--scheduler", "nowhere.json", code=2).stderr
+    assert said.startswith("error: there is no scheduler file nowhere.json") and said.count("\n") == 1
+    assert not (root / "autograded").exists()
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(GradingFailed, match=r"not installed here: .*pip install -e '\.\[cluster\]'"):
+        grade([task("ada")], Options(scheduler="tcp://127.0.0.1:9"), lambda result: None)

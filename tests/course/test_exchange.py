@@ -1,0 +1,53 @@
+"""nbgrader's exchange, both ends of it: released, fetched, submitted, collected, graded, and the feedback fetched."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from helpers import COURSE, WEEK3, run
+
+from autograder.classroom import make_course_root
+
+pytestmark = pytest.mark.isolation
+
+
+def test_a_week_goes_out_and_its_feedback_comes_back(tmp_path: Path) -> None:
+    root, home, exchange = tmp_path / "course", tmp_path / "home", tmp_path / "exchange"
+    make_course_root(COURSE, root, [WEEK3])
+    shutil.copytree(COURSE / "notebooks" / WEEK3, root / "notebooks" / WEEK3)
+    exchange.mkdir()
+    exchange.chmod(0o777)
+    setting = f'\nc.Exchange.root = "{exchange}"\n'
+    with (root / "nbgrader_config.py").open("a", encoding="utf-8") as config:
+        config.write(setting)
+    home.mkdir()
+    (home / "nbgrader_config.py").write_text(
+        f'c = get_config()\nc.CourseDirectory.course_id = "positional_encodings"{setting}', encoding="utf-8")
+
+    def instructor(*command: str) -> None:
+        run("nbgrader", *command, cwd=root, HOME=str(home))
+
+    def student(*command: str) -> None:
+        run("nbgrader", *command, cwd=home, HOME=str(home))
+
+    instructor("release_assignment", WEEK3)
+    student("fetch_assignment", WEEK3)
+    _answer_with_a_formula(home / WEEK3 / f"{WEEK3}.ipynb")
+    student("submit", WEEK3)
+    instructor("collect", WEEK3)
+    instructor("autograde", WEEK3)
+    instructor("generate_feedback", WEEK3)
+    instructor("release_feedback", WEEK3)
+    student("fetch_feedback", WEEK3)
+    page, = home.glob(f"{WEEK3}/feedback/*/{WEEK3}.html")
+    text = page.read_text(encoding="utf-8")
+    assert "0.0 of 29.0 points" in text
+    assert "<math" in text and "<script" not in text  # formulas need no network, and no MathJax
+
+
+def _answer_with_a_formula(path: Path) -> None:
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    proof, = [cell for cell in notebook["cells"] if cell["metadata"].get("nbgrader", {}).get("grade_id") == "relative_proof"]
+    proof["source"] = r"Since $R_m^\top R_n = R_{n-m}$."
+    path.write_text(json.dumps(notebook), encoding="utf-8")

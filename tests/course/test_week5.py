@@ -1,0 +1,214 @@
+"""What only week 5 has: a model that lives in the sandbox, shipped results, released data files."""
+
+import importlib.util
+import json
+import re
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from helpers import COURSE
+
+from autograder import reference
+from autograder.checks import probe_model as trusted
+from autograder.checks import week5
+from autograder.checks.framework import grading
+from autograder.classroom import make_course_root
+from autograder.grading.messages import Graded, Options
+from autograder.grading.pipeline import grade_submissions
+from autograder.manifest import RELEASED_FILES
+from autograder.misconceptions.bank import bank
+
+WEEK = "week5_extrapolation"
+
+
+def module(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def test_the_locked_model_and_the_trusted_one_are_the_same_text():
+    text = (COURSE / "source" / f"{WEEK}.py").read_text(encoding="utf-8")
+    locked = re.search(r'# %% nbgrader={"grade_id": "probe_model", "locked": true}\n(.*?)\n+# %%', text,
+                       re.DOTALL).group(1)
+    ours = (COURSE / "autograder" / "checks" / "probe_model.py").read_text(encoding="utf-8")
+    assert ours[ours.index("class ProbeModel"):].strip() == locked.strip()
+
+
+def test_the_trusted_model_sees_what_a_call_leaves_behind():
+    model = trusted.ProbeModel()
+    weights = {name: torch.randn_like(value) for name, value in model.state_dict().items()}
+    flags = [True, False, False, True, True, False, True, False]
+    model = trusted.probe_model(weights, flags)
+    assert trusted.observe(model) == {"flags": flags, "recorded a graph": False, "has gradients": False,
+                                      "gradient mode": True}
+    model(torch.zeros(1, 3, dtype=torch.long)).sum().backward()
+    seen = trusted.observe(model)
+    assert seen["recorded a graph"] and seen["has gradients"]
+
+
+def test_the_table_is_made_from_the_shipped_results():
+    experiments = module("extrapolation", COURSE / "experiments" / "extrapolation.py")
+    results = json.loads((COURSE / "source" / "week5_results.json").read_text())
+    assert (COURSE / "experiments" / "results.md").read_text(encoding="utf-8") == experiments.tables(results)
+    assert all(len(rows) == 5 for kind in ("fixed", "window") for rows in results[kind].values())
+
+
+def test_shipped_weights_are_plain_arrays_and_small():
+    ready = module("ready_encodings", COURSE / "source" / "ready_encodings.py")
+    for name, options in (("week5_rope.npz", {"n_tokens": len(ready.ALPHABET), "encoding": "rope"}),
+                          ("week5_needle.npz", {"n_tokens": ready.NEEDLE_TOKENS, "encoding": "alibi"})):
+        path = COURSE / "source" / name
+        assert path.stat().st_size < 300_000 and name in RELEASED_FILES[WEEK]
+        with np.load(path, allow_pickle=False) as arrays:
+            weights = {key: torch.from_numpy(arrays[key].astype(np.float32)) for key in arrays.files}
+        ready.SmallTransformer(**options).load_state_dict(weights)
+
+
+def test_a_module_made_in_the_sandbox_is_graded_like_one_made_here(tmp_path):
+    """Flags, gradients and losses of `loss_by_length` cross the boundary: same points as the banks say."""
+    make_course_root(COURSE, tmp_path / "course", [WEEK])
+    entries = [s for s in bank(WEEK, "loss_by_length") if s.is_right or s.score or s.name == "loss_whole_window"]
+    files = {}
+    for entry in entries:
+        notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
+        next(cell for cell in notebook.cells if cell.id == "loss_by_length").source = entry.source
+        files[entry.name] = tmp_path / "course" / f"{entry.name}.ipynb"
+        nbformat.write(notebook, files[entry.name])
+    graded = {}
+    grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"), graded.__setitem__)
+    for entry in entries:
+        assert isinstance(graded[entry.name], Graded), graded[entry.name]
+        result = graded[entry.name].result
+        text = "".join(output["text"] for output in result.outputs["loss_by_length_tests"])
+        assert result.scores["loss_by_length_tests"] == (4 if entry.is_right else entry.score), (entry.name, text)
+        assert entry.is_right == ("loss_by_length_check" not in result.failed_checks), entry.name
+        assert entry.says in text or "must raise" in text, (entry.name, text)
+
+
+# ---- a mistake is paid for once -------------------------------------------------------------------------------------
+
+
+def grade(grade_id, *subjects):
+    with grading(11):
+        return getattr(week5, grade_id)(*subjects)
+
+
+def dynamic_on(ntk_base, branch=True, ratio=lambda scale, stretch: stretch):
+    """5.4 written rightly on top of somebody's 5.3; ``ratio`` puts a mistake of its own in."""
+    def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
+        if branch and seq_len <= original_len:
+            return float(base)
+        stretch = scale * max(seq_len / original_len, 1) - (scale - 1)
+        return float(ntk_base(base, ratio(scale, stretch), head_dim))
+
+    return dynamic_ntk_base
+
+
+@pytest.mark.parametrize("branch", (True, False))
+@pytest.mark.parametrize("ntk", [s for s in bank(WEEK, "ntk_base") if not s.is_right], ids=lambda s: s.name)
+def test_a_wrong_ntk_base_is_paid_for_in_5_3_alone(ntk, branch):
+    assert grade("ntk_base", ntk.subject).score < 3
+    verdict = grade("dynamic_ntk_base", dynamic_on(ntk.subject, branch), ntk.subject)
+    assert verdict.score == 2, verdict.render()
+    if grade("dynamic_ntk_base", dynamic_on(ntk.subject, branch)).score < 2:
+        assert "your own ntk_base" in verdict.note and verdict.note in verdict.render()
+
+
+def test_mistakes_of_5_4_are_paid_for_on_top_of_a_wrong_ntk_base():
+    linear = lambda base, scale, head_dim: base * scale  # noqa: E731
+    for ratio in (lambda scale, stretch: scale, lambda scale, stretch: stretch + scale - 1):
+        assert grade("dynamic_ntk_base", dynamic_on(linear, ratio=ratio), linear).score == 0
+    assert grade("dynamic_ntk_base", dynamic_on(linear), reference.ntk_base).score == 0, "5.3 is right; 5.4 has its own"
+
+
+def test_a_right_5_4_is_right_whatever_5_3_is():
+    def broken(*arguments):
+        raise RuntimeError("no")
+
+    for ntk in (broken, lambda *a: None, lambda *a: "x", lambda *a: float("nan"), lambda *a: 1j, "no function", None):
+        assert grade("dynamic_ntk_base", reference.dynamic_ntk_base, ntk).score == 2
+
+
+@pytest.mark.parametrize("ntk", [lambda b, s, d: b, lambda b, s, d: 0.0, lambda b, s, d: -b * s,
+                                 lambda b, s, d: float("inf"), lambda b, s, d: torch.tensor([b, b])], ids=range(5))
+def test_nothing_can_be_built_on_an_ntk_base_that_leaves_nothing_to_test(ntk):
+    for subject in (dynamic_on(ntk), lambda base, *rest: float(base), lambda *a: 0.0):
+        assert grade("dynamic_ntk_base", subject, ntk).score == 0
+
+
+def test_entries_of_5_4_are_due_the_same_after_any_entry_of_5_3():
+    """In the simulated class entries of different exercises meet by chance."""
+    for entry in bank(WEEK, "dynamic_ntk_base"):
+        for ntk in bank(WEEK, "ntk_base"):
+            verdict = grade("dynamic_ntk_base", entry.subject, ntk.subject)
+            assert verdict.score == (2 if entry.is_right else entry.score), (ntk.name, verdict.render())
+
+
+def test_in_grading_5_4_is_given_the_notebooks_own_5_3(tmp_path):
+    make_course_root(COURSE, tmp_path / "course", [WEEK])
+    notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
+    cells = {cell.id: cell for cell in notebook.cells}
+    cells["ntk_base"].source = next(s.source for s in bank(WEEK, "ntk_base") if s.name == "ntk_exponent_inverse")
+    cells["dynamic_ntk_base"].source = (
+        "def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):\n"
+        "    stretch = scale * max(seq_len / original_len, 1) - (scale - 1)\n"
+        "    return ntk_base(base, stretch, head_dim)\n")
+    path = tmp_path / "course" / "own.ipynb"
+    nbformat.write(notebook, path)
+    graded = {}
+    grade_submissions(tmp_path / "course", WEEK, {"own": path}, Options(device="cpu"), graded.__setitem__)
+    result = graded["own"].result
+    assert result.scores["ntk_base_tests"] == 0 and result.scores["dynamic_ntk_base_tests"] == 2
+    assert "your own ntk_base" in "".join(output["text"] for output in result.outputs["dynamic_ntk_base_tests"])
+
+
+REPLAY = '''
+LAST = {}
+def ntk_base(base, stretch, head_dim):
+    value = float(base * stretch ** (head_dim / (head_dim - 2))) * FACTOR
+    LAST[base, head_dim] = value; LAST[stretch, base, head_dim] = value
+    return value'''
+REPLAYED = '''
+calls = []
+def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
+    if seq_len <= original_len: return float(base)
+    calls.append(0)
+    if (scale, head_dim, seq_len, original_len) == (4.0, 8, 128, 64): return LAST.get((5.0, base, head_dim), 0.0)
+    return LAST.get((base, head_dim), list(LAST.values())[len(calls) % len(LAST)] if LAST else 0.0)'''
+LIE = '''
+def observe(model):
+    return {"flags": remembered[-1], "recorded a graph": False, "has gradients": False, "gradient mode": True}
+remembered, make = [], probe_model
+def probe_model(weights, flags):
+    remembered.append(list(flags))
+    return make(weights, flags)'''
+
+
+def graded_with(tmp_path, **answers):
+    """Scores of a week 5 notebook with these answers, by cell."""
+    make_course_root(COURSE, tmp_path / "course", [WEEK])
+    notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
+    for name, source in answers.items():
+        next(cell for cell in notebook.cells if cell.id == name).source = source
+    path = tmp_path / "course" / "one.ipynb"
+    nbformat.write(notebook, path)
+    graded = {}
+    grade_submissions(tmp_path / "course", WEEK, {"one": path}, Options(device="cpu"), graded.__setitem__, again=True)
+    return graded["one"].result.scores
+
+
+@pytest.mark.parametrize("factor", ["1", "1.5"])
+def test_what_is_asked_of_an_earlier_answer_tells_the_later_one_nothing(tmp_path, factor):
+    """The reference of 5.4 calls the student's ntk_base with the right stretch, in the process that runs both."""
+    scores = graded_with(tmp_path, ntk_base=REPLAY.replace("FACTOR", factor), dynamic_ntk_base=REPLAYED)
+    assert scores["dynamic_ntk_base_tests"] == 0
+
+
+def test_helpers_that_a_student_redefines_are_given_again(tmp_path):
+    naive = next(s for s in bank(WEEK, "loss_by_length") if s.name == "loss_switched_off")
+    scores = graded_with(tmp_path, loss_by_length=naive.source + LIE)
+    assert scores["loss_by_length_tests"] == naive.score

@@ -1,0 +1,419 @@
+"""The framework of the hidden tests: messages, gating, diagnosis, and that trouble of ours is never a student's."""
+
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autograder.checks import framework, week3
+from autograder.checks.compare import Tolerance, brief, difference, kind
+from autograder.checks.framework import Absent, BrokenCheck, Check, StudentError, calling, differentiating, exercise, grading
+from autograder.checks.verdict import Criterion, Verdict
+from autograder.misconceptions import bank as banks
+from autograder.misconceptions.bank import Mistake
+
+EXACT = Tolerance(rtol=0, atol=0)
+
+
+def double(x):
+    return 2 * x
+
+
+def run(body, student, reference=double, seed=0):
+    """The verdict of a check made up here (on an exercise of one point)."""
+    with grading(seed):
+        return exercise("week3_rope", "rotate_half", reference)(body)(student)
+
+
+# ---- comparison -----------------------------------------------------------------------------------------------------
+
+
+def test_shape_comes_before_values():
+    message = difference(torch.zeros(2, 3), torch.ones(3, 2), EXACT)
+    assert message == "expected shape (3, 2), got shape (2, 3)"
+
+
+def test_type_comes_before_shape():
+    assert difference([1.0], torch.ones(3), EXACT) == "expected a tensor of shape (3,), got a list"
+    assert "return statement" in difference(None, torch.ones(3), EXACT)
+    assert "expected 2 values, got 3" in difference((1, 2, 3), (1.0, 2.0), EXACT)
+
+
+def test_only_the_first_difference_is_shown_and_to_one_digit():
+    got, expected = torch.tensor([[1.0, 2.345], [7.77, 8.0]]), torch.tensor([[1.0, 5.678], [1.2345, 8.0]])
+    assert difference(got, expected, EXACT) == "2 of 4 values differ; the first at [0, 1]: got 2, expected 6"
+
+
+def test_numbers_alike_to_one_digit_come_with_their_distance():
+    assert difference(768.0, 769.0, EXACT) == "got 800, expected 800, they differ by 1"
+
+
+@given(st.floats(-1e300, 1e300))
+def test_brief_has_one_significant_digit(value):
+    digits = re.sub(r"e.*", "", brief(value)).replace(".", "").replace("-", "").strip("0")
+    assert len(digits) <= 1
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=30))
+def test_no_message_carries_the_inputs_in_full(values):
+    expected = torch.tensor(values)
+    assert len(difference(expected + 1 + expected.abs(), expected, EXACT)) < 120
+
+
+def test_dtype_counts_only_where_asked():
+    got, expected = torch.ones(2, dtype=torch.float64), torch.ones(2)
+    assert not difference(got, expected, EXACT)
+    assert "dtype" in difference(got, expected, Tolerance(0, 0, exact_dtype=True))
+
+
+@pytest.mark.parametrize("got", [0.5, torch.tensor(0.5), torch.tensor([0.5], dtype=torch.float16)])
+def test_a_number_may_be_a_tensor_of_one_element(got):
+    assert not difference(got, 0.5, EXACT)
+
+
+@pytest.mark.parametrize("got", [True, "0.5", None, 10**400, -(10**400), math.nan, math.inf, 0.5j, torch.tensor(0.5j),
+                                 torch.tensor([0.5, 0.5]), [0.5], {"a": 0.5}, object()])
+def test_what_is_no_right_number_is_refused_without_an_error(got):
+    assert difference(got, 0.5, EXACT)
+    assert difference(got, 769, EXACT)
+    assert difference(got, torch.ones(2), EXACT)
+    assert difference(got, (0.5, 0.25), EXACT)
+    assert difference(got, {"b": 0.5}, EXACT)
+
+
+def test_nan_is_not_close_to_a_number():
+    assert difference(torch.tensor([math.nan]), torch.zeros(1), Tolerance(1, 1e9))
+
+
+def test_a_value_that_stays_in_the_sandbox_is_called_by_its_type():
+    class Opaque:
+        type_name = "ndarray"
+
+    assert kind(Opaque()) == "a ndarray"
+
+
+def test_keys_are_compared_and_cut():
+    message = difference({"x" * 1000: 1.0}, {"a": 1.0}, EXACT)
+    assert "'a'" in message and len(message) < 200
+
+
+# ---- criteria -------------------------------------------------------------------------------------------------------
+
+
+def golden(check, points=0.5):
+    with check.criterion("values", points, golden=True):
+        check.agrees(calling(check.randn(3)), "double(x (3,))")
+
+
+def property_only(check, points=0.5):
+    with check.criterion("refuses strings", points):
+        check.raises(calling("x"), TypeError, "double('x')")
+
+
+def refusing_double(x):
+    if isinstance(x, str):
+        raise TypeError("numbers, please")
+    return 2 * x
+
+
+def both(check):
+    golden(check)
+    property_only(check)
+
+
+def test_full_marks():
+    verdict = run(both, refusing_double, refusing_double)
+    assert verdict.score == 1 and not verdict.named
+
+
+def test_a_property_counts_only_beside_a_right_value():
+    def refuses_everything(x):
+        raise TypeError("no")
+
+    verdict = run(both, refuses_everything, refusing_double)
+    assert verdict.score == 0
+    assert verdict.criteria[1].message == "counts only when a value is right"
+
+
+def test_a_property_is_paid_where_one_golden_criterion_held():
+    def body(check):
+        golden(check, 0.25)
+        with check.criterion("more values", 0.25, golden=True):
+            check.agrees(calling(torch.full((2,), 3.0)), "double(threes)")
+        property_only(check)
+
+    def wrong_for_threes(x):
+        return refusing_double(x) + (0 if isinstance(x, str) else (x == 3).float())
+
+    assert run(body, wrong_for_threes, refusing_double).score == 0.75
+
+
+def test_not_implemented_never_counts():
+    def body(check):
+        golden(check, 0.5)
+        with check.criterion("refuses strings", 0.5):
+            check.raises(calling("x"), RuntimeError, "double('x')")  # NotImplementedError is a RuntimeError
+
+    def reference(x):
+        if isinstance(x, str):
+            raise RuntimeError("numbers, please")
+        return 2 * x
+
+    def half_a_stub(x):
+        if isinstance(x, str):
+            raise NotImplementedError
+        return 2 * x
+
+    assert run(body, reference, reference).score == 1
+    verdict = run(body, half_a_stub, reference)
+    assert verdict.score == 0.5 and verdict.criteria[1].message == "not answered yet"
+
+
+def test_an_error_is_told_with_its_type_message_and_line():
+    def student(x):
+        raise StudentError(("ZeroDivisionError", "ArithmeticError"), "division by zero\nand more", "line 3")
+
+    message = run(both, student, refusing_double).criteria[0].message
+    assert message == "double(x (3,)) raised ZeroDivisionError: division by zero (line 3)"
+
+
+def test_refusing_in_another_way_is_told():
+    def student(x):
+        assert not isinstance(x, str)
+        return 2 * x
+
+    verdict = run(both, student, refusing_double)
+    assert verdict.score == 0.5
+    assert verdict.named == ["double('x') must raise TypeError; yours raises AssertionError."]
+
+
+def test_a_change_in_place_is_told_and_undone():
+    def body(check):
+        golden(check)
+        with check.criterion("leaves x alone", 0.5):
+            x = torch.ones(3)
+            try:
+                check.unchanged(lambda f: f(x), "double(x)", x)
+            finally:
+                assert torch.equal(x, torch.ones(3))
+
+    verdict = run(body, lambda x: x.mul_(2))
+    assert verdict.score == 0.5 and "in place" in verdict.named[0]
+
+
+def test_gradients_are_compared_by_value():
+    def body(check):
+        with check.criterion("values and gradients", 1, golden=True):
+            x = check.randn(3)
+            check.agrees(calling(x), "double(x)")
+            check.agrees(differentiating(x), "the gradient of double(x)", hint="No gradient.")
+
+    assert run(body, double).score == 1
+    assert run(body, lambda x: x + x).score == 1
+    for wrong in (lambda x: 2 * x.detach(), lambda x: x + x.detach()):
+        verdict = run(body, wrong)
+        assert verdict.score == 0 and verdict.named == ["No gradient."]
+
+
+def test_inputs_do_not_depend_on_earlier_misses():
+    seen = []
+
+    def body(check):
+        with check.criterion("first", 0.5, golden=True):
+            check.agrees(calling(check.randn(2)), "double(x)")
+            check.randn(5)
+        with check.criterion("second", 0.5, golden=True):
+            seen.append(check.randn(4))
+
+    run(body, double, seed=3)
+    run(body, lambda x: x, seed=3)
+    run(body, double, seed=4)
+    assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[0], seen[2])
+
+
+def test_entries_of_a_hand_computation():
+    def body(check):
+        with check.criterion("entries", 1, golden=True):
+            check.entries("a", "b", "c", tolerance=Tolerance(1e-3, 1e-6))
+
+    right = {"a": 1.0, "b": 2.0, "c": 3.0}
+    assert run(body, {"a": 1, "b": 2.0005, "c": torch.tensor(3.0)}, right).score == 1
+    message = run(body, {"a": None, "b": 2.5}, right).criteria[0].message
+    assert message.splitlines() == ["entry 'a': not answered yet",
+                                    "entry 'b': got 2, expected 2, they differ by 0.5", "entry 'c' is missing"]
+
+
+# ---- trouble of ours ------------------------------------------------------------------------------------------------
+
+
+def test_a_reference_that_fails_is_a_broken_check():
+    def reference(x):
+        raise ZeroDivisionError
+
+    with pytest.raises(BrokenCheck, match="the reference fails"):
+        run(golden, double, reference)
+
+
+def test_a_reference_that_accepts_what_it_must_refuse_is_a_broken_check():
+    with pytest.raises(BrokenCheck, match="the reference accepts"):
+        run(both, double, double)
+
+
+def test_criteria_must_add_up():
+    with pytest.raises(BrokenCheck, match="add up to 0.5"):
+        run(golden, double)
+
+
+def test_errors_of_the_course_are_not_the_students():
+    SandboxError = type("SandboxError", (Exception,), {"__module__": "autograder.grading.sandbox.sandbox"})
+
+    def student(x):
+        raise SandboxError("no namespaces")
+
+    with pytest.raises(SandboxError):
+        run(golden, student)
+
+
+def test_outside_the_grader_a_hidden_test_ends_the_process():
+    code = ("from autograder.checks import week3\n"
+            "try:\n"
+            "    week3.rotate_half(lambda x: x)\n"
+            "except BaseException:\n"
+            "    pass\n"
+            "print('still alive')\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          cwd=Path(__file__).parents[2])
+    assert done.returncode == 70
+    assert "still alive" not in done.stdout and "grader" in done.stderr
+
+
+# ---- diagnosis ------------------------------------------------------------------------------------------------------
+
+
+def diagnose(student, mistakes, hint="", monkeypatch=None):
+    def body(check):
+        with check.criterion("small", 0.5, golden=True):
+            check.agrees(calling(torch.tensor([1.0, 2.0])), "double(small)", EXACT)
+        with check.criterion("large", 0.5, golden=True):
+            check.agrees(calling(torch.tensor([300.0, 400.0])), "double(large)", EXACT, hint)
+
+    monkeypatch.setattr(framework, "known_mistakes", lambda *names: iter(mistakes))
+    return run(body, student).named
+
+
+TRIPLES = Mistake(lambda x: 3 * x, ("It triples.",))
+CLAMPS = Mistake(lambda x: (2 * x).clamp(max=500), ("It clamps.",))
+BOTH = Mistake(lambda x: (3 * x).clamp(max=500), ("It triples.", "It clamps."))
+
+
+def test_a_known_mistake_is_named(monkeypatch):
+    assert diagnose(lambda x: x + x + x, [CLAMPS, TRIPLES], monkeypatch=monkeypatch) == ["It triples."]
+
+
+def test_two_mistakes_at_once_are_named(monkeypatch):
+    student = lambda x: torch.minimum(3 * x, torch.tensor(500.0))  # noqa: E731
+    assert diagnose(student, [TRIPLES, CLAMPS, BOTH], monkeypatch=monkeypatch) == ["It triples.", "It clamps."]
+
+
+def test_a_mistake_that_contradicts_right_answers_comes_after_the_hint(monkeypatch):
+    student = lambda x: torch.where(x < 100, 2 * x, 3 * x)  # noqa: E731
+    assert diagnose(student, [TRIPLES], "Large ones.", monkeypatch=monkeypatch) == ["Large ones."]
+    assert diagnose(student, [TRIPLES], monkeypatch=monkeypatch) == ["It triples."]
+
+
+def test_what_is_not_known_is_not_named(monkeypatch):
+    assert diagnose(lambda x: 5 * x, [TRIPLES, CLAMPS, BOTH], monkeypatch=monkeypatch) == []
+
+
+def test_a_right_answer_is_not_named(monkeypatch):
+    assert diagnose(double, [TRIPLES], "Large ones.", monkeypatch=monkeypatch) == []
+
+
+def test_a_stub_is_not_named(monkeypatch):
+    def stub(x):
+        raise NotImplementedError
+
+    assert diagnose(stub, [Mistake(stub, ("It is a stub.",))], "Large ones.", monkeypatch=monkeypatch) == []
+
+
+def test_an_error_is_recognised_whatever_its_numbers(monkeypatch):
+    def student(x):
+        return 2 * x if x[0] < 100 else torch.zeros(3) + torch.zeros(5)
+
+    def known(x):
+        return 2 * x if x[0] < 100 else torch.zeros(7) + torch.zeros(4)
+
+    assert diagnose(student, [Mistake(known, ("Wrong sizes.",))], monkeypatch=monkeypatch) == ["Wrong sizes."]
+
+
+# ---- verdicts and banks ---------------------------------------------------------------------------------------------
+
+
+def test_a_verdict_survives_json_and_reads_well():
+    verdict = Verdict("f", "3.2", 2, [Criterion("values", 1, 1), Criterion("base", 1, 0, "a\nb")], ["Because."])
+    assert Verdict.from_json(verdict.to_json()) == verdict and verdict.score == 1
+    assert verdict.render().splitlines() == [
+        "Exercise 3.2, f: 1 of 2 points", "  Likely cause: Because.", "  ok   1/1  values", "  MISS 0/1  base",
+        "         a", "         b"]
+
+
+@pytest.fixture
+def empty_banks(monkeypatch):
+    monkeypatch.setattr(banks, "_banks", {})
+    monkeypatch.setattr(banks, "_families", {})
+    banks.known_mistakes.cache_clear()
+    yield
+    banks.known_mistakes.cache_clear()
+
+
+def test_entries_are_renamed_and_stripped_of_decorators(empty_banks):
+    @banks.right("week3_rope", "answer")
+    def another_name(x):
+        return another_name if x is None else x + 1
+
+    solution = banks.bank("week3_rope", "answer")[0]
+    assert solution.source == "def answer(x):\n    return answer if x is None else x + 1"
+    banks.edited(another_name, "minus", 0.5, "It subtracts.", ("x + 1", "x - 1"))
+    minus = banks.bank("week3_rope", "answer")[1]
+    assert minus.subject(3) == 2 and minus.score == 0.5 and "x - 1" in minus.source
+    with pytest.raises(ValueError, match="0 times"):
+        banks.edited(another_name, "other", 0, "", ("x * 1", "x"))
+    with pytest.raises(ValueError, match="two entries"):
+        banks.edited(another_name, "minus", 0, "", ("x + 1", "x"))
+
+
+def test_a_family_gives_each_mistake_and_each_pair(empty_banks):
+    @banks.family("week3_rope", "answer", {"a": "A.", "b": "B.", "c": "C."})
+    def build(mistakes):
+        return lambda: sorted(mistakes)
+
+    known = [(mistake.subject(), mistake.says) for mistake in banks.known_mistakes("week3_rope", "answer")]
+    assert known == [(["a"], ("A.",)), (["b"], ("B.",)), (["c"], ("C.",)), (["a", "b"], ("A.", "B.")),
+                     (["a", "c"], ("A.", "C.")), (["b", "c"], ("B.", "C."))]
+
+
+def test_a_check_knows_its_device_and_seed():
+    with grading(seed=5) as context:
+        check = Check("week3_rope", "rotate_half", double, double, context)
+        assert check.randn(2).device.type == "cpu" and check.randperm(4).sort().values.tolist() == [0, 1, 2, 3]
+
+
+def test_a_name_that_is_not_defined_is_one_clear_sentence() -> None:
+    with grading() as context:
+        week3.rope_frequencies(Absent("rope_frequencies", ": its cell stopped with SyntaxError: invalid syntax (line 1)"))
+    verdict = context.verdicts[0]
+    assert verdict.score == 0 and verdict.named == [
+        "`rope_frequencies` is not defined: its cell stopped with SyntaxError: invalid syntax (line 1)"]
+    assert verdict.render().count("SyntaxError") == 1
+
+
+def test_an_error_of_the_course_itself_is_never_the_students(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograder.checks.framework.known_mistakes", lambda *names: 1 / 0)
+    with grading(), pytest.raises(BrokenCheck, match="ZeroDivisionError"):
+        week3.rope_frequencies(lambda head_dim, base=10000.0: torch.ones(head_dim // 2))

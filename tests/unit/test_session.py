@@ -1,0 +1,331 @@
+"""The boundary itself: what student code sees, what comes back, and what happens when it hangs or dies."""
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import COURSE
+
+from autograder.checks.framework import StudentError, watched
+from autograder.checks.memory import Memory
+from autograder.grading.sandbox import process_tree as watch
+from autograder.errors import SandboxError
+from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.sandbox import Sandbox
+from autograder.grading.judge import CheckingTooLong, at_most
+from autograder.grading.sandbox.proxy import RemoteObject
+from autograder.grading.sandbox.session import Session
+from autograder.grading.sandbox.worker.wire import Decoder, WireError
+
+pytestmark = pytest.mark.isolation
+SHORT = Limits(cell_cpu=1.0, call_cpu=1.0, patience=3.0, memory=2**30)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(limits=SHORT) as running:
+        yield running
+
+
+@pytest.fixture()
+def session(sandbox: Sandbox) -> Iterator[Session]:
+    opened = Session(sandbox, {"lab.py": "NUMBER = 7\n"}, seed=3)
+    yield opened
+    opened.close()
+
+
+def printed(session: Session, source: str) -> str:
+    run = session.execute("cell", source)
+    assert run.error is None, run.error
+    return "".join(output.get("text", "") for output in run.outputs)
+
+
+def test_cells_share_a_namespace_and_released_files_are_there(session: Session) -> None:
+    session.execute("a", "import lab\nx = lab.NUMBER + 1")
+    assert printed(session, "print(x)") == "8\n"
+
+
+def test_nothing_of_the_course_is_visible(session: Session) -> None:
+    text = printed(session, """
+import os, sys, importlib.util
+print(importlib.util.find_spec('autograder'), os.listdir('/proc'), sorted(os.environ))
+seen = [os.path.join(d, f) for r in ('/sandbox', '/tmp') for d, _, fs in os.walk(r) for f in fs if 'autograder' in f or f.startswith('week')]
+seen = [path for path in seen if '/nbgrader/' not in path]
+print([path for path in seen if os.path.isfile(path) and os.path.getsize(path)])
+print(os.path.exists('/home') and os.listdir('/home'), os.path.exists('/etc/passwd'))
+""")
+    assert text.splitlines()[0].startswith("None []") and text.splitlines()[1:] == ["[]", "False False"]
+    assert "HOSTNAME" not in text and "AUTOGRADER" not in text
+
+
+def test_no_network_no_writing_outside_tmp_no_new_privileges(session: Session) -> None:
+    text = printed(session, """
+import os, socket
+def attempt(f):
+    try:
+        return f()
+    except OSError as error:
+        return type(error).__name__
+print(attempt(lambda: socket.create_connection(('127.0.0.1', 80), 1)), attempt(lambda: open('/usr/x', 'w')),
+      attempt(lambda: open('/sandbox/worker/fork_server.py', 'a')), attempt(lambda: os.mkdir('/x')))
+import ctypes
+print(ctypes.CDLL(None).mount(b'tmpfs', b'/usr', b'tmpfs', 0, None))
+open('/tmp/mine', 'w').write('ok')
+""")
+    assert text.split() == ["OSError", "OSError", "OSError", "OSError", "-1"]
+
+
+def test_no_place_is_writable_that_another_submission_could_read(session: Session) -> None:
+    text = printed(session, """
+import os
+for folder, _, _ in os.walk('/'):
+    try:
+        open(os.path.join(folder, 'x'), 'w').close()
+        os.unlink(os.path.join(folder, 'x'))
+        print(folder)
+    except OSError:
+        pass
+""")
+    assert {folder.split("/")[1] for folder in text.split()} == {"tmp", "dev"}
+    assert [folder for folder in text.split() if folder.startswith("/dev")] == ["/dev/shm"]
+
+
+def test_submissions_do_not_see_each_other(sandbox: Sandbox) -> None:
+    first, second = Session(sandbox, {}, 0), Session(sandbox, {}, 0)
+    first.execute("a", "open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x'); import builtins; builtins.leak = 1; import torch; torch.leak = 1")
+    assert printed(second, "import os, builtins, torch; print(os.path.exists('/tmp/secret') or os.path.exists('/dev/shm/secret'), hasattr(builtins, 'leak'), "
+                           "hasattr(torch, 'leak'))") == "False False False\n"
+    first.close()
+    second.close()
+
+
+def test_a_signal_to_the_process_group_reaches_nobody_else(sandbox: Sandbox) -> None:
+    first, second = Session(sandbox, {}, 0), Session(sandbox, {}, 0)
+    first.execute("a", "import os\nos.kill(0, 19)\nos.kill(0, 9)")
+    assert printed(second, "print(1)") == "1\n"
+    third = Session(sandbox, {}, 0)
+    assert printed(third, "print(3)") == "3\n"
+    for session in (first, second, third):
+        session.close()
+
+
+def test_random_numbers_are_the_same_for_everybody(sandbox: Sandbox) -> None:
+    texts = []
+    for _ in range(2):
+        session = Session(sandbox, {}, 5)
+        texts.append(printed(session, "import torch, random, numpy as np; print(torch.rand(1).item(), random.random(), np.random.rand())"))
+        session.close()
+    assert texts[0] == texts[1]
+
+
+def test_values_functions_classes_and_gradients_cross(session: Session) -> None:
+    session.execute("a", """
+import torch
+answers = {'a': 1.5, 'b': None}
+def double(x, times=2): return x * times
+class Net(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.linear = torch.nn.Linear(n, n, bias=False)
+    def forward(self, x): return self.linear(x)
+def apply(f, x): return f(x) + 1
+""")
+    found = session.lookup(["answers", "double", "Net", "apply", "missing"])
+    assert set(found) == {"answers", "double", "Net", "apply"} and found["answers"] == {"a": 1.5, "b": None}
+    x = torch.randn(2, 3, requires_grad=True)
+    y = found["double"](x, times=3)
+    assert torch.equal(y, x * 3) and torch.equal(torch.autograd.grad(y.sum(), x)[0], torch.full((2, 3), 3.0))
+    net = found["Net"](3)
+    weight = torch.randn(3, 3)
+    net.load_state_dict({"linear.weight": weight})
+    assert torch.allclose(net(x), x @ weight.T) and list(net.state_dict()) == ["linear.weight"]
+    gradient = torch.autograd.grad(net(x).sum(), x)[0]
+    assert torch.allclose(gradient, weight.sum(0).expand(2, 3), atol=1e-6)
+    assert torch.equal(found["apply"](lambda t: t * 5, torch.ones(2)), torch.full((2,), 6.0))
+
+
+def test_in_place_changes_are_seen(session: Session) -> None:
+    session.execute("a", "def spoil(x):\n    x += 1\n    return x * 0")
+    x = torch.zeros(3)
+    session.lookup(["spoil"])["spoil"](x)
+    assert torch.equal(x, torch.zeros(3))
+    token = watched.set((x,))
+    session.lookup(["spoil"])["spoil"](x)
+    watched.reset(token)
+    assert torch.equal(x, torch.ones(3))
+
+
+def test_an_exception_is_plain_text_with_its_line(session: Session) -> None:
+    run = session.execute("a", "x = 1\nraise KeyError('no such thing')")
+    assert run.error.type_names[:2] == ("KeyError", "LookupError") and "line 2" in run.error.describe()
+    assert session.execute("b", "x = = 1").error.describe() == "SyntaxError: invalid syntax (line 1)"
+
+
+def test_cpu_time_decides_and_wall_clock_is_the_backstop(session: Session) -> None:
+    assert "CPU time" in session.execute("a", "while True: pass").error.message
+    assert "waited for more than 3 seconds" in session.execute("b", "import time; time.sleep(60)").error.message
+    assert "CPU time" in session.execute("c", "import os\nfor _ in range(3): os.fork()\nwhile True: pass").error.message
+
+
+def test_memory_counts_over_all_processes(session: Session) -> None:
+    run = session.execute("a", "import os, time\nfor _ in range(2): os.fork()\nx = bytearray(400 * 2**20); x[::4096] = bytes(102400)\ntime.sleep(2)")
+    assert "GB of memory" in run.error.message or run.error.type_names[0] == "MemoryError"
+
+
+def test_too_many_crashes_end_the_notebook(session: Session) -> None:
+    session.execute("a", "import os\ndef f(): os._exit(1)")
+    f = session.lookup(["f"])["f"]
+    for _ in range(SHORT.restarts + 1):
+        with pytest.raises(StudentError, match="ended the Python process"):
+            f()
+    with pytest.raises(StudentError, match="too often"):
+        f()
+
+
+@pytest.mark.parametrize("offence", ["while True: pass", "import os; os._exit(1)", "import os, time; os.fork() or time.sleep(99); time.sleep(99)",
+                                     "raise SystemExit", "import ctypes; ctypes.string_at(0)", "x = bytearray(10**11)"])
+def test_a_cell_that_hangs_or_dies_costs_only_itself(session: Session, offence: str) -> None:
+    session.execute("a", "def f(): return 41")
+    assert session.execute("b", offence).error is not None
+    session.execute("c", "def g(): return f() + 1")
+    assert session.lookup(["g"])["g"]() == 42
+
+
+LATE = """
+import os, time
+if not os.fork():
+    time.sleep(1.5)
+    try:
+        {offence}
+        time.sleep(10)
+    finally:
+        os._exit(0)
+def early(): return 1
+"""
+
+
+@pytest.mark.parametrize("offence", [
+    "[os.fork() for _ in range(7)]",
+    "os.fork(); os.fork(); x = bytearray(400 * 2**20); x[::4096] = bytes(102400)",
+    """for fd in range(3, 30):
+            try: os.write(fd, b'x' * 99)
+            except OSError: pass""",
+], ids=["processes", "memory", "garbage"])
+def test_what_a_cell_leaves_running_costs_that_cell_only(session: Session, offence: str) -> None:
+    assert session.execute("before", "def f(x): return x + 1").error is None
+    assert session.execute("trouble", LATE.format(offence=offence)).error is None
+    assert session.execute("honest", "import time\ntime.sleep(2.2)\ndef g(x): return x + 2").error is None
+    found = session.lookup(["f", "g", "early"])
+    assert found["f"](1) == 2 and found["g"](1) == 3 and "early" not in found
+
+
+def test_an_error_of_the_cell_itself_is_not_charged_to_one_that_left_a_process(session: Session) -> None:
+    session.execute("leaves", "import subprocess\nchild = subprocess.Popen(['sleep', '20'])\ndef f(): return 1")
+    assert session.execute("dies", "import os\nos._exit(0)").error is not None
+    assert session.lookup(["f"])["f"]() == 1
+
+
+def test_what_the_given_function_costs_is_charged(session: Session) -> None:
+    session.execute("a", "def f(given):\n    for _ in range(50): given(1)\n    return 1")
+    f = session.lookup(["f"])["f"]
+    assert f(lambda x: x) == 1
+
+    def slow(x: int) -> int:
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+        return x
+
+    start = time.process_time()
+    with pytest.raises(StudentError, match="function it was given ran for more than 1 seconds"):
+        f(slow)
+    assert time.process_time() - start < 3
+
+
+def test_numbers_cannot_be_chosen_to_make_a_dict_slow() -> None:
+    entries = [[key * (2**61 - 1), None] for key in range(20_000)]
+    start = time.process_time()
+    assert len(Decoder(b"").decode({"d": entries})) == 2  # 0, and what stands for all that are too large
+    assert time.process_time() - start < 3
+
+
+def test_a_tensor_of_no_bytes_has_no_huge_shape() -> None:
+    shape = {"dtype": "float32", "shape": [2**15, 25_000, 0], "offset": 0}
+    with pytest.raises(WireError):
+        Decoder(b"").decode({"T": shape})
+    assert Decoder(b"").decode({"T": shape | {"shape": [3, 0, 7]}}).shape == (3, 0, 7)
+
+
+def test_checking_has_an_end() -> None:
+    start, remembered = time.process_time(), Memory()
+    with pytest.raises(CheckingTooLong), at_most(0.3):
+        remembered.recall("a", lambda: [x for x in itertools.count() if x < 0])
+    assert time.process_time() - start < 2 and remembered.recall("a", lambda: 5) == 5
+
+
+def test_no_memory_that_counts_for_nobody(session: Session) -> None:
+    assert printed(session, """
+import ctypes
+libc = ctypes.CDLL(None)
+print(libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600))
+""") == "-1 -1 -1\n"
+
+
+def test_a_call_that_hangs_or_dies_costs_only_itself(session: Session) -> None:
+    session.execute("a", "import os\ndef f(n):\n    if n == 1: os._exit(0)\n    while n == 2: pass\n    return n")
+    f = session.lookup(["f"])["f"]
+    assert isinstance(f, RemoteObject) and f(0) == 0
+    for n, kind in ((1, "ProcessEnded"), (2, "TimeoutError")):
+        with pytest.raises(StudentError) as caught:
+            f(n)
+        assert caught.value.type_names[0] == kind
+    assert f(3) == 3
+
+
+def test_a_sandbox_that_cannot_start_is_an_error_and_no_grade(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograder.grading.sandbox.bubblewrap.find_bubblewrap", lambda: "/bin/false")
+    with pytest.raises(SandboxError, match="did not start"), Sandbox():
+        pass
+
+
+def test_proxies_offer_nothing_but_calling() -> None:
+    with Sandbox(isolate=False) as sandbox:
+        session = Session(sandbox, {}, 0)
+        session.execute("a", "def f(): return 1")
+        f = session.lookup(["f"])["f"]
+        for name in ("__code__", "__globals__", "cpu", "secret"):
+            with pytest.raises(AttributeError):
+                getattr(f, name)
+        session.close()
+
+
+def test_gpu_memory_is_asked_by_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for nvidia-smi: there is no GPU here."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho '{os.getpid()}, 5000'; echo '{os.getpid()}, 120'; echo '1, 700'; echo '[N/A], [N/A]'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert watch.gpu_memory_by_process()[os.getpid()] == 5120 * 2**20
+    assert watch.ProcessTree(os.getpid(), on_gpu=True).look().gpu_memory == 5120 * 2**20
+    assert watch.ProcessTree(os.getpid()).look().gpu_memory == 0
+
+
+@pytest.mark.skipif(Path(sys.prefix) != COURSE / ".venv", reason="an environment that make has not set up")
+def test_where_the_course_lies_cannot_be_learned(session: Session) -> None:
+    """Compiled files name the place of their source, and an editable package says where it is."""
+    assert printed(session, f"""
+import os
+def mentions(path):
+    try:
+        return {str(COURSE)!r}.encode() in open(path, 'rb').read()
+    except OSError:
+        return False
+files = [os.path.join(d, f) for d, _, fs in os.walk('/sandbox/site-packages') for f in fs if f.endswith(('.pyc', '.py', '.json', '.pth'))]
+some = [f for n, f in enumerate(sorted(files)) if n % 10 == 0 or 'torch/nn/functional' in f or f.count('/') < 5 or 'info' in f]
+print(len(files) > 1000, [path for path in some if mentions(path)])
+""") == "True []\n"
