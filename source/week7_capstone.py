@@ -370,7 +370,7 @@ for sizes in ([6, 1], [1] * 7, [3, 4], [2, 4, 1]):
     start, memory = 0, None
     for size in sizes:
         out, memory = module(x[:, start:start + size]) if memory is None else module(x[:, start:start + size], memory)
-        gap = float((out - whole[:, start:start + size]).abs().max())
+        gap = float((out - whole[:, start:start + size]).detach().abs().max())
         assert gap < 1e-3, (
             f"in pieces of {sizes}, the tokens {start} to {start + size - 1} differ from the whole by {gap:.2g}. "
             "Single tokens wrong: look at their position and at what they attend to. Longer pieces wrong: look at the mask.")
@@ -707,7 +707,7 @@ masked = module(x, memory, keep)
 assert torch.allclose(masked[:1], module(x[:1], memory[:1, :3]), atol=1e-4), (
     "with memory_mask the output must be that of the real tokens alone: True = a real token.")
 empty = module(x, memory, torch.tensor([[False] * 5, [True] * 5]))
-assert bool(empty.isfinite().all()) and float(empty[0].abs().max()) == 0, (
+assert bool(empty.isfinite().all()) and float(empty[0].detach().abs().max()) == 0, (
     "a memory without a real token gives zeros, not NaN and not the mean of the padding.")
 here, there = torch.arange(3), torch.arange(5)
 rotated = module(x, memory, None, here, there)
@@ -835,3 +835,319 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 # `ALiBiMultiHeadAttention` is causal by default. `nn.GELU()` is the exact form; the tanh form differs in the third digit.
 # </details>
 
+# %% [markdown]
+# ## 6 · Copy and reverse, beyond the training length
+#
+# The smallest translation is copying. The next is writing the source backwards. Both have a right answer at every length, and neither needs to know anything about the world: they test positions and nothing else.
+#
+# **The model.** A RoPE encoder and your block as decoder, one or two layers each, width 64. **The data.** Sequences of different symbols out of 30, trained at lengths 2 to 10, tested at 10, 12, 15 and 20. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
+#
+# Both encodings are relative, so many people expect: *the pattern learnt at length 10 carries on at length 20.* The experiment varies one thing, the positions of the cross-attention.
+#
+# | arm | a query at decoding step $t$ stands at | source index $i$ stands at |
+# |---|---|---|
+# | no positions | – | – |
+# | from the start | $t$ | $i$ |
+# | from the end | $t$ | $n-1-i$, for a source of $n$ symbols |
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Six numbers: the share of sequences of length 20 written without a mistake, for copy and for reverse, in each of the three arms. Which arm can copy at all? Does any arm do well on both tasks?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+# Trains two small models (about 20 seconds on two cores). The block is yours; only its positions are added.
+class AlignedBlock(HybridDecoderBlock):
+    def forward(self, x, memory, memory_mask=None, positions=None, memory_positions=None):
+        x = x + self.self_attn(self.norm1(x), is_causal=True)
+        x = x + self.cross_attn(self.norm2(x), memory, memory_mask, positions, memory_positions)
+        return x + self.ffn(self.norm3(x))
+
+
+live = {}
+for alignment in ("none", "from the start"):
+    torch.manual_seed(0)
+    model = ready.CopyModel([AlignedBlock(64, 4)], alignment)
+    ready.train(model, "copy", seed=0)
+    live[alignment] = model
+lengths = (2, 4, 6, 8, 10, 12, 15, 20)
+fig, ax = lab.figure("Copying, trained live on lengths 2 to 10", height=3.0)
+for (alignment, model), colour, style in zip(live.items(), (lab.VERMILLION, lab.BLUE), lab.LINES):
+    whole, single = ready.scores(model, "copy", lengths)
+    name = "no positions" if alignment == "none" else alignment
+    ax.plot(lengths, list(whole.values()), color=colour, linestyle="-", marker="o", label=f"{name}: whole sequences")
+    ax.plot(lengths, list(single.values()), color=colour, linestyle=":", marker=".", label=f"{name}: single symbols")
+ax.axvspan(2, 10, color="#EEEEEE", zorder=0)
+ax.set(xlabel="length", ylabel="share right", ylim=(-0.03, 1.05), xticks=lengths)
+ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+plt.show()
+
+# %% [markdown]
+# **Figure 7.5. Two models, one seed.** Grey: the lengths of the training. Solid: sequences without a mistake; dotted: single symbols. Same weights at the start, same data, same number of steps.
+
+# %% tags=["experiment"]
+# The shipped results of five training seeds: mean [lowest..highest].
+results = json.loads(open("week7_results.json").read())
+
+
+def spread(rows):
+    """One text per tested length."""
+    return [f"{np.mean(column):.2f} [{min(column):.2f}..{max(column):.2f}]" for column in zip(*rows)]
+
+
+for task in ("copy", "reverse"):
+    lab.table([f"{task}: whole sequences", *(f"length {n}" for n in results["tested"])],
+              [[arm, *spread(by_task[task]["whole"])] for arm, by_task in results["arms"].items()])
+    print()
+lab.table(["single symbols", *(f"length {n}" for n in results["tested"])],
+          [[f"{arm}, {task}", *spread(results["arms"][arm][task]["single"])] for arm in results["arms"] for task in ("copy", "reverse")
+           if arm.startswith("no positions")])
+
+# %% tags=["experiment"]
+fig, axes = lab.figure("Whole sequences right, five seeds each", ncols=2, height=3.2, sharey=True)
+for ax, task in zip(axes, ("copy", "reverse")):
+    for (arm, by_task), colour, style in zip(results["arms"].items(), lab.COLOURS, lab.LINES):
+        for row in by_task[task]["whole"]:
+            ax.plot(results["tested"], row, color=colour, linestyle=style, linewidth=1.1, alpha=0.6)
+        ax.plot([], [], color=colour, linestyle=style, label=arm)
+    ax.set(title=task, xlabel="length", xticks=results["tested"], ylim=(-0.03, 1.05))
+axes[0].set_ylabel("share right")
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+plt.show()
+
+# %% [markdown]
+# **Figure 7.6. Five seeds per arm.** One thin line per training run, on whole sequences. (a) Which lines are at the top on the left, which on the right? (b) Where do they leave the top?
+
+# %% [markdown]
+# RESULTS_TEXT
+
+# %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
+# ### Exercise 7.8 · What carries on, and why
+#
+# **4 points · difficulty 3/5 · 35 minutes · text, graded by a person**
+#
+# *Why it matters:* "relative encodings generalise to longer inputs" is on many slides. Here it is right in one column and wrong in the next.
+#
+# Answer with the tables above. Two to five sentences per part.
+#
+# 1. **Two arms, two tasks.** Write down the difference "query position minus key position" of the symbol that is needed next, for copy and for reverse, in the arms "from the start" and "from the end". In which cells is it a constant? Compare with the table.
+# 2. **Without positions.** How can a model copy without any position in its cross-attention? Name what encoder and decoder must find out, and what that has to do with the symbols being different.
+# 3. **The failed expectation.** Encoder and decoder use relative encodings, and yet the arm without positions does not carry on. Which sentence about relative encodings is refuted by this, and which is not? Give numbers with their spread.
+# 4. **Limits.** Where does the good arm break down, and what could you change to find out why? Name one thing that this experiment does not show about real translation.
+#
+# ### BEGIN MARK SCHEME
+# 4 points; half points are allowed.
+#
+# - 1 point (part 1): step t needs source index t (copy) or n−1−t (reverse). From the start: copy t−t=0, reverse t−(n−1−t)=2t−n+1, not a constant. From the end: copy t−(n−1−t)=2t−n+1, not a constant; reverse t−t=0. Constant exactly where the table shows success. Half a point if only one arm is right. (A difference counted from t+1, so a constant of 1, is right too.)
+# - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol stands before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
+# - 1 point (part 3): refuted: "relative encodings in all layers make copying extrapolate"; not refuted: the scores of RoPE and ALiBi depend on differences only, which is a property of the formula, not of what is learnt. Numbers of the arm without positions, one layer and two, with spread. Half a point without numbers.
+# - 1 point (part 4): the good arms are near 1 up to 15 and fall at 20; a test of the cause (for instance: train on longer sequences, replace the encoder's or decoder's encoding, give only the cross-attention's correct positions at test, look at single symbols by place, other bases); a limit (symbols without repeats, one small size, alignment known beforehand: a translation has no constant offset, greedy decoding, five seeds). Half a point each.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "copying_explained", "grade": true, "solution": true, "points": 4}
+# ### BEGIN SOLUTION
+# SOLUTION_78
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Take a source of four symbols and write a table: step 0, 1, 2, 3; the index needed; its position in each arm; the difference.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# You have just written "F", and the source is K F Q B. Which question would you ask the source, if it had no positions but every symbol knew its left neighbour?
+# </details>
+
+# %% [markdown]
+# ## 7 · The interview
+#
+# These are the questions that come up when somebody has "transformers" in their CV. Answer aloud, then open.
+#
+# <details><summary>1. Why is there a KV cache and no Q cache?</summary>
+#
+# An old query is never needed again: its output is computed. Old keys and values are read by every later query.
+# </details>
+#
+# <details><summary>2. What does GQA save, and what not?</summary>
+#
+# Cache memory and memory traffic while decoding, by the factor n_heads / n_kv_heads, and the k and v projections. The scores still cost the same number of multiplications: every query head computes its own.
+# </details>
+#
+# <details><summary>3. Does GQA need RoPE, or RoPE GQA?</summary>
+#
+# Neither. They meet in one place: rotate k before it is repeated. Rotating afterwards gives the same numbers and does the work several times.
+# </details>
+#
+# <details><summary>4. Your model is right on the prompt and wrong from the first generated token on. Where do you look?</summary>
+#
+# The start position with a cache, then what the single query attends to, then whether cached keys are rotated again. A test that splits a text in two finds all three.
+# </details>
+#
+# <details><summary>5. is_causal=True with one query and a cache of 100 keys: what happens in PyTorch?</summary>
+#
+# The mask is aligned at the top left, so the query sees key 0 only and the output is exactly the first value. For one query leave the mask away.
+# </details>
+#
+# <details><summary>6. Left padding with RoPE: must every row have its own positions?</summary>
+#
+# Its own mask, yes. A constant offset per row cancels in the scores, so positions may include the padding, as long as prompt and decoding count the same way.
+# </details>
+#
+# <details><summary>7. Can ALiBi be used with a cache?</summary>
+#
+# Yes, and nothing needs to be stored in it: the bias follows from the distance. Keys carry no position, so they can be kept, dropped and reused as they are.
+# </details>
+#
+# <details><summary>8. Why does MLA keep a separate rotated key?</summary>
+#
+# MLA folds the matrix that expands the latent into the query's projection. A rotation between the two depends on the position and cannot be folded. So a few channels carry the rotation and the others none.
+# </details>
+#
+# <details><summary>9. May I reuse a cached prefix in another conversation?</summary>
+#
+# At the start of the text, as it is. Elsewhere, its keys can be moved (7.5); but in deeper layers they were computed without what now stands before them, so the result is an approximation.
+# </details>
+#
+# <details><summary>10. Which positions belong into cross-attention?</summary>
+#
+# None, unless the two sequences run in step; then state it (section 6). Speech to text does so roughly, translation does not.
+# </details>
+#
+# <details><summary>11. A sliding window of 4,096 with RoPE: does the model fail beyond 4,096 tokens?</summary>
+#
+# Not because of angles: differences inside a window stay below 4,096. It cannot see what has left the window, and a model that uses the first tokens as a sink may need to keep them.
+# </details>
+#
+# <details><summary>12. How do you test a cache in one line?</summary>
+#
+# Any split of a text gives the output of the whole.
+# </details>
+
+# %% [markdown] nbgrader={"grade_id": "interview_question", "locked": true}
+# ### Exercise 7.9 · Two answers of 120 words
+#
+# **2 points · difficulty 3/5 · 15 minutes · text, graded by a person**
+#
+# *Why it matters:* whoever asks wants to hear whether you know the price of each choice.
+#
+# At most 120 words each, as if spoken.
+#
+# 1. "We need a language model for long texts. RoPE or ALiBi?"
+# 2. "Would you keep the keys in the cache rotated or raw?"
+#
+# ### BEGIN MARK SCHEME
+# 2 points; half points are allowed. Over 150 words: at most half a point for that answer.
+#
+# - 1 point: question 1. Beyond the training length unchanged RoPE meets new angles in its slow pairs and fails; ALiBi's loss stays flat, but its reach is bounded by its slopes, so far facts are lost (half a point). RoPE can be extended (YaRN and others, with some training), most checkpoints and kernels use it; asks what "long" and "use" mean, or says what to measure: retrieval at a distance, not perplexity alone (half a point).
+# - 1 point: question 2. Rotated: nothing to do per step, and keys can still be moved by a common offset. Raw: all keys are turned at every step, which costs n rotations per step (or a fused kernel), but positions may be assigned anew, as when tokens are dropped from a window, and the base may change (dynamic NTK). Half a point for one side's price; full for both and a choice with its condition.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "interview", "grade": true, "solution": true, "points": 2}
+# ### BEGIN SOLUTION
+# 1. It depends on what "long" shall mean. Unchanged, RoPE breaks down beyond its training length: slow pairs reach angles they have never seen. ALiBi does not; its loss stays flat at eight times the length in our week 5. But flat is not the same as useful: its flattest head has faded to one percent after 1,179 tokens, and needles beyond that were lost. So if texts get somewhat longer than in training and recent context matters, ALiBi is simple and safe. If facts from far away are needed, I take RoPE, extend it with YaRN and train a little at the new length; nearly all kernels and checkpoints support it. Either way I measure retrieval by distance, not perplexity alone.
+#
+# 2. Rotated, by default: each key is turned once, and a step touches only the new one. A prefix can still be moved, since a common turn shifts all positions. I would keep them raw in two cases. First, if positions are assigned anew while decoding, as in a streaming window where tokens drop out and the rest is renumbered. Second, if the base changes with the length, as in dynamic NTK: no common turn leads from one base to another. The price of raw keys is a rotation of the whole cache at every step, small beside the attention if it is fused, and a second chance to mistake the positions. Whatever I choose, the test is that any split gives the same output.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 8 · The decision
+#
+# | | new lengths | far facts | moves with the cache | cost | seen in |
+# |---|---|---|---|---|---|
+# | sinusoidal, learned | fails beyond training | – | with the token, not the cache | none | encoders of 2018 to 2020 |
+# | RoPE | fails unchanged; extended with little training | yes, if trained there | by a common turn | one rotation per query and key | most language models |
+# | ALiBi | loss stays flat | fades with the slope | nothing to move | a bias per score | BLOOM, MPT |
+# | T5's bias | shares one bucket beyond 128 | weakly | nothing to move | a table lookup per score | T5, some rerankers |
+# | none in some layers (NoPE) | no new angle there | yes | nothing to move | none | SmolLM3, Llama 4, beside RoPE |
+#
+# The table is a start, not an answer. Each cell has conditions, and weeks 3 to 6 measured some of them.
+
+# %% [markdown] nbgrader={"grade_id": "design_memo_question", "locked": true}
+# ### Exercise 7.10 · A memo
+#
+# **4 points · difficulty 4/5 · 40 minutes · text, graded by a person**
+#
+# *Why it matters:* in a project nobody asks you to implement RoPE. They ask you to choose, and to say why in one page.
+#
+# Choose **one** scenario and write a memo of 300 to 450 words to a team that has not taken this course.
+#
+# - **A. Chat server.** Contexts up to 128,000 tokens; thousands of users share long system prompts.
+# - **B. Document encoder.** Embeds contracts of 500 to 8,000 tokens for search; no text is generated.
+# - **C. Speech on a phone.** Streams audio frames into text; memory is 200 MB, sessions last an hour.
+# - **D. Video and text.** Frames have a place and a time; text stands between them.
+#
+# The memo must hold: your choice for each part of the model; two **measurements** from this course that speak for it, with numbers, and one that you would make yourself before deciding; what you **refused**, and why; the cost in memory, computed; and what result **would change your mind**.
+#
+# ### BEGIN MARK SCHEME
+# 4 points; half points are allowed. Any defensible choice can get full marks; an undefended one none.
+#
+# - 1 point: the choice fits the scenario and is complete: encoding, base or slopes, what happens beyond the training length, causal or not, what the cache holds (A: RoPE with long-context training or YaRN, GQA or MLA, prefixes reused at the start of the text, moved ones are approximate; B: bidirectional, so symmetric ALiBi cannot tell reversal, RoPE or a signed bias, padding masked; C: bounded cache, window, positions inside it or ALiBi, cross-attention without positions or monotonic; D: several axes, the largest number on any axis plus one after a grid).
+# - 1 point: two measurements of the course with their numbers (half a point each), used for what they show: not perplexity for retrieval, one small model said to be one; and a measurement of one's own that could decide (without it at most half a point).
+# - 1 point: what was refused and why, with a mechanism and not a slogan (half a point); the memory computed with equation (2) or its like (half a point).
+# - 1 point: a result that would change the mind, stated so that it could happen: what is measured, at what length, which threshold (half a point); readable by an outsider, in 300 to 450 words (half a point).
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "design_memo", "grade": true, "solution": true, "points": 4}
+# ### BEGIN SOLUTION
+# **To the serving team: positions for the 128k chat server (scenario A)**
+#
+# **Choice.** A decoder with RoPE, head dimension 128, base 500,000, trained at 8,000 tokens and then for a short while at 128,000 with YaRN's frequencies. Grouped queries: 32 query heads, 8 key heads. Keys are cached rotated. Shared system prompts stand at the start of every conversation, so their cache is reused bit for bit.
+#
+# **Why.** In week 5, unchanged RoPE models failed beyond their training length, with a loss of 3.4 nats at eight times the length where 1.4 was possible, and 25 steps with YaRN at four times the length brought it to 1.43. So extending works, but not for nothing. Second, the needle test: ALiBi kept a flat loss up to 1,024 tokens, yet lost needles from a distance of about 300 on. A server for long documents is sold on exactly those facts.
+#
+# **Refused.** ALiBi: no head of it reaches 128,000 tokens; its flattest slope leaves one percent after 1,179. Dynamic NTK: its base changes with the length, so cached keys would have to be made again. Moving a prompt's keys to other places in the text: exact in the first layer only. MLA: four times smaller again, but our kernels do not support it yet.
+#
+# **Cost.** 32 layers · 8 heads · 256 numbers · 2 bytes = 128 KiB per token, 16 GiB for one full context, 64 GiB with 32 key heads. A shared prompt of 4,000 tokens takes 0.5 GiB once, instead of once per user.
+#
+# **Before we decide** I would measure retrieval by distance: 200 needles at each of 4,000, 16,000, 64,000 and 120,000 tokens, with the last 32 tokens of text the same at all lengths. I would also run the split test on the production kernel: any cut of a text must give the same output, in bfloat16, with left padding.
+#
+# **What would change my mind.** If fewer than 90% of the needles at 120,000 are found after the extension, the promise of 128,000 falls, and I would propose 32,000 with retrieval. If the cache limits us to fewer than 20 conversations per GPU, I would pay for MLA. If half the layers without any encoding reach the same retrieval, I would take them: they have no angles to extend. Our own numbers come from models of two layers; they say which effects exist, not how large they are here.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Start with the cost: it rules out more than any argument.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# "What would change your mind" is a sentence of the form: if X, measured like this, is below Y, then we do Z.
+# </details>
+
+# %% [markdown]
+# ## What people get wrong
+#
+# | You may read | What is true | where |
+# |---|---|---|
+# | `repeat` expands the key heads | It alternates them; `repeat_interleave` keeps groups together. With one key head or all, both are right, so test with 8/2. | 7.1 |
+# | GQA shrinks the computation of the scores | It shrinks the cache and its traffic; every query head still computes its scores. | 7.1, 7.2 |
+# | A cache is an optimisation, it cannot change the output | Four mistakes in common code do, without an error. | 7.3 |
+# | Cached keys must be raw | Both work. Rotated ones can be moved by a common turn, but not to another base. | 7.5, 7.9 |
+# | `is_causal=True` is right with a cache | With one query it returns the first value: the mask is aligned at the top left. | 7.3 |
+# | Left padding with RoPE needs its own positions in every row | It needs its own mask (error 0.25 without); an offset per row cancels. Prompt and decoding must agree. | 7.4 |
+# | Use RoPE when you use GQA | Unrelated. | quiz |
+# | Cross-attention needs positions | T5, T5Gemma and Moonshine have none there. | 7.6 |
+# | Two relative encodings make copying extrapolate | Not without stating how the sequences run together; then to 1.5 times the length, with the right statement. | 7.8 |
+#
+# ## To take with you
+#
+# 1. Any split of a text gives the output of the whole. Test that, and most cache bugs are gone.
+# 2. Neighbouring query heads share a key head.
+# 3. Padding on the left: hide its keys, count the same way everywhere.
+# 4. Rotations add up, so cached keys can move; bases do not.
+# 5. Positions across two sequences are a claim about how they run together. Right, it carries on; wrong, it hurts.
+# 6. A choice without a measurement that could overturn it is a taste.
+#
+# ## References
+#
+# - N. Shazeer: *Fast Transformer Decoding: One Write-Head is All You Need*, 2019, arXiv:1911.02150. Sections 2.3 and 3 (memory traffic; one key head).
+# - J. Ainslie et al.: *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*, EMNLP 2023, arXiv:2305.13245. Section 2.2.
+# - DeepSeek-AI: *DeepSeek-V2*, 2024, arXiv:2405.04434, section 2.1 (MLA, the decoupled rotated key); *DeepSeek-V3*, 2024, arXiv:2412.19437 (the sizes of 7.2).
+# - G. Xiao et al.: *Efficient Streaming Language Models with Attention Sinks*, ICLR 2024, arXiv:2309.17453. Section 3.2 (keys cached before the rotation).
+# - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.2.3 (cross-attention).
+# - R. Xiong et al.: *On Layer Normalization in the Transformer Architecture*, ICML 2020, arXiv:2002.04745. Figure 1 (post-norm and pre-norm).
+# - J. Su et al.: *RoFormer*, 2021, arXiv:2104.09864. O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long*, ICLR 2022, arXiv:2108.12409.
+# - Bugs on record: unslothai/unsloth, issue 3699 (padding counted in decoding, not in the prompt); huggingface/transformers, issue 25104 (dynamic NTK and cached keys).

@@ -132,38 +132,52 @@ def asked(function: Callable, *arguments: Any) -> Any:
         return None
 
 
-def usable(value: Any, like: torch.Tensor) -> bool:
-    """A finite tensor of the shape and dtype that is due."""
-    return (isinstance(value, torch.Tensor) and value.shape == like.shape and value.dtype == like.dtype
-            and bool(value.isfinite().all()))
+def fits(value: Any, like: torch.Tensor) -> bool:
+    """A tensor of the shape and dtype that is due, whatever is in it."""
+    return isinstance(value, torch.Tensor) and value.shape == like.shape and value.dtype == like.dtype
+
+
+def out_of(value: Any, like: torch.Tensor) -> torch.Tensor | None:
+    """The output in an answer of 7.1, if there is one."""
+    pair = isinstance(value, (tuple, list)) and len(value) == 2 and fits(value[0], like)
+    return value[0] if pair else None
+
+
+def leaves_something(first: torch.Tensor | None, others: list[torch.Tensor | None]) -> bool:
+    """Whether the output is finite and changes with each of the inputs. On top of anything else a layer without rotations,
+    or one that ignores the memory, would be right."""
+    answers = [first, *others]
+    if any(answer is None or not bool(answer.isfinite().all()) for answer in answers):
+        return False
+    return all(bool((other - first).abs().max() > 0.02) for other in others)
+
+
+def alike(given: list[torch.Tensor | None], right: list[torch.Tensor], leaf: torch.Tensor) -> bool:
+    """Whether nothing is wrong with these answers: their values, and the first one's gradient with respect to ``leaf``."""
+    if any(a is None or not torch.allclose(a, b, atol=1e-4, equal_nan=True) for a, b in zip(given, right)):
+        return False
+    slopes = [asked(gradient, answers[0], leaf) for answers in (given, right)]
+    return slopes[0] is not None and torch.allclose(*slopes, atol=1e-3)
 
 
 def own_attention(function: Callable) -> Callable | None:
-    """The student's 7.1, if it is wrong and yet leaves something to test: the output must depend on q, k, v and the mask,
-    or a layer without rotations, or without a mask, would be right on top of it."""
+    """The student's 7.1 if it is wrong and fit to be built upon, else None."""
     generator = torch.Generator().manual_seed(7)
     q, k, v = (torch.randn(2, heads, 5, 6, generator=generator) for heads in (4, 2, 2))
-    mask = torch.ones(5, 5, dtype=torch.bool).tril()
-
-    def out(*arguments: torch.Tensor) -> torch.Tensor | None:
-        value = asked(function, *arguments)
-        first = value[0] if isinstance(value, (tuple, list)) and len(value) == 2 else None
-        return first if usable(first, q) else None
-
-    first = out(q, k, v, mask)
-    if first is None or torch.allclose(first, reference.grouped_query_attention(q, k, v, mask)[0], atol=1e-4):
+    causal = torch.ones(5, 5, dtype=torch.bool).tril()
+    leaf = q.clone().requires_grad_()
+    cases = (leaf, k, v), (q, k, v, causal), (q, k, v, causal.tril(-1)), (q, k[:, [0, 0, 1, 1]], v[:, [0, 0, 1, 1]], causal)
+    given = [out_of(asked(function, *case), q) for case in cases]
+    if alike(given, [reference.grouped_query_attention(*case)[0] for case in cases], leaf):
         return None
-    others = (q.flip(2), k, v, mask), (q, k.flip(2), v, mask), (q, k, v.flip(2), mask), (q, k, v, mask.flip(1))
-    for arguments in others:
-        other = out(*arguments)
-        if other is None or bool((other - first).abs().max() < 0.02):
-            return None
+    moved = (q.flip(2), k, v), (q, k.roll(1, 3), v), (q, k, v.flip(3))
+    if not leaves_something(given[0], [out_of(asked(function, *case), q) for case in moved]):
+        return None
 
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None) -> tuple:
         right = reference.grouped_query_attention(q, k, v, mask)
-        value = asked(function, q, k, v) if mask is None else asked(function, q, k, v, mask)
-        answered = isinstance(value, (tuple, list)) and len(value) == 2 and usable(value[0], right[0])
-        return (value[0], right[1]) if answered else right
+        own = out_of(asked(function, q, k, v) if mask is None else asked(function, q, k, v, mask), right[0])
+        return right if own is None else (own, right[1])
 
     return attention
 
@@ -181,26 +195,24 @@ def cross_after_attention(grouped_query_attention: Callable) -> Iterator[tuple[A
         yield type("CrossAttention", (reference.CrossAttention,), {"attention": staticmethod(own)}), OWN_ATTENTION
 
 
-def own_cross_attention(cls: Callable) -> Callable[[int, int], Any] | None:
-    """The student's 7.6, if it is wrong and yet leaves something to test: the output must depend on x and on the memory."""
+def own_cross_attention(cls: Callable) -> Callable | None:
+    """The student's 7.6 if it is wrong and fit to be built upon, else None."""
     generator = torch.Generator().manual_seed(7)
     right = reference.CrossAttention(16, 2)
     weights = {name: torch.randn(16, 16, generator=generator) * 1.4 / 4 for name in right.state_dict()}
     right.load_state_dict(weights)
     x, memory = torch.randn(2, 5, 16, generator=generator), torch.randn(2, 7, 16, generator=generator)
-    mask = torch.arange(7) < torch.tensor([7, 4])[:, None]
+    mask = torch.arange(7) < torch.tensor([4, 0])[:, None]
     module = asked(lambda: loaded(cls, (16, 2), weights))
     if module is None:
         return None
-    outputs = [asked(module, *arguments) for arguments in (
-        (x, memory), (x, memory, mask), (x.flip(1), memory), (x, memory * torch.tensor([1.0, -1])[:, None, None]))]
-    if not all(usable(out, x) for out in outputs):
+    leaf = x.clone().requires_grad_()
+    cases = (leaf, memory), (x, memory, mask)
+    given = [answer if fits(answer, x) else None for answer in (asked(module, *case) for case in cases)]
+    if alike(given, [right(*case) for case in cases], leaf):
         return None
-    expected = [right(x, memory), right(x, memory, mask)]
-    if all(torch.allclose(out, due, atol=1e-4) for out, due in zip(outputs, expected)):
-        return None
-    apart = [(other - outputs[0]).abs().max() for other in outputs[2:]]
-    return cls if min(apart) > 0.02 else None
+    moved = [asked(module, x.flip(1), memory), asked(module, x, -memory)]
+    return cls if leaves_something(given[0], [answer if fits(answer, x) else None for answer in moved]) else None
 
 
 def block_after_cross_attention(CrossAttention: Callable) -> Iterator[tuple[Any, str]]:
@@ -217,7 +229,7 @@ def block_after_cross_attention(CrossAttention: Callable) -> Iterator[tuple[Any,
             right, n_heads = self.cross_attn(x, memory, memory_mask), self.cross_attn.n_heads
             module = asked(lambda: loaded(own, (x.shape[-1], n_heads), self.cross_attn.state_dict()))
             value = None if module is None else asked(module, x, memory, memory_mask)
-            return value if usable(value, right) else right
+            return value if fits(value, right) else right
 
     yield HybridDecoderBlock, "Graded with your own CrossAttention: a mistake there is not paid for again."
 
@@ -365,7 +377,7 @@ def CachedAttention(check: Check) -> None:
     with check.criterion("another base", 0.25, golden=True):
         arguments, weights, x, call = drawn(2, 9, 32, 8, 2)
         check.agrees(in_pieces(arguments, weights, x, [9]), call, MODULE)
-        check.agrees(in_pieces(arguments, weights, x, [9], base=50.0), f"{call}, base=50", MODULE, BASE)
+        check.agrees(in_pieces(arguments, weights, x, [9], base=50.5), f"{call}, base=50.5", MODULE, BASE)
 
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
         arguments, weights, x, call = drawn(1, 330, 32, 4, 2)  # bfloat16 cannot count to 330
@@ -460,7 +472,7 @@ def shift_cached_keys(check: Check) -> None:
         # float32 angles up to 10,000 are off by 1e-3
         for offset in (9_999, -7_777):
             moved((1, 2, 4, 16), offset, FAR, Tolerance(rtol=0, atol=1e-2))
-        moved((2, 3, 5, 8), 11, BASE, base=50.0)
+        moved((2, 3, 5, 8), 11, BASE, base=50.5)
     with check.criterion("bfloat16 keys", 0.25, golden=True):
         k = check.randn(2, 2, 6, 16)
         check.agrees(calling(k, 9_999), "shift_cached_keys(k (2, 2, 6, 16), 9999)", Tolerance(rtol=0, atol=1e-2))
@@ -548,8 +560,8 @@ def CrossAttention(check: Check) -> None:
         steps, memory_steps = positions(0, 1, 2, 3), positions(0, 1, 2, 3, 4, 5)
         check.agrees(crossing(arguments, weights, x, memory, positions=steps, memory_positions=memory_steps),
                      f"{call}, both positions by name)", MODULE)
-        check.agrees(crossing((*arguments, 50.0), weights, x, memory, None, steps, memory_steps),
-                     f"{call}, positions 0..3 and 0..5), base=50", MODULE, BASE)
+        check.agrees(crossing((*arguments, 50.5), weights, x, memory, None, steps, memory_steps),
+                     f"{call}, positions 0..3 and 0..5), base=50.5", MODULE, BASE)
 
     with check.criterion("refuses positions for one side only, and sizes that do not fit", 0.25):
         arguments, weights, x, memory, call = drawn(1, 3, 3, 8, 2)

@@ -339,7 +339,6 @@ edited(CachedPlain, "cached_later_unmasked", 4.5, SAYS["later unmasked"], (MASKE
 edited(CachedPlain, "cached_only_new", 3.25, SAYS["only new"],
        (GROUPED, f"k, v = k[:, :, -n:], v[:, :, -n:]\n        {GROUPED}"))
 edited(CachedPlain, "cached_not_grown", 2.75, SAYS["cache not grown"], (GROWN, ""))
-edited(CachedPlain, "cached_no_causal", 0, SAYS["no causal"], (f"        {MASKED}\n", ""))
 edited(CachedPlain, "cached_all_heads", 5.5, SAYS["heads cached"],
        (f"        {GROUPED}\n", "        keys, values = k, v\n"),
        (GROWN, "        k, v = (t.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1) for t in (k, v))\n" + GROWN))
@@ -690,10 +689,6 @@ edited(CrossPlain, "cross_causal", 0, SAYS["causal"],
        ("        weights = scores.softmax(dim=-1)\n", '''        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
         weights = scores.masked_fill(later, float("-inf")).softmax(dim=-1)
 '''))
-edited(CrossPlain, "cross_mask_ignored", 3, SAYS["mask ignored"], (WITH_MASK, ""), (CLEARED, ""))
-edited(CrossPlain, "cross_mask_inverted", 3, SAYS["mask inverted"], ("hidden = ~memory_mask", "hidden = memory_mask"))
-edited(CrossPlain, "cross_mask_late", 3, SAYS["mask late"], (WITH_MASK, ""))
-edited(CrossPlain, "cross_nan", 3, SAYS["nan"], (CLEARED, ""))
 edited(CrossPlain, "cross_large_number", 3, SAYS["large number"], (CLEARED, ""), ('float("-inf")', "-1e9"))
 edited(CrossPlain, "cross_values_rotated", 2.75, SAYS["values rotated"],
        (ROTATED, ROTATED + "            v = self.rope(v, memory_positions)\n"))
@@ -717,7 +712,6 @@ edited(CrossPlain, "cross_half_layout", 2.75, SAYS["half layout"],
         "torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)"))
 edited(CrossPlain, "cross_rows_for_heads", 2.75, SAYS["rows for heads"], (ROW, ""))
 edited(CrossPlain, "cross_own_base", 2.75, SAYS["base"], ("theta = self.base", "theta = 10000.0"))
-edited(CrossPlain, "cross_unscaled", 0, SAYS["unscaled"], (" / math.sqrt(q.shape[-1])", ""))
 edited(CrossPlain, "cross_merge_wrong", 0, SAYS["merge"], ("(weights @ v).transpose(1, 2)", "(weights @ v)"))
 edited(CrossPlain, "cross_no_o_proj", 0, SAYS["no o_proj"], ("return self.o_proj(out)", "return out"))
 edited(CrossPlain, "cross_one_side_accepted", 3.75, SAYS["one side"],
@@ -901,7 +895,6 @@ edited(BlockPlain, "block_cross_first", 0, SAYS["cross first"],
 edited(BlockPlain, "block_memory_normed", 0, SAYS["memory normed"],
        ("self.norm2(x), memory, memory_mask", "self.norm2(x), self.norm2(memory), memory_mask"))
 edited(BlockPlain, "block_not_causal", 3, SAYS["block not causal"], ("y, y, is_causal=True", "y, y"))
-edited(BlockPlain, "block_mask_not_passed", 3.25, SAYS["mask not passed"], ("self.norm2(x), memory, memory_mask", "self.norm2(x), memory"))
 edited(BlockPlain, "block_relu", 0, SAYS["relu"], ("nn.GELU()", "nn.ReLU()"))
 edited(BlockPlain, "block_tanh", 0, SAYS["tanh"], ("nn.GELU()", 'nn.GELU(approximate="tanh")'))
 edited(BlockPlain, "block_one_norm", 0, SAYS["one norm"],
@@ -1046,7 +1039,7 @@ def _attend(q, k, v, mask, mistakes):
     mask = mask[..., :1, :, :] if "mask one head" in mistakes and mask.ndim > 2 else mask
     hidden = scores if "mask late" in mistakes else scores.masked_fill(~mask, -math.inf)
     weights = hidden.softmax(-2 if "over queries" in mistakes else -1)
-    if "nan rows" not in mistakes:
+    if "nan rows" not in mistakes and "nan" not in mistakes:
         weights = weights.masked_fill(~mask, 0.0)
     return weights @ v, weights
 
@@ -1187,7 +1180,7 @@ def shift_with(mistakes):
 
 
 @family(WEEK, "CrossAttention", _say(
-    "exchanged", "keys from x", "self", "causal", "mask ignored", "mask inverted", "mask late", "values rotated",
+    "exchanged", "keys from x", "self", "causal", "mask ignored", "mask inverted", "mask late", "nan", "values rotated",
     "positions exchanged", "positions ignored", "always rotated", "no rotation", "queries only", "half layout", "i/d", "clockwise",
     "rows for heads", "unscaled", "d_model scale", "over queries", "base", "merge", "no o_proj"))
 def cross_with(mistakes):
