@@ -277,8 +277,8 @@ def same_parts(check: Check, arguments: tuple, call: str, hint: str) -> None:
 
 RESTART = "The first call is right, those with a cache are not: the new tokens stand at positions n_cached, n_cached + 1, ...."
 LATER_PIECES = "Pieces of one token are right, longer ones with a cache are not: there the causal mask is aligned at the end."
-CONTINUED = ("The second continuation of one prefix is wrong: everything that a call needs stands in its arguments, the module "
-             "keeps nothing and leaves the cache it gets as it is.")
+CONTINUED = ("The first continuation of a prefix is right, another one is not: all that a call needs to know stands in the cache "
+             "it is given; the module keeps nothing itself and leaves that cache as it is.")
 CACHE_SHAPE = ("The cache must be a tuple (k, v), each of shape (batch, n_kv_heads, n_cached, head_dim): only the key and value "
                "heads, not repeated, of all tokens so far.")
 ANGLES = ("The module is right in float32, but not after .to(torch.bfloat16): positions, frequencies and angles must stay in "
@@ -309,11 +309,12 @@ def in_pieces(arguments: tuple, weights: dict, x: torch.Tensor, sizes: list[int]
 
 
 def continued(arguments: tuple, weights: dict, prefix: torch.Tensor, continuations: list[torch.Tensor]) -> Probe:
-    """One prefix, several continuations of it, one after the other in the same module."""
+    """One prefix, several continuations of it, in turn by the module that read it and by another one with its weights."""
     def probe(cls: Any) -> dict[str, Any]:
-        module = loaded(cls, arguments, weights)
-        _, cache = module(prefix.clone())
-        return {f"continuation {number}": module(piece.clone(), cache)[0] for number, piece in enumerate(continuations, start=1)}
+        modules = [loaded(cls, arguments, weights) for _ in range(2)]
+        _, cache = modules[0](prefix.clone())
+        return {f"continuation {number + 1}": modules[number % 2](piece.clone(), cache)[0]
+                for number, piece in enumerate(continuations)}
 
     return probe
 

@@ -19,7 +19,7 @@ from helpers import COURSE
 from nbclient import NotebookClient
 from playwright.sync_api import Locator, Page, expect
 
-from autograder.reference import alibi, rope, scaling, sinusoidal
+from autograder.reference import alibi, attention, rope, scaling, sinusoidal
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SET_UP = """import sys
@@ -125,6 +125,13 @@ def _frequencies(card: Locator, at: dict[str, float]) -> None:
         assert _pairs(pairs) == [pair for pair in range(8) if new[pair]]
 
 
+def _cache(card: Locator, at: dict[str, float]) -> None:
+    cached, new = int(at["tokens in the cache"]), int(at["new tokens"])
+    seen = card.locator("rect").evaluate_all("cells => cells.map(cell => cell.dataset.seen !== 'hidden')")
+    assert seen == attention.causal_mask(new, cached + new).flatten().tolist()
+    assert _numbers(card.locator("text.position")) == list(range(cached, cached + new))
+
+
 def _numbers_after(titles: Locator) -> list[float]:
     return [_number(text.partition(": ")[2]) for text in titles.evaluate_all("all => all.map(t => t.textContent)")]
 
@@ -143,6 +150,7 @@ PICTURES = {
     "score": Picture("lab.moving_score()", ("offset m − n", "look exactly this far back: K"), _score),
     "slopes": Picture("lab.moving_slopes(alibi.alibi_slopes)", ("number of heads", "distance"), _slopes),
     "frequencies": Picture("lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies)", ("scale s",), _frequencies),
+    "cache": Picture("lab.moving_cache()", ("tokens in the cache", "new tokens"), _cache),
 }
 WITH_POINTER = {"score": "offset m − n", "slopes": "distance"}
 
