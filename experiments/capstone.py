@@ -11,11 +11,11 @@ numbers, for the notebook).
 import argparse
 import json
 import platform
-import statistics
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,7 +89,7 @@ def collected():
 
 def cell(numbers):
     """mean (lowest to highest) over the seeds"""
-    return f"{statistics.mean(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
+    return f"{np.mean(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
 
 
 def tables(data):

@@ -927,7 +927,11 @@ plt.show()
 # **Figure 7.6. Five seeds per arm.** One thin line per training run, on whole sequences. (a) Which lines are at the top on the left, which on the right? (b) Where do they leave the top?
 
 # %% [markdown]
-# RESULTS_TEXT
+# **With the right statement** one layer learns the task in 300 steps and carries on. At length 15, half as long again as anything in training, every sequence is right in all five runs. At 20 it is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse, and of the single symbols 0.98 [0.97..0.99]. **With the wrong statement** the same model fails at length 10 already: 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. Positions across two sequences are a claim. Three hundred steps do not undo a wrong one.
+#
+# **Without positions** one layer does not get there in that time: 0.01 [0.00..0.04] of the sequences at length 10. Two layers, with 500 larger steps, do: copy 0.98 [0.94..0.99], reverse 0.94 [0.77..1.00]. But they do not carry on. Copy falls to 0.61 [0.36..0.93] at 12 and to 0.05 [0.00..0.24] at 15; reverse to 0.74 [0.12..0.98] and 0.15 [0.00..0.58]. At 20 nothing is left: 0.00 [0.00..0.00] and 0.01 [0.00..0.03].
+#
+# **What failed** is the expectation from above: "two relative encodings make copying extrapolate". Every encoding inside these models is relative. What they learnt without positions is not.
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
 # ### Exercise 7.8 · What carries on, and why
@@ -954,7 +958,13 @@ plt.show()
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained", "grade": true, "solution": true, "points": 4}
 # ### BEGIN SOLUTION
-# SOLUTION_78
+# 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and only where the needed one is constant does the table show success: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, it carries on.
+#
+# 2. By content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol stands before it (for reverse: after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
+#
+# 3. Refuted is "relative encodings in all layers make copying carry on": without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.61 [0.36..0.93] at 12 and 0.05 [0.00..0.24] at 15. Not refuted is that the scores of RoPE and ALiBi depend on differences alone; that is a property of the formulas. What the trained layers do at lengths they never met is another matter: more entries compete for the softmax, and nothing in training asked for more than ten.
+#
+# 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99]: a few wrong ones, and a sequence counts only as a whole. To find out where from, I would look at the errors by place, and replace encoder or decoder by a model without its encoding, one at a time. Not shown: anything about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. It is one small size and five seeds.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1056,7 +1066,7 @@ plt.show()
 # ### BEGIN SOLUTION
 # 1. It depends on what "long" shall mean. Unchanged, RoPE breaks down beyond its training length: slow pairs reach angles they have never seen. ALiBi does not; its loss stays flat at eight times the length in our week 5. But flat is not the same as useful: its flattest head has faded to one percent after 1,179 tokens, and needles beyond that were lost. So if texts get somewhat longer than in training and recent context matters, ALiBi is simple and safe. If facts from far away are needed, I take RoPE, extend it with YaRN and train a little at the new length; nearly all kernels and checkpoints support it. Either way I measure retrieval by distance, not perplexity alone.
 #
-# 2. Rotated, by default: each key is turned once, and a step touches only the new one. A prefix can still be moved, since a common turn shifts all positions. I would keep them raw in two cases. First, if positions are assigned anew while decoding, as in a streaming window where tokens drop out and the rest is renumbered. Second, if the base changes with the length, as in dynamic NTK: no common turn leads from one base to another. The price of raw keys is a rotation of the whole cache at every step, small beside the attention if it is fused, and a second chance to mistake the positions. Whatever I choose, the test is that any split gives the same output.
+# 2. Rotated, by default: each key is turned once, and a step touches only the new one. A prefix can still be moved, since a common turn shifts all positions. I would keep them raw in two cases. First, if positions are assigned anew while decoding, as in a streaming window where tokens drop out and the rest is renumbered. Second, if the base changes with the length, as in dynamic NTK: no common turn leads from one base to another. The price of raw keys is a rotation of the whole cache at every step. Whatever I choose, the test is that any split gives the same output.
 # ### END SOLUTION
 
 # %% [markdown]
