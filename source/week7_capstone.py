@@ -95,6 +95,7 @@ for ax, (name, reads) in zip(axes, {"repeat_interleave: neighbours share": [r //
 axes[0].set_yticklabels(["key heads 0, 1", "query heads"])
 plt.show()
 
+
 # %% [markdown]
 # **Figure 7.1. Two ways to share.** (a) Equation (1): heads 0 to 3 share key head 0, heads 4 to 7 key head 1. (b) The other order. Both give the same shapes. A checkpoint trained with (a) and run with (b) loads without a complaint.
 
@@ -265,6 +266,7 @@ week7.cache_sizes(cache_sizes)
 
 # %% tags=["experiment"]
 lab.moving_cache()
+
 
 # %% [markdown]
 # **Figure 7.2. Pieces entering a cache.** Rows: the tokens of the newest piece. Columns: all tokens so far. Blue: cached and seen; orange: new and seen; white: hidden. Move the two sliders: (a) where does the diagonal start, (b) which number stands beside the first row?
@@ -479,6 +481,7 @@ for ax, real in zip(axes, keep):
     ax.tick_params(which="minor", length=0)
 axes[0].set_ylabel("query, position")
 plt.show()
+
 
 # %% [markdown]
 # **Figure 7.4. Left padding.** Blue: may be seen. Orange: earlier in the row, but padding. Grey rows: queries that are padding themselves; nobody looks at them. Below stand indices, on the left positions.
