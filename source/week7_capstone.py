@@ -420,7 +420,7 @@ week7.CachedAttention(CachedAttention, grouped_query_attention)
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
+# %% tags=["experiment", "nbval-ignore-output"]
 # Demonstration: decoding with and without a cache (a few seconds).
 torch.manual_seed(0)
 layer, text = CachedAttention(256, 8, 2), torch.randn(1, 256, 256)
