@@ -16,8 +16,8 @@ from torch import nn
 def apply_rotary_emb(x, positions, base=10000.0):
     """Exercise 3.3: turn neighbouring channels (2i, 2i+1) of x by positions * base**(-2i/head_dim) radians.
 
-    x: (batch, heads, seq_len, head_dim); positions: real numbers, (seq_len,) or (batch, seq_len). Angles are computed in
-    float64, whatever x is; the result has the dtype of x. Odd head_dim: ValueError.
+    x has the shape (batch, heads, seq_len, head_dim), positions (seq_len,) or (batch, seq_len), real numbers. Angles are
+    computed in float64, whatever x is; the result has the dtype of x. Odd head_dim: ValueError.
     """
     head_dim = x.shape[-1]
     if head_dim % 2:
@@ -45,14 +45,14 @@ class Heads(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
         if d_model % n_heads:
-            raise ValueError(f"n_heads must divide d_model; got d_model={d_model}, n_heads={n_heads}")
+            raise ValueError(f"d_model={d_model} cannot be shared evenly by {n_heads} heads")
         self.n_heads = n_heads
-        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-            setattr(self, name, nn.Linear(d_model, d_model, bias=False))
+        for part in "qkvo":
+            setattr(self, part + "_proj", nn.Linear(d_model, d_model, bias=False))
 
     def attention(self, x, turn=lambda heads: heads, bias=None):
-        q, k, v = (project(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-                   for project in (self.q_proj, self.k_proj, self.v_proj))
+        layers = self.q_proj, self.k_proj, self.v_proj
+        q, k, v = (layer(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for layer in layers)
         computed = torch.promote_types(x.dtype, torch.float32)
         bias = None if bias is None else bias.to(x.device, computed)
         mixed = F.scaled_dot_product_attention(turn(q).to(computed), turn(k).to(computed), v.to(computed), attn_mask=bias)
@@ -75,11 +75,11 @@ class RotaryAttention(Heads):
 
     def forward(self, x, keep=None):
         """x: (batch, seq_len, d_model); keep: bool (batch, seq_len), True = a real token, or None."""
-        positions = torch.arange(x.shape[1], device=x.device)
+        index = torch.arange(x.shape[1], device=x.device)
         bias = None
         if keep is not None:
             bias = torch.zeros(keep.shape, device=x.device).masked_fill(~keep, -math.inf)[:, None, None]
-        return self.attention(x, turn=lambda heads: apply_rotary_emb(heads, positions), bias=bias)
+        return self.attention(x, turn=lambda heads: apply_rotary_emb(heads, index), bias=bias)
 
 
 class RotaryEncoder(nn.Module):
