@@ -43,10 +43,10 @@ SUBMISSIONS: dict[str, tuple[dict[str, str], dict[str, float]]] = {
     "whole_text_again": ({"CachedAttention": wrapped(
         WHOLE + "        self.text = x if cache is None else torch.cat((self.text, x), dim=1)\n"
         "        out, cache = super().forward(self.text)\n        return out[:, -x.shape[1]:], cache\n")}, {CACHED: 5}),
-    # an object of its own in place of tensors
+    # an object of its own in place of tensors: it cannot leave the sandbox, so nothing can be continued
     "cache_is_an_object": ({"CachedAttention": wrapped(
         WHOLE + "        out, cache = super().forward(x, None if cache is None else cache.parts)\n"
-        "        class Box: pass\n        box = Box()\n        box.parts = cache\n        return out, box\n")}, {CACHED: 5.5}),
+        "        class Box: pass\n        box = Box()\n        box.parts = cache\n        return out, box\n")}, {CACHED: 2.75}),
     # outputs of texts already seen are replayed by the first token
     "replayed": ({"CachedAttention": wrapped(
         "    outputs = {}\n" + WHOLE + "        out, new = super().forward(x)\n"
