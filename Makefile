@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 HAS = python -c "import importlib.util as u, sys; sys.exit(any(u.find_spec(m) is None for m in sys.argv[1:]))"
 ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
   ACTIVE := $(shell $(HAS) torch nbgrader nbval jupytext rich jupyterlab latex2mathml 2>/dev/null && echo yes)
-  ACTIVE_FOR_TESTS := $(shell $(HAS) torch nbgrader nbval pytest hypothesis playwright transformers latex2mathml 2>/dev/null && echo yes)
+  ACTIVE_FOR_TESTS := $(shell $(HAS) torch nbgrader nbval pytest xdist filelock hypothesis playwright transformers latex2mathml ruff mypy 2>/dev/null && echo yes)
 endif
 PY := $(if $(ACTIVE),python,$(CURDIR)/.venv/bin/python)
 READY := $(if $(ACTIVE),,.venv/.ready)
@@ -18,9 +18,12 @@ RUN := PYTHONPATH=$(CURDIR) $(PY) -m autograder
 JUPYTER := PYTHONPATH=$(CURDIR) $(PY) -m jupyter
 SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
+PYTEST_RUN := PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest
+JOBS ?= logical
+SPREAD := --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test build import student-release autograde feedback report formgrader lab check doctor experiments bench scale clean browser setup
+.PHONY: help demo test quick lint build import student-release autograde feedback report formgrader lab check doctor experiments bench scale clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -29,9 +32,19 @@ demo: $(READY)  ## build, grade a simulated class, write feedback, compare with 
 	@$(RUN) build
 	@$(RUN) demo $(if $(STUDENTS),--students $(STUDENTS)) $(GRADING)
 
-test: $(READY_TO_TEST) browser  ## all tests: kernels, checks, banks, build, grading, notebooks, browser
-	@PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest $(PYTEST)
-	@PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest --nbval solutions $(PYTEST)
+# pytest ends with 5 if a selection (PYTEST="-k wire") leaves nothing; that is an error only if it leaves nothing in both.
+test: $(READY_TO_TEST) browser  ## all tests: kernels, checks, banks, build, grading, notebooks, browser (PYTEST="-k wire": some)
+	@$(PYTEST_RUN) $(SPREAD) $(PYTEST); tests=$$?; [ $$tests = 0 ] || [ $$tests = 5 ] || exit $$tests; \
+	$(PYTEST_RUN) --nbval $(SPREAD) solutions $(PYTEST); notebooks=$$?; \
+	if [ $$notebooks = 5 ]; then exit $$tests; else exit $$notebooks; fi
+
+quick: $(READY_TO_TEST)  ## the loop of a minute: unit tests and one small class, graded
+	@$(PYTEST_RUN) $(SPREAD) tests/unit tests/course/test_small_class.py $(PYTEST)
+
+lint: $(READY_TO_TEST)  ## ruff (lint and format) and mypy; changes nothing
+	@$(TEST_PY) -m ruff check .
+	@$(TEST_PY) -m ruff format --check .
+	@$(TEST_PY) -m mypy
 
 build: $(READY)  ## notebooks/ and solutions/ from source/ (WEEK=3: one week)
 	@$(RUN) build $(if $(WEEK),--week "$(WEEK)")
@@ -74,7 +87,7 @@ scale: $(READY)  ## a thousand submissions in one run (N=1000 WEEK=1), against a
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/scale.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N)) --isolation $(ISOLATION)
 
 clean:  ## remove what can be made again (.venv, demo/, release/, caches); never student work or grades
-	rm -rf .venv demo release .pytest_cache build *.egg-info .hypothesis
+	rm -rf .venv demo release .pytest_cache .mypy_cache .ruff_cache build *.egg-info .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 setup: $(READY)  ## only make the environment
@@ -86,12 +99,21 @@ browser: $(READY_TO_TEST)
 INSTALL = .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile
 COMPILE = .venv/bin/python -m compileall -qq -j 0 -s "$(CURDIR)" -p /course .venv/lib || true
 
-.venv/.python:
-	@for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3; do \
+FIND_PYTHON = for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3; do \
 	  if [ -n "$$python" ] && command -v $$python >/dev/null && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	    $$python -m venv .venv || { echo "error: could not make a virtual environment; on Debian and Ubuntu: sudo apt install python3-venv" >&2; exit 2; }; \
-	    touch .venv/.python; exit 0; fi; done; \
-	echo "error: Python 3.11 or later was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2
+	    break; fi; python=; done; \
+	[ -n "$$python" ] || { echo "error: Python 3.11 or later was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+# A lock of the kernel's: it goes with its process, however that ends.
+HOLDING_LOCK = import fcntl, subprocess, sys; lock = open(".setup.lock", "w"); fcntl.flock(lock, fcntl.LOCK_EX); sys.exit(subprocess.call(sys.argv[1:]))
+
+ifndef SETTING_UP
+# Two makes at once in a fresh clone: the second waits here, and then finds that nothing is left to do.
+.venv/.ready .venv/.ready-to-test: pyproject.toml
+	@$(FIND_PYTHON); $$python -c '$(HOLDING_LOCK)' $(MAKE) SETTING_UP=yes $@
+else
+.venv/.python:
+	@$(FIND_PYTHON); $$python -m venv .venv || { echo "error: could not make a virtual environment; on Debian and Ubuntu: sudo apt install python3-venv" >&2; exit 2; }
+	@touch $@
 
 .venv/.ready: pyproject.toml | .venv/.python
 	@echo "Setting up .venv: first use only, some minutes; the README says how large the download is …"
@@ -104,3 +126,4 @@ COMPILE = .venv/bin/python -m compileall -qq -j 0 -s "$(CURDIR)" -p /course .ven
 	@$(INSTALL) --editable '.[dev]'
 	@$(COMPILE)
 	@touch $@
+endif

@@ -6,11 +6,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # an environment that has the packages but not the course's
 
-from autograder.grading.plugins import nbgrader_patches  # noqa: E402
+from autograder.grading.plugins import nbgrader_patches
 
 nbgrader_patches.apply()  # grading runs of ours inside nbgrader's own commands, and a gradebook fit for a large class
 
-c = get_config()  # noqa: F821
+c = get_config()
 GRADING = Path(find_spec("autograder.grading").origin).parent
 
 c.CourseDirectory.course_id = "positional_encodings"
@@ -53,7 +53,7 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
-c.HTMLExporter.filters = {"markdown2html": "autograder.grading.plugins.mathml.markdown2html"}  # formulas without a network
+c.HTMLExporter.filters = {"markdown2html": "autograder.grading.plugins.markdown.markdown2html"}  # formulas without a network
 c.HTMLExporter.template_file = str(GRADING / "templates" / "formgrader" / "formgrader.html.j2")
 c.GenerateFeedback.exporter_class = "autograder.grading.plugins.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [

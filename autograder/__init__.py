@@ -6,7 +6,7 @@ import sysconfig
 
 # On import jsonschema compiles a grammar of IRIs, most of a second of CPU in every process that reads a notebook. It
 # leaves that format unchecked where this module is missing, and no notebook has one.
-sys.modules.setdefault("rfc3987_syntax", None)
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None is how an import is refused
 
 # nbgrader calls alembic by its name when it opens a gradebook, and nobody has activated the environment.
 os.environ["PATH"] = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", os.defpath)

@@ -3,9 +3,10 @@
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from autograder.errors import AutograderError, CourseError
+from autograder.errors import AutograderError, CourseError, first_line, missing_package
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,8 +17,11 @@ def main(arguments: list[str] | None = None) -> int:
     except AutograderError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except ImportError as error:
+        print(f"error: {missing_package(error)}", file=sys.stderr)
+        return 2
     except (OSError, _database_error()) as error:
-        print(f"error: the course's files cannot be read or written ({str(error).splitlines()[0]}): free some space or mend "
+        print(f"error: the course's files cannot be read or written ({first_line(error)}): free some space or mend "
               "the permissions, then run the same command again; what is graded is kept", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -36,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, default=Path.cwd(), help="course root (default: the current folder)")
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def command(name: str, run, help: str) -> argparse.ArgumentParser:
+    def command(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=help)
         sub.set_defaults(run=run)
         return sub
@@ -118,15 +122,15 @@ def _autograde(options: argparse.Namespace) -> int:
 
 
 def _feedback(options: argparse.Namespace) -> int:
-    from autograder.course import assignment_of
     from autograder.commands import write_feedback
+    from autograder.course import assignment_of
 
     return write_feedback(options.root.resolve(), assignment_of(options.week, options.root))
 
 
 def _report(options: argparse.Namespace) -> int:
-    from autograder.course import assignment_of
     from autograder.commands import report
+    from autograder.course import assignment_of
 
     return report(options.root.resolve(), assignment_of(options.week, options.root))
 

@@ -13,6 +13,7 @@ import nbformat
 from nbgrader.api import Gradebook
 
 from autograder.course import source_notebook
+from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import MANIFEST, Entry
 
 NAMES = ("ada", "boole", "cantor", "dirac", "emmy", "fermat", "galois", "hopper", "ivanov", "jacobi", "kepler", "lovelace",
@@ -113,3 +114,13 @@ def _fill(cell: nbformat.NotebookNode, entry: Entry, assignment: str, kind: str,
     chosen = chance.choice(entries)
     cell.source = chosen.source
     return float(entry.points) if chosen.is_right else chosen.score, chosen.name
+
+
+def agrees(student: Student, score: Score | None) -> bool:
+    """Whether the gradebook holds exactly the expected points, cell by cell, and no grade for the ungradable."""
+    if score is None or (score.score is None) != student.ungradable:
+        return False
+    if student.ungradable:
+        return bool(score.reason)
+    given = score.by_cell or {}
+    return all(given.get(cell) == points for cell, points in student.expected.items())

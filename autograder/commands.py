@@ -8,18 +8,19 @@ import re
 import tempfile
 from pathlib import Path
 
-from nbgrader.converters import GenerateFeedback
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
+from rich.markup import escape
 from traitlets.config import Config
 
-from autograder.classroom import Student, make_course_root, simulate
-from autograder.course import course_config, instructor_cells
+from autograder.classroom import agrees, make_course_root, simulate
+from autograder.course import course_config, instructor_cells, max_score
 from autograder.errors import CourseError, GradingFailed
 from autograder.grading.course_state import is_isolated
 from autograder.grading.messages import Failed, Options, Outcome, Ungradable, wanted_device
 from autograder.grading.pipeline import NO_ISOLATION, grade_submissions
 from autograder.grading.plugins.autograde import CourseAutograde
+from autograder.grading.plugins.feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import Score, scores
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.manifest import MANIFEST
@@ -35,23 +36,25 @@ def autograde(root: Path, assignment: str, options: argparse.Namespace) -> int:
     if not list(root.glob(f"submitted/*/{assignment}")):
         raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
     failures: list[str] = []
+    refused: dict[str, str] = {}
     seconds: dict[str, dict[str, float]] = {}
     for name in names or ["*"]:
-        failures += run_autograde(root, assignment, options, name, seconds)
+        failures += run_autograde(root, assignment, options, name, seconds, refused)
     standing = scores(_course(root, assignment), assignment)
+    standing += [Score(name, None, max_score(assignment), reason) for name, reason in refused.items()]
     console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
     if options.timings:
         console.print(timings_table(assignment, seconds) if seconds else "no timings: nothing was graded in this run (REGRADE=1 grades again)")
     for failure in failures:
-        console.print(f"[red]not graded:[/red] {failure}", highlight=False)
+        console.print(f"[red]not graded:[/red] {escape(failure)}", highlight=False)
     return 1 if failures else 0
 
 
 def run_autograde(root: Path, assignment: str, options: argparse.Namespace, student: str = "*",
-                  seconds: dict[str, dict[str, float]] | None = None) -> list[str]:
+                  seconds: dict[str, dict[str, float]] | None = None, refused: dict[str, str] | None = None) -> list[str]:
     """nbgrader's own converter, with our plug-ins and a progress bar; returns what went wrong, line by line.
 
-    ``seconds`` receives, by student, how long each cell took.
+    ``seconds`` receives, by student, how long each cell took; ``refused`` the folders that no student can be called.
     """
     gc.freeze()  # what has been imported stays: the collector need not go through it again and again
     config = course_config(root)
@@ -72,11 +75,14 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, stud
             if broken := re.search(r"sqlite3\.OperationalError\) ([^\n]*)", "\n".join(problems)):
                 raise GradingFailed(f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, "
                                     "then run the same command again; what is graded is kept") from None
-            if not any("There was an error processing" in line for line in problems):
+            if not converter.refused and not any("There was an error processing" in line for line in problems):
                 raise GradingFailed(str(error)) from None
     if seconds is not None:
         seconds |= progress.seconds
+    if refused is not None:
+        refused |= converter.refused
     reasons = re.findall(r"^autograder[\w.]*\.GradingFailed: (.*)", "\n".join(problems), flags=re.MULTILINE)
+    reasons += [f"submitted/{name}: {reason}" for name, reason in converter.refused.items()]
     return list(dict.fromkeys(reasons)) or [line for line in problems if line.startswith("There was an error processing assignment '")]
 
 
@@ -91,7 +97,7 @@ def write_feedback(root: Path, assignment: str) -> int:
 
 def _feedback_pages(root: Path, assignment: str) -> list[Path]:
     config = course_config(root)
-    converter = GenerateFeedback(coursedir=_course(root, assignment, config), config=config)
+    converter = CourseFeedback(coursedir=_course(root, assignment, config), config=config)
     converter.force = True
     problems = _capture_errors(converter)
     try:
@@ -183,15 +189,6 @@ def demo(root: Path, options: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def agrees(student: Student, score: Score | None) -> bool:
-    """Whether the gradebook holds exactly the expected points, cell by cell, and no grade for the ungradable."""
-    if score is None or (score.score is None) != student.ungradable:
-        return False
-    if student.ungradable:
-        return bool(score.reason)
-    return all(score.by_cell.get(cell) == points for cell, points in student.expected.items())
-
-
 def _assignment_in(path: Path, root: Path) -> str:
     if path.stem in MANIFEST:
         return path.stem
@@ -217,9 +214,12 @@ def _course(root: Path, assignment: str, config: Config | None = None) -> Course
 def _capture_errors(converter: BaseConverter) -> list[str]:
     """nbgrader's log kept from the screen; the error lines, for us to say shortly."""
     problems: list[str] = []
-    handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: problems.append(record.getMessage())
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            problems.append(record.getMessage())
+
     converter.log = logging.Logger("nbgrader")
-    converter.log.addHandler(handler)
+    converter.log.addHandler(Handler(logging.ERROR))
     logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's gradebook, with tracebacks
     return problems

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from traitlets.config import Config
@@ -36,7 +37,7 @@ class Cell:
     role: Role
     cell_type: str
     source: str
-    metadata: dict
+    metadata: dict[str, Any]
     points: float
 
     @property
@@ -49,14 +50,19 @@ def assignment_of(week: str | None, root: Path) -> str:
     known = sorted(path.parent.name for path in (root / "source").glob("week*_*/week*_*.ipynb"))
     if not known:
         raise CourseError("the course is not built yet (no notebook under source/): run `make build`")
-    choice = ", ".join(re.match(r"week(\d+)", name).group(1) for name in known)
+    choice = ", ".join(week_number(name) for name in known)
     if not week:
-        raise CourseError(f"say which week, for example WEEK={re.match(r'week(.+?)_', known[0]).group(1)}; there is: {choice}")
+        raise CourseError(f"say which week, for example WEEK={week_number(known[0])}; there is: {choice}")
     matches = [name for name in known if name == week or re.match(rf"(week)?{re.escape(week)}$", name.split("_")[0])
                or name.split("_")[0] == f"week{week}"]
     if len(matches) != 1:
         raise CourseError(f"there is no week {week!r}; there is: {choice}")
     return matches[0]
+
+
+def week_number(assignment: str) -> str:
+    """``3`` of ``week3_rope``."""
+    return assignment.split("_")[0].removeprefix("week")
 
 
 def role_of(cell: nbformat.NotebookNode) -> Role:

@@ -102,3 +102,17 @@ class Miss(Exception):
 
 class BrokenCheck(Exception):
     """The course's own check failed to work; nobody may lose points for that."""
+
+
+def missing_package(error: ImportError) -> str:
+    """What to do about an import that failed, in one line."""
+    return (f"a package that the course needs is missing here ({error}): run `make setup` in the course's folder, or "
+            "`pip install -e .` in the environment that you use")
+
+
+def first_line(error: BaseException) -> str:
+    """The part of a library's error that says something: SQLAlchemy adds the statement, and a link to its own pages."""
+    for line in str(error).splitlines():
+        if line.strip() and not line.startswith(("(Background on", "[SQL:", "[parameters:")):
+            return line.strip()
+    return type(error).__name__

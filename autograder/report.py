@@ -4,6 +4,7 @@ import io
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import matplotlib
@@ -11,11 +12,12 @@ import nbformat
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from autograder.grading.plugins.gradebook import Score  # noqa: E402
-from autograder.manifest import MANIFEST, Entry  # noqa: E402
+from autograder.grading.plugins.gradebook import Score
+from autograder.manifest import MANIFEST, Entry
 
 TEMPLATES = Path(__file__).parent / "templates"
 BAR, REST = "#0072B2", "#D5DCE3"  # colour-blind safe; the rest of a bar is lighter, so print works too
@@ -52,14 +54,15 @@ def write_report(root: Path, assignment: str, standing: list[Score], isolated: b
 
 def summaries(root: Path, assignment: str, graded: list[Score]) -> list[ExerciseSummary]:
     """Every exercise of the week over the graded submissions."""
-    causes: dict[str, Counter] = defaultdict(Counter)
+    causes: dict[str, Counter[str]] = defaultdict(Counter)
     for score in graded:
         for cell_id, verdict in _verdicts(root, assignment, score.student):
             causes[cell_id].update(verdict.get("named", []))
     found = []
     for entry in MANIFEST[assignment]:
         summary = ExerciseSummary(entry, causes=causes[entry.graded_cell].most_common())
-        points = [score.by_cell[entry.graded_cell] for score in graded if entry.graded_cell in score.by_cell]
+        standing = [score.by_cell or {} for score in graded]
+        points = [cells[entry.graded_cell] for cells in standing if entry.graded_cell in cells]
         given = [value for value in points if value is not None]
         summary.graded, summary.waiting = len(given), len(points) - len(given)
         summary.mean = sum(given) / len(given) if given else 0.0
@@ -68,7 +71,7 @@ def summaries(root: Path, assignment: str, graded: list[Score]) -> list[Exercise
     return found
 
 
-def _verdicts(root: Path, assignment: str, student: str) -> list[tuple[str, dict]]:
+def _verdicts(root: Path, assignment: str, student: str) -> list[tuple[str, dict[str, Any]]]:
     path = root / "autograded" / student / assignment / f"{assignment}.ipynb"
     if not path.is_file():
         return []
@@ -79,10 +82,11 @@ def _verdicts(root: Path, assignment: str, student: str) -> list[tuple[str, dict
 def _distribution(graded: list[Score]) -> Figure:
     figure, axes = plt.subplots(figsize=(7, 2.8))
     best = graded[0].max_score if graded else 1
-    counts = Counter(min(int(10 * score.score / best), 9) if best else 0 for score in graded)
+    points = [score.score for score in graded if score.score is not None]
+    counts = Counter(min(int(10 * value / best), 9) if best else 0 for value in points)
     axes.bar([best * (k + 0.5) / 10 for k in range(10)], [counts[k] for k in range(10)], width=best / 10.8, color=BAR)
     axes.set(xlabel=f"points so far (of {best:g})", ylabel="students", xlim=(0, best), title="Score distribution")
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 

@@ -3,13 +3,14 @@
 import os
 import statistics
 from collections import Counter
-from typing import Self
+from typing import Literal, Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autograder.classroom import Student
+from autograder.classroom import Student, agrees
 from autograder.grading.messages import Failed, Graded, Outcome, Ungradable
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import MANIFEST
@@ -57,15 +58,13 @@ class GradingProgress:
         if isinstance(outcome, Graded):
             self.seconds[student] = outcome.result.seconds
         if isinstance(outcome, Failed | Ungradable):
-            self._progress.console.print(f"  {student}: not graded: {outcome.reason}", highlight=False)
+            self._progress.console.print(f"  {escape(student)}: not graded: {escape(outcome.reason)}", highlight=False)
 
 
 def comparison_table(assignment: str, students: list[Student], standing: dict[str, Score]) -> Table:
     """Expected and given automatic scores of a simulated class."""
     table = Table(title=f"{assignment}: a simulated class, expected and given points", title_justify="left")
-    for name, justify in (("student", "left"), ("expected", "right"), ("given", "right"), ("", "left"), ("by hand", "right"),
-                          ("story or reason", "left")):
-        table.add_column(name, justify=justify, overflow="fold")
+    _add_columns(table, ("student", "left"), ("expected", "right"), ("given", "right"), ("", "left"), ("by hand", "right"), ("story or reason", "left"), fold=True)
     for student in sorted(students, key=lambda s: (not s.ungradable, s.name)):
         score = standing.get(student.name)
         given = "–" if score is None or score.score is None else f"{score.score:g}"
@@ -80,20 +79,17 @@ def class_table(assignment: str, standing: list[Score], isolated: bool = True) -
     """A graded class: who has how many points, what waits for a person, what could not be graded (first)."""
     caption = "" if isolated else "graded without isolation: student code ran with the instructor's rights"
     table = Table(title=f"{assignment}", title_justify="left", caption=caption, caption_justify="left", caption_style="bold yellow")
-    for name, justify in (("student", "left"), ("points", "right"), ("of", "right"), ("by hand", "right"), ("not graded because", "left")):
-        table.add_column(name, justify=justify, overflow="fold")
+    _add_columns(table, ("student", "left"), ("points", "right"), ("of", "right"), ("by hand", "right"), ("not graded because", "left"), fold=True)
     for score in sorted(standing, key=lambda s: (not s.reason, s.student)):
         points = "–" if score.score is None else f"{score.score:g}"
-        table.add_row(score.student, points, f"{score.max_score:g}", str(score.to_grade_by_hand or ""), score.reason)
+        table.add_row(escape(score.student), points, f"{score.max_score:g}", str(score.to_grade_by_hand or ""), escape(score.reason))
     return table
 
 
 def timings_table(assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
     """How long each exercise took over the class: the student's cell and its hidden tests, and who took longest."""
     table = Table(title=f"{assignment}: seconds per exercise, over {len(seconds)} submissions", title_justify="left")
-    for name, justify in (("exercise", "left"), ("", "left"), ("cell, median", "right"), ("max", "right"), ("tests, median", "right"),
-                          ("max", "right"), ("longest", "left")):
-        table.add_column(name, justify=justify)
+    _add_columns(table, ("exercise", "left"), ("", "left"), ("cell, median", "right"), ("max", "right"), ("tests, median", "right"), ("max", "right"), ("longest", "left"))
     for entry in MANIFEST[assignment]:
         if entry.kind != "text":
             cell = {student: times.get(entry.grade_id, 0.0) for student, times in seconds.items()}
@@ -112,3 +108,8 @@ def _summary(student: Student) -> str:
     mistakes = ", ".join(name for kind, name in student.story if kind == "wrong")
     counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind not in ("wrong", "text"))
     return "; ".join(filter(None, [counted, f"wrong: {mistakes}" if mistakes else ""]))
+
+
+def _add_columns(table: Table, *columns: tuple[str, Literal["left", "right"]], fold: bool = False) -> None:
+    for name, justify in columns:
+        table.add_column(name, justify=justify, overflow="fold" if fold else "ellipsis")

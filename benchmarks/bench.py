@@ -21,8 +21,7 @@ from stock import make_stock_root
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.course import assignment_of
-from autograder.grading.course_state import state_folder
-from autograder.grading.course_state import class_seed
+from autograder.grading.course_state import class_seed, state_folder
 from autograder.manifest import MANIFEST
 
 RUNS, REPORT = Path(__file__).parent / "runs", Path(__file__).parent / "results.md"
@@ -39,7 +38,7 @@ def main() -> int:
     for assignment in weeks:
         week(assignment, options.students, options.fresh)
     found = [json.loads(path.read_text()) for path in sorted(RUNS.glob(f"week*-{options.students}.json"))]
-    text = report([measured for measured in found if COMPLETE <= measured.keys()])
+    text = report([measured for measured in found if measured.keys() >= COMPLETE])
     REPORT.write_text(text, encoding="utf-8")
     print("\n" + text)
     return 1 if any(measured.get("differences") for measured in found) else 0
@@ -77,7 +76,7 @@ def week(assignment: str, count: int, fresh: bool = False, runs: Path = RUNS,
         make_course_root(COURSE, few, [assignment])
         simulate(COURSE, few, assignment, min(count, FEW))
         for workers in (2, 4):
-            keep(f"workers_{workers}", lambda: _ours(few, assignment, "--workers", str(workers), "--regrade", every=0.1))
+            keep(f"workers_{workers}", lambda workers=workers: _ours(few, assignment, "--workers", str(workers), "--regrade", every=0.1))
         keep("start_up", lambda: start_up(assignment))
         keep("stages", lambda: in_own_process(root, assignment, "isolated"))
         keep("stages_open", lambda: in_own_process(root, assignment, "open"))

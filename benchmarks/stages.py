@@ -29,7 +29,7 @@ def in_own_process(root: Path, assignment: str, what: str) -> dict:
 
 
 def environment() -> dict[str, str]:
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return os.environ | threads | {"PYTHONPATH": str(COURSE), "MPLBACKEND": "Agg", "PYTHONWARNINGS": "ignore"}
 
 
@@ -80,7 +80,7 @@ def floor(root: Path, assignment: str) -> dict[str, float]:
     import matplotlib
 
     matplotlib.use("Agg")
-    import matplotlib.pyplot  # noqa: F401
+    import matplotlib.pyplot
     import torch
 
     from autograder.checks import framework, prepare
@@ -92,7 +92,7 @@ def floor(root: Path, assignment: str) -> dict[str, float]:
                         ("cells_and_tests", {"setup", "locked", "answer", "student", "test"})):
         before = _children_cpu()
         for task in tasks:
-            _in_fork(lambda: _run_plainly(task, roles, framework))
+            _in_fork(lambda task=task, roles=roles: _run_plainly(task, roles, framework))
         costs[name] = (_children_cpu() - before) / len(tasks)
     return costs
 
@@ -124,9 +124,9 @@ def _in_fork(work) -> None:
 def _tasks(root: Path, assignment: str) -> tuple[list, float]:
     """The class as the grader takes it in, and the CPU seconds that took."""
     from autograder.course import instructor_cells, released_files
-    from autograder.grading.submission import intake
-    from autograder.grading.messages import Task
     from autograder.grading.course_state import class_seed
+    from autograder.grading.messages import Task
+    from autograder.grading.submission import intake
 
     template, released, seed = instructor_cells(root, assignment), released_files(root, assignment), class_seed(root, assignment)
     tasks, start = [], time.process_time()
@@ -143,7 +143,7 @@ def _marks(sandbox):
 
     def mark() -> tuple[float, float]:
         now = [time.process_time(), cpu_of_tree(sandbox.process.pid)]
-        used = tuple(b - a for a, b in zip(last, now))
+        used = tuple(b - a for a, b in zip(last, now, strict=True))
         last[:] = now
         return used
 

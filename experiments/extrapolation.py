@@ -27,6 +27,7 @@ RUNS, SHIPPED = ROOT / "experiments" / "runs", ROOT / "source"
 sys.path[:0] = [str(ROOT), str(SHIPPED)]
 
 import ready_encodings as ready  # noqa: E402
+
 from autograder import reference  # noqa: E402
 
 SEEDS = range(5)
@@ -258,7 +259,7 @@ def table(title, lengths, trained, named_rows):
     lines = [f"### {title}", "", "| | " + " | ".join(f"{n} ({n / trained:g}x)" for n in lengths) + " |",
              "|---" * (len(lengths) + 1) + "|"]
     for name, rows in named_rows.items():
-        lines.append(f"| {name} | " + " | ".join(cell(column) for column in zip(*rows)) + " |")
+        lines.append(f"| {name} | " + " | ".join(cell(column) for column in zip(*rows, strict=True)) + " |")
     return [*lines, ""]
 
 

@@ -1,15 +1,44 @@
-"""One simulated class, graded once for all tests."""
+"""One simulated class, graded once for all tests, however many processes share them."""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from helpers import COURSE, WEEK3, GradedClass, run
 
-from autograder.classroom import make_course_root, simulate
+from autograder.classroom import Student, make_course_root, simulate
+
+SPREAD = ("test_banks", "test_peers")  # modules whose tests share nothing that takes long to make
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup` a module stays in one process, for the sake of its fixtures, unless its tests share none."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None and not item.path.stem.startswith(SPREAD):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")
-def graded_class(tmp_path_factory: pytest.TempPathFactory) -> GradedClass:
-    """A simulated class, graded by plain `nbgrader autograde`."""
-    root = tmp_path_factory.mktemp("class") / "course"
+def graded_class(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> GradedClass:
+    """A simulated class, graded by plain `nbgrader autograde`; every process has its own copy of it."""
+    place = tmp_path_factory.mktemp("class")
+    if worker_id == "master":
+        return _grade(place)
+    shared = tmp_path_factory.getbasetemp().parent / "class"
+    with FileLock(f"{shared}.lock"):
+        if not (shared / "students.json").exists():
+            shared.mkdir()
+            students = _grade(shared).students
+            (shared / "students.json").write_text(json.dumps([asdict(student) for student in students]))
+    shutil.copytree(shared / "course", place / "course")
+    return GradedClass(place / "course", [Student(**student) for student in json.loads((shared / "students.json").read_text())])
+
+
+def _grade(place: Path) -> GradedClass:
+    root = place / "course"
     make_course_root(COURSE, root, [WEEK3])
     students = simulate(COURSE, root, WEEK3, count=14, seed=1)
     run("nbgrader", "autograde", WEEK3, cwd=root)

@@ -1,31 +1,104 @@
-"""Shared by the tests: where the course is, and commands as a user would type them."""
+"""Shared by the tests: where the course is, commands as a user would type them, and what a run left behind."""
 
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbgrader.coursedir import CourseDirectory
 
 from autograder.classroom import Student
+from autograder.grading.plugins.gradebook import Score, scores
+
+if TYPE_CHECKING:  # imports torch, which most tests of commands do without
+    from autograder.grading.sandbox.session import Session
 
 COURSE = Path(__file__).resolve().parents[1]
 WEEK3 = "week3_rope"
+PATIENCE = 1800  # seconds until a test that waits gives up: for what hangs, not for what is slow
 
 
-def run(*command: str, cwd: Path = COURSE, code: int | None = 0, **environment: str) -> subprocess.CompletedProcess:
-    """A command as a user would type it, in the tests' own environment; fails the test on another exit code."""
+def environment(**more: str) -> dict[str, str]:
+    """The tests' own environment, with its programs first and the course importable."""
     scripts = str(Path(sys.executable).parent)
-    env = {**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"], "PYTHONPATH": str(COURSE)} | environment
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=env, timeout=600, check=False)
+    return {**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"], "PYTHONPATH": str(COURSE), **more}
+
+
+def run(*command: str, cwd: Path = COURSE, code: int | None = 0, **more: str) -> subprocess.CompletedProcess:
+    """A command as a user would type it, in the tests' own environment; fails the test on another exit code."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, errors="replace", env=environment(**more),
+                          timeout=PATIENCE, check=False)
     assert code is None or done.returncode == code, f"{command} gave {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
 
-def autograder(*arguments: str, cwd: Path = COURSE, code: int | None = 0, **environment: str) -> subprocess.CompletedProcess:
-    return run(sys.executable, "-m", "autograder", *arguments, cwd=cwd, code=code, **environment)
+def autograder(*arguments: str, cwd: Path = COURSE, code: int | None = 0, **more: str) -> subprocess.CompletedProcess:
+    return run(sys.executable, "-m", "autograder", *arguments, cwd=cwd, code=code, **more)
+
+
+def wait_until(condition: Callable[[], bool], what: str = "the condition") -> None:
+    """Returns as soon as ``condition`` holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come true"
+        time.sleep(0.02)
 
 
 @dataclass
 class GradedClass:
     root: Path
     students: list[Student]
+
+
+def standing(root: Path, assignment: str = WEEK3) -> dict[str, Score]:
+    """What the gradebook says of every student."""
+    course = CourseDirectory()
+    course.root = str(root)
+    return {score.student: score for score in scores(course, assignment)}
+
+
+def printed(session: "Session", source: str) -> str:
+    """What a cell prints; an error fails the test."""
+    done = session.execute("cell", source)
+    assert done.error is None, done.error
+    return "".join(output.get("text", "") for output in done.outputs)
+
+
+# ---- processes ------------------------------------------------------------------------------------------------------
+
+
+def family(root: int) -> set[tuple[int, str]]:
+    """The processes below ``root``, by pid and start time."""
+    table, tree = _running(), {root}
+    while more := {pid for pid, (parent, _) in table.items() if parent in tree} - tree:
+        tree |= more
+    return {(pid, table[pid][1]) for pid in tree - {root} if pid in table}
+
+
+def wait_until_gone(processes: set[tuple[int, str]]) -> None:
+    wait_until(lambda: not processes & {(pid, start) for pid, (_, start) in _running().items()}, f"the end of {processes}")
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process; nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _running() -> dict[int, tuple[int, str]]:
+    """Parent and start time of every process."""
+    table = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            table[int(entry.name)] = (int(fields[1]), fields[19])
+    return table

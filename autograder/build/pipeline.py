@@ -8,9 +8,9 @@ from pathlib import Path
 
 import nbformat
 from nbconvert.filters import strip_ansi
-from nbgrader.coursedir import CourseDirectory
 from nbgrader.converters import GenerateAssignment, GenerateSolution
 from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
 
 from autograder.build.text import to_notebook, to_text
 from autograder.course import course_config
@@ -54,7 +54,7 @@ def stale_products(root: Path, text: Path) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:
         stage = Path(scratch)
         _stage(root, stage, text)
-        return [str((Path(folder) / text.stem / path.name)) for folder in ("source", "notebooks")
+        return [str(Path(folder) / text.stem / path.name) for folder in ("source", "notebooks")
                 for path in sorted((stage / folder / text.stem).iterdir())
                 if not _same_bytes(path, root / folder / text.stem / path.name)]
 
@@ -105,25 +105,34 @@ def _generate(root: Path, stage: Path, converter_class: type, assignment: str) -
     directory.assignment_id = assignment
     converter = converter_class(coursedir=directory, config=config)
     problems: list[str] = []
-    handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: problems.append(record.getMessage())
     converter.log = logging.Logger("build")
-    converter.log.addHandler(handler)
+    converter.log.addHandler(_Collector(problems))
     try:
         converter.start()
     except NbGraderException as error:
         raise CourseError(f"{converter_class.__name__} failed on {assignment}: {_gist(problems) or error}") from None
 
 
+class _Collector(logging.Handler):
+    """Keeps the errors of a log as text."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._problems = problems
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._problems.append(record.getMessage())
+
+
 def _gist(problems: list[str]) -> str:
     """What a person needs of nbgrader's error log: the failing cell and its error, or the last line of the traceback."""
-    traceback = strip_ansi(next((text for text in problems if "Traceback" in text), "")).strip()
+    traceback: str = strip_ansi(next((text for text in problems if "Traceback" in text), "")).strip()
     _, _, cell_error = traceback.partition("CellExecutionError: ")
     return cell_error or traceback.rpartition("\n")[2]
 
 
 def _dump(notebook: nbformat.NotebookNode) -> str:
-    return nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n"
+    return f"{nbformat.writes(notebook, version=nbformat.NO_CONVERT)}\n"
 
 
 def _solution_digest(source: Path) -> str:
@@ -136,7 +145,8 @@ def _solution_digest(source: Path) -> str:
 def _recorded_digest(solution: Path) -> str | None:
     if not solution.is_file():
         return None
-    return nbformat.read(solution, as_version=4).metadata.get("course", {}).get("built_from")
+    digest: str | None = nbformat.read(solution, as_version=4).metadata.get("course", {}).get("built_from")
+    return digest
 
 
 def _record_digest(solution: Path, digest: str) -> None:

@@ -6,13 +6,14 @@ from nbgrader import utils
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from traitlets import Bool
 
-from autograder.build.regions import RegionError, clear_hidden, clear_solution, replace_region, unmark
+from autograder.build.regions import clear_hidden, clear_solution, replace_region, unmark
+from autograder.errors import RegionError
 
 
 class ClearAnswers(NbGraderPreprocessor):
     """Stubs for solutions; in cells tagged ``by-hand`` the solution vanishes and the dict of ``None`` stays."""
 
-    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple:
+    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple[NotebookNode, ResourcesDict]:
         if utils.is_solution(cell):
             cell.source = clear_solution(cell)
         elif replace_region(cell.source, "SOLUTION")[1]:
@@ -23,7 +24,7 @@ class ClearAnswers(NbGraderPreprocessor):
 class KeepSolution(NbGraderPreprocessor):
     """The solution notebook: answers without markers, no hidden tests, no mark scheme, no old output."""
 
-    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple:
+    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple[NotebookNode, ResourcesDict]:
         cell.source = clear_hidden(unmark(cell.source, "SOLUTION"))
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -39,7 +40,7 @@ class ExecuteSolution(Execute):
 class ReleaseMetadata(NbGraderPreprocessor):
     """Notebook metadata that is the same on every machine."""
 
-    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple:
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         language = {"name": "python"}
         kept = {key: value for key, value in nb.metadata.items() if key == "course"}
         nb.metadata = NotebookNode(kept | {"kernelspec": KERNEL, "language_info": language})

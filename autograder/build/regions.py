@@ -1,6 +1,7 @@
 """Marked regions in cells: solutions, hidden tests, mark schemes."""
 
-import re
+from collections.abc import Mapping
+from typing import Any
 
 from autograder.errors import RegionError
 
@@ -16,7 +17,7 @@ def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[
             if inside:
                 raise RegionError(f"BEGIN {name} inside another one")
             inside = found = True
-            indent = re.match(r"\s*", line).group()
+            indent = line[: len(line) - len(line.lstrip())]
             lines += [indent + text for text in stub]
         elif f"END {name}" in line:
             if not inside:
@@ -34,7 +35,7 @@ def unmark(source: str, name: str) -> str:
     return "\n".join(line for line in source.split("\n") if f"BEGIN {name}" not in line and f"END {name}" not in line)
 
 
-def clear_solution(cell: dict) -> str:
+def clear_solution(cell: Mapping[str, Any]) -> str:
     """An answer cell's source as students receive it."""
     by_hand = "by-hand" in cell["metadata"].get("tags", [])
     stub = () if by_hand else CODE_STUB if cell["cell_type"] == "code" else TEXT_STUB

@@ -10,7 +10,7 @@ import jinja2
 import nbformat
 
 from autograder.build.pipeline import stale_products, texts
-from autograder.course import max_score
+from autograder.course import max_score, week_number
 from autograder.errors import CourseError
 from autograder.manifest import RELEASED_FILES
 
@@ -44,7 +44,7 @@ def _chosen(root: Path, weeks: str | None) -> list[Path]:
 def _require_fresh(root: Path, text: Path) -> None:
     if not (stale := stale_products(root, text)):
         return
-    week = re.match(r"week(\d+)", text.stem).group(1)
+    week = week_number(text.stem)
     raise CourseError(
         f"not released, since these are not what source/{text.name} builds: {', '.join(stale)}\n"
         f"If you edited source/{text.stem}/{text.stem}.ipynb, run `make import WEEK={week}` first. Then run "
@@ -59,7 +59,7 @@ def _week_files(root: Path, assignment: str) -> dict[str, bytes]:
 def _setup_files(root: Path, chosen: list[Path]) -> dict[str, bytes]:
     packages = _student_packages(root)
     weeks = [{"name": text.stem, "title": _title(root, text.stem), "points": max_score(text.stem)} for text in chosen]
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), keep_trailing_newline=True,  # noqa: S701
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), keep_trailing_newline=True,
                                      trim_blocks=True, undefined=jinja2.StrictUndefined)
     made = {"README.md": "student_readme.md.j2", "environment.yml": "student_environment.yml.j2"}
     rendered = {name: environment.get_template(template).render(packages=packages, weeks=weeks)
@@ -77,7 +77,10 @@ def _student_packages(root: Path) -> list[str]:
 def _title(root: Path, assignment: str) -> str:
     """The notebook's first heading."""
     notebook = nbformat.read(root / "notebooks" / assignment / f"{assignment}.ipynb", as_version=4)
-    return re.search(r"^# (.+)$", notebook.cells[0].source, flags=re.MULTILINE).group(1)
+    heading = re.search(r"^# (.+)$", notebook.cells[0].source, flags=re.MULTILINE)
+    if heading is None:
+        raise CourseError(f"not released: the notebook of {assignment} does not begin with a heading")
+    return heading.group(1)
 
 
 def _require_no_secrets(files: dict[str, bytes]) -> None:

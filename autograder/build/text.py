@@ -23,7 +23,7 @@ HEADER = {
 
 def to_notebook(text: str) -> NotebookNode:
     """The instructor's notebook of a text notebook."""
-    notebook = jupytext.reads(text, fmt="py:percent")
+    notebook: NotebookNode = jupytext.reads(text, fmt="py:percent")
     notebook.metadata = NotebookNode(kernelspec=KERNEL, language_info={"name": "python"})
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     seen: set[str] = set()

@@ -22,6 +22,11 @@ class Tolerance:
     exact_dtype: bool = False
 
 
+FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)  # of a hand computation
+
+# The hint for a wrong gradient; the same in every week.
+CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
+
 KNOWN_TYPES = {name for name, value in vars(builtins).items() if isinstance(value, type)} | {
     "ndarray", "function", "method", "builtin_function_or_method", "generator", "Size", "dtype", "device", "Parameter", "Linear",
     "Embedding", "Module", "Sequential", "module", "NoneType", "Fraction", "Decimal", "OrderedDict", "Generator", "int64", "float64",

@@ -1,118 +1,159 @@
-"""How a hidden test is written: criteria, probes, diagnosis.
+"""How a hidden test is written: `exercise` makes one, `Check` is the bench on which an answer lies.
 
-A *probe* takes an object and returns a value: ``lambda f: f(x, positions)``. The same probe runs on the student's
-object, on the reference and on every known misconception, so a wrong value can be named. Probes call the object and
-look at what comes back, nothing else: in grading the student's object is a proxy of something in another process.
-They run again when the check is through, for the diagnosis. So what a probe refers to must not change after it: make
-probes with ``calling``, or in a function that takes their inputs, never over loop variables.
+Inputs and criteria are here; what is asked of an object is in `probes`, what surrounds a test in `context`, how a cause
+is found in `diagnosis`.
 """
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from inspect import isfunction, signature
 from typing import Any
 
 import torch
 
 import autograder.reference
 from autograder.checks.compare import Tolerance, difference, kind
-from autograder.checks.memory import Forgetful, Memory
+from autograder.checks.context import GradingContext, current, grading, watched
+from autograder.checks.diagnosis import Diagnosis, Place, Record
+from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by_student
+from autograder.checks.follow_through import rehearse
+from autograder.checks.probes import Probe, calling, differentiating, gradient
+from autograder.checks.result_cache import NoCache
 from autograder.checks.verdict import Criterion, Verdict
-from autograder.errors import BrokenCheck, Miss, StudentError
-from autograder.manifest import entry
+from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import Mistake, known_mistakes
 
-Probe = Callable[[Any], Any]
+__all__ = ["Absent", "BrokenCheck", "Check", "GradingContext", "Miss", "Probe", "StudentError", "calling",
+           "differentiating", "exercise", "gradient", "grading", "watched"]
+
 Follows = Callable[..., Iterator[tuple[Any, str]]]  # from the student's earlier answers: what is right on top, and a note
+Body = Callable[["Check"], None]
 
 
-class Absent:
-    """Stands for a name that the student's notebook does not define; using it in any way says why."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        self.reason = f"`{name}` is not defined{reason}"
-
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise StudentError(("NameError",), self.reason)
-
-    __call__ = __getitem__ = __iter__ = __float__ = _refuse
+_references: dict[tuple[str, str], Any] = {}
 
 
-@dataclass
-class GradingContext:
-    """What a trusted run hands to the checks: the class's seed, the device, a memory for this class on this device, and
-    a place for the verdicts."""
-
-    seed: int = 0
-    device: str = "cpu"
-    memory: Memory = field(default_factory=Forgetful)
-    verdicts: list[Verdict] = field(default_factory=list)
-
-
-_context: ContextVar[GradingContext | None] = ContextVar("grading_context", default=None)
-# Tensors of which a check wants to see what the student's code does to them in place. All others stay as they are: a
-# weight lent to a module and zeroed by it would make what comes after agree with zeros.
-watched: ContextVar[tuple] = ContextVar("watched", default=())
-
-
-@contextmanager
-def grading(seed: int = 0, device: str = "cpu", memory: Memory | None = None) -> Iterator[GradingContext]:
-    """Only inside this context do hidden tests run."""
-    context = GradingContext(seed, device, memory or Forgetful())
-    token = _context.set(context)
-    try:
-        yield context
-    finally:
-        _context.reset(token)
-
-
-def exercise(assignment: str, grade_id: str, reference: Any = None, follows: Follows | None = None) -> Callable:
+def exercise(assignment: str, grade_id: str, reference: Any = None, follows: Follows | None = None,
+             returns: tuple[str, ...] = (), trivial: tuple[Any, ...] = ()) -> Callable[[Body], Callable[..., Verdict]]:
     """Turn ``body(check)`` into the hidden test ``test(student)``.
 
-    ``reference`` is the right object; by default the reference kernel of the same name. The points come from the
-    manifest. Called outside ``grading()``, that is in an ordinary kernel without the course's configuration, the
-    test ends the process: no grade is better than a wrong one.
+    ``reference`` is the right object; by default the reference kernel of the same name. ``returns`` are the names of
+    several results, for messages. The points come from the manifest. Called outside ``grading()``, that is in an
+    ordinary kernel without the course's configuration, the test ends the process: no grade is better than a wrong one.
 
-    A mistake is paid for once: where an answer may build on earlier ones, the hidden cell hands these to the test too,
-    ``test(student, earlier, ...)``, and ``follows(earlier, ...)`` gives what would be right on top of them. The student
-    is graded against the reference and against each of those, and gets the best verdict.
+    A mistake is paid for once (see `follow_through`): an answer that loses points is graded again with the course's
+    functions in place of those earlier answers that have lost some. Where it may repeat an earlier mistake without a
+    call, the hidden cell hands the earlier answers to the test too, ``test(student, earlier, ...)``, and
+    ``follows(earlier, ...)``, its parameters called like the exercises, gives what would be right on top of them. Of
+    ``trivial`` nothing may earn more there than against the reference. The student gets the best verdict.
     """
 
-    def decorate(body: Callable[["Check"], None]) -> Callable[..., Verdict]:
+    def decorate(body: Body) -> Callable[..., Verdict]:
+        right = reference if reference is not None else getattr(autograder.reference, grade_id)
+        _references[assignment, grade_id] = right
+
         def test(student: Any, *earlier: Any) -> Verdict:
-            context = _context.get()
+            context = current()
             if context is None:
                 _refuse()
-            right = reference if reference is not None else getattr(autograder.reference, grade_id)
-            answers: dict[tuple, _Record] = {}
-
-            def graded(right: Any, context: GradingContext, note: str = "") -> Verdict:
-                check = Check(assignment, grade_id, right, student, context, answers)
-                if isinstance(student, Absent):
-                    return check.absent(student.reason)
-                try:
-                    body(check)
-                    return replace(check.verdict(), note=note)
-                except Exception as error:
-                    if type(error).__module__.startswith("autograder."):
-                        raise
-                    raise BrokenCheck(f"{grade_id}: {type(error).__name__}: {error}") from error
-
-            best = graded(right, context)
-            for also_right, note in follows(*earlier) if earlier and best.score < best.max_score else ():
-                other = graded(also_right, replace(context, memory=Forgetful()), note)
-                best = other if other.score > best.score else best
-            context.verdicts.append(best)
-            return best
+            bench = _Bench(assignment, grade_id, body, right, context, returns)
+            verdict = bench.judge(student, earlier, follows, trivial)
+            context.verdicts.append(verdict)
+            return verdict
 
         test.__name__, test.__doc__ = grade_id, body.__doc__
         return test
 
     return decorate
+
+
+@dataclass
+class _Bench:
+    """One exercise of one student: as it is, with earlier answers replaced, on top of earlier answers."""
+
+    assignment: str
+    grade_id: str
+    body: "Body"
+    right: Any
+    context: GradingContext
+    returns: tuple[str, ...]
+
+    def judge(self, student: Any, earlier: tuple[Any, ...], follows: Follows | None, trivial: tuple[Any, ...]) -> Verdict:
+        """The best verdict. What follow-through builds on is asked before the student's answer is."""
+        if isinstance(student, Absent):
+            return self._check(self.right, student).absent(student.reason)
+        on_top = self._rehearsed(follows, earlier) if follows and earlier else []
+        answers: dict[Place, Record] = {}
+        best = self._verdict(self.right, student, answers)
+        if best.score == best.max_score:
+            return best
+        best = self._with_replacements(student, best)
+        for right, note in on_top:
+            if best.score < best.max_score:
+                other = self._verdict(right, student, answers, note, cached=False)
+                if other.score > best.score and self._leaves_something_to_test(right, trivial):
+                    best = other
+        return best
+
+    def _rehearsed(self, follows: Follows, earlier: tuple[Any, ...]) -> list[tuple[Any, str]]:
+        names = list(signature(follows).parameters)
+        scores = {verdict.exercise: verdict.score == verdict.max_score for verdict in self.context.verdicts}
+        if all(scores.get(name, False) for name in names):
+            return []
+        return rehearse(dict(zip(names, earlier)), follows, lambda right: self.body(self._check(right, right, cached=False)))
+
+    def _with_replacements(self, student: Any, best: Verdict) -> Verdict:
+        lost = self._lost()
+        if not lost:
+            return best
+        with self.context.replacing(self.grade_id, student, lost) as again:
+            if isinstance(again, Absent):
+                return best
+            other = self._verdict(self.right, again, {})
+        if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
+            return best
+        return replace(other, note=_note(self.assignment, list(lost), best.stopped > other.stopped))
+
+    def _lost(self) -> dict[str, Any]:
+        """The course's functions for those earlier answers that have lost points."""
+        verdicts = {verdict.exercise: verdict for verdict in self.context.verdicts}
+        lost = {}
+        for earlier in MANIFEST.get(self.assignment, ()):
+            if earlier.grade_id == self.grade_id:
+                break
+            verdict, right = verdicts.get(earlier.grade_id), _references.get((self.assignment, earlier.grade_id))
+            if verdict and verdict.score < verdict.max_score and isfunction(right):
+                lost[earlier.grade_id] = right
+        return lost
+
+    def _leaves_something_to_test(self, right: Any, trivial: tuple[Any, ...]) -> bool:
+        """Whether what answers nothing earns nothing on top of an earlier answer either."""
+        return not any(self._verdict(right, subject, {}, cached=False).score > self._verdict(self.right, subject, {}).score
+                       for subject in trivial)
+
+    def _verdict(self, right: Any, student: Any, answers: dict[Place, Record], note: str = "", cached: bool = True) -> Verdict:
+        check = self._check(right, student, answers, cached)
+        try:
+            self.body(check)
+            return replace(check.verdict(), note=note)
+        except Exception as error:
+            if type(error).__module__.startswith("autograder."):
+                raise
+            raise BrokenCheck(f"{self.grade_id}: {type(error).__name__}: {error}") from error
+
+    def _check(self, right: Any, student: Any, answers: dict[Place, Record] | None = None, cached: bool = True) -> "Check":
+        context = self.context if cached else replace(self.context, cache=NoCache())
+        return Check(self.assignment, self.grade_id, right, student, context, answers, self.returns)
+
+
+def _note(assignment: str, names: list[str], stopped: bool) -> str:
+    own = ", ".join(f"{entry(assignment, name).number} (`{name}`)" for name in names)
+    if stopped:
+        return f"It stops in your {own}, which is not answered yet; graded with the course's own in its place."
+    return f"Graded with the course's own in place of your {own}: a mistake there is not paid for again."
 
 
 def _refuse() -> None:
@@ -121,62 +162,20 @@ def _refuse() -> None:
     os._exit(70)
 
 
-def calling(*arguments: Any, **options: Any) -> Probe:
-    """The probe that calls the object with these arguments; tensors are copied, whatever the student does to them."""
-    return lambda subject: subject(*[_copy(argument) for argument in arguments], **options)
-
-
-def differentiating(*arguments: Any, at: int = 0) -> Probe:
-    """The probe that calls the object and takes the gradient with respect to argument number ``at``."""
-    def probe(subject: Any) -> torch.Tensor:
-        copies = [_copy(argument) for argument in arguments]
-        copies[at].requires_grad_()
-        return gradient(subject(*copies), copies[at])
-
-    return probe
-
-
-def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
-    """The gradient of a weighted sum of ``output`` with respect to ``argument``; zeros where no graph leads back."""
-    if not output.requires_grad:
-        return torch.zeros_like(argument)
-    # Different weights, so that no gradient is right by symmetry.
-    weights = torch.arange(output.numel(), device=output.device).cos().reshape(output.shape).to(output.dtype)
-    return torch.autograd.grad((output * weights).sum(), argument, allow_unused=True, materialize_grads=True)[0]
-
-
-def _copy(argument: Any) -> Any:
-    return argument.detach().clone() if isinstance(argument, torch.Tensor) else argument
-
-
-@dataclass(eq=False)
-class _Record:
-    """One probe run on the student's object. ``place`` is where in the test this happens: the same probe for every
-    student of a class. ``hint`` is what to say if nothing better explains a failure."""
-
-    probe: Probe
-    place: tuple
-    tolerance: Tolerance
-    hint: str = ""
-    met: bool = False
-    got: Any = None
-    error: StudentError | None = None
-
-
 class Check:
     """The student's object on the bench: draws inputs, runs probes, collects criteria."""
 
     def __init__(self, assignment: str, grade_id: str, reference: Any, student: Any, context: GradingContext,
-                 answers: dict[tuple, "_Record"] | None = None) -> None:
-        # The student's values by place. A reference that follows the student's earlier functions calls them; code that
-        # remembers this could learn from it, so each question is asked once, and before it is known what is right.
+                 answers: dict[Place, Record] | None = None, returns: tuple[str, ...] = ()) -> None:
+        # The student's values by place: each question is put once, however often it is judged what is right.
         self._answers = {} if answers is None else answers
+        self._returns = returns
         self.assignment, self.grade_id = assignment, grade_id
         self.reference, self.student, self.device = reference, student, context.device
-        self.seed, self.generator, self._memory = context.seed, torch.Generator(), context.memory
+        self.seed, self.generator, self._cache = context.seed, torch.Generator(), context.cache
         self._begin("")
         self._criteria: list[tuple[Criterion, bool]] = []
-        self._records: list[_Record] = []
+        self._records: list[Record] = []
         self._named: list[str] = []
 
     # ---- inputs -------------------------------------------------------------------------------------------------
@@ -317,95 +316,37 @@ class Check:
                 if criterion.earned:
                     criterion.earned, criterion.message = 0.0, "counts only when a value is right"
         criteria = [criterion for criterion, _ in self._criteria]
-        return Verdict(self.grade_id, points.number, points.points, criteria, self._diagnosis() + self._named)
+        diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
+            self._records, lambda: known_mistakes(self.assignment, self.grade_id))
+        stopped = sum(record.error is not None and record.error.means_unanswered for record in self._records)
+        return Verdict(self.grade_id, points.number, points.points, criteria, diagnosis + self._named, stopped=stopped)
 
     def absent(self, reason: str) -> Verdict:
         """The verdict on an answer that is not there: nothing was run."""
         points = entry(self.assignment, self.grade_id)
         return Verdict(self.grade_id, points.number, points.points, [Criterion("an answer", points.points, 0.0, reason)], [reason])
 
-    def _diagnosis(self) -> list[str]:
-        """At most two sentences on the likely cause: the best known mistakes, else the checks' hints.
-
-        A mistake, or two at once, explains a student when it gives what the student gave on failing probes, wrong
-        value or error, and contradicts no passing one. Last comes a mistake that the student makes in one call only:
-        the same wrong value, though elsewhere the student is right.
-        """
-        failing = [record for record in self._records
-                   if not record.met and not (record.error and record.error.means_unanswered)]
-        passing = [record for record in self._records if record.met]
-        consistent: list[tuple[tuple[str, ...], set[int]]] = []
-        elsewhere_right: list[Mistake] = []
-        for mistake in known_mistakes(self.assignment, self.grade_id) if failing else []:
-            if len(mistake.says) > 1 and not self._reproduces(mistake, failing[0]):
-                continue  # pairs are many; this one costs a single probe
-            if all(self._reproduces(mistake, record) for record in passing):
-                consistent.append((mistake.says, self._explained(mistake, failing)))
-                if len(consistent[-1][1]) == len(failing):  # single mistakes come before pairs: none will do better
-                    break
-            elif len(mistake.says) == 1:
-                elsewhere_right.append(mistake)
-        sentences: list[str] = []
-        unexplained = set(range(len(failing)))
-        while useful := [(says, explained) for says, explained in consistent
-                         if explained & unexplained and len(says) + len(sentences) <= 2]:
-            says, explained = max(useful, key=lambda c: (len(c[1] & unexplained), -len(c[0])))
-            sentences += [sentence for sentence in says if sentence not in sentences]
-            unexplained -= explained
-        for index in sorted(unexplained):
-            works = failing[index].error is None
-            if (hint := failing[index].hint) and (works or passing):  # what always raises is not explained by where it did
-                sentences.append(hint)
-            elif works:
-                sentences += [mistake.says[0] for mistake in elsewhere_right
-                              if self._reproduces(mistake, failing[index])][:1]
-        return list(dict.fromkeys(sentences))[:2]
-
-    def _explained(self, mistake: Mistake, failing: list[_Record]) -> set[int]:
-        """Which failures the mistake makes too. Where it gives the right value it explains nothing, however near the
-        student's wrong one comes to that."""
-        def fails(record: _Record) -> bool:
-            try:
-                return bool(difference(self._mistaken(mistake, record), self._expected(record.probe, record.place), record.tolerance))
-            except Exception:
-                return True
-
-        return {index for index, record in enumerate(failing) if self._reproduces(mistake, record) and fails(record)}
-
-    def _reproduces(self, mistake: Mistake, record: _Record) -> bool:
-        """Does the mistake give what the student gave, value or error?"""
-        try:
-            value = self._mistaken(mistake, record)
-        except Exception as error:
-            ours = error if isinstance(error, StudentError) else StudentError.from_exception(error)
-            return record.error is not None and _pattern(ours) == _pattern(record.error)
-        if record.error is not None:
-            return False
-        # Two implementations of one mistake round differently: a little more room than for a right answer.
-        loose = replace(record.tolerance, rtol=max(record.tolerance.rtol, 1e-3), atol=max(record.tolerance.atol, 1e-4))
-        return not difference(record.got, value, loose)
-
-    def _mistaken(self, mistake: Mistake, record: _Record) -> Any:
-        return self._memory.recall((record.place, mistake), lambda: record.probe(mistake.subject))
+    def _mistaken(self, mistake: Mistake, record: Record) -> Any:
+        return self._cache.recall((record.place, mistake), lambda: record.probe(mistake.subject))
 
     def _begin(self, name: str) -> None:
         """A block: its inputs are drawn from a generator of their own."""
         self._block, self._asked = name, 0
         self.generator.manual_seed(_mix(self.seed, f"{self.assignment}/{self.grade_id}/{name}"))
 
-    def _place(self, call: str) -> tuple:
+    def _place(self, call: str) -> Place:
         """The how-manieth question of which block this is, after which draws."""
         self._asked += 1
         return self.assignment, self.grade_id, self._block, self._asked, call, hash(self.generator.get_state().numpy().tobytes())
 
-    def _expected(self, probe: Probe, place: tuple) -> Any:
+    def _expected(self, probe: Probe, place: Place) -> Any:
         try:
-            return self._memory.recall(place, lambda: probe(self.reference))
+            return self._cache.recall(place, lambda: probe(self.reference))
         except Exception as error:
             raise BrokenCheck(f"{self.grade_id}: the reference fails its own check: {error!r}") from error
 
-    def _run(self, probe: Probe, call: str, place: tuple, tolerance: Tolerance = Tolerance(), hint: str = "") -> _Record:
-        record = _Record(probe, place, tolerance, hint)
+    def _run(self, probe: Probe, call: str, place: Place, tolerance: Tolerance = Tolerance(), hint: str = "") -> Record:
+        record = Record(probe, place, tolerance, hint)
         self._records.append(record)
         known = None if watched.get() else self._answers.get(place)
         self._answers[place] = record
@@ -414,20 +355,11 @@ class Check:
                 raise known.error
             record.got = probe(self.student) if known is None else known.got
             return record
-        except StudentError as error:
-            record.error = error
-        except Exception as error:  # student code in this process (banks), or a probe that met a value of wrong kind
-            if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
-                raise
-            record.error = StudentError.from_exception(error)
+        except Exception as error:  # in banks student code raises here; or a probe met a value of wrong kind
+            record.error = by_student(error)
         if record.error.means_unanswered:
             raise Miss("not answered yet")
         raise Miss(f"{call} raised {record.error.describe()}")
-
-
-def _pattern(error: StudentError) -> tuple[str, str]:
-    """An error without its numbers (sizes and dimensions differ between ways to write one mistake)."""
-    return error.type_names[0], re.sub(r"-?\d+", "#", error.message)
 
 
 def _mix(seed: int, text: str) -> int:

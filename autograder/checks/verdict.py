@@ -23,13 +23,16 @@ class Verdict:
     criteria: list[Criterion] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
     note: str = ""
+    stopped: int = 0  # how many questions met an answer that is not there yet
 
     @property
     def score(self) -> float:
         return sum(criterion.earned for criterion in self.criteria)
 
     def to_json(self) -> dict:
-        return asdict(self) | {"score": self.score}
+        data = asdict(self) | {"score": self.score}
+        del data["stopped"]  # known only while grading
+        return data
 
     @classmethod
     def from_json(cls, data: dict) -> "Verdict":

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from autograder.checks.compare import Tolerance, kind
+from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, kind
 from autograder.checks.framework import Check, Probe, calling, exercise, gradient
 
 WEEK = "week1_permutation_equivariance"
@@ -23,8 +23,6 @@ CLOSE = Tolerance(rtol=0, atol=1e-4)
 LARGE = Tolerance(rtol=0, atol=2e-3)
 ROUNDED = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
 
-FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
-
 
 # ---- 1.1 scaled_dot_product_attention -------------------------------------------------------------------------------
 
@@ -35,7 +33,6 @@ LARGE_SCORES = ("Large scores go wrong: use torch.softmax or subtract the larges
                 "before the softmax.")
 HALF = ("Half precision goes wrong: divide by sqrt(head_dim) before the product or compute the scores in float32, and "
         "hide keys by -inf.")
-CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
 
 
 def drawn(check: Check, batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int,

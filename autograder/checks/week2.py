@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from autograder.checks.compare import Tolerance, kind
+from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind
 from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise, gradient
-from autograder.misconceptions.week2 import SAYS
+from autograder.misconceptions.week2 import DIAGNOSES
 
 WEEK = "week2_sinusoidal"
 
@@ -27,7 +27,6 @@ NEAR = Tolerance(rtol=0, atol=1e-4)
 
 # ---- hand computations ----------------------------------------------------------------------------------------------
 
-FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
 
 ENCODED_BY_HAND = {f"pe_{p}_{channel}": value for p in (0, 1, 5, 6)
                    for channel, value in enumerate((math.sin(p), math.cos(p), math.sin(p / 100), math.cos(p / 100)))}
@@ -75,7 +74,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
     length = int(check.randint(17, 60))
     with check.criterion("values near position 0", 1.5, golden=True):
         table = check.value(calling(7, 6), f"{name}(7, 6)")
-        check.require(getattr(table, "ndim", 2) == 2, SAYS["extra axis"], names=True)
+        check.require(getattr(table, "ndim", 2) == 2, DIAGNOSES["extra axis"], names=True)
         near(7, 6)
         for seq_len, d_model in ((10, 16), (length, 10), (33, 64), (5, 4), (3, 512), (9, 2), (1, 8)):
             near(seq_len, d_model, LENGTH)
@@ -109,7 +108,7 @@ def shift_matrix(check: Check) -> None:
     with check.criterion("offsets to the right", 1.5, golden=True):
         matrix = check.value(calling(1, 6), f"{name}(1, 6)")
         if getattr(matrix, "shape", None) == (6, 6):
-            check.require(not torch.equal(matrix, matrix.diagonal().diag()), SAYS["diagonal"], names=True)
+            check.require(not torch.equal(matrix, matrix.diagonal().diag()), DIAGNOSES["diagonal"], names=True)
         for offset, d_model in ((1, 6), (5, 16), (drawn, 8), (2, 64), (7, 2)):
             near(offset, d_model)
     with check.criterion("offset 0 and offsets to the left", 0.75, golden=True):
@@ -187,13 +186,13 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         rows, x, call = drawn(7, 2, 4, 6)
         sizes = [parameter.numel() for parameter in check.value(lambda cls: list(cls(7, 6).parameters()), f"{name}(7, 6).parameters()")
                  if getattr(parameter, "requires_grad", False)]
-        check.require(sizes == [42], SAYS["not trainable"] if not sizes else SAYS["more parameters"], names=True)
+        check.require(sizes == [42], DIAGNOSES["not trainable"] if not sizes else DIAGNOSES["more parameters"], names=True)
         # asked of an input that needs no gradient: then a graph can only come from the table
         with torch.enable_grad():
             out = check.value(added(rows, x), call)
-        check.require(getattr(out, "requires_grad", False), SAYS["table detached"], names=True)
+        check.require(getattr(out, "requires_grad", False), DIAGNOSES["table detached"], names=True)
         check.unchanged(lambda cls: holding(cls, rows)(x), call, x)
-        check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, SAYS["input detached"])
+        check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, DIAGNOSES["input detached"])
 
     with check.criterion("keeps the dtype of x", 0.25):
         rows, x, call = drawn(7, 2, 4, 6)
@@ -212,7 +211,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
                 check.raises(lambda cls: cls(max_len, d_model)(x), Exception, f"{name}({max_len}, {d_model})(x {tuple(x.shape)})")
             except Miss as miss:
                 if "nothing was raised" in str(miss):
-                    check.name(SAYS["broadcast" if max_len == 1 else "silent"])
+                    check.name(DIAGNOSES["broadcast" if max_len == 1 else "silent"])
                 raise
 
 
@@ -241,17 +240,17 @@ def require_counterexample(check: Check, d_model: int) -> None:
     pair = check.value(calling(d_model), call)
     check.require(isinstance(pair, (tuple, list)) and len(pair) == 2,
                   f"{call} must return two numbers (k1, k2); yours returns {kind(pair)}.", names=True)
-    check.require(all(type(k) is int for k in pair), SAYS["not ints"], names=True)
+    check.require(all(type(k) is int for k in pair), DIAGNOSES["not ints"], names=True)
     k1, k2 = pair
-    check.require(k1 != 0 and k2 != 0, SAYS["offset 0"], names=True)
-    check.require(k1 != k2, SAYS["equal offsets"], names=True)
-    check.require(0 < k1 and 0 < k2, SAYS["negative offsets"], names=True)
-    check.require(k1 < k2, SAYS["wrong order"], names=True)
+    check.require(k1 != 0 and k2 != 0, DIAGNOSES["offset 0"], names=True)
+    check.require(k1 != k2, DIAGNOSES["equal offsets"], names=True)
+    check.require(0 < k1 and 0 < k2, DIAGNOSES["negative offsets"], names=True)
+    check.require(k1 < k2, DIAGNOSES["wrong order"], names=True)
     rise = similarity(k2, d_model) - similarity(k1, d_model)
     if rise > 0:
         return
     # float32 sums of 512 cosines are off by some 1e-5 each
-    check.name(SAYS["only rounding"] if rise > -1e-4 else SAYS["falls"])
+    check.name(DIAGNOSES["only rounding"] if rise > -1e-4 else DIAGNOSES["falls"])
     check.require(False, f"{call} gives ({k1}, {k2}), but there the product falls by {float(f'{-rise:.0e}'):g}")
 
 

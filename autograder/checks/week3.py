@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from autograder.checks.compare import Tolerance
-from autograder.checks.framework import Check, Probe, StudentError, calling, differentiating, exercise, gradient
+from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, built, module_weights
+from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
+from autograder.checks.framework import Check, Probe, calling, differentiating, exercise
 
 WEEK = "week3_rope"
 
@@ -30,7 +31,6 @@ MOVED = Tolerance(rtol=0, atol=1e-6)
 
 # ---- hand computations ----------------------------------------------------------------------------------------------
 
-FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
 EXACT = Tolerance(rtol=0, atol=0)
 
 ROTATED_BY_HAND = {
@@ -89,7 +89,6 @@ HALF_PRECISION = ("Far positions are right in float32, but not for half-precisio
                   "angles must be computed in at least float32, whatever the dtype of the input.")
 TABLES = ("The tables are wrong for far positions in half precision: angles must be computed in at least float32, "
           "and only cos and sin be rounded.")
-CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
 
 
 def on(x: torch.Tensor, positions: str) -> str:
@@ -237,7 +236,6 @@ def interleaved_to_half(check: Check) -> None:
 
 # ---- attention ------------------------------------------------------------------------------------------------------
 
-PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
 # Positions are below 50 here, where float32 angles are off by 1e-5; measured for right modules: 6e-6. The mistakes of
 # the bank move some output by more than 0.3.
 ATTENDED = Tolerance(rtol=0, atol=3e-4)
@@ -246,45 +244,8 @@ ATTENDED = Tolerance(rtol=0, atol=3e-4)
 ATTENDED_BFLOAT16 = Tolerance(rtol=0, atol=0.6)
 
 CAUSAL = "With is_causal=True the token at index i must see the indices 0..i, whatever their positions say."
-FOUR_WEIGHTS = ("The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no "
-                "biases, no saved tables; all four are trained.")
 MODULE_BFLOAT16 = ("The module is right in float32, but not after .to(torch.bfloat16): positions, frequencies and "
                    "angles must stay in at least float32 (a buffer is converted with the module).")
-
-
-def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
-    """Weights that make scores of order 2: attention looks at few tokens, and a wrong score shows."""
-    return {name: check.randn(d_model, d_model) * 1.4 / math.sqrt(d_model) for name in PROJECTIONS}
-
-
-def built(cls: Any, weights: dict, n_heads: int, **options: Any) -> Any:
-    """The student's module with our weights. What should not be in the state_dict costs points in one place only: here
-    it keeps its value, or becomes zero if it is a bias."""
-    module = cls(len(weights["q_proj.weight"]), n_heads, **options)
-    state = module.state_dict()
-    missing = [name for name in weights if name not in state]
-    if missing:
-        raise StudentError(("KeyError",), f"the state_dict has no {missing[0]!r}")
-    for name, value in state.items():
-        state[name] = weights.get(name, torch.zeros_like(value) if name.endswith("bias") else value)
-    module.load_state_dict(state)
-    if weights["q_proj.weight"].device.type != "cpu":
-        module.to(weights["q_proj.weight"].device)
-    return module
-
-
-def attended(weights: dict, n_heads: int, x: torch.Tensor, base: float | None = None, differentiate: bool = False,
-             **options: Any) -> Probe:
-    """The output of the student's module with our weights in x's dtype, or its gradient with respect to x."""
-    def probe(cls: Any) -> torch.Tensor:
-        module = built(cls, weights, n_heads, **({} if base is None else {"base": base}))
-        if x.dtype != torch.float32:
-            module.to(x.dtype)
-        leaf = x.clone().requires_grad_(differentiate)
-        output = module(leaf, **options)
-        return gradient(output, leaf) if differentiate else output
-
-    return probe
 
 
 def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from autograder import reference
-from autograder.checks.compare import Tolerance
-from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise, gradient
-from autograder.checks.week3 import CUT, built, module_weights
+from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, built, module_weights
+from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
+from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
 
 WEEK = "week4_alibi"
@@ -30,8 +30,6 @@ BIAS = Tolerance(rtol=1e-5, atol=1e-6)
 
 
 # ---- hand computations ----------------------------------------------------------------------------------------------
-
-FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
 
 SLOPES_BY_HAND = {
     "h8_0": 2.0**-1, "h8_2": 2.0**-3, "h8_7": 2.0**-8,
@@ -235,24 +233,9 @@ EXACTLY = Tolerance(rtol=0, atol=1e-5)  # float64 with slopes and bias in float3
 ATTENDED_HALF = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
 
 SYMMETRIC = "With the mask all is right, without it not: is_causal=False needs the symmetric bias -slope * |i - j|."
-FOUR_WEIGHTS = ("The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no biases, no "
-                "saved tables; all four are trained.")
 LENGTHS = "The layer must take texts of any length, one after the other: the bias belongs to the length at hand."
 HALF = ("The module is right in float32, but not after .to({}): build the bias from exact positions in float32, cast it to "
         "the dtype of the scores, mask with -inf, and return the dtype of x.")
-
-
-def attended(weights: dict, n_heads: int, x: torch.Tensor, differentiate: bool = False, **options: Any) -> Probe:
-    """The output of the student's module with our weights in x's dtype, or its gradient with respect to x."""
-    def probe(cls: Any) -> torch.Tensor:
-        module = built(cls, weights, n_heads)
-        if x.dtype != torch.float32:
-            module.to(x.dtype)
-        leaf = x.clone().requires_grad_(differentiate)
-        output = module(leaf, **options)
-        return gradient(output, leaf) if differentiate else output
-
-    return probe
 
 
 def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch.Tensor) -> Probe:

@@ -20,12 +20,11 @@ import torch
 
 from autograder import reference
 from autograder.checks import probe_model as trusted
-from autograder.checks.compare import Tolerance
+from autograder.checks.compare import FOUR_DIGITS, Tolerance
 from autograder.checks.framework import Check, Probe, StudentError, calling, differentiating, exercise
 
 WEEK = "week5_extrapolation"
 
-FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
 FIVE_DIGITS = Tolerance(rtol=1e-4, atol=0)  # the outline's tolerance for the new base
 EXACT = Tolerance(rtol=0, atol=0)  # counts
 # A number computed in float64 or in float32 (exponents of 1.03 are then off by 1e-7, a base of 1e4 by 1e-6 relative).

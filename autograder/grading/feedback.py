@@ -1,1 +1,10 @@
-from autograder.grading.plugins.feedback import *  # noqa: F403  the old name, for forks' nbgrader_config.py
+"""The old name of `plugins.feedback`, for forks whose nbgrader_config.py names it; it also applies the patches those lack."""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    from autograder.grading.plugins import feedback, nbgrader_patches
+
+    nbgrader_patches.apply()
+    return getattr(feedback, name)

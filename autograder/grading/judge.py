@@ -16,8 +16,9 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from autograder.checks.framework import Absent, GradingContext, grading  # noqa: E402
-from autograder.checks.memory import Memory  # noqa: E402
+from autograder.checks.context import GradingContext, grading  # noqa: E402
+from autograder.checks.errors import Absent  # noqa: E402
+from autograder.checks.result_cache import ResultCache  # noqa: E402
 from autograder.checks.verdict import Criterion, Verdict  # noqa: E402
 from autograder.course import Role  # noqa: E402
 from autograder.errors import BrokenCheck, SandboxError, StudentError  # noqa: E402
@@ -27,7 +28,7 @@ from autograder.grading.sandbox.session import CellRun, Session  # noqa: E402
 from autograder.grading.source_names import defined_names, free_names  # noqa: E402
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
-_memory = lru_cache(maxsize=1)(lambda *where: Memory())  # of one assignment of one class on one device
+_cache_of = lru_cache(maxsize=1)(lambda *where: ResultCache())  # of one assignment of one class on one device
 TOO_LONG = "what this notebook returns takes too long to check"
 SOURCE = "__course_source__"  # of a released helper module
 STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
@@ -59,8 +60,8 @@ def judge(task: Task, sandbox: Sandbox) -> Answer:
     result = Result(task.key)
     session = Session(sandbox, task.files, STUDENT_SEED)
     try:
-        memory = _memory(task.assignment, task.seed, sandbox.device)
-        with grading(task.seed, sandbox.device, memory) as context, at_most(sandbox.limits.checking_cpu):
+        cache = _cache_of(task.assignment, task.seed, sandbox.device)
+        with grading(task.seed, sandbox.device, cache) as context, at_most(sandbox.limits.checking_cpu):
             _run_cells(task, session, context, result)
     except BrokenCheck as error:
         return Failure(task.key, f"a hidden test of the course is broken: {error}")

@@ -14,7 +14,7 @@ from autograder.misconceptions.bank import edited, family, numbers, right, wrong
 
 WEEK = "week1_permutation_equivariance"
 
-SAYS = {
+DIAGNOSES = {
     # attention
     "unscaled": "The scores are not divided by sqrt(head_dim).",
     "by d": "The scores are divided by head_dim; it is its square root.",
@@ -117,57 +117,57 @@ ZEROED = '''    if mask is not None:
 '''
 RETURNED = "return out.to(q.dtype), weights.to(q.dtype)"
 
-edited(attention_plain, "attention_unscaled", 0, SAYS["unscaled"], (SCALED, "q.float() @"))
-edited(attention_plain, "attention_divided_by_d", 0, SAYS["by d"], ("/ math.sqrt(d)", "/ d"))
-edited(attention_plain, "attention_d_model_scale", 0, SAYS["d_model scale"], ("math.sqrt(d)", "math.sqrt(q.shape[1] * d)"))
-edited(attention_plain, "attention_n_keys_scale", 0, SAYS["n_keys scale"], ("d = q.shape[-1]", "d = k.shape[-2]"))
-edited(attention_plain, "attention_multiplied", 0, SAYS["multiplied"], ("/ math.sqrt(d)", "* math.sqrt(d)"))
-edited(attention_plain, "attention_over_queries", 0, SAYS["over queries"], ("dim=-1)\n    if", "dim=-2)\n    if"))
-edited(attention_plain, "attention_over_heads", 0, SAYS["over heads"], ("dim=-1)\n    if", "dim=1)\n    if"))
-edited(attention_plain, "attention_scaled_after_softmax", 0, SAYS["scale after softmax"], (SCALED, "q.float() @"),
+edited(attention_plain, "attention_unscaled", 0, DIAGNOSES["unscaled"], (SCALED, "q.float() @"))
+edited(attention_plain, "attention_divided_by_d", 0, DIAGNOSES["by d"], ("/ math.sqrt(d)", "/ d"))
+edited(attention_plain, "attention_d_model_scale", 0, DIAGNOSES["d_model scale"], ("math.sqrt(d)", "math.sqrt(q.shape[1] * d)"))
+edited(attention_plain, "attention_n_keys_scale", 0, DIAGNOSES["n_keys scale"], ("d = q.shape[-1]", "d = k.shape[-2]"))
+edited(attention_plain, "attention_multiplied", 0, DIAGNOSES["multiplied"], ("/ math.sqrt(d)", "* math.sqrt(d)"))
+edited(attention_plain, "attention_over_queries", 0, DIAGNOSES["over queries"], ("dim=-1)\n    if", "dim=-2)\n    if"))
+edited(attention_plain, "attention_over_heads", 0, DIAGNOSES["over heads"], ("dim=-1)\n    if", "dim=1)\n    if"))
+edited(attention_plain, "attention_scaled_after_softmax", 0, DIAGNOSES["scale after softmax"], (SCALED, "q.float() @"),
        ("torch.softmax(scores, dim=-1)", "torch.softmax(scores, dim=-1) / math.sqrt(d)"))
-edited(attention_plain, "attention_no_softmax", 0, SAYS["no softmax"],
+edited(attention_plain, "attention_no_softmax", 0, DIAGNOSES["no softmax"],
        ("torch.softmax(scores, dim=-1)", "scores / scores.sum(dim=-1, keepdim=True)"))
-edited(attention_plain, "attention_of_the_keys", 0, SAYS["keys for values"], ("@ v.float()", "@ k.float()"))
-edited(attention_plain, "attention_weights_turned", 0, SAYS["turned weights"], ("weights @ v", "weights.mT @ v"))
-edited(attention_plain, "attention_results_exchanged", 0, SAYS["order of results"], (RETURNED, "return weights.to(q.dtype), out.to(q.dtype)"))
-edited(attention_plain, "attention_returns_scores", 0, SAYS["scores returned"], (RETURNED, "return out.to(q.dtype), scores.to(q.dtype)"))
-edited(attention_plain, "attention_returns_out_only", 0, SAYS["out only"], (RETURNED, "return out.to(q.dtype)"))
-edited(attention_plain, "attention_mask_inverted", 1.5, SAYS["inverted"], ("masked_fill(~mask,", "masked_fill(mask,"),
+edited(attention_plain, "attention_of_the_keys", 0, DIAGNOSES["keys for values"], ("@ v.float()", "@ k.float()"))
+edited(attention_plain, "attention_weights_turned", 0, DIAGNOSES["turned weights"], ("weights @ v", "weights.mT @ v"))
+edited(attention_plain, "attention_results_exchanged", 0, DIAGNOSES["order of results"], (RETURNED, "return weights.to(q.dtype), out.to(q.dtype)"))
+edited(attention_plain, "attention_returns_scores", 0, DIAGNOSES["scores returned"], (RETURNED, "return out.to(q.dtype), scores.to(q.dtype)"))
+edited(attention_plain, "attention_returns_out_only", 0, DIAGNOSES["out only"], (RETURNED, "return out.to(q.dtype)"))
+edited(attention_plain, "attention_mask_inverted", 1.5, DIAGNOSES["inverted"], ("masked_fill(~mask,", "masked_fill(mask,"),
        ("~mask.any(dim=-1, keepdim=True)", "mask.all(dim=-1, keepdim=True)"))
-edited(attention_plain, "attention_mask_ignored", 1.5, SAYS["mask ignored"], ("    if mask is not None:\n        empty", "    mask = None\n    if mask is not None:\n        empty"))
-edited(attention_plain, "attention_mask_after_softmax", 1.5, SAYS["mask after softmax"], (HIDDEN, "scores = scores + 0"),
+edited(attention_plain, "attention_mask_ignored", 1.5, DIAGNOSES["mask ignored"], ("    if mask is not None:\n        empty", "    mask = None\n    if mask is not None:\n        empty"))
+edited(attention_plain, "attention_mask_after_softmax", 1.5, DIAGNOSES["mask after softmax"], (HIDDEN, "scores = scores + 0"),
        ("weights.masked_fill(empty, 0.0)", "weights * mask"))
-edited(attention_plain, "attention_renormalised", 3.25, SAYS["renormalised"], (HIDDEN, "scores = scores + 0"),
+edited(attention_plain, "attention_renormalised", 3.25, DIAGNOSES["renormalised"], (HIDDEN, "scores = scores + 0"),
        ("weights.masked_fill(empty, 0.0)", "weights * mask\n        weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)"))
-edited(attention_plain, "attention_hidden_scores_zero", 1.5, SAYS["hidden scores zero"], (HIDDEN, "scores = scores * mask"))
-edited(attention_plain, "attention_mask_added", 1.5, SAYS["added once"], (HIDDEN, "scores = scores + mask"))
-edited(attention_plain, "attention_mask_turned", 1.5, SAYS["turned mask"],
+edited(attention_plain, "attention_hidden_scores_zero", 1.5, DIAGNOSES["hidden scores zero"], (HIDDEN, "scores = scores * mask"))
+edited(attention_plain, "attention_mask_added", 1.5, DIAGNOSES["added once"], (HIDDEN, "scores = scores + mask"))
+edited(attention_plain, "attention_mask_turned", 1.5, DIAGNOSES["turned mask"],
        ("        empty =", "        mask = mask.mT if mask.ndim > 1 else mask\n        empty ="))
-edited(attention_plain, "attention_first_mask", 2.25, SAYS["first sequence"],
+edited(attention_plain, "attention_first_mask", 2.25, DIAGNOSES["first sequence"],
        ("        empty =", "        mask = mask[:1] if mask.ndim == 4 else mask\n        empty ="))
-edited(attention_plain, "attention_mask_given_heads", 3, SAYS["mask axes"],
+edited(attention_plain, "attention_mask_given_heads", 3, DIAGNOSES["mask axes"],
        ("        empty =", "        mask = mask.unsqueeze(1) if mask.ndim == 3 else mask\n        empty ="))
-edited(attention_plain, "attention_nan_rows", 3.25, SAYS["nan rows"], (NOT_EMPTY, ""), (ZEROED, ""))
-edited(attention_plain, "attention_uniform_rows", 3.25, SAYS["uniform rows"], ('float("-inf")', "-1e9"), (NOT_EMPTY, ""), (ZEROED, ""))
-edited(attention_plain, "attention_nan_gradient", 3.25, SAYS["nan gradient"], (NOT_EMPTY, ""),
+edited(attention_plain, "attention_nan_rows", 3.25, DIAGNOSES["nan rows"], (NOT_EMPTY, ""), (ZEROED, ""))
+edited(attention_plain, "attention_uniform_rows", 3.25, DIAGNOSES["uniform rows"], ('float("-inf")', "-1e9"), (NOT_EMPTY, ""), (ZEROED, ""))
+edited(attention_plain, "attention_nan_gradient", 3.25, DIAGNOSES["nan gradient"], (NOT_EMPTY, ""),
        (HIDDEN, 'scores = scores + torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))'),
        ("weights.masked_fill(empty, 0.0)", "torch.nan_to_num(weights)"))
-edited(attention_plain, "attention_overflow", 3.25, SAYS["overflow"],
+edited(attention_plain, "attention_overflow", 3.25, DIAGNOSES["overflow"],
        (SCALED, "q @"), ("k.float().transpose(-2, -1)", "k.transpose(-2, -1) / math.sqrt(d)"), ("weights @ v.float()", "weights @ v"))
-edited(attention_plain, "attention_1e9_in_half", 3.25, SAYS["-1e9"], (SCALED, "(q / math.sqrt(d)) @"), ("k.float()", "k"),
+edited(attention_plain, "attention_1e9_in_half", 3.25, DIAGNOSES["-1e9"], (SCALED, "(q / math.sqrt(d)) @"), ("k.float()", "k"),
        ("v.float()", "v"), ('float("-inf")', "-1e9"))
-edited(attention_plain, "attention_1e4", 3.25, SAYS["-1e4"], (SCALED, "(q / math.sqrt(d)) @"), ("k.float()", "k"),
+edited(attention_plain, "attention_1e4", 3.25, DIAGNOSES["-1e4"], (SCALED, "(q / math.sqrt(d)) @"), ("k.float()", "k"),
        ("v.float()", "v"), ('float("-inf")', "-1e4"))
-edited(attention_plain, "attention_exp_by_hand", 3.25, SAYS["exp"],
+edited(attention_plain, "attention_exp_by_hand", 3.25, DIAGNOSES["exp"],
        ("torch.softmax(scores, dim=-1)", "scores.exp() / scores.exp().sum(dim=-1, keepdim=True)"))
-edited(attention_plain, "attention_always_float32", 3.75, SAYS["float32 out"], (RETURNED, "return out, weights"))
-edited(attention_plain, "attention_detached", 3.75, SAYS["detached"], (RETURNED, "return out.detach().to(q.dtype), weights.detach().to(q.dtype)"))
-edited(attention_plain, "attention_in_place", 3.75, SAYS["in place"],
+edited(attention_plain, "attention_always_float32", 3.75, DIAGNOSES["float32 out"], (RETURNED, "return out, weights"))
+edited(attention_plain, "attention_detached", 3.75, DIAGNOSES["detached"], (RETURNED, "return out.detach().to(q.dtype), weights.detach().to(q.dtype)"))
+edited(attention_plain, "attention_in_place", 3.75, DIAGNOSES["in place"],
        ("        empty =", "        mask.logical_not_().logical_not_()\n        q.data.mul_(1.25)\n        empty ="))
 
 
-@wrong(WEEK, "scaled_dot_product_attention", 2.5, SAYS["uniform rows"])
+@wrong(WEEK, "scaled_dot_product_attention", 2.5, DIAGNOSES["uniform rows"])
 def attention_tutorial(q, k, v, mask=None):
     scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(q.size(-1))
     if mask is not None:
@@ -176,7 +176,7 @@ def attention_tutorial(q, k, v, mask=None):
     return torch.matmul(weights, v), weights
 
 
-@wrong(WEEK, "scaled_dot_product_attention", 2.5, SAYS["nan rows"])
+@wrong(WEEK, "scaled_dot_product_attention", 2.5, DIAGNOSES["nan rows"])
 def attention_tutorial_inf(q, k, v, mask=None):
     scores = q @ k.mT * q.shape[-1] ** -0.5
     if mask is not None:
@@ -317,28 +317,28 @@ def gap_plain(f, x, perm):
     return (first - last).abs().max().item()
 
 
-edited(gap_plain, "gap_inverse_outside", 1.5, SAYS["inverse outside"], ("f(x)[:, perm]", "f(x)[:, perm.argsort()]"))
-edited(gap_plain, "gap_inverse_inside", 1.5, SAYS["inverse inside"], ("f(x[:, perm])", "f(x[:, torch.argsort(perm)])"))
-edited(gap_plain, "gap_inverse_on_both_sides", 2, SAYS["inverse"],
+edited(gap_plain, "gap_inverse_outside", 1.5, DIAGNOSES["inverse outside"], ("f(x)[:, perm]", "f(x)[:, perm.argsort()]"))
+edited(gap_plain, "gap_inverse_inside", 1.5, DIAGNOSES["inverse inside"], ("f(x[:, perm])", "f(x[:, torch.argsort(perm)])"))
+edited(gap_plain, "gap_inverse_on_both_sides", 2, DIAGNOSES["inverse"],
        ("    first", "    perm = torch.argsort(perm)\n    first"))
-edited(gap_plain, "gap_of_invariance", 0, SAYS["input only"], ("f(x)[:, perm]", "f(x)"))
-edited(gap_plain, "gap_output_only", 0, SAYS["output only"], ("f(x[:, perm])", "f(x)"))
-edited(gap_plain, "gap_mean", 0, SAYS["mean"], (".max()", ".mean()"))
-edited(gap_plain, "gap_signed", 0, SAYS["signed"], (".abs()", ""))
-edited(gap_plain, "gap_norm", 0, SAYS["norm"], (".abs().max()", ".norm()"))
-edited(gap_plain, "gap_relative", 0, SAYS["relative"], (".max().item()", ".max().item() / last.abs().max().item()"))
-edited(gap_plain, "gap_permutes_difference", 0, SAYS["input only"], ("f(x)[:, perm]", "f(x)"),
+edited(gap_plain, "gap_of_invariance", 0, DIAGNOSES["input only"], ("f(x)[:, perm]", "f(x)"))
+edited(gap_plain, "gap_output_only", 0, DIAGNOSES["output only"], ("f(x[:, perm])", "f(x)"))
+edited(gap_plain, "gap_mean", 0, DIAGNOSES["mean"], (".max()", ".mean()"))
+edited(gap_plain, "gap_signed", 0, DIAGNOSES["signed"], (".abs()", ""))
+edited(gap_plain, "gap_norm", 0, DIAGNOSES["norm"], (".abs().max()", ".norm()"))
+edited(gap_plain, "gap_relative", 0, DIAGNOSES["relative"], (".max().item()", ".max().item() / last.abs().max().item()"))
+edited(gap_plain, "gap_permutes_difference", 0, DIAGNOSES["input only"], ("f(x)[:, perm]", "f(x)"),
        ("(first - last)", "(first - last)[:, perm]"))
-edited(gap_plain, "gap_of_the_channels", 0, SAYS["channels"], ("f(x[:, perm])", "f(x[..., perm])"), ("f(x)[:, perm]", "f(x)[..., perm]"))
-edited(gap_plain, "gap_of_the_batch", 0, SAYS["batch axis"], ("f(x[:, perm])", "f(x[perm])"), ("f(x)[:, perm]", "f(x)[perm]"))
-edited(gap_plain, "gap_first_sequence", 2.5, SAYS["first sequence only"], ("(first - last)", "(first - last)[0]"))
-edited(gap_plain, "gap_as_tensor", 2.5, SAYS["tensor"], (".item()", ""))
-edited(gap_plain, "gap_moves_x", 2.5, SAYS["x in place"],
+edited(gap_plain, "gap_of_the_channels", 0, DIAGNOSES["channels"], ("f(x[:, perm])", "f(x[..., perm])"), ("f(x)[:, perm]", "f(x)[..., perm]"))
+edited(gap_plain, "gap_of_the_batch", 0, DIAGNOSES["batch axis"], ("f(x[:, perm])", "f(x[perm])"), ("f(x)[:, perm]", "f(x)[perm]"))
+edited(gap_plain, "gap_first_sequence", 2.5, DIAGNOSES["first sequence only"], ("(first - last)", "(first - last)[0]"))
+edited(gap_plain, "gap_as_tensor", 2.5, DIAGNOSES["tensor"], (".item()", ""))
+edited(gap_plain, "gap_moves_x", 2.5, DIAGNOSES["x in place"],
        ("    first = f(x[:, perm])\n    last = f(x)[:, perm]", "    last = f(x)[:, perm]\n    x[:] = x[:, perm]\n    first = f(x)"))
-edited(gap_plain, "gap_yes_or_no", 0, SAYS["yes or no"], ("(first - last).abs().max().item()", "torch.allclose(first, last)"))
+edited(gap_plain, "gap_yes_or_no", 0, DIAGNOSES["yes or no"], ("(first - last).abs().max().item()", "torch.allclose(first, last)"))
 
 
-@wrong(WEEK, "equivariance_gap", 2.5, SAYS["one by one"])
+@wrong(WEEK, "equivariance_gap", 2.5, DIAGNOSES["one by one"])
 def gap_one_by_one(f, x, perm):
     gaps = []
     for row in x:
@@ -391,24 +391,24 @@ def mask_tril(n_queries, n_keys):
 
 
 DIAGONAL = "diagonal=n_keys - n_queries"
-edited(mask_tril, "mask_top_left", 1, SAYS["top left"], (DIAGONAL, ""))
-edited(mask_tril, "mask_strict", 0, SAYS["strict"], (DIAGONAL, DIAGONAL + " - 1"))
-edited(mask_tril, "mask_one_too_many", 0, SAYS["one too many"], (DIAGONAL, DIAGONAL + " + 1"))
-edited(mask_tril, "mask_upper", 0, SAYS["upper"], ("tril", "triu"))
-edited(mask_tril, "mask_upper_alone", 0, SAYS["upper alone"], (f"tril({DIAGONAL})", f"triu({DIAGONAL} + 1)"))
-edited(mask_tril, "mask_square", 1, SAYS["square"], ("ones(n_queries, n_keys,", "ones(n_keys, n_keys,"), (DIAGONAL, ""))
-edited(mask_tril, "mask_of_floats", 0, SAYS["floats"], (", dtype=torch.bool", ""))
-edited(mask_tril, "mask_of_ones", 0, SAYS["all"], (f".tril({DIAGONAL})", ""))
-edited(mask_tril, "mask_hides_the_cache", 1, SAYS["cache hidden"],
+edited(mask_tril, "mask_top_left", 1, DIAGNOSES["top left"], (DIAGONAL, ""))
+edited(mask_tril, "mask_strict", 0, DIAGNOSES["strict"], (DIAGONAL, DIAGONAL + " - 1"))
+edited(mask_tril, "mask_one_too_many", 0, DIAGNOSES["one too many"], (DIAGONAL, DIAGONAL + " + 1"))
+edited(mask_tril, "mask_upper", 0, DIAGNOSES["upper"], ("tril", "triu"))
+edited(mask_tril, "mask_upper_alone", 0, DIAGNOSES["upper alone"], (f"tril({DIAGONAL})", f"triu({DIAGONAL} + 1)"))
+edited(mask_tril, "mask_square", 1, DIAGNOSES["square"], ("ones(n_queries, n_keys,", "ones(n_keys, n_keys,"), (DIAGONAL, ""))
+edited(mask_tril, "mask_of_floats", 0, DIAGNOSES["floats"], (", dtype=torch.bool", ""))
+edited(mask_tril, "mask_of_ones", 0, DIAGNOSES["all"], (f".tril({DIAGONAL})", ""))
+edited(mask_tril, "mask_hides_the_cache", 1, DIAGNOSES["cache hidden"],
        (f".tril({DIAGONAL})", f".tril({DIAGONAL}).triu({DIAGONAL} - n_queries + 1)"))
 
 
-@wrong(WEEK, "causal_mask", 0, SAYS["bias"])
+@wrong(WEEK, "causal_mask", 0, DIAGNOSES["bias"])
 def mask_as_bias(n_queries, n_keys):
     return torch.full((n_queries, n_keys), float("-inf")).triu(n_keys - n_queries + 1)
 
 
-@wrong(WEEK, "causal_mask", 1, SAYS["turned"])
+@wrong(WEEK, "causal_mask", 1, DIAGNOSES["turned"])
 def mask_one_row_per_key(n_queries, n_keys):
     i = torch.arange(n_keys - n_queries, n_keys)
     j = torch.arange(n_keys)
@@ -446,7 +446,7 @@ def mask_loop(n_queries, n_keys):
 
 
 def _say(*names):
-    return {name: SAYS[name] for name in names}
+    return {name: DIAGNOSES[name] for name in names}
 
 
 @family(WEEK, "scaled_dot_product_attention", _say(

@@ -14,7 +14,7 @@ from autograder.misconceptions.bank import edited, family, numbers, right, wrong
 
 WEEK = "week2_sinusoidal"
 
-SAYS = {
+DIAGNOSES = {
     # frequencies
     "i/d":
         "Your speeds fall half as fast as they should: the exponent is 2t/d with t the number of the pair, not t/d.",
@@ -216,33 +216,33 @@ REFUSED = '''    if d_model % 2:
         raise ValueError("d_model must be even")
 '''
 SPEED = "base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)"
-edited(table_plain, "table_halves", 0, SAYS["halves"], (WRITTEN, '''    pe[:, : d_model // 2] = angle.sin()
+edited(table_plain, "table_halves", 0, DIAGNOSES["halves"], (WRITTEN, '''    pe[:, : d_model // 2] = angle.sin()
     pe[:, d_model // 2 :] = angle.cos()
 '''))
-edited(table_plain, "table_swapped", 0, SAYS["swapped"], (WRITTEN, '''    pe[:, 0::2] = angle.cos()
+edited(table_plain, "table_swapped", 0, DIAGNOSES["swapped"], (WRITTEN, '''    pe[:, 0::2] = angle.cos()
     pe[:, 1::2] = angle.sin()
 '''))
-edited(table_plain, "table_doubled", 0, SAYS["doubled"],
+edited(table_plain, "table_doubled", 0, DIAGNOSES["doubled"],
        ("(0, d_model, 2, dtype=torch.float64)", "(0, d_model, 2, dtype=torch.float64) * 2"))
-edited(table_plain, "table_d_minus_two", 0, SAYS["d-2"], ("/ d_model)", "/ max(d_model - 2, 1))"))
-edited(table_plain, "table_positive_exponent", 0, SAYS["positive"], ("(-torch.arange", "(torch.arange"))
-edited(table_plain, "table_first_pair", 0, SAYS["first pair"], ("torch.arange(0, d_model, 2,", "torch.arange(2, d_model + 1, 2,"))
-edited(table_plain, "table_from_one", 0, SAYS["from one"], ("torch.arange(seq_len, ", "torch.arange(1, seq_len + 1, "))
-edited(table_plain, "table_degrees", 0, SAYS["degrees"], ("position * speed", "torch.deg2rad(position * speed)"))
-edited(table_plain, "table_two_pi", 0, SAYS["two pi"], ("position * speed", "2 * math.pi * position * speed"))
-edited(table_plain, "table_one_frequency", 0, SAYS["one frequency"], ("position * speed", "position * torch.ones_like(speed)"))
-edited(table_plain, "table_turned", 0, SAYS["turned"], ("return pe", "return pe.T"))
-edited(table_plain, "table_scaled", 0, SAYS["scaled"], ("return pe", "return pe / math.sqrt(d_model / 2)"))
-edited(table_plain, "table_sines_only", 0, SAYS["sines only"], ("= angle.cos()", "= angle.sin()"))
-edited(table_plain, "table_half_precision", 0, SAYS["half precision"], ("return pe", "return pe.to(torch.bfloat16).float()"))
-edited(table_plain, "table_float64_out", 3.5, SAYS["float64 out"],
+edited(table_plain, "table_d_minus_two", 0, DIAGNOSES["d-2"], ("/ d_model)", "/ max(d_model - 2, 1))"))
+edited(table_plain, "table_positive_exponent", 0, DIAGNOSES["positive"], ("(-torch.arange", "(torch.arange"))
+edited(table_plain, "table_first_pair", 0, DIAGNOSES["first pair"], ("torch.arange(0, d_model, 2,", "torch.arange(2, d_model + 1, 2,"))
+edited(table_plain, "table_from_one", 0, DIAGNOSES["from one"], ("torch.arange(seq_len, ", "torch.arange(1, seq_len + 1, "))
+edited(table_plain, "table_degrees", 0, DIAGNOSES["degrees"], ("position * speed", "torch.deg2rad(position * speed)"))
+edited(table_plain, "table_two_pi", 0, DIAGNOSES["two pi"], ("position * speed", "2 * math.pi * position * speed"))
+edited(table_plain, "table_one_frequency", 0, DIAGNOSES["one frequency"], ("position * speed", "position * torch.ones_like(speed)"))
+edited(table_plain, "table_turned", 0, DIAGNOSES["turned"], ("return pe", "return pe.T"))
+edited(table_plain, "table_scaled", 0, DIAGNOSES["scaled"], ("return pe", "return pe / math.sqrt(d_model / 2)"))
+edited(table_plain, "table_sines_only", 0, DIAGNOSES["sines only"], ("= angle.cos()", "= angle.sin()"))
+edited(table_plain, "table_half_precision", 0, DIAGNOSES["half precision"], ("return pe", "return pe.to(torch.bfloat16).float()"))
+edited(table_plain, "table_float64_out", 3.5, DIAGNOSES["float64 out"],
        ("torch.zeros(seq_len, d_model)", "torch.zeros(seq_len, d_model, dtype=torch.float64)"))
-edited(table_plain, "table_odd_accepted", 3.5, SAYS["odd"], (REFUSED, ""))
-edited(table_plain, "table_own_base", 3.5, SAYS["base"], ("speed = base", "speed = 10000.0"))
-edited(table_plain, "table_float32_speeds", 3, SAYS["low precision"], (SPEED, f"({SPEED}).float()"))
+edited(table_plain, "table_odd_accepted", 3.5, DIAGNOSES["odd"], (REFUSED, ""))
+edited(table_plain, "table_own_base", 3.5, DIAGNOSES["base"], ("speed = base", "speed = 10000.0"))
+edited(table_plain, "table_float32_speeds", 3, DIAGNOSES["low precision"], (SPEED, f"({SPEED}).float()"))
 
 
-@wrong(WEEK, "sinusoidal_positional_encoding", 0, SAYS["i/d"])
+@wrong(WEEK, "sinusoidal_positional_encoding", 0, DIAGNOSES["i/d"])
 def table_i_over_d(seq_len, d_model, base=10000.0):
     if d_model % 2:
         raise ValueError("d_model must be even")
@@ -255,7 +255,7 @@ def table_i_over_d(seq_len, d_model, base=10000.0):
     return pe
 
 
-@wrong(WEEK, "sinusoidal_positional_encoding", 0, SAYS["channel"])
+@wrong(WEEK, "sinusoidal_positional_encoding", 0, DIAGNOSES["channel"])
 def table_channel_exponent(seq_len, d_model, base=10000.0):
     if d_model % 2:
         raise ValueError("d_model must be even")
@@ -267,7 +267,7 @@ def table_channel_exponent(seq_len, d_model, base=10000.0):
     return torch.tensor(angles, dtype=torch.float32)
 
 
-@wrong(WEEK, "sinusoidal_positional_encoding", 2.5, SAYS["low precision"])
+@wrong(WEEK, "sinusoidal_positional_encoding", 2.5, DIAGNOSES["low precision"])
 def table_tutorial(seq_len, d_model, base=10000.0):
     pe = torch.zeros(seq_len, d_model)
     position = torch.arange(0, seq_len, dtype=torch.float).unsqueeze(1)
@@ -277,7 +277,7 @@ def table_tutorial(seq_len, d_model, base=10000.0):
     return pe
 
 
-@wrong(WEEK, "sinusoidal_positional_encoding", 0, SAYS["extra axis"])
+@wrong(WEEK, "sinusoidal_positional_encoding", 0, DIAGNOSES["extra axis"])
 def table_with_batch_axis(seq_len, d_model, base=10000.0):
     if d_model % 2:
         raise ValueError("d_model must be even")
@@ -286,7 +286,7 @@ def table_with_batch_axis(seq_len, d_model, base=10000.0):
     return torch.stack((torch.sin(pos * div), torch.cos(pos * div)), dim=-1).flatten(1).float().unsqueeze(0)
 
 
-@wrong(WEEK, "sinusoidal_positional_encoding", 3, SAYS["table ends"])
+@wrong(WEEK, "sinusoidal_positional_encoding", 3, DIAGNOSES["table ends"])
 def table_fixed_length(seq_len, d_model, base=10000.0):
     if d_model % 2:
         raise ValueError("d_model must be even")
@@ -353,29 +353,29 @@ def shift_plain(offset, d_model, base=10000.0):
     return M
 
 
-edited(shift_plain, "shift_transposed", 0, SAYS["transposed"], ("M[a, b] = c, s", "M[a, b] = c, -s"), ("= -s, c", "= s, c"))
-edited(shift_plain, "shift_halves", 0, SAYS["halves shift"], ("a, b = 2 * t, 2 * t + 1", "a, b = t, t + d_model // 2"))
-edited(shift_plain, "shift_swapped", 0, SAYS["swapped shift"], ("c, s = math.cos(angle), math.sin(angle)",
+edited(shift_plain, "shift_transposed", 0, DIAGNOSES["transposed"], ("M[a, b] = c, s", "M[a, b] = c, -s"), ("= -s, c", "= s, c"))
+edited(shift_plain, "shift_halves", 0, DIAGNOSES["halves shift"], ("a, b = 2 * t, 2 * t + 1", "a, b = t, t + d_model // 2"))
+edited(shift_plain, "shift_swapped", 0, DIAGNOSES["swapped shift"], ("c, s = math.cos(angle), math.sin(angle)",
                                                                 "s, c = math.cos(angle), math.sin(angle)"))
-edited(shift_plain, "shift_mirrored", 0, SAYS["mirrored"], ("= -s, c", "= s, c"))
-edited(shift_plain, "shift_i_over_d", 0, SAYS["i/d"], ("(-2 * t / d_model)", "(-t / d_model)"))
-edited(shift_plain, "shift_d_minus_two", 0, SAYS["d-2"], ("(-2 * t / d_model)", "(-2 * t / max(d_model - 2, 1))"))
-edited(shift_plain, "shift_positive_exponent", 0, SAYS["positive"], ("(-2 * t", "(2 * t"))
-edited(shift_plain, "shift_one_too_far", 0, SAYS["one too far"], ("angle = offset", "angle = (offset + 1)"))
-edited(shift_plain, "shift_degrees", 0, SAYS["degrees"], ("angle = offset", "angle = math.radians(1) * offset"))
-edited(shift_plain, "shift_one_frequency", 0, SAYS["one frequency"], (" * base ** (-2 * t / d_model)", ""))
-edited(shift_plain, "shift_diagonal", 0, SAYS["diagonal"], ("M[a, a], M[a, b] = c, s", "M[a, a] = c"),
+edited(shift_plain, "shift_mirrored", 0, DIAGNOSES["mirrored"], ("= -s, c", "= s, c"))
+edited(shift_plain, "shift_i_over_d", 0, DIAGNOSES["i/d"], ("(-2 * t / d_model)", "(-t / d_model)"))
+edited(shift_plain, "shift_d_minus_two", 0, DIAGNOSES["d-2"], ("(-2 * t / d_model)", "(-2 * t / max(d_model - 2, 1))"))
+edited(shift_plain, "shift_positive_exponent", 0, DIAGNOSES["positive"], ("(-2 * t", "(2 * t"))
+edited(shift_plain, "shift_one_too_far", 0, DIAGNOSES["one too far"], ("angle = offset", "angle = (offset + 1)"))
+edited(shift_plain, "shift_degrees", 0, DIAGNOSES["degrees"], ("angle = offset", "angle = math.radians(1) * offset"))
+edited(shift_plain, "shift_one_frequency", 0, DIAGNOSES["one frequency"], (" * base ** (-2 * t / d_model)", ""))
+edited(shift_plain, "shift_diagonal", 0, DIAGNOSES["diagonal"], ("M[a, a], M[a, b] = c, s", "M[a, a] = c"),
        ("M[b, a], M[b, b] = -s, c", "M[b, b] = c"))
-edited(shift_plain, "shift_absolute", 3.25, SAYS["absolute"], ("angle = offset", "angle = abs(offset)"))
-edited(shift_plain, "shift_own_base", 3.5, SAYS["base"], ("offset * base", "offset * 10000"))
-edited(shift_plain, "shift_odd_accepted", 3.5, SAYS["odd"], ('''    if d_model % 2:
+edited(shift_plain, "shift_absolute", 3.25, DIAGNOSES["absolute"], ("angle = offset", "angle = abs(offset)"))
+edited(shift_plain, "shift_own_base", 3.5, DIAGNOSES["base"], ("offset * base", "offset * 10000"))
+edited(shift_plain, "shift_odd_accepted", 3.5, DIAGNOSES["odd"], ('''    if d_model % 2:
         raise ValueError("d_model must be even")
 ''', ""))
-edited(shift_plain, "shift_float64_out", 3.75, SAYS["float64 out"],
+edited(shift_plain, "shift_float64_out", 3.75, DIAGNOSES["float64 out"],
        ("torch.zeros(d_model, d_model)", "torch.zeros(d_model, d_model, dtype=torch.float64)"))
 
 
-@wrong(WEEK, "shift_matrix", 0, SAYS["at position 0 only"])
+@wrong(WEEK, "shift_matrix", 0, DIAGNOSES["at position 0 only"])
 def shift_rank_one(offset, d_model, base=10000.0):
     if d_model % 2:
         raise ValueError("d_model must be even")
@@ -385,7 +385,7 @@ def shift_rank_one(offset, d_model, base=10000.0):
     return torch.outer(end, start).float() / (d_model / 2)
 
 
-@wrong(WEEK, "shift_matrix", 3.5, SAYS["low precision"])
+@wrong(WEEK, "shift_matrix", 3.5, DIAGNOSES["low precision"])
 def shift_float32(offset, d_model, base=10000.0):
     if d_model % 2:
         raise ValueError("d_model must be even")
@@ -395,7 +395,7 @@ def shift_float32(offset, d_model, base=10000.0):
     return torch.block_diag(*blocks)
 
 
-@wrong(WEEK, "shift_matrix", 3.25, SAYS["no negatives"])
+@wrong(WEEK, "shift_matrix", 3.25, DIAGNOSES["no negatives"])
 def shift_steps(offset, d_model, base=10000.0):
     if d_model % 2:
         raise ValueError("d_model must be even")
@@ -475,33 +475,33 @@ LONGER = '''        if n > self.max_len:
             raise ValueError("sequence longer than the table")
 '''
 MADE = "self.pe = nn.Parameter(torch.randn(max_len, d_model) * 0.02)"
-edited(LearnedPlain, "learned_plain_tensor", 0, SAYS["not in state"], (MADE, "self.pe = torch.randn(max_len, d_model) * 0.02"))
-edited(LearnedPlain, "learned_rows_alone", 0, SAYS["rows alone"], ("(x + rows)", "rows.expand_as(x)"))
-edited(LearnedPlain, "learned_batch_axis", 0, SAYS["batch axis"], ("rows = self.pe[:n]", "rows = self.pe[:x.shape[0], None]"))
-edited(LearnedPlain, "learned_from_one", 0, SAYS["other rows"],
+edited(LearnedPlain, "learned_plain_tensor", 0, DIAGNOSES["not in state"], (MADE, "self.pe = torch.randn(max_len, d_model) * 0.02"))
+edited(LearnedPlain, "learned_rows_alone", 0, DIAGNOSES["rows alone"], ("(x + rows)", "rows.expand_as(x)"))
+edited(LearnedPlain, "learned_batch_axis", 0, DIAGNOSES["batch axis"], ("rows = self.pe[:n]", "rows = self.pe[:x.shape[0], None]"))
+edited(LearnedPlain, "learned_from_one", 0, DIAGNOSES["other rows"],
        ("rows = self.pe[:n]", "rows = self.pe[torch.arange(1, n + 1) % self.max_len]"))
-edited(LearnedPlain, "learned_last_rows", 0, SAYS["other rows"], ("self.pe[:n]", "self.pe[self.max_len - n:]"))
-edited(LearnedPlain, "learned_backwards", 0, SAYS["other rows"], ("self.pe[:n]", "self.pe[:n].flip(0)"))
-edited(LearnedPlain, "learned_same_row", 0, SAYS["same row"], ("self.pe[:n]", "self.pe[0]"))
-edited(LearnedPlain, "learned_scaled_input", 0, SAYS["scaled rows"], ("(x + rows)", "(x * math.sqrt(x.shape[-1]) + rows)"))
-edited(LearnedPlain, "learned_multiplied", 0, SAYS["multiplied"], ("(x + rows)", "(x * rows)"))
-edited(LearnedPlain, "learned_padding_row", 0, SAYS["wrong size"], (MADE, "self.pe = nn.Parameter(torch.randn(max_len + 1, d_model))"))
-edited(LearnedPlain, "learned_float32_out", 1.75, SAYS["float32 out"], (".to(x.dtype)", ""))
-edited(LearnedPlain, "learned_buffer", 1.75, SAYS["not trainable"], (MADE, 'self.register_buffer("pe", torch.randn(max_len, d_model))'))
-edited(LearnedPlain, "learned_frozen", 1.75, SAYS["not trainable"],
+edited(LearnedPlain, "learned_last_rows", 0, DIAGNOSES["other rows"], ("self.pe[:n]", "self.pe[self.max_len - n:]"))
+edited(LearnedPlain, "learned_backwards", 0, DIAGNOSES["other rows"], ("self.pe[:n]", "self.pe[:n].flip(0)"))
+edited(LearnedPlain, "learned_same_row", 0, DIAGNOSES["same row"], ("self.pe[:n]", "self.pe[0]"))
+edited(LearnedPlain, "learned_scaled_input", 0, DIAGNOSES["scaled rows"], ("(x + rows)", "(x * math.sqrt(x.shape[-1]) + rows)"))
+edited(LearnedPlain, "learned_multiplied", 0, DIAGNOSES["multiplied"], ("(x + rows)", "(x * rows)"))
+edited(LearnedPlain, "learned_padding_row", 0, DIAGNOSES["wrong size"], (MADE, "self.pe = nn.Parameter(torch.randn(max_len + 1, d_model))"))
+edited(LearnedPlain, "learned_float32_out", 1.75, DIAGNOSES["float32 out"], (".to(x.dtype)", ""))
+edited(LearnedPlain, "learned_buffer", 1.75, DIAGNOSES["not trainable"], (MADE, 'self.register_buffer("pe", torch.randn(max_len, d_model))'))
+edited(LearnedPlain, "learned_frozen", 1.75, DIAGNOSES["not trainable"],
        (MADE, "self.pe = nn.Parameter(torch.randn(max_len, d_model), requires_grad=False)"))
-edited(LearnedPlain, "learned_detached", 1.75, SAYS["table detached"], ("self.pe[:n]", "self.pe.data[:n]"))
-edited(LearnedPlain, "learned_with_scale", 1.75, SAYS["more parameters"],
+edited(LearnedPlain, "learned_detached", 1.75, DIAGNOSES["table detached"], ("self.pe[:n]", "self.pe.data[:n]"))
+edited(LearnedPlain, "learned_with_scale", 1.75, DIAGNOSES["more parameters"],
        ("self.max_len = max_len", "self.max_len, self.scale = max_len, nn.Parameter(torch.ones(1))"),
        ("rows = self.pe[:n]", "rows = self.scale * self.pe[:n]"))
-edited(LearnedPlain, "learned_in_place", 1.75, SAYS["in place"], ("return (x + rows).to(x.dtype)", "x.data += rows.to(x.dtype)\n        return x + 0 * rows.to(x.dtype)"))
-edited(LearnedPlain, "learned_clamped", 1.5, SAYS["silent"], (LONGER, ""),
+edited(LearnedPlain, "learned_in_place", 1.75, DIAGNOSES["in place"], ("return (x + rows).to(x.dtype)", "x.data += rows.to(x.dtype)\n        return x + 0 * rows.to(x.dtype)"))
+edited(LearnedPlain, "learned_clamped", 1.5, DIAGNOSES["silent"], (LONGER, ""),
        ("self.pe[:n]", "self.pe[torch.arange(n).clamp(max=self.max_len - 1)]"))
-edited(LearnedPlain, "learned_wraps", 1.5, SAYS["silent"], (LONGER, ""), ("self.pe[:n]", "self.pe[torch.arange(n) % self.max_len]"))
-edited(LearnedPlain, "learned_cuts", 1.5, SAYS["silent"], (LONGER, ""), ("(x + rows)", "(x[:, : self.max_len] + rows)"))
-edited(LearnedPlain, "learned_zeros_beyond", 1.5, SAYS["silent"], (LONGER, ""),
+edited(LearnedPlain, "learned_wraps", 1.5, DIAGNOSES["silent"], (LONGER, ""), ("self.pe[:n]", "self.pe[torch.arange(n) % self.max_len]"))
+edited(LearnedPlain, "learned_cuts", 1.5, DIAGNOSES["silent"], (LONGER, ""), ("(x + rows)", "(x[:, : self.max_len] + rows)"))
+edited(LearnedPlain, "learned_zeros_beyond", 1.5, DIAGNOSES["silent"], (LONGER, ""),
        ("self.pe[:n]", "F.pad(self.pe, (0, 0, 0, max(n - self.max_len, 0)))[:n]"))
-edited(LearnedPlain, "learned_broadcasts_one_row", 1.5, SAYS["broadcast"], (LONGER, ""))
+edited(LearnedPlain, "learned_broadcasts_one_row", 1.5, DIAGNOSES["broadcast"], (LONGER, ""))
 
 
 @right(WEEK, "LearnedPositionalEmbedding")
@@ -556,18 +556,18 @@ def pair_first_rise(d_model):
     return k, k + 1
 
 
-edited(pair_first_rise, "pair_wrong_order", 0, SAYS["wrong order"], ("return k, k + 1", "return k + 1, k"))
-edited(pair_first_rise, "pair_equal", 0, SAYS["equal offsets"], ("return k, k + 1", "return k + 1, k + 1"))
-edited(pair_first_rise, "pair_with_zero", 0, SAYS["offset 0"], ("return k, k + 1", "return 0, k + 1"))
-edited(pair_first_rise, "pair_negative", 0, SAYS["negative offsets"], ("return k, k + 1", "return -(k + 1), -k"))
-edited(pair_first_rise, "pair_of_floats", 0, SAYS["not ints"], ("return k, k + 1", "return float(k), float(k + 1)"))
-edited(pair_first_rise, "pair_of_products", 0, SAYS["not ints"], ("return k, k + 1", "return s(k), s(k + 1)"))
-edited(pair_first_rise, "pair_of_tensors", 0, SAYS["not ints"], ("return k, k + 1", "return torch.tensor(k), torch.tensor(k + 1)"))
-edited(pair_first_rise, "pair_after_the_rise", 0, SAYS["falls"], ("return k, k + 1", "return k - 1, k"), ("    k = 1\n", "    k = 2\n"))
-edited(pair_first_rise, "pair_falls", 0, SAYS["falls"], ("s(k + 1) <= s(k) + 1e-9", "s(k + 1) >= s(k)"))
+edited(pair_first_rise, "pair_wrong_order", 0, DIAGNOSES["wrong order"], ("return k, k + 1", "return k + 1, k"))
+edited(pair_first_rise, "pair_equal", 0, DIAGNOSES["equal offsets"], ("return k, k + 1", "return k + 1, k + 1"))
+edited(pair_first_rise, "pair_with_zero", 0, DIAGNOSES["offset 0"], ("return k, k + 1", "return 0, k + 1"))
+edited(pair_first_rise, "pair_negative", 0, DIAGNOSES["negative offsets"], ("return k, k + 1", "return -(k + 1), -k"))
+edited(pair_first_rise, "pair_of_floats", 0, DIAGNOSES["not ints"], ("return k, k + 1", "return float(k), float(k + 1)"))
+edited(pair_first_rise, "pair_of_products", 0, DIAGNOSES["not ints"], ("return k, k + 1", "return s(k), s(k + 1)"))
+edited(pair_first_rise, "pair_of_tensors", 0, DIAGNOSES["not ints"], ("return k, k + 1", "return torch.tensor(k), torch.tensor(k + 1)"))
+edited(pair_first_rise, "pair_after_the_rise", 0, DIAGNOSES["falls"], ("return k, k + 1", "return k - 1, k"), ("    k = 1\n", "    k = 2\n"))
+edited(pair_first_rise, "pair_falls", 0, DIAGNOSES["falls"], ("s(k + 1) <= s(k) + 1e-9", "s(k + 1) >= s(k)"))
 
 
-@wrong(WEEK, "similarity_counterexample", 1, SAYS["search ends"])
+@wrong(WEEK, "similarity_counterexample", 1, DIAGNOSES["search ends"])
 def pair_searched_to_50(d_model):
     w = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     s = torch.cos(torch.arange(1, 50)[:, None] * w).sum(dim=1)
@@ -575,12 +575,12 @@ def pair_searched_to_50(d_model):
     return rises[0] + 1, rises[0] + 2
 
 
-@wrong(WEEK, "similarity_counterexample", 0, SAYS["falls"])
+@wrong(WEEK, "similarity_counterexample", 0, DIAGNOSES["falls"])
 def pair_of_width_64(d_model):
     return 5, 6
 
 
-@wrong(WEEK, "similarity_counterexample", 0, SAYS["falls"])
+@wrong(WEEK, "similarity_counterexample", 0, DIAGNOSES["falls"])
 def pair_one_turn(d_model):
     return 3, 6
 
@@ -631,7 +631,7 @@ def _angles(positions, d_model, base, mistakes):
 
 
 def _say(*names):
-    return {name: SAYS[name] for name in names}
+    return {name: DIAGNOSES[name] for name in names}
 
 
 ANGLES = ("i/d", "doubled", "d-2", "positive", "first pair", "one frequency", "two pi", "degrees", "base")

@@ -15,7 +15,7 @@ from autograder.misconceptions.bank import edited, family, numbers, right, wrong
 
 WEEK = "week3_rope"
 
-SAYS = {
+DIAGNOSES = {
     # frequencies
     "i/d":
         "Your speeds fall half as fast as they should: the exponent counts channels (2i), not pairs (i), out of "
@@ -188,7 +188,7 @@ numbers(WEEK, "rotate_by_hand", "two_digits", {
 # ---- 3.2 rope_frequencies -------------------------------------------------------------------------------------------
 
 
-@wrong(WEEK, "rope_frequencies", 0, SAYS["i/d"])
+@wrong(WEEK, "rope_frequencies", 0, DIAGNOSES["i/d"])
 def freq_i_over_d(head_dim, base=10000.0):
     if head_dim % 2 != 0:
         raise ValueError("head_dim must be even")
@@ -196,7 +196,7 @@ def freq_i_over_d(head_dim, base=10000.0):
     return 1.0 / base ** (i / head_dim)
 
 
-@wrong(WEEK, "rope_frequencies", 0, SAYS["d-2"])
+@wrong(WEEK, "rope_frequencies", 0, DIAGNOSES["d-2"])
 def freq_d_minus_two(head_dim, base=10000.0):
     if head_dim % 2:
         raise ValueError("odd")
@@ -204,32 +204,32 @@ def freq_d_minus_two(head_dim, base=10000.0):
     return base ** (-i / max(head_dim - 2, 1))
 
 
-@wrong(WEEK, "rope_frequencies", 0, SAYS["positive"])
+@wrong(WEEK, "rope_frequencies", 0, DIAGNOSES["positive"])
 def freq_growing(head_dim, base=10000.0):
     if head_dim % 2:
         raise ValueError("head_dim must be even")
     return torch.tensor([base ** (2 * i / head_dim) for i in range(head_dim // 2)])
 
 
-@wrong(WEEK, "rope_frequencies", 0, SAYS["first pair"])
+@wrong(WEEK, "rope_frequencies", 0, DIAGNOSES["first pair"])
 def freq_from_pair_one(head_dim, base=10000.0):
     assert head_dim % 2 == 0
     return base ** -(torch.arange(2, head_dim + 1, 2) / head_dim)
 
 
-@wrong(WEEK, "rope_frequencies", 0, SAYS["wavelength"])
+@wrong(WEEK, "rope_frequencies", 0, DIAGNOSES["wavelength"])
 def freq_wavelength(head_dim, base=10000.0):
     if head_dim % 2:
         raise ValueError
     return 2 * math.pi * base ** (torch.arange(0, head_dim, 2) / head_dim)
 
 
-@wrong(WEEK, "rope_frequencies", 0, SAYS["whole exponent"])
+@wrong(WEEK, "rope_frequencies", 0, DIAGNOSES["whole exponent"])
 def freq_integer_division(head_dim, base=10000.0):
     return 1 / (base ** (torch.arange(0, head_dim, 2) // head_dim).float())
 
 
-@wrong(WEEK, "rope_frequencies", 0, SAYS["per channel"])
+@wrong(WEEK, "rope_frequencies", 0, DIAGNOSES["per channel"])
 def freq_per_channel(head_dim, base=10000.0):
     if head_dim % 2:
         raise ValueError("need pairs")
@@ -237,20 +237,20 @@ def freq_per_channel(head_dim, base=10000.0):
     return theta.repeat_interleave(2)
 
 
-@wrong(WEEK, "rope_frequencies", 0, SAYS["low frequencies"])
+@wrong(WEEK, "rope_frequencies", 0, DIAGNOSES["low frequencies"])
 def freq_bfloat16(head_dim, base=10000.0):
     theta = base ** (-torch.arange(0, head_dim, 2) / head_dim)
     return theta.to(torch.bfloat16).float()
 
 
-@wrong(WEEK, "rope_frequencies", 1.5, SAYS["base"])
+@wrong(WEEK, "rope_frequencies", 1.5, DIAGNOSES["base"])
 def freq_own_base(head_dim, base=10000.0):
     if head_dim % 2:
         raise ValueError("head_dim must be even")
     return torch.exp(-math.log(10000.0) * torch.arange(0, head_dim, 2) / head_dim)
 
 
-@wrong(WEEK, "rope_frequencies", 1.5, SAYS["odd"])
+@wrong(WEEK, "rope_frequencies", 1.5, DIAGNOSES["odd"])
 def freq_odd_accepted(head_dim, base=10000.0):
     return 1.0 / (base ** (torch.arange(0, head_dim, 2).float() / head_dim))
 
@@ -311,36 +311,36 @@ EVEN_ONLY = '''    if d % 2:
 ROW_PER_SEQUENCE = '''    if positions.ndim == 2:
         angle = angle.unsqueeze(1)
 '''
-edited(rope_plain, "rope_clockwise", 0, SAYS["clockwise"],
+edited(rope_plain, "rope_clockwise", 0, DIAGNOSES["clockwise"],
        ("even * cos - odd * sin", "even * cos + odd * sin"), ("even * sin + odd * cos", "odd * cos - even * sin"))
-edited(rope_plain, "rope_exponent_d_minus_two", 0, SAYS["d-2"],
+edited(rope_plain, "rope_exponent_d_minus_two", 0, DIAGNOSES["d-2"],
        ("base ** (-torch.arange(0, d, 2) / d)", "torch.logspace(0, -math.log10(base), d // 2)"))
-edited(rope_plain, "rope_exponent_positive", 0, SAYS["positive"], ("(-torch.arange", "(torch.arange"))
-edited(rope_plain, "rope_first_pair", 0, SAYS["first pair"], ("torch.arange(0, d, 2)", "torch.arange(2, d + 1, 2)"))
-edited(rope_plain, "rope_sin_cos_swapped", 0, SAYS["swapped"], ("cos, sin =", "sin, cos ="))
-edited(rope_plain, "rope_degrees", 0, SAYS["degrees"],
+edited(rope_plain, "rope_exponent_positive", 0, DIAGNOSES["positive"], ("(-torch.arange", "(torch.arange"))
+edited(rope_plain, "rope_first_pair", 0, DIAGNOSES["first pair"], ("torch.arange(0, d, 2)", "torch.arange(2, d + 1, 2)"))
+edited(rope_plain, "rope_sin_cos_swapped", 0, DIAGNOSES["swapped"], ("cos, sin =", "sin, cos ="))
+edited(rope_plain, "rope_degrees", 0, DIAGNOSES["degrees"],
        ("positions[..., None] * theta", "torch.deg2rad(positions[..., None] * theta)"))
-edited(rope_plain, "rope_mirrored", 0, SAYS["mirrored"], ("even * cos - odd", "even * cos + odd"))
-edited(rope_plain, "rope_overwritten", 0, SAYS["overwritten"], ("second = even", "second = first"))
-edited(rope_plain, "rope_not_woven_back", 0, SAYS["apart"],
+edited(rope_plain, "rope_mirrored", 0, DIAGNOSES["mirrored"], ("even * cos - odd", "even * cos + odd"))
+edited(rope_plain, "rope_overwritten", 0, DIAGNOSES["overwritten"], ("second = even", "second = first"))
+edited(rope_plain, "rope_not_woven_back", 0, DIAGNOSES["apart"],
        ("torch.stack((first, second), dim=-1).flatten(-2)", "torch.cat((first, second), dim=-1)"))
-edited(rope_plain, "rope_one_frequency", 0, SAYS["one frequency"],
+edited(rope_plain, "rope_one_frequency", 0, DIAGNOSES["one frequency"],
        ("positions[..., None] * theta", "positions[..., None].float()"))
-edited(rope_plain, "rope_from_one", 0, SAYS["from one"], ("angle = positions", "angle = (positions + 1)"))
-edited(rope_plain, "rope_head_axis", 0, SAYS["head axis"], ("positions[..., None]", "positions[..., None, None]"),
+edited(rope_plain, "rope_from_one", 0, DIAGNOSES["from one"], ("angle = positions", "angle = (positions + 1)"))
+edited(rope_plain, "rope_head_axis", 0, DIAGNOSES["head axis"], ("positions[..., None]", "positions[..., None, None]"),
        (ROW_PER_SEQUENCE, ""))
-edited(rope_plain, "rope_first_row", 5, SAYS["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
-edited(rope_plain, "rope_rows_for_heads", 5, SAYS["rows for heads"], (ROW_PER_SEQUENCE, ""))
-edited(rope_plain, "rope_one_row_only", 5, SAYS["one row"], (ROW_PER_SEQUENCE, ""),
+edited(rope_plain, "rope_first_row", 5, DIAGNOSES["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
+edited(rope_plain, "rope_rows_for_heads", 5, DIAGNOSES["rows for heads"], (ROW_PER_SEQUENCE, ""))
+edited(rope_plain, "rope_one_row_only", 5, DIAGNOSES["one row"], (ROW_PER_SEQUENCE, ""),
        ("positions[..., None] * theta", "torch.outer(positions, theta)"))
-edited(rope_plain, "rope_whole_positions", 5, SAYS["whole"], ("angle = positions", "angle = positions.long()"))
-edited(rope_plain, "rope_absolute_positions", 5, SAYS["absolute"], ("angle = positions", "angle = positions.abs()"))
-edited(rope_plain, "rope_own_base", 5.5, SAYS["base"], ("theta = base", "theta = 10000.0"))
-edited(rope_plain, "rope_detached", 5.5, SAYS["detached"], (".to(x.dtype)", ".to(x.dtype).detach()"))
-edited(rope_plain, "rope_odd_accepted", 5.5, SAYS["odd"], (EVEN_ONLY, ""))
+edited(rope_plain, "rope_whole_positions", 5, DIAGNOSES["whole"], ("angle = positions", "angle = positions.long()"))
+edited(rope_plain, "rope_absolute_positions", 5, DIAGNOSES["absolute"], ("angle = positions", "angle = positions.abs()"))
+edited(rope_plain, "rope_own_base", 5.5, DIAGNOSES["base"], ("theta = base", "theta = 10000.0"))
+edited(rope_plain, "rope_detached", 5.5, DIAGNOSES["detached"], (".to(x.dtype)", ".to(x.dtype).detach()"))
+edited(rope_plain, "rope_odd_accepted", 5.5, DIAGNOSES["odd"], (EVEN_ONLY, ""))
 
 
-@wrong(WEEK, "apply_rotary_emb", 0, SAYS["half layout"])
+@wrong(WEEK, "apply_rotary_emb", 0, DIAGNOSES["half layout"])
 def rope_half_split(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -355,7 +355,7 @@ def rope_half_split(x, positions, base=10000.0):
     return (x * emb.cos() + rotated * emb.sin()).to(x.dtype)
 
 
-@wrong(WEEK, "apply_rotary_emb", 0, SAYS["i/d"])
+@wrong(WEEK, "apply_rotary_emb", 0, DIAGNOSES["i/d"])
 def rope_exponent_i_over_d(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -370,7 +370,7 @@ def rope_exponent_i_over_d(x, positions, base=10000.0):
     return out.reshape(x.shape).to(x.dtype)
 
 
-@wrong(WEEK, "apply_rotary_emb", 0, SAYS["mixed tables"])
+@wrong(WEEK, "apply_rotary_emb", 0, DIAGNOSES["mixed tables"])
 def rope_mixed_layouts(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -384,7 +384,7 @@ def rope_mixed_layouts(x, positions, base=10000.0):
     return (x * angle.cos() + quarter * angle.sin()).to(x.dtype)
 
 
-@wrong(WEEK, "apply_rotary_emb", 3, SAYS["ignored"])
+@wrong(WEEK, "apply_rotary_emb", 3, DIAGNOSES["ignored"])
 def rope_positions_ignored(x, positions, base=10000.0):
     batch, heads, seq_len, d = x.shape
     if d % 2:
@@ -396,7 +396,7 @@ def rope_positions_ignored(x, positions, base=10000.0):
     return torch.view_as_real(pairs * cis).flatten(3).type_as(x)
 
 
-@wrong(WEEK, "apply_rotary_emb", 3, SAYS["start only"])
+@wrong(WEEK, "apply_rotary_emb", 3, DIAGNOSES["start only"])
 def rope_start_only(x, positions, base=10000.0):
     seq_len, d = x.shape[-2:]
     if d % 2:
@@ -410,7 +410,7 @@ def rope_start_only(x, positions, base=10000.0):
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).to(x.dtype)
 
 
-@wrong(WEEK, "apply_rotary_emb", 5, SAYS["low precision"])
+@wrong(WEEK, "apply_rotary_emb", 5, DIAGNOSES["low precision"])
 def rope_angles_in_input_dtype(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -423,7 +423,7 @@ def rope_angles_in_input_dtype(x, positions, base=10000.0):
     return torch.stack((even * angle.cos() - odd * angle.sin(), even * angle.sin() + odd * angle.cos()), -1).flatten(-2)
 
 
-@wrong(WEEK, "apply_rotary_emb", 5.5, SAYS["float32 out"])
+@wrong(WEEK, "apply_rotary_emb", 5.5, DIAGNOSES["float32 out"])
 def rope_always_float32(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -435,7 +435,7 @@ def rope_always_float32(x, positions, base=10000.0):
     return torch.view_as_real(torch.view_as_complex(x.float().unflatten(-1, (-1, 2))) * cis).flatten(-2)
 
 
-@wrong(WEEK, "apply_rotary_emb", 5.5, SAYS["in place"])
+@wrong(WEEK, "apply_rotary_emb", 5.5, DIAGNOSES["in place"])
 def rope_in_place(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -590,21 +590,21 @@ def half_plain(x, positions, base=10000.0):
 
 
 THETA = "base ** (-torch.arange(0, d, 2) / d)"
-edited(half_plain, "half_exponent_i_over_d", 0, SAYS["i/d"], (THETA, "base ** (-torch.arange(d // 2) / d)"))
-edited(half_plain, "half_woven", 0, SAYS["woven"],
+edited(half_plain, "half_exponent_i_over_d", 0, DIAGNOSES["i/d"], (THETA, "base ** (-torch.arange(d // 2) / d)"))
+edited(half_plain, "half_woven", 0, DIAGNOSES["woven"],
        ("torch.cat((y1, y2), dim=-1)", "torch.stack((y1, y2), dim=-1).flatten(-2)"))
-edited(half_plain, "half_overwritten", 0, SAYS["overwritten"], ("y2 = x1", "y2 = y1"))
-edited(half_plain, "half_swapped_back", 0, SAYS["second half first"], ("(y1, y2)", "(y2, y1)"))
-edited(half_plain, "half_positions_ignored", 1.25, SAYS["ignored"],
+edited(half_plain, "half_overwritten", 0, DIAGNOSES["overwritten"], ("y2 = x1", "y2 = y1"))
+edited(half_plain, "half_swapped_back", 0, DIAGNOSES["second half first"], ("(y1, y2)", "(y2, y1)"))
+edited(half_plain, "half_positions_ignored", 1.25, DIAGNOSES["ignored"],
        ("positions[..., None]", "torch.arange(x.shape[-2])[:, None]"), (ROW_PER_SEQUENCE, ""))
-edited(half_plain, "half_one_row_only", 1.5, SAYS["one row"],
+edited(half_plain, "half_one_row_only", 1.5, DIAGNOSES["one row"],
        (f"positions[..., None] * {THETA}", f"torch.outer(positions, {THETA})"), (ROW_PER_SEQUENCE, ""))
-edited(half_plain, "half_angles_in_input_dtype", 1.75, SAYS["low precision"],
+edited(half_plain, "half_angles_in_input_dtype", 1.75, DIAGNOSES["low precision"],
        ("positions[..., None]", "positions[..., None].to(x.dtype)"))
-edited(half_plain, "half_odd_accepted", 1.75, SAYS["odd"], (EVEN_ONLY, ""))
+edited(half_plain, "half_odd_accepted", 1.75, DIAGNOSES["odd"], (EVEN_ONLY, ""))
 
 
-@wrong(WEEK, "apply_rotary_emb_half", 0, SAYS["interleaved layout"])
+@wrong(WEEK, "apply_rotary_emb_half", 0, DIAGNOSES["interleaved layout"])
 def half_interleaved(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -616,7 +616,7 @@ def half_interleaved(x, positions, base=10000.0):
     return torch.view_as_real(torch.view_as_complex(x.float().unflatten(-1, (-1, 2))) * cis).flatten(-2).type_as(x)
 
 
-@wrong(WEEK, "apply_rotary_emb_half", 0, SAYS["clockwise"])
+@wrong(WEEK, "apply_rotary_emb_half", 0, DIAGNOSES["clockwise"])
 def half_clockwise(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -629,7 +629,7 @@ def half_clockwise(x, positions, base=10000.0):
     return (x * emb.cos() + torch.cat((x2, -x1), dim=-1) * emb.sin()).to(x.dtype)
 
 
-@wrong(WEEK, "apply_rotary_emb_half", 0, SAYS["mixed tables"])
+@wrong(WEEK, "apply_rotary_emb_half", 0, DIAGNOSES["mixed tables"])
 def half_mixed_layouts(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -692,7 +692,7 @@ def half_through_interleaved(x, positions, base=10000.0):
 # ---- 3.4 interleaved_to_half ----------------------------------------------------------------------------------------
 
 
-@wrong(WEEK, "interleaved_to_half", 0, SAYS["inverse"])
+@wrong(WEEK, "interleaved_to_half", 0, DIAGNOSES["inverse"])
 def convert_inverse(weight, n_heads):
     rows, d_model = weight.shape
     head_dim = rows // n_heads
@@ -702,12 +702,12 @@ def convert_inverse(weight, n_heads):
     return w.transpose(1, 2).reshape(rows, d_model)
 
 
-@wrong(WEEK, "interleaved_to_half", 1, SAYS["all heads"])
+@wrong(WEEK, "interleaved_to_half", 1, DIAGNOSES["all heads"])
 def convert_all_heads(weight, n_heads):
     return torch.cat((weight[0::2], weight[1::2]), dim=0)
 
 
-@wrong(WEEK, "interleaved_to_half", 1.5, SAYS["all heads"])
+@wrong(WEEK, "interleaved_to_half", 1.5, DIAGNOSES["all heads"])
 def convert_all_heads_checked(weight, n_heads):
     rows = weight.shape[0]
     if rows % n_heads or (rows // n_heads) % 2:
@@ -716,20 +716,20 @@ def convert_all_heads_checked(weight, n_heads):
     return weight[order]
 
 
-@wrong(WEEK, "interleaved_to_half", 0, SAYS["odds first"])
+@wrong(WEEK, "interleaved_to_half", 0, DIAGNOSES["odds first"])
 def convert_odds_first(weight, n_heads):
     heads = weight.unflatten(0, (n_heads, -1))
     return torch.cat((heads[:, 1::2], heads[:, 0::2]), dim=1).flatten(0, 1)
 
 
-@wrong(WEEK, "interleaved_to_half", 0, SAYS["columns"])
+@wrong(WEEK, "interleaved_to_half", 0, DIAGNOSES["columns"])
 def convert_columns(weight, n_heads):
     rows, cols = weight.shape
     w = weight.view(rows, n_heads, cols // n_heads // 2, 2)
     return w.transpose(2, 3).reshape(rows, cols)
 
 
-@wrong(WEEK, "interleaved_to_half", 0, SAYS["neighbours"])
+@wrong(WEEK, "interleaved_to_half", 0, DIAGNOSES["neighbours"])
 def convert_swaps_neighbours(weight, n_heads):
     head_dim = weight.shape[0] // n_heads
     if head_dim % 2:
@@ -740,7 +740,7 @@ def convert_swaps_neighbours(weight, n_heads):
     return weight[torch.tensor(order)]
 
 
-@wrong(WEEK, "interleaved_to_half", 1.5, SAYS["heads inside"])
+@wrong(WEEK, "interleaved_to_half", 1.5, DIAGNOSES["heads inside"])
 def convert_heads_inside(weight, n_heads):
     rows, d_model = weight.shape
     if rows % n_heads or rows // n_heads % 2:
@@ -749,7 +749,7 @@ def convert_heads_inside(weight, n_heads):
     return torch.cat((w[0::2], w[1::2])).reshape(rows, d_model)
 
 
-@wrong(WEEK, "interleaved_to_half", 2.5, SAYS["detached"])
+@wrong(WEEK, "interleaved_to_half", 2.5, DIAGNOSES["detached"])
 def convert_detached(weight, n_heads):
     rows, d_model = weight.shape
     if rows % n_heads or rows // n_heads % 2:
@@ -758,7 +758,7 @@ def convert_detached(weight, n_heads):
     return w.transpose(1, 2).reshape(rows, d_model).to(weight.dtype)
 
 
-@wrong(WEEK, "interleaved_to_half", 2.5, SAYS["in place"])
+@wrong(WEEK, "interleaved_to_half", 2.5, DIAGNOSES["in place"])
 def convert_in_place(weight, n_heads):
     rows = weight.shape[0]
     if rows % n_heads or rows // n_heads % 2:
@@ -769,7 +769,7 @@ def convert_in_place(weight, n_heads):
     return new
 
 
-@wrong(WEEK, "interleaved_to_half", 2.5, SAYS["odd"])
+@wrong(WEEK, "interleaved_to_half", 2.5, DIAGNOSES["odd"])
 def convert_odd_accepted(weight, n_heads):
     heads = weight.chunk(n_heads, dim=0)
     return torch.cat([part for h in heads for part in (h[0::2], h[1::2])])
@@ -865,52 +865,52 @@ KEPT = "self.n_heads, self.base = n_heads, base"
 BUFFER = KEPT + '''
         d = d_model // n_heads
         self.register_buffer("theta", base ** (-torch.arange(0, d, 2) / d)'''
-edited(AttentionPlain, "attention_values_rotated", 0, SAYS["values"],
+edited(AttentionPlain, "attention_values_rotated", 0, DIAGNOSES["values"],
        (ROTATED, "q, k, v = self.rope(q, positions), self.rope(k, positions), self.rope(v, positions)"))
-edited(AttentionPlain, "attention_queries_only", 0, SAYS["queries only"], (ROTATED, "q = self.rope(q, positions)"))
-edited(AttentionPlain, "attention_unscaled", 0, SAYS["unscaled"], (" / math.sqrt(q.shape[-1])", ""))
-edited(AttentionPlain, "attention_scaled_by_d_model", 0, SAYS["d_model scale"],
+edited(AttentionPlain, "attention_queries_only", 0, DIAGNOSES["queries only"], (ROTATED, "q = self.rope(q, positions)"))
+edited(AttentionPlain, "attention_unscaled", 0, DIAGNOSES["unscaled"], (" / math.sqrt(q.shape[-1])", ""))
+edited(AttentionPlain, "attention_scaled_by_d_model", 0, DIAGNOSES["d_model scale"],
        ("sqrt(q.shape[-1])", "sqrt(x.shape[-1])"))
-edited(AttentionPlain, "attention_over_queries", 0, SAYS["over queries"], ("softmax(dim=-1)", "softmax(dim=-2)"))
-edited(AttentionPlain, "attention_split_wrong", 0, SAYS["split"],
+edited(AttentionPlain, "attention_over_queries", 0, DIAGNOSES["over queries"], ("softmax(dim=-1)", "softmax(dim=-2)"))
+edited(AttentionPlain, "attention_split_wrong", 0, DIAGNOSES["split"],
        ("x.view(x.shape[0], x.shape[1], self.n_heads, -1).transpose(1, 2)",
         "x.view(x.shape[0], self.n_heads, x.shape[1], -1)"))
-edited(AttentionPlain, "attention_merge_wrong", 0, SAYS["merge"], ("(weights @ v).transpose(1, 2)", "(weights @ v)"))
-edited(AttentionPlain, "attention_other_names", 0, SAYS["names"], *[
+edited(AttentionPlain, "attention_merge_wrong", 0, DIAGNOSES["merge"], ("(weights @ v).transpose(1, 2)", "(weights @ v)"))
+edited(AttentionPlain, "attention_other_names", 0, DIAGNOSES["names"], *[
     change for p in "qkvo" for change in ((f"self.{p}_proj = ", f"self.w{p} = "), (f"self.{p}_proj(", f"self.w{p}("))])
-edited(AttentionPlain, "attention_not_rotated", 1.75, SAYS["no rotation"], (ROTATED, "pass"))
-edited(AttentionPlain, "attention_rotated_before_split", 1.75, SAYS["before split"],
+edited(AttentionPlain, "attention_not_rotated", 1.75, DIAGNOSES["no rotation"], (ROTATED, "pass"))
+edited(AttentionPlain, "attention_rotated_before_split", 1.75, DIAGNOSES["before split"],
        (SPLIT, "q, k, v = self.q_proj(x), self.k_proj(x), self.split(self.v_proj(x))"),
        (ROTATED, "q, k = self.split(self.rope(q, positions)), self.split(self.rope(k, positions))"),
        ("            angle = angle.unsqueeze(1)", "            pass"))
-edited(AttentionPlain, "attention_clockwise", 1.75, SAYS["clockwise"],
+edited(AttentionPlain, "attention_clockwise", 1.75, DIAGNOSES["clockwise"],
        ("a * c - b * s, a * s + b * c", "a * c + b * s, b * c - a * s"))
-edited(AttentionPlain, "attention_i_over_d", 1.75, SAYS["i/d"],
+edited(AttentionPlain, "attention_i_over_d", 1.75, DIAGNOSES["i/d"],
        ("(-torch.arange(0, d, 2) / d)", "(-torch.arange(d // 2) / d)"))
-edited(AttentionPlain, "attention_positions_ignored", 2.75, SAYS["ignored"],
+edited(AttentionPlain, "attention_positions_ignored", 2.75, DIAGNOSES["ignored"],
        ("        if positions is None:\n            positions", "        positions"))
-edited(AttentionPlain, "attention_first_row", 4, SAYS["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
-edited(AttentionPlain, "attention_buffer_saved", 4, SAYS["tables saved"],
+edited(AttentionPlain, "attention_first_row", 4, DIAGNOSES["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
+edited(AttentionPlain, "attention_buffer_saved", 4, DIAGNOSES["tables saved"],
        (KEPT, BUFFER + ")"), (f"self.{THETA}", "self.theta"))
-edited(AttentionPlain, "attention_buffer_rounded", 4.5, SAYS["buffer"],
+edited(AttentionPlain, "attention_buffer_rounded", 4.5, DIAGNOSES["buffer"],
        (KEPT, BUFFER + ", persistent=False)"), (f"self.{THETA}", "self.theta"))
-edited(AttentionPlain, "attention_angles_in_input_dtype", 4.5, SAYS["low precision"],
+edited(AttentionPlain, "attention_angles_in_input_dtype", 4.5, DIAGNOSES["low precision"],
        ("positions[..., None] * theta", "(positions[..., None] * theta).to(x.dtype)"))
-edited(AttentionPlain, "attention_mask_by_position", 4.5, SAYS["mask by position"],
+edited(AttentionPlain, "attention_mask_by_position", 4.5, DIAGNOSES["mask by position"],
        ("torch.ones(n, n, dtype=torch.bool).triu(1)", "positions[None, :] > positions[:, None]"))
-edited(AttentionPlain, "attention_never_causal", 4.5, SAYS["no causal"],
+edited(AttentionPlain, "attention_never_causal", 4.5, DIAGNOSES["no causal"],
        ("scores = scores.masked_fill(future", "scores.masked_fill(future"))
-edited(AttentionPlain, "attention_strict_mask", 4.5, SAYS["strict"], (".triu(1)", ".triu(0)"))
-edited(AttentionPlain, "attention_with_biases", 4.5, SAYS["biases"], *[
+edited(AttentionPlain, "attention_strict_mask", 4.5, DIAGNOSES["strict"], (".triu(1)", ".triu(0)"))
+edited(AttentionPlain, "attention_with_biases", 4.5, DIAGNOSES["biases"], *[
     (f"self.{p}_proj = nn.Linear(d_model, d_model, bias=False)", f"self.{p}_proj = nn.Linear(d_model, d_model)")
     for p in "qkvo"])
-edited(AttentionPlain, "attention_own_base", 4.75, SAYS["base"], ("theta = self.base", "theta = 10000.0"))
-edited(AttentionPlain, "attention_accepts_any_size", 4.75, SAYS["sizes"],
+edited(AttentionPlain, "attention_own_base", 4.75, DIAGNOSES["base"], ("theta = self.base", "theta = 10000.0"))
+edited(AttentionPlain, "attention_accepts_any_size", 4.75, DIAGNOSES["sizes"],
        ("        if d_model % n_heads or (d_model // n_heads) % 2:\n"
         "            raise ValueError(\"d_model must be n_heads times an even number\")\n", ""))
 
 
-@wrong(WEEK, "RotaryMultiHeadAttention", 1.75, SAYS["half layout"])
+@wrong(WEEK, "RotaryMultiHeadAttention", 1.75, DIAGNOSES["half layout"])
 class AttentionHalfLayout(nn.Module):
     def __init__(self, d_model, n_heads, base=10000.0):
         super().__init__()
@@ -1062,55 +1062,55 @@ numbers(WEEK, "bfloat16_positions", "exact_ones_only", {"distinct": 257, "first_
 # ---- 3.8 rotate_half ------------------------------------------------------------------------------------------------
 
 
-@wrong(WEEK, "rotate_half", 0, SAYS["still woven"])
+@wrong(WEEK, "rotate_half", 0, DIAGNOSES["still woven"])
 def snippet_rotate_half(x):
     x1 = x[..., 0::2]
     x2 = x[..., 1::2]
     return torch.stack((-x2, x1), dim=-1).flatten(-2)
 
 
-@wrong(WEEK, "rotate_half", 0, SAYS["sign moved"])
+@wrong(WEEK, "rotate_half", 0, DIAGNOSES["sign moved"])
 def quarter_sign_moved(x):
     x1, x2 = x.chunk(2, dim=-1)
     return torch.cat((x2, -x1), dim=-1)
 
 
-@wrong(WEEK, "rotate_half", 0, SAYS["no sign"])
+@wrong(WEEK, "rotate_half", 0, DIAGNOSES["no sign"])
 def quarter_no_sign(x):
     return torch.roll(x, x.shape[-1] // 2, dims=-1)
 
 
-@wrong(WEEK, "rotate_half", 0, SAYS["halves kept"])
+@wrong(WEEK, "rotate_half", 0, DIAGNOSES["halves kept"])
 def quarter_halves_kept(x):
     d = x.shape[-1] // 2
     return torch.cat((-x[..., :d], x[..., d:]), dim=-1)
 
 
-@wrong(WEEK, "rotate_half", 0, SAYS["apart"])
+@wrong(WEEK, "rotate_half", 0, DIAGNOSES["apart"])
 def quarter_pairs_apart(x):
     return torch.cat((-x[..., 1::2], x[..., 0::2]), dim=-1)
 
 
-@wrong(WEEK, "rotate_half", 0, SAYS["woven"])
+@wrong(WEEK, "rotate_half", 0, DIAGNOSES["woven"])
 def quarter_halves_woven(x):
     x1 = x[..., : x.shape[-1] // 2]
     x2 = x[..., x.shape[-1] // 2 :]
     return torch.stack((-x2, x1), dim=-1).flatten(-2)
 
 
-@wrong(WEEK, "rotate_half", 0, SAYS["tokens"])
+@wrong(WEEK, "rotate_half", 0, DIAGNOSES["tokens"])
 def quarter_of_the_tokens(x):
     x1, x2 = x.tensor_split(2, dim=-2)
     return torch.cat((-x2, x1), dim=-2)
 
 
-@wrong(WEEK, "rotate_half", 0.75, SAYS["float32 out"])
+@wrong(WEEK, "rotate_half", 0.75, DIAGNOSES["float32 out"])
 def quarter_float32(x):
     x1, x2 = x.float().chunk(2, dim=-1)
     return torch.cat((-x2, x1), dim=-1)
 
 
-@wrong(WEEK, "rotate_half", 0.75, SAYS["in place"])
+@wrong(WEEK, "rotate_half", 0.75, DIAGNOSES["in place"])
 def quarter_in_place(x):
     half = x.shape[-1] // 2
     first = x[..., :half].clone()
@@ -1151,22 +1151,22 @@ def tables_float32_angles(positions, head_dim, dtype=torch.float32, base=10000.0
 
 
 RETURNED = "angles.cos().to(dtype), angles.sin().to(dtype)"
-edited(tables_float32_angles, "tables_frequencies_rounded", 0, SAYS["rounded angles"],
+edited(tables_float32_angles, "tables_frequencies_rounded", 0, DIAGNOSES["rounded angles"],
        ("* inv_freq", "* inv_freq.to(dtype)"))
-edited(tables_float32_angles, "tables_positions_rounded", 0, SAYS["rounded angles"], (".float()", ".to(dtype).float()"))
-edited(tables_float32_angles, "tables_angles_rounded", 0, SAYS["rounded angles"],
+edited(tables_float32_angles, "tables_positions_rounded", 0, DIAGNOSES["rounded angles"], (".float()", ".to(dtype).float()"))
+edited(tables_float32_angles, "tables_angles_rounded", 0, DIAGNOSES["rounded angles"],
        (RETURNED, "angles.to(dtype).cos(), angles.to(dtype).sin()"))
-edited(tables_float32_angles, "tables_swapped", 0, SAYS["tables swapped"],
+edited(tables_float32_angles, "tables_swapped", 0, DIAGNOSES["tables swapped"],
        (RETURNED, "angles.sin().to(dtype), angles.cos().to(dtype)"))
-edited(tables_float32_angles, "tables_full_width", 0, SAYS["table width"],
+edited(tables_float32_angles, "tables_full_width", 0, DIAGNOSES["table width"],
        ("* inv_freq", "* torch.cat((inv_freq, inv_freq))"))
-edited(tables_float32_angles, "tables_always_float32", 0, SAYS["table dtype"], (RETURNED, "angles.cos(), angles.sin()"))
-edited(tables_float32_angles, "tables_i_over_d", 0, SAYS["i/d"], ("(0, head_dim, 2)", "(head_dim // 2)"))
-edited(tables_float32_angles, "tables_own_base", 0.5, SAYS["base"], ("= base **", "= 10000.0 **"))
-edited(tables_float32_angles, "tables_whole_positions", 0.5, SAYS["whole"], ("positions.float()", "positions.long()"))
+edited(tables_float32_angles, "tables_always_float32", 0, DIAGNOSES["table dtype"], (RETURNED, "angles.cos(), angles.sin()"))
+edited(tables_float32_angles, "tables_i_over_d", 0, DIAGNOSES["i/d"], ("(0, head_dim, 2)", "(head_dim // 2)"))
+edited(tables_float32_angles, "tables_own_base", 0.5, DIAGNOSES["base"], ("= base **", "= 10000.0 **"))
+edited(tables_float32_angles, "tables_whole_positions", 0.5, DIAGNOSES["whole"], ("positions.float()", "positions.long()"))
 
 
-@wrong(WEEK, "rotary_tables", 0, SAYS["rounded angles"])
+@wrong(WEEK, "rotary_tables", 0, DIAGNOSES["rounded angles"])
 def snippet_rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
     inv_freq = (base ** (-torch.arange(0, head_dim, 2) / head_dim)).to(dtype)
     angles = positions.to(dtype)[:, None] * inv_freq
@@ -1204,23 +1204,23 @@ def decode_plain(q, k_cache, base=10000.0):
 
 
 PRODUCT = "rope(q, newest) @ rope(k_cache, torch.arange(n)).transpose(-2, -1)"
-edited(decode_plain, "snippet_decode_step_scores", 0, SAYS["query at 0"],
+edited(decode_plain, "snippet_decode_step_scores", 0, DIAGNOSES["query at 0"],
        ("torch.tensor([n - 1])", "torch.arange(q.shape[-2])"))
-edited(decode_plain, "decode_query_after", 0, SAYS["query after"], ("[n - 1]", "[n]"))
-edited(decode_plain, "decode_all_at_the_end", 0, SAYS["all at end"], ("torch.arange(n)", "newest"))
-edited(decode_plain, "decode_half_layout", 0, SAYS["half layout"], ("x[..., 0::2], x[..., 1::2]", "x.chunk(2, dim=-1)"),
+edited(decode_plain, "decode_query_after", 0, DIAGNOSES["query after"], ("[n - 1]", "[n]"))
+edited(decode_plain, "decode_all_at_the_end", 0, DIAGNOSES["all at end"], ("torch.arange(n)", "newest"))
+edited(decode_plain, "decode_half_layout", 0, DIAGNOSES["half layout"], ("x[..., 0::2], x[..., 1::2]", "x.chunk(2, dim=-1)"),
        ("torch.stack((a * c - b * s, a * s + b * c), -1).flatten(-2)", "torch.cat((a * c - b * s, a * s + b * c), -1)"))
-edited(decode_plain, "decode_scaled", 0, SAYS["scaled"], (PRODUCT, PRODUCT + " / math.sqrt(q.shape[-1])"))
-edited(decode_plain, "decode_reversed", 0, SAYS["reversed"], (PRODUCT, "q @ rope(k_cache, n - 1 - torch.arange(n)).mT"))
-edited(decode_plain, "decode_turned_shape", 0, SAYS["turned shape"],
+edited(decode_plain, "decode_scaled", 0, DIAGNOSES["scaled"], (PRODUCT, PRODUCT + " / math.sqrt(q.shape[-1])"))
+edited(decode_plain, "decode_reversed", 0, DIAGNOSES["reversed"], (PRODUCT, "q @ rope(k_cache, n - 1 - torch.arange(n)).mT"))
+edited(decode_plain, "decode_turned_shape", 0, DIAGNOSES["turned shape"],
        (PRODUCT, "rope(k_cache, torch.arange(n)) @ rope(q, newest).mT"))
-edited(decode_plain, "decode_own_base", 0.75, SAYS["base"], ("* base **", "* 10000.0 **"))
-edited(decode_plain, "decode_angles_in_input_dtype", 0.75, SAYS["low precision"], (
+edited(decode_plain, "decode_own_base", 0.75, DIAGNOSES["base"], ("* base **", "* 10000.0 **"))
+edited(decode_plain, "decode_angles_in_input_dtype", 0.75, DIAGNOSES["low precision"], (
     "positions.float()[:, None] * base ** (-torch.arange(0, d, 2) / d)",
     "positions.to(x.dtype)[:, None] * (base ** (-torch.arange(0, d, 2) / d)).to(x.dtype)"))
 
 
-@wrong(WEEK, "decode_step_scores", 0, SAYS["keys only"])
+@wrong(WEEK, "decode_step_scores", 0, DIAGNOSES["keys only"])
 def decode_query_only(q, k_cache, base=10000.0):
     n, d = k_cache.shape[-2:]
     angle = (n - 1) * base ** (-torch.arange(0, d, 2) / d)
@@ -1320,7 +1320,7 @@ def _rotate(x, positions, base, mistakes, half=False):
 
 
 def _say(*names):
-    return {name: SAYS[name] for name in names}
+    return {name: DIAGNOSES[name] for name in names}
 
 
 ANGLES = ("i/d", "d-2", "positive", "first pair", "one frequency", "base", "from one", "degrees", "low precision")

@@ -19,7 +19,7 @@ from autograder.misconceptions.bank import edited, family, numbers, right, wrong
 
 WEEK = "week4_alibi"
 
-SAYS = {
+DIAGNOSES = {
     # slopes
     "1/2^k": "Your slopes are 1/2, 1/4, 1/8, ... for every number of heads; that is right for 8 heads only (exponent -8k/h).",
     "one formula":
@@ -180,43 +180,43 @@ def slopes_plain(n_heads):
 
 
 EXTRA = "finer[0::2][: n_heads - c]"
-edited(slopes_plain, "slopes_sorted", 1.75, SAYS["sorted"],
+edited(slopes_plain, "slopes_sorted", 1.75, DIAGNOSES["sorted"],
        ("torch.tensor(slopes)", "torch.tensor(sorted(slopes, reverse=True))"))
-edited(slopes_plain, "slopes_from_zero", 0, SAYS["from zero"],
+edited(slopes_plain, "slopes_from_zero", 0, DIAGNOSES["from zero"],
        ("range(1, c + 1)", "range(c)"), ("range(1, 2 * c + 1)", "range(2 * c)"))
-edited(slopes_plain, "slopes_smallest_first", 0, SAYS["smallest first"], ("torch.tensor(slopes)", "torch.tensor(slopes[::-1])"))
-edited(slopes_plain, "slopes_odd_entries", 1.75, SAYS["odd entries"], (EXTRA, "finer[1::2][: n_heads - c]"))
-edited(slopes_plain, "slopes_consecutive", 1.75, SAYS["consecutive"], (EXTRA, "finer[: n_heads - c]"))
-edited(slopes_plain, "slopes_finer_first", 1.75, SAYS["finer first"],
+edited(slopes_plain, "slopes_smallest_first", 0, DIAGNOSES["smallest first"], ("torch.tensor(slopes)", "torch.tensor(slopes[::-1])"))
+edited(slopes_plain, "slopes_odd_entries", 1.75, DIAGNOSES["odd entries"], (EXTRA, "finer[1::2][: n_heads - c]"))
+edited(slopes_plain, "slopes_consecutive", 1.75, DIAGNOSES["consecutive"], (EXTRA, "finer[: n_heads - c]"))
+edited(slopes_plain, "slopes_finer_first", 1.75, DIAGNOSES["finer first"],
        (f"slopes + {EXTRA}", f"{EXTRA} + slopes"))
-edited(slopes_plain, "slopes_negative", 0, SAYS["negative"], ("return torch", "return -torch"))
-edited(slopes_plain, "slopes_float64", 2.5, SAYS["float64 out"], ("torch.tensor(slopes)", "torch.tensor(slopes).double()"))
-edited(slopes_plain, "slopes_list", 0, SAYS["list"], ("torch.tensor(slopes)", "slopes"))
+edited(slopes_plain, "slopes_negative", 0, DIAGNOSES["negative"], ("return torch", "return -torch"))
+edited(slopes_plain, "slopes_float64", 2.5, DIAGNOSES["float64 out"], ("torch.tensor(slopes)", "torch.tensor(slopes).double()"))
+edited(slopes_plain, "slopes_list", 0, DIAGNOSES["list"], ("torch.tensor(slopes)", "slopes"))
 
 
-@wrong(WEEK, "alibi_slopes", 0, SAYS["1/2^k"])
+@wrong(WEEK, "alibi_slopes", 0, DIAGNOSES["1/2^k"])
 def slopes_powers_of_a_half(n_heads):
     return torch.tensor([1 / 2 ** (k + 1) for k in range(n_heads)])
 
 
-@wrong(WEEK, "alibi_slopes", 1.75, SAYS["one formula"])
+@wrong(WEEK, "alibi_slopes", 1.75, DIAGNOSES["one formula"])
 def slopes_one_formula(n_heads):
     start = 2 ** (-(2 ** -(math.log2(n_heads) - 3)))
     return torch.tensor([start * start**i for i in range(n_heads)])
 
 
-@wrong(WEEK, "alibi_slopes", 1.75, SAYS["larger cut"])
+@wrong(WEEK, "alibi_slopes", 1.75, DIAGNOSES["larger cut"])
 def slopes_larger_cut(n_heads):
     c = 2 ** math.ceil(math.log2(n_heads))
     return 2.0 ** (-8 * torch.arange(1, c + 1) / c)[:n_heads]
 
 
-@wrong(WEEK, "alibi_slopes", 0, SAYS["linear"])
+@wrong(WEEK, "alibi_slopes", 0, DIAGNOSES["linear"])
 def slopes_linear(n_heads):
     return torch.linspace(2 ** (-8 / n_heads), 2**-8, n_heads)
 
 
-@wrong(WEEK, "alibi_slopes", 0, SAYS["halved exponent"])
+@wrong(WEEK, "alibi_slopes", 0, DIAGNOSES["halved exponent"])
 def slopes_halved_exponent(n_heads):
     c = 2 ** (n_heads.bit_length() - 1)
     slopes = [2 ** (-4 * k / c) for k in range(1, c + 1)]
@@ -274,22 +274,22 @@ def bias_plain(n_heads, n_queries, n_keys=None):
     return bias
 
 
-edited(bias_plain, "bias_sign", 0, SAYS["sign"], ("bias = -slopes", "bias = slopes"))
-edited(bias_plain, "bias_signed", 0, SAYS["signed"], ("(i - j).abs()", "(i - j)"))
-edited(bias_plain, "bias_top_left", 2.5, SAYS["top left"], ("[:, None] + n_keys - n_queries", "[:, None]"))
-edited(bias_plain, "bias_heads_last", 0, SAYS["heads last"], ("return bias", "return bias.permute(1, 2, 0)"))
-edited(bias_plain, "bias_per_key", 0, SAYS["per key"],
+edited(bias_plain, "bias_sign", 0, DIAGNOSES["sign"], ("bias = -slopes", "bias = slopes"))
+edited(bias_plain, "bias_signed", 0, DIAGNOSES["signed"], ("(i - j).abs()", "(i - j)"))
+edited(bias_plain, "bias_top_left", 2.5, DIAGNOSES["top left"], ("[:, None] + n_keys - n_queries", "[:, None]"))
+edited(bias_plain, "bias_heads_last", 0, DIAGNOSES["heads last"], ("return bias", "return bias.permute(1, 2, 0)"))
+edited(bias_plain, "bias_per_key", 0, DIAGNOSES["per key"],
        ("bias = -slopes(n_heads)[:, None, None] * distance", "bias = slopes(n_heads)[:, None, None] * j.expand(n_queries, n_keys)"))
-edited(bias_plain, "bias_masked", 0, SAYS["masked"], ("return bias", 'return bias.masked_fill(j > i, float("-inf"))'))
-edited(bias_plain, "bias_tril", 0, SAYS["tril"], ("(i - j).abs()", "(i - j).clamp(min=0)"))
-edited(bias_plain, "bias_squared", 0, SAYS["squared"], ("(i - j).abs()", "(i - j) ** 2"))
-edited(bias_plain, "bias_log_distance", 0, SAYS["log distance"], ("(i - j).abs()", "torch.log1p((i - j).abs())"))
-edited(bias_plain, "bias_n_keys_ignored", 2.5, SAYS["n_keys ignored"],
+edited(bias_plain, "bias_masked", 0, DIAGNOSES["masked"], ("return bias", 'return bias.masked_fill(j > i, float("-inf"))'))
+edited(bias_plain, "bias_tril", 0, DIAGNOSES["tril"], ("(i - j).abs()", "(i - j).clamp(min=0)"))
+edited(bias_plain, "bias_squared", 0, DIAGNOSES["squared"], ("(i - j).abs()", "(i - j) ** 2"))
+edited(bias_plain, "bias_log_distance", 0, DIAGNOSES["log distance"], ("(i - j).abs()", "torch.log1p((i - j).abs())"))
+edited(bias_plain, "bias_n_keys_ignored", 2.5, DIAGNOSES["n_keys ignored"],
        ("    if n_keys is None:\n        n_keys = n_queries", "    n_keys = n_queries"))
-edited(bias_plain, "bias_one_too_far", 0, SAYS["one too far"], ("(i - j).abs()", "(i - j).abs() + 1"))
-edited(bias_plain, "bias_extra_axis", 0, SAYS["extra axis"], ("return bias", "return bias[None]"))
-edited(bias_plain, "bias_axes_turned", 2.5, SAYS["axes turned"], ("return bias", "return bias.transpose(1, 2)"))
-edited(bias_plain, "bias_float64", 3.5, SAYS["float64 out"], ("return bias", "return bias.double()"))
+edited(bias_plain, "bias_one_too_far", 0, DIAGNOSES["one too far"], ("(i - j).abs()", "(i - j).abs() + 1"))
+edited(bias_plain, "bias_extra_axis", 0, DIAGNOSES["extra axis"], ("return bias", "return bias[None]"))
+edited(bias_plain, "bias_axes_turned", 2.5, DIAGNOSES["axes turned"], ("return bias", "return bias.transpose(1, 2)"))
+edited(bias_plain, "bias_float64", 3.5, DIAGNOSES["float64 out"], ("return bias", "return bias.double()"))
 
 
 @right(WEEK, "alibi_bias")
@@ -398,31 +398,31 @@ def equivalent_plain(scores, slopes, causal):
     return bool(gap.max() <= 1e-5)
 
 
-edited(equivalent_plain, "equivalent_signed", 0, SAYS["always"], ("(i - j).abs()", "(i - j)"))
-edited(equivalent_plain, "equivalent_first_queries", 0, SAYS["first queries"],
+edited(equivalent_plain, "equivalent_signed", 0, DIAGNOSES["always"], ("(i - j).abs()", "(i - j)"))
+edited(equivalent_plain, "equivalent_first_queries", 0, DIAGNOSES["first queries"],
        ("(torch.arange(n_queries) + n_keys - n_queries)", "torch.arange(n_queries)"))
-edited(equivalent_plain, "equivalent_not_masked", 0, SAYS["not masked"], ("    if causal:", "    if False:"))
-edited(equivalent_plain, "equivalent_one_masked", 0, SAYS["one masked"],
+edited(equivalent_plain, "equivalent_not_masked", 0, DIAGNOSES["not masked"], ("    if causal:", "    if False:"))
+edited(equivalent_plain, "equivalent_one_masked", 0, DIAGNOSES["one masked"],
        ("        b = b.masked_fill(j > i, -math.inf)\n", ""))
-edited(equivalent_plain, "equivalent_biases_compared", 0, SAYS["biases compared"],
+edited(equivalent_plain, "equivalent_biases_compared", 0, DIAGNOSES["biases compared"],
        ("(a.softmax(dim=-1) - b.softmax(dim=-1)).abs()", "(a.nan_to_num() - b.nan_to_num()).abs()"))
-edited(equivalent_plain, "equivalent_float32", 1.5, SAYS["float32"],
+edited(equivalent_plain, "equivalent_float32", 1.5, DIAGNOSES["float32"],
        ("scores = scores.double()", "scores = scores.float()"), ("slopes.double()", "slopes.float()"))
-edited(equivalent_plain, "equivalent_mean", 1.5, SAYS["mean"], ("gap.max()", "gap.mean()"))
-edited(equivalent_plain, "equivalent_tensor", 1.75, SAYS["bool tensor"], ("bool(gap.max() <= 1e-5)", "gap.max() <= 1e-5"))
+edited(equivalent_plain, "equivalent_mean", 1.5, DIAGNOSES["mean"], ("gap.max()", "gap.mean()"))
+edited(equivalent_plain, "equivalent_tensor", 1.75, DIAGNOSES["bool tensor"], ("bool(gap.max() <= 1e-5)", "gap.max() <= 1e-5"))
 
 
-@wrong(WEEK, "per_key_bias_is_equivalent", 0, SAYS["returns causal"])
+@wrong(WEEK, "per_key_bias_is_equivalent", 0, DIAGNOSES["returns causal"])
 def equivalent_returns_causal(scores, slopes, causal):
     return causal
 
 
-@wrong(WEEK, "per_key_bias_is_equivalent", 0, SAYS["always"])
+@wrong(WEEK, "per_key_bias_is_equivalent", 0, DIAGNOSES["always"])
 def equivalent_always(scores, slopes, causal):
     return True
 
 
-@wrong(WEEK, "per_key_bias_is_equivalent", 0, SAYS["not masked"])
+@wrong(WEEK, "per_key_bias_is_equivalent", 0, DIAGNOSES["not masked"])
 def equivalent_masked_late(scores, slopes, causal):
     n_queries, n_keys = scores.shape[-2:]
     j = torch.arange(n_keys)
@@ -522,60 +522,60 @@ class LayerPlain(nn.Module):
 ADDED = "        scores = scores + bias\n"
 SCORES = "scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])"
 MASKED = 'scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), float("-inf"))'
-edited(LayerPlain, "layer_no_bias", 0, SAYS["no bias"], (ADDED, ""))
-edited(LayerPlain, "layer_bias_after_softmax", 0, SAYS["after softmax"], (ADDED, ""),
+edited(LayerPlain, "layer_no_bias", 0, DIAGNOSES["no bias"], (ADDED, ""))
+edited(LayerPlain, "layer_bias_after_softmax", 0, DIAGNOSES["after softmax"], (ADDED, ""),
        ("scores.softmax(dim=-1)", "scores.softmax(dim=-1) + bias.tril()"))
-edited(LayerPlain, "layer_bias_scaled", 0, SAYS["bias scaled"], (ADDED, ""),
+edited(LayerPlain, "layer_bias_scaled", 0, DIAGNOSES["bias scaled"], (ADDED, ""),
        (SCORES, "scores = (q @ k.transpose(-2, -1) + bias) / math.sqrt(q.shape[-1])"))
-edited(LayerPlain, "layer_bias_enlarged", 0, SAYS["bias enlarged"], ("scores + bias", "scores + bias * math.sqrt(q.shape[-1])"))
-edited(LayerPlain, "layer_bias_as_factor", 0, SAYS["factor"], ("scores + bias", "scores * bias"))
-edited(LayerPlain, "layer_unscaled", 0, SAYS["unscaled"], (" / math.sqrt(q.shape[-1])", ""))
-edited(LayerPlain, "layer_scaled_by_d_model", 0, SAYS["d_model scale"], ("sqrt(q.shape[-1])", "sqrt(x.shape[-1])"))
-edited(LayerPlain, "layer_mask_clobbered", 1.5, SAYS["clobbered"], (MASKED, "scores.tril()"))
-edited(LayerPlain, "layer_never_causal", 1.5, SAYS["no causal"], ("        if is_causal:", "        if False:"))
-edited(LayerPlain, "layer_always_causal", 4, SAYS["always causal"], ("        if is_causal:", "        if True:"))
-edited(LayerPlain, "layer_strict_mask", 1.5, SAYS["strict"], (".triu(1), float", ".triu(0), float"))
-edited(LayerPlain, "layer_batch_order", 0, SAYS["batch order"],
+edited(LayerPlain, "layer_bias_enlarged", 0, DIAGNOSES["bias enlarged"], ("scores + bias", "scores + bias * math.sqrt(q.shape[-1])"))
+edited(LayerPlain, "layer_bias_as_factor", 0, DIAGNOSES["factor"], ("scores + bias", "scores * bias"))
+edited(LayerPlain, "layer_unscaled", 0, DIAGNOSES["unscaled"], (" / math.sqrt(q.shape[-1])", ""))
+edited(LayerPlain, "layer_scaled_by_d_model", 0, DIAGNOSES["d_model scale"], ("sqrt(q.shape[-1])", "sqrt(x.shape[-1])"))
+edited(LayerPlain, "layer_mask_clobbered", 1.5, DIAGNOSES["clobbered"], (MASKED, "scores.tril()"))
+edited(LayerPlain, "layer_never_causal", 1.5, DIAGNOSES["no causal"], ("        if is_causal:", "        if False:"))
+edited(LayerPlain, "layer_always_causal", 4, DIAGNOSES["always causal"], ("        if is_causal:", "        if True:"))
+edited(LayerPlain, "layer_strict_mask", 1.5, DIAGNOSES["strict"], (".triu(1), float", ".triu(0), float"))
+edited(LayerPlain, "layer_batch_order", 0, DIAGNOSES["batch order"],
        ("scores + bias", "scores + bias.repeat_interleave(len(x), dim=0).view(len(x), self.n_heads, n, n)"))
-edited(LayerPlain, "layer_sinusoid_besides", 0, SAYS["sinusoid"],
+edited(LayerPlain, "layer_sinusoid_besides", 0, DIAGNOSES["sinusoid"],
        ("        n = x.shape[1]\n", '''        n, d = x.shape[1:]
         angle = torch.arange(n)[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
         x = x + torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :d].to(x.dtype)
 '''))
-edited(LayerPlain, "layer_rotated_besides", 0, SAYS["rotated"], ("        position = torch.arange(n)\n", '''        position = torch.arange(n)
+edited(LayerPlain, "layer_rotated_besides", 0, DIAGNOSES["rotated"], ("        position = torch.arange(n)\n", '''        position = torch.arange(n)
         hd = q.shape[-1] // 2 * 2
         angle = position[:, None] * 10000.0 ** (-torch.arange(0, hd, 2) / max(hd, 1))
         c, s = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         rotate = lambda t: torch.cat((torch.stack((t[..., 0:hd:2] * c - t[..., 1:hd:2] * s, t[..., 0:hd:2] * s + t[..., 1:hd:2] * c), -1).flatten(-2), t[..., hd:]), -1)
         q, k = rotate(q), rotate(k)
 '''))
-edited(LayerPlain, "layer_over_queries", 0, SAYS["over queries"], ("softmax(dim=-1)", "softmax(dim=-2).nan_to_num()"))
-edited(LayerPlain, "layer_split_wrong", 0, SAYS["split"],
+edited(LayerPlain, "layer_over_queries", 0, DIAGNOSES["over queries"], ("softmax(dim=-1)", "softmax(dim=-2).nan_to_num()"))
+edited(LayerPlain, "layer_split_wrong", 0, DIAGNOSES["split"],
        ("x.view(x.shape[0], x.shape[1], self.n_heads, -1).transpose(1, 2)", "x.view(x.shape[0], self.n_heads, x.shape[1], -1)"))
-edited(LayerPlain, "layer_merge_wrong", 0, SAYS["merge"], ("(weights @ v).transpose(1, 2)", "(weights @ v)"))
-edited(LayerPlain, "layer_no_o_proj", 0, SAYS["no o_proj"], ("return self.o_proj(out)", "return out"))
-edited(LayerPlain, "layer_other_names", 0, SAYS["names"], *[
+edited(LayerPlain, "layer_merge_wrong", 0, DIAGNOSES["merge"], ("(weights @ v).transpose(1, 2)", "(weights @ v)"))
+edited(LayerPlain, "layer_no_o_proj", 0, DIAGNOSES["no o_proj"], ("return self.o_proj(out)", "return out"))
+edited(LayerPlain, "layer_other_names", 0, DIAGNOSES["names"], *[
     change for p in "qkvo" for change in ((f"self.{p}_proj = ", f"self.w{p} = "), (f"self.{p}_proj(", f"self.w{p}("))])
-edited(LayerPlain, "layer_with_biases", 4.5, SAYS["biases"], *[
+edited(LayerPlain, "layer_with_biases", 4.5, DIAGNOSES["biases"], *[
     (f"self.{p}_proj = nn.Linear(d_model, d_model, bias=False)", f"self.{p}_proj = nn.Linear(d_model, d_model)")
     for p in "qkvo"])
-edited(LayerPlain, "layer_table_saved", 4.5, SAYS["table saved"],
+edited(LayerPlain, "layer_table_saved", 4.5, DIAGNOSES["table saved"],
        ("        self.n_heads = n_heads\n", '''        self.n_heads = n_heads
         place = torch.arange(512)
         self.register_buffer("distance", (place[:, None] - place).abs())
 '''), ("distance = (position[:, None] - position[None, :]).abs()", "distance = self.distance[:n, :n]"))
-edited(LayerPlain, "layer_first_length", 3.5, SAYS["first length"],
+edited(LayerPlain, "layer_first_length", 3.5, DIAGNOSES["first length"],
        ("        self.n_heads = n_heads\n", "        self.n_heads = n_heads\n        self.bias = None\n"),
        ("        scores = scores + bias\n", '''        if self.bias is None:
             self.bias = bias
         scores = scores + self.bias
 '''))
-edited(LayerPlain, "layer_positions_in_half_precision", 4, SAYS["low positions"],
+edited(LayerPlain, "layer_positions_in_half_precision", 4, DIAGNOSES["low positions"],
        ("position = torch.arange(n)", "position = torch.arange(n, dtype=x.dtype)"))
-edited(LayerPlain, "layer_float32_only", 4, SAYS["float32 only"], (".to(x.dtype)", ""))
-edited(LayerPlain, "layer_large_number", 4, SAYS["large number"], ('float("-inf")', "-1e9"))
-edited(LayerPlain, "layer_detached", 4.5, SAYS["detached"], ("self.o_proj(out)", "self.o_proj(out.detach())"))
-edited(LayerPlain, "layer_accepts_any_size", 4.5, SAYS["sizes"],
+edited(LayerPlain, "layer_float32_only", 4, DIAGNOSES["float32 only"], (".to(x.dtype)", ""))
+edited(LayerPlain, "layer_large_number", 4, DIAGNOSES["large number"], ('float("-inf")', "-1e9"))
+edited(LayerPlain, "layer_detached", 4.5, DIAGNOSES["detached"], ("self.o_proj(out)", "self.o_proj(out.detach())"))
+edited(LayerPlain, "layer_accepts_any_size", 4.5, DIAGNOSES["sizes"],
        ('        if d_model % n_heads:\n            raise ValueError("n_heads must divide d_model")\n', ""))
 
 
@@ -670,17 +670,17 @@ def window_plain(slope, tol=0.01):
     return math.ceil(reach)
 
 
-edited(window_plain, "window_floor", 0, SAYS["floor"], ("math.ceil(reach)", "int(reach)"))
-edited(window_plain, "window_nearest", 0, SAYS["nearest"], ("math.ceil(reach)", "round(reach)"))
-edited(window_plain, "window_log10", 0, SAYS["log10"], ("math.log(tol)", "math.log10(tol)"))
-edited(window_plain, "window_log2", 0, SAYS["log2"], ("math.log(tol)", "math.log2(tol)"))
-edited(window_plain, "window_multiplied", 0, SAYS["multiplied"], ("/ slope", "* slope"))
-edited(window_plain, "window_tol_ignored", 1, SAYS["tol ignored"], ("math.log(tol)", "math.log(0.01)"))
-edited(window_plain, "window_no_minus", 0, SAYS["no minus"], ("-math.log", "math.log"))
-edited(window_plain, "window_linear", 0, SAYS["linear bias"], ("-math.log(tol) / slope", "1 / (tol * slope)"))
-edited(window_plain, "window_half_life", 0, SAYS["half-life"], ("-math.log(tol)", "math.log(2)"))
-edited(window_plain, "window_float", 1.5, SAYS["not int"], ("math.ceil(reach)", "float(math.ceil(reach))"))
-edited(window_plain, "window_no_tensors", 1.5, SAYS["no tensors"],
+edited(window_plain, "window_floor", 0, DIAGNOSES["floor"], ("math.ceil(reach)", "int(reach)"))
+edited(window_plain, "window_nearest", 0, DIAGNOSES["nearest"], ("math.ceil(reach)", "round(reach)"))
+edited(window_plain, "window_log10", 0, DIAGNOSES["log10"], ("math.log(tol)", "math.log10(tol)"))
+edited(window_plain, "window_log2", 0, DIAGNOSES["log2"], ("math.log(tol)", "math.log2(tol)"))
+edited(window_plain, "window_multiplied", 0, DIAGNOSES["multiplied"], ("/ slope", "* slope"))
+edited(window_plain, "window_tol_ignored", 1, DIAGNOSES["tol ignored"], ("math.log(tol)", "math.log(0.01)"))
+edited(window_plain, "window_no_minus", 0, DIAGNOSES["no minus"], ("-math.log", "math.log"))
+edited(window_plain, "window_linear", 0, DIAGNOSES["linear bias"], ("-math.log(tol) / slope", "1 / (tol * slope)"))
+edited(window_plain, "window_half_life", 0, DIAGNOSES["half-life"], ("-math.log(tol)", "math.log(2)"))
+edited(window_plain, "window_float", 1.5, DIAGNOSES["not int"], ("math.ceil(reach)", "float(math.ceil(reach))"))
+edited(window_plain, "window_no_tensors", 1.5, DIAGNOSES["no tensors"],
        ("    slope, tol = float(slope), float(tol)\n", '''    if not isinstance(slope, float):
         raise TypeError("slope must be a float")
 '''))
@@ -756,7 +756,7 @@ def _bias(n_heads, n_queries, n_keys, mistakes=frozenset()):
 
 
 def _say(*names):
-    return {name: SAYS[name] for name in names}
+    return {name: DIAGNOSES[name] for name in names}
 
 
 SLOPES = ("1/2^k", "one formula", "sorted", "from zero", "smallest first", "odd entries", "consecutive", "finer first",

@@ -11,7 +11,7 @@ import torch
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
 
 
-def alibi_slopes(n_heads):
+def alibi_slopes(n_heads: int) -> torch.Tensor:
     """One slope per head, per position of distance: (n_heads,) float32 on the CPU.
 
     2**(-8k/n_heads), k = 1 .. n_heads, if n_heads is a power of two: the first head is the steepest. Otherwise, with c
@@ -23,7 +23,7 @@ def alibi_slopes(n_heads):
     return torch.tensor(_slopes(n_heads), dtype=torch.float32, device="cpu")
 
 
-def _slopes(n_heads):
+def _slopes(n_heads: int) -> list[float]:
     """The slopes as a list of Python floats, that is in double precision."""
     if n_heads < 1:
         raise ValueError(f"n_heads must be at least 1; got {n_heads}")
@@ -33,7 +33,7 @@ def _slopes(n_heads):
     return _slopes(power) + _slopes(2 * power)[0::2][:n_heads - power]
 
 
-def alibi_bias(n_heads, n_queries, n_keys=None):
+def alibi_bias(n_heads: int, n_queries: int, n_keys: int | None = None) -> torch.Tensor:
     """-slope * |i - j|, to be added to the scaled scores: (n_heads, n_queries, n_keys) float32 on the CPU.
 
     n_keys defaults to n_queries. The queries are the last n_queries positions: row r stands at position
@@ -44,12 +44,13 @@ def alibi_bias(n_heads, n_queries, n_keys=None):
     return _bias(n_heads, n_queries, n_queries if n_keys is None else n_keys).to(torch.float32)
 
 
-def _bias(n_heads, n_queries, n_keys):
+def _bias(n_heads: int, n_queries: int, n_keys: int) -> torch.Tensor:
+    """alibi_bias in float64: (n_heads, n_queries, n_keys)."""
     slopes = torch.tensor(_slopes(n_heads), dtype=torch.float64, device="cpu")
     return slopes[:, None, None] * -_distance(n_queries, n_keys)
 
 
-def _distance(n_queries, n_keys):
+def _distance(n_queries: int, n_keys: int) -> torch.Tensor:
     """|i - j| as integers, (n_queries, n_keys), the queries aligned at the end."""
     if not 1 <= n_queries <= n_keys:
         raise ValueError(f"needed is 1 <= n_queries <= n_keys; got n_queries={n_queries}, n_keys={n_keys}")
@@ -58,7 +59,7 @@ def _distance(n_queries, n_keys):
     return (i[:, None] - j).abs()
 
 
-def per_key_bias_is_equivalent(scores, slopes, causal):
+def per_key_bias_is_equivalent(scores: torch.Tensor, slopes: torch.Tensor, causal: bool) -> bool:
     """Whether softmax(scores + slope*j) and softmax(scores - slope*|i-j|) differ by at most 1e-5 anywhere.
 
     scores: (batch, heads, n_queries, n_keys), not masked; slopes: (heads,); causal: apply the causal mask, aligned at
@@ -90,7 +91,8 @@ class ALiBiMultiHeadAttention(MultiHeadProjections):
     Source: Press et al. 2021 (arXiv:2108.12409), section 3.
     """
 
-    def forward(self, x, is_causal=True):
+    def forward(self, x: torch.Tensor, is_causal: bool = True) -> torch.Tensor:
+        """(batch, seq_len, d_model) -> the same shape and dtype."""
         seq_len = x.shape[1]
         q, k, v = self.heads(x)
         out, _ = attend(q, k, v, mask=causal_mask(seq_len, seq_len) if is_causal else None,
@@ -98,7 +100,7 @@ class ALiBiMultiHeadAttention(MultiHeadProjections):
         return self.output(out)
 
 
-def effective_window(slope, tol=0.01):
+def effective_window(slope: float | torch.Tensor, tol: float | torch.Tensor = 0.01) -> int:
     """The least whole distance at which exp(-slope * distance) <= tol, a Python int (positions).
 
     slope > 0 and 0 < tol <= 1, floats or 0-d tensors; otherwise ValueError.

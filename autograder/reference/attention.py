@@ -1,6 +1,7 @@
 """Attention without any position, and what a permutation of the tokens does to it."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -8,7 +9,9 @@ from torch import nn
 from autograder.reference._shared import compute_dtype, require_heads
 
 
-def scaled_dot_product_attention(q, k, v, mask=None):
+def scaled_dot_product_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """softmax(q k^T / sqrt(head_dim)) v, the softmax over the keys.
 
     q: (batch, heads, n_queries, head_dim); k: (batch, heads, n_keys, head_dim); v: (batch, heads, n_keys, v_dim).
@@ -21,7 +24,9 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     return attend(q, k, v, mask=mask)
 
 
-def attend(q, k, v, mask=None, bias=None):
+def attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None, bias: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention as above; `bias` (broadcasting like the mask) is added to the scaled scores before the softmax."""
     dtype = compute_dtype(q.dtype)
     # The scale comes before the product: q k^T can overflow where q k^T / sqrt(head_dim) does not.
@@ -41,7 +46,7 @@ def attend(q, k, v, mask=None, bias=None):
     return out.to(q.dtype), weights.to(q.dtype)
 
 
-def equivariance_gap(f, x, perm):
+def equivariance_gap(f: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, perm: torch.Tensor) -> float:
     """max |f(x[:, perm]) - f(x)[:, perm]|, a Python float: zero if f is permutation-equivariant.
 
     f: callable from (batch, seq_len, d) to (batch, seq_len, ...); x: (batch, seq_len, d); perm: LongTensor (seq_len,).
@@ -54,7 +59,7 @@ def equivariance_gap(f, x, perm):
     return (permuted_first - permuted_last).abs().max().item()
 
 
-def causal_mask(n_queries, n_keys):
+def causal_mask(n_queries: int, n_keys: int) -> torch.Tensor:
     """Boolean (n_queries, n_keys) on the CPU, True = may attend; a fresh tensor on each call.
 
     The queries are the last n_queries positions (the earlier keys come from a cache): query row r stands at position
@@ -74,7 +79,7 @@ class MultiHeadProjections(nn.Module):
     d_model that n_heads does not divide: ValueError. Source: Vaswani et al. 2017, section 3.2.2.
     """
 
-    def __init__(self, d_model, n_heads):
+    def __init__(self, d_model: int, n_heads: int) -> None:
         super().__init__()
         require_heads(d_model, n_heads)
         self.n_heads = n_heads
@@ -84,11 +89,16 @@ class MultiHeadProjections(nn.Module):
         self.v_proj = nn.Linear(d_model, d_model, bias=False)
         self.o_proj = nn.Linear(d_model, d_model, bias=False)
 
-    def heads(self, x):
+    def heads(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """(batch, seq_len, d_model) -> q, k, v, each (batch, n_heads, seq_len, head_dim)."""
-        return tuple(projection(x).unflatten(-1, (self.n_heads, self.head_dim)).transpose(1, 2)
-                     for projection in (self.q_proj, self.k_proj, self.v_proj))
+        return self._split(self.q_proj(x)), self._split(self.k_proj(x)), self._split(self.v_proj(x))
 
-    def output(self, out):
+    def _split(self, projected: torch.Tensor) -> torch.Tensor:
+        """(batch, seq_len, d_model) -> (batch, n_heads, seq_len, head_dim)."""
+        heads: torch.Tensor = projected.unflatten(-1, (self.n_heads, self.head_dim))
+        return heads.transpose(1, 2)
+
+    def output(self, out: torch.Tensor) -> torch.Tensor:
         """(batch, n_heads, seq_len, head_dim) -> (batch, seq_len, d_model)."""
-        return self.o_proj(out.transpose(1, 2).flatten(-2))
+        merged: torch.Tensor = self.o_proj(out.transpose(1, 2).flatten(-2))
+        return merged

@@ -1,11 +1,15 @@
 """The loss of a language model at several context lengths, on the same targets."""
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import nn
 from torch.nn import functional
 
 
-def loss_by_length(model, tokens, lengths, n_targets):
+def loss_by_length(
+    model: Callable[[torch.Tensor], torch.Tensor], tokens: torch.Tensor, lengths: Sequence[int], n_targets: int
+) -> dict[int, float]:
     """Mean cross-entropy, in nats, of the last n_targets tokens for each context length: {length: loss}.
 
     model: maps int64 (batch, L) to logits (batch, L, vocab); tokens: int64 (batch, n) with n > max(lengths).
@@ -26,7 +30,7 @@ def loss_by_length(model, tokens, lengths, n_targets):
     targets = tokens[:, -n_targets:].flatten()
     losses = {}
     try:
-        if modules:
+        if isinstance(model, nn.Module):
             model.eval()
         with torch.no_grad():
             for length in lengths:
@@ -34,6 +38,6 @@ def loss_by_length(model, tokens, lengths, n_targets):
                 # float64, so that a half-precision model is not scored in half precision
                 losses[length] = functional.cross_entropy(logits.to(torch.float64), targets.to(logits.device)).item()
     finally:
-        for module, flag in zip(modules, flags):
+        for module, flag in zip(modules, flags, strict=True):
             module.training = flag
     return losses

@@ -3,7 +3,7 @@
 import math
 
 
-def log_n_scale(n, n0):
+def log_n_scale(n: float, n0: float) -> float:
     """ln n / ln n0, the factor on the logits for n keys where n0 keys were usual in training; a float, not clamped.
 
     n >= 1, n0 > 1; otherwise ValueError.

@@ -11,7 +11,7 @@ from autograder.reference._shared import compute_dtype, pair_frequencies, requir
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
 
 
-def rope_frequencies(head_dim, base=10000.0):
+def rope_frequencies(head_dim: int, base: float = 10000.0) -> torch.Tensor:
     """Angular frequencies base**(-2i/head_dim), radians per position: (head_dim/2,) float32 on the CPU.
 
     Odd head_dim: ValueError. Source: Su et al. 2021 (arXiv:2104.09864).
@@ -19,7 +19,7 @@ def rope_frequencies(head_dim, base=10000.0):
     return pair_frequencies(head_dim, base).to(torch.float32)
 
 
-def apply_rotary_emb(x, positions, base=10000.0):
+def apply_rotary_emb(x: torch.Tensor, positions: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
     """Rotate each pair of neighbouring channels (2i, 2i+1) by positions * base**(-2i/head_dim) radians.
 
     x: (batch, heads, seq_len, head_dim); positions: real numbers, (seq_len,) or (batch, seq_len).
@@ -33,7 +33,7 @@ def apply_rotary_emb(x, positions, base=10000.0):
     return rotated.to(x.dtype)
 
 
-def apply_rotary_emb_half(x, positions, base=10000.0):
+def apply_rotary_emb_half(x: torch.Tensor, positions: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
     """The same rotation of the pairs (i, i + head_dim/2): shapes, dtypes and errors as in apply_rotary_emb.
 
     Source: the layout of GPT-NeoX and of LLaMA in transformers (modeling_llama.py, apply_rotary_pos_emb).
@@ -44,7 +44,7 @@ def apply_rotary_emb_half(x, positions, base=10000.0):
     return rotated.to(x.dtype)
 
 
-def _cos_sin_for(x, positions, base):
+def _cos_sin_for(x: torch.Tensor, positions: torch.Tensor, base: float) -> tuple[torch.Tensor, torch.Tensor]:
     """cos and sin of the angles in float64, then in the dtype x is rotated in, so shaped that they broadcast with x."""
     batch, seq_len, head_dim = x.shape[0], x.shape[-2], x.shape[-1]
     if tuple(positions.shape) not in ((seq_len,), (batch, seq_len), (1, seq_len)):
@@ -56,7 +56,7 @@ def _cos_sin_for(x, positions, base):
     return cos, sin
 
 
-def interleaved_to_half(weight, n_heads):
+def interleaved_to_half(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
     """Reorder the output rows of a projection so that the half-split layout gives the scores the interleaved one gave.
 
     weight: (n_heads*head_dim, d_model), of the q or the k projection. Within each head come first the even rows, then
@@ -86,12 +86,13 @@ class RotaryMultiHeadAttention(MultiHeadProjections):
     Source: Su et al. 2021 (arXiv:2104.09864); Vaswani et al. 2017, section 3.2.2, for the heads.
     """
 
-    def __init__(self, d_model, n_heads, base=10000.0):
+    def __init__(self, d_model: int, n_heads: int, base: float = 10000.0) -> None:
         super().__init__(d_model, n_heads)
         require_even(self.head_dim, "head_dim")
         self.base = base
 
-    def forward(self, x, positions=None, is_causal=False):
+    def forward(self, x: torch.Tensor, positions: torch.Tensor | None = None, is_causal: bool = False) -> torch.Tensor:
+        """(batch, seq_len, d_model) -> the same shape and dtype."""
         seq_len = x.shape[1]
         if positions is None:
             positions = torch.arange(seq_len, device=x.device)
@@ -101,7 +102,7 @@ class RotaryMultiHeadAttention(MultiHeadProjections):
         return self.output(out)
 
 
-def rotate_half(x):
+def rotate_half(x: torch.Tensor) -> torch.Tensor:
     """[a, b] -> [-b, a] for the halves a, b of the last dimension (half-split layout). Odd last dimension: ValueError.
 
     Source: transformers (modeling_llama.py, rotate_half).
@@ -111,7 +112,9 @@ def rotate_half(x):
     return torch.cat((-second, first), dim=-1)
 
 
-def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
+def rotary_tables(
+    positions: torch.Tensor, head_dim: int, dtype: torch.dtype = torch.float32, base: float = 10000.0
+) -> tuple[torch.Tensor, torch.Tensor]:
     """cos and sin of positions * base**(-2i/head_dim), each (seq_len, head_dim/2) in `dtype` on positions' device.
 
     positions: (seq_len,), real numbers. The cast to dtype comes last: bfloat16 *angles* would be wrong by radians.
@@ -124,7 +127,7 @@ def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
-def decode_step_scores(q, k_cache, base=10000.0):
+def decode_step_scores(q: torch.Tensor, k_cache: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
     """Unscaled scores of the newest query against all keys, both rotated here (interleaved).
 
     q: (batch, heads, 1, head_dim), not rotated, of position n_keys - 1; k_cache: (batch, heads, n_keys, head_dim), not

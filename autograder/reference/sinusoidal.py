@@ -5,7 +5,7 @@ import torch
 from autograder.reference._shared import pair_frequencies
 
 
-def sinusoidal_positional_encoding(seq_len, d_model, base=10000.0):
+def sinusoidal_positional_encoding(seq_len: int, d_model: int, base: float = 10000.0) -> torch.Tensor:
     """PE[p, 2i] = sin(p w_i), PE[p, 2i+1] = cos(p w_i) with w_i = base**(-2i/d_model), p = 0 .. seq_len - 1.
 
     Returns (seq_len, d_model) float32 on the CPU, sine and cosine interleaved. Odd d_model: ValueError.
@@ -18,7 +18,7 @@ def sinusoidal_positional_encoding(seq_len, d_model, base=10000.0):
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).to(torch.float32)
 
 
-def shift_matrix(offset, d_model, base=10000.0):
+def shift_matrix(offset: int, d_model: int, base: float = 10000.0) -> torch.Tensor:
     """The matrix M with PE[p + offset] = M @ PE[p] for every p: (d_model, d_model) float32 on the CPU.
 
     Block-diagonal, one block [[cos, sin], [-sin, cos]] of the angle offset * w_i per pair; offset is any integer.
@@ -37,7 +37,7 @@ def shift_matrix(offset, d_model, base=10000.0):
     return matrix.to(torch.float32)
 
 
-def similarity_counterexample(d_model):
+def similarity_counterexample(d_model: int) -> tuple[int, int]:
     """Offsets (k1, k2), 0 < k1 < k2, with PE(0)·PE(k2) > PE(0)·PE(k1) for base 10000, as two Python ints.
 
     They are the first two neighbouring offsets between which the product rises clearly, by more than 0.001.
@@ -47,7 +47,7 @@ def similarity_counterexample(d_model):
     """
     frequencies = pair_frequencies(d_model, 10000.0, "d_model")
 
-    def product(offset):
+    def product(offset: int) -> float:
         return (offset * frequencies).cos().sum().item()
 
     k = 1

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 CHROMIUM_OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
                     "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 ELSEWHERE = re.compile(r"^(?:https?|wss?)://(?!127\.0\.0\.1[:/])")
-PATIENCE = 30_000  # milliseconds; two slow cores
+PATIENCE = 300_000  # milliseconds until a page counts as hanging; a busy machine is slow, not broken
 
 Shoot = Callable[[Page | Locator, str], Path]
 

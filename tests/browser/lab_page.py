@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Locator, Page, expect
 
 RAN = re.compile(r"\[\d+\]")
-KERNEL_SECONDS = 90
+KERNEL_SECONDS = 900
 
 
 class LabPage:

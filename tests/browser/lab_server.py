@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-START_SECONDS = 90
+START_SECONDS = 900
 STOP_SECONDS = 20
 
 # All cells in the page at all times; no news, no look for updates.

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from browser.conftest import Shoot
-from browser.lab_server import JupyterServer
 from browser.lab_page import LabPage
+from browser.lab_server import JupyterServer
+from helpers import COURSE
 from PIL import Image
 from playwright.sync_api import Page, expect
-from helpers import COURSE
 
 SOLUTIONS = sorted((COURSE / "solutions").glob("week*/week*.ipynb"))
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from browser.conftest import Shoot
 from browser.lab_server import JupyterServer
+from helpers import COURSE, WEEK3, run
 from nbgrader.api import Gradebook
 from playwright.sync_api import Locator, Page, expect
-from helpers import COURSE, WEEK3, run
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.manifest import MANIFEST
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.isolation
 
 AUTOMATIC = sum(entry.points for entry in MANIFEST[WEEK3] if entry.kind != "text")
 ALL_POINTS = sum(entry.points for entry in MANIFEST[WEEK3])
-GRADING_SECONDS = 150
+GRADING_SECONDS = 1500
 LATE = "noether"  # submitted after everybody else was graded
 HOSTILE = "fermat"
 PASTED = "emmy"  # has pasted a picture into the proof

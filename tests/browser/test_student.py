@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from browser.conftest import Shoot
-from browser.lab_server import JupyterServer
 from browser.lab_page import LabPage
-from playwright.sync_api import Page, expect
+from browser.lab_server import JupyterServer
 from helpers import COURSE, WEEK3
+from playwright.sync_api import Page, expect
 
 WRONG_SIGN = """def rope_frequencies(head_dim, base=10000.0):
     if head_dim % 2:
@@ -19,7 +19,7 @@ WRONG_SIGN = """def rope_frequencies(head_dim, base=10000.0):
     return base ** (torch.arange(0, head_dim, 2) / head_dim)
 """
 RIGHT = WRONG_SIGN.replace("(torch", "-(torch")
-VALIDATION_SECONDS = 120
+VALIDATION_SECONDS = 1200
 
 
 @pytest.fixture

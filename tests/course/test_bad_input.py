@@ -16,7 +16,7 @@ from autograder.errors import UngradableError
 from autograder.grading.submission.intake import rebuild
 
 
-@pytest.fixture()
+@pytest.fixture
 def course(tmp_path: Path) -> Path:
     root = tmp_path / "course"
     make_course_root(COURSE, root, [WEEK3])

@@ -13,7 +13,7 @@ import torch
 import autograder.reference
 from autograder.checks.compare import difference
 from autograder.checks.framework import Check, grading
-from autograder.checks.memory import Memory
+from autograder.checks.result_cache import ResultCache
 from autograder.manifest import MANIFEST
 from autograder.misconceptions.bank import NAMES, bank
 
@@ -35,8 +35,8 @@ def check_of(week, entry):
     return getattr(importlib.import_module(f"autograder.checks.{week.split('_')[0]}"), entry.grade_id)
 
 
-def grade(week, entry, subject, seed=1, memory=None):
-    with grading(seed, memory=memory) as context:
+def grade(week, entry, subject, seed=1, cache=None):
+    with grading(seed, cache=cache) as context:
         verdict = check_of(week, entry)(subject)
     assert context.verdicts == [verdict]
     return verdict
@@ -56,16 +56,16 @@ def test_every_entry_gets_what_it_is_due(case):
     assert solution.is_right or 0 <= solution.score < entry.points
     typed = dict(NAMES)
     exec(solution.source, typed)  # in the simulated classroom entries are text in a notebook
-    for seed, subject in zip(SEEDS, (solution.subject, typed[entry.grade_id])):
+    for seed, subject in zip(SEEDS, (solution.subject, typed[entry.grade_id]), strict=True):
         verdict = grade(week, entry, subject, seed)
         assert verdict.score == (entry.points if solution.is_right else solution.score), verdict.render()
         assert solution.is_right == (not verdict.named), verdict.render()
 
 
 @pytest.mark.parametrize("case", EXERCISES, ids=names)
-def test_what_is_remembered_from_others_of_the_class_changes_no_verdict(case):
+def test_what_is_cached_for_others_of_the_class_changes_no_verdict(case):
     week, entry = case
-    class_memory, alone = Memory(), {}
+    class_cache, alone = ResultCache(), {}
     entries = bank(week, entry.grade_id)
     for solution in [*entries, *reversed(entries)]:
         typed = dict(NAMES)
@@ -74,7 +74,7 @@ def test_what_is_remembered_from_others_of_the_class_changes_no_verdict(case):
             alone[solution.name] = grade(week, entry, typed[entry.grade_id])
             typed = dict(NAMES)
             exec(solution.source, typed)
-        verdict, other = grade(week, entry, typed[entry.grade_id], memory=class_memory), alone[solution.name]
+        verdict, other = grade(week, entry, typed[entry.grade_id], cache=class_cache), alone[solution.name]
         assert verdict.named == other.named and verdict.score == other.score, solution.name
         # not the messages: what dropout gives is drawn anew each time
         assert [criterion.earned for criterion in verdict.criteria] == [criterion.earned for criterion in other.criteria]

@@ -10,13 +10,13 @@ from helpers import COURSE, WEEK3, run
 
 sys.path.insert(0, str(COURSE / "benchmarks"))
 
-import bench  # noqa: E402
-import measure  # noqa: E402
-import scale  # noqa: E402
-import stock  # noqa: E402
+import bench
+import measure
+import scale
+import stock
 
-from autograder.classroom import Student  # noqa: E402
-from autograder.terminal import timings_table  # noqa: E402
+from autograder.classroom import Student
+from autograder.terminal import timings_table
 
 
 def loaded(statement: str) -> set[str]:
@@ -42,8 +42,11 @@ def test_cpu_of_orphans_is_counted(tmp_path: Path) -> None:
         assert other.poll() is None
 
 
+@pytest.mark.timing
 def test_memory_of_all_children_is_seen() -> None:
-    measured = measure.measure([sys.executable, "-c", "x = bytearray(100_000_000); import time; time.sleep(1)"], every=0.2)
+    """It burns CPU, as slow as the machine is, until it must have been looked at."""
+    holder = "x = bytearray(100_000_000)\nimport time\nwhile time.process_time() < 2: pass"
+    measured = measure.measure([sys.executable, "-c", holder], every=0.2)
     assert 95 < measured.peak < 200
 
 
@@ -82,7 +85,7 @@ def test_timings_name_the_slowest() -> None:
 def test_a_week_is_measured_and_reported(tmp_path: Path) -> None:
     """Two students; stock is replaced by a command that grades nothing."""
     measured = bench.week(WEEK3, 2, runs=tmp_path, stock_command=lambda assignment: [sys.executable, "-c", "print('graded')"])
-    assert bench.COMPLETE <= measured.keys()
+    assert measured.keys() >= bench.COMPLETE
     assert measured["ours"]["code"] == 0 and measured["ours"]["cpu"] > 1
     assert 0 < measured["floor"]["cells"] < measured["floor"]["cells_and_tests"]
     assert any("stock none" in line for line in measured["differences"]) and not any("expected" in line for line in measured["differences"])
@@ -96,9 +99,10 @@ def test_a_report_of_nothing_says_what_to_do() -> None:
     assert "make bench" in bench.report([])
 
 
+@pytest.mark.timing
 def test_what_other_processes_use_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
         try:
-            assert measure.load(seconds=1) > 0.4
+            assert measure.load(seconds=2) > 0.1  # beside others on few cores it gets a part of one
         finally:
             other.kill()

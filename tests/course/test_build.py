@@ -2,27 +2,23 @@
 
 import json
 import os
-import re
 import shutil
 import tomllib
 from pathlib import Path
 
 import nbformat
 import pytest
+from course.weeks import WEEKS, by_week, secret_lines
 from helpers import COURSE, autograder
 
-from autograder import misconceptions, reference
-from autograder.build.pipeline import build, import_week, texts
+from autograder.build.pipeline import build, import_week
 from autograder.build.regions import RegionError, clear_solution, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
-WEEKS = texts(COURSE)
-by_week = pytest.mark.parametrize("text", WEEKS, ids=lambda path: path.stem)
 
-
-@pytest.fixture()
+@pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The course's sources and products, to be changed at will."""
     root = tmp_path / "course"
@@ -66,24 +62,8 @@ def test_nothing_of_the_solution_reaches_the_students(text: Path) -> None:
     sources = "\n".join(cell.source for cell in student.cells) + (released / "lab.py").read_text(encoding="utf-8")
     for secret in ("BEGIN SOLUTION", "END SOLUTION", "HIDDEN TESTS\n", "MARK SCHEME", "autograder."):
         assert secret not in sources
-    for line in _secret_lines(text):
+    for line in secret_lines(text):
         assert line not in sources, line
-
-
-def _secret_lines(text: Path) -> set[str]:
-    """Lines of code long enough to be telling, from solutions, mark schemes, references, checks and misconceptions."""
-    source = text.read_text(encoding="utf-8")
-    regions = re.findall(r"BEGIN (?:SOLUTION|MARK SCHEME|HIDDEN TESTS)\n(.*?)\n[^\n]*END ", source, flags=re.DOTALL)
-    public, _ = replace_region(source, "SOLUTION")
-    public, _ = replace_region(public, "MARK SCHEME")
-    public, _ = replace_region(public, "HIDDEN TESTS")
-    week = text.stem.split("_")[0]
-    folders = [Path(reference.__file__).parent, Path(misconceptions.__file__).parent]
-    code = [path.read_text(encoding="utf-8") for folder in folders for path in folder.glob("*.py")
-            if folder.name == "reference" or path.stem >= week]
-    lines = {line.strip(" #") for block in regions + code for line in block.splitlines()}
-    telling = {line for line in lines if len(line) > 45 and not line.startswith(('"""', "from ", "import ", "class ", "def "))}
-    return {line for line in telling if line not in public}
 
 
 @by_week

@@ -6,19 +6,11 @@ import shutil
 from pathlib import Path
 
 import nbformat
-from helpers import COURSE, WEEK3, GradedClass, autograder, run
-from nbgrader.coursedir import CourseDirectory
+from helpers import COURSE, WEEK3, GradedClass, autograder, run, standing
 
-from autograder.grading.plugins.gradebook import Score, scores
-from autograder.commands import agrees
+from autograder.classroom import agrees
 
 SECRETS = ("BEGIN HIDDEN", "autograder.checks", "MARK SCHEME", "week3.", "autograder.reference")
-
-
-def standing(root: Path, assignment: str = WEEK3) -> dict[str, Score]:
-    course = CourseDirectory()
-    course.root = str(root)
-    return {score.student: score for score in scores(course, assignment)}
 
 
 def test_every_score_is_the_hand_written_one(graded_class: GradedClass) -> None:

@@ -5,17 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import COURSE, autograder
+from helpers import COURSE, PATIENCE, autograder, wait_until
 
 from autograder.classroom import Student, make_course_root, simulate
-from autograder.grading.executors import dask_cluster as cluster
 from autograder.errors import GradingFailed
+from autograder.grading.executors import dask_cluster as cluster
 from autograder.grading.executors.client import grade
 from autograder.grading.messages import Answer, Failure, Graded, Options, Outcome, Result, Task, Ungradable
 from autograder.grading.pipeline import grade_submissions
@@ -53,7 +52,7 @@ class Cluster:
         return json.loads(self.file.read_text())["address"]
 
     def start(self, *arguments: str) -> subprocess.Popen:
-        log = open(self.folder / f"{arguments[0]}-{len(self.processes)}.log", "w")
+        log = open(self.folder / f"{arguments[0]}-{len(self.processes)}.log", "w")  # noqa: SIM115  the process writes to it as long as it runs
         env = {**os.environ, "PYTHONPATH": str(COURSE), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": self.failures}
         code = "import sys; from dask.__main__ import main; sys.argv[0] = 'dask'; main()"
         self.processes.append(subprocess.Popen([sys.executable, "-c", code, *arguments], env=env, cwd=self.folder, stdout=log, stderr=log))
@@ -69,7 +68,7 @@ class Cluster:
 
     def wait_for_workers(self) -> None:
         with cluster._connected(str(self.file)) as client:
-            client.wait_for_workers(len(self.workers), timeout=60)
+            client.wait_for_workers(len(self.workers), timeout=PATIENCE)
 
     def close(self) -> None:
         for group in (self.workers, self.processes):  # the scheduler last: workers without one take their time
@@ -94,13 +93,6 @@ def running(folder: Path, *patches: str, failures: int = 3) -> Iterator[Cluster]
         yield started
     finally:
         started.close()
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def small_class(tmp_path: Path, count: int) -> tuple[Path, list[Student], dict[str, Path]]:
@@ -133,7 +125,7 @@ def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
                 started.workers[0].send_signal(signal.SIGKILL)
 
         grade_submissions(root, WEEK1, files, Options(isolate, scheduler=started.address), on_outcome, again=True)
-        assert started.workers[0].wait(10) == -signal.SIGKILL and started.workers[1].poll() is None
+        assert started.workers[0].wait(PATIENCE) == -signal.SIGKILL and started.workers[1].poll() is None
     grade_submissions(root, WEEK1, files, Options(isolate), here.__setitem__, again=True)
     assert grades(there) == grades(here) and there.keys() == files.keys()
     for student in students:
@@ -175,7 +167,7 @@ def test_a_worker_that_joins_later_is_asked_too() -> None:
     assert "another version" in answer["failed"]
 
 
-@pytest.mark.parametrize("scheduler, says", [("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
+@pytest.mark.parametrize(("scheduler", "says"), [("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
                                              ("nowhere.json", "there is no scheduler file nowhere.json"),
                                              ("tls://127.0.0.1:9", "wants certificates"),
                                              ("what is this", "no Dask scheduler answers at what is this")])

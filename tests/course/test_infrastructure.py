@@ -3,13 +3,11 @@
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from helpers import GradedClass, autograder, run
-from test_class import standing
-from test_interruption import family, fresh, start
+from helpers import GradedClass, autograder, command_of, family, run, standing, wait_until
+from interrupted import fresh, keep_busy, results, start
 
 pytestmark = pytest.mark.isolation
 
@@ -52,22 +50,25 @@ def test_a_full_disk_is_said_and_costs_nobody_a_grade(graded_class: GradedClass,
     assert standing(root) == standing(graded_class.root)
 
 
+COSTLY = "import time\nend = time.process_time() + 4\nwhile time.process_time() < end: pass"  # as slow as the machine is
+
+
+@pytest.mark.timing
 @pytest.mark.parametrize("victim", ["the fork server", "a judge"])
 def test_what_dies_in_the_middle_is_started_again(graded_class: GradedClass, tmp_path: Path, victim: str) -> None:
     root = fresh(graded_class, tmp_path)
-    process, pending = start(root), root / ".autograder" / "pending"
-    while process.poll() is None and not (pending.is_dir() and list(pending.glob("[0-9a-f]*"))):
-        time.sleep(0.02)
-    os.kill(_pid_of(victim, process.pid), signal.SIGKILL)
-    output, _ = process.communicate(timeout=300)
+    with keep_busy(root, COSTLY):
+        process = start(root)
+        wait_until(lambda: results(root), "a result")
+        os.kill(_pid_of(victim, process.pid), signal.SIGKILL)
+        output, _ = process.communicate()
     assert process.returncode == 0 and "Traceback" not in output, output
     assert standing(root) == standing(graded_class.root)
 
 
 def _pid_of(victim: str, root: int) -> int:
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace") for pid, _ in family(root)}
     wanted = "bwrap" if victim == "the fork server" else "autograder.grading.executors.grader_process"
-    return max(pid for pid, command in commands.items() if wanted in command)  # the youngest
+    return max(pid for pid, _ in family(root) if wanted in command_of(pid))  # the youngest
 
 
 def test_unreadable_folders_are_named(graded_class: GradedClass, tmp_path: Path) -> None:

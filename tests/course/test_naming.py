@@ -17,7 +17,7 @@ LEAST = 20  # variants of a week
 def week(request):
     """The assignment, and what the feedback says to each variant: exercise, pattern, name, verdict."""
     number = request.param.split("_")[0]
-    checks, variants = importlib.import_module(f"autograder.checks.{number}"), importlib.import_module(f"variants_{number}")
+    checks, variants = importlib.import_module(f"autograder.checks.{number}"), importlib.import_module(f"course.variants_{number}")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     graded = []

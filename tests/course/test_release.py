@@ -13,8 +13,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from course.weeks import WEEKS, by_week, secret_lines
 from helpers import COURSE, autograder
-from test_build import WEEKS, _secret_lines, by_week
 
 from autograder.build.release import NAME, release
 from autograder.errors import CourseError
@@ -69,7 +69,7 @@ def test_no_line_of_a_solution_a_rubric_or_the_grader(released: Path, text: Path
              if path.suffix in (".ipynb", ".py", ".md", ".txt", ".yml")]
     content = "\n".join("\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
                         if path.suffix == ".ipynb" else path.read_text(encoding="utf-8") for path in files)
-    assert [line for line in _secret_lines(text) if line in content] == []
+    assert [line for line in secret_lines(text) if line in content] == []
 
 
 @by_week

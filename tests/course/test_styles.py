@@ -7,8 +7,7 @@ import pytest
 from helpers import COURSE, WEEK3
 
 from autograder.classroom import make_course_root
-from autograder.grading.messages import Options
-from autograder.grading.messages import Graded
+from autograder.grading.messages import Graded, Options
 from autograder.grading.pipeline import grade_submissions
 
 ROTATE = """

@@ -5,8 +5,8 @@ import random
 
 import pytest
 import torch
+from course.variants_week4 import Frame
 from torch import nn
-from variants_week4 import Frame
 
 from autograder import reference
 from autograder.checks import week4

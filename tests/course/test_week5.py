@@ -108,7 +108,7 @@ def dynamic_on(ntk_base, branch=True, ratio=lambda scale, stretch: stretch):
     return dynamic_ntk_base
 
 
-@pytest.mark.parametrize("branch", (True, False))
+@pytest.mark.parametrize("branch", [True, False])
 @pytest.mark.parametrize("ntk", [s for s in bank(WEEK, "ntk_base") if not s.is_right], ids=lambda s: s.name)
 def test_a_wrong_ntk_base_is_paid_for_in_5_3_alone(ntk, branch):
     assert grade("ntk_base", ntk.subject).score < 3

@@ -1,7 +1,21 @@
 """Wrong answers that mean to get points."""
 
-from hostile.bank import (ATTENTION, COURSE, FREQ, GOOD, RIGHT_FREQ, RIGHT_ROT, ROT, ROT_BODY, ROT_HEAD, WRONG_FREQ, Submission,
-                          cheat_cell, cheat_value, entry)
+from hostile.bank import (
+    ATTENTION,
+    COURSE,
+    FREQ,
+    GOOD,
+    RIGHT_FREQ,
+    RIGHT_ROT,
+    ROT,
+    ROT_BODY,
+    ROT_HEAD,
+    WRONG_FREQ,
+    Submission,
+    cheat_cell,
+    cheat_value,
+    entry,
+)
 
 # ---- finding the reference ------------------------------------------------------------------------------------------
 

@@ -2,8 +2,24 @@
 
 import json
 
-from hostile.bank import (ATTENTION, COURSE, FREQ, GOOD, HALF, HAND, RIGHT_FREQ, RIGHT_HAND, RIGHT_ROT, ROT, ROT_BODY, ROT_HEAD, TABLES,
-                          WEEK, Submission, entry)
+from hostile.bank import (
+    ATTENTION,
+    COURSE,
+    FREQ,
+    GOOD,
+    HALF,
+    HAND,
+    RIGHT_FREQ,
+    RIGHT_HAND,
+    RIGHT_ROT,
+    ROT,
+    ROT_BODY,
+    ROT_HEAD,
+    TABLES,
+    WEEK,
+    Submission,
+    entry,
+)
 
 
 def course_solution(name: str) -> str:

@@ -5,7 +5,20 @@ import json
 import os
 import shutil
 
-from hostile.bank import CANARY, COURSE, FREQ, GOOD, RIGHT_FREQ, RIGHT_ROT, ROT, SCRIPT, WEEK, WRONG_ROT, Submission, entry
+from hostile.bank import (
+    CANARY,
+    COURSE,
+    FREQ,
+    GOOD,
+    RIGHT_FREQ,
+    RIGHT_ROT,
+    ROT,
+    SCRIPT,
+    WEEK,
+    WRONG_ROT,
+    Submission,
+    entry,
+)
 
 # ---- what cannot be read --------------------------------------------------------------------------------------------
 

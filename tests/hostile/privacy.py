@@ -1,6 +1,20 @@
 """Reading what is not theirs, and putting script where a person will look. Answers are right; what leaks is what counts."""
 
-from hostile.bank import COURSE, GOOD, RIGHT_FREQ, RIGHT_ROT, ROT_BODY, ROT_HEAD, SCRIPT, WRONG_FREQ, FREQ, ROT, Submission, entry, trouble_cell
+from hostile.bank import (
+    COURSE,
+    FREQ,
+    GOOD,
+    RIGHT_FREQ,
+    RIGHT_ROT,
+    ROT,
+    ROT_BODY,
+    ROT_HEAD,
+    SCRIPT,
+    WRONG_FREQ,
+    Submission,
+    entry,
+    trouble_cell,
+)
 
 ATTEMPT = """import os, sys
 def attempt(f):

@@ -11,7 +11,6 @@ import os
 import re
 import stat
 import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,27 +20,29 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
-from hostile.bank import CANARY, COURSE, GOOD, RIGHT_FREQ, ROT_BODY, SCRIPT, WEEK, Entry, Submission, load, write_entry
+from helpers import command_of, printed, run, standing, wait_until
 from nbconvert.exporters import HTMLExporter
-from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
 from autograder.checks.compare import Tolerance, difference
 from autograder.checks.framework import StudentError
 from autograder.classroom import make_course_root
-from autograder.grading.plugins.gradebook import Score, scores
 from autograder.grading.course_state import class_seed
+from autograder.grading.plugins.gradebook import Score
 from autograder.grading.sandbox.limits import Limits
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.wire import Decoder, WireError
 from autograder.manifest import MANIFEST
+from hostile.bank import CANARY, COURSE, GOOD, RIGHT_FREQ, ROT_BODY, SCRIPT, WEEK, Entry, Submission, load, write_entry
 
-pytestmark = pytest.mark.isolation
+pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("hostile")]
 BANK = load()
 BY_NAME = {entry.student: entry for entry in BANK}
 SECRET = "canary-5f1c2e7b90"  # an environment value and a file's content that may turn up nowhere
+GRACE = 60  # seconds
 # Smaller than usual, so that the test ends within minutes.
+ROOMY = Limits(cell_cpu=300.0, call_cpu=300.0, total_cpu=3000.0, total_idle=3000.0, memory=2**29)
 LIMITS = {"cell_cpu": 3.0, "call_cpu": 1.5, "restarts": 3, "memory": 2**30, "total_cpu": 30.0, "total_idle": 12.0}
 TEXT_CELLS = [entry.graded_cell for entry in MANIFEST[WEEK] if entry.kind == "text"]
 CODE_CELLS = [entry.graded_cell for entry in MANIFEST[WEEK] if entry.kind != "text"]
@@ -57,7 +58,6 @@ class Graded:
     before: dict[str, str]
     after: dict[str, str]
     survivors: list[str]
-    wall: float
     seconds: dict[str, float] = field(default_factory=dict)
 
     def pages(self) -> dict[str, str]:
@@ -98,11 +98,17 @@ def below(*roots: int) -> set[int]:
     return tree.difference(roots)
 
 
-def command_of(pid: int) -> str:
-    try:
-        return f"{pid} " + Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
-    except OSError:
-        return ""
+def left_of_the_run(earlier: set[int]) -> set[int]:
+    """What the run has left behind. A process that has been told to end may take its time on a busy machine; one that
+    is alive after GRACE was not told."""
+
+    def left() -> set[int]:  # the browser of other tests, for one, starts and ends processes as it likes
+        return below(os.getpid()) - earlier - below(*earlier)
+
+    deadline = time.monotonic() + GRACE
+    while left() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left()
 
 
 class ResultWatch(threading.Thread):
@@ -125,21 +131,8 @@ class ResultWatch(threading.Thread):
                 self.seconds[result["key"]] = sum(result["seconds"].values())
 
 
-def environment(scratch: Path) -> dict[str, str]:
-    scripts = str(Path(sys.executable).parent)
-    return {**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"], "TMPDIR": str(scratch), "AUTOGRADER_CANARY": SECRET,
-            "PYTHONPATH": str(COURSE)}
-
-
-def nbgrader(root: Path, scratch: Path, *arguments: str, seconds: float = 1500) -> subprocess.CompletedProcess:
-    return subprocess.run(["nbgrader", *arguments], cwd=root, env=environment(scratch), capture_output=True, text=True,
-                          errors="replace", timeout=seconds, check=False)
-
-
-def standing_in(root: Path) -> dict[str, Score]:
-    course = CourseDirectory()
-    course.root = str(root)
-    return {score.student: score for score in scores(course, WEEK)}
+def nbgrader(root: Path, scratch: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return run("nbgrader", *arguments, cwd=root, code=None, TMPDIR=str(scratch), AUTOGRADER_CANARY=SECRET)
 
 
 def released() -> dict:
@@ -161,23 +154,19 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
         folder = root / "submitted" / entry.student / WEEK
         folder.mkdir(parents=True)
         write_entry(entry, notebook, folder, root)
-    before, earlier, start = fingerprint(root / "submitted"), below(os.getpid()), time.monotonic()
+    before, earlier = fingerprint(root / "submitted"), below(os.getpid())
     watch = ResultWatch(root)
     watch.start()
     done = nbgrader(root, scratch, "autograde", WEEK, "--SubmissionExporter.workers=4")
     watch.stop.set()
-    wall = time.monotonic() - start
-    time.sleep(1)
-    left = below(os.getpid())
-    left -= earlier | below(*earlier)  # the browser of other tests, for one, starts and ends processes as it likes
-    survivors = [command_of(pid) for pid in left]
+    survivors = [command_of(pid)[:200] for pid in left_of_the_run(earlier)]
     after = fingerprint(root / "submitted")
     with ThreadPoolExecutor(2) as pool:
         halves = [pool.submit(nbgrader, root, scratch, "generate_feedback", WEEK, "--student", half) for half in ("[!a-m]*", "[a-m]*")]
         feedback = [half.result() for half in halves]
     slowest = sorted(watch.seconds.items(), key=lambda item: -item[1])[:10]
-    print(f"\n{len(BANK)} submissions in {wall:.0f} s; the slowest:", *(f"  {seconds:6.1f} s  {name}" for name, seconds in slowest), sep="\n")
-    return Graded(root, scratch, done, feedback, standing_in(root), before, after, survivors, wall, watch.seconds)
+    print(f"\n{len(BANK)} submissions; the slowest:", *(f"  {seconds:6.1f} s  {name}" for name, seconds in slowest), sep="\n")
+    return Graded(root, scratch, done, feedback, standing(root, WEEK), before, after, survivors, watch.seconds)
 
 
 # ---- points ---------------------------------------------------------------------------------------------------------
@@ -208,11 +197,6 @@ def test_the_bank_is_large_enough() -> None:
 def test_the_run_itself_succeeds(graded: Graded) -> None:
     assert graded.done.returncode == 0, re.findall(r".*ERROR.*", graded.done.stderr)
     assert set(graded.standing) == set(BY_NAME)
-
-
-def test_the_run_is_bounded_in_time(graded: Graded) -> None:
-    assert graded.wall < 600
-    assert max(graded.seconds.values()) < 120, max(graded.seconds, key=graded.seconds.get)
 
 
 # ---- nothing touched, nothing left ----------------------------------------------------------------------------------
@@ -387,18 +371,18 @@ def test_formgrader_runs_no_script_of_students(graded: Graded) -> None:
 
 @pytest.fixture(scope="module")
 def sandbox():
-    with Sandbox(limits=Limits(cell_cpu=3.0, call_cpu=2.0, patience=3.0, memory=2**29)) as running:
+    with Sandbox(limits=ROOMY) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hurried_sandbox():
+    with Sandbox(limits=Limits(cell_cpu=3.0, call_cpu=3.0, patience=3.0, memory=2**29)) as running:
         yield running
 
 
 def open_session(sandbox: Sandbox) -> Session:
     return Session(sandbox, {}, 0)
-
-
-def text_of(session: Session, source: str) -> str:
-    run = session.execute("cell", source)
-    assert run.error is None, run.error
-    return "".join(output.get("text", "") for output in run.outputs)
 
 
 def test_overlapping_tensors_take_no_more_memory_than_their_payload() -> None:
@@ -408,42 +392,37 @@ def test_overlapping_tensors_take_no_more_memory_than_their_payload() -> None:
         Decoder(bytes(2**20)).decode({"l": [tensor] * 70})
 
 
-def test_a_long_tensor_is_not_unpacked_to_be_compared_with_a_pair() -> None:
-    start = time.perf_counter()
+def test_a_long_tensor_is_not_unpacked_to_be_compared_with_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked = []
+    monkeypatch.setattr(torch.Tensor, "__iter__", lambda self: unpacked.append(self.shape) or iter(()))
     assert difference(torch.zeros(300_000, dtype=torch.uint8), (torch.zeros(2), torch.zeros(2)), Tolerance())
-    assert time.perf_counter() - start < 0.2
+    assert not unpacked
 
 
-def test_a_submission_that_is_over_is_over(sandbox: Sandbox) -> None:
+@pytest.mark.timing
+def test_a_submission_that_is_over_is_over(hurried_sandbox: Sandbox) -> None:
     """Without a death signal, stuck, and ended by us: its first process must be gone all the same."""
-    session = open_session(sandbox)
+    session = open_session(hurried_sandbox)
     session.execute("a", "import ctypes, time\nctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\ndef f():\n    while True: time.sleep(1)")
     f, pid = session.lookup(["f"])["f"], session._job.tree.root
     with pytest.raises(StudentError):
         f()
     session.close()
-    deadline = time.monotonic() + 3
-    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
-        time.sleep(0.1)
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        state = "gone"
-    assert state in ("gone", "Z")
+    wait_until(lambda: not command_of(pid), "the end of the submission's first process")  # a zombie has no command
 
 
 def test_submissions_share_no_descriptor(sandbox: Sandbox) -> None:
     first, second = open_session(sandbox), open_session(sandbox)
-    text_of(first, "import os\nfor fd in (0, 1, 2):\n    try: os.write(fd, b'from the other')\n    except OSError: pass")
-    seen = text_of(second, "import os\nfor fd in range(20):\n    try: print(os.pread(fd, 1000, 0))\n    except OSError: pass")
+    printed(first, "import os\nfor fd in (0, 1, 2):\n    try: os.write(fd, b'from the other')\n    except OSError: pass")
+    seen = printed(second, "import os\nfor fd in range(20):\n    try: print(os.pread(fd, 1000, 0))\n    except OSError: pass")
     first.close(), second.close()
     assert "from the other" not in seen
 
 
 def test_submissions_share_no_terminal(sandbox: Sandbox) -> None:
     first, second = open_session(sandbox), open_session(sandbox)
-    text_of(first, "import os\nmaster, slave = os.openpty()\nos.write(master, b'from the other\\n')")
-    seen = text_of(second, "import os\nfor n in range(5):\n    try: print(os.read(os.open(f'/dev/pts/{n}', os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK), 99))\n"
+    printed(first, "import os\nmaster, slave = os.openpty()\nos.write(master, b'from the other\\n')")
+    seen = printed(second, "import os\nfor n in range(5):\n    try: print(os.read(os.open(f'/dev/pts/{n}', os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK), 99))\n"
                            "    except OSError: pass")
     first.close(), second.close()
     assert "from the other" not in seen
@@ -452,58 +431,59 @@ def test_submissions_share_no_terminal(sandbox: Sandbox) -> None:
 def test_signals_to_its_group_reach_nobody_else(sandbox: Sandbox) -> None:
     first, second = open_session(sandbox), open_session(sandbox)
     first.execute("a", "import os\nos.kill(0, 15)")
-    assert text_of(second, "print('alive')") == "alive\n"
+    assert printed(second, "print('alive')") == "alive\n"
     first.close(), second.close()
 
 
+@pytest.mark.timing
 def test_memory_in_files_without_names_counts(sandbox: Sandbox) -> None:
     session = open_session(sandbox)
-    run = session.execute("a", """
+    done = session.execute("a", """
 import os, time
 kept, block = [], b'x' * 2**20
 for _ in range(30):
     kept.append(os.memfd_create('x'))
     for _ in range(30): os.write(kept[-1], block)
-time.sleep(1)""")
+time.sleep(3600)""")
     session.close()
-    assert run.error is not None
+    # refused by the filter of system calls, seen by us, or ended by the kernel's own limit
+    assert done.error.type_names[0] in ("PermissionError", "MemoryError", "ProcessEnded")
 
 
+@pytest.mark.timing
 def test_processes_are_counted_whoever_grades(sandbox: Sandbox) -> None:
-    """RLIMIT_NPROC does not bind root, and graders in containers are often root."""
+    """RLIMIT_NPROC does not bind root, and graders in containers are often root. Who has more waits to be seen."""
     session = open_session(sandbox)
-    run = session.execute("a", """
+    done = session.execute("a", """
 import os, time
 made = 0
 try:
     for _ in range(150):
         if os.fork() == 0:
-            time.sleep(5); os._exit(0)
+            time.sleep(3600); os._exit(0)
         made += 1
 except OSError:
     pass
-time.sleep(1.5)
+if made > 64: time.sleep(3600)
 print('made', made)""")
     session.close()
-    text = "".join(output.get("text", "") for output in run.outputs)
-    assert run.error is not None or int(text.split()[-1]) <= Limits().processes
+    assert (not done.error and "made" in done.outputs[0]["text"]) or "processes" in done.error.message
 
 
-def test_waiting_is_limited_in_all_not_per_frame(sandbox: Sandbox) -> None:
+@pytest.mark.timing
+def test_waiting_is_limited_in_all_not_per_frame(hurried_sandbox: Sandbox) -> None:
     """Callbacks, each just within the deadline, would hold the grader for hours."""
-    session = open_session(sandbox)
-    start = time.monotonic()
-    run = session.execute("a", """
+    session = open_session(hurried_sandbox)
+    done = session.execute("a", """
 import os, stat, struct, json, time
 fd = next(fd for fd in range(3, 256) if stat.S_ISSOCK(os.fstat(fd).st_mode))
 text = json.dumps({'callback': 0, 'args': {'l': []}, 'kwargs': {'d': []}}).encode()
-for _ in range(5):
+while True:
     time.sleep(5)
     os.write(fd, struct.pack('!II', len(text), 0) + text)
 """)
-    assert run.error is not None
     session.close()
-    assert time.monotonic() - start < 18
+    assert "waited" in done.error.message
 
 
 def test_the_seed_of_the_hidden_inputs_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -538,9 +518,6 @@ def test_names_and_files_that_would_stop_a_run(tmp_path: Path) -> None:
         submission.write()
         if name == b"pipe":
             os.mkfifo(folder / "timestamp.txt")
-    try:
-        nbgrader(root, scratch, "autograde", WEEK, seconds=120)
-    except subprocess.TimeoutExpired:
-        pytest.fail("the run hangs")
-    score = standing_in(root).get("ada")
+    nbgrader(root, scratch, "autograde", WEEK)
+    score = standing(root, WEEK).get("ada")
     assert score is not None and score.score == sum(GOOD.values())

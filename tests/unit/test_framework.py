@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from autograder.checks import framework, week3
 from autograder.checks.compare import Tolerance, brief, difference, kind
-from autograder.checks.framework import Absent, BrokenCheck, Check, StudentError, calling, differentiating, exercise, grading
+from autograder.checks.framework import (
+    Absent,
+    BrokenCheck,
+    Check,
+    StudentError,
+    calling,
+    differentiating,
+    exercise,
+    grading,
+)
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.misconceptions import bank as banks
 from autograder.misconceptions.bank import Mistake

@@ -5,13 +5,13 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from helpers import COURSE
 from nbconvert.exporters import HTMLExporter
 from nbformat.v4 import new_markdown_cell, new_notebook
-from helpers import COURSE
 
 from autograder.grading.plugins.mathml import to_mathml
 
-FILTERS = {"markdown2html": "autograder.grading.plugins.mathml.markdown2html"}
+FILTERS = {"markdown2html": "autograder.grading.plugins.markdown.markdown2html"}
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", re.DOTALL)
 
 

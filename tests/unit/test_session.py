@@ -1,7 +1,5 @@
 """The boundary itself: what student code sees, what comes back, and what happens when it hangs or dies."""
 
-import itertools
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -9,40 +7,45 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import COURSE
+from helpers import COURSE, printed
 
 from autograder.checks.framework import StudentError, watched
-from autograder.checks.memory import Memory
-from autograder.grading.sandbox import process_tree as watch
-from autograder.errors import SandboxError
 from autograder.grading.sandbox.limits import Limits
-from autograder.grading.sandbox.sandbox import Sandbox
-from autograder.grading.judge import CheckingTooLong, at_most
 from autograder.grading.sandbox.proxy import RemoteObject
+from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
-from autograder.grading.sandbox.worker.wire import Decoder, WireError
 
-pytestmark = pytest.mark.isolation
-SHORT = Limits(cell_cpu=1.0, call_cpu=1.0, patience=3.0, memory=2**30)
+pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("sandbox")]
+# Nothing but a test of memory or processes meets a limit of ROOMY, however slow the machine; whoever is in HURRIED's
+# sandbox exceeds its budget for certain, or needs next to nothing.
+ROOMY = Limits(cell_cpu=300.0, call_cpu=300.0, total_cpu=3000.0, total_idle=3000.0, memory=2**30)
+HURRIED = Limits(cell_cpu=1.0, call_cpu=1.0, patience=6.0, memory=2**30)  # the last backstop: 90 s for that one CPU second
 
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(limits=SHORT) as running:
+    with Sandbox(limits=ROOMY) as running:
         yield running
 
 
-@pytest.fixture()
+@pytest.fixture(scope="module")
+def hurried_sandbox() -> Iterator[Sandbox]:
+    with Sandbox(limits=HURRIED) as running:
+        yield running
+
+
+@pytest.fixture
 def session(sandbox: Sandbox) -> Iterator[Session]:
     opened = Session(sandbox, {"lab.py": "NUMBER = 7\n"}, seed=3)
     yield opened
     opened.close()
 
 
-def printed(session: Session, source: str) -> str:
-    run = session.execute("cell", source)
-    assert run.error is None, run.error
-    return "".join(output.get("text", "") for output in run.outputs)
+@pytest.fixture
+def hurried(hurried_sandbox: Sandbox) -> Iterator[Session]:
+    opened = Session(hurried_sandbox, {}, seed=3)
+    yield opened
+    opened.close()
 
 
 def test_cells_share_a_namespace_and_released_files_are_there(session: Session) -> None:
@@ -166,49 +169,74 @@ def test_an_exception_is_plain_text_with_its_line(session: Session) -> None:
     assert session.execute("b", "x = = 1").error.describe() == "SyntaxError: invalid syntax (line 1)"
 
 
-def test_cpu_time_decides_and_wall_clock_is_the_backstop(session: Session) -> None:
-    assert "CPU time" in session.execute("a", "while True: pass").error.message
-    assert "waited for more than 3 seconds" in session.execute("b", "import time; time.sleep(60)").error.message
-    assert "CPU time" in session.execute("c", "import os\nfor _ in range(3): os.fork()\nwhile True: pass").error.message
+@pytest.mark.timing
+def test_cpu_time_decides_and_wall_clock_is_the_backstop(hurried: Session) -> None:
+    assert "CPU time" in hurried.execute("a", "while True: pass").error.message
+    assert "waited for more than 6 seconds" in hurried.execute("b", "import time; time.sleep(3600)").error.message
+    assert "CPU time" in hurried.execute("c", "import os\nfor _ in range(3): os.fork()\nwhile True: pass").error.message
 
 
+@pytest.mark.timing
 def test_memory_counts_over_all_processes(session: Session) -> None:
-    run = session.execute("a", "import os, time\nfor _ in range(2): os.fork()\nx = bytearray(400 * 2**20); x[::4096] = bytes(102400)\ntime.sleep(2)")
-    assert "GB of memory" in run.error.message or run.error.type_names[0] == "MemoryError"
+    """Each of the four has less than the limit, and all wait until somebody has looked."""
+    run = session.execute("a", "import os, time\nfor _ in range(2): os.fork()\n"
+                               "x = bytearray(400 * 2**20); x[::4096] = bytes(102400)\ntime.sleep(3600)")
+    assert run.error.type_names[0] == "MemoryError" and "GB of memory" in run.error.message
 
 
 def test_too_many_crashes_end_the_notebook(session: Session) -> None:
     session.execute("a", "import os\ndef f(): os._exit(1)")
     f = session.lookup(["f"])["f"]
-    for _ in range(SHORT.restarts + 1):
+    for _ in range(ROOMY.restarts + 1):
         with pytest.raises(StudentError, match="ended the Python process"):
             f()
     with pytest.raises(StudentError, match="too often"):
         f()
 
 
-@pytest.mark.parametrize("offence", ["while True: pass", "import os; os._exit(1)", "import os, time; os.fork() or time.sleep(99); time.sleep(99)",
-                                     "raise SystemExit", "import ctypes; ctypes.string_at(0)", "x = bytearray(10**11)"])
-def test_a_cell_that_hangs_or_dies_costs_only_itself(session: Session, offence: str) -> None:
+@pytest.mark.timing
+@pytest.mark.parametrize("offence", ["while True: pass", "import os, time; os.fork(); time.sleep(3600)"])
+def test_a_cell_that_hangs_costs_only_itself(hurried: Session, offence: str) -> None:
+    assert_costs_only_itself(hurried, offence)
+
+
+@pytest.mark.parametrize("offence", ["import os; os._exit(1)", "raise SystemExit", "import ctypes; ctypes.string_at(0)",
+                                     "x = bytearray(10**11)"])
+def test_a_cell_that_dies_costs_only_itself(session: Session, offence: str) -> None:
+    assert_costs_only_itself(session, offence)
+
+
+def assert_costs_only_itself(session: Session, offence: str) -> None:
     session.execute("a", "def f(): return 41")
     assert session.execute("b", offence).error is not None
     session.execute("c", "def g(): return f() + 1")
     assert session.lookup(["g"])["g"]() == 42
 
 
+# The child strikes when the next cell is running, and that cell waits to be struck: neither looks at a clock. When the
+# sandbox has been started again without the first cell, /tmp is new and there is nothing to wait for.
 LATE = """
 import os, time
+os.mkfifo('/tmp/next_cell_runs')
 if not os.fork():
-    time.sleep(1.5)
+    open('/tmp/next_cell_runs').read()
     try:
         {offence}
-        time.sleep(10)
+        time.sleep(3600)
     finally:
         os._exit(0)
 def early(): return 1
 """
+HONEST = """
+import os, time
+if os.path.exists('/tmp/next_cell_runs'):
+    open('/tmp/next_cell_runs', 'w').close()
+    time.sleep(3600)
+def g(x): return x + 2
+"""
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("offence", [
     "[os.fork() for _ in range(7)]",
     "os.fork(); os.fork(); x = bytearray(400 * 2**20); x[::4096] = bytes(102400)",
@@ -219,53 +247,33 @@ def early(): return 1
 def test_what_a_cell_leaves_running_costs_that_cell_only(session: Session, offence: str) -> None:
     assert session.execute("before", "def f(x): return x + 1").error is None
     assert session.execute("trouble", LATE.format(offence=offence)).error is None
-    assert session.execute("honest", "import time\ntime.sleep(2.2)\ndef g(x): return x + 2").error is None
+    assert session.execute("honest", HONEST).error is None
     found = session.lookup(["f", "g", "early"])
     assert found["f"](1) == 2 and found["g"](1) == 3 and "early" not in found
 
 
 def test_an_error_of_the_cell_itself_is_not_charged_to_one_that_left_a_process(session: Session) -> None:
-    session.execute("leaves", "import subprocess\nchild = subprocess.Popen(['sleep', '20'])\ndef f(): return 1")
+    session.execute("leaves", "import subprocess\nchild = subprocess.Popen(['sleep', '3600'])\ndef f(): return 1")
     assert session.execute("dies", "import os\nos._exit(0)").error is not None
     assert session.lookup(["f"])["f"]() == 1
 
 
-def test_what_the_given_function_costs_is_charged(session: Session) -> None:
-    session.execute("a", "def f(given):\n    for _ in range(50): given(1)\n    return 1")
-    f = session.lookup(["f"])["f"]
+@pytest.mark.timing
+def test_what_the_given_function_costs_is_charged(hurried: Session) -> None:
+    hurried.execute("a", "def f(given):\n    for _ in range(50): given(1)\n    return 1")
+    f, calls = hurried.lookup(["f"])["f"], []
     assert f(lambda x: x) == 1
 
     def slow(x: int) -> int:
-        end = time.process_time() + 0.2
+        calls.append(x)
+        end = time.process_time() + HURRIED.call_cpu / 4
         while time.process_time() < end:
             pass
         return x
 
-    start = time.process_time()
     with pytest.raises(StudentError, match="function it was given ran for more than 1 seconds"):
         f(slow)
-    assert time.process_time() - start < 3
-
-
-def test_numbers_cannot_be_chosen_to_make_a_dict_slow() -> None:
-    entries = [[key * (2**61 - 1), None] for key in range(20_000)]
-    start = time.process_time()
-    assert len(Decoder(b"").decode({"d": entries})) == 2  # 0, and what stands for all that are too large
-    assert time.process_time() - start < 3
-
-
-def test_a_tensor_of_no_bytes_has_no_huge_shape() -> None:
-    shape = {"dtype": "float32", "shape": [2**15, 25_000, 0], "offset": 0}
-    with pytest.raises(WireError):
-        Decoder(b"").decode({"T": shape})
-    assert Decoder(b"").decode({"T": shape | {"shape": [3, 0, 7]}}).shape == (3, 0, 7)
-
-
-def test_checking_has_an_end() -> None:
-    start, remembered = time.process_time(), Memory()
-    with pytest.raises(CheckingTooLong), at_most(0.3):
-        remembered.recall("a", lambda: [x for x in itertools.count() if x < 0])
-    assert time.process_time() - start < 2 and remembered.recall("a", lambda: 5) == 5
+    assert len(calls) <= 5
 
 
 def test_no_memory_that_counts_for_nobody(session: Session) -> None:
@@ -276,21 +284,16 @@ print(libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o
 """) == "-1 -1 -1\n"
 
 
-def test_a_call_that_hangs_or_dies_costs_only_itself(session: Session) -> None:
-    session.execute("a", "import os\ndef f(n):\n    if n == 1: os._exit(0)\n    while n == 2: pass\n    return n")
-    f = session.lookup(["f"])["f"]
+@pytest.mark.timing
+def test_a_call_that_hangs_or_dies_costs_only_itself(hurried: Session) -> None:
+    hurried.execute("a", "import os\ndef f(n):\n    if n == 1: os._exit(0)\n    while n == 2: pass\n    return n")
+    f = hurried.lookup(["f"])["f"]
     assert isinstance(f, RemoteObject) and f(0) == 0
     for n, kind in ((1, "ProcessEnded"), (2, "TimeoutError")):
         with pytest.raises(StudentError) as caught:
             f(n)
         assert caught.value.type_names[0] == kind
     assert f(3) == 3
-
-
-def test_a_sandbox_that_cannot_start_is_an_error_and_no_grade(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autograder.grading.sandbox.bubblewrap.find_bubblewrap", lambda: "/bin/false")
-    with pytest.raises(SandboxError, match="did not start"), Sandbox():
-        pass
 
 
 def test_proxies_offer_nothing_but_calling() -> None:
@@ -302,17 +305,6 @@ def test_proxies_offer_nothing_but_calling() -> None:
             with pytest.raises(AttributeError):
                 getattr(f, name)
         session.close()
-
-
-def test_gpu_memory_is_asked_by_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a stand-in for nvidia-smi: there is no GPU here."""
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\necho '{os.getpid()}, 5000'; echo '{os.getpid()}, 120'; echo '1, 700'; echo '[N/A], [N/A]'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert watch.gpu_memory_by_process()[os.getpid()] == 5120 * 2**20
-    assert watch.ProcessTree(os.getpid(), on_gpu=True).look().gpu_memory == 5120 * 2**20
-    assert watch.ProcessTree(os.getpid()).look().gpu_memory == 0
 
 
 @pytest.mark.skipif(Path(sys.prefix) != COURSE / ".venv", reason="an environment that make has not set up")

@@ -1,5 +1,6 @@
 """The frames between sandbox and trusted process: what goes in comes out, and garbage is refused in bounded time."""
 
+import contextlib
 import json
 import math
 import socket
@@ -13,7 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autograder.grading.sandbox.worker.wire import (
-    DTYPES, MAX_HEADER, MAX_PAYLOAD, Connection, Decoder, Encoder, Opaque, PeerGone, PeerSlow, Reference, WireError,
+    DTYPES,
+    MAX_HEADER,
+    MAX_PAYLOAD,
+    Connection,
+    Decoder,
+    Encoder,
+    Opaque,
+    PeerGone,
+    PeerSlow,
+    Reference,
+    WireError,
 )
 
 PLAIN = st.recursive(
@@ -58,6 +69,63 @@ def test_awkward_tensors_survive() -> None:
         assert back.requires_grad == tensor.requires_grad
 
 
+class Marked(torch.Tensor):
+    """A subclass, as libraries have them."""
+
+
+def forms(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The same elements in every form that honest code returns: strides, views, layouts, lazy signs, classes."""
+    wide = torch.stack((tensor, tensor), dim=-1)
+    found = {
+        "every second": wide[..., 0], "transposed": tensor.transpose(0, -1).contiguous().transpose(0, -1) if tensor.ndim else tensor,
+        "a window": torch.cat((tensor.reshape(-1), tensor.reshape(-1)))[:tensor.numel()].view(tensor.shape),
+        "by index": tensor[..., :] if tensor.ndim else tensor, "parameter": torch.nn.Parameter(tensor, requires_grad=False),
+        "subclass": tensor.as_subclass(Marked), "large strides": torch.empty_strided(
+            tensor.shape, [7 * (i + 2) ** 3 for i in range(tensor.ndim)], dtype=tensor.dtype).copy_(tensor),
+        "expanded": tensor.unsqueeze(0).expand(1, *tensor.shape)[0], "a flip of a flip": tensor.flip(0).flip(0) if tensor.ndim else tensor,
+        "half of a view": wide.flatten()[::2].view(tensor.shape) if tensor.numel() else tensor,
+    }
+    if tensor.dtype.is_complex:
+        found |= {"conjugate": tensor.conj().resolve_conj().conj(), "minus": tensor.clone().neg().conj().neg().conj()}
+    if tensor.dtype.is_floating_point and tensor.numel():
+        found["negative bit"] = torch.complex(torch.zeros_like(tensor, dtype=torch.float64), -tensor.double()).conj().imag.to(
+            tensor.dtype) if tensor.dtype != torch.float64 else torch.complex(torch.zeros_like(tensor), -tensor).conj().imag
+    if tensor.ndim == 2:
+        found |= {"sparse": tensor.to_sparse(), "compressed rows": tensor.to_sparse_csr()}
+    return found
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (1, 1), (2, 1), (1, 5), (3, 4), (0, 3), (2, 0, 4), (1, 1, 1, 2), (2, 3, 5)])
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_tensors_survive_in_every_form(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    tensor = (torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 3).to(dtype)
+    for name, form in forms(tensor).items():
+        back = there_and_back(form)
+        assert isinstance(back, torch.Tensor), (name, back)
+        assert back.dtype == dtype and back.shape == tensor.shape and torch.equal(back, tensor), name
+
+
+def test_a_single_element_with_another_stride_survives() -> None:
+    """Slopes of one head, `per_channel[::2]` for two channels: a right answer that the encoder refused."""
+    for tensor in (torch.arange(2.0)[::2], torch.arange(6.0)[3:4:5], torch.ones(4, 3).T[:1, :1], torch.ones(3).as_strided((1,), (2,))):
+        back = there_and_back(tensor)
+        assert torch.equal(back, tensor)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(st.integers(0, 3), max_size=4), st.lists(st.integers(0, 5), min_size=4, max_size=4), st.integers(0, 7))
+def test_any_strides_survive(shape: list[int], strides: list[int], offset: int) -> None:
+    store = torch.arange(100.0)
+    tensor = store.as_strided(shape, strides[:len(shape)], offset)
+    assert torch.equal(there_and_back(tensor), tensor.clone())
+
+
+def test_what_has_no_elements_to_send_is_named() -> None:
+    assert there_and_back(torch.empty(3, device="meta")) == Opaque("float32 tensor of shape (3,)")
+    assert isinstance(there_and_back(torch.empty(2, dtype=torch.float8_e4m3fn)), Opaque)
+
+
 def test_numpy_scalars_arrive_as_plain_numbers() -> None:
     assert there_and_back([np.float32(0.5), np.int64(3), np.bool_(True)]) == [0.5, 3, True]
 
@@ -73,10 +141,8 @@ def test_what_cannot_cross_is_named() -> None:
 @quick
 @given(JSON, st.binary(max_size=64))
 def test_garbage_is_refused_and_never_crashes(header: object, payload: bytes) -> None:
-    try:
+    with contextlib.suppress(WireError):
         Decoder(payload, resolve=lambda reference: reference).decode(json.loads(json.dumps(header)))
-    except WireError:
-        pass
 
 
 @pytest.mark.parametrize("body", [
@@ -132,6 +198,7 @@ def test_announced_sizes_are_believed_only_within_limits(sizes: tuple[int, int])
     theirs.close()
 
 
+@pytest.mark.timing
 def test_a_dripping_peer_meets_the_deadline() -> None:
     connection, theirs = pair()
     stop = threading.Event()
@@ -175,3 +242,15 @@ def test_references_need_the_right_types() -> None:
     for bad in ({"id": True, "type": "f", "callable": True}, {"id": 3, "type": 4, "callable": True}, {"id": 3}):
         with pytest.raises(WireError):
             Decoder(b"").decode({"r": bad})
+
+
+def test_numbers_cannot_be_chosen_to_make_a_dict_slow() -> None:
+    entries = [[key * (2**61 - 1), None] for key in range(20_000)]
+    assert len(Decoder(b"").decode({"d": entries})) == 2  # 0, and what stands for all that are too large
+
+
+def test_a_tensor_of_no_bytes_has_no_huge_shape() -> None:
+    shape = {"dtype": "float32", "shape": [2**15, 25_000, 0], "offset": 0}
+    with pytest.raises(WireError):
+        Decoder(b"").decode({"T": shape})
+    assert Decoder(b"").decode({"T": shape | {"shape": [3, 0, 7]}}).shape == (3, 0, 7)

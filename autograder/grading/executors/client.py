@@ -4,20 +4,15 @@ import atexit
 import contextlib
 import itertools
 import json
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
 from typing import IO, Any
 
 from autograder.errors import GradingFailed
+from autograder.grading.executors.start import start_grader
 from autograder.grading.messages import Failure, OnAnswer, Options, Result, Task
-
-PACKAGE_ROOT = Path(__file__).resolve().parents[3]
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
 
 _prestarted: subprocess.Popen[bytes] | None = None  # a grading process that has not been asked for anything
 _working: subprocess.Popen[bytes] | None = None
@@ -117,14 +112,6 @@ class _Feeder(threading.Thread):
             self._requests.close()
 
 
-def start_grader() -> subprocess.Popen[bytes]:
-    """A trusted grading process, which ends with the thread that started it."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "autograder.grading.executors.grader_process", str(os.getpid())],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(), cwd=PACKAGE_ROOT,
-        start_new_session=True)  # Ctrl-C is for us; we end it
-
-
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
@@ -151,8 +138,3 @@ def _stdin(process: subprocess.Popen[bytes]) -> IO[bytes]:
 def _stdout(process: subprocess.Popen[bytes]) -> IO[bytes]:
     assert process.stdout is not None
     return process.stdout
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, **ONE_THREAD, "PYTHONPATH": path, "MPLBACKEND": "Agg"}

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autograder.errors import GradingFailed
-from autograder.grading.executors.client import start_grader
+from autograder.grading.executors.start import start_grader
 from autograder.grading.messages import Failure, OnAnswer, Options, Result, Task
 from autograder.grading.pending import grader_version
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
@@ -65,7 +65,7 @@ def _connected(scheduler: str) -> Iterator["Client"]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module="distributed")
     address = _address(scheduler)
-    if address.startswith("tls://") and not distributed.Security().tls_client_cert:
+    if address.startswith("tls://") and not getattr(distributed.Security(), "tls_client_cert", None):
         raise GradingFailed(f"{scheduler} wants certificates, and Dask knows none here: name them in ~/.config/dask/tls.yaml (docs/cluster.md)")
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False, name="autograder")
@@ -105,7 +105,7 @@ def _run(client: "Client", tasks: list[Task], how: str, needed: str, on_answer: 
     """Results as they come; returns the tasks in flight when workers died more often than the scheduler allows."""
     from distributed import KilledWorker
 
-    done: queue.SimpleQueue[Future] = queue.SimpleQueue()
+    done: queue.SimpleQueue[Future[str]] = queue.SimpleQueue()
     run, accused = uuid.uuid4().hex[:8], []
     waiting = {}
     try:
@@ -139,7 +139,7 @@ def _run(client: "Client", tasks: list[Task], how: str, needed: str, on_answer: 
     return accused
 
 
-def _next(client: "Client", done: "queue.SimpleQueue[Future]", left: int) -> "Future":
+def _next(client: "Client", done: "queue.SimpleQueue[Future[str]]", left: int) -> "Future[str]":
     """The next future that ended; raises ``GradingFailed`` when nobody is left who could end one."""
     alone_since = None
     while True:

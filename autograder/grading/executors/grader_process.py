@@ -14,7 +14,7 @@ import threading
 from dataclasses import asdict
 from typing import Any
 
-from autograder.errors import SandboxError
+from autograder.errors import SandboxError, missing_package
 from autograder.grading.executors.local import JudgePool, close_sandbox, die_with
 from autograder.grading.messages import Answer, Options, Result, Task
 
@@ -47,6 +47,8 @@ def main() -> None:
                 send({"done": True})
     except SandboxError as error:
         send({"failed": str(error)})
+    except ImportError as error:
+        send({"failed": missing_package(error)})
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is on its way
         pool.cancel()

@@ -13,10 +13,11 @@ from functools import partial
 
 from autograder.errors import SandboxError
 from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Task
-from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.limits import Limits, kernel_limit
 from autograder.grading.sandbox.sandbox import Sandbox
 
 JUDGE_MEMORY = 4 * 2**30  # bytes beyond what a judge begins with: what is compared is small
+MARGIN = 30.0  # CPU seconds for what a judge does besides checking
 ON_GPU = 4  # submissions at the same time: each has a CUDA context of its own, half a gigabyte
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 PR_SET_PDEATHSIG = 1
@@ -94,7 +95,7 @@ class JudgePool:
         try:
             answer = future.result()
         except BrokenProcessPool:  # a judge died; nobody knows whose submission it was
-            self._failed[task.key] = task, "the grading process died while grading this submission"
+            self._failed[task.key] = task, "the process that judged this submission died (killed for its CPU time or memory)"
         except SandboxError as error:
             self._failed[task.key] = task, f"the sandbox failed: {error}"
         except Exception as error:  # a mistake of the grader's own: it may cost nobody else a grade
@@ -155,7 +156,8 @@ def _judge(task: Task) -> Answer:
 
     if _sandbox is None:
         raise SandboxError("it was closed before this submission began")
-    return judge(task, _sandbox)
+    with kernel_limit(_sandbox.limits.checking_cpu + MARGIN):  # the pool then tries its submissions once more, alone
+        return judge(task, _sandbox)
 
 
 def _device(wanted: str) -> str:

@@ -4,7 +4,6 @@ nbgrader's converter stays serial and the only writer of the gradebook. Before i
 submissions it is about to convert begins too, in parallel, in sandboxes; the loop waits for each outcome.
 """
 
-import glob
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -15,17 +14,22 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.utils import rmtree
 from sqlalchemy.exc import DatabaseError
 
-from autograder.errors import CourseError, GradingFailed
+from autograder.errors import CourseError, GradingFailed, first_line
 from autograder.grading.course_state import is_complete
 from autograder.grading.pipeline import NO_ISOLATION, grade_submissions, grading_run
-from autograder.grading.plugins import nbgrader_patches
 from autograder.grading.plugins.background import BackgroundGrading
 from autograder.grading.plugins.gradebook import register_assignment
+from autograder.grading.plugins.nbgrader_version import wrong_version
+from autograder.grading.plugins.restore import known_scores, restore
 from autograder.grading.plugins.timestamps import timestamp
+from autograder.grading.submission.folders import find_submissions
 
 
 class CourseAutograde(Autograde):
-    """Grades through `pipeline`. What nbgrader would copy or read of a submission itself, it does not."""
+    """Grades through `pipeline`. What nbgrader would copy or read of a submission itself, it does not.
+
+    ``refused`` holds the folders that no student can be called, with the reason.
+    """
 
     @classmethod
     def like(cls, converter: Autograde) -> Self:
@@ -35,12 +39,16 @@ class CourseAutograde(Autograde):
             setattr(ours, name, getattr(converter, name))
         return ours
 
+    refused: dict[str, str] = {}
+
     def init_notebooks(self) -> None:
         """Which file of a submission is the notebook, and that there is none, is for intake to say."""
-        course, assignment = self.coursedir, self.coursedir.assignment_id
-        found = sorted(map(Path, glob.glob(course.format_path(course.submitted_directory, course.student_id, assignment))))
-        self._folders = {folder.parent.name: folder for folder in found if self._is_name(folder.parent.name)}
-        if not found:
+        assignment = self.coursedir.assignment_id
+        found = find_submissions(self.coursedir, assignment, self.coursedir.student_id)
+        self._folders, self.refused = found.folders, found.refused
+        for name, reason in self.refused.items():
+            self.log.error("Not graded: submitted/%s: %s", name, reason)
+        if not self._folders and not self.refused:
             super().init_notebooks()  # says what nbgrader says
         self.assignments = {str(folder): [str(folder / f"{assignment}.ipynb")] for folder in self._folders.values()}
 
@@ -48,11 +56,14 @@ class CourseAutograde(Autograde):
         """nbgrader's loop, inside a grading run."""
         root, assignment = Path(self.coursedir.root), self.coursedir.assignment_id
         try:
-            if problem := nbgrader_patches.problem():
+            if problem := wrong_version():
                 raise GradingFailed(problem)
             options = self.exporter.options
             with grading_run(root, assignment, options):
                 register_assignment(root, self.coursedir, assignment, self.config)
+                for student in restore(self.coursedir, assignment, self.config):
+                    self.log.warning("The gradebook lacked the scores of %s; they were saved again", student)
+                self._known = self._known_students(assignment)
                 self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student, folder)}
                 if not options.isolate:
                     self.log.warning(NO_ISOLATION)
@@ -62,10 +73,12 @@ class CourseAutograde(Autograde):
                 self.exporter.background = BackgroundGrading(self._due, grade, self.exporter.on_result)
                 self.exporter.background.start()
                 super().convert_notebooks()
+            if self.refused:
+                raise self._told(f"not graded, by the names of their folders under submitted/: {', '.join(self.refused)}")
         except (GradingFailed, CourseError) as error:
             raise self._told(str(error)) from error
         except (OSError, DatabaseError) as error:
-            raise self._told(f"the course's files cannot be read or written ({error}): free some space or mend the permissions, "
+            raise self._told(f"the course's files cannot be read or written ({first_line(error)}): free some space or mend the permissions, "
                              "then start again; what is graded is kept") from error
 
     def init_destination(self, assignment_id: str, student_id: str) -> bool:
@@ -98,17 +111,16 @@ class CourseAutograde(Autograde):
         done = Path(self._format_dest(assignment, student))
         if not done.exists() or self.force:
             return True
-        if not is_complete(done / f"{assignment}.ipynb"):
-            self.log.warning("Grading %s again: an earlier run did not finish", student)
+        if not is_complete(done / f"{assignment}.ipynb") or student not in self._known:
+            self.log.warning("Grading %s again: an earlier run did not finish, or the gradebook has lost it", student)
             return True
         new, old = timestamp(folder), timestamp(done)
         return new is not None and old is not None and new > old
 
-    def _is_name(self, name: str) -> bool:
-        if name.isprintable() and name.encode("utf-8", "replace").decode() == name:
-            return True
-        self.log.error("Not graded: the folder submitted/%s: no student has such a name; rename it", ascii(name))
-        return False
+    def _known_students(self, assignment: str) -> set[str]:
+        """Who has a row in the gradebook: nobody else can count as done."""
+        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            return set(known_scores(gradebook, assignment))
 
     def _told(self, reason: str) -> NbGraderException:
         self.log.error(reason)

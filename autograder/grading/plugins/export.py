@@ -7,6 +7,7 @@ from nbgrader.api import Assignment, Gradebook, MissingEntry, Student
 from nbgrader.plugins import ExportPlugin
 
 from autograder.grading.plugins.gradebook import reason_not_graded
+from autograder.grading.submission.folders import find_submissions
 
 COLUMNS = ["assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email", "raw_score",
            "late_submission_penalty", "score", "max_score", "needs_manual_grade", "reason"]
@@ -22,9 +23,13 @@ class GradesWithReasons(ExportPlugin):
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             for assignment in gradebook.assignments:
-                for student in gradebook.students:
-                    if (not assignments or assignment.name in assignments) and (not students or student.id in students):
-                        row = _row(gradebook, assignment, student)
+                if assignments and assignment.name not in assignments:
+                    continue
+                handed_in = find_submissions(self.parent.coursedir, assignment.name).folders
+                known = {student.id: student for student in gradebook.students}
+                for name in sorted(known.keys() | handed_in.keys()):
+                    if not students or name in students:
+                        row = _row(gradebook, assignment, known.get(name) or Student(id=name), name in handed_in)
                         writer.writerow({column: _as_text(value) for column, value in row.items()})
         self.log.info("Grades exported to %s", destination)
 
@@ -34,13 +39,15 @@ def _as_text(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
-def _row(gradebook: Gradebook, assignment: Assignment, student: Student) -> dict[str, Any]:
+def _row(gradebook: Gradebook, assignment: Assignment, student: Student, has_submitted: bool) -> dict[str, Any]:
     row = {"assignment": assignment.name, "duedate": assignment.duedate, "student_id": student.id,
            "last_name": student.last_name, "first_name": student.first_name, "email": student.email,
            "max_score": assignment.max_score}
     try:
         submission = gradebook.find_submission(assignment.name, student.id)
     except MissingEntry:
+        if has_submitted:
+            return row | {"reason": "handed in, but not in the gradebook: run autograde again"}
         return row | {"raw_score": 0.0, "late_submission_penalty": 0.0, "score": 0.0, "reason": "no submission"}
     row["timestamp"] = submission.timestamp
     if reason := reason_not_graded(submission):

@@ -7,8 +7,8 @@ from typing import Any as AnyType
 
 import nbformat
 from nbconvert.exporters import NotebookExporter
-from nbconvert.exporters.exporter import ResourcesDict
 from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
 from traitlets import Any, Dict, Enum, Integer, Unicode
 
 from autograder.errors import GradingFailed
@@ -37,8 +37,8 @@ class SubmissionExporter(NotebookExporter):
         """How the run is to be done, by the configuration. Raises ``CourseError`` for a device that does not exist."""
         return Options(self.isolation != "none", wanted_device(), self.workers, dict(self.limits), self.scheduler)
 
-    def from_filename(self, filename: str, resources: ResourcesDict | None = None,
-                      **kwargs: AnyType) -> tuple[str, ResourcesDict]:
+    def from_filename(self, filename: str, resources: dict[str, AnyType] | None = None,
+                      **kwargs: AnyType) -> tuple[AnyType, dict[str, AnyType]]:
         """nbgrader's two passes: a submitted file becomes the rebuilt notebook; an autograded one is read back."""
         if self.background is None or resources is None:
             raise GradingFailed(f"{filename} was not part of a run; start it with `nbgrader autograde`, by the course's nbgrader_config.py")
@@ -51,7 +51,7 @@ class SubmissionExporter(NotebookExporter):
         if not self._preprocessors:  # the first pass, with nothing to sanitize: intake has rebuilt the notebook
             return json.dumps(outcome.notebook), resources
         resources["autograder"] = outcome
-        course = self.parent.coursedir
+        course = self._course
         submitted = Path(course.format_path(course.submitted_directory, student, assignment))
         if stamp := timestamp_bytes(submitted):
             resources["outputs"] = {"timestamp.txt": stamp}  # nbgrader sees by it when a student submits again
@@ -61,8 +61,13 @@ class SubmissionExporter(NotebookExporter):
         self.background.forget(student)
         return nbformat.v4.writes(notebook) + "\n", resources
 
+    @property
+    def _course(self) -> CourseDirectory:
+        assert self.parent is not None  # a converter of nbgrader's made this exporter
+        return self.parent.coursedir
+
     def _mark_failed(self, student: str, assignment: str, reason: str) -> None:
-        course = self.parent.coursedir
+        course = self._course
         with Gradebook(course.db_url, course.course_id) as gradebook:
             mark_not_graded(gradebook.find_submission_notebook(assignment, assignment, student), reason)
             gradebook.db.commit()

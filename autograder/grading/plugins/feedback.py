@@ -1,9 +1,10 @@
 """Feedback pages: nbgrader's, cut down to the student's own work, with a table on top that says what to look at."""
 
+import contextlib
 import glob
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from nbconvert.exporters import HTMLExporter
 from nbconvert.exporters.exporter import ResourcesDict
@@ -16,7 +17,10 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets.config import Config
 
 from autograder.build.regions import clear_hidden
+from autograder.errors import GradingFailed
+from autograder.grading.course_state import run_lock
 from autograder.grading.plugins.gradebook import reason_not_graded
+from autograder.grading.plugins.restore import restore
 from autograder.manifest import MANIFEST, Entry
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -26,7 +30,7 @@ class FeedbackExporter(HTMLExporter):
     """HTML by the course's own template, which extends nbgrader's."""
 
     def __init__(self, config: Config, **kwargs: object) -> None:
-        config, theirs = config.copy(), config.HTMLExporter  # nbgrader has put the places of its own templates in here
+        config, theirs = Config(config), config.HTMLExporter  # nbgrader has put the places of its own templates in here
         config.FeedbackExporter.merge({
             "template_name": "course_feedback",
             "template_file": "index.html.j2",  # HTMLExporter's is formgrader's
@@ -35,22 +39,36 @@ class FeedbackExporter(HTMLExporter):
             "extra_template_basedirs": [*theirs.extra_template_basedirs, str(TEMPLATES)],
             "extra_template_paths": [*theirs.extra_template_paths, *theirs.extra_template_basedirs],
         })
-        super().__init__(config=config, **kwargs)
+        super().__init__(config=config, **kwargs)  # type: ignore[no-untyped-call]
+
+    def from_notebook_node(self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        page, found = super().from_notebook_node(nb, resources, **kwargs)
         if isinstance(self.parent, GenerateFeedback):
-            self.parent.assignments = _autograded(self.parent.coursedir)
-
-    def from_notebook_node(self, nb: NotebookNode, resources: ResourcesDict | None = None, **kwargs: object) -> tuple[Any, ...]:
-        page, resources = super().from_notebook_node(nb, resources, **kwargs)
-        if isinstance(self.parent, GenerateFeedback):
-            resources.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, resources["nbgrader"]))
-        return page, resources
+            found.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, found["nbgrader"]))
+        return page, found
 
 
-def _autograded(course: CourseDirectory) -> dict[str, list[str]]:
-    """What nbgrader is to convert. Its own search takes the names of students for patterns."""
-    found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, course.assignment_id)))
-    notebooks = {folder: os.path.join(folder, f"{course.assignment_id}.ipynb") for folder in found}
-    return {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
+class CourseFeedback(GenerateFeedback):
+    """nbgrader's, which takes the names of students for patterns and fails for all if the gradebook has lost one."""
+
+    @classmethod
+    def like(cls, converter: GenerateFeedback) -> Self:
+        """The same task as nbgrader's own converter was given."""
+        ours = cls(coursedir=converter.coursedir, parent=converter.parent, config=converter.config)
+        for name in ("force", "log", "logfile"):
+            setattr(ours, name, getattr(converter, name))
+        return ours
+
+    def init_notebooks(self) -> None:
+        """Everybody who was graded, with the scores back in the gradebook where it has lost them."""
+        course, assignment = self.coursedir, self.coursedir.assignment_id
+        with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):  # a run under way saves them itself
+            restore(course, assignment, self.config)
+        found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, assignment)))
+        notebooks = {folder: os.path.join(folder, f"{assignment}.ipynb") for folder in found}
+        self.assignments = {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
+        if not self.assignments:
+            super().init_notebooks()  # says what nbgrader says
 
 
 def _exchange_key(course: CourseDirectory, where: dict[str, Any]) -> dict[str, bytes]:

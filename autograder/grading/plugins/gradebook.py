@@ -1,5 +1,6 @@
 """nbgrader's gradebook, through its own API: registering an assignment, reading scores and reasons."""
 
+import copy
 import logging
 import tempfile
 from dataclasses import dataclass
@@ -10,13 +11,15 @@ from nbgrader.api import Gradebook, MissingEntry, SubmittedAssignment, Submitted
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
+from sqlalchemy import make_url
 from traitlets.config import Config
 
 from autograder.course import instructor_cells
-from autograder.errors import CourseError
-from autograder.grading.plugins.nbgrader_patches import add_indexes
+from autograder.errors import CourseError, first_line
+from autograder.grading.plugins.indexes import add_indexes
 
 UNGRADABLE = "Not graded: "
+DAMAGED = ("file is not a database", "disk image is malformed", "file is encrypted")  # what SQLite says
 
 
 @dataclass
@@ -48,7 +51,7 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str, co
         except MissingEntry:
             pass
     with tempfile.TemporaryDirectory(prefix="register-") as scratch:
-        quiet = config.copy()
+        quiet = Config(copy.deepcopy(config))
         quiet.CourseDirectory.merge({"root": str(root), "db_url": course.db_url, "release_directory": scratch})
         directory = CourseDirectory(config=quiet)
         directory.assignment_id = assignment
@@ -64,13 +67,18 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str, co
 
 
 def open_gradebook(course: CourseDirectory) -> Gradebook:
-    """The gradebook, or a clear error for one of another nbgrader version or a damaged file."""
+    """The gradebook. Raises ``CourseError`` for a damaged one, and for one of another nbgrader version."""
     try:
         return Gradebook(course.db_url, course.course_id)
     except Exception as error:
+        where, said = make_url(course.db_url).render_as_string(hide_password=True), first_line(error)
+        if any(words in said for words in DAMAGED):
+            raise CourseError(
+                f"the gradebook ({where}) is damaged ({said}): put a copy of it in its place, or move it away and run autograde, "
+                "which saves the automatic scores again; what was graded by hand is in copies only") from error
         raise CourseError(
-            f"the gradebook ({course.db_url}) cannot be opened ({type(error).__name__}): if it is from an older nbgrader, "
-            "make a copy of it and run `nbgrader db upgrade`; otherwise restore it from a copy") from error
+            f"the gradebook ({where}) cannot be opened ({said}): if it is from an older nbgrader, make a copy of it and run "
+            "`nbgrader db upgrade`; otherwise put a copy of it in its place") from error
 
 
 def save_scores(notebook: SubmittedNotebook, cells: dict[str, NotebookNode], scores: dict[str, float],

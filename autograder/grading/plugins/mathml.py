@@ -9,10 +9,8 @@ import unicodedata
 from html import escape, unescape
 from xml.etree.ElementTree import Element, tostring
 
-from jinja2 import pass_context
-from jinja2.runtime import Context
 from latex2mathml.converter import Converter
-from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbconvert.filters.markdown_mistune import IPythonRenderer
 
 LONGEST = 5000  # characters; nobody writes a longer formula by hand
 MACROS = re.compile(r"\\(def|newcommand|renewcommand)\b")  # a few short ones, nested, fill the memory
@@ -21,13 +19,6 @@ ATTRIBUTES = {
     "movablelimits", "minsize", "maxsize", "linethickness", "lspace", "rspace", "width", "height", "depth", "columnalign",
     "columnlines", "columnspacing", "rowlines", "rowspacing", "notation", "linebreak",
 }
-
-
-@pass_context
-def markdown2html(context: Context, source: str) -> str:
-    """nbconvert's filter of this name, with the formulas drawn."""
-    attachments = context.get("cell", {}).get("attachments", {})
-    return MarkdownWithMath(renderer=_Renderer(escape=False, attachments=attachments)).render(source)
 
 
 def to_mathml(latex: str, display: str) -> str:
@@ -43,7 +34,9 @@ def to_mathml(latex: str, display: str) -> str:
         return _as_text(latex)
 
 
-class _Renderer(IPythonRenderer):
+class MathRenderer(IPythonRenderer):
+    """nbconvert's renderer of Markdown, with the formulas drawn."""
+
     def block_math(self, body: str) -> str:
         return to_mathml(body, "block")
 

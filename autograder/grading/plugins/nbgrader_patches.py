@@ -1,7 +1,7 @@
 """All that is changed in nbgrader itself, applied by one call; importing this file changes nothing.
 
-Written for nbgrader 0.9.6. With another version nothing is patched, and grading stops with a message that says so:
-`problem` is asked before every run.
+Written for one version of nbgrader. With another nothing is patched, and grading stops with a message that says so:
+`wrong_version` is asked before every run.
 """
 
 import os
@@ -9,36 +9,23 @@ import warnings
 from functools import lru_cache
 from typing import Any
 
-import nbgrader
 import nbgrader.api
-from nbgrader.api import Base, Comment, Grade, Gradebook, SubmittedAssignment, SubmittedNotebook
-from nbgrader.converters import Autograde
-from sqlalchemy import Engine, Index
+from nbgrader.api import Base, Gradebook
+from nbgrader.converters import Autograde, GenerateFeedback
+from sqlalchemy import Engine
 from sqlalchemy.exc import SAWarning
 
-WRITTEN_FOR = "0.9.6"
+from autograder.grading.plugins.nbgrader_version import wrong_version
 
-# Without these, the look for a submission's rows would read those of the whole class.
-INDEXES = [Index(f"ix_{table.__tablename__}_{column}", table.__table__.c[column])
-           for table, column in ((Grade, "notebook_id"), (Comment, "notebook_id"), (SubmittedNotebook, "assignment_id"),
-                                 (SubmittedAssignment, "student_id"))]
-
-_stock_start, _create_tables, _check_course = Autograde.start, Base.metadata.create_all, Gradebook.check_course
+_stock_autograde, _stock_feedback = Autograde.start, GenerateFeedback.start
+_create_tables, _check_course = Base.metadata.create_all, Gradebook.check_course
 _courses: dict[Engine, set[str]] = {}  # known to be in the database, and so are all tables
-
-
-def problem() -> str:
-    """The empty string if the patches fit the installed nbgrader, else what to do."""
-    if nbgrader.__version__ == WRITTEN_FOR:
-        return ""
-    return (f"nbgrader {nbgrader.__version__} is installed, and this grader was written for {WRITTEN_FOR}: "
-            f"pip install nbgrader=={WRITTEN_FOR}")
 
 
 def apply() -> None:
     """Once per process, from the course's nbgrader_config.py: grading runs of ours, and a gradebook fit for a large class."""
-    Autograde.start = start
-    if problem():
+    Autograde.start, GenerateFeedback.start = autograde, generate_feedback
+    if wrong_version():
         return
     # nbgrader opens its database many times per submission. With one engine per database, SQL is compiled once, not each
     # time; Gradebook.close() still closes every connection.
@@ -49,21 +36,25 @@ def apply() -> None:
     warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
 
 
-def start(converter: Autograde) -> None:
+def autograde(converter: Autograde) -> None:
     """nbgrader's `Autograde.start`: in a course of ours the same task, done by `CourseAutograde`."""
     from autograder.grading.plugins.autograde import CourseAutograde
     from autograder.grading.plugins.exporter import SubmissionExporter
 
     if isinstance(converter, CourseAutograde) or not issubclass(converter.exporter_class, SubmissionExporter):
-        _stock_start(converter)
+        _stock_autograde(converter)
         return
     CourseAutograde.like(converter).start()
 
 
-def add_indexes(gradebook: Gradebook) -> None:
-    """To a gradebook that nbgrader alone has made."""
-    for index in INDEXES:
-        index.create(gradebook.engine, checkfirst=True)
+def generate_feedback(converter: GenerateFeedback) -> None:
+    """nbgrader's `GenerateFeedback.start`, likewise."""
+    from autograder.grading.plugins.feedback import CourseFeedback, FeedbackExporter
+
+    if isinstance(converter, CourseFeedback) or not issubclass(converter.exporter_class, FeedbackExporter):
+        _stock_feedback(converter)
+        return
+    CourseFeedback.like(converter).start()
 
 
 def create_tables(bind: Engine) -> None:

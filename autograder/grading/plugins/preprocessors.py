@@ -10,6 +10,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 
 from autograder.grading.messages import Graded, Result, Ungradable
 from autograder.grading.plugins.gradebook import mark_not_graded, save_scores
+from autograder.grading.plugins.restore import Kept
 
 MAX_SHOWN = 10_000  # characters of one cell
 MAX_SHOWN_IN_ALL = 400_000  # of a notebook; ours have a quarter of that, the course's text included
@@ -65,6 +66,8 @@ class SaveVerdicts(NbGraderPreprocessor):
             else:
                 cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
                 save_scores(notebook, cells, outcome.result.scores, outcome.to_look_at)
+            reason = outcome.reason if isinstance(outcome, Ungradable) else ""
+            nb.metadata["autograder"]["kept"] = Kept.of(notebook, reason).to_json()
             gradebook.db.commit()
         if isinstance(outcome, Graded):
             outcome.forget()

@@ -1,6 +1,10 @@
 """What one submission may use, what is left of it, and the one who looks."""
 
+import contextlib
+import math
+import resource
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,6 +12,7 @@ from autograder.errors import LimitExceeded
 from autograder.grading.sandbox.process_tree import ProcessTree, Usage
 
 MAX_CALLBACKS = 1000
+MAX_CALLBACK_BYTES = 2**18  # of the tensors handed to one: a check's own functions work on little
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,9 @@ class Watched(Protocol):
     tree: ProcessTree | None
     charged: float
 
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel has counted more than it may have."""
+
 
 class UsageMonitor:
     """Looks at a submission's processes during one request."""
@@ -93,7 +101,7 @@ class UsageMonitor:
 
     def _judge(self, used: Usage) -> None:
         limits, cpu = self.limits, self.cpu_seconds
-        if used.memory > limits.memory:
+        if used.memory > limits.memory or self.job.ran_out_of_memory():
             raise LimitExceeded("MemoryError", f"it used more than {limits.memory / 2**30:.1f} GB of memory")
         if used.gpu_memory > limits.gpu_memory:
             raise LimitExceeded("MemoryError", f"it used more than {limits.gpu_memory / 2**30:.1f} GB of GPU memory")
@@ -108,8 +116,11 @@ class UsageMonitor:
         if spent := self.budget.spent():
             raise LimitExceeded("TimeoutError", spent)
 
-    def count_callback(self) -> None:
+    def count_callback(self, size: int) -> None:
+        """One more call of a function that the check has lent, with ``size`` bytes of tensors."""
         self.callbacks += 1
+        if size > MAX_CALLBACK_BYTES:
+            raise LimitExceeded("RuntimeError", f"it called the function it was given with more than {MAX_CALLBACK_BYTES // 2**10} kB")
         if self.callbacks > MAX_CALLBACKS:
             raise LimitExceeded("RuntimeError", f"it called the function it was given more than {MAX_CALLBACKS} times")
 
@@ -120,3 +131,19 @@ class UsageMonitor:
         self.budget.cpu -= cpu
         if self.callback_cpu > self.cpu_seconds:
             raise LimitExceeded("TimeoutError", f"the function it was given ran for more than {self.cpu_seconds:g} seconds")
+
+
+@contextlib.contextmanager
+def kernel_limit(cpu_seconds: float) -> Iterator[None]:
+    """The kernel kills this process if the block uses that much CPU time: a product in the middle of a library hears no
+    signal of Python's. The limit before it holds again afterwards."""
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = math.ceil(used.ru_utime + used.ru_stime + cpu_seconds)
+    if before[0] != resource.RLIM_INFINITY:
+        limit = min(limit, before[0])
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, before)

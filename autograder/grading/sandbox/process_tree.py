@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+PF_FORKNOEXEC = 0x40  # of the flags in /proc/PID/stat: forked, and still the same program
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,16 @@ class _Process:
     children_cpu: float  # of those that have ended and were waited for
     memory: int
     runnable: bool
+    has_execed: bool  # then it shares no page with the fork server any more
 
 
 class ProcessTree:
-    """The process ``root`` and all its descendants, looked at again and again. ``baseline`` bytes of each, the pages
-    inherited from the fork server, are shared and not counted."""
+    """The process ``root`` and all its descendants, looked at again and again. ``baseline`` bytes of each that has not
+    called exec, the pages inherited from the fork server, are shared and not counted. Without ``counts_memory`` (a control
+    group does that) memory is 0."""
 
-    def __init__(self, root: int, baseline: int = 0, on_gpu: bool = False) -> None:
-        self.root, self.baseline, self.on_gpu = root, baseline, on_gpu
+    def __init__(self, root: int, baseline: int = 0, on_gpu: bool = False, counts_memory: bool = True) -> None:
+        self.root, self.baseline, self.on_gpu, self.counts_memory = root, baseline, on_gpu, counts_memory
         self._next_gpu_look, self._on_gpu = 0.0, 0
         self._seen: dict[int, float] = {}  # CPU seconds of every process ever met
         self._started = 0
@@ -59,9 +62,18 @@ class ProcessTree:
         # Both are at least what was used: a child that nobody waits for is missing in the first, one that came and went
         # between two looks in the second.
         reaped = sum(process.own_cpu + process.children_cpu for process in found.values())
-        memory = sum(max(0, process.memory - self.baseline) for process in found.values())
+        memory = self._memory(found) if self.counts_memory else 0
         return Usage(max(reaped, sum(self._seen.values())), memory, any(process.runnable for process in found.values()),
                      len(found), self._started, self._gpu_memory(found.keys()) if self.on_gpu else 0)
+
+    def _memory(self, found: dict[int, _Process]) -> int:
+        """What page tables show, and shared pages whole: these can be held without standing in any page table."""
+        own = sum(max(0, process.memory - (0 if process.has_execed else self.baseline)) for process in found.values())
+        shared: dict[str, int] = {}
+        for pid in found:
+            for inode, size in _shared_anonymous(pid):
+                shared[inode] = max(size, shared.get(inode, 0))
+        return own + sum(shared.values())
 
     def _gpu_memory(self, pids: Collection[int]) -> int:
         """Bytes on all GPUs, asked once in two seconds: each time starts a program."""
@@ -139,7 +151,19 @@ def _process(pid: int) -> _Process | None:
     fields = text[text.rindex(")") + 2:].split()
     user, system, child_user, child_system = (int(field) / TICKS for field in fields[11:15])
     runnable = fields[0] == "R"  # not D: that can be had for nothing, by vfork
-    return _Process(user + system, child_user + child_system, int(fields[21]) * PAGE, runnable)
+    has_execed = not int(fields[6]) & PF_FORKNOEXEC
+    return _Process(user + system, child_user + child_system, int(fields[21]) * PAGE, runnable, has_execed)
+
+
+def _shared_anonymous(pid: int) -> list[tuple[str, int]]:
+    """Inode and bytes of every shared mapping of memory without a file (mmap, or /dev/zero), touched or not."""
+    found = []
+    for line in _read(f"/proc/{pid}/maps").split("\n"):
+        fields = line.split(None, 5)
+        if len(fields) == 6 and fields[1][3:4] == "s" and fields[5].startswith("/dev/zero"):
+            start, _, end = fields[0].partition("-")
+            found.append((fields[4], int(end, 16) - int(start, 16)))
+    return found
 
 
 def _number_inside(pid: int) -> int:

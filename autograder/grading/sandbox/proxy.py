@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from autograder.checks.framework import watched
+from autograder.checks.context import watched
 from autograder.grading.sandbox.worker.wire import Reference
 
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
@@ -81,7 +81,8 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
         run()
         return _map_tensors(state["value"], lambda tensor: tensor)
     state["run"] = run
-    outputs = iter(_Differentiable.apply(state, *inputs))
+    node: Any = _Differentiable
+    outputs = iter(node.apply(state, *inputs))
     return _map_tensors(state["value"], lambda tensor: next(outputs))
 
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 from autograder.errors import SandboxError
 from autograder.grading.sandbox.bubblewrap import LINUX, PYTHON, WORKER, bubblewrap_command, server_command
 from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.memory_groups import MemoryGroup, MemoryGroups
 from autograder.grading.sandbox.process_tree import ProcessTree, ask_for_pid, memory_of, peer_pid
 
 if TYPE_CHECKING:  # imports torch, which takes long: the sandbox's own import of it has started by then
     from autograder.grading.sandbox.worker.wire import Connection
 
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 START_SECONDS = 180  # importing torch on a cold disk
 HELLO_SECONDS = 60
 END_SECONDS = 60
@@ -36,6 +38,7 @@ class Sandbox:
         kind = socket.SOCK_SEQPACKET if LINUX else socket.SOCK_DGRAM
         self.control, theirs = socket.socketpair(socket.AF_UNIX, kind)
         self._log = tempfile.TemporaryFile()  # has no name: even a kill leaves none behind
+        self._groups = MemoryGroups.find() if isolate and LINUX else None
         try:
             self.process = subprocess.Popen(
                 self._command(theirs.fileno()), pass_fds=(theirs.fileno(),), env=self._environment(),
@@ -80,8 +83,14 @@ class Sandbox:
         if hello.get("hello") != token:
             self._end(number)
             raise SandboxError(f"a submission's sandbox could not be set up: {hello.get('failed', hello)}")
-        tree = ProcessTree(pid, memory_of(pid), self.device == "cuda") if pid else None
-        return Job(self, number, connection, tree)
+        group = self._group_for(pid)
+        tree = ProcessTree(pid, memory_of(pid), self.device == "cuda", group is None) if pid else None
+        return Job(self, number, connection, tree, group)
+
+    @property
+    def counts_memory_by(self) -> str:
+        """How a submission's memory is counted, for people to read."""
+        return self._groups.version.label if self._groups else "page tables in /proc"
 
     def close(self) -> None:
         """End the server and with it everything it started."""
@@ -94,6 +103,8 @@ class Sandbox:
             self.process.kill()
             self.process.wait()
         self._log.close()
+        if self._groups is not None:
+            self._groups.close()
         if self._scratch is not None:
             self._scratch.cleanup()
 
@@ -103,6 +114,17 @@ class Sandbox:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _group_for(self, pid: int) -> MemoryGroup | None:
+        """The account of a fork that has run no student code yet."""
+        if self._groups is None or not pid:
+            return None
+        try:
+            group = self._groups.make(self.limits.memory)
+            group.add(pid)
+        except (OSError, ValueError) as error:
+            raise SandboxError(f"a submission's memory group could not be made: {error}") from error
+        return group
 
     def _end(self, number: str) -> bool:
         ours, theirs = socket.socketpair()
@@ -148,7 +170,7 @@ class Sandbox:
 
     def _environment(self) -> dict[str, str]:
         """Nothing of the caller's environment reaches student code."""
-        threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+        threads = dict(ONE_THREAD)
         scratch = self._scratch.name if self._scratch else "/tmp"
         if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython may be known by its path outside
             threads["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
@@ -170,9 +192,19 @@ class Job:
     number: str
     connection: "Connection"
     tree: ProcessTree | None  # its processes; None where there is no /proc
+    group: MemoryGroup | None  # its memory's account, where the kernel keeps one
     charged: float = 0.0  # CPU seconds already on the submission's account
 
+    def ran_out_of_memory(self) -> bool:
+        """Whether it has reached the limit of its own."""
+        return self.group is not None and self.group.ran_out()
+
     def end(self) -> bool:
-        """Returns whether the kernel had killed it, short of memory."""
+        """Returns whether the kernel had killed it because the *machine* was short of memory."""
         self.connection.close()
-        return self.sandbox._end(self.number)
+        by_kernel = self.sandbox._end(self.number)
+        if self.group is None:
+            return by_kernel
+        its_own_doing = self.group.ran_out()
+        self.group.remove()
+        return by_kernel and not its_own_doing

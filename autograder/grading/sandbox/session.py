@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autograder.errors import LimitExceeded, SandboxError, StudentError
-from autograder.grading.sandbox.limits import Budget, UsageMonitor
+from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
 from autograder.grading.sandbox.outputs import cell_outputs
 from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
+CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
 STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
 
 
@@ -133,9 +134,10 @@ class Session:
                 reply, reply_payload = connection.receive(max(0.0, deadline - time.monotonic()), monitor.look)
                 if "callback" not in reply:
                     break
-                monitor.count_callback()
+                monitor.count_callback(len(reply_payload))
                 start = time.process_time()
-                self._serve_callback(job, reply, reply_payload)
+                with kernel_limit(cpu_seconds + CALLBACK_MARGIN):
+                    self._serve_callback(job, reply, reply_payload)
                 monitor.charge_callback(time.process_time() - start)
             if reply.get("serial") != self._serial:
                 raise WireError("reply to another request")
@@ -151,7 +153,10 @@ class Session:
             self._abandon()
             raise StudentError(("TimeoutError",), f"it did not finish within {wall_seconds:g} seconds") from None
         except PeerGone:
+            out_of_memory = job.ran_out_of_memory()
             self._abandon()
+            if out_of_memory:
+                raise StudentError(("MemoryError",), f"it used more than {self.limits.memory / 2**30:.1f} GB of memory") from None
             raise StudentError(("ProcessEnded",), "it ended the Python process (exit, crash, memory or CPU limit)") from None
         except WireError as error:
             self._abandon()

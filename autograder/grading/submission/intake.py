@@ -75,7 +75,8 @@ def unreadable(root: Path, assignment: str, reason: str) -> NotebookNode:
     """What stands in for a submission that cannot be graded: the reason, and the instructor's cells without answers."""
     cells = [_rebuilt(cell, None) for cell in instructor_cells(root, assignment)]
     banner = _markdown_cell(f"**This submission could not be graded.** {reason}", id="ungradable")
-    return nbformat.v4.new_notebook(cells=[banner, *cells])
+    notebook: NotebookNode = nbformat.v4.new_notebook(cells=[banner, *cells])
+    return notebook
 
 
 def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]) -> Path:
@@ -182,7 +183,8 @@ def _instructors(cell: Cell) -> NotebookNode:
 
 
 def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
-    source, outputs = cell.source, []
+    source = cell.source
+    outputs: list[NotebookNode] = []
     if answer is not None and cell.role in TAKES_ANSWER:
         source = answer.source if cell.cell_type == "code" else _without_markup(answer.source)
         outputs = answer.outputs if cell.role is Role.EXPERIMENT else []

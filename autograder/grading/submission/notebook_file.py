@@ -63,7 +63,8 @@ def _read_apart(path: Path) -> NotebookNode:
     message = json.loads(done.stdout)
     if "ungradable" in message:
         raise UngradableError(message["ungradable"])
-    return nbformat.from_dict(message)
+    cells: NotebookNode = nbformat.from_dict(message)
+    return cells
 
 
 def _parsed(raw: bytes) -> NotebookNode:
@@ -158,8 +159,8 @@ def _saved_outputs(outputs: object) -> list[NotebookNode]:
             kept.append(_stream(text))
         image = data.get("image/png") if isinstance(data, dict) else None
         if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, "iVBORw0KGgo"):
-            data = NotebookNode({"image/png": image.replace("\n", "")})
-            kept.append(NotebookNode(output_type="display_data", data=data, metadata=NotebookNode()))
+            picture = NotebookNode({"image/png": image.replace("\n", "")})
+            kept.append(NotebookNode(output_type="display_data", data=picture, metadata=NotebookNode()))
     if kept:
         kept.insert(0, _stream("[saved by the student, not verified]\n"))
     return kept
@@ -178,7 +179,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     try:
-        message = _parsed(Path(sys.argv[1]).read_bytes())
+        message: dict[str, Any] = _parsed(Path(sys.argv[1]).read_bytes())
     except UngradableError as reason:
         message = {"ungradable": str(reason)}
     json.dump(message, sys.stdout)

@@ -39,7 +39,7 @@ from autograder.reference import (
 )
 
 POSITIONS = torch.arange(64)
-ROTARY = dict(rtol=0, atol=2e-5)
+ROTARY = {"rtol": 0, "atol": 2e-5}
 
 
 def random(*shape, seed=0, dtype=torch.float64):
@@ -96,7 +96,7 @@ def test_half_split_of_llama(theta):
     rotary = modeling_llama.LlamaRotaryEmbedding(llama_config(rope_theta=theta))
     torch.testing.assert_close(rope_frequencies(32, theta), rotary.inv_freq, rtol=1e-6, atol=0)
     expected = modeling_llama.apply_rotary_pos_emb(q, k, *rotary(q, POSITIONS[None]))
-    for x, peer in zip((q, k), expected):
+    for x, peer in zip((q, k), expected, strict=True):
         torch.testing.assert_close(apply_rotary_emb_half(x, POSITIONS, theta), peer, **ROTARY)
     assert torch.equal(rotate_half(q), modeling_llama.rotate_half(q))
 
@@ -133,7 +133,7 @@ def test_interleaved_of_roformer():
     q, k = random(2, 3, 64, 32, seed=1), random(2, 3, 64, 32, seed=2)
     table = RoFormerSinusoidalPositionalEmbedding(64, 32).create_weight()
     expected = RoFormerSelfAttention.apply_rotary_position_embeddings(table.double()[None, None], q, k)
-    for x, peer in zip((q, k), expected):
+    for x, peer in zip((q, k), expected, strict=True):
         torch.testing.assert_close(apply_rotary_emb(x, POSITIONS), peer, **ROTARY)
 
 
@@ -195,7 +195,7 @@ def test_dynamic_frequencies_of_transformers(scale, seq_len):
 
 
 @pytest.mark.parametrize("head_dim", [8, 16, 32, 64, 128])
-@pytest.mark.parametrize("scale, original_len, theta, betas", [
+@pytest.mark.parametrize(("scale", "original_len", "theta", "betas"), [
     (4.0, 4096, 10000.0, (32.0, 1.0)), (16.0, 4096, 500000.0, (32.0, 1.0)), (2.0, 64, 10000.0, (32.0, 1.0)),
     (8.0, 64, 10000.0, (4.0, 0.5)), (4.0, 2048, 10000.0, (1.0, 1.0)), (4.0, 100_000, 100.0, (32.0, 1.0)),
     (1.0, 4096, 10000.0, (32.0, 1.0)), (4.0, 6, 10000.0, (32.0, 1.0)), (4.0, 3, 10000.0, (32.0, 1.0)),

@@ -27,7 +27,7 @@ def test_slopes_of_8_and_12_heads():
     eight = [2.0**-k for k in range(1, 9)]
     assert alibi_slopes(8).tolist() == eight
     twelve = alibi_slopes(12)
-    torch.testing.assert_close(twelve, torch.tensor(eight + [2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5]), rtol=6e-8, atol=0)
+    torch.testing.assert_close(twelve, torch.tensor([*eight, 2 ** (-0.5), 2 ** (-1.5), 2 ** (-2.5), 2 ** (-3.5)]), rtol=6e-8, atol=0)
     assert twelve[0] == 0.5 and twelve.max().item() == pytest.approx(0.7071, abs=5e-5)
 
 
@@ -90,7 +90,7 @@ def test_errors(call):
 # --- per-key bias ---------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("n_queries, n_keys", [(6, 6), (3, 6), (2, 9)])
+@pytest.mark.parametrize(("n_queries", "n_keys"), [(6, 6), (3, 6), (2, 9)])
 def test_per_key_bias_is_equivalent_only_under_a_causal_mask(n_queries, n_keys, device):
     scores, slopes = random(2, 4, n_queries, n_keys, device=device), alibi_slopes(4)
     assert per_key_bias_is_equivalent(scores, slopes, True) is True
@@ -146,8 +146,8 @@ def module_in_loops(module, x, is_causal):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("d_model, n_heads, n", [(12, 4, 9), (9, 3, 7), (24, 12, 15)])
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-13), (torch.float32, 2e-6), (torch.bfloat16, 2e-2),
+@pytest.mark.parametrize(("d_model", "n_heads", "n"), [(12, 4, 9), (9, 3, 7), (24, 12, 15)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-6), (torch.bfloat16, 2e-2),
                                               (torch.float16, 2e-3)], ids=str)
 def test_alibi_attention_in_loops(dtype, tolerance, d_model, n_heads, n, is_causal, device):
     torch.manual_seed(0)
@@ -225,7 +225,7 @@ def test_windows():
     assert windows == sorted(windows)  # the first head is the most local
 
 
-@pytest.mark.parametrize("slope, tol", [(0, 0.1), (-1, 0.1), (1, 0), (1, 1.5), (1, -0.1), (math.nan, 0.1),
+@pytest.mark.parametrize(("slope", "tol"), [(0, 0.1), (-1, 0.1), (1, 0), (1, 1.5), (1, -0.1), (math.nan, 0.1),
                                        (1, math.nan)])
 def test_window_errors(slope, tol):
     with pytest.raises(ValueError):

@@ -24,7 +24,7 @@ def attention_in_loops(q, k, v, mask):
                 seen = [j for j in range(n_keys) if mask[b, h, i, j]]
                 exps = [math.exp(sum(q[b, h, i, c].item() * k[b, h, j, c].item() for c in range(head_dim))
                                  / math.sqrt(head_dim)) for j in seen]
-                for j, e in zip(seen, exps):
+                for j, e in zip(seen, exps, strict=True):
                     weights[b, h, i, j] = e / sum(exps)
                     out[b, h, i] += e / sum(exps) * v[b, h, j].double()
     return out, weights
@@ -43,12 +43,12 @@ def test_against_the_definition_with_broadcasting_masks(shape, device):
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.6
     expected = attention_in_loops(q, k, v, mask.expand(2, 3, 4, 6))
     result = scaled_dot_product_attention(*(t.to(device) for t in (q, k, v, mask)))
-    for got, want in zip(result, expected):
+    for got, want in zip(result, expected, strict=True):
         torch.testing.assert_close(got.cpu(), want, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype, rtol, atol", [(torch.float64, 1e-12, 1e-12), (torch.float32, 1e-5, 1e-6)])
+@pytest.mark.parametrize(("dtype", "rtol", "atol"), [(torch.float64, 1e-12, 1e-12), (torch.float32, 1e-5, 1e-6)])
 def test_against_torch(dtype, rtol, atol, device):
     q, k, v = random_qkv(7, 9, 16, 8, dtype, device)
     some = torch.rand(2, 1, 7, 9, generator=torch.Generator().manual_seed(1)).to(device) < 0.7
@@ -66,7 +66,7 @@ def test_half_precision_is_rounded_once(dtype, device):
     q, k, v = random_qkv(16, 16, 8, 8, dtype, device)
     result = scaled_dot_product_attention(q, k, v, causal_mask(16, 16).to(device))
     expected = scaled_dot_product_attention(q.double(), k.double(), v.double(), causal_mask(16, 16).to(device))
-    for got, want in zip(result, expected):
+    for got, want in zip(result, expected, strict=True):
         torch.testing.assert_close(got.double(), want, rtol=torch.finfo(dtype).eps, atol=1e-6)
 
 
@@ -77,7 +77,7 @@ def test_products_beyond_the_range_of_float16(device):
     v = torch.eye(2, dtype=torch.float16, device=device)[None, None]
     for t in (q, k, v):
         t.requires_grad_()
-    out, weights = scaled_dot_product_attention(q, k, v)
+    out, _weights = scaled_dot_product_attention(q, k, v)
     assert torch.equal(out[0, 0], torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float16, device=device))
     out.sum().backward()
     assert all(t.grad.isfinite().all() for t in (q, k, v))

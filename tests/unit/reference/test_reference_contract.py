@@ -47,20 +47,20 @@ SIGNATURES = {
 }
 
 
-def plain_signature(function):
-    """The signature without its type annotations."""
-    signature = inspect.signature(function)
-    parameters = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
-    return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
-
-
 def test_names_are_those_of_the_outline():
     assert set(reference.__all__) == set(SIGNATURES)
 
 
+def signature(function):
+    """Names and defaults, as the notebooks give them: without types."""
+    found, nothing = inspect.signature(function), inspect.Parameter.empty
+    plain = [parameter.replace(annotation=nothing) for parameter in found.parameters.values()]
+    return str(found.replace(parameters=plain, return_annotation=nothing))
+
+
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_signature(name):
-    assert plain_signature(getattr(reference, name)) == SIGNATURES[name]
+    assert signature(getattr(reference, name)) == SIGNATURES[name]
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
@@ -69,16 +69,13 @@ def test_docstring_names_its_source(name):
 
 
 def test_forward_signatures():
-    def forward(cls):
-        return plain_signature(cls.forward)
-
-    assert forward(reference.LearnedPositionalEmbedding) == "(self, x)"
-    assert forward(reference.RotaryMultiHeadAttention) == "(self, x, positions=None, is_causal=False)"
-    assert forward(reference.ALiBiMultiHeadAttention) == "(self, x, is_causal=True)"
-    assert forward(reference.CachedAttention) == "(self, x, cache=None)"
-    assert forward(reference.CrossAttention) == (
+    assert signature(reference.LearnedPositionalEmbedding.forward) == "(self, x)"
+    assert signature(reference.RotaryMultiHeadAttention.forward) == "(self, x, positions=None, is_causal=False)"
+    assert signature(reference.ALiBiMultiHeadAttention.forward) == "(self, x, is_causal=True)"
+    assert signature(reference.CachedAttention.forward) == "(self, x, cache=None)"
+    assert signature(reference.CrossAttention.forward) == (
         "(self, x, memory, memory_mask=None, positions=None, memory_positions=None)")
-    assert forward(reference.HybridDecoderBlock) == "(self, x, memory, memory_mask=None)"
+    assert signature(reference.HybridDecoderBlock.forward) == "(self, x, memory, memory_mask=None)"
 
 
 # Each case: arguments as (shape or ready tensor) and a call; the call returns one tensor.
@@ -197,7 +194,7 @@ def test_dtype_device_graph_and_arguments(case, dtype, device):
     result = call(*arguments)
     assert result.dtype == dtype and result.device.type == device
     result.square().sum().backward()
-    for argument, copy in zip(arguments, before):
+    for argument, copy in zip(arguments, before, strict=True):
         assert torch.equal(argument, copy) and argument._version == 0, "an argument was changed in place"
         assert argument.grad is not None and argument.grad.isfinite().all()
         assert argument.untyped_storage().data_ptr() != result.untyped_storage().data_ptr(), "result shares memory"

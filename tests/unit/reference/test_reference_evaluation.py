@@ -47,7 +47,7 @@ def test_against_the_definition(dtype, device):
 def test_windows_and_no_gradients():
     model, text = Model(), tokens()
     loss_by_length(model, text, [4, 20], 4)
-    for (seen, grad), length in zip(model.seen, [4, 20]):
+    for (seen, grad), length in zip(model.seen, [4, 20], strict=True):
         assert torch.equal(seen, text[:, 20 - length:20]) and not grad
     assert all(parameter.grad is None for parameter in model.parameters()) and torch.is_grad_enabled()
 
@@ -67,7 +67,7 @@ def test_training_flags_are_left_as_they_were():
     flags = [module.training for module in model.modules()]
     assert True in flags and False in flags
     assert loss_by_length(model, tokens(), [5], 2) == loss_by_length(model.eval(), tokens(), [5], 2)  # dropout was off
-    for module, flag in zip(model.modules(), flags):
+    for module, flag in zip(model.modules(), flags, strict=True):
         module.training = flag
     loss_by_length(model, tokens(), [5], 2)
     assert [module.training for module in model.modules()] == flags
@@ -82,7 +82,7 @@ def test_training_flags_are_left_as_they_were():
     assert all(module.training for module in broken.modules())
 
 
-@pytest.mark.parametrize("lengths, n_targets", [([21], 2), ([5, 30], 2), ([5, 2], 3), ([5], 6), ([5], 0)])
+@pytest.mark.parametrize(("lengths", "n_targets"), [([21], 2), ([5, 30], 2), ([5, 2], 3), ([5], 6), ([5], 0)])
 def test_errors_before_the_model_is_called(lengths, n_targets):
     model = Model()
     with pytest.raises(ValueError, match="n_targets"):

@@ -12,13 +12,13 @@ def test_values():
     assert type(log_n_scale(4096, 64)) is float
 
 
-@pytest.mark.parametrize("n, n0", [(10, 1), (10, 0.5), (10, 0), (0, 10), (-1, 10)])
+@pytest.mark.parametrize(("n", "n0"), [(10, 1), (10, 0.5), (10, 0), (0, 10), (-1, 10)])
 def test_errors(n, n0):
     with pytest.raises(ValueError, match="n0 > 1"):
         log_n_scale(n, n0)
 
 
-@pytest.mark.parametrize("n, plain, scaled", [(64, .966, .966), (512, .779, .990), (4096, .306, .997),
+@pytest.mark.parametrize(("n", "plain", "scaled"), [(64, .966, .966), (512, .779, .990), (4096, .306, .997),
                                              (32768, .052, .998)])
 def test_dilution_of_one_logit_of_8_among_normal_noise(n, plain, scaled):
     """Ratio of expectations: E exp(s z) = exp(s^2/2) for z ~ N(0, 1)."""

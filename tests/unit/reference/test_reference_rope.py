@@ -180,7 +180,7 @@ def test_odd_dimensions(call):
 # --- layouts --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("n_heads, head_dim", [(1, 8), (3, 6), (4, 2)])
+@pytest.mark.parametrize(("n_heads", "head_dim"), [(1, 8), (3, 6), (4, 2)])
 def test_converted_projections_give_the_same_score_per_head(n_heads, head_dim, device):
     w_q, w_k, x = (random(n_heads * head_dim, 10, seed=1, device=device),
                    random(n_heads * head_dim, 10, seed=2, device=device), random(2, 7, 10, device=device))
@@ -222,7 +222,7 @@ def test_tables_are_exact_up_to_their_rounding(dtype, device):
     positions = torch.tensor([0, 1, 4095, 100_003, -8], device=device)
     tables = rotary_tables(positions, 128, dtype)
     angles = positions.double().cpu()[:, None] * frequencies64(128)
-    for table, exact in zip(tables, (angles.cos(), angles.sin())):
+    for table, exact in zip(tables, (angles.cos(), angles.sin()), strict=True):
         assert table.dtype == dtype and table.device.type == device and table.shape == (5, 64)
         rounding = torch.finfo(dtype).eps / 2 if dtype != torch.float64 else 1e-10
         torch.testing.assert_close(table.cpu().double(), exact, rtol=rounding, atol=1e-7)
@@ -235,7 +235,7 @@ def test_tables_take_the_base():
     torch.testing.assert_close(sin, angles.sin().float(), rtol=0, atol=6e-8)
 
 
-@pytest.mark.parametrize("head_dim, bf16_error, buffer_error", [(128, 1.68, 5.0), (64, 0.98, 1.8)])
+@pytest.mark.parametrize(("head_dim", "bf16_error", "buffer_error"), [(128, 1.68, 5.0), (64, 0.98, 1.8)])
 def test_what_low_precision_angles_cost(head_dim, bf16_error, buffer_error):
     positions, frequencies = torch.arange(4096), rope_frequencies(head_dim)
     exact, _ = rotary_tables(positions, head_dim, torch.float64)
@@ -276,7 +276,7 @@ def module_by_hand(module, x, positions, is_causal, base):
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("positions", [None, torch.tensor([5, 0, 3, 3, 900, 2]), torch.arange(12).view(2, 6) * -0.5])
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 2e-6), (torch.bfloat16, 2e-2),
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-6), (torch.bfloat16, 2e-2),
                                               (torch.float16, 2e-3)], ids=str)
 def test_rotary_attention_from_its_parts(dtype, tolerance, positions, is_causal):
     torch.manual_seed(0)

@@ -33,7 +33,7 @@ class Recorder:
     """What a cell prints and shows, capped: text, results and PNG figures."""
 
     def __init__(self) -> None:
-        self.outputs: list[dict] = []
+        self.outputs: list[dict[str, Any]] = []
         self.room, self.images = MAX_TEXT, MAX_IMAGES
 
     def write(self, name: str, text: str) -> None:
@@ -47,14 +47,13 @@ class Recorder:
             self.outputs.append({"stream": name, "text": text})
 
     def show(self, data: dict[str, Any], is_result: bool) -> None:
-        kept = {}
+        kept: dict[str, Any] = {}
         text = data.get("text/plain")
         if isinstance(text, str):
             kept["text"] = text[:self.room]
             self.room -= len(kept["text"])
-        image = data.get("image/png")
-        if isinstance(image, str):
-            image = base64.b64decode(image)
+        picture = data.get("image/png")
+        image = base64.b64decode(picture) if isinstance(picture, str) else picture
         if isinstance(image, bytes) and len(image) <= MAX_IMAGE and self.images > 0:
             self.images -= 1
             kept["png"] = image
@@ -91,7 +90,7 @@ class Stream:
 class Publisher(CapturingDisplayPublisher):
     recorder: Any = None
 
-    def publish(self, data: dict[str, Any], metadata: dict[str, Any] | None = None, **_: Any) -> None:
+    def publish(self, data: dict[str, Any], metadata: Any = None, source: Any = None, **_: Any) -> None:
         if self.recorder is not None:
             self.recorder.show(data, is_result=False)
 
@@ -105,8 +104,9 @@ class ResultHook(DisplayHook):
     def __call__(self, result: Any = None) -> None:
         if result is None:
             return
-        builtins._ = result
-        data, _ = self.shell.display_formatter.format(result)
+        vars(builtins)["_"] = result
+        shell: Any = self.shell
+        data, _ = shell.display_formatter.format(result)
         self.recorder.show(data, is_result=True)
 
 
@@ -129,12 +129,13 @@ class Shell(InteractiveShell):
         pass
 
 
-def make_shell() -> Shell:
+def make_shell() -> Any:
+    """The one shell of this process (IPython's own types say little about it)."""
     config = Config()
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
     config.InteractiveShell.colors = "nocolor"
-    shell = Shell.instance(config=config)
+    shell: Any = Shell.instance(config=config)
     shell.enable_matplotlib("inline")
     return shell
 
@@ -142,11 +143,11 @@ def make_shell() -> Shell:
 class Notebook:
     """Answers the trusted side's requests about one student's notebook."""
 
-    def __init__(self, connection: Connection, shell: Shell, device: str) -> None:
+    def __init__(self, connection: Connection, shell: Any, device: str) -> None:
         self.connection, self.shell, self.device = connection, shell, device
         self.objects: dict[int, Any] = {}
         self.ids: dict[int, int] = {}
-        self.graphs: dict[int, tuple] = {}
+        self.graphs: dict[int, tuple[Any, ...]] = {}
         self.counter = itertools.count(1)
         self.recorder = Recorder()
         self.pid = os.getpid()
@@ -289,7 +290,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"types": [c.__name__[:80] for c in type(error).__mro__][:20], "message": message, "line": line}
 
 
-def run_notebook(connection: Connection, shell: Shell, job: dict[str, Any]) -> None:
+def run_notebook(connection: Connection, shell: Any, job: dict[str, Any]) -> None:
     make_dumpable(True)
     os.makedirs(job["directory"], exist_ok=True)
     os.chdir(job["directory"])

@@ -101,13 +101,25 @@ class Encoder:
     def _tensor(self, tensor: torch.Tensor) -> dict:
         name = str(tensor.dtype).removeprefix("torch.")
         size = tensor.numel() * tensor.element_size()
-        if name not in DTYPES or tensor.layout != torch.strided or len(self.payload) + size > MAX_PAYLOAD:
+        if name not in DTYPES or len(self.payload) + size > MAX_PAYLOAD:
             return {"x": f"{name} tensor of shape {tuple(tensor.shape)}"}
-        flat = tensor.detach().to("cpu").resolve_conj().resolve_neg().contiguous().reshape(-1)
+        try:
+            raw = _bytes_of(tensor)
+        except (RuntimeError, NotImplementedError):  # without data (meta), or of rows that differ in length (nested)
+            return {"x": f"{name} tensor of shape {tuple(tensor.shape)}"}
         offset = len(self.payload)
-        self.payload += flat.view(torch.uint8).numpy().tobytes()
+        self.payload += raw
         return {"T": {"dtype": name, "shape": list(tensor.shape), "offset": offset, "device": tensor.device.type,
                       "grad": bool(tensor.requires_grad)}}
+
+
+def _bytes_of(tensor: torch.Tensor) -> bytes:
+    """The elements in row-major order, whatever the tensor's strides, layout, class or lazy conjugate and minus are."""
+    plain = tensor.detach()
+    plain = (plain if plain.layout == torch.strided else plain.to_dense()).as_subclass(torch.Tensor)
+    # Copied into a fresh tensor: a single element counts as contiguous with any stride, and then cannot be viewed as bytes.
+    fresh = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)
+    return fresh.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 @dataclass

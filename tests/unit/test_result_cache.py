@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from autograder.checks import memory
+from autograder.checks import result_cache
 from autograder.checks.framework import calling, exercise, grading
-from autograder.checks.memory import Memory
+from autograder.checks.result_cache import ResultCache
 
 
 def test_values_and_errors_are_computed_once() -> None:
-    remembered, calls = Memory(), []
+    remembered, calls = ResultCache(), []
 
     def compute(value: object) -> object:
         calls.append(value)
@@ -33,8 +33,8 @@ def test_values_and_errors_are_computed_once() -> None:
 
 
 def test_what_does_not_fit_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "ROOM", 1000)
-    remembered = Memory()
+    monkeypatch.setattr(result_cache, "ROOM", 1000)
+    remembered = ResultCache()
     assert remembered.recall("small", lambda: torch.zeros(100)).sum() == 0
     assert remembered.recall("large", lambda: torch.zeros(200)).sum() == 0
     assert remembered.recall("small", lambda: torch.ones(100)).sum() == 0 and remembered.recall("large", lambda: torch.ones(200)).sum() == 200
@@ -54,11 +54,11 @@ def test_the_reference_runs_once_per_question_and_class() -> None:
                 for _ in range(2):
                     check.agrees(calling(check.randn(3)), "f(x)")
 
-    remembered = Memory()
+    remembered = ResultCache()
     for student, score in ((lambda x: 2 * x, 2), (lambda x: 3 * x, 0), (lambda x: x + x, 2)):
-        with grading(seed=4, memory=remembered):
+        with grading(seed=4, cache=remembered):
             assert test(student).score == score
     assert len(runs) == 4
-    with grading(seed=5, memory=remembered):  # other inputs, other places, should one memory ever see two classes
+    with grading(seed=5, cache=remembered):  # other inputs, other places, should one memory ever see two classes
         assert test(lambda x: 2 * x).score == 2
     assert len(runs) == 8

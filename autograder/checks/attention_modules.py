@@ -1,0 +1,49 @@
+"""What the hidden tests of attention modules share (weeks 3, 4 and 7): weights, loading, calling."""
+
+import math
+from typing import Any
+
+import torch
+
+from autograder.checks.errors import StudentError
+from autograder.checks.framework import Check
+from autograder.checks.probes import Probe, gradient
+
+PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
+FOUR_WEIGHTS = ("The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no "
+                "biases, no saved tables; all four are trained.")
+
+
+def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
+    """Weights that make scores of order 2: attention looks at few tokens, and a wrong score shows."""
+    return {name: check.randn(d_model, d_model) * 1.4 / math.sqrt(d_model) for name in PROJECTIONS}
+
+
+def built(cls: Any, weights: dict, n_heads: int, **options: Any) -> Any:
+    """The student's module with our weights. What should not be in the state_dict costs points in one place only: here
+    it keeps its value, or becomes zero if it is a bias."""
+    module = cls(len(weights["q_proj.weight"]), n_heads, **options)
+    state = module.state_dict()
+    missing = [name for name in weights if name not in state]
+    if missing:
+        raise StudentError(("KeyError",), f"the state_dict has no {missing[0]!r}")
+    for name, value in state.items():
+        state[name] = weights.get(name, torch.zeros_like(value) if name.endswith("bias") else value)
+    module.load_state_dict(state)
+    if weights["q_proj.weight"].device.type != "cpu":
+        module.to(weights["q_proj.weight"].device)
+    return module
+
+
+def attended(weights: dict, n_heads: int, x: torch.Tensor, base: float | None = None, differentiate: bool = False,
+             **options: Any) -> Probe:
+    """The output of the student's module with our weights in x's dtype, or its gradient with respect to x."""
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads, **({} if base is None else {"base": base}))
+        if x.dtype != torch.float32:
+            module.to(x.dtype)
+        leaf = x.clone().requires_grad_(differentiate)
+        output = module(leaf, **options)
+        return gradient(output, leaf) if differentiate else output
+
+    return probe

@@ -1,0 +1,50 @@
+"""What surrounds a hidden test while it runs: the class's seed, the device, what is known already, the verdicts."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from autograder.checks.follow_through import in_this_process
+from autograder.checks.result_cache import NoCache, ResultCache
+from autograder.checks.verdict import Verdict
+
+Replacing = Callable[[str, Any, Mapping[str, Any]], AbstractContextManager[Any]]
+
+
+@dataclass
+class GradingContext:
+    """What a trusted run hands to the checks: the class's seed, the device, a cache for this class on this device, a
+    place for the verdicts, and a way to see an answer with earlier ones replaced: a context of ``(name of the answer, the
+    answer, replacements by name)`` that gives the answer anew."""
+
+    seed: int = 0
+    device: str = "cpu"
+    cache: ResultCache = field(default_factory=NoCache)
+    verdicts: list[Verdict] = field(default_factory=list)
+    replacing: Replacing = in_this_process
+
+
+_context: ContextVar[GradingContext | None] = ContextVar("grading_context", default=None)
+# Tensors of which a check wants to see what the student's code does to them in place. All others stay as they are: a
+# weight lent to a module and zeroed by it would make what comes after agree with zeros.
+watched: ContextVar[tuple[torch.Tensor, ...]] = ContextVar("watched", default=())
+
+
+@contextmanager
+def grading(seed: int = 0, device: str = "cpu", cache: ResultCache | None = None) -> Iterator[GradingContext]:
+    """Only inside this context do hidden tests run."""
+    context = GradingContext(seed, device, cache or NoCache())
+    token = _context.set(context)
+    try:
+        yield context
+    finally:
+        _context.reset(token)
+
+
+def current() -> GradingContext | None:
+    """The context in force, if any."""
+    return _context.get()

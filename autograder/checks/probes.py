@@ -1,0 +1,42 @@
+"""Probes: what is asked of an object, the same of the student's, the reference's and every known mistake's.
+
+A *probe* takes an object and returns a value: ``lambda f: f(x, positions)``. It calls the object and looks at what comes
+back, nothing else: in grading the student's object is a proxy of something in another process. Probes run again when the
+check is through, for the diagnosis. So what a probe refers to must not change after it: make probes with ``calling``, or
+in a function that takes their inputs, never over loop variables.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Probe = Callable[[Any], Any]
+
+
+def calling(*arguments: Any, **options: Any) -> Probe:
+    """The probe that calls the object with these arguments; tensors are copied, whatever the student does to them."""
+    return lambda subject: subject(*[_copy(argument) for argument in arguments], **options)
+
+
+def differentiating(*arguments: Any, at: int = 0) -> Probe:
+    """The probe that calls the object and takes the gradient with respect to argument number ``at``."""
+    def probe(subject: Any) -> torch.Tensor:
+        copies = [_copy(argument) for argument in arguments]
+        copies[at].requires_grad_()
+        return gradient(subject(*copies), copies[at])
+
+    return probe
+
+
+def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
+    """The gradient of a weighted sum of ``output`` with respect to ``argument``; zeros where no graph leads back."""
+    if not output.requires_grad:
+        return torch.zeros_like(argument)
+    # Different weights, so that no gradient is right by symmetry.
+    weights = torch.arange(output.numel(), device=output.device).cos().reshape(output.shape).to(output.dtype)
+    return torch.autograd.grad((output * weights).sum(), argument, allow_unused=True, materialize_grads=True)[0]
+
+
+def _copy(argument: Any) -> Any:
+    return argument.detach().clone() if isinstance(argument, torch.Tensor) else argument

@@ -1,0 +1,118 @@
+"""Markdown cells in formgrader and feedback: formulas drawn, nothing that the page could take for its own, a limit.
+
+formgrader finds its score boxes by id, and the first one wins: a heading, which Markdown gives an id, could stand in for
+another exercise's box. So no text has an id, a name, a label or a form.
+"""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from html import escape
+from html.parser import HTMLParser
+from typing import Any
+
+from jinja2 import pass_context
+from jinja2.runtime import Context
+from nbconvert.filters.markdown_mistune import MarkdownWithMath
+
+from autograder.grading.plugins.mathml import MathRenderer
+
+PAGE_SECONDS = 10.0  # of CPU, for the Markdown of one submission; ours takes a fiftieth of that
+MOST_OPENINGS = 2_000_000  # brackets that may open a formula, times the characters that each could reach over
+FORBIDDEN_ATTRIBUTES = frozenset({"id", "name", "for", "form", "usemap", "aria-labelledby", "aria-describedby"})
+FORBIDDEN_TAGS = frozenset({"form", "input", "button", "select", "option", "optgroup", "textarea", "label", "fieldset",
+                            "legend", "output", "datalist", "meter", "progress", "map", "area"})
+
+
+@pass_context
+def markdown2html(context: Context, source: str) -> str:
+    """nbconvert's filter of this name. What takes too long to render is shown as it was written."""
+    attachments = context.get("cell", {}).get("attachments", {})
+    page: dict[str, Any] = context.get("resources", {})
+    left = page.get("markdown_seconds", PAGE_SECONDS)
+    if left <= 0 or _openings(source) * len(source) > MOST_OPENINGS:
+        return as_written(source)
+    start = time.process_time()
+    try:
+        with _at_most(left):
+            return without_hooks(MarkdownWithMath(renderer=MathRenderer(escape=False, attachments=attachments)).render(source))
+    except (_TooLong, RecursionError):
+        return as_written(source)
+    finally:
+        page["markdown_seconds"] = left - (time.process_time() - start)
+
+
+def as_written(source: str) -> str:
+    """Text that is not rendered."""
+    return f"<pre>{escape(source)}</pre>"
+
+
+def without_hooks(html: str) -> str:
+    """The same HTML without anything that a page's scripts, links or forms could take hold of."""
+    cleaner = _Cleaner()
+    cleaner.feed(html)
+    cleaner.close()
+    return "".join(cleaner.parts)
+
+
+class _Cleaner(HTMLParser):
+    """Writes down what it reads, less what is forbidden."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.parts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in FORBIDDEN_TAGS:
+            return
+        text = self.get_starttag_text() or ""
+        if any(name in FORBIDDEN_ATTRIBUTES for name, _ in attrs):
+            kept = [name if value is None else f'{name}="{escape(value)}"' for name, value in attrs
+                    if name not in FORBIDDEN_ATTRIBUTES]
+            text = f"<{' '.join([tag, *kept])}{' /' if text.endswith('/>') else ''}>"
+        self.parts.append(text)
+
+    handle_startendtag = handle_starttag
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in FORBIDDEN_TAGS:
+            self.parts.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        self.parts.append(data)
+
+    def handle_entityref(self, name: str) -> None:
+        self.parts.append(f"&{name};")
+
+    def handle_charref(self, name: str) -> None:
+        self.parts.append(f"&#{name};")
+
+
+class _TooLong(BaseException):
+    """Nothing on the way may take it for an error of its own."""
+
+
+@contextlib.contextmanager
+def _at_most(cpu_seconds: float) -> Iterator[None]:
+    """Raises ``_TooLong`` in the block; in another thread than the main one signals cannot, and nothing is limited."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def too_long(*_: Any) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGPROF, too_long)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _openings(source: str) -> int:
+    """Where a formula could begin: each is looked through to its end, or to the end of the text."""
+    return source.count("\\\\[") + source.count("\\\\(") + source.count("$") + source.count("\\begin{")

@@ -1,0 +1,13 @@
+"""Which nbgrader the plug-ins and patches were written for."""
+
+import nbgrader
+
+WRITTEN_FOR = "0.9.6"
+
+
+def wrong_version() -> str:
+    """The empty string if the patches fit the installed nbgrader, else what to do."""
+    if nbgrader.__version__ == WRITTEN_FOR:
+        return ""
+    return (f"nbgrader {nbgrader.__version__} is installed, and this grader was written for {WRITTEN_FOR}: "
+            f"pip install nbgrader=={WRITTEN_FOR}")

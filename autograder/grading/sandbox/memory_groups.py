@@ -1,0 +1,182 @@
+"""Memory of a submission as the kernel counts it: a control group of its own, where one can be had.
+
+Nothing that a submission holds escapes such a count, not shared pages that no page table shows, nor buffers of pipes and
+sockets. Version 1 groups hang below this process's own (root, or whoever may write there); version 2 groups need one that
+is delegated and holds nobody else: a scope of systemd's, see ``scope_command``, or a container's. Elsewhere `process_tree`
+counts, and `doctor` says which of the two it is.
+"""
+
+import contextlib
+import itertools
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Self
+
+PREFIX = "autograder-"  # of a group's name; then the grading process's pid, the judge's, and a number
+CGROUP, MOUNTS = Path("/proc/self/cgroup"), Path("/proc/self/mountinfo")
+
+
+@dataclass(frozen=True)
+class Version:
+    """The names of one version's files."""
+
+    limit: str
+    events: str  # holds a line "oom_kill N"
+    label: str
+
+
+V1 = Version("memory.limit_in_bytes", "memory.oom_control", "control groups, version 1")
+V2 = Version("memory.max", "memory.events", "control groups, version 2")
+
+
+class MemoryGroup:
+    """One submission's group."""
+
+    def __init__(self, folder: Path, version: Version) -> None:
+        self._folder, self._version = folder, version
+
+    def add(self, pid: int) -> None:
+        """This process and all it will start; what it holds already stays on its old account."""
+        (self._folder / "cgroup.procs").write_text(str(pid))
+
+    def ran_out(self) -> bool:
+        """Whether the kernel has killed something here because the group had reached its limit."""
+        return _counter(self._folder / self._version.events, "oom_kill") > 0
+
+    def remove(self) -> None:
+        """Its processes have ended."""
+        with contextlib.suppress(OSError):  # still busy: `MemoryGroups.close` tries once more
+            self._folder.rmdir()
+
+
+class MemoryGroups:
+    """The place where this process may make groups."""
+
+    def __init__(self, parent: Path, version: Version) -> None:
+        self.parent, self.version = parent, version
+        self._owner = os.getpid()  # the processes forked from it make groups too
+        self._numbers = itertools.count(1)
+
+    @classmethod
+    def find(cls) -> Self | None:
+        """``None`` where no group can be made here. With version 2 this process moves into a leaf of its own group."""
+        for parent, version in _own_groups():
+            groups = cls(parent, version)
+            try:
+                if version is V2:
+                    _make_room(parent)
+                groups._remove_left_behind()
+                groups.make(2**30).remove()
+            except (OSError, ValueError):
+                continue
+            return groups
+        return None
+
+    def make(self, limit: int) -> MemoryGroup:
+        """A group for one submission, of at most ``limit`` bytes. Raises ``OSError`` where that cannot be set."""
+        folder = self.parent / f"{PREFIX}{self._owner}-{os.getpid()}-{next(self._numbers)}"
+        folder.mkdir()
+        try:
+            (folder / self.version.limit).write_text(str(limit))
+            _counter(folder / self.version.events, "oom_kill")
+        except (OSError, ValueError):
+            folder.rmdir()
+            raise
+        return MemoryGroup(folder, self.version)
+
+    def _remove_left_behind(self) -> None:
+        """Groups of grading processes that were killed."""
+        for folder in self.parent.glob(f"{PREFIX}*"):
+            pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+            if not Path("/proc", pid).exists():
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+    def close(self) -> None:
+        """Remove what could not be removed before."""
+        for folder in self.parent.glob(f"{PREFIX}{self._owner}-*"):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def scope_command() -> list[str]:
+    """How to start a grading process so that it has a delegated group of its own: before its command, or nothing.
+
+    Only systemd's user manager gives those to people who are not root, and only version 2 needs them.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not any(version is V2 for _, version in _own_groups()) or shutil.which("systemd-run") is None:
+        return []
+    if os.geteuid() != 0 and not (runtime and os.path.exists(f"{runtime}/systemd/private")):
+        return []
+    if os.geteuid() == 0 and not os.path.exists("/run/systemd/private"):
+        return []
+    manager = [] if os.geteuid() == 0 else ["--user"]
+    command = ["systemd-run", *manager, "--scope", "--quiet", "--collect", "--property=Delegate=yes"]
+    return command if _works(tuple(command)) else []
+
+
+@lru_cache(maxsize=1)
+def _works(command: tuple[str, ...]) -> bool:
+    """Whether systemd does that here: its manager may be there and refuse."""
+    try:
+        return subprocess.run([*command, "true"], capture_output=True, timeout=20, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _own_groups() -> Iterator[tuple[Path, Version]]:
+    """This process's groups that could count memory, as folders."""
+    try:
+        lines, mounts = CGROUP.read_text().splitlines(), MOUNTS.read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            wanted, version = "memory", V1
+        elif not controllers:
+            wanted, version = "", V2
+        else:
+            continue
+        for mount in mounts:
+            before, _, behind = mount.partition(" - ")
+            root, place = before.split()[3:5]
+            kind, _, options = behind.split(" ", 2)
+            fits = kind == "cgroup2" if version is V2 else kind == "cgroup" and wanted in options.split(",")
+            if fits and path.startswith(root.rstrip("/")):
+                folder = Path(place) / path[len(root.rstrip("/")):].lstrip("/")
+                if version is V1 or "memory" in _words(folder / "cgroup.controllers"):
+                    yield folder, version
+
+
+def _make_room(parent: Path) -> None:
+    """Version 2 lets a group with processes of its own have no children that count: move into a leaf, if nobody else is here."""
+    if "memory" in _words(parent / "cgroup.subtree_control"):
+        return
+    if any(pid != str(os.getpid()) for pid in _words(parent / "cgroup.procs")):
+        raise OSError(f"{parent} holds other processes")
+    leaf = parent / f"{PREFIX}{os.getpid()}-grader"
+    leaf.mkdir(exist_ok=True)
+    (leaf / "cgroup.procs").write_text(str(os.getpid()))
+    (parent / "cgroup.subtree_control").write_text("+memory")
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
+
+
+def _counter(path: Path, name: str) -> int:
+    """Raises ``ValueError`` where the kernel does not count that."""
+    for line in path.read_text().splitlines():
+        if line.startswith(f"{name} "):
+            return int(line.split()[1])
+    raise ValueError(f"{path} counts no {name}")

@@ -1,0 +1,54 @@
+"""Which folders under `submitted/` hold an assignment, and whose they are."""
+
+import fnmatch
+import glob
+import unicodedata
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nbgrader.coursedir import CourseDirectory
+
+# Of systems and editors, never a student's.
+NOT_STUDENTS = frozenset({".ipynb_checkpoints", ".git", ".svn", ".cache", ".Trash", ".Trashes", "__MACOSX"})
+
+
+@dataclass
+class Submissions:
+    """Folders by student, and by their printable name those that no student can be called, with the reason."""
+
+    folders: dict[str, Path] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def find_submissions(course: CourseDirectory, assignment: str, student: str = "*") -> Submissions:
+    """What ``student``, a name or a pattern, has handed in for the assignment. Nothing is skipped without a word."""
+    pattern = course.format_path(course.submitted_directory, "*", assignment)
+    found = Submissions()
+    for folder in sorted(map(Path, glob.glob(pattern, include_hidden=True))):
+        name = folder.parent.name
+        if name in NOT_STUDENTS or not (name == student or fnmatch.fnmatchcase(name, student)):
+            continue
+        if reason := why_no_name(name):
+            found.refused[_shown(name)] = reason
+        else:
+            found.folders[name] = folder
+    return found
+
+
+def why_no_name(name: str) -> str:
+    """Why no student can be called so; empty for a name."""
+    if name.startswith("."):
+        return "the folder's name begins with a dot, which hides it from nbgrader: rename it"
+    unseen = [character for character in name if not character.isprintable()]
+    if unseen or name.encode("utf-8", "replace").decode() != name:
+        which = ", ".join(dict.fromkeys(_description(character) for character in unseen[:3])) or "bytes that are no text"
+        return f"the folder's name holds what cannot be seen ({which}): rename it"
+    return ""
+
+
+def _description(character: str) -> str:
+    return unicodedata.name(character, f"U+{ord(character):04X}").lower()
+
+
+def _shown(name: str) -> str:
+    return "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in name)

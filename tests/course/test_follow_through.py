@@ -1,0 +1,165 @@
+"""A mistake is paid for once, in every week: one wrong answer, all others right on top of it, costs that one's points."""
+
+import importlib
+
+import pytest
+import torch
+
+from autograder.checks.framework import grading
+from autograder.manifest import MANIFEST, entry
+from autograder.misconceptions.bank import NAMES, bank
+
+# Right answers that call earlier ones, as students write them.
+CALLING = {
+    "week2_sinusoidal": {"similarity_counterexample": """
+def similarity_counterexample(d_model):
+    table = sinusoidal_positional_encoding(400, d_model).double()
+    products = table @ table[0]
+    for k in range(1, 399):
+        if products[k + 1] > products[k] + 1e-3:
+            return k, k + 1
+"""},
+    "week3_rope": {"apply_rotary_emb": """
+def apply_rotary_emb(x, positions, base=10000.0):
+    angles = positions.double()[..., None] * rope_frequencies(x.shape[-1], base).double()
+    if positions.ndim == 2:
+        angles = angles[:, None]
+    even, odd = x[..., 0::2], x[..., 1::2]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).to(x.dtype)
+""", "apply_rotary_emb_half": """
+def apply_rotary_emb_half(x, positions, base=10000.0):
+    if x.shape[-1] % 2:
+        raise ValueError("pairs")
+    first, second = x.chunk(2, dim=-1)
+    turned = apply_rotary_emb(torch.stack((first, second), dim=-1).flatten(-2), positions, base)
+    return torch.cat((turned[..., 0::2], turned[..., 1::2]), dim=-1)
+""", "RotaryMultiHeadAttention": """
+class RotaryMultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads, base=10000.0):
+        super().__init__()
+        if d_model % n_heads or d_model // n_heads % 2:
+            raise ValueError("sizes")
+        self.n_heads, self.base = n_heads, base
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(d_model, d_model, bias=False) for _ in range(4))
+
+    def forward(self, x, positions=None, is_causal=False):
+        split = lambda t: t.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+        positions = torch.arange(x.shape[1]) if positions is None else positions
+        q, k, v = split(self.q_proj(x)), split(self.k_proj(x)), split(self.v_proj(x))
+        q, k = apply_rotary_emb(q, positions, self.base), apply_rotary_emb(k, positions, self.base)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if is_causal:
+            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+        return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2))
+""", "rotary_tables": """
+def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
+    angles = positions.double()[:, None] * rope_frequencies(head_dim, base).double()
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+""", "decode_step_scores": """
+def decode_step_scores(q, k_cache, base=10000.0):
+    positions = torch.arange(k_cache.shape[-2])
+    return apply_rotary_emb(q, positions[-1:], base) @ apply_rotary_emb(k_cache, positions, base).mT
+"""},
+    "week4_alibi": {"alibi_bias": """
+def alibi_bias(n_heads, n_queries, n_keys=None):
+    n_keys = n_queries if n_keys is None else n_keys
+    i, j = torch.arange(n_keys - n_queries, n_keys)[:, None], torch.arange(n_keys)
+    return -alibi_slopes(n_heads).float()[:, None, None] * (i - j).abs()
+""", "ALiBiMultiHeadAttention": """
+class ALiBiMultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        if d_model % n_heads:
+            raise ValueError("sizes")
+        self.n_heads = n_heads
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(d_model, d_model, bias=False) for _ in range(4))
+
+    def forward(self, x, is_causal=True):
+        split = lambda t: t.unflatten(-1, (self.n_heads, -1)).transpose(1, 2).to(torch.promote_types(x.dtype, torch.float32))
+        q, k, v = split(self.q_proj(x)), split(self.k_proj(x)), split(self.v_proj(x))
+        scores = q @ k.mT / q.shape[-1] ** 0.5 + alibi_bias(self.n_heads, x.shape[1])
+        if is_causal:
+            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+        return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2).to(x.dtype))
+"""},
+    "week5_extrapolation": {"dynamic_ntk_base": """
+def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
+    if seq_len <= original_len:
+        return float(base)
+    return ntk_base(base, scale * seq_len / original_len - (scale - 1), head_dim)
+"""},
+}
+STUB = "def {name}(*arguments, **options):\n    raise NotImplementedError\n"
+CALLED = {"week2_sinusoidal": ["sinusoidal_positional_encoding"], "week3_rope": ["rope_frequencies", "apply_rotary_emb"],
+          "week4_alibi": ["alibi_slopes", "alibi_bias"], "week5_extrapolation": ["ntk_base"]}
+CASES = [(week, name, wrong) for week, names in CALLED.items() for name in names
+         for wrong in [STUB.format(name=name), f"def {name}(*a, **o):\n    return 1 / 0\n",
+                       *[s.source for s in bank(week, name) if not s.is_right][::4]]]
+
+
+def grade_all(week, sources, wrong_name, wrong):
+    """The verdicts on the wrong answer and on those that come after it, all in one notebook's namespace."""
+    space = dict(NAMES)
+    for name, source in sources.items():
+        exec(wrong if name == wrong_name else source, space)
+    checks, verdicts = importlib.import_module(f"autograder.checks.{week.split('_')[0]}"), {}
+    with grading(5):
+        for name in (wrong_name, *(name for name in sources if name != wrong_name)):
+            earlier = [space[given] for given in CALLED[week] if name in ("alibi_bias", "ALiBiMultiHeadAttention",
+                                                                          "dynamic_ntk_base") and given != name]
+            verdicts[name] = getattr(checks, name)(space[name], *earlier)
+    return verdicts
+
+
+def right_sources(week):
+    """The answers that are called, as some right entry of the bank has them, and the answers that call them."""
+    first = {name: next(s.source for s in bank(week, name) if s.is_right) for name in CALLED[week]}
+    return first | CALLING[week]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("week", CALLING)
+def test_the_answers_that_call_are_right(week):
+    sources, first = right_sources(week), CALLED[week][0]
+    for name, verdict in grade_all(week, sources, first, sources[first]).items():
+        assert verdict.score == verdict.max_score and not verdict.note, (name, verdict.render())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{CASES.index(case)}")
+def test_one_wrong_answer_costs_its_own_points_alone(case):
+    week, name, wrong = case
+    for other, verdict in grade_all(week, right_sources(week), name, wrong).items():
+        if other == name:
+            assert verdict.score < entry(week, name).points
+        else:
+            assert verdict.score == verdict.max_score, verdict.render()
+
+
+def test_an_answer_on_top_of_a_blank_one_is_graded_and_the_note_says_where_it_stops():
+    verdicts = grade_all("week3_rope", right_sources("week3_rope"), "rope_frequencies", STUB.format(name="rope_frequencies"))
+    assert verdicts["rope_frequencies"].score == 0
+    assert verdicts["apply_rotary_emb"].note == (
+        "It stops in your 3.2 (`rope_frequencies`), which is not answered yet; graded with the course's own in its place.")
+    mistake = right_sources("week3_rope") | {"apply_rotary_emb": CALLING["week3_rope"]["apply_rotary_emb"].replace(
+        "even * cos - odd", "even * cos + odd")}
+    wrong = grade_all("week3_rope", mistake, "rope_frequencies", STUB.format(name="rope_frequencies"))["apply_rotary_emb"]
+    assert wrong.score < 6 and "not answered yet" in wrong.note and "not answered" not in " ".join(
+        criterion.message for criterion in wrong.criteria)
+
+
+def test_an_answer_that_is_blank_itself_is_blank():
+    sources = right_sources("week3_rope") | {"apply_rotary_emb": STUB.format(name="apply_rotary_emb")}
+    verdict = grade_all("week3_rope", sources, "rope_frequencies", STUB.format(name="rope_frequencies"))["apply_rotary_emb"]
+    assert verdict.score == 0 and not verdict.note and verdict.criteria[0].message == "not answered yet"
+
+
+def test_every_week_with_exercises_that_build_on_each_other_is_here():
+    assert set(CALLING) == set(CALLED) <= set(MANIFEST)

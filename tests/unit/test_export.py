@@ -1,0 +1,65 @@
+"""`nbgrader export`: a blank with its reason is no zero, and a name is no formula."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+
+from autograder.grading.plugins.export import COLUMNS, GradesWithReasons
+from autograder.grading.plugins.gradebook import mark_not_graded
+
+
+@pytest.fixture
+def gradebook(tmp_path: Path) -> Gradebook:
+    """Ada has 3 of 5 points, Boole handed in what cannot be read, Cantor nothing; one is late and one writes formulas."""
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as made:
+        for week in ("week1", "week2"):
+            made.add_assignment(week)
+            made.add_notebook(week, week)
+            made.add_grade_cell("a_tests", week, week, max_score=5, cell_type="code")
+            made.add_solution_cell("a", week, week)
+        for student in ("ada", "boole", "cantor"):
+            made.add_student(student, last_name="=HYPERLINK(1)", first_name=student.capitalize())
+        for student in ("ada", "boole"):
+            made.add_submission("week1", student)
+        grade = made.find_grade("a_tests", "week1", "week1", "ada")
+        grade.auto_score, grade.needs_manual_grade = 3.0, False
+        mark_not_graded(made.find_submission_notebook("week1", "week1", "boole"), "-not a notebook")
+        made.db.commit()
+        yield made
+
+
+def exported(gradebook: Gradebook, path: Path, **chosen: list[str]) -> dict[tuple[str, str], dict[str, str]]:
+    GradesWithReasons(to=str(path), **chosen).export(gradebook)
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert all(list(row) == COLUMNS for row in rows)
+    return {(row["assignment"], row["student_id"]): row for row in rows}
+
+
+def test_graded_not_gradable_and_not_submitted(gradebook: Gradebook, tmp_path: Path) -> None:
+    rows = exported(gradebook, tmp_path / "grades.csv")
+    ada, boole, cantor = (rows["week1", student] for student in ("ada", "boole", "cantor"))
+    assert (ada["score"], ada["raw_score"], ada["max_score"], ada["reason"]) == ("3.0", "3.0", "5.0", "")
+    assert (boole["score"], boole["raw_score"]) == ("", "")
+    assert (cantor["score"], cantor["reason"]) == ("0.0", "no submission")
+
+
+def test_a_late_submission_loses_its_penalty_and_no_more_than_all(gradebook: Gradebook, tmp_path: Path) -> None:
+    for penalty, left in ((1.0, "2.0"), (4.0, "0.0")):
+        gradebook.find_submission_notebook("week1", "week1", "ada").late_submission_penalty = penalty
+        gradebook.db.commit()
+        row = exported(gradebook, tmp_path / "grades.csv")["week1", "ada"]
+        assert (row["score"], row["late_submission_penalty"], row["raw_score"]) == (left, str(penalty), "3.0")
+
+
+def test_a_spreadsheet_takes_no_text_for_a_formula(gradebook: Gradebook, tmp_path: Path) -> None:
+    row = exported(gradebook, tmp_path / "grades.csv")["week1", "boole"]
+    assert row["last_name"] == "'=HYPERLINK(1)" and row["reason"] == "'-not a notebook"
+
+
+def test_students_and_assignments_can_be_chosen(gradebook: Gradebook, tmp_path: Path) -> None:
+    assert set(exported(gradebook, tmp_path / "a.csv", student=["ada"])) == {("week1", "ada"), ("week2", "ada")}
+    assert set(exported(gradebook, tmp_path / "b.csv", assignment=["week2"], student=["ada", "boole"])) == {
+        ("week2", "ada"), ("week2", "boole")}

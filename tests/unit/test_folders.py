@@ -1,0 +1,51 @@
+"""Every folder that holds the assignment is somebody's, or is named with the reason."""
+
+from pathlib import Path
+
+import pytest
+from nbgrader.coursedir import CourseDirectory
+
+from autograder.grading.submission.folders import find_submissions, why_no_name
+
+WEEK = "week3_rope"
+
+
+def course(root: Path, *names: str) -> CourseDirectory:
+    for name in names:
+        (root / "submitted" / name / WEEK).mkdir(parents=True)
+    directory = CourseDirectory()
+    directory.root = str(root)
+    return directory
+
+
+@pytest.mark.parametrize("name", ["Ada Lovelace", "ada_lovelace-42", "Эмми", "李", "[bold]x", "a*b", "O'Neil", "x.y"])
+def test_people_are_called_so(tmp_path: Path, name: str) -> None:
+    assert why_no_name(name) == ""
+    assert list(find_submissions(course(tmp_path, name), WEEK).folders) == [name]
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("Ada\u00a0Lovelace", "no-break space"), ("Ada\u200bLovelace", "zero width space"), ("Ada\u00adLovelace", "soft hyphen"),
+    ("ada\n", "U+000A"), ("\u202eada", "right-to-left override"), (".ada", "begins with a dot"), ("ada\x7f", "U+007F"),
+])
+def test_what_nobody_can_be_called_is_named_with_its_reason(tmp_path: Path, name: str, said: str) -> None:
+    found = find_submissions(course(tmp_path, name, "boole"), WEEK)
+    assert list(found.folders) == ["boole"] and len(found.refused) == 1
+    shown, reason = next(iter(found.refused.items()))
+    assert said.lower() in reason.lower() and "rename it" in reason and shown.isprintable()
+
+
+def test_what_systems_and_editors_leave_is_no_submission(tmp_path: Path) -> None:
+    directory = course(tmp_path, "boole", ".ipynb_checkpoints", "__MACOSX")
+    for name in (".DS_Store", ".gitkeep", "Thumbs.db"):
+        (tmp_path / "submitted" / name).write_text("")
+    (tmp_path / "submitted" / ".idea").mkdir()  # holds no assignment
+    found = find_submissions(directory, WEEK)
+    assert list(found.folders) == ["boole"] and not found.refused
+
+
+def test_one_student_or_a_pattern(tmp_path: Path) -> None:
+    directory = course(tmp_path, "ada", "adam", "[a]da")
+    assert list(find_submissions(directory, WEEK, "ada").folders) == ["ada"]
+    assert list(find_submissions(directory, WEEK, "ada*").folders) == ["ada", "adam"]
+    assert "[a]da" in find_submissions(directory, WEEK, "[a]da").folders

@@ -1,0 +1,53 @@
+"""Markdown in formgrader and feedback: nothing that a page could take for its own, and an end to every rendering."""
+
+import pytest
+from nbconvert.exporters import HTMLExporter
+from nbformat.v4 import new_markdown_cell, new_notebook
+
+from autograder.grading.plugins import markdown
+from autograder.grading.plugins.markdown import as_written, without_hooks
+
+FILTERS = {"markdown2html": "autograder.grading.plugins.markdown.markdown2html"}
+
+
+def page(*sources: str) -> str:
+    return HTMLExporter(filters=FILTERS).from_notebook_node(new_notebook(cells=[new_markdown_cell(s) for s in sources]))[0]
+
+
+@pytest.mark.parametrize("source", [
+    "# 3f2a", "3f2a\n====", "- [ ] done\n- [x] not done", "text[^3f2a]\n\n[^3f2a]: a note", '<p id="3f2a">x</p>',
+    '<label for="3f2a">x</label><input name="3f2a" value="1">', '<FORM action="x"><button id=3f2a>go</button></FORM>',
+    '<a name="3f2a"/>', "<svg><a ID='3f2a'/></svg>",
+])
+def test_no_text_has_an_id_a_name_or_a_form(source: str) -> None:
+    body = page(source).split("<body", 1)[1].split("<main", 1)[-1]
+    cleaned = without_hooks(body)
+    for hook in (' id="3f2a', " id='3f2a", 'name="3f2a', 'for="3f2a', "<form", "<input", "<button", "<label", "fn-", "fnref"):
+        assert hook not in body.lower() and hook not in cleaned.lower(), body
+
+
+def test_what_is_no_hook_stays_as_it_is() -> None:
+    for html in ('<p class="x">a &amp; b &#960; <br/> c</p>', "<details><summary>hint</summary>text</details>",
+                 '<math xmlns="http://www.w3.org/1998/Math/MathML"><mi>x</mi></math>', '<img src="a.png" alt="a &quot;b&quot;">'):
+        assert without_hooks(html) == html
+    assert without_hooks('<h2 id="a" class="b">c</h2>') == '<h2 class="b">c</h2>'
+
+
+def test_brackets_without_an_end_are_shown_as_written() -> None:
+    source = "\\\\[" * 3000
+    assert as_written(source) in page(source) and "<math" in page("so $x$ and \\\\[y\\\\]")
+
+
+def test_a_page_has_so_much_time_and_then_text_is_shown_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "PAGE_SECONDS", 0.0)
+    assert "<pre># heading</pre>" in page("# heading")
+
+
+def test_a_rendering_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(self: object, source: str) -> str:
+        while True:
+            pass
+
+    monkeypatch.setattr(markdown, "PAGE_SECONDS", 0.05)
+    monkeypatch.setattr(markdown.MarkdownWithMath, "render", endless)
+    assert "<pre>first</pre>" in page("first", "second") and "<pre>second</pre>" in page("first", "second")

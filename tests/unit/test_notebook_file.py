@@ -1,0 +1,111 @@
+"""From a submitted file to plain cells: nothing but text, ids and pictures gets through."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autograder.errors import UngradableError
+from autograder.grading.submission import notebook_file
+from autograder.grading.submission.notebook_file import MAX_CELLS, MAX_SOURCE, read, shown
+
+PNG = "iVBORw0KGgo="
+
+
+def cell(source: object = "x = 1", **more: object) -> dict:
+    return {"cell_type": "code", "id": "a", "metadata": {}, "source": source, "outputs": []} | more
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "week3_rope.ipynb"
+
+
+def write(path: Path, *cells: object, **more: object) -> Path:
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": list(cells)} | more), encoding="utf-8")
+    return path
+
+
+def test_a_cell_keeps_its_text_its_ids_and_nothing_else(path: Path) -> None:
+    metadata = {"nbgrader": {"grade_id": "rope", "points": 100}, "tags": ["setup"]}
+    only, = read(write(path, cell(["a\r\n", "b"], metadata=metadata, execution_count=3, evil=True))).cells
+    assert dict(only) == {"id": "a", "grade_id": "rope", "cell_type": "code", "source": "a\nb", "outputs": [], "attachments": {}}
+
+
+@pytest.mark.parametrize("odd", [
+    {"id": 5}, {"metadata": None}, {"metadata": {"nbgrader": []}}, {"metadata": {"nbgrader": {"grade_id": 7}}}, {"outputs": "x"},
+    {"source": None}, {"attachments": [1]}, {"outputs": [None, {"data": []}, {"text": [1]}]},
+])
+def test_what_has_another_type_counts_as_missing(path: Path, odd: dict) -> None:
+    only, = read(write(path, cell(**odd))).cells
+    assert only.id in ("a", None) and only.grade_id is None and all(output.get("text", "") == "" for output in only.outputs[1:])
+
+
+def test_a_cell_that_is_no_object_is_left_out(path: Path) -> None:
+    assert [kept.source for kept in read(write(path, "x", None, cell("y"), 3)).cells] == ["y"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_encodings_that_editors_write(path: Path, encoding: str) -> None:
+    path.write_bytes(json.dumps({"cells": [cell("# ü")]}, ensure_ascii=False).encode(encoding))
+    assert read(path).cells[0].source == "# ü"
+
+
+def test_an_old_format_is_brought_up_to_date(path: Path) -> None:
+    old = {"cell_type": "code", "input": "x = 1", "outputs": [], "language": "python", "metadata": {}, "collapsed": False, "prompt_number": 1}
+    path.write_text(json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": [old], "metadata": {}}]}))
+    assert [kept.source for kept in read(path).cells] == ["x = 1"]
+
+
+def test_saved_output_is_text_and_png_and_says_that_nobody_verified_it(path: Path) -> None:
+    outputs = [{"output_type": "stream", "text": ["loss ", "0.5"]}, {"data": {"image/png": PNG, "text/html": "<script>"}},
+               {"data": {"image/png": "not base64!"}}]
+    only, = read(write(path, cell(outputs=outputs))).cells
+    assert [output.get("text") for output in only.outputs] == ["[saved by the student, not verified]\n", "loss 0.5", None]
+    assert only.outputs[2].data == {"image/png": PNG}
+
+
+def test_pictures_pasted_into_text_stay_if_they_are_pictures(path: Path) -> None:
+    attachments = {"a.png": {"image/png": PNG}, "b.svg": {"image/svg+xml": "<svg>"}, "<c>": {"image/png": PNG}, "d.png": {"image/png": "x"}}
+    only, = read(write(path, cell(cell_type="markdown", attachments=attachments))).cells
+    assert only.attachments == {"a.png": {"image/png": PNG}}
+
+
+def test_a_long_cell_is_cut(path: Path) -> None:
+    assert len(read(write(path, cell("x" * (MAX_SOURCE + 5)))).cells[0].source) == MAX_SOURCE
+
+
+@pytest.mark.parametrize(("content", "says"), [
+    (b"", "the file is empty"), (b"{half", "not a notebook"), (b"\xff\xff", "not a notebook"), (b"[" * 100_000, "not a notebook"),
+    (b"[1]", "JSON but not a notebook"), (b"{}", "no cells"), (json.dumps({"cells": [{}] * (MAX_CELLS + 1)}).encode(), "more than"),
+    (b'{"nbformat": 3, "worksheets": 7}', "damaged|no cells"),
+])
+def test_what_cannot_be_graded_says_why(path: Path, content: bytes, says: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(UngradableError, match=says):
+        read(path)
+
+
+def test_what_is_no_file_is_not_read(path: Path) -> None:
+    with pytest.raises(UngradableError, match="cannot be read"):
+        read(path)
+    write(path.with_name("other.ipynb"), cell())
+    path.symlink_to(path.with_name("other.ipynb"))
+    with pytest.raises(UngradableError, match="a link"):
+        read(path)
+    with pytest.raises(UngradableError, match="not a regular file"):
+        read(path.parent)
+
+
+def test_a_large_file_is_read_apart_with_the_same_result(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(path, cell("a"), cell("b", cell_type="markdown"))
+    whole = read(path)
+    monkeypatch.setattr(notebook_file, "LARGE", 1)
+    assert read(path) == whole
+    path.write_bytes(b"{half")
+    with pytest.raises(UngradableError, match="not a notebook"):
+        read(path)
+
+
+def test_a_name_is_shown_without_markup() -> None:
+    assert shown("<b>`x`[y](z)\n" + "a" * 99) == "?b??x??y?(z)?" + "a" * 47
