@@ -33,8 +33,10 @@ ROUNDED = Tolerance(rtol=0, atol=0.06)
 MODULE_BFLOAT16 = Tolerance(rtol=0, atol=0.6)
 
 CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
-FOUR_WEIGHTS = ("The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no biases, no "
-                "saved tables; all four are trained.")
+FOUR_WEIGHTS = (
+    "The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no biases, no "
+    "saved tables; all four are trained."
+)
 EMPTY_ROW = "A query that may attend to no key must have a zero output, not NaN."
 BASE = "The default base is right, another one is not: the frequencies must follow the argument `base`."
 
@@ -58,11 +60,22 @@ def cache_sizes(check: Check) -> None:
 
 # ---- 7.1 grouped_query_attention ------------------------------------------------------------------------------------
 
-BROADCAST = "A mask of this shape goes wrong: it broadcasts to (batch, n_heads, n_queries, n_keys), also with a head axis."
+BROADCAST = (
+    "A mask of this shape goes wrong: it broadcasts to (batch, n_heads, n_queries, n_keys), also with a head axis."
+)
 
 
-def grouped(check: Check, batch: int, n_heads: int, n_kv_heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int,
-            dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
+def grouped(
+    check: Check,
+    batch: int,
+    n_heads: int,
+    n_kv_heads: int,
+    n_queries: int,
+    n_keys: int,
+    head_dim: int,
+    v_dim: int,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
     """q, k, v with scores of order 2, and how a message calls them."""
     q = 2 * check.randn(batch, n_heads, n_queries, head_dim, dtype=dtype)
     k = check.randn(batch, n_kv_heads, n_keys, head_dim, dtype=dtype)
@@ -95,8 +108,11 @@ def grouped_query_attention(check: Check) -> None:
         check.agrees(calling(q, k, v), f"{call})", CLOSE)
     with check.criterion("masks, also one for every head; rows without a key", 0.75, golden=True):
         q, k, v, call = grouped(check, 4, 8, 2, 4, 4, 6, 5)
-        check.agrees(calling(q, k, v, torch.ones(4, 4, dtype=torch.bool, device=check.device)), f"{call}, mask (4, 4), all True)",
-                     CLOSE)
+        check.agrees(
+            calling(q, k, v, torch.ones(4, 4, dtype=torch.bool, device=check.device)),
+            f"{call}, mask (4, 4), all True)",
+            CLOSE,
+        )
         for shape in ((4, 4), (4, 1, 1, 4), (4, 8, 4, 4), (8, 4, 4)):
             mask = mixed_mask(check, *shape)
             check.agrees(calling(q, k, v, mask), f"{call}, mask {shape})", CLOSE, BROADCAST)
@@ -120,7 +136,7 @@ def grouped_query_attention(check: Check) -> None:
 # ---- what 7.3, 7.6 and 7.7 build upon -------------------------------------------------------------------------------
 
 
-def asked(function: Callable, *arguments: Any) -> Any:
+def asked(function: Callable[..., Any], *arguments: Any) -> Any:
     """What the student's own object answers, or None if it fails."""
     try:
         return function(*arguments)
@@ -146,27 +162,34 @@ def out_of(value: Any, like: torch.Tensor) -> torch.Tensor | None:
 def leaves_something(first: torch.Tensor | None, others: list[torch.Tensor | None]) -> bool:
     """Whether the output is finite and changes with each of the inputs. On top of anything else a layer without rotations,
     or one that ignores the memory, would be right."""
-    answers = [first, *others]
-    if any(answer is None or not bool(answer.isfinite().all()) for answer in answers):
-        return False
-    return all(bool((other - first).abs().max() > 0.02) for other in others)
+    answers = [answer for answer in (first, *others) if answer is not None and bool(answer.isfinite().all())]
+    return len(answers) == 1 + len(others) and all(
+        bool((other - answers[0]).abs().max() > 0.02) for other in answers[1:]
+    )
 
 
 def alike(given: list[torch.Tensor | None], right: list[torch.Tensor], leaf: torch.Tensor) -> bool:
     """Whether nothing is wrong with these answers: their values, and the first one's gradient with respect to ``leaf``."""
-    if any(a is None or not torch.allclose(a, b, atol=1e-4, equal_nan=True) for a, b in zip(given, right)):
+    if any(
+        a is None or not torch.allclose(a, b, atol=1e-4, equal_nan=True) for a, b in zip(given, right, strict=False)
+    ):
         return False
     slopes = [asked(gradient, answers[0], leaf) for answers in (given, right)]
-    return slopes[0] is not None and torch.allclose(*slopes, atol=1e-3)
+    return slopes[0] is not None and torch.allclose(slopes[0], slopes[1], atol=1e-3)
 
 
-def own_attention(function: Callable) -> Callable | None:
+def own_attention(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """The student's 7.1 if it is wrong and fit to be built upon, else None."""
     generator = torch.Generator().manual_seed(7)
     q, k, v = (torch.randn(2, heads, 5, 6, generator=generator) for heads in (4, 2, 2))
     causal = torch.ones(5, 5, dtype=torch.bool).tril()
     leaf = q.clone().requires_grad_()
-    cases = (leaf, k, v), (q, k, v, causal), (q, k, v, causal.tril(-1)), (q, k[:, [0, 0, 1, 1]], v[:, [0, 0, 1, 1]], causal)
+    cases = (
+        (leaf, k, v),
+        (q, k, v, causal),
+        (q, k, v, causal.tril(-1)),
+        (q, k[:, [0, 0, 1, 1]], v[:, [0, 0, 1, 1]], causal),
+    )
     given = [out_of(asked(function, *case), q) for case in cases]
     if alike(given, [reference.grouped_query_attention(*case)[0] for case in cases], leaf):
         return None
@@ -174,7 +197,7 @@ def own_attention(function: Callable) -> Callable | None:
     if not leaves_something(given[0], [out_of(asked(function, *case), q) for case in moved]):
         return None
 
-    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None) -> tuple:
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None) -> tuple[Any, ...]:
         right = reference.grouped_query_attention(q, k, v, mask)
         own = out_of(asked(function, q, k, v) if mask is None else asked(function, q, k, v, mask), right[0])
         return right if own is None else (own, right[1])
@@ -185,17 +208,17 @@ def own_attention(function: Callable) -> Callable | None:
 OWN_ATTENTION = "Graded with your own grouped_query_attention: a mistake there is not paid for again."
 
 
-def cached_after_attention(grouped_query_attention: Callable) -> Iterator[tuple[Any, str]]:
+def cached_after_attention(grouped_query_attention: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
     if (own := own_attention(grouped_query_attention)) is not None:
         yield type("CachedAttention", (reference.CachedAttention,), {"attention": staticmethod(own)}), OWN_ATTENTION
 
 
-def cross_after_attention(grouped_query_attention: Callable) -> Iterator[tuple[Any, str]]:
+def cross_after_attention(grouped_query_attention: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
     if (own := own_attention(grouped_query_attention)) is not None:
         yield type("CrossAttention", (reference.CrossAttention,), {"attention": staticmethod(own)}), OWN_ATTENTION
 
 
-def own_cross_attention(cls: Callable) -> Callable | None:
+def own_cross_attention(cls: Callable[..., Any]) -> Callable[..., Any] | None:
     """The student's 7.6 if it is wrong and fit to be built upon, else None."""
     generator = torch.Generator().manual_seed(7)
     right = reference.CrossAttention(16, 2)
@@ -215,12 +238,14 @@ def own_cross_attention(cls: Callable) -> Callable | None:
     return cls if leaves_something(given[0], [answer if fits(answer, x) else None for answer in moved]) else None
 
 
-def block_after_cross_attention(CrossAttention: Callable) -> Iterator[tuple[Any, str]]:
+def block_after_cross_attention(CrossAttention: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
     if (own := own_cross_attention(CrossAttention)) is None:
         return
 
     class HybridDecoderBlock(reference.HybridDecoderBlock):
-        def forward(self, x: torch.Tensor, memory: torch.Tensor, memory_mask: torch.Tensor | None = None) -> torch.Tensor:
+        def forward(
+            self, x: torch.Tensor, memory: torch.Tensor, memory_mask: torch.Tensor | None = None
+        ) -> torch.Tensor:
             x = x + self.self_attn(self.norm1(x), is_causal=True)
             x = x + self.across(self.norm2(x), memory, memory_mask)
             return x + self.ffn(self.norm3(x))
@@ -250,7 +275,7 @@ def drawn_weights(check: Check, right: torch.nn.Module) -> dict[str, torch.Tenso
     return weights
 
 
-def loaded(cls: Any, arguments: tuple, weights: dict[str, torch.Tensor], **options: Any) -> Any:
+def loaded(cls: Any, arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], **options: Any) -> Any:
     """The student's module with our weights. A projection's bias that should not be there costs points in one place only
     and becomes zero; whatever else is in the state_dict keeps its value."""
     module = cls(*arguments, **options)
@@ -266,25 +291,42 @@ def loaded(cls: Any, arguments: tuple, weights: dict[str, torch.Tensor], **optio
     return module
 
 
-def same_parts(check: Check, arguments: tuple, call: str, hint: str) -> None:
+def same_parts(check: Check, arguments: tuple[Any, ...], call: str, hint: str) -> None:
     """The names and shapes of the state_dict, and that everything in it is trained."""
-    check.agrees(lambda cls: {key: tuple(value.shape) for key, value in cls(*arguments).state_dict().items()},
-                 f"{call}.state_dict()", hint=hint)
-    check.agrees(lambda cls: {key: True for key, _ in cls(*arguments).named_parameters()}, f"{call}.named_parameters()", hint=hint)
+    check.agrees(
+        lambda cls: {key: tuple(value.shape) for key, value in cls(*arguments).state_dict().items()},
+        f"{call}.state_dict()",
+        hint=hint,
+    )
+    check.agrees(
+        lambda cls: {key: True for key, _ in cls(*arguments).named_parameters()},
+        f"{call}.named_parameters()",
+        hint=hint,
+    )
 
 
 # ---- 7.3 CachedAttention --------------------------------------------------------------------------------------------
 
 RESTART = "The first call is right, those with a cache are not: the new tokens stand at positions n_cached, n_cached + 1, ...."
-LATER_PIECES = "Pieces of one token are right, longer ones with a cache are not: there the causal mask is aligned at the end."
-CONTINUED = ("The first continuation of a prefix is right, another one is not: all that a call needs to know stands in the cache "
-             "it is given; the module keeps nothing itself and leaves that cache as it is.")
-CACHE_SHAPE = ("The cache must be a tuple (k, v), each of shape (batch, n_kv_heads, n_cached, head_dim): only the key and value "
-               "heads, not repeated, of all tokens so far.")
-ANGLES = ("The module is right in float32, but not after .to(torch.bfloat16): positions, frequencies and angles must stay in "
-          "at least float32.")
-CACHED_SIZES = ("n_heads that does not divide d_model, n_kv_heads that does not divide n_heads and an odd head_dim must raise "
-                "ValueError when the module is made.")
+LATER_PIECES = (
+    "Pieces of one token are right, longer ones with a cache are not: there the causal mask is aligned at the end."
+)
+CONTINUED = (
+    "The first continuation of a prefix is right, another one is not: all that a call needs to know stands in the cache "
+    "it is given; the module keeps nothing itself and leaves that cache as it is."
+)
+CACHE_SHAPE = (
+    "The cache must be a tuple (k, v), each of shape (batch, n_kv_heads, n_cached, head_dim): only the key and value "
+    "heads, not repeated, of all tokens so far."
+)
+ANGLES = (
+    "The module is right in float32, but not after .to(torch.bfloat16): positions, frequencies and angles must stay in "
+    "at least float32."
+)
+CACHED_SIZES = (
+    "n_heads that does not divide d_model, n_kv_heads that does not divide n_heads and an odd head_dim must raise "
+    "ValueError when the module is made."
+)
 
 
 def outputs_of(module: Any, pieces: list[torch.Tensor]) -> dict[str, Any]:
@@ -298,7 +340,7 @@ def outputs_of(module: Any, pieces: list[torch.Tensor]) -> dict[str, Any]:
     return outputs
 
 
-def in_pieces(arguments: tuple, weights: dict, x: torch.Tensor, sizes: list[int], **options: Any) -> Probe:
+def in_pieces(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int], **options: Any) -> Probe:
     def probe(cls: Any) -> dict[str, Any]:
         module = loaded(cls, arguments, weights, **options)
         if x.dtype != torch.float32:
@@ -308,19 +350,23 @@ def in_pieces(arguments: tuple, weights: dict, x: torch.Tensor, sizes: list[int]
     return probe
 
 
-def continued(arguments: tuple, weights: dict, prefix: torch.Tensor, continuations: list[torch.Tensor]) -> Probe:
+def continued(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], prefix: torch.Tensor, continuations: list[torch.Tensor]) -> Probe:
     """One prefix, several continuations of it, in turn by the module that read it and by another one with its weights."""
+
     def probe(cls: Any) -> dict[str, Any]:
         modules = [loaded(cls, arguments, weights) for _ in range(2)]
         _, cache = modules[0](prefix.clone())
-        return {f"continuation {number + 1}": modules[number % 2](piece.clone(), cache)[0]
-                for number, piece in enumerate(continuations)}
+        return {
+            f"continuation {number + 1}": modules[number % 2](piece.clone(), cache)[0]
+            for number, piece in enumerate(continuations)
+        }
 
     return probe
 
 
-def cache_after(arguments: tuple, weights: dict, x: torch.Tensor, sizes: list[int]) -> Probe:
+def cache_after(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]) -> Probe:
     """What the cache is after these pieces: its type, the shapes and dtypes in it. Keys may be kept rotated or raw."""
+
     def probe(cls: Any) -> Any:
         module, cache = loaded(cls, arguments, weights), None
         if x.dtype != torch.float32:
@@ -336,7 +382,7 @@ def cache_after(arguments: tuple, weights: dict, x: torch.Tensor, sizes: list[in
 
 @exercise(WEEK, "CachedAttention", follows=cached_after_attention)
 def CachedAttention(check: Check) -> None:
-    def drawn(batch: int, n: int, *arguments: int) -> tuple[tuple, dict, torch.Tensor, str]:
+    def drawn(batch: int, n: int, *arguments: int) -> tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, str]:
         weights = drawn_weights(check, reference.CachedAttention(*arguments))
         x = check.randn(batch, n, arguments[0])
         return arguments, weights, x, f"CachedAttention{arguments} on x {tuple(x.shape)}"
@@ -351,29 +397,50 @@ def CachedAttention(check: Check) -> None:
     with check.criterion("a text and then single tokens", 1.25, golden=True):
         for sizes, pieces in (((4, 5, 16, 4, 4), [4, 1]), ((2, 9, 32, 8, 2), [7, 1, 1]), ((2, 6, 48, 12, 3), [1] * 6)):
             arguments, weights, x, call = drawn(*sizes)
-            check.agrees(in_pieces(arguments, weights, x[:, :pieces[0]], pieces[:1]), f"{call}, the first {pieces[0]} alone", MODULE)
+            check.agrees(
+                in_pieces(arguments, weights, x[:, : pieces[0]], pieces[:1]),
+                f"{call}, the first {pieces[0]} alone",
+                MODULE,
+            )
             check.agrees(in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, RESTART)
 
     with check.criterion("pieces of any length", 1, golden=True):
         arguments, weights, x, call = drawn(2, 12, 32, 8, 2)
         for pieces in ([6, 6], [1, 11], [5, 3, 4], [2, 1, 8, 1]):
-            check.agrees(in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, LATER_PIECES)
+            check.agrees(
+                in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, LATER_PIECES
+            )
 
     with check.criterion("two continuations of one prefix", 0.5, golden=True):
         arguments, weights, x, call = drawn(2, 5, 32, 8, 2)
         one = check.randn(2, 1, 32)
         check.agrees(continued(arguments, weights, x, [one]), f"{call}, then one token more", MODULE, RESTART)
-        check.agrees(continued(arguments, weights, x, [one, check.randn(2, 1, 32), check.randn(2, 3, 32)]),
-                     f"{call}, then three continuations of it", MODULE, CONTINUED)
+        check.agrees(
+            continued(arguments, weights, x, [one, check.randn(2, 1, 32), check.randn(2, 3, 32)]),
+            f"{call}, then three continuations of it",
+            MODULE,
+            CONTINUED,
+        )
 
     with check.criterion("what the cache holds, and that the one given stays as it is", 0.5):
         arguments, weights, x, call = drawn(2, 7, 32, 8, 2)
         for pieces in ([7], [4, 2, 1]):
-            check.agrees(cache_after(arguments, weights, x, pieces), f"the cache of {call} in pieces of {pieces}", hint=CACHE_SHAPE)
-        check.agrees(cache_after(arguments, weights, x.bfloat16(), [7]), f"the cache of {call} in bfloat16", hint=CACHE_SHAPE)
+            check.agrees(
+                cache_after(arguments, weights, x, pieces),
+                f"the cache of {call} in pieces of {pieces}",
+                hint=CACHE_SHAPE,
+            )
+        check.agrees(
+            cache_after(arguments, weights, x.bfloat16(), [7]), f"the cache of {call} in bfloat16", hint=CACHE_SHAPE
+        )
         keys, values = check.randn(2, 2, 3, 4), check.randn(2, 2, 3, 4)
-        check.unchanged(lambda cls: loaded(cls, arguments, weights)(x, (keys, values)), f"{call} with a cache of 3 tokens",
-                        x, keys, values)
+        check.unchanged(
+            lambda cls: loaded(cls, arguments, weights)(x, (keys, values)),
+            f"{call} with a cache of 3 tokens",
+            x,
+            keys,
+            values,
+        )
 
     with check.criterion("another base", 0.25, golden=True):
         arguments, weights, x, call = drawn(2, 9, 32, 8, 2)
@@ -383,7 +450,12 @@ def CachedAttention(check: Check) -> None:
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
         arguments, weights, x, call = drawn(1, 330, 32, 4, 2)  # bfloat16 cannot count to 330
         check.agrees(in_pieces(arguments, weights, x, [330]), call, MODULE)
-        check.agrees(in_pieces(arguments, weights, x.bfloat16(), [330]), f"{call} after .to(torch.bfloat16)", MODULE_BFLOAT16, ANGLES)
+        check.agrees(
+            in_pieces(arguments, weights, x.bfloat16(), [330]),
+            f"{call} after .to(torch.bfloat16)",
+            MODULE_BFLOAT16,
+            ANGLES,
+        )
 
     with check.criterion("four bias-free projections; gradients; sizes that do not fit", 0.5):
         same_parts(check, (32, 8, 2), "CachedAttention(32, 8, 2)", FOUR_WEIGHTS)
@@ -405,7 +477,7 @@ LAST_ONES = "With all tokens it is right, with the last few only it is not: they
 
 def masked_parts(keep: torch.Tensor, n_queries: int, part: int) -> Probe:
     """The positions (part 0) or the mask (part 1). Rows of padding queries are set to zero: they are not looked at."""
-    real = keep[:, keep.shape[1] - n_queries:]
+    real = keep[:, keep.shape[1] - n_queries :]
     real = real[:, None, :, None] if part else real
 
     def probe(f: Any) -> Any:
@@ -424,11 +496,15 @@ def padded_causal(check: Check) -> None:
     def kept(*padding: int, n: int) -> torch.Tensor:
         return torch.arange(n, device=check.device) >= torch.tensor(padding, device=check.device)[:, None]
 
-    def compared(part: int, cases: list[tuple], hint: str = "") -> None:
+    def compared(part: int, cases: list[tuple[Any, ...]], hint: str = "") -> None:
         for padding, n, n_queries in cases:
-            check.agrees(masked_parts(kept(*padding, n=n), n_queries, part),
-                         f"the {('positions', 'mask')[part]} of padded_causal(keep, {n_queries}), {n} tokens, padding "
-                         f"{list(padding)}", WHOLE, hint)
+            check.agrees(
+                masked_parts(kept(*padding, n=n), n_queries, part),
+                f"the {('positions', 'mask')[part]} of padded_causal(keep, {n_queries}), {n} tokens, padding "
+                f"{list(padding)}",
+                WHOLE,
+                hint,
+            )
 
     # The first row is padded: where it is not, its positions are plain indices.
     whole = [((0, 0, 0, 0), 4, 4), ((1, 2, 0, 3), 4, 4), ((2, 3), 6, 6), ((4, 0, 7), 8, 8), ((2,), 3, 3)]
@@ -457,7 +533,9 @@ HALF = "Right in float32, but not for bfloat16 keys: compute the angles in at le
 
 @exercise(WEEK, "shift_cached_keys")
 def shift_cached_keys(check: Check) -> None:
-    def moved(shape: tuple[int, ...], offset: int, hint: str = "", tolerance: Tolerance = CLOSE, **options: Any) -> None:
+    def moved(
+        shape: tuple[int, ...], offset: int, hint: str = "", tolerance: Tolerance = CLOSE, **options: Any
+    ) -> None:
         k = check.randn(*shape)
         shown = "".join(f", {name}={value:g}" for name, value in options.items())
         check.agrees(calling(k, offset, **options), f"shift_cached_keys(k {shape}, {offset}{shown})", tolerance, hint)
@@ -491,11 +569,14 @@ def shift_cached_keys(check: Check) -> None:
 # ---- 7.6 CrossAttention ---------------------------------------------------------------------------------------------
 
 ROWS = "One row of positions per sequence goes wrong: row b belongs to sequence b of the batch, for all its heads."
-WHERE_THE_MEMORY_STANDS = "Positions 0, 1, 2, ... on both sides are right, others are not: each side turns by its own positions."
+WHERE_THE_MEMORY_STANDS = (
+    "Positions 0, 1, 2, ... on both sides are right, others are not: each side turns by its own positions."
+)
 
 
-def crossing(arguments: tuple, weights: dict, x: torch.Tensor, memory: torch.Tensor, *rest: Any, **named: Any) -> Probe:
+def crossing(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, memory: torch.Tensor, *rest: Any, **named: Any) -> Probe:
     """The output of the student's module, made with these arguments, for x and memory; for 7.7 as well."""
+
     def probe(cls: Any) -> Any:
         module = loaded(cls, arguments, weights)
         if x.dtype != torch.float32:
@@ -505,7 +586,9 @@ def crossing(arguments: tuple, weights: dict, x: torch.Tensor, memory: torch.Ten
     return probe
 
 
-def crossing_slope(arguments: tuple, weights: dict, x: torch.Tensor, memory: torch.Tensor, at: int, last: bool = False) -> Probe:
+def crossing_slope(
+    arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, memory: torch.Tensor, at: int, last: bool = False
+) -> Probe:
     """The gradient of the output, or of its last token, with respect to x or the memory."""
     slope = differentiating(x, memory, at=at)
 
@@ -518,10 +601,18 @@ def crossing_slope(arguments: tuple, weights: dict, x: torch.Tensor, memory: tor
 
 @exercise(WEEK, "CrossAttention", follows=cross_after_attention)
 def CrossAttention(check: Check) -> None:
-    def drawn(batch: int, n: int, n_memory: int, *arguments: int) -> tuple[tuple, dict, torch.Tensor, torch.Tensor, str]:
+    def drawn(
+        batch: int, n: int, n_memory: int, *arguments: int
+    ) -> tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, torch.Tensor, str]:
         weights = drawn_weights(check, reference.CrossAttention(*arguments))
         x, memory = check.randn(batch, n, arguments[0]), check.randn(batch, n_memory, arguments[0])
-        return arguments, weights, x, memory, f"CrossAttention{arguments}(x {tuple(x.shape)}, memory {tuple(memory.shape)}"
+        return (
+            arguments,
+            weights,
+            x,
+            memory,
+            f"CrossAttention{arguments}(x {tuple(x.shape)}, memory {tuple(memory.shape)}",
+        )
 
     def positions(*values: Any) -> torch.Tensor:
         return torch.tensor(values, device=check.device)
@@ -537,37 +628,79 @@ def CrossAttention(check: Check) -> None:
         arguments, weights, x, memory, call = drawn(4, 4, 4, 16, 4)
         everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
         check.agrees(crossing(arguments, weights, x, memory, everything), f"{call}, memory_mask all True)", MODULE)
-        check.agrees(crossing(arguments, weights, x, memory, mixed_mask(check, 4, 4)), f"{call}, memory_mask (4, 4))", MODULE)
+        check.agrees(
+            crossing(arguments, weights, x, memory, mixed_mask(check, 4, 4)), f"{call}, memory_mask (4, 4))", MODULE
+        )
         arguments, weights, x, memory, call = drawn(3, 5, 7, 12, 2)
         mask = mixed_mask(check, 3, 7)
-        check.agrees(crossing(arguments, weights, x, memory, memory_mask=mask), f"{call}, memory_mask=mask (3, 7))", MODULE)
+        check.agrees(
+            crossing(arguments, weights, x, memory, memory_mask=mask), f"{call}, memory_mask=mask (3, 7))", MODULE
+        )
         mask = mask.clone()
         mask[1] = False
-        check.agrees(crossing(arguments, weights, x, memory, mask), f"{call}, memory_mask (3, 7), row 1 all False)", MODULE, EMPTY_ROW)
+        check.agrees(
+            crossing(arguments, weights, x, memory, mask),
+            f"{call}, memory_mask (3, 7), row 1 all False)",
+            MODULE,
+            EMPTY_ROW,
+        )
 
     with check.criterion("positions on both sides", 1.25, golden=True):
         arguments, weights, x, memory, call = drawn(4, 4, 4, 16, 4)
         steps = positions(0, 1, 2, 3)
-        check.agrees(crossing(arguments, weights, x, memory, None, steps, steps), f"{call}, positions 0..3 for both)", MODULE)
+        check.agrees(
+            crossing(arguments, weights, x, memory, None, steps, steps), f"{call}, positions 0..3 for both)", MODULE
+        )
         arguments, weights, x, memory, call = drawn(3, 4, 6, 24, 3)
         for x_at, memory_at, words, hint in (
             (positions(0, 1, 2, 3), positions(0, 1, 2, 3, 4, 5), "0..3 and 0..5", ""),
             (positions(1, 2, 3, 4), positions(5, 4, 3, 2, 1, 0), "1..4 and 5..0", WHERE_THE_MEMORY_STANDS),
-            (positions(0.5, 2.25, -3.0, 7.0), positions(0, 2, 4, 6, 8, 10), "fractional and even", WHERE_THE_MEMORY_STANDS),
-            (positions((0, 1, 2, 3), (2, 9, 4, 0), (5, 5, -8, 3)), positions(0, 1, 2, 3, 4, 5), "(3, 4) and (6,)", ROWS),
-            (positions(0, 1, 2, 3), positions(*[[row + 2 * at for at in range(6)] for row in (0, 7, -3)]), "(4,) and (3, 6)", ROWS),
+            (
+                positions(0.5, 2.25, -3.0, 7.0),
+                positions(0, 2, 4, 6, 8, 10),
+                "fractional and even",
+                WHERE_THE_MEMORY_STANDS,
+            ),
+            (
+                positions((0, 1, 2, 3), (2, 9, 4, 0), (5, 5, -8, 3)),
+                positions(0, 1, 2, 3, 4, 5),
+                "(3, 4) and (6,)",
+                ROWS,
+            ),
+            (
+                positions(0, 1, 2, 3),
+                positions(*[[row + 2 * at for at in range(6)] for row in (0, 7, -3)]),
+                "(4,) and (3, 6)",
+                ROWS,
+            ),
         ):
-            check.agrees(crossing(arguments, weights, x, memory, None, x_at, memory_at), f"{call}, positions {words})", MODULE, hint)
+            check.agrees(
+                crossing(arguments, weights, x, memory, None, x_at, memory_at),
+                f"{call}, positions {words})",
+                MODULE,
+                hint,
+            )
         steps, memory_steps = positions(0, 1, 2, 3), positions(0, 1, 2, 3, 4, 5)
-        check.agrees(crossing(arguments, weights, x, memory, positions=steps, memory_positions=memory_steps),
-                     f"{call}, both positions by name)", MODULE)
-        check.agrees(crossing((*arguments, 50.5), weights, x, memory, None, steps, memory_steps),
-                     f"{call}, positions 0..3 and 0..5), base=50.5", MODULE, BASE)
+        check.agrees(
+            crossing(arguments, weights, x, memory, positions=steps, memory_positions=memory_steps),
+            f"{call}, both positions by name)",
+            MODULE,
+        )
+        check.agrees(
+            crossing((*arguments, 50.5), weights, x, memory, None, steps, memory_steps),
+            f"{call}, positions 0..3 and 0..5), base=50.5",
+            MODULE,
+            BASE,
+        )
 
     with check.criterion("refuses positions for one side only, and sizes that do not fit", 0.25):
         arguments, weights, x, memory, call = drawn(1, 3, 3, 8, 2)
         for name in ("positions", "memory_positions"):
-            check.raises(crossing(arguments, weights, x, memory, **{name: positions(0, 1, 2)}), ValueError, f"{call}, {name} alone)")
+            check.raises(
+                crossing(arguments, weights, x, memory, **{name: positions(0, 1, 2)}),
+                ValueError,
+                f"{call}, {name} alone)",
+            )
         for sizes in ((10, 4), (18, 6)):
             check.raises(lambda cls, sizes=sizes: cls(*sizes), ValueError, f"CrossAttention{sizes}")
 
@@ -577,24 +710,38 @@ def CrossAttention(check: Check) -> None:
     with check.criterion("passes gradients to x and to the memory, leaves both alone", 0.25):
         arguments, weights, x, memory, call = drawn(2, 3, 4, 12, 2)
         for at, name in enumerate(("x", "memory")):
-            check.agrees(crossing_slope(arguments, weights, x, memory, at), f"the gradient for {name} of {call})", MODULE, CUT)
+            check.agrees(
+                crossing_slope(arguments, weights, x, memory, at), f"the gradient for {name} of {call})", MODULE, CUT
+            )
         check.unchanged(lambda cls: loaded(cls, arguments, weights)(x, memory), f"{call})", x, memory)
 
 
 # ---- 7.7 HybridDecoderBlock -----------------------------------------------------------------------------------------
 
-NOT_CAUSAL = "The last token is right, others are not: each token sees itself and the ones before it, so is_causal=True."
-PARTS = ("The block must have the parts self_attn, cross_attn, norm1, norm2, norm3 and ffn, with ffn = Sequential(Linear, GELU, "
-         "Linear), so that weights can be loaded.")
+NOT_CAUSAL = (
+    "The last token is right, others are not: each token sees itself and the ones before it, so is_causal=True."
+)
+PARTS = (
+    "The block must have the parts self_attn, cross_attn, norm1, norm2, norm3 and ffn, with ffn = Sequential(Linear, GELU, "
+    "Linear), so that weights can be loaded."
+)
 MEMORY_MASK = "Without a memory_mask all is right, with one it is not: hand it on to cross_attn."
 
 
 @exercise(WEEK, "HybridDecoderBlock", follows=block_after_cross_attention)
 def HybridDecoderBlock(check: Check) -> None:
-    def drawn(batch: int, n: int, n_memory: int, *arguments: int) -> tuple[tuple, dict, torch.Tensor, torch.Tensor, str]:
+    def drawn(
+        batch: int, n: int, n_memory: int, *arguments: int
+    ) -> tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, torch.Tensor, str]:
         weights = drawn_weights(check, reference.HybridDecoderBlock(*arguments))
         x, memory = check.randn(batch, n, arguments[0]), check.randn(batch, n_memory, arguments[0])
-        return arguments, weights, x, memory, f"HybridDecoderBlock{arguments}(x {tuple(x.shape)}, memory {tuple(memory.shape)}"
+        return (
+            arguments,
+            weights,
+            x,
+            memory,
+            f"HybridDecoderBlock{arguments}(x {tuple(x.shape)}, memory {tuple(memory.shape)}",
+        )
 
     def last(probe: Probe) -> Probe:
         return lambda cls: probe(cls)[:, -1]
@@ -613,16 +760,26 @@ def HybridDecoderBlock(check: Check) -> None:
     with check.criterion("the memory's padding", 0.75, golden=True):
         arguments, weights, x, memory, call = drawn(4, 4, 4, 16, 4)
         check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token", MODULE)
-        for given in (mixed_mask(check, 4, 4), torch.arange(4, device=check.device) < torch.tensor([4, 1, 3, 2], device=check.device)[:, None]):
-            check.agrees(last(crossing(arguments, weights, x, memory, given)), f"{call}, memory_mask (4, 4)), the last token", MODULE,
-                         MEMORY_MASK)
+        for given in (
+            mixed_mask(check, 4, 4),
+            torch.arange(4, device=check.device) < torch.tensor([4, 1, 3, 2], device=check.device)[:, None],
+        ):
+            check.agrees(
+                last(crossing(arguments, weights, x, memory, given)),
+                f"{call}, memory_mask (4, 4)), the last token",
+                MODULE,
+                MEMORY_MASK,
+            )
     with check.criterion("the parts by their names", 0.25):
         same_parts(check, (8, 2), "HybridDecoderBlock(8, 2)", PARTS)
     with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.5):
         arguments, weights, x, memory, call = drawn(2, 3, 4, 8, 2)
         for at, name in enumerate(("x", "memory")):
-            check.agrees(crossing_slope(arguments, weights, x, memory, at, last=True),
-                         f"the gradient for {name} of {call}), the last token", MODULE, CUT)
+            check.agrees(
+                crossing_slope(arguments, weights, x, memory, at, last=True),
+                f"the gradient for {name} of {call}), the last token",
+                MODULE,
+                CUT,
+            )
         check.unchanged(lambda cls: loaded(cls, arguments, weights)(x, memory), f"{call})", x, memory)
         check.raises(lambda cls: cls(10, 4), ValueError, "HybridDecoderBlock(10, 4)")
-

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from autograder.misconceptions.bank import edited, family, numbers, right, wrong
+from autograder.misconceptions.bank import edited, family, numbers, right
 
 WEEK = "week7_capstone"
 

@@ -29,8 +29,12 @@ class CrossAttention(MultiHeadProjections):
         self.base = base
 
     def forward(
-        self, x: torch.Tensor, memory: torch.Tensor, memory_mask: torch.Tensor | None = None,
-        positions: torch.Tensor | None = None, memory_positions: torch.Tensor | None = None,
+        self,
+        x: torch.Tensor,
+        memory: torch.Tensor,
+        memory_mask: torch.Tensor | None = None,
+        positions: torch.Tensor | None = None,
+        memory_positions: torch.Tensor | None = None,
     ) -> torch.Tensor:
         if (positions is None) != (memory_positions is None):
             raise ValueError("positions and memory_positions: give both or none, one alone says nothing about offsets")
@@ -38,7 +42,7 @@ class CrossAttention(MultiHeadProjections):
             raise TypeError(f"memory_mask must be boolean, got {memory_mask.dtype}")
         q, _, _ = self.heads(x)
         _, k, v = self.heads(memory)
-        if positions is not None:
+        if positions is not None and memory_positions is not None:
             q, k = apply_rotary_emb(q, positions, self.base), apply_rotary_emb(k, memory_positions, self.base)
         out, _ = self.attention(q, k, v, None if memory_mask is None else memory_mask[:, None, None, :])
         return self.output(out)

@@ -42,8 +42,10 @@ class CachedAttention(nn.Module):
         self.o_proj = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x: torch.Tensor, cache: Cache | None = None) -> tuple[torch.Tensor, Cache]:
-        q, k, v = (projection(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-                   for projection in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (
+            projection(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
         n_cached = 0 if cache is None else self._cached(cache, k)
         positions = torch.arange(n_cached, n_cached + x.shape[1], device=x.device)
         q, k = apply_rotary_emb(q, positions, self.base), apply_rotary_emb(k, positions, self.base)
@@ -57,10 +59,15 @@ class CachedAttention(nn.Module):
         """The number of tokens in the cache, if it fits the new keys."""
         batch, n_kv_heads, _, head_dim = k.shape
         keys, values = cache
-        if keys.ndim != 4 or keys.shape != values.shape or (
-                keys.shape[0], keys.shape[1], keys.shape[3]) != (batch, n_kv_heads, head_dim):
-            raise ValueError(f"the cache must hold keys and values of shape ({batch}, {n_kv_heads}, n_cached, {head_dim}); "
-                             f"got {tuple(keys.shape)} and {tuple(values.shape)}")
+        if (
+            keys.ndim != 4
+            or keys.shape != values.shape
+            or (keys.shape[0], keys.shape[1], keys.shape[3]) != (batch, n_kv_heads, head_dim)
+        ):
+            raise ValueError(
+                f"the cache must hold keys and values of shape ({batch}, {n_kv_heads}, n_cached, {head_dim}); "
+                f"got {tuple(keys.shape)} and {tuple(values.shape)}"
+            )
         return keys.shape[2]
 
 
@@ -79,7 +86,7 @@ def padded_causal(keep: torch.Tensor, n_queries: int) -> tuple[torch.Tensor, tor
     n_keys = keep.shape[1]
     causal = causal_mask(n_queries, n_keys).to(keep.device)  # first: it refuses more queries than keys
     before = keep.cumsum(dim=1) - keep.long()
-    return before[:, n_keys - n_queries:], causal & keep[:, None, None, :]
+    return before[:, n_keys - n_queries :], causal & keep[:, None, None, :]
 
 
 def shift_cached_keys(k: torch.Tensor, offset: int, base: float = 10000.0) -> torch.Tensor:

@@ -43,6 +43,7 @@ def test_points_and_minutes_are_the_contracts():
 
 def cached_on(attention):
     """7.3 written rightly on top of somebody's 7.1."""
+
     class CachedAttention(reference.CachedAttention):
         pass
 
@@ -54,7 +55,9 @@ def crossing_on(attention):
     class CrossAttention(reference.CrossAttention):
         pass
 
-    CrossAttention.attention = staticmethod(lambda q, k, v, mask: attention(q, k, v) if mask is None else attention(q, k, v, mask))
+    CrossAttention.attention = staticmethod(
+        lambda q, k, v, mask: attention(q, k, v) if mask is None else attention(q, k, v, mask)
+    )
     return CrossAttention
 
 
@@ -68,7 +71,9 @@ def block_on(cross_attention):
 
 
 def entries(grade_id, *left_out):
-    return [pytest.param(s.subject, id=s.name) for s in bank(WEEK, grade_id) if not s.is_right and s.name not in left_out]
+    return [
+        pytest.param(s.subject, id=s.name) for s in bank(WEEK, grade_id) if not s.is_right and s.name not in left_out
+    ]
 
 
 # On an answer that is no pair, or that refuses everything, nothing can be built.
@@ -105,7 +110,15 @@ def test_a_right_answer_is_right_whatever_the_earlier_ones():
     def broken(*arguments):
         raise RuntimeError("no")
 
-    for earlier in (broken, blank, lambda *a: None, lambda *a: "x", lambda *a: torch.full((2,), math.nan), "no function", None):
+    for earlier in (
+        broken,
+        blank,
+        lambda *a: None,
+        lambda *a: "x",
+        lambda *a: torch.full((2,), math.nan),
+        "no function",
+        None,
+    ):
         for grade_id in ("CachedAttention", "CrossAttention", "HybridDecoderBlock"):
             assert grade(grade_id, getattr(reference, grade_id), earlier).score == entry(WEEK, grade_id).points
 
@@ -114,13 +127,17 @@ def pair(out):
     return lambda q, k, v, mask=None: (out(q, k, v), torch.zeros(*q.shape[:3], k.shape[2]))
 
 
-@pytest.mark.parametrize("attention", [
-    pair(lambda q, k, v: torch.zeros_like(q)),
-    pair(lambda q, k, v: q),
-    pair(lambda q, k, v: q * k.mean() + v.mean() * 0),
-    pair(lambda q, k, v: torch.full_like(q, math.nan)),
-    pair(lambda q, k, v: v.repeat_interleave(q.shape[1] // v.shape[1], 1)[:, :, -q.shape[2]:]),
-], ids=["zeros", "queries", "no values", "nan", "values"])
+@pytest.mark.parametrize(
+    "attention",
+    [
+        pair(lambda q, k, v: torch.zeros_like(q)),
+        pair(lambda q, k, v: q),
+        pair(lambda q, k, v: q * k.mean() + v.mean() * 0),
+        pair(lambda q, k, v: torch.full_like(q, math.nan)),
+        pair(lambda q, k, v: v.repeat_interleave(q.shape[1] // v.shape[1], 1)[:, :, -q.shape[2] :]),
+    ],
+    ids=["zeros", "queries", "no values", "nan", "values"],
+)
 def test_nothing_can_be_built_on_a_7_1_that_leaves_nothing_to_test(attention):
     for grade_id, subject in (("CachedAttention", cached_on(attention)), ("CrossAttention", crossing_on(attention))):
         assert grade(grade_id, subject, attention).score == 0
@@ -146,7 +163,9 @@ def test_mistakes_of_7_3_are_paid_for_on_top_of_a_wrong_7_1():
 
     class Restarting(cached_on(unscaled)):
         def forward(self, x, cache=None):
-            out, cache = super().forward(x) if cache is None else super().forward(x, tuple(part[:, :, :0] for part in cache))
+            out, cache = (
+                super().forward(x) if cache is None else super().forward(x, tuple(part[:, :, :0] for part in cache))
+            )
             return out, cache
 
     assert grade("CachedAttention", Restarting, unscaled).score < 4
@@ -155,8 +174,11 @@ def test_mistakes_of_7_3_are_paid_for_on_top_of_a_wrong_7_1():
 def test_entries_of_the_banks_are_due_the_same_after_any_earlier_entry():
     """In the simulated class entries of different exercises meet by chance."""
     chance = random.Random(4)
-    for grade_id, before in (("CachedAttention", "grouped_query_attention"), ("CrossAttention", "grouped_query_attention"),
-                             ("HybridDecoderBlock", "CrossAttention")):
+    for grade_id, before in (
+        ("CachedAttention", "grouped_query_attention"),
+        ("CrossAttention", "grouped_query_attention"),
+        ("HybridDecoderBlock", "CrossAttention"),
+    ):
         for solution in bank(WEEK, grade_id):
             earlier = chance.choice(bank(WEEK, before))
             verdict = grade(grade_id, solution.subject, earlier.subject)
@@ -190,11 +212,14 @@ def test_values_of_the_cache_are_not_looked_at_but_shapes_are():
             return out, tuple(torch.cat((part, part[:, :, :1]), 2) for part in cache)
 
     verdict = grade("CachedAttention", Longer)
-    assert [c.name for c in verdict.criteria if c.earned < c.points] == ["what the cache holds, and that the one given stays as it is"]
+    assert [c.name for c in verdict.criteria if c.earned < c.points] == [
+        "what the cache holds, and that the one given stays as it is"
+    ]
 
 
 def test_weights_are_scaled_so_that_mistakes_show():
     """With the constructor's weights a restarted position moves outputs by less than a third of what it moves here."""
+
     def gap(scale):
         torch.manual_seed(0)
         module = reference.CachedAttention(32, 8, 2)
@@ -203,7 +228,7 @@ def test_weights_are_scaled_so_that_mistakes_show():
         x = torch.randn(2, 8, 32)
         whole, _ = module(x)
         _, cache = module(x[:, :4])
-        moved = tuple((reference.shift_cached_keys(cache[0], -4), cache[1]))
+        moved = (reference.shift_cached_keys(cache[0], -4), cache[1])
         return (module(x[:, 4:], moved)[0] - whole[:, 4:]).abs().max()
 
     assert gap(True) > 0.5 and gap(True) > 3 * gap(False)
@@ -213,7 +238,7 @@ def test_rows_of_padding_may_hold_anything():
     class Odd:
         def __call__(self, keep, n_queries):
             positions, mask = reference.padded_causal(keep, n_queries)
-            padding = ~keep[:, keep.shape[1] - n_queries:]
+            padding = ~keep[:, keep.shape[1] - n_queries :]
             return positions.masked_fill(padding, -(2**62)), mask | padding[:, None, :, None]
 
     assert grade("padded_causal", Odd()).score == 3
@@ -229,7 +254,9 @@ def test_a_module_that_remembers_the_longest_text_is_found():
             return out, cache
 
     verdict = grade("CachedAttention", Remembering)
-    assert verdict.score < 6 and any("keeps nothing itself" in sentence or "remembers" in sentence for sentence in verdict.named)
+    assert verdict.score < 6 and any(
+        "keeps nothing itself" in sentence or "remembers" in sentence for sentence in verdict.named
+    )
 
 
 # ---- the helper file ------------------------------------------------------------------------------------------------
@@ -252,7 +279,9 @@ def test_the_ready_rotation_is_the_reference(ready, dtype):
     x = torch.randn(2, 3, 5, 8, dtype=torch.float64).to(dtype)
     for positions in (torch.arange(5), torch.tensor([0.5, -3, 8191, 2, 7]), torch.arange(10).view(2, 5) * 100):
         for base in (10000.0, 50.5):
-            assert torch.equal(ready.apply_rotary_emb(x, positions, base), reference.apply_rotary_emb(x, positions, base))
+            assert torch.equal(
+                ready.apply_rotary_emb(x, positions, base), reference.apply_rotary_emb(x, positions, base)
+            )
     with pytest.raises(ValueError):
         ready.apply_rotary_emb(torch.zeros(1, 1, 1, 5), torch.arange(1))
 
@@ -261,7 +290,10 @@ def test_the_ready_rotation_is_the_reference(ready, dtype):
 @pytest.mark.parametrize("is_causal", [True, False])
 def test_the_ready_alibi_layer_is_the_reference(ready, n_heads, is_causal):
     torch.manual_seed(0)
-    ours, right = ready.ALiBiMultiHeadAttention(24, n_heads).double(), reference.ALiBiMultiHeadAttention(24, n_heads).double()
+    ours, right = (
+        ready.ALiBiMultiHeadAttention(24, n_heads).double(),
+        reference.ALiBiMultiHeadAttention(24, n_heads).double(),
+    )
     right.load_state_dict(ours.state_dict())
     x = torch.randn(2, 9, 24, dtype=torch.float64)
     torch.testing.assert_close(ours(x, is_causal=is_causal), right(x, is_causal=is_causal), rtol=0, atol=1e-12)
@@ -290,10 +322,10 @@ def test_helper_files_go_to_their_own_week_alone():
 def test_copying_tasks_are_what_the_text_says(ready):
     source = ready.sources(50, (2, 10), torch.Generator().manual_seed(0))
     assert source.shape == (50, 10)
-    for row, backwards in zip(source, ready.answer_to(source, "reverse")):
+    for row, backwards in zip(source, ready.answer_to(source, "reverse"), strict=False):
         real = row[row != ready.PAD]
         assert 2 <= len(real) <= 10 and len(set(real.tolist())) == len(real)
-        assert torch.equal(backwards[:len(real)], real.flip(0)) and bool((backwards[len(real):] == ready.PAD).all())
+        assert torch.equal(backwards[: len(real)], real.flip(0)) and bool((backwards[len(real) :] == ready.PAD).all())
 
 
 # ---- the shipped experiment -----------------------------------------------------------------------------------------

@@ -21,31 +21,41 @@ from autograder.reference import (
     shift_cached_keys,
 )
 
-EXACT = dict(rtol=0, atol=1e-13)
+EXACT = {"rtol": 0, "atol": 1e-13}
 
 
 def random(*shape, seed=0, dtype=torch.float64):
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("n_heads, n_kv_heads", [(8, 2), (12, 3), (4, 1), (4, 4)])
+@pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(8, 2), (12, 3), (4, 1), (4, 4)])
 def test_grouped_heads_of_sdpa_and_llama(n_heads, n_kv_heads):
     q, k, v = random(2, n_heads, 5, 8), random(2, n_kv_heads, 9, 8, seed=1), random(2, n_kv_heads, 9, 6, seed=2)
     out, weights = grouped_query_attention(q, k, v, causal_mask(5, 9))
-    torch.testing.assert_close(F.scaled_dot_product_attention(q, k, v, causal_mask(5, 9), enable_gqa=True), out, **EXACT)
+    torch.testing.assert_close(
+        F.scaled_dot_product_attention(q, k, v, causal_mask(5, 9), enable_gqa=True), out, **EXACT
+    )
     torch.testing.assert_close(weights @ repeat_kv(v, n_heads // n_kv_heads), out, **EXACT)
 
 
 def llama_layer(ours: CachedAttention, n_heads: int, n_kv_heads: int):
     """LLaMA's layer with our weights, q and k reordered to its half-split layout; float64 throughout."""
-    config = LlamaConfig(hidden_size=64, num_attention_heads=n_heads, num_key_value_heads=n_kv_heads,
-                         rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+    config = LlamaConfig(
+        hidden_size=64,
+        num_attention_heads=n_heads,
+        num_key_value_heads=n_kv_heads,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    )
     config._attn_implementation = "sdpa"  # the eager one takes its softmax in float32
     peer = modeling_llama.LlamaAttention(config, layer_idx=0).double().eval()
-    peer.load_state_dict({
-        "q_proj.weight": interleaved_to_half(ours.q_proj.weight, n_heads),
-        "k_proj.weight": interleaved_to_half(ours.k_proj.weight, n_kv_heads),
-        "v_proj.weight": ours.v_proj.weight, "o_proj.weight": ours.o_proj.weight})
+    peer.load_state_dict(
+        {
+            "q_proj.weight": interleaved_to_half(ours.q_proj.weight, n_heads),
+            "k_proj.weight": interleaved_to_half(ours.k_proj.weight, n_kv_heads),
+            "v_proj.weight": ours.v_proj.weight,
+            "o_proj.weight": ours.o_proj.weight,
+        }
+    )
     return peer, modeling_llama.LlamaRotaryEmbedding(config)
 
 
@@ -60,8 +70,12 @@ def test_llamas_layer_with_its_dynamic_cache(sizes):
         n = piece.shape[1]
         positions = torch.arange(start, start + n)[None]
         cos, sin = rotary(piece, positions)
-        expected, _ = peer(piece, position_embeddings=(cos.double(), sin.double()), past_key_values=theirs,
-                           attention_mask=causal_mask(n, start + n).expand(2, 1, -1, -1))
+        expected, _ = peer(
+            piece,
+            position_embeddings=(cos.double(), sin.double()),
+            past_key_values=theirs,
+            attention_mask=causal_mask(n, start + n).expand(2, 1, -1, -1),
+        )
         out, cache = ours(piece, cache)
         # LLaMA's tables are float32.
         torch.testing.assert_close(out, expected, rtol=0, atol=1e-6)
@@ -75,8 +89,8 @@ def test_positions_of_generation_with_left_padding():
     expected = (keep.long().cumsum(-1) - 1).masked_fill(~keep, 0)
     for n_queries in (7, 3, 1):
         positions, _ = padded_causal(keep, n_queries)
-        real = keep[:, 7 - n_queries:]
-        assert torch.equal(positions[real], expected[:, 7 - n_queries:][real])
+        real = keep[:, 7 - n_queries :]
+        assert torch.equal(positions[real], expected[:, 7 - n_queries :][real])
 
 
 def test_llamas_layer_with_left_padding():

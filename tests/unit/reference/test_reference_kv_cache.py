@@ -1,5 +1,6 @@
 """Week 7's kernels: what holds for every size and every split, and what must be refused."""
 
+import itertools
 import math
 
 import pytest
@@ -19,7 +20,7 @@ from autograder.reference import (
     shift_cached_keys,
 )
 
-EXACT = dict(rtol=0, atol=1e-12)
+EXACT = {"rtol": 0, "atol": 1e-12}
 FEW = settings(max_examples=40, deadline=None)
 
 
@@ -42,14 +43,18 @@ def in_pieces(module, x, sizes):
     return torch.cat(outputs, dim=1), cache
 
 
-@given(n=st.integers(1, 9), cuts=st.sets(st.integers(1, 8)), heads=st.sampled_from([(8, 2), (12, 3), (4, 4), (4, 1), (2, 1)]))
+@given(
+    n=st.integers(1, 9),
+    cuts=st.sets(st.integers(1, 8)),
+    heads=st.sampled_from([(8, 2), (12, 3), (4, 4), (4, 1), (2, 1)]),
+)
 @FEW
 def test_any_split_of_a_text_gives_the_output_of_the_whole(n, cuts, heads):
     module = scaled_up(CachedAttention(heads[0] * 4, *heads))
     x = random(2, n, heads[0] * 4)
     edges = [0, *sorted(cut for cut in cuts if cut < n), n]
     whole, (keys, values) = module(x)
-    pieces, cache = in_pieces(module, x, [b - a for a, b in zip(edges, edges[1:])])
+    pieces, cache = in_pieces(module, x, [b - a for a, b in itertools.pairwise(edges)])
     torch.testing.assert_close(pieces, whole, **EXACT)
     torch.testing.assert_close(cache, (keys, values), **EXACT)
 
@@ -63,11 +68,14 @@ def test_one_prefix_continued_twice():
         out, longer = module(continuation, cache)
         torch.testing.assert_close(out, module(torch.cat((prefix, continuation), 1))[0][:, 5:], **EXACT)
         assert longer[0].shape == (1, 2, 5 + continuation.shape[1], 4)
-    assert all(torch.equal(a, b) for a, b in zip(cache, kept))
+    assert all(torch.equal(a, b) for a, b in zip(cache, kept, strict=False))
 
 
 def test_with_as_many_key_heads_it_is_week_3s_layer():
-    cached, plain = scaled_up(CachedAttention(24, 3, 3, base=500.0)), RotaryMultiHeadAttention(24, 3, base=500.0).double()
+    cached, plain = (
+        scaled_up(CachedAttention(24, 3, 3, base=500.0)),
+        RotaryMultiHeadAttention(24, 3, base=500.0).double(),
+    )
     plain.load_state_dict(cached.state_dict())
     x = random(2, 7, 24)
     torch.testing.assert_close(cached(x)[0], plain(x, is_causal=True), **EXACT)
@@ -83,7 +91,7 @@ def test_angles_stay_exact_in_bfloat16():
     assert (rounded.double() - exact).abs().max() < 0.4
 
 
-@pytest.mark.parametrize("n_heads, n_kv_heads", [(8, 2), (12, 3)])
+@pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(8, 2), (12, 3)])
 def test_repeat_is_not_repeat_interleave(n_heads, n_kv_heads):
     q, k, v = random(2, n_heads, 4, 6), random(2, n_kv_heads, 5, 6, seed=1), random(2, n_kv_heads, 5, 3, seed=2)
     out, weights = grouped_query_attention(q, k, v)
@@ -91,8 +99,8 @@ def test_repeat_is_not_repeat_interleave(n_heads, n_kv_heads):
     group = n_heads // n_kv_heads
     for h in range(n_heads):
         shared = slice(h // group, h // group + 1)
-        alone = scaled_dot_product_attention(q[:, h:h + 1], k[:, shared], v[:, shared])
-        torch.testing.assert_close((out[:, h:h + 1], weights[:, h:h + 1]), alone, **EXACT)
+        alone = scaled_dot_product_attention(q[:, h : h + 1], k[:, shared], v[:, shared])
+        torch.testing.assert_close((out[:, h : h + 1], weights[:, h : h + 1]), alone, **EXACT)
     repeated, _ = scaled_dot_product_attention(q, k.repeat(1, group, 1, 1), v.repeat(1, group, 1, 1))
     assert (repeated - out).abs().max() > 0.5
 
