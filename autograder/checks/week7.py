@@ -28,9 +28,9 @@ WHOLE = Tolerance(rtol=0, atol=0)
 FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
 # The values may be rounded once by each side: 2^-9 of numbers below 6, plus float32 angles up to 10,000, off by 1e-3.
 ROUNDED = Tolerance(rtol=0, atol=0.06)
-# All of the module in bfloat16: measured over 40 seeds and four ways to write attention, right modules are off by at most
-# 0.2; positions counted in bfloat16 move some output by more than 2.
-MODULE_BFLOAT16 = Tolerance(rtol=0, atol=0.6)
+# All of the module in bfloat16, 330 tokens: measured over 12 seeds and five ways to write it, right modules are off by
+# at most 0.08; positions counted in bfloat16 move some output by 1.6 or more.
+MODULE_BFLOAT16 = Tolerance(rtol=0, atol=0.4)
 
 CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
 FOUR_WEIGHTS = (
@@ -113,9 +113,9 @@ def grouped_query_attention(check: Check) -> None:
             f"{call}, mask (4, 4), all True)",
             CLOSE,
         )
-        for shape in ((4, 4), (4, 1, 1, 4), (4, 8, 4, 4), (8, 4, 4)):
-            mask = mixed_mask(check, *shape)
-            check.agrees(calling(q, k, v, mask), f"{call}, mask {shape})", CLOSE, BROADCAST)
+        for mask_shape in ((4, 4), (4, 1, 1, 4), (4, 8, 4, 4), (8, 4, 4)):
+            mask = mixed_mask(check, *mask_shape)
+            check.agrees(calling(q, k, v, mask), f"{call}, mask {mask_shape})", CLOSE, BROADCAST)
         mask = mixed_mask(check, 4, 8, 4, 4)
         mask[1, 3, 2], mask[2] = False, False
         check.agrees(calling(q, k, v, mask), f"{call}, mask (4, 8, 4, 4), some rows all False)", CLOSE, EMPTY_ROW)
@@ -160,7 +160,7 @@ def out_of(value: Any, like: torch.Tensor) -> torch.Tensor | None:
 
 
 def leaves_something(first: torch.Tensor | None, others: list[torch.Tensor | None]) -> bool:
-    """Whether the output is finite and changes with each of the inputs. On top of anything else a layer without rotations,
+    """Whether the output is finite and changes with each input. On top of anything else a layer without positions,
     or one that ignores the memory, would be right."""
     answers = [answer for answer in (first, *others) if answer is not None and bool(answer.isfinite().all())]
     return len(answers) == 1 + len(others) and all(
@@ -169,7 +169,7 @@ def leaves_something(first: torch.Tensor | None, others: list[torch.Tensor | Non
 
 
 def alike(given: list[torch.Tensor | None], right: list[torch.Tensor], leaf: torch.Tensor) -> bool:
-    """Whether nothing is wrong with these answers: their values, and the first one's gradient with respect to ``leaf``."""
+    """Whether nothing is wrong with these answers: their values, and the first one's gradient for ``leaf``."""
     if any(
         a is None or not torch.allclose(a, b, atol=1e-4, equal_nan=True) for a, b in zip(given, right, strict=False)
     ):
@@ -197,7 +197,9 @@ def own_attention(function: Callable[..., Any]) -> Callable[..., Any] | None:
     if not leaves_something(given[0], [out_of(asked(function, *case), q) for case in moved]):
         return None
 
-    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None) -> tuple[Any, ...]:
+    def attention(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> tuple[Any, ...]:
         right = reference.grouped_query_attention(q, k, v, mask)
         own = out_of(asked(function, q, k, v) if mask is None else asked(function, q, k, v, mask), right[0])
         return right if own is None else (own, right[1])
@@ -248,13 +250,15 @@ def block_after_cross_attention(CrossAttention: Callable[..., Any]) -> Iterator[
         ) -> torch.Tensor:
             x = x + self.self_attn(self.norm1(x), is_causal=True)
             x = x + self.across(self.norm2(x), memory, memory_mask)
-            return x + self.ffn(self.norm3(x))
+            out: torch.Tensor = x + self.ffn(self.norm3(x))
+            return out
 
         def across(self, x: torch.Tensor, memory: torch.Tensor, memory_mask: torch.Tensor | None) -> torch.Tensor:
-            right, n_heads = self.cross_attn(x, memory, memory_mask), self.cross_attn.n_heads
+            n_heads = self.cross_attn.n_heads
+            right: torch.Tensor = self.cross_attn(x, memory, memory_mask)
             module = asked(lambda: loaded(own, (x.shape[-1], n_heads), self.cross_attn.state_dict()))
             value = None if module is None else asked(module, x, memory, memory_mask)
-            return value if fits(value, right) else right
+            return value if isinstance(value, torch.Tensor) and fits(value, right) else right
 
     yield HybridDecoderBlock, "Graded with your own CrossAttention: a mistake there is not paid for again."
 
@@ -276,8 +280,8 @@ def drawn_weights(check: Check, right: torch.nn.Module) -> dict[str, torch.Tenso
 
 
 def loaded(cls: Any, arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], **options: Any) -> Any:
-    """The student's module with our weights. A projection's bias that should not be there costs points in one place only
-    and becomes zero; whatever else is in the state_dict keeps its value."""
+    """The student's module with our weights. A projection's bias that should not be there costs points in one place
+    only and becomes zero; whatever else is in the state_dict keeps its value."""
     module = cls(*arguments, **options)
     state = module.state_dict()
     missing = [name for name in weights if name not in state]
@@ -307,13 +311,13 @@ def same_parts(check: Check, arguments: tuple[Any, ...], call: str, hint: str) -
 
 # ---- 7.3 CachedAttention --------------------------------------------------------------------------------------------
 
-RESTART = "The first call is right, those with a cache are not: the new tokens stand at positions n_cached, n_cached + 1, ...."
+RESTART = "The first call is right, those with a cache are not: the new tokens stand at n_cached, n_cached + 1, ...."
 LATER_PIECES = (
     "Pieces of one token are right, longer ones with a cache are not: there the causal mask is aligned at the end."
 )
 CONTINUED = (
-    "The first continuation of a prefix is right, another one is not: all that a call needs to know stands in the cache "
-    "it is given; the module keeps nothing itself and leaves that cache as it is."
+    "The first continuation of a prefix is right, another one is not: all that a call needs to know stands in the "
+    "cache it is given; the module keeps nothing itself and leaves that cache as it is."
 )
 CACHE_SHAPE = (
     "The cache must be a tuple (k, v), each of shape (batch, n_kv_heads, n_cached, head_dim): only the key and value "
@@ -340,7 +344,9 @@ def outputs_of(module: Any, pieces: list[torch.Tensor]) -> dict[str, Any]:
     return outputs
 
 
-def in_pieces(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int], **options: Any) -> Probe:
+def in_pieces(
+    arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int], **options: Any
+) -> Probe:
     def probe(cls: Any) -> dict[str, Any]:
         module = loaded(cls, arguments, weights, **options)
         if x.dtype != torch.float32:
@@ -350,8 +356,13 @@ def in_pieces(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: t
     return probe
 
 
-def continued(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], prefix: torch.Tensor, continuations: list[torch.Tensor]) -> Probe:
-    """One prefix, several continuations of it, in turn by the module that read it and by another one with its weights."""
+def continued(
+    arguments: tuple[Any, ...],
+    weights: dict[str, torch.Tensor],
+    prefix: torch.Tensor,
+    continuations: list[torch.Tensor],
+) -> Probe:
+    """One prefix, several continuations of it, in turn by the module that read it and by another one of its weights."""
 
     def probe(cls: Any) -> dict[str, Any]:
         modules = [loaded(cls, arguments, weights) for _ in range(2)]
@@ -364,7 +375,9 @@ def continued(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], pref
     return probe
 
 
-def cache_after(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]) -> Probe:
+def cache_after(
+    arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]
+) -> Probe:
     """What the cache is after these pieces: its type, the shapes and dtypes in it. Keys may be kept rotated or raw."""
 
     def probe(cls: Any) -> Any:
@@ -382,7 +395,9 @@ def cache_after(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x:
 
 @exercise(WEEK, "CachedAttention", follows=cached_after_attention)
 def CachedAttention(check: Check) -> None:
-    def drawn(batch: int, n: int, *arguments: int) -> tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, str]:
+    def drawn(
+        batch: int, n: int, *arguments: int
+    ) -> tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, str]:
         weights = drawn_weights(check, reference.CachedAttention(*arguments))
         x = check.randn(batch, n, arguments[0])
         return arguments, weights, x, f"CachedAttention{arguments} on x {tuple(x.shape)}"
@@ -466,8 +481,8 @@ def CachedAttention(check: Check) -> None:
             return gradient(loaded(cls, arguments, weights)(leaf)[0], leaf)
 
         check.agrees(slope, f"the gradient of {call}", MODULE, CUT)
-        for sizes in ((10, 4, 2), (24, 6, 4), (18, 6, 2)):
-            check.raises(lambda cls, sizes=sizes: cls(*sizes), ValueError, f"CachedAttention{sizes}")
+        for refused in ((10, 4, 2), (24, 6, 4), (18, 6, 2)):
+            check.raises(calling(*refused), ValueError, f"CachedAttention{refused}")
 
 
 # ---- 7.4 padded_causal ----------------------------------------------------------------------------------------------
@@ -574,7 +589,14 @@ WHERE_THE_MEMORY_STANDS = (
 )
 
 
-def crossing(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, memory: torch.Tensor, *rest: Any, **named: Any) -> Probe:
+def crossing(
+    arguments: tuple[Any, ...],
+    weights: dict[str, torch.Tensor],
+    x: torch.Tensor,
+    memory: torch.Tensor,
+    *rest: Any,
+    **named: Any,
+) -> Probe:
     """The output of the student's module, made with these arguments, for x and memory; for 7.7 as well."""
 
     def probe(cls: Any) -> Any:
@@ -587,12 +609,17 @@ def crossing(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: to
 
 
 def crossing_slope(
-    arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, memory: torch.Tensor, at: int, last: bool = False
+    arguments: tuple[Any, ...],
+    weights: dict[str, torch.Tensor],
+    x: torch.Tensor,
+    memory: torch.Tensor,
+    at: int,
+    last: bool = False,
 ) -> Probe:
     """The gradient of the output, or of its last token, with respect to x or the memory."""
     slope = differentiating(x, memory, at=at)
 
-    def probe(cls: Any) -> torch.Tensor:
+    def probe(cls: Any) -> Any:
         module = loaded(cls, arguments, weights)
         return slope(lambda *both: module(*both)[:, -1] if last else module(*both))
 
@@ -701,8 +728,8 @@ def CrossAttention(check: Check) -> None:
                 ValueError,
                 f"{call}, {name} alone)",
             )
-        for sizes in ((10, 4), (18, 6)):
-            check.raises(lambda cls, sizes=sizes: cls(*sizes), ValueError, f"CrossAttention{sizes}")
+        for refused in ((10, 4), (18, 6)):
+            check.raises(calling(*refused), ValueError, f"CrossAttention{refused}")
 
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.25):
         same_parts(check, (12, 2), "CrossAttention(12, 2)", FOUR_WEIGHTS)
@@ -722,8 +749,8 @@ NOT_CAUSAL = (
     "The last token is right, others are not: each token sees itself and the ones before it, so is_causal=True."
 )
 PARTS = (
-    "The block must have the parts self_attn, cross_attn, norm1, norm2, norm3 and ffn, with ffn = Sequential(Linear, GELU, "
-    "Linear), so that weights can be loaded."
+    "The block must have the parts self_attn, cross_attn, norm1, norm2, norm3 and ffn, with ffn = Sequential(Linear, "
+    "GELU, Linear), so that weights can be loaded."
 )
 MEMORY_MASK = "Without a memory_mask all is right, with one it is not: hand it on to cross_attn."
 

@@ -30,5 +30,5 @@ class HybridDecoderBlock(nn.Module):
     def forward(self, x: torch.Tensor, memory: torch.Tensor, memory_mask: torch.Tensor | None = None) -> torch.Tensor:
         x = x + self.self_attn(self.norm1(x), is_causal=True)
         x = x + self.cross_attn(self.norm2(x), memory, memory_mask)
-        x = x + self.ffn(self.norm3(x))
-        return x
+        out: torch.Tensor = x + self.ffn(self.norm3(x))
+        return out

@@ -16,8 +16,8 @@ from torch import nn
 def apply_rotary_emb(x, positions, base=10000.0):
     """Exercise 3.3: turn neighbouring channels (2i, 2i+1) of x by positions * base**(-2i/head_dim) radians.
 
-    x has the shape (batch, heads, seq_len, head_dim), positions (seq_len,) or (batch, seq_len), real numbers. Angles are
-    computed in float64, whatever x is; the result has the dtype of x. Odd head_dim: ValueError.
+    x has the shape (batch, heads, seq_len, head_dim), positions (seq_len,) or (batch, seq_len), real numbers. Angles
+    are computed in float64, whatever x is; the result has the dtype of x. Odd head_dim: ValueError.
     """
     head_dim = x.shape[-1]
     if head_dim % 2:
@@ -36,7 +36,7 @@ def slopes_of(n_heads):
     """Exercise 4.2: one slope per head, in the official order."""
     power = 2 ** (n_heads.bit_length() - 1)
     slopes = [2 ** (-8 * k / power) for k in range(1, power + 1)]
-    return slopes + [2 ** (-4 * k / power) for k in range(1, 2 * power, 2)][:n_heads - power]
+    return slopes + [2 ** (-4 * k / power) for k in range(1, 2 * power, 2)][: n_heads - power]
 
 
 class Heads(nn.Module):
@@ -55,7 +55,9 @@ class Heads(nn.Module):
         q, k, v = (layer(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for layer in layers)
         computed = torch.promote_types(x.dtype, torch.float32)
         bias = None if bias is None else bias.to(x.device, computed)
-        mixed = F.scaled_dot_product_attention(turn(q).to(computed), turn(k).to(computed), v.to(computed), attn_mask=bias)
+        mixed = F.scaled_dot_product_attention(
+            turn(q).to(computed), turn(k).to(computed), v.to(computed), attn_mask=bias
+        )
         return self.o_proj(mixed.to(x.dtype).transpose(1, 2).flatten(2))
 
 
@@ -90,11 +92,21 @@ class RotaryEncoder(nn.Module):
 
     def __init__(self, d_model, n_heads, n_layers=1):
         super().__init__()
-        self.layers = nn.ModuleList([nn.ModuleDict({
-            "norm1": nn.LayerNorm(d_model), "attention": RotaryAttention(d_model, n_heads),
-            "norm2": nn.LayerNorm(d_model),
-            "mlp": nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)),
-        }) for _ in range(n_layers)])
+        self.layers = nn.ModuleList(
+            [
+                nn.ModuleDict(
+                    {
+                        "norm1": nn.LayerNorm(d_model),
+                        "attention": RotaryAttention(d_model, n_heads),
+                        "norm2": nn.LayerNorm(d_model),
+                        "mlp": nn.Sequential(
+                            nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
+                        ),
+                    }
+                )
+                for _ in range(n_layers)
+            ]
+        )
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, x, keep=None):
@@ -168,7 +180,8 @@ def train(model, task, seed, steps=300, size=64, lengths=(2, 10), learning_rate=
     torch.set_num_threads(1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / 30, 1.0) * 0.5 * (1 + math.cos(math.pi * step / steps)))
+        optimizer, lambda step: min((step + 1) / 30, 1.0) * 0.5 * (1 + math.cos(math.pi * step / steps))
+    )
     model.train()
     for _ in range(steps):
         source = sources(size, lengths, generator)
