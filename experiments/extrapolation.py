@@ -1,12 +1,13 @@
 """Week 5's experiments: train small models, measure them beyond their training length, write the shipped files.
 
-    python experiments/extrapolation.py            # everything that is missing (about 40 minutes on one core)
-    python experiments/extrapolation.py --table    # only the tables and the shipped files, from experiments/runs/
+    python experiments/extrapolation.py              # everything that is missing (about an hour on one core)
+    python experiments/extrapolation.py --measure    # measure again what is trained already, then the tables and files
+    python experiments/extrapolation.py --table      # only the tables and the shipped files
 
-Every run leaves its numbers and weights in experiments/runs/ (not kept in the repository), so an interrupted series goes
-on where it stopped; delete a file to have that run made again. From these come
-experiments/results.md (mean and spread over seeds, for people), source/week5_results.json (every seed's numbers, for the
-notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
+Training and measuring are apart: every trained model leaves its weights in experiments/runs/ (or --runs; not kept in
+the repository), every measured one its numbers, so an interrupted series goes on where it stopped. From these come
+experiments/results.md (mean and spread over seeds, for people), source/week5_results.json (every seed's numbers, for
+the notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
 """
 
 import argparse
@@ -16,6 +17,7 @@ import platform
 import statistics
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,7 @@ import torch
 import torch.nn.functional as F
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNS, SHIPPED = ROOT / "experiments" / "runs", ROOT / "source"
+SHIPPED = ROOT / "source"
 sys.path[:0] = [str(ROOT), str(SHIPPED)]
 
 import ready_encodings as ready  # noqa: E402
@@ -33,43 +35,85 @@ from autograder import reference  # noqa: E402
 SEEDS = range(5)
 TRAINED, TESTED, TARGETS, WINDOWS = 64, (64, 128, 256, 512), 32, 96
 STEPS = 1000
+LANGUAGE = (*ready.ENCODINGS, ready.HYBRID)
+CLOSER = ("rope", "t5", "alibi", ready.HYBRID)  # measured by position, too
+NEEDLE = ("alibi", "rope", ready.HYBRID)
+ORDER = ("none", "sinusoidal", "learned", "rope", "alibi")
 
 
-# ---- language model: six encodings ----------------------------------------------------------------------------------
+# ---- training -------------------------------------------------------------------------------------------------------
 
 
-def language_model(encoding, seed):
-    """A character model trained on 64 characters at a time; the learned table has rows for all tested lengths."""
+def untrained(task, encoding):
+    """The model of a task, before training."""
+    if task == "lm":  # the learned table has rows for all tested lengths
+        return ready.SmallTransformer(len(ready.ALPHABET), encoding, max_len=max(TESTED))
+    if task == "needle":
+        return ready.SmallTransformer(ready.NEEDLE_TOKENS, encoding)
+    return ready.SmallTransformer(ready.NUMBERS, encoding, max_len=32, n_outputs=2, is_causal=False, pool=True)
+
+
+def trained(task, encoding, seed):
     torch.manual_seed(seed)
-    model = ready.SmallTransformer(len(ready.ALPHABET), encoding, max_len=max(TESTED))
-    ready.train(model, ready.text_batches(ready.english()[0], TRAINED, 32, seed), STEPS)
+    generator = torch.Generator().manual_seed(seed)
+    model = untrained(task, encoding)
+    if task == "lm":
+        ready.train(model, ready.text_batches(ready.english()[0], TRAINED, 32, seed), STEPS)
+    elif task == "needle":
+        ready.train(model, lambda: ready.needles(32, 64, generator), 300, loss_of=ready.needle_loss)
+    else:
+        ready.train(model, lambda: ready.sequences(128, 8, generator)[:2], 800, learning_rate=3e-3)
     return model
 
 
+# ---- language model -------------------------------------------------------------------------------------------------
+
+
 @torch.no_grad()
-def losses(model, lengths=TESTED):
-    """Loss on the last 32 targets, the same ones at every length, and the mean over the whole window."""
-    text = ready.windows(ready.english()[1], max(TESTED), WINDOWS)
-    fixed, whole = {}, {}
-    for length in lengths:
-        parts = []
-        for rows in text.split(32):
-            logits = model(rows[:, -length - 1:-1])
-            parts.append(F.cross_entropy(logits.flatten(0, 1), rows[:, -length:].flatten(), reduction="none")
-                         .view(len(rows), length))
-        per_target = torch.cat(parts)
-        fixed[length] = per_target[:, -TARGETS:].mean().item()
-        whole[length] = per_target.mean().item()
-    return fixed, whole
+def per_target(model, rows, length):
+    """The loss of every prediction in the last ``length`` tokens of each row: (rows, length)."""
+    parts = []
+    for part in rows.split(32):
+        logits = model(part[:, -length - 1 : -1])
+        parts.append(
+            F.cross_entropy(logits.flatten(0, 1), part[:, -length:].flatten(), reduction="none").view(len(part), length)
+        )
+    return torch.cat(parts)
 
 
-def run_encoding(encoding, seed):
-    model = language_model(encoding, seed)
-    fixed, whole = losses(model)
-    result = {"fixed": fixed, "window": whole}
+def fixed_loss(model, length):
+    """Loss on the last 32 targets, the same ones at every length."""
+    rows = ready.windows(ready.english()[1], max(TESTED), WINDOWS)
+    return per_target(model, rows, length)[:, -TARGETS:].mean().item()
+
+
+def cut_loss(model, length):
+    """Loss on all 512 targets of each text when the text is cut into pieces of ``length``: the same targets, too."""
+    rows = ready.windows(ready.english()[1], max(TESTED), WINDOWS)
+    pieces = [rows[:, start : start + length + 1] for start in range(0, max(TESTED), length)]
+    return per_target(model, torch.cat(pieces), length).mean().item()
+
+
+POSITIONS = (0, 1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 128, 192, 256, 384, 512)  # edges of the groups of positions
+
+
+def loss_by_position(model, count=384):
+    """The mean loss of the targets in each group of positions, in texts of 512 characters."""
+    losses = per_target(model, ready.windows(ready.english()[1], max(TESTED), count), max(TESTED)).mean(0)
+    return [losses[start:end].mean().item() for start, end in pairwise(POSITIONS)]
+
+
+def measure_language(encoding, seed, model):
+    result = {"fixed": {n: fixed_loss(model, n) for n in TESTED}}
+    if encoding in CLOSER:
+        result |= {"cut": {n: cut_loss(model, n) for n in TESTED}, "by_position": loss_by_position(model)}
     if encoding == "rope":
-        result |= {"extended": extended(model), "fine_tuned": fine_tuned(model, seed)}
-    save_weights(model, f"lm_{encoding}_{seed}")
+        result |= {
+            "extended": extended(model),
+            "repaired": repaired(model),
+            "by_scale": by_scale(model),
+            "fine_tuned": fine_tuned(model, seed),
+        }
     return result
 
 
@@ -97,23 +141,65 @@ def rotation(method, scale, head_dim, seq_len):
     return positions, frequencies, temperature
 
 
-def measured(model, method, scale_of, lengths):
-    model.rotation = lambda seq_len: rotation(method, scale_of(seq_len), model.head_dim, seq_len)
-    fixed, _ = losses(model, lengths)
+def measured(model, rotation_for, lengths):
+    """Fixed-target losses with other angles."""
+    model.rotation = rotation_for
+    losses = {n: fixed_loss(model, n) for n in lengths}
     model.rotation = model.plain_rotation
-    return fixed
+    return losses
+
+
+def stretched(model, method, scale_of, lengths):
+    return measured(model, lambda n: rotation(method, scale_of(n), model.head_dim, n), lengths)
 
 
 def extended(model):
     """Without any further training. "matched": the factor is length/64; "fixed 8": it is 8 at every length."""
     beyond = TESTED[1:]
-    matched = {method: measured(model, method, lambda n: n / TRAINED, beyond)
-               for method in ("none", "PI", "NTK", "YaRN", "YaRN, no temperature", "log n")}
-    fixed_8 = {method: measured(model, method, lambda n: 8.0, TESTED)
-               for method in ("PI", "NTK", "YaRN", "YaRN, no temperature")}
-    dynamic = {f"dynamic NTK, scale {scale:g}": measured(model, "dynamic NTK", lambda n, s=scale: s, TESTED)
-               for scale in (1.0, 2.0, 8.0)}
+    matched = {
+        method: stretched(model, method, lambda n: n / TRAINED, beyond)
+        for method in ("none", "PI", "NTK", "YaRN", "YaRN, no temperature", "log n")
+    }
+    fixed_8 = {
+        method: stretched(model, method, lambda n: 8.0, TESTED)
+        for method in ("PI", "NTK", "YaRN", "YaRN, no temperature")
+    }
+    dynamic = {
+        f"dynamic NTK, scale {scale:g}": stretched(model, "dynamic NTK", lambda n, s=scale: s, TESTED)
+        for scale in (1.0, 2.0, 8.0)
+    }
     return {"matched": matched, "fixed 8": fixed_8, "dynamic": dynamic}
+
+
+REPAIRS = {f"pair {pair}": (pair,) for pair in range(8)}
+REPAIRS |= {"pairs 4 to 7": (4, 5, 6, 7), "pairs 3 to 7": (3, 4, 5, 6, 7)}
+
+
+def repaired(model):
+    """Some pairs are slowed down by length/64, all others left as they are."""
+
+    def rotation_for(pairs):
+        def repaired_rotation(n):
+            frequencies = ready.frequencies_of(model.head_dim)
+            frequencies[list(pairs)] /= n / TRAINED
+            return torch.arange(n), frequencies, 1.0
+
+        return repaired_rotation
+
+    return {name: measured(model, rotation_for(pairs), TESTED[1:]) for name, pairs in REPAIRS.items()}
+
+
+SCALES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+
+def by_scale(model):
+    """Loss against the scale of the method, at 4x and 8x."""
+    return {
+        method: {
+            n: [stretched(model, method, lambda _, s=scale: float(s), (n,))[n] for scale in SCALES] for n in TESTED[2:]
+        }
+        for method in ("NTK", "YaRN")
+    }
 
 
 def fine_tuned(model, seed, steps=25, length=256):
@@ -124,7 +210,7 @@ def fine_tuned(model, seed, steps=25, length=256):
         model.load_state_dict(weights)
         model.rotation = lambda n, method=method: rotation(method, length / TRAINED, model.head_dim, n)
         ready.train(model, ready.text_batches(ready.english()[0], length, 16, 1000 + seed), steps, learning_rate=5e-4)
-        result[method] = losses(model, (length,))[0][length]
+        result[method] = fixed_loss(model, length)
     model.load_state_dict(weights)
     model.rotation = model.plain_rotation
     return result
@@ -133,28 +219,84 @@ def fine_tuned(model, seed, steps=25, length=256):
 # ---- needle ---------------------------------------------------------------------------------------------------------
 
 NEEDLE_TESTED = (64, 128, 256, 512, 1024)
-
-
-def run_needle(encoding, seed):
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = ready.SmallTransformer(ready.NEEDLE_TOKENS, encoding)
-    ready.train(model, lambda: ready.needles(32, 64, generator), 300, loss_of=ready.needle_loss)
-    found, filler = needle_scores(model, NEEDLE_TESTED)
-    save_weights(model, f"needle_{encoding}_{seed}")
-    return {"found": found, "filler": filler}
+DEPTHS = 8  # equal parts of the haystack, the first at the beginning
+FAR = 700  # where only the flattest slope reaches
 
 
 @torch.no_grad()
-def needle_scores(model, lengths, size=128):
+def answers(model, tokens):
+    """The model's distribution over answers: (haystacks, tokens)."""
+    return torch.cat([model(part)[:, -1] for part in tokens.split(16)]).softmax(-1)
+
+
+@torch.no_grad()
+def needle_scores(model, length, size=128):
     """Share of needles found in the first quarter of the haystack, and the loss on the last 32 filler targets."""
-    found, filler = {}, {}
-    for length in lengths:
-        tokens, targets = ready.needles(size, length, torch.Generator().manual_seed(10_000), far=True)
-        logits = torch.cat([model(part) for part in tokens.split(32)])
-        found[length] = (logits[:, -1].argmax(-1) == targets[:, -1]).float().mean().item()
-        filler[length] = F.cross_entropy(logits[:, -34:-2].flatten(0, 1), targets[:, -34:-2].flatten()).item()
-    return found, filler
+    tokens, targets = ready.needles(size, length, torch.Generator().manual_seed(10_000), far=True)
+    logits = torch.cat([model(part) for part in tokens.split(32)])
+    return (
+        (logits[:, -1].argmax(-1) == targets[:, -1]).float().mean().item(),
+        F.cross_entropy(logits[:, -34:-2].flatten(0, 1), targets[:, -34:-2].flatten()).item(),
+    )
+
+
+def haystacks(length, size):
+    """Needles anywhere: tokens, the value of each needle and its position."""
+    tokens, targets = ready.needles(size, length, torch.Generator().manual_seed(5))
+    return tokens, targets[:, -1], (tokens == ready.MARK).int().argmax(1)
+
+
+def needle_map(model, size=256):
+    """Share found by depth: one row per length, one number per part of the haystack."""
+    rows = []
+    for length in NEEDLE_TESTED:
+        tokens, value, at = haystacks(length, size)
+        found = (answers(model, tokens).argmax(-1) == value).float()
+        part = at * DEPTHS // length
+        rows.append([found[part == depth].mean().item() for depth in range(DEPTHS)])
+    return rows
+
+
+def by_value(model, size=512, length=1024):
+    """Among needles farther away than FAR: the share found of each value, and the commonest wrong answer."""
+    tokens, value, at = haystacks(length, size)
+    answer = answers(model, tokens).argmax(-1)
+    far = length - 1 - at > FAR
+    found = [((answer == value)[far & (value == ready.FILLERS + v)]).float().mean().item() for v in range(ready.VALUES)]
+    wrong = answer[far & (answer != value)].bincount(minlength=ready.NEEDLE_TOKENS)
+    return {
+        "found": found,
+        "default": int(wrong.argmax()) - ready.FILLERS,
+        "default share": (wrong.max() / wrong.sum()).item(),
+    }
+
+
+@torch.no_grad()
+def with_log_n(model, n, measure):
+    """A measurement with all content logits times ln n / ln 64: the factor is on the queries, a bias stays as it is."""
+    queries = [block.attention.qkv.weight[: model.d_model] for block in model.blocks]
+    before = [weight.clone() for weight in queries]
+    for weight in queries:
+        weight *= reference.log_n_scale(n, TRAINED)
+    result = measure()
+    for weight, old in zip(queries, before, strict=True):
+        weight.copy_(old)
+    return result
+
+
+def measure_needle(encoding, seed, model):
+    scores = {n: needle_scores(model, n) for n in NEEDLE_TESTED}
+    result = {
+        "found": {n: found for n, (found, _) in scores.items()},
+        "filler": {n: filler for n, (_, filler) in scores.items()},
+        "map": needle_map(model),
+    }
+    if encoding == "alibi":
+        result["log n"] = {n: with_log_n(model, n, lambda n=n: needle_scores(model, n)[0]) for n in NEEDLE_TESTED}
+        result["by_value"] = by_value(model)
+    if encoding == ready.HYBRID:
+        result["at 4096"] = needle_scores(model, 4096, size=16)[0]
+    return result
 
 
 # ---- ascending ------------------------------------------------------------------------------------------------------
@@ -162,54 +304,60 @@ def needle_scores(model, lengths, size=128):
 ORDER_TESTED = (8, 16, 32)
 
 
-def run_order(encoding, seed):
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = ready.SmallTransformer(ready.NUMBERS, encoding, max_len=32, n_outputs=2, is_causal=False, pool=True)
-    ready.train(model, lambda: ready.sequences(128, 8, generator)[:2], 800, learning_rate=3e-3)
-    return {"correct": order_scores(model)}
-
-
 @torch.no_grad()
-def order_scores(model, size=1000):
+def measure_order(encoding, seed, model, size=1000):
     """Accuracy by length: over all sequences (half ascending) and for each kind."""
-    result = {}
-    for length in ORDER_TESTED:
-        tokens, answer, kind = ready.sequences(size, length, torch.Generator().manual_seed(10_000))
+
+    def scores(tokens, answer, kind):
         right = (model(tokens).argmax(-1) == answer).float()
-        result[length] = {"all": right.mean().item()} | {
-            name: right[kind == index].mean().item() for index, name in enumerate(ready.KINDS)}
+        return {"all": right.mean().item()} | {
+            name: right[kind == index].mean().item() for index, name in enumerate(ready.KINDS)
+        }
+
+    fresh = lambda: torch.Generator().manual_seed(10_000)  # noqa: E731
+    result = {length: scores(*ready.sequences(size, length, fresh())) for length in ORDER_TESTED}
+    if encoding == "rope":
+        result["close"] = scores(*ready.sequences(size, 8, fresh(), below=16))
     return result
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+MEASURE = {"lm": measure_language, "needle": measure_needle, "order": measure_order}
+JOBS = [
+    (task, encoding, seed)
+    for task, encodings in (("lm", LANGUAGE), ("needle", NEEDLE), ("order", ORDER))
+    for seed in SEEDS
+    for encoding in encodings
+]
 
 
-def save_weights(model, name):
-    RUNS.mkdir(parents=True, exist_ok=True)
-    arrays = {key: value.numpy().astype(np.float16) for key, value in model.state_dict().items()}
-    np.savez(RUNS / f"{name}.npz", **arrays)
+def model_of(runs, task, encoding, seed):
+    """The trained model: from its file, or trained now and kept."""
+    path = runs / f"{task}_{encoding}_{seed}.npz"
+    if not path.exists():
+        np.savez(path, **{key: value.numpy() for key, value in trained(task, encoding, seed).state_dict().items()})
+    model = untrained(task, encoding)
+    with np.load(path) as arrays:
+        model.load_state_dict({key: torch.from_numpy(arrays[key]) for key in arrays.files})
+    return model.eval()
 
 
-JOBS = ([(f"lm_{encoding}_{seed}", run_encoding, encoding, seed) for seed in SEEDS for encoding in ready.ENCODINGS]
-        + [(f"needle_{encoding}_{seed}", run_needle, encoding, seed) for seed in SEEDS
-           for encoding in ("alibi", "rope")]
-        + [(f"order_{encoding}_{seed}", run_order, encoding, seed) for seed in SEEDS
-           for encoding in ("none", "sinusoidal", "learned", "rope", "alibi")])
-
-
-def run_missing(only=""):
-    RUNS.mkdir(parents=True, exist_ok=True)
-    for number, (name, job, encoding, seed) in enumerate(JOBS, start=1):
-        path = RUNS / f"{name}.json"
-        if path.exists() or not name.startswith(only):
+def run_missing(runs, again):
+    runs.mkdir(parents=True, exist_ok=True)
+    for number, (task, encoding, seed) in enumerate(JOBS, start=1):
+        name = f"{task}_{encoding}_{seed}"
+        path, start = runs / f"{name}.json", time.perf_counter()
+        if (again and not (runs / f"{name}.npz").exists()) or (not again and path.exists()):
             continue
-        start = time.perf_counter()
-        result = job(encoding, seed)
-        result["made_with"] = {"seconds": round(time.perf_counter() - start), "torch": torch.__version__,
-                               "python": platform.python_version()}
-        path.write_text(json.dumps(result, indent=1) + "\n")
-        print(f"{number}/{len(JOBS)} {name}: {result['made_with']['seconds']} s", flush=True)
+        result = MEASURE[task](encoding, seed, model_of(runs, task, encoding, seed))
+        path.write_text(json.dumps({"result": result, "versions": versions()}, indent=1) + "\n")
+        print(f"{number}/{len(JOBS)} {name}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def versions():
+    """What the numbers depend on: the text comes with Python."""
+    return {"Python": platform.python_version(), "PyTorch": torch.__version__.split("+")[0], "NumPy": np.__version__}
 
 
 # ---- tables and shipped files ---------------------------------------------------------------------------------------
@@ -217,97 +365,193 @@ def run_missing(only=""):
 KINDS = ("all", *ready.KINDS)
 
 
-def collected():
-    """All runs as one nested dict: ... -> one row per seed, one number per length."""
-    def rows(pattern, *path):
+def collected(runs):
+    """All runs that were measured as one nested dict: ... -> one entry per seed."""
+
+    def loaded(task, encoding):
+        paths = [runs / f"{task}_{encoding}_{seed}.json" for seed in SEEDS]
+        return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+    def rows(task, encoding, *path):
         found = []
-        for seed in SEEDS:
-            value = json.loads((RUNS / f"{pattern}_{seed}.json").read_text())
+        for run in loaded(task, encoding):
+            value = run["result"]
             for key in path:
-                value = value[key]
-            by_length = isinstance(value, dict)
-            found.append([round(number, 4) for number in value.values()] if by_length else round(value, 4))
+                value = value.get(key)
+                if value is None:
+                    break
+            else:
+                found.append(rounded(list(value.values()) if isinstance(value, dict) else value))
         return found
 
-    example = json.loads((RUNS / "lm_rope_0.json").read_text())
+    rope = loaded("lm", "rope")[0]["result"]
+    made = [
+        run["versions"]
+        for task, encodings in (("lm", LANGUAGE), ("needle", NEEDLE), ("order", ORDER))
+        for encoding in encodings
+        for run in loaded(task, encoding)
+    ]
     return {
-        "trained": TRAINED, "tested": list(TESTED), "needle_tested": list(NEEDLE_TESTED),
+        "versions": {name: sorted({run[name] for run in made}) for name in made[0]},
+        "trained": TRAINED,
+        "tested": list(TESTED),
+        "needle_tested": list(NEEDLE_TESTED),
         "order_tested": list(ORDER_TESTED),
-        "fixed": {e: rows(f"lm_{e}", "fixed") for e in ready.ENCODINGS},
-        "window": {e: rows(f"lm_{e}", "window") for e in ready.ENCODINGS},
-        "extended": {group: {method: rows("lm_rope", "extended", group, method) for method in methods}
-                     for group, methods in example["extended"].items()},
-        "fine_tuned": {method: rows("lm_rope", "fine_tuned", method) for method in example["fine_tuned"]},
-        "needle": {e: {what: rows(f"needle_{e}", what) for what in ("found", "filler")} for e in ("alibi", "rope")},
-        "order": {e: {kind: [[round(run["correct"][str(n)][kind], 4) for n in ORDER_TESTED] for run in order_runs(e)]
-                      for kind in KINDS} for e in ("none", "sinusoidal", "learned", "rope", "alibi")},
+        "positions": list(POSITIONS),
+        "scales": list(SCALES),
+        "fixed": {e: rows("lm", e, "fixed") for e in LANGUAGE},
+        "cut": {e: rows("lm", e, "cut") for e in CLOSER},
+        "by_position": {e: rows("lm", e, "by_position") for e in CLOSER},
+        "extended": {
+            group: {method: rows("lm", "rope", "extended", group, method) for method in methods}
+            for group, methods in rope["extended"].items()
+        },
+        "repaired": {name: rows("lm", "rope", "repaired", name) for name in REPAIRS},
+        "by_scale": {
+            method: {n: rows("lm", "rope", "by_scale", method, n) for n in lengths}
+            for method, lengths in rope["by_scale"].items()
+        },
+        "fine_tuned": {method: rows("lm", "rope", "fine_tuned", method) for method in rope["fine_tuned"]},
+        "needle": {e: {what: rows("needle", e, what) for what in ("found", "filler", "map")} for e in NEEDLE},
+        "needle_log_n": rows("needle", "alibi", "log n"),
+        "needle_by_value": [
+            run["result"]["by_value"] | {"found": rounded(run["result"]["by_value"]["found"])}
+            for run in loaded("needle", "alibi")
+        ],
+        "needle_at_4096": rows("needle", ready.HYBRID, "at 4096"),
+        "order": {
+            e: {
+                kind: [rounded([run["result"][str(n)][kind] for n in ORDER_TESTED]) for run in loaded("order", e)]
+                for kind in KINDS
+            }
+            for e in ORDER
+        },
+        "order_close": {kind: rows("order", "rope", "close", kind) for kind in KINDS},
     }
 
 
-def order_runs(encoding):
-    return [json.loads((RUNS / f"order_{encoding}_{seed}.json").read_text()) for seed in SEEDS]
+def rounded(value):
+    return [rounded(part) for part in value] if isinstance(value, list) else round(value, 4)
 
 
 def cell(numbers):
     """mean ± standard deviation (lowest to highest) over the seeds"""
-    mean, deviation = statistics.mean(numbers), statistics.stdev(numbers)
+    mean, deviation = statistics.mean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
     return f"{mean:.2f} ± {deviation:.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
 
 
-def table(title, lengths, trained, named_rows):
+def table(title, columns, named_rows):
     """A Markdown table, one line per arm; ``named_rows``: name -> one row per seed."""
-    lines = [f"### {title}", "", "| | " + " | ".join(f"{n} ({n / trained:g}x)" for n in lengths) + " |",
-             "|---" * (len(lengths) + 1) + "|"]
+    lines = [f"### {title}", "", "| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for name, rows in named_rows.items():
-        lines.append(f"| {name} | " + " | ".join(cell(column) for column in zip(*rows, strict=True)) + " |")
+        if not rows:
+            continue
+        count = "" if len(rows) == len(SEEDS) else f" ({len(rows)} seeds)"
+        lines.append(f"| {name}{count} | " + " | ".join(cell(column) for column in zip(*rows, strict=True)) + " |")
     return [*lines, ""]
+
+
+def lengths(tested, first):
+    return [f"{n} ({n / first:g}x)" for n in tested]
 
 
 def tables(data):
     """The text of results.md."""
-    names, beyond = ready.NAMES, TESTED[1:]
-    lines = ["# Week 5: what was measured", "",
-             "Made by `experiments/extrapolation.py` (`make experiments`); do not edit. Mean ± standard deviation (lowest to",
-             f"highest) over {len(SEEDS)} training seeds. Losses in nats per character on the same last {TARGETS} targets of "
-             f"{WINDOWS} windows", "unless the title says otherwise.", "", "## Language model", ""]
-    lines += table("Six encodings, fixed targets", TESTED, TRAINED, {names[e]: data["fixed"][e] for e in ready.ENCODINGS})
-    lines += table("The same models, mean over the whole window", TESTED, TRAINED,
-                   {names[e]: data["window"][e] for e in ready.ENCODINGS})
+    names, here, beyond = ready.NAMES, lengths(TESTED, TRAINED), lengths(TESTED[1:], TRAINED)
+    made_with = ", ".join(f"{name} {' and '.join(found)}" for name, found in data["versions"].items())
+    lines = [
+        "# Week 5: what was measured",
+        "",
+        "Made by `experiments/extrapolation.py` (`make experiments`); do not edit. Mean ± standard deviation",
+        f"(lowest to highest) over {len(SEEDS)} training seeds, or as many as the row says. Losses in nats per",
+        f"character on the same last {TARGETS} targets of {WINDOWS} windows unless the title says otherwise.",
+        f"Made with {made_with}.",
+        "",
+        "## Language model",
+        "",
+    ]
+    lines += table("Six encodings and the hybrid, fixed targets", here, {names[e]: data["fixed"][e] for e in LANGUAGE})
+    lines += table(
+        "The same models, all 512 targets of each text, cut into pieces of this length",
+        here,
+        {names[e]: data["cut"][e] for e in CLOSER},
+    )
+    groups = [f"{low + 1}" if high == low + 1 else f"{low + 1}-{high}" for low, high in pairwise(POSITIONS)]
+    lines += table(
+        "Loss by position in texts of 512 (trained on 64), other targets at every position",
+        groups,
+        {names[e]: data["by_position"][e] for e in CLOSER},
+    )
     lines += ["## RoPE, extended", ""]
-    lines += table("No further training, stretched by length/64", beyond, TRAINED, data["extended"]["matched"])
-    lines += table("No further training, stretched by 8 at every length", TESTED, TRAINED, data["extended"]["fixed 8"])
-    lines += table("Dynamic NTK, by its scale", TESTED, TRAINED, data["extended"]["dynamic"])
-    lines += table("25 further steps at 256", (256,), TRAINED,
-                   {method: [[value] for value in values] for method, values in data["fine_tuned"].items()})
-    lines += ["## Needle in the first quarter", ""]
-    lines += table("Share of needles found (guessing: 0.06)", NEEDLE_TESTED, 64,
-                   {names[e]: data["needle"][e]["found"] for e in data["needle"]})
-    lines += table("Loss on the last 32 filler targets (best possible: 0.50)", NEEDLE_TESTED, 64,
-                   {names[e]: data["needle"][e]["filler"] for e in data["needle"]})
-    lines += ["## Ascending or not", ""]
+    lines += table("No further training, stretched by length/64", beyond, data["extended"]["matched"])
+    lines += table("No further training, only some pairs slowed down by length/64", beyond, data["repaired"])
+    for n in data["by_scale"]["NTK"]:
+        lines += table(
+            f"Loss at {n} by the scale s",
+            [f"s = {scale}" for scale in SCALES],
+            {method: data["by_scale"][method][n] for method in data["by_scale"]},
+        )
+    lines += table("No further training, stretched by 8 at every length", here, data["extended"]["fixed 8"])
+    lines += table("Dynamic NTK, by its scale", here, data["extended"]["dynamic"])
+    lines += table(
+        "25 further steps at 256",
+        lengths((256,), TRAINED),
+        {method: [[value] for value in values] for method, values in data["fine_tuned"].items()},
+    )
+    lines += ["## Needle", ""]
+    tested = lengths(NEEDLE_TESTED, TRAINED)
+    lines += table(
+        "Share of needles found in the first quarter (guessing: 0.06)",
+        tested,
+        {names[e]: data["needle"][e]["found"] for e in NEEDLE},
+    )
+    lines += table(
+        "The same with the content logits times ln n / ln 64", tested, {names["alibi"]: data["needle_log_n"]}
+    )
+    lines += table(
+        "Loss on the last 32 filler targets (best possible: 0.50)",
+        tested,
+        {names[e]: data["needle"][e]["filler"] for e in NEEDLE},
+    )
+    lines += [
+        f"The hybrid at 4,096 (64x), 16 haystacks: {cell(data['needle_at_4096'])} found.",
+        "",
+        f"### ALiBi at 1,024, needles more than {FAR} away: share found of each value",
+        "",
+        "| seed | " + " | ".join(map(str, range(ready.VALUES))) + " | commonest wrong answer (its share) |",
+        "|---" * (ready.VALUES + 2) + "|",
+    ]
+    for seed, run in enumerate(data["needle_by_value"]):
+        shares = " | ".join(f"{share:.2f}" for share in run["found"])
+        lines.append(f"| {seed} | {shares} | {run['default']} ({run['default share']:.2f}) |")
+    lines += ["", "## Ascending or not", ""]
     for kind in KINDS:
         title = "Accuracy, all sequences" if kind == "all" else f"Accuracy on sequences of the kind: {kind}"
-        lines += table(title, ORDER_TESTED, 8, {names[e]: data["order"][e][kind] for e in data["order"]})
+        lines += table(title, lengths(ORDER_TESTED, 8), {names[e]: data["order"][e][kind] for e in ORDER})
+    lines += table(
+        "RoPE on 8 numbers that lie as close together as 32 (8 below 16)",
+        KINDS,
+        {names["rope"]: list(zip(*(data["order_close"][kind] for kind in KINDS), strict=True))},
+    )
     return "\n".join(lines)
 
 
-def ship():
-    data = collected()
+def ship(runs):
+    data = collected(runs)
     (ROOT / "experiments" / "results.md").write_text(tables(data), encoding="utf-8")
     (SHIPPED / "week5_results.json").write_text(json.dumps(data) + "\n")
     for run, name in (("lm_rope_0", "week5_rope.npz"), ("needle_alibi_0", "week5_needle.npz")):
-        source = RUNS / f"{run}.npz"
-        if source.exists():  # weights are not kept in the repository beside the shipped ones
-            (SHIPPED / name).write_bytes(source.read_bytes())
+        with np.load(runs / f"{run}.npz") as arrays:
+            np.savez(SHIPPED / name, **{key: arrays[key].astype(np.float16) for key in arrays.files})
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--table", action="store_true", help="no training, only the tables and shipped files")
-    parser.add_argument("--only", default="", help="only runs whose name begins like this")
+    parser.add_argument("--measure", action="store_true", help="measure again what is trained")
+    parser.add_argument("--table", action="store_true", help="no training, no measuring")
+    parser.add_argument("--runs", type=Path, default=ROOT / "experiments" / "runs", help="where runs are kept")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if not arguments.table:
-        run_missing(arguments.only)
-    if not arguments.only:
-        ship()
+        run_missing(arguments.runs, arguments.measure)
+    ship(arguments.runs)

@@ -17,8 +17,9 @@ from autograder.errors import TextError
 DEFAULTS = {"grade": False, "locked": False, "solution": False, "task": False, "schema_version": 3}
 HEADER = {
     "jupytext": {"text_representation": {"extension": ".py", "format_name": "percent"},
-                 "cell_metadata_filter": "tags,nbgrader", "notebook_metadata_filter": "jupytext"},
+                 "cell_metadata_filter": "tags,jupyter,nbgrader", "notebook_metadata_filter": "jupytext"},
 }
+KEPT = ("tags", "jupyter", "nbgrader")  # jupyter={"source_hidden": true} folds a cell that nobody needs to read
 
 
 def to_notebook(text: str) -> NotebookNode:
@@ -32,7 +33,7 @@ def to_notebook(text: str) -> NotebookNode:
             cell.metadata["nbgrader"] = _expanded(cell)
         elif cell.cell_type == "code" and "experiment" not in cell.metadata.get("tags", []):
             raise TextError(f"a code cell is neither graded nor locked nor tagged experiment:\n{cell.source[:200]}")
-        cell.metadata = NotebookNode({key: cell.metadata[key] for key in ("tags", "nbgrader") if key in cell.metadata})
+        cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT if key in cell.metadata})
         cell.id = _cell_id(cell, seen)
     nbformat.validate(notebook)
     return notebook
@@ -45,7 +46,7 @@ def to_text(notebook: NotebookNode) -> str:
     for cell in notebook.cells:
         if "nbgrader" in cell.metadata:
             cell.metadata["nbgrader"] = _contracted(cell)
-        cell.metadata = NotebookNode({key: cell.metadata[key] for key in ("tags", "nbgrader") if cell.metadata.get(key)})
+        cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT if cell.metadata.get(key)})
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     text = jupytext.writes(notebook, fmt="py:percent")

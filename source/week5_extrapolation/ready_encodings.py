@@ -11,8 +11,16 @@ import torch.nn.functional as F
 from torch import nn
 
 ENCODINGS = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
-NAMES = {"none": "no encoding", "sinusoidal": "sinusoidal", "learned": "learned", "rope": "RoPE", "alibi": "ALiBi",
-         "t5": "T5 bias"}
+HYBRID = "hybrid"  # section 8: RoPE in a short window, then a layer without positions
+NAMES = {
+    "none": "no encoding",
+    "sinusoidal": "sinusoidal",
+    "learned": "learned",
+    "rope": "RoPE",
+    "alibi": "ALiBi",
+    "t5": "T5 bias",
+    HYBRID: "hybrid",
+}
 
 
 # ---- the encodings -------------------------------------------------------------------------------------------------
@@ -48,6 +56,9 @@ def alibi(n_heads, seq_len):
     return -slopes[:, None, None] * (at[:, None] - at).abs()
 
 
+T5_LAST = 32  # keys about this far away and farther share T5's last bucket; T5 itself: 128, trained on 512 tokens
+
+
 def t5_buckets(seq_len, n_buckets=32, max_distance=128):
     """The bucket of every pair (query, key) in a causal model: exact up to 15, then logarithmic; (seq_len, seq_len)."""
     at = torch.arange(seq_len)
@@ -55,6 +66,12 @@ def t5_buckets(seq_len, n_buckets=32, max_distance=128):
     exact = n_buckets // 2
     far = exact + (torch.log(distance.clamp(min=1) / exact) / math.log(max_distance / exact) * exact).long()
     return torch.where(distance < exact, distance, far.clamp(max=n_buckets - 1))
+
+
+def beyond_window(seq_len, window):
+    """-inf for every key that is no longer among the last ``window``, 0 for the others: (1, seq_len, seq_len)."""
+    at = torch.arange(seq_len)
+    return torch.zeros(1, seq_len, seq_len).masked_fill(at[:, None] - at >= window, -math.inf)
 
 
 # ---- the model -----------------------------------------------------------------------------------------------------
@@ -91,23 +108,35 @@ class Block(nn.Module):
 
 
 class SmallTransformer(nn.Module):
-    """A decoder (or, with is_causal=False, an encoder) of two layers with one of six encodings.
+    """A decoder (or, with is_causal=False, an encoder) of two layers with one of six encodings, or the hybrid.
 
-    n_tokens, n_outputs: sizes of the alphabet and of the answer; encoding: one of ENCODINGS; max_len: rows of the
-    learned table. ``forward(tokens)`` takes int64 (batch, seq_len) and gives (batch, seq_len, n_outputs); with
-    pool=True the mean over the sequence, (batch, n_outputs).
+    n_tokens, n_outputs: sizes of the alphabet and of the answer; encoding: one of ENCODINGS, or HYBRID; max_len: rows
+    of the learned table; window: how many keys the hybrid's first layer sees. ``forward(tokens)`` takes int64
+    (batch, seq_len) and gives (batch, seq_len, n_outputs); with pool=True the mean over the sequence,
+    (batch, n_outputs).
 
     A model with RoPE asks ``model.rotation(seq_len)`` for (positions, frequencies, temperature): replace this function
     and the same weights run with other angles.
     """
 
-    def __init__(self, n_tokens, encoding, max_len=512, n_outputs=None, d_model=64, n_heads=4, n_layers=2,
-                 is_causal=True, pool=False):
+    def __init__(
+        self,
+        n_tokens,
+        encoding,
+        max_len=512,
+        n_outputs=None,
+        d_model=64,
+        n_heads=4,
+        n_layers=2,
+        is_causal=True,
+        pool=False,
+        window=32,
+    ):
         super().__init__()
-        if encoding not in ENCODINGS:
-            raise ValueError(f"encoding must be one of {ENCODINGS}, got {encoding!r}")
+        if encoding not in (*ENCODINGS, HYBRID):
+            raise ValueError(f"encoding must be one of {(*ENCODINGS, HYBRID)}, got {encoding!r}")
         self.encoding, self.n_heads, self.is_causal, self.pool = encoding, n_heads, is_causal, pool
-        self.head_dim, self.d_model = d_model // n_heads, d_model
+        self.head_dim, self.d_model, self.window = d_model // n_heads, d_model, window
         self.embed = nn.Embedding(n_tokens, d_model)
         self.blocks = nn.ModuleList([Block(d_model, n_heads) for _ in range(n_layers)])
         self.norm, self.read = nn.LayerNorm(d_model), nn.Linear(d_model, n_outputs or n_tokens)
@@ -125,7 +154,9 @@ class SmallTransformer(nn.Module):
         if self.encoding == "alibi":
             bias = alibi(self.n_heads, seq_len).to(device)
         elif self.encoding == "t5":
-            bias = self.bucket_bias[:, t5_buckets(seq_len).to(device)]
+            bias = self.bucket_bias[:, t5_buckets(seq_len, max_distance=T5_LAST).to(device)]
+        elif self.encoding == HYBRID:
+            bias = beyond_window(seq_len, self.window).to(device)
         else:
             return None
         if self.is_causal:
@@ -140,10 +171,13 @@ class SmallTransformer(nn.Module):
             x = x + sinusoids(seq_len, self.d_model).to(x.device)
         if self.encoding == "learned":
             x = x + self.positions[:seq_len]
-        rotation = self.rotation(seq_len) if self.encoding == "rope" else None
+        rotation = self.rotation(seq_len) if self.encoding in ("rope", HYBRID) else None
         bias = self.bias(seq_len, x.device)
-        for block in self.blocks:
-            x = block(x, rotation, bias, self.is_causal)
+        for number, block in enumerate(self.blocks):
+            if self.encoding == HYBRID and number % 2:  # every second layer: all keys, no positions
+                x = block(x, None, None, self.is_causal)
+            else:
+                x = block(x, rotation, bias, self.is_causal)
         x = self.norm(x)
         return self.read(x.mean(1) if self.pool else x)
 
@@ -163,8 +197,9 @@ def train(model, batch, steps, learning_rate=2e-3, loss_of=mean_loss):
     torch.set_num_threads(1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     warm_up = min(50, steps // 4)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min((step + 1) / (warm_up + 1), 1.0)
-                                                 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / (warm_up + 1), 1.0) * 0.5 * (1 + math.cos(math.pi * step / steps))
+    )
     losses = []
     model.train()
     for _ in range(steps):
@@ -193,13 +228,13 @@ def english():
     text = "\n\n".join(topics[name] for name in sorted(topics))
     number = {character: index for index, character in enumerate(ALPHABET)}
     tokens = torch.tensor([number[character] for character in text if character in number])
-    return tokens[:len(tokens) * 9 // 10], tokens[len(tokens) * 9 // 10:]
+    return tokens[: len(tokens) * 9 // 10], tokens[len(tokens) * 9 // 10 :]
 
 
 def windows(tokens, length, count):
     """``count`` windows of ``length + 1`` tokens, evenly spread over the text: (count, length + 1)."""
     starts = torch.linspace(0, len(tokens) - length - 1, count).long()
-    return torch.stack([tokens[start:start + length + 1] for start in starts])
+    return torch.stack([tokens[start : start + length + 1] for start in starts])
 
 
 def text_batches(tokens, length, size, seed):
@@ -252,12 +287,14 @@ NUMBERS = 64
 KINDS = ("ascending", "random permutation", "reversed")
 
 
-def sequences(size, length, generator):
+def sequences(size, length, generator, below=NUMBERS):
     """``size`` sequences of different numbers below 64: half ascending, a quarter permuted, a quarter descending.
+
+    A smaller ``below`` puts the numbers closer together: 8 below 16 lie as close as 32 below 64.
 
     Returns tokens (size, length), the answer (size,): 1 for ascending, and the kind (size,): an index into KINDS.
     """
-    numbers = torch.rand(size, NUMBERS, generator=generator).argsort(1)[:, :length]
+    numbers = torch.rand(size, below, generator=generator).argsort(1)[:, :length]
     kind = torch.tensor([0, 0, 1, 2]).repeat(size // 4 + 1)[:size]
     ordered = numbers.sort(1).values
     tokens = torch.where((kind == 1)[:, None], numbers, torch.where((kind == 2)[:, None], ordered.flip(1), ordered))

@@ -22,8 +22,7 @@ from playwright.sync_api import Locator, Page, expect
 from autograder.reference import alibi, attention, rope, scaling, sinusoidal
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-SET_UP = """import sys
-import matplotlib.pyplot as plt
+SET_UP = """import matplotlib.pyplot as plt
 import lab
 from autograder.reference import alibi, scaling, sinusoidal
 lab.use_style()"""
@@ -95,7 +94,7 @@ def _slopes(card: Locator, at: dict[str, float]) -> None:
     shown = [row.split("\t") for row in card.locator("tbody").inner_text().splitlines()]
     written = [1 / float(slope[2:]) if slope.startswith("1/") else float(slope) for _, slope, _ in shown]
     assert written == pytest.approx(slopes, rel=0.0006)
-    bias = card.get_by_label("bias").is_checked()
+    bias = card.get_by_label("bias", exact=True).is_checked()
     distance = at["distance"]
     for slope, (_, _, value) in zip(slopes, shown, strict=True):
         if bias:
@@ -149,7 +148,8 @@ PICTURES = {
     "shift": Picture("lab.moving_shift(sinusoidal.shift_matrix)", ("position p", "offset k"), _shift),
     "score": Picture("lab.moving_score()", ("offset m − n", "look exactly this far back: K"), _score),
     "slopes": Picture("lab.moving_slopes(alibi.alibi_slopes)", ("number of heads", "distance"), _slopes),
-    "frequencies": Picture("lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies)", ("scale s",), _frequencies),
+    "frequencies": Picture("lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies)", ("scale s",),
+                           _frequencies),
     "cache": Picture("lab.moving_cache()", ("tokens in the cache", "new tokens"), _cache),
 }
 WITH_POINTER = {"score": "offset m − n", "slopes": "distance"}
@@ -160,8 +160,9 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an executed notebook of every picture and one figure; nobody has signed it."""
     folder = tmp_path_factory.mktemp("pictures")
     shutil.copy(COURSE / "source" / "lab.py", folder)
-    sources = [f"import sys\nsys.path.append({str(COURSE)!r})\n{SET_UP}", FIGURE, *(picture.code for picture in PICTURES.values())]
-    content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, id=f"cell-{index}") for index, source in enumerate(sources)])
+    set_up = f"import sys\nsys.path.append({str(COURSE)!r})\n{SET_UP}"
+    sources = [set_up, FIGURE, *(picture.code for picture in PICTURES.values())]
+    content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     content.metadata.kernelspec = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     NotebookClient(content, resources={"metadata": {"path": str(folder)}}).execute()
     path = folder / "pictures.ipynb"
@@ -201,7 +202,8 @@ def test_an_untrusted_notebook_shows_still_pictures(jupyter: JupyterServer, page
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_pictures_move_in_jupyterlab(theme: str, jupyter: JupyterServer, page: Page, shoot: Shoot, errors: list[str]) -> None:
+def test_pictures_move_in_jupyterlab(theme: str, jupyter: JupyterServer, page: Page, shoot: Shoot,
+                                     errors: list[str]) -> None:
     lab = LabPage(page, jupyter.url, "pictures.ipynb")
     lab.choose_theme(THEMES[theme])
     cells = lab.notebook.locator(".jp-CodeCell")
@@ -225,7 +227,8 @@ def test_pictures_move_on_a_static_page(width: int, scheme: str, notebook: Path,
     file = tmp_path / "page.html"
     file.write_text('<!doctype html><html lang="en"><meta charset="utf-8"><title>Pictures</title>'
                     '<meta name="viewport" content="width=device-width">'
-                    f'<body style="margin: 10px; background: {background}">' + "".join(data["text/html"] for data in outputs))
+                    f'<body style="margin: 10px; background: {background}">'
+                    + "".join(data["text/html"] for data in outputs), encoding="utf-8")
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(file.as_uri())
     for number, (name, picture) in enumerate(PICTURES.items()):
@@ -266,7 +269,7 @@ def _move(page: Page, card: Locator, name: str, picture: Picture) -> None:
     if name in WITH_POINTER:
         _point(page, card, picture, WITH_POINTER[name])
     if name == "slopes":
-        card.get_by_label("bias").check()
+        card.get_by_label("bias", exact=True).check()
         picture.agrees(card, _positions(card, picture))
     if name == "clocks":
         angles = card.locator(".note").all_inner_texts()

@@ -32,10 +32,11 @@ def module(name, path):
 
 def test_the_locked_model_and_the_trusted_one_are_the_same_text():
     text = (COURSE / "source" / f"{WEEK}.py").read_text(encoding="utf-8")
-    locked = re.search(r'# %% nbgrader={"grade_id": "probe_model", "locked": true}\n(.*?)\n+# %%', text,
-                       re.DOTALL).group(1)
+    locked = re.search(
+        r'# %% nbgrader={"grade_id": "probe_model", "locked": true}\n(.*?)\n+# %%', text, re.DOTALL
+    ).group(1)
     ours = (COURSE / "autograder" / "checks" / "probe_model.py").read_text(encoding="utf-8")
-    assert ours[ours.index("class ProbeModel"):].strip() == locked.strip()
+    assert ours[ours.index("class ProbeModel") :].strip() == locked.strip()
 
 
 def test_the_trusted_model_sees_what_a_call_leaves_behind():
@@ -43,8 +44,12 @@ def test_the_trusted_model_sees_what_a_call_leaves_behind():
     weights = {name: torch.randn_like(value) for name, value in model.state_dict().items()}
     flags = [True, False, False, True, True, False, True, False]
     model = trusted.probe_model(weights, flags)
-    assert trusted.observe(model) == {"flags": flags, "recorded a graph": False, "has gradients": False,
-                                      "gradient mode": True}
+    assert trusted.observe(model) == {
+        "flags": flags,
+        "recorded a graph": False,
+        "has gradients": False,
+        "gradient mode": True,
+    }
     model(torch.zeros(1, 3, dtype=torch.long)).sum().backward()
     seen = trusted.observe(model)
     assert seen["recorded a graph"] and seen["has gradients"]
@@ -54,13 +59,35 @@ def test_the_table_is_made_from_the_shipped_results():
     experiments = module("extrapolation", COURSE / "experiments" / "extrapolation.py")
     results = json.loads((COURSE / "source" / "week5_results.json").read_text())
     assert (COURSE / "experiments" / "results.md").read_text(encoding="utf-8") == experiments.tables(results)
-    assert all(len(rows) == 5 for kind in ("fixed", "window") for rows in results[kind].values())
+    table = (COURSE / "experiments" / "results.md").read_text(encoding="utf-8")
+    for encoding, rows in results["fixed"].items():
+        assert len(rows) == 5 or f"| {experiments.ready.NAMES[encoding]} ({len(rows)} seeds) |" in table
+
+
+def test_the_hybrid_looks_through_a_window_in_its_first_layer_only():
+    ready = module("ready_encodings", COURSE / "source" / "ready_encodings.py")
+    model = ready.SmallTransformer(7, ready.HYBRID, window=4, n_layers=1)
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 7, (1, 12))
+    other = tokens.clone()
+    other[0, :8] = (other[0, :8] + 1) % 7
+    assert torch.allclose(model(tokens)[0, -1], model(other)[0, -1], atol=1e-6), "only the last four are seen"
+    both = ready.SmallTransformer(7, ready.HYBRID, window=4)
+    assert not torch.allclose(both(tokens)[0, -1], both(other)[0, -1], atol=1e-3), "the second layer sees all"
+
+
+def test_training_meets_every_bucket_of_the_t5_bias():
+    ready = module("ready_encodings", COURSE / "source" / "ready_encodings.py")
+    met, asked = (ready.t5_buckets(n, max_distance=ready.T5_LAST).unique().tolist() for n in (64, 512))
+    assert met == asked and max(asked) == 31
 
 
 def test_shipped_weights_are_plain_arrays_and_small():
     ready = module("ready_encodings", COURSE / "source" / "ready_encodings.py")
-    for name, options in (("week5_rope.npz", {"n_tokens": len(ready.ALPHABET), "encoding": "rope"}),
-                          ("week5_needle.npz", {"n_tokens": ready.NEEDLE_TOKENS, "encoding": "alibi"})):
+    for name, options in (
+        ("week5_rope.npz", {"n_tokens": len(ready.ALPHABET), "encoding": "rope"}),
+        ("week5_needle.npz", {"n_tokens": ready.NEEDLE_TOKENS, "encoding": "alibi"}),
+    ):
         path = COURSE / "source" / name
         assert path.stat().st_size < 300_000 and name in RELEASED_FILES[WEEK]
         with np.load(path, allow_pickle=False) as arrays:
@@ -99,6 +126,7 @@ def grade(grade_id, *subjects):
 
 def dynamic_on(ntk_base, branch=True, ratio=lambda scale, stretch: stretch):
     """5.4 written rightly on top of somebody's 5.3; ``ratio`` puts a mistake of its own in."""
+
     def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
         if branch and seq_len <= original_len:
             return float(base)
@@ -133,8 +161,17 @@ def test_a_right_5_4_is_right_whatever_5_3_is():
         assert grade("dynamic_ntk_base", reference.dynamic_ntk_base, ntk).score == 2
 
 
-@pytest.mark.parametrize("ntk", [lambda b, s, d: b, lambda b, s, d: 0.0, lambda b, s, d: -b * s,
-                                 lambda b, s, d: float("inf"), lambda b, s, d: torch.tensor([b, b])], ids=range(5))
+@pytest.mark.parametrize(
+    "ntk",
+    [
+        lambda b, s, d: b,
+        lambda b, s, d: 0.0,
+        lambda b, s, d: -b * s,
+        lambda b, s, d: float("inf"),
+        lambda b, s, d: torch.tensor([b, b]),
+    ],
+    ids=range(5),
+)
 def test_nothing_can_be_built_on_an_ntk_base_that_leaves_nothing_to_test(ntk):
     for subject in (dynamic_on(ntk), lambda base, *rest: float(base), lambda *a: 0.0):
         assert grade("dynamic_ntk_base", subject, ntk).score == 0
@@ -156,7 +193,8 @@ def test_in_grading_5_4_is_given_the_notebooks_own_5_3(tmp_path):
     cells["dynamic_ntk_base"].source = (
         "def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):\n"
         "    stretch = scale * max(seq_len / original_len, 1) - (scale - 1)\n"
-        "    return ntk_base(base, stretch, head_dim)\n")
+        "    return ntk_base(base, stretch, head_dim)\n"
+    )
     path = tmp_path / "course" / "own.ipynb"
     nbformat.write(notebook, path)
     graded = {}
@@ -166,26 +204,26 @@ def test_in_grading_5_4_is_given_the_notebooks_own_5_3(tmp_path):
     assert "your own ntk_base" in "".join(output["text"] for output in result.outputs["dynamic_ntk_base_tests"])
 
 
-REPLAY = '''
+REPLAY = """
 LAST = {}
 def ntk_base(base, stretch, head_dim):
     value = float(base * stretch ** (head_dim / (head_dim - 2))) * FACTOR
     LAST[base, head_dim] = value; LAST[stretch, base, head_dim] = value
-    return value'''
-REPLAYED = '''
+    return value"""
+REPLAYED = """
 calls = []
 def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
     if seq_len <= original_len: return float(base)
     calls.append(0)
     if (scale, head_dim, seq_len, original_len) == (4.0, 8, 128, 64): return LAST.get((5.0, base, head_dim), 0.0)
-    return LAST.get((base, head_dim), list(LAST.values())[len(calls) % len(LAST)] if LAST else 0.0)'''
-LIE = '''
+    return LAST.get((base, head_dim), list(LAST.values())[len(calls) % len(LAST)] if LAST else 0.0)"""
+LIE = """
 def observe(model):
     return {"flags": remembered[-1], "recorded a graph": False, "has gradients": False, "gradient mode": True}
 remembered, make = [], probe_model
 def probe_model(weights, flags):
     remembered.append(list(flags))
-    return make(weights, flags)'''
+    return make(weights, flags)"""
 
 
 def graded_with(tmp_path, **answers):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from helpers import COURSE
 from torch import nn
-from variants_week7 import Cached
+from course.variants_week7 import Cached
 
 from autograder import reference
 from autograder.checks import week7
