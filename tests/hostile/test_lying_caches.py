@@ -93,9 +93,9 @@ SUBMISSIONS: dict[str, tuple[dict[str, str], dict[str, float]]] = {
         {CACHED: 0},
     ),
     # earlier answers that misbehave cost nothing in later ones
-    "earlier_ends_the_process": (
+    "earlier_exits": (
         {
-            "grouped_query_attention": "import os\ndef grouped_query_attention(q, k, v, mask=None):\n    os._exit(0)",
+            "grouped_query_attention": "import sys\ndef grouped_query_attention(q, k, v, mask=None):\n    sys.exit(0)",
             "CachedAttention": PLAIN,
         },
         {CACHED: 6},
