@@ -298,7 +298,7 @@ def moving_cache(cached=5, new=3, max_cached=10, max_new=6):
     """The mask and the positions of a piece of ``new`` tokens that meets a cache of ``cached`` tokens."""
     title = "A piece of text meets the cache"
     alt = ("A grid: one row per new token with its position, one column per key. Filled cells are seen: cached keys in "
-           "one colour, keys of the piece itself in another, with a diagonal edge at the right end. Empty cells are hidden.")
+           "one colour, keys of the piece itself in another, with a diagonal right edge. Empty cells are hidden.")
     fig, ax = figure(title, width=6.4, height=0.9 + 0.4 * new)
     for row in range(new):
         for key in range(cached + new):
