@@ -35,7 +35,7 @@ demo: $(READY)  ## build, grade a simulated class, write feedback, compare with 
 # pytest ends with 5 if a selection (PYTEST="-k wire") leaves nothing; that is an error only if it leaves nothing in both.
 test: $(READY_TO_TEST) browser  ## all tests: kernels, checks, banks, build, grading, notebooks, browser (PYTEST="-k wire": some)
 	@$(PYTEST_RUN) $(SPREAD) $(PYTEST); tests=$$?; [ $$tests = 0 ] || [ $$tests = 5 ] || exit $$tests; \
-	$(PYTEST_RUN) --nbval $(SPREAD) solutions $(PYTEST); notebooks=$$?; \
+	$(PYTEST_RUN) --nbval --nbval-sanitize-with tests/nbval.cfg $(SPREAD) solutions $(PYTEST); notebooks=$$?; \
 	if [ $$notebooks = 5 ]; then exit $$tests; else exit $$notebooks; fi
 
 quick: $(READY_TO_TEST)  ## the loop of a minute: unit tests and one small class, graded

@@ -37,6 +37,7 @@ c.GenerateSolution.preprocessors = [
     "nbgrader.preprocessors.LockCells",
     "autograder.build.preprocessors.KeepSolution",
     "autograder.build.preprocessors.ExecuteSolution",
+    "autograder.build.preprocessors.DescribeFigures",
     "autograder.build.preprocessors.ReleaseMetadata",
 ]
 c.ClearMarkScheme.enforce_metadata = False

@@ -157,6 +157,9 @@ def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
             console.print(output["text"].rstrip(), highlight=False, markup=False)
     possible = sum(entry.points for entry in MANIFEST[assignment] if entry.kind != "text")
     console.print(f"Automatic points: {total:g} of {possible}", style="bold")
+    solution = Path("solutions", assignment, f"{assignment}.ipynb")
+    if any(entry.kind == "text" for entry in MANIFEST[assignment]) and (root / solution).is_file():
+        console.print(f'Text answers: compare yours with "A full answer says…" in {solution}', highlight=False)
     return 0
 
 

@@ -36,6 +36,7 @@ def _components(root: Path) -> list[tuple[str, bool, Callable[[], Finding]]]:
         ("built course", True, lambda: _built(root)),
         ("gradebook", True, lambda: _gradebook(root)),
         ("isolation (bubblewrap)", True, _isolation),
+        ("memory of submissions", False, _memory),
         ("CUDA", False, _cuda),
         ("browser for the tests", False, _browser),
     ]
@@ -93,6 +94,17 @@ def _isolation() -> Finding:
 
     problem = why_not_isolated()
     return not problem, f"{find_bubblewrap()} works" if not problem else "does not work here", problem
+
+
+def _memory() -> Finding:
+    from autograder.grading.sandbox.memory_groups import MemoryGroups, scope_command
+
+    if scope_command():
+        return True, "counted by the kernel (control groups, version 2, by way of systemd)", ""
+    groups = MemoryGroups.find()
+    if groups is not None:
+        return True, f"counted by the kernel ({groups.version.label})", ""
+    return True, "counted from page tables in /proc (no control group can be had here)", ""
 
 
 def _cuda() -> Finding:

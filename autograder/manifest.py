@@ -53,7 +53,7 @@ MANIFEST: dict[str, tuple[Entry, ...]] = {
         Entry("3.7", "bfloat16_positions", "numbers", 1, 5),
         Entry("3.7", "bfloat16_explained", "text", 1, 5),
         Entry("3.8", "rotate_half", "code", 1, 5),
-        Entry("3.8", "rotary_tables", "code", 1, 5),
+        Entry("3.8", "rotary_tables", "code", 1, 10),
         Entry("3.8", "decode_step_scores", "code", 1, 10),
     ),
     "week4_alibi": (
@@ -64,7 +64,7 @@ MANIFEST: dict[str, tuple[Entry, ...]] = {
         Entry("4.5", "per_key_bias_is_equivalent", "code", 2, 10),
         Entry("4.5", "per_key_explained", "text", 2, 10),
         Entry("4.6", "ALiBiMultiHeadAttention", "code", 5, 30),
-        Entry("4.7", "effective_window", "code", 2, 15),
+        Entry("4.7", "effective_window", "code", 2, 5),
         Entry("4.8", "reversal", "text", 2, 15),
     ),
     "week5_extrapolation": (

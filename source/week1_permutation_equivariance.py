@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Week 1 · Attention does not know the order
 #
-# **The week in one sentence.** Shuffle the tokens, and self-attention gives the same outputs, shuffled in the same way; order has to come in from outside, and one way in is the causal mask.
+# **The question of the week.** "The dog bites the man" and "the man bites the dog" are the same five words. Can a Transformer tell them apart if nobody tells it where each word stands?
 #
 # ## What you will be able to do
 #
-# - write attention that is right and stays finite: with any mask, in half precision, with rows that may attend to nothing;
-# - compute attention over three tokens by hand, and say what happens to it when two tokens change places;
+# - write attention that is right and stays finite: with any mask, in half precision, with queries that may attend to nothing;
+# - compute attention over three tokens by hand, and say what happens when two tokens change positions;
 # - measure whether any layer is permutation-*equivariant*, and prove that self-attention is;
 # - tell equivariant from invariant, and say what mean pooling does;
 # - write a causal mask that is also right with a KV cache;
@@ -14,7 +14,7 @@
 #
 # **You need** matrix products, softmax, and a little PyTorch (broadcasting, `masked_fill`, autograd). You need not have seen a Transformer before.
 #
-# **Time:** about 110 minutes of exercises and 50 of reading and experiments. The complete notebook runs in well under a minute. Short of time? 1.1, 1.3 and 1.5 are the tools that later weeks use; 1.4 and 1.6 are the ideas.
+# **Time:** about 110 minutes of exercises and 50 of reading and experiments. The whole notebook runs in under a minute. Short of time? 1.1, 1.3 and 1.5 are the tools that later weeks use; 1.4 and 1.6 are the ideas.
 #
 # ## The exercises: 19 points
 #
@@ -28,9 +28,11 @@
 # | 1.6 | `ordering_explained` | text | – | – | 3 | 25 |
 # | | **total** | | **0** | **13** | **6** | **110** |
 #
-# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (For number exercises it looks at little more than the form: a value would be the answer.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
+# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a mark. A person reads the two text answers.
 #
 # **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
+#
+# **Folded cells** hold the plumbing of figures and training. Run them like any other cell; there is no need to open them.
 
 # %% [markdown]
 # ### Conventions of this course
@@ -38,8 +40,7 @@
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $n$ is the number of tokens, $d$ the **head dimension**.
 # - $i$ is the position of a query, $j$ the position of a key, both counted from 0. Row $i$ of a score or weight matrix belongs to query $i$, column $j$ to key $j$.
 # - Vectors are rows, as in code: $X$ is $n\times d$, one row per token, and $q=xW_q$.
-# - In a mask, **True means "may attend"**, as in PyTorch's `F.scaled_dot_product_attention`. (Some PyTorch modules use True for "hide". A mask of *floats* is another thing again: it is **added** to the scores, 0 for "may attend" and $-\infty$ for "hide". Always look.)
-# - All heads have keys and values of their own. (Many models of today share them among groups of query heads, *grouped-query attention*; repeat the keys and values, and everything here holds.)
+# - In a mask, **True means "may attend"**, as in PyTorch's `F.scaled_dot_product_attention`. Some PyTorch modules mean the opposite. A mask of *floats* is another thing again: it is **added** to the scores, 0 for "may attend" and $-\infty$ for "hide".
 # - Your functions return the dtype and device of their input unless said otherwise, keep gradients, and never change an argument in place.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
@@ -58,18 +59,59 @@ torch.manual_seed(0)
 np.random.seed(0)
 
 # %% [markdown]
-# ## 1 · The question
+# ## 1 · Same words, other meaning
 #
-# "The dog bites the man" and "the man bites the dog" are the same five words. Only their order differs, and with it everything that matters to the man.
+# Only the order tells you who got bitten. A recurrent network reads word after word, so order is built into how it computes. A convolution looks at neighbours, so order is built in as well. A Transformer compares every token with every other token, all at once. Its authors saw the consequence: with "no recurrence and no convolution", somebody has to put the order in (Vaswani et al., 2017, section 3.5).
 #
-# A recurrent network reads word after word; order is built into how it computes. A convolution looks at neighbours; order is built in as well. A Transformer compares every token with every other token, all at once. The authors saw the consequence: with "no recurrence and no convolution", information about the order has to be put in (Vaswani et al., 2017, section 3.5).
-#
-# This week is about what attention does when nobody puts it in. You will write attention, shuffle its input, and see exactly what it can and what it cannot tell apart. The four weeks after this one are about ways of putting order in. To judge them you must know what is missing.
+# This week you find out what attention does when nobody does. You write attention, shuffle its input, and see exactly what it can tell apart and what it cannot. The next weeks are about ways of putting order in. To judge them you must know what is missing.
 
 # %% [markdown]
 # ## 2 · Attention
 #
-# A token asks (its *query* $q_i$), every token answers with what it is about (its *key* $k_j$) and what it has to say (its *value* $v_j$). The dot product $q_i\cdot k_j$ is the *score*. A softmax turns the scores of one query into *weights* that are positive and add up to 1, and the output is the weighted mean of the values:
+# Each token asks a question, and every token answers. The question is a vector, the *query* $q_i$. What token $j$ offers is its *key* $k_j$; what it has to say is its *value* $v_j$. How well question and offer fit is their dot product, the *score*. Then the scores of one query become *weights*: positive numbers that add up to 1. The output is the weighted mean of the values.
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+words = ["the", "dog", "bites", "the", "man"]
+query = torch.tensor([2.0, 0, 1, 1])
+keys = torch.tensor([[0.0, 1, 0, 0], [2, 0, 1, 0], [0, -1, 0, 1], [0, 1, 0, 0], [1, 0, 1, 1]])
+values = torch.tensor([[0.0, 0, 1], [2, -1, 0], [-1, 1, -2], [0, 0, 1], [1, 2, 0]])
+scores = keys @ query / 2
+weights = scores.softmax(0)
+output = weights @ values
+
+def cells(ax, rows, title):
+    ax.imshow(rows, cmap=lab.DIVERGING, vmin=-2.6, vmax=2.6, aspect="auto", interpolation="nearest")
+    for (i, j), value in np.ndenumerate(np.asarray(rows)):
+        ax.text(j, i, f"{value:.0f}" if value == round(float(value)) else f"{value:.1f}", ha="center", va="center", fontsize=9)
+    ax.set_title(title, loc="center", fontsize=9.5)
+    ax.set_xticks([])
+    ax.set_yticks([])
+
+fig, axes = lab.figure("How 'bites' reads its sentence", nrows=3, ncols=4, width=8.6, height=3.9, height_ratios=(1, 5, 1),
+                       width_ratios=(4, 3.4, 3.4, 3.4))
+for ax in (*axes[0, 1:], *axes[2, :3]):
+    ax.axis("off")
+cells(axes[0, 0], query[None], "query of 'bites'")
+cells(axes[1, 0], keys, "keys")
+axes[1, 0].set_yticks(range(5), words)
+cells(axes[1, 3], values, "values")
+cells(axes[2, 3], output[None], "output: the mixture of the values")
+for ax, numbers, title, colour in ((axes[1, 1], scores, "scores $q\\cdot k_j/\\sqrt{d}$", lab.GREY), (axes[1, 2], weights, "weights (softmax)", lab.BLUE)):
+    ax.barh(range(5), numbers, color=colour, height=0.6)
+    for row, number in enumerate(numbers.tolist()):
+        ax.text(max(number, 0) + 0.04 * float(numbers.max()), row, f"{number:.2f}", va="center", fontsize=9)
+    ax.set(ylim=(4.5, -0.5), xlim=(0, 1.35 * float(numbers.max())))
+    ax.set_title(title, loc="center", fontsize=9.5)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.spines[["bottom"]].set_visible(False)
+plt.show()
+
+# %% [markdown]
+# **Figure 1.1. One query.** The query is compared with each key, from top to bottom. The softmax turns five scores into five weights. The output mixes the rows of the values in these proportions.
+
+# %% [markdown]
+# In formulas, for all queries at once:
 #
 # $$ s_{ij}=\frac{q_i\cdot k_j}{\sqrt d},\qquad a_{ij}=\frac{e^{s_{ij}}}{\sum_{j'}e^{s_{ij'}}},\qquad o_i=\sum_j a_{ij}\,v_j, \tag{1}$$
 #
@@ -77,22 +119,22 @@ np.random.seed(0)
 #
 # $$ \text{out}=\operatorname{softmax}\!\Big(\frac{QK^\top}{\sqrt d}\Big)V . \tag{2}$$
 #
-# Where do they come from? From the tokens' vectors $x_i$, by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several, side by side, each with its own matrices and a narrower $d$; their outputs are put together and mixed by a fourth matrix, $W_o$.
-#
 # The softmax runs over the **keys**: every row of the weights adds up to 1. The columns do not.
+#
+# Where do queries, keys and values come from? From the tokens' vectors $x_i$, by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several heads side by side, each with its own matrices and a narrower $d$. A fourth matrix, $W_o$, mixes their outputs.
 #
 # **A worked example.** One query, two keys, $d=4$. Let $q=(2\ln 3,0,0,0)$, $k_0=(1,0,0,0)$, $k_1=(0,0,0,0)$. The dot products are $2\ln3$ and $0$. Divided by $\sqrt4=2$ they are $\ln 3$ and $0$. Their exponentials are $3$ and $1$, so the weights are $\frac34$ and $\frac14$. With the values $v_0=8$ and $v_1=4$ the output is $\frac34\cdot8+\frac14\cdot4=7$.
 #
 # ### Why divide by $\sqrt d$?
 #
-# A dot product of two random vectors is a sum of $d$ terms. If all channels of both vectors are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., footnote in section 3.2.1). So scores grow like $\sqrt d$. Softmax of large scores puts nearly all the weight on one key, and its gradient vanishes.
+# A dot product is a sum of $d$ terms. If the channels of both vectors are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., section 3.2.1, footnote). So scores grow like $\sqrt d$. A softmax of large scores puts nearly all its weight on one key, and its gradient vanishes.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** 64 random keys and a random query. How much weight does the *strongest* key get on average, for $d=4$ and for $d=1024$: with the division by $\sqrt d$, and without it? (Equal weights would be $1/64\approx0.016$.)
+# **Predict.** Take 64 random keys and a random query, first with $d=4$, then with $d=1024$. How much weight does the *strongest* key get on average, with the division by $\sqrt d$ and without it? Equal weights would be $1/64\approx0.016$.
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 sizes = [4, 16, 64, 256, 1024]
 generator = torch.Generator().manual_seed(1)
 strongest = {"divided by √d": [], "not divided": []}
@@ -115,19 +157,23 @@ ax.legend(loc="center right")
 plt.show()
 
 # %% [markdown]
-# **Figure 1.1. What the scale is for.** Blue: with the division the strongest key gets about the same share for every $d$. Dashed: without it, attention at $d=1024$ has almost become a choice of one key. The model did not learn this choice; it follows from the size of the vectors alone.
+# **Figure 1.2. What the scale is for.** Solid: with the division, the strongest key gets about the same share at every $d$. Dashed: without it, attention at $d=1024$ has almost become a choice of one key.
+#
+# No training made this choice. It follows from the length of the vectors alone.
 
 # %% [markdown]
-# ### Three places where the right formula gives NaN
+# ### Masks, empty rows, half precision
 #
-# **A key may be hidden by a mask.** Its score is replaced by $-\infty$ *before* the softmax; $e^{-\infty}=0$, and the remaining weights add up to 1 again. Setting weights to zero *after* the softmax would leave rows that add up to less than 1.
+# Equation (1) is one line of code. Three things make it fail in practice.
 #
-# **A row may be hidden completely**: an empty sentence, or one that was padded at its start, under a causal mask: its first rows see nothing but padding. Then the softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**.
+# **A mask may hide a key.** Its score becomes $-\infty$ *before* the softmax. Since $e^{-\infty}=0$, the other weights add up to 1 again. Set weights to zero *after* the softmax, and they add up to less than 1.
 #
-# **Half precision has a small range.** float16 ends at 65,504. A query and a key of moderate size can have a larger dot product, although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
+# **A mask may hide a whole row**: an empty sentence, or the first rows of a sentence that was padded at its start, under a causal mask. Then the softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**.
+#
+# **Half precision has a small range.** float16 ends at 65,504. The dot product of a query and a key can exceed that although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
 
 # %% [markdown] tags=["prediction"]
-# **Predict** what each line gives, before you run it: (a) the softmax of two scores that are both $-\infty$; (b) the *gradient* if the NaN in (a) is replaced by 0 afterwards; (c) in float16, $300\cdot300/8$, and $300/8\cdot300$; (d) $e^{100}/(e^{100}+e^{99})$ in float32, computed as it stands; (e) the softmax of two scores of $-10^9$, a popular stand-in for $-\infty$.
+# **Predict** what each line below gives. Which of the seven results will be NaN or infinite?
 #
 # *Your prediction:*
 
@@ -148,16 +194,20 @@ lab.table(["", "result"], [
 
 
 # %% [markdown]
-# (a) $0/0$. (b) Repairing the value does not repair the gradient: one NaN in a batch, and after the next step every weight of the model is NaN. (So it is here, where the mask is *added*. `masked_fill` happens to stop the NaN on its way back, since it gives hidden entries the gradient 0. Better not to make one.) (c) The order of the operations decides; 11,248 for 11,250 is rounding. (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic; write the formula by hand, and you must do so yourself. (e) No NaN, but the hidden keys get all the weight, and float16 cannot hold $-10^9$ at all.
+# - (a) is $0/0$.
+# - (b) Repair the value, and the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In five runs of five, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$, MLP and read-out were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
+# - (c) The order of the operations decides. 11,248 in place of 11,250 is rounding.
+# - (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. Write the formula yourself, and you must do so too.
+# - (e) No NaN, but the hidden keys share all the weight. And float16 cannot hold $-10^9$ at all.
 
 # %% [markdown]
 # ### Exercise 1.1 · Scaled dot-product attention
 #
 # **4 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* every later week of this course changes one line of this function. It has to be right before it is changed.
+# *Why it matters:* every later week changes one line of this function. It has to be right before you change it.
 #
-# Write equation (1), with a mask. The values may have a width of their own. `F.scaled_dot_product_attention` does not return the weights; use plain tensor operations.
+# Write equation (1), with a mask. The values may have a width of their own. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations.
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention", "solution": true}
 def scaled_dot_product_attention(q, k, v, mask=None):
@@ -189,20 +239,23 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# Visible check (0 points). What it claims, in order:
 generator = torch.Generator().manual_seed(2)
 q, k = torch.randn(2, 3, 4, 8, generator=generator), torch.randn(2, 3, 5, 8, generator=generator)
 v = torch.randn(2, 3, 5, 6, generator=generator)
 before = q.clone()
+
+# It returns (out, weights), with the right shapes, in the dtype of q.
 result = scaled_dot_product_attention(q, k, v)
 assert isinstance(result, (tuple, list)) and len(result) == 2, "return two things: (out, weights)."
 out, weights = result
 assert tuple(weights.shape) == (2, 3, 4, 5), (
-    f"weights: shape (2, 3, 4, 5) expected, one row per query and one column per key; got {tuple(weights.shape)}.")
-assert tuple(out.shape) == (2, 3, 4, 6), (
-    f"out: shape (2, 3, 4, 6) expected, as wide as the values; got {tuple(out.shape)}.")
+    f"weights has the shape {tuple(weights.shape)}; it needs one row per query and one column per key, (2, 3, 4, 5).")
+assert tuple(out.shape) == (2, 3, 4, 6), f"out has the shape {tuple(out.shape)}; it is as wide as the values, (2, 3, 4, 6)."
 assert out.dtype == torch.float32 and weights.dtype == torch.float32, (
     f"q is float32, so both results must be; got {out.dtype} and {weights.dtype}.")
+
+# The weights of each query add up to 1, and the output is the weighted mean of the values, head by head.
 assert not torch.allclose(weights.sum(-2), torch.ones(2, 3, 5), atol=1e-3), (
     "the weights of each key add up to 1: your softmax runs over the queries. It belongs on the keys, the last axis.")
 assert torch.allclose(weights.sum(-1), torch.ones(2, 3, 4), atol=1e-5), (
@@ -211,17 +264,20 @@ assert torch.allclose(weights @ v, out, atol=1e-5), "out must be the weighted me
 assert torch.allclose(scaled_dot_product_attention(q[:, :1], k[:, :1], v[:, :1])[1], weights[:, :1], atol=1e-5), (
     "head 0 alone gives other weights than head 0 among three: heads do not influence each other.")
 
+# The worked example: weights 3/4 and 1/4, output 7. (Its values are repeated nine times, so that v is wider than q.)
 query = torch.tensor([2 * math.log(3), 0, 0, 0]).view(1, 1, 1, 4)
 keys = torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0]]).view(1, 1, 2, 4)
-values = torch.tensor([8.0, 4]).view(1, 1, 2, 1)
+values = torch.tensor([8.0, 4]).view(1, 1, 2, 1).repeat(1, 1, 1, 9)
 out, weights = scaled_dot_product_attention(query, keys, values)
-assert not torch.allclose(weights.flatten(), torch.tensor([0.9, 0.1]), atol=1e-4), (
-    "the worked example gives the weights 0.9 and 0.1: the scores are not divided by sqrt(head_dim).")
-assert torch.allclose(weights.flatten(), torch.tensor([0.75, 0.25]), atol=1e-4), (
-    "the worked example in the text gives the weights 3/4 and 1/4; yours are others.")
-assert torch.allclose(out.flatten(), torch.tensor([7.0]), atol=1e-3), "the worked example gives the output 7."
+first = round(float(weights.flatten()[0]), 3)
+assert first != 0.9, "the first key of the worked example gets 0.9 in place of 0.75: the scores are not divided by sqrt(head_dim)."
+assert first != 0.675, "the first key of the worked example gets 0.675 in place of 0.75: divide by the width of q and k, not of v."
+assert first != 0.634, "the first key of the worked example gets 0.634 in place of 0.75: divide by the square root of head_dim."
+assert abs(first - 0.75) < 2e-3, f"the first key of the worked example gets {first:g} in place of 0.75."
+assert torch.allclose(out.flatten(), torch.full((9,), 7.0), atol=1e-3), "the worked example gives the output 7."
 
-mask = torch.tensor([True, True, False, True, False])  # broadcasts: the same keys for all queries
+# A mask hides keys before the softmax; True means "may attend"; every shape that broadcasts will do.
+mask = torch.tensor([True, True, False, True, False])  # the same keys for all queries
 out, weights = scaled_dot_product_attention(q, k, v, mask)
 assert not (weights[..., ~mask] > 0).all() or (weights[..., mask] > 0).any(), (
     "the keys that may be attended to got nothing: True means 'may attend', not 'hide'.")
@@ -232,13 +288,16 @@ padding = torch.tensor([[True, True, True, True, True], [True, True, True, False
 _, weights = scaled_dot_product_attention(q, k, v, padding)  # (batch, 1, 1, n_keys)
 assert float(weights[1, ..., 3:].abs().max()) == 0 and float(weights[0].min()) > 0, (
     "a mask of shape (batch, 1, 1, n_keys) belongs to the sequences of the batch: the second one is shorter here.")
+
+# q stays as it was, and large scores stay finite.
 assert torch.equal(q, before), "your function changed q itself; work on new tensors."
 _, weights = scaled_dot_product_attention(100 * q, k, v)
 assert bool(weights.isfinite().all()), (
     "scores of some hundred give NaN: exp overflows. torch.softmax does not; or subtract the largest score first.")
 
+# A query that may attend to nothing has zero weights, a zero output and a finite gradient.
 empty = torch.ones(4, 5, dtype=torch.bool)
-empty[2] = False  # query 2 may attend to nothing
+empty[2] = False
 leaf = q.clone().requires_grad_()
 out, weights = scaled_dot_product_attention(leaf, k, v, empty)
 assert out.requires_grad, "the output is cut off from the gradient of q: no detach, no NumPy, no .item()."
@@ -250,6 +309,7 @@ out.sum().backward()
 assert leaf.grad is not None and bool(leaf.grad.isfinite().all()), (
     "the gradient has NaN in it, though the output has not: a NaN was replaced after the softmax. Keep it from arising.")
 
+# float16 stays float16, and finite.
 half = torch.full((1, 1, 1, 16), 100.0, dtype=torch.float16)
 out, weights = scaled_dot_product_attention(half, half, half)
 assert out.dtype == torch.float16 and weights.dtype == torch.float16, (
@@ -270,17 +330,17 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 # %% [markdown]
 # <details><summary>Hint 1: the formula</summary>
 #
-# `k.transpose(-2, -1)` swaps the last two axes. With `@` all batches and heads are multiplied at once; no loop is needed.
+# `k.transpose(-2, -1)` swaps the last two axes. With `@` all batches and heads are multiplied at once; you need no loop.
 # </details>
 #
 # <details><summary>Hint 2: rows that may attend to nothing</summary>
 #
-# Find them first: `mask.any(dim=-1, keepdim=True)`. Give these rows *any finite* scores, so that the softmax is harmless, and set their weights to zero afterwards with `masked_fill`. The gradient then stays finite too.
+# Find them first: `mask.any(dim=-1, keepdim=True)`. Give these rows *any finite* scores, so that the softmax does no harm, and set their weights to zero afterwards with `masked_fill`. The gradient then stays finite too.
 # </details>
 #
 # <details><summary>Hint 3: float16</summary>
 #
-# Either compute float16 and bfloat16 in float32 and cast at the end (but never float64 in float32), or divide q by $\sqrt d$ before the product. The first is also more exact.
+# Either compute float16 and bfloat16 in float32 and cast at the end, but never float64 in float32. Or divide q by $\sqrt d$ before the product. The first is also more exact.
 # </details>
 
 # %% [markdown]
@@ -288,7 +348,7 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 #
 # **3 points · difficulty 2/5 · 15 minutes · numbers**
 #
-# *Why it matters:* who has done it once on paper knows what the rows are, what the columns are, and what moves when tokens move.
+# *Why it matters:* do it once on paper and you will never again wonder which axis the softmax runs over, or what moves when tokens move.
 #
 # Three tokens, $d=4$, values of width 2:
 #
@@ -298,7 +358,11 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 # | 1 | $(0,1,1,0)$ | $(0,0,2,1)$ | $(0,3)$ |
 # | 2 | $(3,0,0,1)$ | $(1,3,0,1)$ | $(1,-1)$ |
 #
-# First compute the three weights of token 0's query, and its output. Then (guess before you compute) **tokens 1 and 2 change places**: the token that stood at position 2 now stands at position 1, with its query, its key and its value. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1. Use a calculator or `math.exp`. Give **at least four significant digits**.
+# First compute the three weights of token 0's query, and its output.
+#
+# Then **tokens 1 and 2 change positions**: the token that stood at position 2 now stands at position 1, with its query, its key and its value. Guess before you compute. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1.
+#
+# Use a calculator or `math.exp`. Give **at least four significant digits**.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "attention_by_hand", "solution": true}
 # Replace every None by a number, at least four significant digits.
@@ -368,18 +432,17 @@ week1.attention_by_hand(attention_by_hand)
 # %% [markdown]
 # ## 3 · Shuffling
 #
-# A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token that stood at position `perm[i]`. Undoing it is the transpose: $P^\top P=I$.
+# A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token that stood at position `perm[i]`. The transpose undoes it: $P^\top P=I$.
 #
 # What can a function $f$ make of this? Two words are often mixed up:
 #
 # - **invariant**: $f(PX)=f(X)$. Shuffling changes *nothing*. Example: the sum of all tokens.
 # - **equivariant**: $f(PX)=P\,f(X)$. The outputs are *the same, shuffled in the same way*. Example: doubling every token.
 #
-# Equivariance says that two roads lead to one place: shuffle first and then compute, or compute first and then shuffle.
+# Equivariance says that two roads lead to one goal: shuffle and then compute, or compute and then shuffle.
 
 # %% tags=["experiment"]
 generator = torch.Generator().manual_seed(373)
-names = "abcde"
 x = torch.randn(1, 5, 6, generator=generator)
 w_q, w_k, w_v = torch.randn(3, 6, 6, generator=generator) / 6**0.5
 
@@ -388,10 +451,12 @@ def self_attention(x, mask=None):
     out, weights = scaled_dot_product_attention(*((x @ w)[:, None] for w in (3 * w_q, w_k, w_v)), mask)  # 3: sharper maps
     return out[:, 0], weights[:, 0]
 
-perm = torch.tensor([2, 0, 4, 1, 3])
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+names, perm = "abcde", torch.tensor([2, 0, 4, 1, 3])
 panels = [("X", x, range(5)), ("f(X)", self_attention(x)[0], range(5)),
           ("PX", x[:, perm], perm), ("f(PX) = P f(X)", self_attention(x[:, perm])[0], perm)]
-fig, axes = lab.figure("Two roads, one place: f is self-attention", nrows=2, ncols=2, height=4.6, width=7.4,
+fig, axes = lab.figure("Two roads, one goal: f is self-attention", nrows=2, ncols=2, height=4.6, width=7.4,
                        gridspec_kw={"hspace": 0.18, "wspace": 0.3})
 for ax, (title, values, order) in zip(axes.flat, panels):
     ax.imshow(values[0], cmap=lab.DIVERGING, vmin=-2, vmax=2, aspect="auto", interpolation="nearest")
@@ -408,25 +473,26 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 1.2. Equivariance as a square.** Every picture shows five tokens a … e as rows and their channels as columns (blue negative, red positive). Left, downwards: the rows are shuffled. Along the arrows *f*: self-attention is applied. Whichever road you take from the upper left to the lower right, you arrive at the same rows in the same order: row c of f(PX) is row c of f(X).
+# **Figure 1.3. Equivariance as a square.** Five tokens a … e as rows, their channels as columns (blue negative, red positive). Downwards the rows are shuffled; to the right self-attention is applied. Both roads from the upper left to the lower right end at the same picture.
 
 # %% [markdown]
 # ### Exercise 1.3 · Measure the gap
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* "does this layer know the order?" is a question you can put to any layer, also to one that you cannot read. A test is only as good as its two sides: several wrong versions of this function give zero for attention, too, or agree with the right one on every swap of two tokens.
+# *Why it matters:* "does this layer know the order?" is a question you can put to any layer, even one you cannot read. But the test must be right on both sides. Several wrong versions give zero for attention too, or agree with the right one on every swap of two tokens.
 #
-# Write a function that measures how far the two roads of Figure 1.2 lie apart. `f` takes the whole batch at once: call it with all of `x`, not sequence by sequence.
+# Measure how far the two roads of Figure 1.3 lie apart. Call `f` with all of `x` at once, not sequence by sequence.
 
 # %% nbgrader={"grade_id": "equivariance_gap", "solution": true}
 def equivariance_gap(f, x, perm):
     """How far f is from permutation-equivariant on x: the largest absolute entry of f(x[:, perm]) - f(x)[:, perm].
 
-    f:       a function from (batch, seq_len, d) to (batch, seq_len, ...); call it with the whole batch
+    f:       a function from (batch, seq_len, d) to (batch, seq_len, ...): the outputs may have a width of their own, or
+             be one number per token, (batch, seq_len). Call it with the whole batch.
     x:       (batch, seq_len, d)
     perm:    LongTensor (seq_len,), a permutation: position i receives the token from position perm[i]
-    returns: a Python float; 0.0 if the two roads end at the same place
+    returns: a Python float; 0.0 if the two roads end at the same point
     """
     ### BEGIN SOLUTION
     shuffled_first = f(x[:, perm])
@@ -436,26 +502,35 @@ def equivariance_gap(f, x, perm):
 
 
 # %% nbgrader={"grade_id": "equivariance_gap_check", "grade": true, "points": 0}
-# Visible check (0 points). All numbers here can be followed on paper.
+# Visible check (0 points). You can follow all its numbers on paper. What it claims, in order:
 x = torch.tensor([1.0, 2, 4, 8]).view(1, 4, 1)
 perm = torch.tensor([2, 0, 1, 3])  # a cycle of three: its inverse is another permutation
+
+# Doubling every token is equivariant: the gap is 0, a Python float.
 try:
     gap = equivariance_gap(lambda t: 2 * t, x, perm)
 except IndexError:
     raise AssertionError("an index is out of range: perm belongs to axis 1, the tokens, on both sides; axis 0 is the batch.") from None
 assert isinstance(gap, float), f"return a Python float (use .item()), not a {type(gap).__name__}."
 assert gap == 0, (
-    "doubling every token is equivariant, so the gap is 0. Did you index both sides with perm, and neither with its "
-    "inverse?")
+    f"doubling every token is equivariant, so the gap is 0; yours is {gap:.3g}. Did you index both sides with perm, and neither "
+    "with its inverse?")
+
+# Minus the running sum has the gap 4: it is -(4, 5, 7, 15) of the shuffled tokens; that of x, shuffled, is -(7, 1, 3, 15).
 gap = equivariance_gap(lambda t: -t.cumsum(dim=1), x, perm)
-# f(x[:, perm]) is -(4, 5, 7, 15); f(x) is -(1, 3, 7, 15), and in the order of perm -(7, 1, 3, 15)
 assert gap != 6, "you use the inverse permutation on one side or on both: index both sides with perm itself."
-assert gap != 2.75, "that is the mean of the differences; asked for is the largest."
+assert gap != 2.75, "that is the mean of the differences; the exercise asks for the largest."
 assert abs(gap - 4) < 1e-6, (
     f"minus the running sum of (1, 2, 4, 8) has the gap 4, yours is {gap:.3g}. Compare f(x[:, perm]) with "
     "f(x)[:, perm], and take the largest absolute difference.")
+
+# The same output at every position, or one number per token: both are equivariant.
 gap = equivariance_gap(lambda t: t.sum(dim=1, keepdim=True).expand_as(t), x, perm)
-assert gap == 0, "a function that gives every position the same output is equivariant as well: the gap is 0."
+assert gap == 0, f"a function that gives every position the same output is equivariant: the gap is 0, yours is {gap:.3g}."
+gap = equivariance_gap(lambda t: t.sum(-1), x, perm)
+assert gap == 0, f"f may return one number per token, (batch, seq_len): here the gap is 0, yours is {gap:.3g}."
+
+# The largest difference over the whole batch, from one call with the whole batch.
 two = torch.stack((x[0], 10 * x[0]))
 gap = equivariance_gap(lambda t: -t.cumsum(dim=1) * len(t), two, perm)
 assert abs(gap - 80) < 1e-4, (
@@ -478,20 +553,20 @@ week1.equivariance_gap(equivariance_gap)
 #
 # <details><summary>Hint 2</summary>
 #
-# No inverse is needed. It is needed only if you want to put both sides back into the old order.
+# You need no inverse. An inverse would put both sides back into the old order, and nobody asked for that.
 # </details>
 
 # %% [markdown]
 # ### Experiment: the attention map of a shuffled sentence
 #
-# Seven tokens with random embeddings, one head with random weights. The same sentence is fed in twice: in its order, and shuffled. We look at the weights themselves. (The two occurrences of "the" have the same embedding: without an encoding there is nothing to tell them apart.)
+# Take seven tokens with random embeddings and one head with random weights. Feed in the sentence twice: in its order, and shuffled. Look at the weights themselves. (Both occurrences of "the" have the same embedding. Without an encoding nothing tells them apart.)
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The weights of the shuffled sentence are another picture. Take it, and sort its rows *and* its columns back into the old order. How many of the 49 numbers differ from the original, and by how much?
+# **Predict.** The shuffled sentence gives another map. Sort its rows *and* its columns back into the old order. How many of the 49 weights now differ from the original?
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 words = ["the", "dog", "bites", "the", "man", "very", "hard"]
 generator = torch.Generator().manual_seed(41)
 vocabulary = {word: torch.randn(6, generator=generator) for word in sorted(set(words))}
@@ -499,41 +574,63 @@ sentence = torch.stack([vocabulary[word] for word in words])[None]
 order = torch.tensor([4, 2, 6, 0, 3, 1, 5])
 back = order.argsort()
 
+def hatch(ax, hidden):
+    """Mark the entries that a mask hides, so that they do not look like small weights."""
+    for i, j in hidden.nonzero().tolist():
+        ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor="#F2F2F2", edgecolor="#B0B0B0", hatch="////", linewidth=0))
+
 def show_pair(title, mask=None):
     """Attention maps of X, of PX, and of PX with rows and columns sorted back; then what remains."""
     original, shuffled = self_attention(sentence, mask)[1][0], self_attention(sentence[:, order], mask)[1][0]
     restored = shuffled[back][:, back]
-    fig, axes = lab.figure(title, nrows=2, ncols=2, width=7.4, height=6.6)
-    for ax, (name, values, labels) in zip(axes.flat, [("X", original, words), ("PX", shuffled, [words[i] for i in order]),
-                                                      ("PX, sorted back", restored, words)]):
-        image = ax.imshow(values, vmin=0, vmax=1, interpolation="nearest")
+    hidden = torch.zeros(7, 7, dtype=torch.bool) if mask is None else ~mask
+    hidden_back = hidden[back][:, back]
+    fig, axes = lab.figure(title, ncols=4, width=9.4, height=3.45)
+    shuffled_words = [words[i] for i in order]
+    for ax, (name, values, unseen, labels) in zip(axes, [("X", original, hidden, words), ("PX", shuffled, hidden, shuffled_words),
+                                                         ("PX, sorted back", restored, hidden_back, words)]):
+        maps = ax.imshow(values, vmin=0, vmax=1, interpolation="nearest")
+        hatch(ax, unseen)
         ax.set_title(name)
-        ax.set_xticks(range(7), labels, rotation=90)
-        ax.set_yticks(range(7), labels)
-        ax.set(xlabel="key", ylabel="query")
-    fig.colorbar(image, ax=axes[0, 1], shrink=0.8).ax.set_title("weight", fontsize=9, loc="left")
-    image = lab.heatmap(axes[1, 1], restored - original, "difference to X", 1, "key", "query")
-    axes[1, 1].set_xticks(range(7), words, rotation=90)
-    axes[1, 1].set_yticks(range(7), words)
-    fig.colorbar(image, ax=axes[1, 1], shrink=0.8, ticks=[-1, -0.5, 0, 0.5, 1]).ax.set_title("difference", fontsize=9, loc="left")
+        ax.set_xticks(range(7), labels, rotation=90, fontsize=8)
+        ax.set_yticks(range(7), labels, fontsize=8)
+    difference = lab.heatmap(axes[3], restored - original, "sorted back, less X", 1, "", "")
+    hatch(axes[3], hidden & hidden_back)
+    axes[3].set_xticks(range(7), words, rotation=90, fontsize=8)
+    axes[3].set_yticks(range(7), words, fontsize=8)
+    axes[0].set_ylabel("query")
+    fig.colorbar(maps, ax=list(axes[:3]), location="bottom", shrink=0.35, aspect=30, label="weight (columns: keys)")
+    fig.colorbar(difference, ax=axes[3], location="bottom", shrink=0.9, ticks=[-1, 0, 1], label="difference")
     plt.show()
     gap = equivariance_gap(lambda t: self_attention(t, mask)[0], sentence, order)
-    differ = int(((restored - original).abs() > 0.01).sum())
-    lab.table(["", "weights that differ by more than 0.01", "gap of the outputs"],
-              [[title, f"{differ} of 49", "below 0.00001" if gap < 1e-5 else f"{gap:.1f}"]])
+    counts = [int(((restored - original).abs() > limit).sum()) for limit in (0.01, 0.2)]
+    lab.table(["", "weights that differ by more than 0.01", "by more than 0.2", "gap of the outputs"],
+              [[title, *(f"{count} of 49" for count in counts), "below 0.00001" if gap < 1e-5 else f"{gap:.1f}"]])
 
 show_pair("No mask: the map moves with the words")
 
 # %% [markdown]
-# **Figure 1.3. Attention maps of X and PX.** Upper left: the weights of the sentence; rows are queries, columns keys, and brighter is more weight. Upper right: the weights of the shuffled sentence. It looks like another picture. Lower left: the second one with rows and columns sorted back: the first picture again. Lower right: the difference; nothing is left. Note the two rows "the": they are equal, and so are the two columns.
+# **Figure 1.4. Attention maps of X and PX.** Rows are queries, columns keys. From left to right: the sentence, the shuffled sentence, the shuffled map sorted back, and the difference between the third map and the first.
+#
+# The second map looks like another picture. Sorted back, it is the first one again. And the two rows "the" are equal, as are the two columns.
 
 # %% [markdown]
 # ### Experiment: which layers are equivariant?
 #
-# Now put the question to the parts of a Transformer, and to some of its rivals. Next to the gap stands how far the layer is from *invariant*: the largest difference of $f(PX)$ and $f(X)$.
+# Now put the question to the parts of a Transformer, and to some of its rivals. A second column shows how far each layer is from *invariant*: the largest difference between $f(PX)$ and $f(X)$.
 
 # %% [markdown] tags=["prediction"]
-# **Predict**, for each, whether the gap is zero: your attention · two linear layers with a ReLU, token by token · LayerNorm (each token's vector scaled to mean 0 and variance 1) · a stack of two complete encoder layers (attention, then such linear layers, each added to its input and normed) · subtracting the mean of all tokens · a convolution along the tokens (mixes neighbours) · an LSTM (reads from left to right) · adding another fixed vector at each place. And is any of them invariant?
+# **Predict.** Which of these see the order, that is, have a gap above zero?
+#
+# - your attention;
+# - two linear layers with a ReLU, token by token;
+# - LayerNorm, which scales each token's vector to mean 0 and variance 1;
+# - two complete encoder layers: attention and such linear layers, each added to its input and normed;
+# - subtracting the mean of all tokens;
+# - a convolution along the tokens, which mixes neighbours;
+# - an LSTM, which reads from left to right;
+# - adding another fixed vector at each position;
+# - the mean of all tokens.
 #
 # *Your prediction:*
 
@@ -542,7 +639,7 @@ torch.manual_seed(5)
 block = nn.TransformerEncoderLayer(6, 2, dim_feedforward=12, dropout=0.0, batch_first=True)
 stack = nn.TransformerEncoder(block, 2, enable_nested_tensor=False)
 mlp, norm, lstm = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 6)), nn.LayerNorm(6), nn.LSTM(6, 6, batch_first=True)
-convolution, places = nn.Conv1d(6, 6, 3, padding=1), torch.randn(9, 6)
+convolution, position_vectors = nn.Conv1d(6, 6, 3, padding=1), torch.randn(9, 6)
 layers = {
     "your attention": lambda t: self_attention(t)[0],
     "feed-forward, token by token": mlp,
@@ -551,7 +648,7 @@ layers = {
     "subtract the mean token": lambda t: t - t.mean(dim=1, keepdim=True),
     "convolution along the tokens": lambda t: convolution(t.mT).mT,
     "LSTM": lambda t: lstm(t)[0],
-    "add a vector per place": lambda t: t + places,
+    "add a vector per position": lambda t: t + position_vectors,
     "mean of all tokens": lambda t: t.mean(dim=1, keepdim=True).expand_as(t),
 }
 tokens, shuffle = torch.randn(8, 9, 6), torch.randperm(9)
@@ -568,19 +665,19 @@ lab.table(["your attention in", "equivariance gap"],
 
 
 # %% [markdown]
-# Everything that works token by token is equivariant, attention is, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections, more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per place do.
+# Everything that works token by token is equivariant. Attention is. And so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections, more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
 #
-# **Equivariant is not invariant.** The second column is of order 1 for attention. You will often read that self-attention is "permutation-invariant". It is not; only the mean in the last line is.
+# **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the second column: for attention it is of order 1. Only the mean in the last line is invariant.
 #
-# **Zero up to rounding.** "0" stands for "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. That it is rounding and nothing else, the last table shows: with more digits the gap shrinks with them.
+# **Zero up to rounding.** "0" stands for "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that it is rounding and nothing else: with more digits the gap shrinks with them.
 
 # %% [markdown]
 # ## 4 · The proof
 #
-# You have measured it for one sentence. Why is it so for all? You need three facts about a permutation matrix $P$:
+# You have measured one sentence. Why does it hold for all? You need three facts about a permutation matrix $P$:
 #
 # - $P^\top P = I$;
-# - multiplying from the left by $P$ reorders rows, from the right by $P^\top$ reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the place in $S$ from which row $i$ is taken;
+# - multiplying by $P$ from the left reorders rows, by $P^\top$ from the right reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the row of $S$ that row $i$ comes from;
 # - softmax over a row does not care in which order the entries of the row stand.
 
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}
@@ -592,9 +689,9 @@ lab.table(["your attention in", "equivariance gap"],
 #
 # Let $f(X)=\operatorname{softmax}\!\big(XW_q(XW_k)^\top/\sqrt d\big)\,XW_v$, with the softmax over each row.
 #
-# 1. Prove $f(PX)=P f(X)$ for every permutation matrix $P$. Name the place where you use $P^\top P=I$, and give the reason why the softmax may be exchanged with $P\cdots P^\top$.
-# 2. A classifier takes the **mean over the positions** of $f(X)$. Show that its answer is permutation-*invariant*. Then name one task where this costs nothing and one where it makes the task impossible, each with a reason.
-# 3. Now a fixed mask is applied to the scores: $M$ is an $n\times n$ table, the same for every input, with $M_{ij}$ True if position $i$ may attend to position $j$. Which step of your proof needs a condition on $M$, and which condition? Name one mask, other than "everything allowed", for which the proof holds for **every** $P$, and one $P$ for which it fails with the mask "attend only to yourself and to earlier positions" and $n=2$.
+# 1. Prove $f(PX)=P f(X)$ for every permutation matrix $P$. Say where you use $P^\top P=I$, and why the softmax may be exchanged with $P\cdots P^\top$.
+# 2. A classifier takes the **mean over the positions** of $f(X)$. Show that its answer is permutation-*invariant*. Then name one task where this costs nothing and one that it makes impossible, each with a reason.
+# 3. Now apply a fixed mask to the scores: an $n\times n$ table $M$, the same for every input, with $M_{ij}$ True if position $i$ may attend to position $j$. Which step of your proof needs a condition on $M$, and which condition? Name one mask, other than "everything allowed", for which the proof holds for **every** $P$. And name one $P$ for which it fails with $n=2$ and the mask "attend only to yourself and to earlier positions".
 #
 # Ten to fifteen lines are enough. Formulas may be LaTeX or plain text.
 #
@@ -603,16 +700,16 @@ lab.table(["your attention in", "equivariance gap"],
 #
 # 1. 1 point: scores of $PX$ are $PXW_q(PXW_k)^\top = P\,S\,P^\top$; softmax acts on each row by itself and does not depend on the order within a row, so $\operatorname{softmax}(PSP^\top)=P\operatorname{softmax}(S)P^\top$; then $P A P^\top P X W_v = P A X W_v$ by $P^\top P=I$. An index proof is as good ($o'_i=\sum_j a_{\pi(i)\pi(j)}v_{\pi(j)}=o_{\pi(i)}$, since a sum does not depend on the order of its terms; this last remark stands for $P^\top P=I$). Half a point if the softmax is exchanged without any reason.
 # 2. 1 point: the mean over rows is the same for $P f(X)$ and $f(X)$, because it does not depend on the order of the rows. Half of the point is for the two tasks with reasons: costs nothing where only *which* tokens occur matters (topic, language, spam, a bag of items); impossible where two inputs with the same tokens need different answers (who bites whom, negation scope, arithmetic "7 - 2" against "2 - 7", the ordering task of 1.6).
-# 3. 1 point: the step $\operatorname{softmax}(PSP^\top \text{ with } M)$: one needs the mask to be carried along, $PMP^\top=M$, that is $M_{\pi(i)\pi(j)}=M_{ij}$. Masks that do it for all $P$: only yourself (the diagonal), or everybody but yourself (all diagonal entries are alike and all others are alike). For $n=2$ the swap fails: the causal mask has $M_{10}$ True and $M_{01}$ False, and the swap exchanges them. Half a point for the condition, half for the examples. A padding mask that moves with the tokens is not fixed: no credit as an example, but no deduction.
+# 3. 1 point: the step $\operatorname{softmax}(PSP^\top \text{ with } M)$: one needs the mask to be carried along, $PMP^\top=M$, that is $M_{\pi(i)\pi(j)}=M_{ij}$. Masks that do it for all $P$ have one value on the diagonal and one off it, so besides "everything" there are three: only yourself, everybody but yourself, and nobody at all (all False, with our convention of zero weights, or simply ruled out because the softmax is undefined). It is the structure $\lambda I+\gamma\mathbf 1\mathbf 1^\top$ of the equivariant linear layers in Deep Sets (Zaheer et al., 2017). For $n=2$ the swap fails: the causal mask has $M_{10}$ True and $M_{01}$ False, and the swap exchanges them. Half a point for the condition, half for the examples. A padding mask that moves with the tokens is not fixed: no credit as an example, but no deduction.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. Let $S=XW_q(XW_k)^\top/\sqrt d$ and $A=\operatorname{softmax}(S)$. For $PX$ the scores are $PXW_q(PXW_k)^\top/\sqrt d=P\,S\,P^\top$: the same numbers, rows and columns reordered alike. Softmax divides each exponential by the sum over its row. The set of numbers in a row is the same as before, so the sum is, and each weight moves with its score: $\operatorname{softmax}(PSP^\top)=PAP^\top$. Therefore $f(PX)=PAP^\top\,PXW_v=PA\,(P^\top P)\,XW_v=PAXW_v=P f(X)$; $P^\top P=I$ is used in the second-last step.
+# 1. Let $S=XW_q(XW_k)^\top/\sqrt d$ and $A=\operatorname{softmax}(S)$. For $PX$ the scores are $PXW_q(PXW_k)^\top/\sqrt d=P\,S\,P^\top$: the same numbers, rows and columns reordered alike. Softmax divides each exponential by the sum over its row. A row holds the same set of numbers as before, so its sum is the same, and each weight moves with its score: $\operatorname{softmax}(PSP^\top)=PAP^\top$. Therefore $f(PX)=PAP^\top\,PXW_v=PA\,(P^\top P)\,XW_v=PAXW_v=P f(X)$. The second-last step uses $P^\top P=I$.
 #
 # 2. The mean over positions is $\frac1n\mathbf 1^\top f(X)$ with the row $\mathbf 1^\top$ of ones. Since $\mathbf 1^\top P=\mathbf 1^\top$, we get $\frac1n\mathbf 1^\top f(PX)=\frac1n\mathbf 1^\top P f(X)=\frac1n\mathbf 1^\top f(X)$: invariant. Finding out the language of a text suffers little, because *which* words occur decides it. Finding out who bites whom is impossible: "the dog bites the man" and "the man bites the dog" have the same tokens, hence the same mean, and need different answers.
 #
-# 3. The scores become $S$ where $M$ is True and $-\infty$ elsewhere. For $PX$ we have $PSP^\top$ where $M$ is True, but the proof needs $PSP^\top$ where $PMP^\top$ is True. So the step $\operatorname{softmax}(PSP^\top)=PAP^\top$ needs $PMP^\top=M$. "Everybody may attend to all *others* but not to itself" fulfils it for every $P$: the diagonal stays the diagonal. For the causal mask with $n=2$ take the swap: before, position 1 sees position 0 and not the reverse; $PMP^\top$ says the opposite.
+# 3. The scores become $S$ where $M$ is True and $-\infty$ elsewhere. For $PX$ we have $PSP^\top$ where $M$ is True, but the proof needs $PSP^\top$ where $PMP^\top$ is True. So the step $\operatorname{softmax}(PSP^\top)=PAP^\top$ needs $PMP^\top=M$. "Everybody may attend to all *others* but not to itself" fulfils it for every $P$: the diagonal stays the diagonal. (All such masks have one value on the diagonal and one off it. Deep Sets' equivariant linear layers, $\lambda I+\gamma\mathbf 1\mathbf 1^\top$, have the same structure.) For the causal mask with $n=2$ take the swap: before, position 1 sees position 0 and not the reverse; $PMP^\top$ says the opposite.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -634,16 +731,18 @@ lab.table(["your attention in", "equivariance gap"],
 # %% [markdown]
 # ## 5 · The causal mask
 #
-# A model that generates text must not look at what it has not written yet. In training, all positions are computed at once; so position $i$ is allowed to attend to the positions $0,\dots,i$ only (Vaswani et al., section 3.2.3). The mask is a lower triangle *with* its diagonal: a token may see itself.
+# A model that generates text must not look at what it has not written yet. Training computes all positions at once, so position $i$ may attend to the positions $0,\dots,i$ only (Vaswani et al., section 3.2.3). The mask is a lower triangle *with* its diagonal: a token may see itself.
 #
-# **With a KV cache.** Generating token by token, nobody computes the old keys and values again; they are kept. Then there are fewer queries than keys: the queries are the **last** `n_queries` of `n_keys` positions. If ten tokens are in the cache and two new ones come in, the first new one stands at position 10 and sees eleven keys, the second stands at position 11 and sees twelve. The mask is the *lower part* of the big triangle: aligned at the end.
+# **With a KV cache.** When a model generates token by token, it keeps the old keys and values instead of computing them again. Then there are fewer queries than keys: the queries are the **last** `n_queries` of `n_keys` positions.
+#
+# Say ten tokens are in the cache and two new ones come in. The first stands at position 10 and sees eleven keys; the second stands at position 11 and sees twelve. The mask is the *lower part* of the big triangle, aligned at the end.
 
 # %% [markdown]
 # ### Exercise 1.5 · Causal mask
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* aligned at the wrong corner, the mask is still a tidy triangle, training (as many queries as keys) is not affected, and generation falls apart.
+# *Why it matters:* aligned at the wrong corner, the mask is still a tidy triangle. Training, with as many queries as keys, does not notice. Generation falls apart.
 
 # %% nbgrader={"grade_id": "causal_mask", "solution": true}
 def causal_mask(n_queries, n_keys):
@@ -660,21 +759,25 @@ def causal_mask(n_queries, n_keys):
 
 
 # %% nbgrader={"grade_id": "causal_mask_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# Visible check (0 points). What it claims, in order:
 mask = causal_mask(4, 4)
-assert tuple(mask.shape) == (4, 4), f"shape (4, 4) expected, got {tuple(mask.shape)}."
-assert mask.dtype == torch.bool, f"a boolean tensor is expected, got {mask.dtype}."
+
+# As many queries as keys: a boolean lower triangle with its diagonal.
+assert tuple(mask.shape) == (4, 4), f"the shape is {tuple(mask.shape)}; four queries and four keys need (4, 4)."
+assert mask.dtype == torch.bool, f"the dtype is {mask.dtype}; a mask is torch.bool."
 assert not bool(mask[0, 1:].any()), (
     "position 0 must not see later positions: is it the lower triangle, and does True mean 'may attend'?")
 assert bool(mask.diagonal().all()), "a token may see itself: the diagonal must be True."
 assert mask.sum(dim=1).tolist() == [1, 2, 3, 4], f"position i sees i + 1 keys; yours see {mask.sum(dim=1).tolist()}."
+
+# Two queries and five keys: the last two rows of that triangle.
 mask = causal_mask(2, 5)
-assert tuple(mask.shape) == (2, 5), f"shape (2, 5) expected for 2 queries and 5 keys, got {tuple(mask.shape)}."
+assert tuple(mask.shape) == (2, 5), f"the shape is {tuple(mask.shape)}; two queries and five keys need (2, 5)."
 assert mask.tolist() != causal_mask(5, 5)[:2].tolist(), (
     "your mask is aligned at the top left: the two queries are the last two of five positions, so they see 4 and 5 keys.")
 assert mask.tolist() == causal_mask(5, 5)[3:].tolist(), (
-    "two queries and five keys: these are the last two rows of the mask for five and five. The first three keys, from the "
-    "cache, are in the past of both queries.")
+    f"the two queries see {mask.sum(dim=1).tolist()} keys. They are the last two rows of the mask for five and five: 4 and 5 keys, "
+    "since the first three, from the cache, are in the past of both.")
 print("Looks right. The hidden tests try other sizes.")
 
 # %% nbgrader={"grade_id": "causal_mask_tests", "grade": true, "points": 3}
@@ -698,7 +801,7 @@ week1.causal_mask(causal_mask)
 # %% [markdown]
 # ### Experiment: two ways to align
 #
-# PyTorch's own attention has a switch `is_causal=True`. To see its mask, we set all scores to zero and put unit vectors in as values: the output then *is* the weights, and a weight above zero is a key that is seen.
+# PyTorch's own attention has a switch `is_causal=True`. To see its mask, set all scores to zero and put in unit vectors as values. Then the output *is* the weights, and a weight above zero is a key that is seen.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Two queries, five keys. Which keys does the *last* query see with your mask, and which with `is_causal=True`?
@@ -708,6 +811,8 @@ week1.causal_mask(causal_mask)
 # %% tags=["experiment"]
 seen = F.scaled_dot_product_attention(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 5, 4), torch.eye(5).view(1, 1, 5, 5),
                                       is_causal=True)[0, 0] > 0
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, axes = lab.figure("Who may see whom", ncols=3, height=3.6)
 for ax, (title, mask, first) in zip(axes, [("your mask:\n5 queries, 5 keys", causal_mask(5, 5), 0),
                                            ("your mask:\n2 queries, 5 keys", causal_mask(2, 5), 3),
@@ -730,15 +835,19 @@ for ax, (title, mask, first) in zip(axes, [("your mask:\n5 queries, 5 keys", cau
 plt.show()
 
 # %% [markdown]
-# **Figure 1.4. Aligned at the end, and at the top left.** Blue with a tick: may attend. Left: the whole triangle. Middle: the last two rows of it, right for two new tokens with three in the cache. Right: PyTorch's switch takes the two queries for the *first* two positions, so the newest token sees two keys of five. It is made for equally many queries and keys. With one query it sees key 0 only. With a cache, pass a mask such as yours (PyTorch's own is `torch.nn.attention.bias.causal_lower_right`), or none at all for a single query: everything is in its past. And read the manual of each library: `causal=True` in the package flash-attn, since its version 2.1, is aligned at the end.
+# **Figure 1.5. Aligned at the end, and at the top left.** Blue with a tick: may attend. Left: the whole triangle. Middle: its last two rows, right for two new tokens with three in the cache. Right: PyTorch's switch takes the two queries for the *first* two positions.
+#
+# So with the switch the newest token sees two keys of five, and a single query sees key 0 only. The switch is made for equally many queries and keys. With a cache, pass a mask such as yours, or `torch.nn.attention.bias.causal_lower_right`. For a single query pass none: everything is in its past.
+#
+# Read the manual of each library. The package flash-attn changed `causal=True` in version 2.1, from the top left to the end ("2.1: Change behavior of causal flag" in its README).
 
 # %% [markdown]
 # ### Experiment: the causal pair that refuses
 #
-# The same sentence, the same weights, the same shuffle as in Figure 1.3, now with your causal mask.
+# The same sentence, the same weights, the same shuffle as in Figure 1.4, now with your causal mask.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** After sorting back: will the maps of the causal pair agree anywhere? Could a causal layer with *other* weights be equivariant?
+# **Predict.** After sorting back, how much of the first map will return? Could a causal layer with *other* weights be equivariant?
 #
 # *Your prediction:*
 
@@ -746,101 +855,113 @@ plt.show()
 show_pair("Causal mask: the map does not come back", causal_mask(7, 7))
 
 # %% [markdown]
-# **Figure 1.5. The causal pair.** As Figure 1.3, with a causal mask. The two upper maps are lower triangles. Sorted back, the second one is no triangle any more: a word sees those that stood before it *in the shuffled sentence*. The difference is far from zero in 32 of the 49 places. Ten of the others are pairs that are hidden both times. The last seven are the row "very", which stands near the end in both orders: shuffled it sees one word more, "hard", to which it gives next to no weight. With other weights the numbers change, and the picture does not: only special layers come back, for example one whose values are all zero. The mask is fixed to the places, the words are not (exercise 1.4, part 3): a causal layer knows something about the order, with no positional encoding at all.
+# **Figure 1.6. The causal pair.** As Figure 1.4, with a causal mask. Hatched: hidden. Sorted back, the second map is no triangle any more, since a word sees those that stood before it *in the shuffled sentence*.
+#
+# How far is that from the original? 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles: 14 to 37, and 6 to 19.)
+#
+# No weights can make the *map* come back. A visible key has a weight above zero and a hidden one has zero, so the hatched pattern would have to match, and the shuffle moves it. The *outputs* can: if all values are equal, every mixture of them is the same.
+#
+# The mask is tied to positions, the words are not. So a causal layer knows something about the order, with no positional encoding at all.
 
 # %% [markdown]
 # ### Experiment: where position leaks
 #
 # *What* does a causal layer know? Look at two simple cases.
 #
-# - **A marker at the start.** Let token 0 be a special token that occurs nowhere else, as in most language models. If all scores are equal, position $i$ gives each of its $i+1$ visible tokens the weight $\frac1{i+1}$. So the share of the marker in the output says how many tokens there are so far.
+# - **A marker at the start.** Let token 0 be a special token that occurs nowhere else, as in most language models. If all scores are equal, position $i$ gives each of its $i+1$ visible tokens the weight $\frac1{i+1}$. So the marker's share in the output tells how many tokens there are so far.
 # - **No marker.** The output at $i$ is a mean over $i+1$ tokens. A mean over more tokens varies less.
 #
-# We take one head with random weights and random tokens, and fit a *linear* read-out of the position to its outputs, on one half of the texts; we try it on the other half.
+# Take one head with random weights and random tokens. Fit two *linear* read-outs to its outputs on one half of the texts, one of $i$ and one of $\frac1{i+1}$, and try them on the other half.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** For texts with a marker: how well can the position be read from the output of *one untrained* causal layer? And from the layer without a mask? And for texts without a marker, does the size of the output change along the text?
+# **Predict.** For texts with a marker: how well can a linear map read $\frac1{i+1}$ from the output of *one untrained* causal layer? How well $i$ itself? And what is left without the mask?
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 length, width = 48, 32
-generator = torch.Generator().manual_seed(12)
-embedding = torch.randn(9, width, generator=generator)  # 8 letters; number 8 is the marker
-queries, keys, values = torch.randn(3, width, width, generator=generator) / width**0.5
-masks = {"causal mask": causal_mask(length, length), "no mask": None}
-random_texts = torch.randint(0, 8, (400, length), generator=generator)
-marked = random_texts.clone()
-marked[:, 0] = 8
+positions = torch.arange(1, length).double()
+targets = {"i": positions, "1/(i+1)": 1 / (positions + 1)}
 
-def one_layer(texts, mask):
-    x = embedding[texts][:, None]
-    return scaled_dot_product_attention(0.3 * x @ queries, x @ keys, x @ values, mask)[0][:, 0].double()
+def leak(seed, mask):
+    """One untrained layer: reading of each target (200 texts with a marker), variance explained with and without marker, size."""
+    generator = torch.Generator().manual_seed(seed)
+    embedding = torch.randn(9, width, generator=generator)  # 8 letters; number 8 is the marker
+    queries, keys, values = torch.randn(3, width, width, generator=generator) / width**0.5
+    texts = torch.randint(0, 8, (400, length), generator=generator)
 
-def read_position(outputs):
-    """Least squares on the first 200 texts, without the marker's own place; the readings on the other 200."""
-    features = torch.cat((outputs, torch.ones(400, length, 1, dtype=torch.float64)), dim=-1)[:, 1:]
-    target = torch.arange(1, length).double()
-    weights = torch.linalg.lstsq(features[:200].flatten(0, 1), target.repeat(200)[:, None]).solution
-    readings = (features[200:] @ weights)[..., 0]
-    explained = 1 - (readings - target).square().mean() / (target - target.mean()).square().mean()
-    return readings, float(explained)
+    def outputs(texts):
+        x = embedding[texts][:, None]
+        return scaled_dot_product_attention(0.3 * x @ queries, x @ keys, x @ values, mask)[0][:, 0].double()
 
-fig, (share, reading, size) = lab.figure("What one untrained layer says about the place", ncols=3, height=3.6)
+    def read(out, target):
+        """Least squares on the first 200 texts, without the marker's own position; the readings on the other 200."""
+        features = torch.cat((out, torch.ones(400, length, 1, dtype=torch.float64)), dim=-1)[:, 1:]
+        fitted = torch.linalg.lstsq(features[:200].flatten(0, 1), target.repeat(200)[:, None]).solution
+        readings = (features[200:] @ fitted)[..., 0]
+        return readings, float(1 - (readings - target).square().mean() / target.var(correction=0))
+
+    plain, marked = outputs(texts), outputs(torch.cat((torch.full((400, 1), 8), texts[:, 1:]), dim=1))
+    with_marker = {name: read(marked, target) for name, target in targets.items()}
+    explained = [with_marker[name][1] for name in targets] + [read(plain, target)[1] for target in targets.values()]
+    return with_marker["1/(i+1)"][0], explained, (plain - plain.mean((0, 1))).square().sum(-1).mean(0).sqrt()
+
+fig, (share, reading, size) = lab.figure("What one untrained layer says about the position", ncols=3, height=3.6)
 rows = []
-for (name, mask), colour, style in zip(masks.items(), (lab.BLUE, lab.VERMILLION), ("-", "--")):
+for (name, mask), colour, style in zip({"causal mask": causal_mask(length, length), "no mask": None}.items(),
+                                       (lab.BLUE, lab.VERMILLION), ("-", "--")):
     _, weights = scaled_dot_product_attention(torch.zeros(1, 1, length, 1), torch.zeros(1, 1, length, 1),
                                               torch.zeros(1, 1, length, 1), mask)
     share.plot(weights[0, 0, :, 0], color=colour, linestyle=style, label=name)
-    readings, explained = read_position(one_layer(marked, mask))
+    runs = [leak(seed, mask) for seed in range(5)]
+    readings, _, lengths = runs[0]
     middle, spread = readings.mean(0), readings.std(0)
-    reading.plot(range(1, length), middle, color=colour, linestyle=style, label=name)
-    reading.fill_between(range(1, length), middle - spread, middle + spread, color=colour, alpha=0.2, linewidth=0)
-    outputs = one_layer(random_texts, mask)
-    size.plot((outputs - outputs.mean((0, 1))).square().sum(-1).mean(0).sqrt(), color=colour, linestyle=style, label=name)
-    without = read_position(outputs)[1]
-    rows.append([name, *(f"{round(value, 1) + 0.0:.1f}" for value in (explained, without))])  # + 0.0: no "-0.0"
-share.set(title="equal scores:\nweight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
-reading.plot([0, length], [0, length], color=lab.GREY, linewidth=1, linestyle=":")
-reading.text(36, 43, "true position", ha="right", va="center", fontsize=9, color="#444444")
-reading.set(title="with marker:\nposition as read out", xlabel="position i", ylabel="reading (mean ± std)", ylim=(-32, 52))
-size.set(title="no marker:\nsize of the output", xlabel="position i", ylabel="distance from the mean output", ylim=(0, None))
+    reading.plot(positions, middle, color=colour, linestyle=style, label=name)
+    reading.fill_between(positions, middle - spread, middle + spread, color=colour, alpha=0.2, linewidth=0)
+    size.plot(lengths, color=colour, linestyle=style, label=name)
+    explained = np.array([explained for _, explained, _ in runs])
+    rows.append([name, *(f"{low + 0.0:.1f} to {high + 0.0:.1f}" for low, high in zip(explained.min(0).round(1), explained.max(0).round(1)))])
+reading.plot(positions, targets["1/(i+1)"], color=lab.BLACK, linewidth=1.2, linestyle=":")
+reading.text(6, 0.31, "dotted: the true 1/(i+1)", fontsize=9, color="#444444")
+share.set(title="(a) equal scores:\nweight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
+reading.set(title="(b) with marker:\n1/(i+1) as read out", xlabel="position i", ylabel="reading (mean ± std)", ylim=(0, 0.56))
+size.set(title="(c) no marker:\nsize of the output", xlabel="position i", ylabel="distance from the mean output", ylim=(0, None))
 for ax in (share, reading, size):
     ax.grid(axis="y")
 share.legend(loc="center right")
 plt.show()
-lab.table(["variance explained by a linear reading", "with marker", "without"], rows)
+lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no marker: i", "no marker: 1/(i+1)"], rows)
 
 
 # %% [markdown]
-# **Figure 1.6. Where position leaks.** Left: with equal scores the first token's weight is $1/(i+1)$ under a causal mask, and $1/48$ everywhere without one. Middle: so a linear map can read off the output roughly where a token stands (blue; it follows the shape of $1/(i+1)$: steep for some ten places, then nearly flat). It explains half of the variance, that is, its mean squared error is half of what one gets by always saying "in the middle". Without a mask the reading is the same at every place: the output holds nothing about it. Right: without a marker, no linear reading works, but the outputs draw closer to their mean as the text goes on: a trace that a non-linear layer can use. Haviv et al. (2022) found positions in trained causal language models without any encoding. Kazemnejad et al. (2023) prove that one complete layer, attention and feed-forward part with suitable weights, can recover absolute positions when the text begins with a marker.
+# **Figure 1.7. Where position leaks.** Solid: causal mask. Dashed: no mask. (a) The first token's weight if all scores are equal. (b) What a linear map reads from the outputs (one seed; band: one standard deviation over texts). (c) How far outputs lie from their mean, in texts without a marker.
+#
+# With a marker, the layer says $\frac1{i+1}$ well: the read-out explains 0.83 to 0.91 of its variance in five seeds. That is much about the first ten positions and little about the others, so of $i$ itself it explains only 0.42 to 0.44. Without the mask, nothing can be read.
+#
+# Without a marker, no *linear* reading works. But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
+#
+# **What larger models do with it.** Haviv et al. (2022) trained causal language models without any encoding: they stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. On their reasoning tasks, longer in the test than in training, no encoding did better than RoPE and ALiBi, and as well as T5's bias.
 
 # %% [markdown]
 # ## 6 · Does A occur before B?
 #
-# Now a task that is *only* about order. A text has eight letters. A and B occur once each; the other six places are filled at random from six other letters. The question: does A stand before B?
+# Now a task that is *only* about order. A text has eight letters. A and B occur once each; six other letters fill the remaining positions at random. The question: does A stand before B?
 #
-# One attention layer with two heads, built on *your* attention and *your* mask, a feed-forward layer, and the mean over the positions. Three arms, five training seeds each:
+# The model has one attention layer with two heads, built on *your* attention and *your* mask, then a feed-forward layer and the mean over the positions. There are three arms with five training seeds each:
 #
 # 1. no mask, no positional encoding;
 # 2. your causal mask, no positional encoding;
-# 3. no mask, and a trained vector added at each place (a *learned* encoding: week 2).
+# 3. no mask, and a trained vector added at each position (a *learned* encoding: week 2).
 #
 # In the test every text appears **twice**: as it is, and with A and B exchanged.
 
-# %% [markdown] tags=["prediction"]
-# **Predict**, for each arm, the accuracy on the test texts of 8 letters. Then for arms 1 and 2 on texts of 16 and 32 letters. How close to one half is "chance": 0.4 to 0.6, 0.48 to 0.52, or closer? *Write your numbers down: you will need them in exercise 1.6.*
-#
-# *Your prediction:*
-
 # %% tags=["experiment"]
-# Trains 15 small models; budget: 20 seconds.
 class OrderReader(nn.Module):
     def __init__(self, causal, vectors):
         super().__init__()
         self.causal = causal
         self.letters = nn.Embedding(8, 32)
-        self.places = nn.Parameter(torch.randn(8, 32)) if vectors else None
+        self.positions = nn.Parameter(torch.randn(8, 32)) if vectors else None
         self.project = nn.ModuleList(nn.Linear(32, 32, bias=False) for _ in range(4))
         self.mlp = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
         self.read = nn.Linear(32, 1)
@@ -848,16 +969,24 @@ class OrderReader(nn.Module):
     def forward(self, texts):
         n = texts.shape[1]
         x = self.letters(texts)
-        if self.places is not None:
-            x = x + self.places[:n]
+        if self.positions is not None:
+            x = x + self.positions[:n]
         q, k, v = (layer(x).unflatten(-1, (2, 16)).transpose(1, 2) for layer in self.project[:3])
-        out, _ = scaled_dot_product_attention(q, k, v, causal_mask(n, n).to(x.device) if self.causal else None)
+        out, self.weights = scaled_dot_product_attention(q, k, v, causal_mask(n, n).to(x.device) if self.causal else None)
         x = x + self.project[3](out.transpose(1, 2).flatten(2))
         x = x + self.mlp(x)
         return self.read(x.mean(dim=1))[:, 0]  # above 0: "A before B"
 
+
+# %% [markdown] tags=["prediction"]
+# **Predict**, for each arm, the accuracy on the test texts of 8 letters. Then for arms 1 and 2 on texts of 16 and 32 letters. How close to one half is "chance": 0.4 to 0.6, 0.48 to 0.52, or closer? *Write your numbers down: you will need them in exercise 1.6.*
+#
+# *Your prediction:*
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Trains 15 small models; budget: 20 seconds.
 def ordering_texts(count, length, generator):
-    """Letters A = 0 and B = 1 once each, at random places, among random letters 2 to 7."""
+    """Letters A = 0 and B = 1 once each, at random positions, among random letters 2 to 7."""
     texts = torch.randint(2, 8, (count, length), generator=generator)
     spots = torch.rand(count, length, generator=generator).argsort(dim=1)[:, :2]
     texts.scatter_(1, spots, torch.tensor([0, 1]).expand(count, 2))
@@ -887,13 +1016,14 @@ def accuracy(model, length):
 threads = torch.get_num_threads()
 torch.set_num_threads(1)  # small models: one thread is the fastest, and always adds in the same order
 arms = {"no mask, no encoding": {"causal": False, "vectors": False}, "causal mask, no encoding": {"causal": True, "vectors": False},
-        "no mask, a vector per place": {"causal": False, "vectors": True}}
+        "no mask, a vector per position": {"causal": False, "vectors": True}}
 fig, (left, right) = lab.figure("Does A occur before B? Five training seeds per arm", ncols=2, height=4.0,
                                 width_ratios=(2, 3))
-rows = []
+rows, causal_readers = [], []
 for number, (name, arm) in enumerate(arms.items()):
     colour, style = (lab.VERMILLION, lab.BLUE, lab.GREEN)[number], ("--", "-", "-.")[number]
     runs = [train_reader(seed, **arm) for seed in range(5)]
+    causal_readers = [model for model, _ in runs] if arm["causal"] else causal_readers
     losses = torch.tensor([losses for _, losses in runs])
     left.plot(losses.mean(0), color=colour, linestyle=style, label=name)
     left.fill_between(range(150), losses.amin(0), losses.amax(0), color=colour, alpha=0.2, linewidth=0)
@@ -906,7 +1036,7 @@ for number, (name, arm) in enumerate(arms.items()):
                  f"{min(results[32]):.1f} to {max(results[32]):.1f}" if 32 in results else "no vectors"])
 torch.set_num_threads(threads)
 for group in (1, 2):
-    right.text(group + 0.28, 0.03, "no vectors for\nplaces ≥ 8", ha="center", va="bottom", fontsize=8, rotation=90, color="#444444")
+    right.text(group + 0.28, 0.03, "no vectors for\npositions ≥ 8", ha="center", va="bottom", fontsize=8, rotation=90, color="#444444")
 left.axhline(math.log(2), color=lab.GREY, linewidth=1, linestyle=":")
 left.text(149, math.log(2) + 0.05, "blind guess: ln 2", ha="right", fontsize=9, color="#444444")
 left.set(title="training, texts of 8 letters", xlabel="step", ylabel="loss (nats)", ylim=(-0.03, 1.0))
@@ -919,18 +1049,18 @@ plt.show()
 lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", "32 letters"], rows)
 
 # %% [markdown]
-# **Figure 1.7. The ordering task.** Left: mean training loss, with a band from the least to the greatest of five seeds. Without a mask and an encoding (dashed) it stays at ln 2, that of a blind guess. With the causal mask (solid) it is near zero after some thirty steps; with a vector per place (dash-dotted), a little later. Right: test accuracy. No mask, no encoding: one half at every length. Causal mask: all right on 8 letters, for all five seeds, and good on longer texts, too; at 32 letters the seeds differ. The vectors per place exist for places 0 to 7 only; a longer text has none to add.
+# **Figure 1.8. The ordering task.** Left: mean training loss, with a band from the least to the greatest of five seeds. Right: test accuracy, bars for the mean and dots for the seeds. The vectors per position exist for positions 0 to 7 only; a longer text has none to add.
 
 # %% [markdown] nbgrader={"grade_id": "ordering_explained_question", "locked": true}
 # ### Exercise 1.6 · Explain the ordering task
 #
 # **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* "without positional encoding a Transformer is a bag of words" is half of the truth. Whoever knows which half can say what an experiment shows and what it does not.
+# *Why it matters:* "without positional encoding a Transformer is a bag of words" is half of the truth. Know which half, and you can say what an experiment shows and what it does not.
 #
 # 1. State what you predicted for arms 1 and 2 and what was measured. Then explain why arm 1 is not *about* but *exactly* at one half on this test set, whatever its weights are and however long it is trained.
-# 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the place of B** contain if A stands before B, and what if A stands after B? Why does the mean over the positions not wipe this out?
-# 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights). What does your result say about the first sentence? Then name one thing in Figure 1.7 or in what was tried here that makes the second sentence premature.
+# 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the position of B** contain if A stands before B, and what if A stands after B? Why does the mean over the positions not wipe this out?
+# 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights). What does your result say about the first sentence? Then name one thing in Figure 1.8 or in what was tried here that makes the second sentence premature.
 #
 # Ten to fifteen lines are enough.
 #
@@ -968,23 +1098,76 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 # </details>
 
 # %% [markdown]
-# ## 7 · Test yourself
+# ### Look inside
 #
-# Interviewers like to ask about positional encodings. Each week ends with the usual questions on its topic: answer aloud, in two or three sentences, then open.
+# Write your answer to 1.6 first. Then open the trained causal model and see how it does it: the next cell draws its attention on one text and on its twin.
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+letters = "ABcdefgh"
+text = torch.tensor([[4, 0, 7, 2, 5, 1, 3, 6]])
+twin = torch.where(text < 2, 1 - text, text)
+with torch.no_grad():
+    seen = []
+    for each in (text, twin):
+        causal_readers[0](each)
+        seen.append(causal_readers[0].weights[0].clone())
+at_b = lambda weights, each: float(weights[int((each[0] == 1).nonzero()), int((each[0] == 0).nonzero())])
+head = int(at_b(seen[0][1], text) > at_b(seen[0][0], text))  # the head in which B looks for A
+fig, axes = lab.figure("The trained causal model reads a text and its twin", ncols=2, width=7.6, height=3.9)
+for ax, each, weights, title in zip(axes, (text, twin), seen, ("A before B", "B before A")):
+    names = [letters[letter] for letter in each[0].tolist()]
+    image = ax.imshow(weights[head], vmin=0, vmax=1, interpolation="nearest")
+    hatch(ax, ~causal_mask(8, 8))
+    row = names.index("B")
+    ax.add_patch(plt.Rectangle((-0.46, row - 0.46), 7.92, 0.92, fill=False, edgecolor=lab.VERMILLION, linewidth=2))
+    ax.set_xticks(range(8), names)
+    ax.set_yticks(range(8), names)
+    ax.set(title=title, xlabel="key", ylabel="query")
+fig.colorbar(image, ax=list(axes), shrink=0.8).ax.set_title("weight", fontsize=9, loc="left")
+plt.show()
+
+many, answers = ordering_texts(1000, 8, torch.Generator().manual_seed(99))
+position_of = lambda letter: (many == letter).int().argmax(1)
+row = torch.arange(1000)
+rows = []
+with torch.no_grad():
+    for query, key, name in ((1, 0, "B on A"), (0, 1, "A on B")):
+        found = []
+        for model in causal_readers:
+            model(many)
+            weights = model.weights[row, :, position_of(query), position_of(key)]  # (1000, heads)
+            visible = position_of(key) < position_of(query)
+            found.append((float(weights[visible].mean(0).max()), float(weights[~visible].max())))
+        rows.append([name, f"{sum(mean > 0.7 for mean, _ in found)} of 5", f"{sum(largest == 0 for _, largest in found)} of 5"])
+lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly 0 if hidden"], rows)
+
+# %% [markdown]
+# **Figure 1.9. Inside the trained model.** Attention of one head (seed 0) on a text of eight letters and on its twin, in which A and B have changed positions. Hatched: hidden by the mask. Framed: the row of B.
+#
+# The map *is* the answer. Over 1,000 texts, B puts a mean weight of 0.81 to 0.99 on A if A stands before it (five seeds), and exactly 0 if not. Compare that with what you wrote.
+
+# %% [markdown]
+# ## 7 · The answer
+#
+# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. The mask lets each word see only what came before, and that leaks order through the contents. How much a real model can build on this leak is still an open question, and most models of today do not rely on it alone.
+#
+# ## 8 · Test yourself
+#
+# Interviewers like to ask about positional encodings. Answer aloud, in two or three sentences, then open.
 #
 # <details><summary>1. Why does a Transformer need positional encodings?</summary>
 #
-# Attention without a mask is permutation-equivariant, and so are all the layers that work token by token. The stack can tell *which* tokens there are, not in which order. (A causal mask lets some order in, see 8.)
+# Attention without a mask is permutation-equivariant, and so are all the layers that work token by token. The stack can tell *which* tokens there are, but not in which order. A causal mask lets some order in: see 8.
 # </details>
 #
 # <details><summary>2. Is self-attention permutation-invariant?</summary>
 #
-# No, equivariant: the outputs are permuted along with the inputs. Invariant it becomes with a pooling over the positions, such as the mean.
+# No, equivariant: the outputs are permuted along with the inputs. Average over positions, and it becomes invariant.
 # </details>
 #
 # <details><summary>3. Why divide by the square root of the head dimension? Why not by d?</summary>
 #
-# The variance of a dot product of independent, normalised channels is $d$, so its typical size is $\sqrt d$. Dividing by $\sqrt d$ keeps the scores of order 1 whatever $d$ is. Dividing by $d$ would make them vanish, and the weights nearly uniform, for large $d$.
+# The variance of a dot product of independent, normalised channels is $d$, so its typical size is $\sqrt d$. Dividing by $\sqrt d$ keeps the scores of order 1 at every width. Dividing by $d$ would make them vanish for large $d$, and the weights nearly uniform.
 # </details>
 #
 # <details><summary>4. Along which axis is the softmax, and how do you see a mistake?</summary>
@@ -994,7 +1177,7 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 #
 # <details><summary>5. A row of the mask is all False. What happens, and what should happen?</summary>
 #
-# With −∞ the softmax is 0/0 and gives NaN. With a large negative number it gives equal weights to keys that are forbidden. Wanted are zeros. Replacing the NaN afterwards mends the output, not always the gradient.
+# With −∞ the softmax is 0/0 and gives NaN. With a large negative number it spreads weight over keys that are forbidden. You want zeros. Replacing the NaN afterwards mends the output, but not always the gradient.
 # </details>
 #
 # <details><summary>6. Why may attention in float16 overflow where bfloat16 does not?</summary>
@@ -1009,22 +1192,22 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 #
 # <details><summary>8. Can a decoder without positional encodings know the order?</summary>
 #
-# Yes: the causal mask is tied to the places. What a token sees depends on what stands before it. See the experiment, and Haviv et al. (2022). Knowing something about the order is not yet modelling language well: week 5 compares a small language model without an encoding with others.
+# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. In week 5 our own small model without an encoding is the worst of six as a language model. Size, data and task matter; the question is open.
 # </details>
 #
 # <details><summary>9. Does a padding mask break equivariance?</summary>
 #
-# Not if it moves along with the tokens: then it is part of the input. A mask that is fixed to the places does, unless it treats all places alike.
+# Not if it moves along with the tokens: then it is part of the input. A mask that is tied to positions does, unless it treats all positions alike.
 # </details>
 #
 # <details><summary>10. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>
 #
-# (3, 13). The first new token stands at position 10 and sees keys 0 to 10: eleven times True, then two times False.
+# (3, 13). The first new token stands at position 10 and sees keys 0 to 10: eleven times True, then twice False.
 # </details>
 #
 # <details><summary>11. You get a layer as a black box. How do you find out whether it uses the order?</summary>
 #
-# Measure the gap of $f(PX)$ and $Pf(X)$ for random inputs and random permutations; no swaps only, for they cannot tell a permutation from its inverse. Switch dropout off first.
+# Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so the classic bug slips through.
 # </details>
 #
 # <details><summary>12. Where is it an advantage not to know the order?</summary>
@@ -1038,20 +1221,20 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 # | You may read | What is true | where |
 # |---|---|---|
 # | Self-attention is permutation-invariant | It is equivariant: the gap is a rounding error, while the distance from invariance is of order 1. | section 3, 1.4 |
-# | Shuffling the tokens leaves the attention map as it is | Its rows and columns are shuffled in the same way. | Figure 1.3 |
-# | Without a positional encoding a Transformer is at chance on order | Only without a causal mask. With it, the ordering task is solved. | Figure 1.7 |
+# | Shuffling the tokens leaves the attention map as it is | Its rows and columns are shuffled in the same way. | Figure 1.4 |
+# | Without a positional encoding a Transformer is at chance on order | Only without a causal mask. With it, the ordering task is solved. | Figure 1.8 |
 # | At chance means: near one half | Exactly one half, if each text has its twin in the test set: the two get the same answer. | 1.6 |
-# | Scores are divided by $\sqrt{d_{model}}$ | By the square root of the *head* dimension: it is the length of the vectors in the dot product. | Figure 1.1 |
+# | Scores are divided by $\sqrt{d_{model}}$ | By the square root of the *head* dimension: it is the length of the vectors in the dot product. | Figure 1.2 |
 # | $-10^9$ is as good as $-\infty$ | Not in a fully masked row (equal weights to hidden keys), and float16 cannot hold it. | section 2 |
 # | `nan_to_num` after the softmax cures a fully masked row | The value, but the gradient behind it may stay NaN. | section 2 |
-# | `is_causal=True` is right whenever text is generated | It is aligned at the top left: with a cache, new queries see the first keys only. | Figure 1.4 |
+# | `is_causal=True` is right whenever text is generated | It is aligned at the top left: with a cache, new queries see the first keys only. | Figure 1.5 |
 # | LayerNorm, residuals or depth let the order in | All of them are equivariant. | section 3 |
 #
 # ## To take with you
 #
-# 1. Attention without a mask: shuffle in, shuffle out. Nothing in it knows a place.
+# 1. Attention without a mask: shuffle in, shuffle out. Nothing in it knows a position.
 # 2. Equivariant + mean = invariant: two texts with the same tokens get the same answer.
-# 3. A causal mask is fixed to the places; through it, order leaks in, if the contents differ.
+# 3. A causal mask is tied to positions. Through it order leaks in, if the contents differ.
 # 4. Mask before the softmax, scale before the product, and think of the row that sees nothing.
 # 5. Next week puts the order in on purpose: with sines and cosines.
 #
@@ -1061,4 +1244,6 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 # - M. Zaheer et al.: *Deep Sets*, 2017, arXiv:1703.06114 (invariant and equivariant functions of sets).
 # - J. Lee et al.: *Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks*, 2019, arXiv:1810.00825.
 # - A. Haviv, O. Ram, O. Press, P. Izsak, O. Levy: *Transformer Language Models without Positional Encodings Still Learn Positional Information*, 2022, arXiv:2203.16634.
+# - T.-C. Chi, T.-H. Fan, L.-W. Chen, A. I. Rudnicky, P. J. Ramadge: *Latent Positional Information is in the Self-Attention Variance of Transformer Language Models Without Positional Embeddings*, 2023, arXiv:2305.13571.
 # - A. Kazemnejad et al.: *The Impact of Positional Encoding on Length Generalization in Transformers*, 2023, arXiv:2305.19466.
+# - Dao-AILab/flash-attention, README, "2.1: Change behavior of causal flag".

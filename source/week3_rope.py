@@ -1,20 +1,21 @@
 # %% [markdown]
 # # Week 3 · Rotary position embeddings (RoPE)
 #
-# **The week in one sentence.** Turn every query and every key by an angle proportional to its position; then their dot product knows how far apart they stand, and nothing else about where they stand.
+# Read a sentence on page 1, then on page 100. It means the same both times: what matters is that "not" stands right before "good", not on which page. Can you build an attention layer that *cannot* notice that a text has moved, and still sees exactly how far apart two words are?
+#
+# **The answer in one sentence.** Turn every query and every key by an angle proportional to its position; their dot product then depends on how far apart they are, not on where.
 #
 # ## What you will be able to do
 #
-# - compute a rotary score by hand, and say before you start what it can depend on;
-# - write RoPE in both layouts in use, and convert a trained projection from one to the other;
-# - prove that the score depends on the difference of the two positions alone;
+# - compute a rotary score by hand, write RoPE in both common layouts, and convert weights from one to the other;
+# - prove that the score depends only on the offset of the two positions;
 # - build an attention layer that takes any positions: shifted, per sequence, negative, fractional;
-# - say where low precision ruins RoPE, by how much, and where it does no harm;
-# - find three bugs that raise no error.
+# - design a head that looks exactly three tokens back, and say why it fails on longer texts;
+# - say where low precision ruins RoPE, and find three bugs that raise no error.
 #
-# **You need** weeks 1 and 2 (attention, causal mask, sinusoidal encoding), radians, and what a 2×2 matrix does to a vector. You do not need complex numbers.
+# **You need** weeks 1 and 2, radians, and what a 2×2 matrix does to a vector. You do not need complex numbers.
 #
-# **Time:** about 170 minutes of exercises and 80 of reading, experiments and quiz. The complete notebook runs in well under a minute. Short of time? 3.1 to 3.3 are the idea; 3.4, section 8 and 3.8 are what you will need first at work.
+# **Time:** about 175 minutes of exercises and 70 of reading, experiments and quiz. Short of time? 3.1 to 3.3 are the idea. 3.4, section 8 and 3.8 are what you will need first at work.
 #
 # ## The exercises: 29 points
 #
@@ -30,22 +31,22 @@
 # | 3.7 | `bfloat16_positions` | numbers | 0 | 1 | – | 5 |
 # | 3.7 | `bfloat16_explained` | text | – | – | 1 | 5 |
 # | 3.8 | `rotate_half` | code | 0 | 1 | – | 5 |
-# | 3.8 | `rotary_tables` | code | 0 | 1 | – | 5 |
+# | 3.8 | `rotary_tables` | code | 0 | 1 | – | 10 |
 # | 3.8 | `decode_step_scores` | code | 0 | 1 | – | 10 |
-# | | **total** | | **0** | **25** | **4** | **170** |
+# | | **total** | | **0** | **25** | **4** | **175** |
 #
-# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
+# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**: run it as often as you like, it says what is wrong. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with more cases. A person reads the two text answers.
 #
-# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
+# **Cells marked *predict*** are not graded. Answer them before you run the experiment all the same: a wrong prediction is what you will remember.
 
 # %% [markdown]
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $d$ is the **head dimension**, never the model dimension.
-# - $m$ is the position of a query, $n$ the position of a key, both counted from 0. (Other weeks call them $i$ and $j$; here $i$ is needed for the number of a *pair* of channels. The RoFormer paper writes $m$ and $n$ too.)
-# - Positive angles turn counter-clockwise, in radians.
-# - A bare number such as 3.4 is an exercise. Sections, figures and equations are called so.
-# - Your functions return the dtype and device of their input unless said otherwise, keep gradients, and never change an argument in place.
+# - $m$ is the position of a query, $n$ the position of a key, both counted from 0. Their difference $m-n$ is the **offset**. (Here $i$ counts *pairs* of channels, not positions as in other weeks.)
+# - Angles are in radians. Positive angles turn counter-clockwise.
+# - Your functions keep dtype, device and gradients, and never change an argument in place.
+# - A bare number such as 3.4 is an exercise. A folded cell is plumbing, mostly of figures.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -65,68 +66,70 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · What we want
 #
-# In week 2 a vector $p_m$ was *added* to the token at position $m$. The score of a query and a key then has four terms:
+# In week 2 a vector $p_m$ was *added* to the token at position $m$. The score of a query and a key then has four terms. (Vectors are rows here, as in code; from equation (2) on, $q$ and $k$ are columns.)
 #
 # $$(x_m+p_m)\,W_q W_k^{\top}(x_n+p_n)^{\top} = \underbrace{x_m W x_n^\top}_{\text{content–content}} + \underbrace{x_m W p_n^\top}_{\text{content–position}} + \underbrace{p_m W x_n^\top}_{\text{position–content}} + \underbrace{p_m W p_n^\top}_{\text{position–position}}, \qquad W = W_qW_k^\top .$$
 #
-# Where a word stands and what it means are mixed. The two middle terms change when the whole sentence moves ten places to the right, although the sentence is still the same. (For most $W$ the last term changes too.) (Vectors are rows here, as in code. From equation (2) on, $q$ and $k$ are columns.)
+# Meaning and position are mixed. Move the sentence ten positions to the right, and the two middle terms change although the sentence has not. For most $W$ the last term changes too.
 #
-# So let us ask for what we want. Find a way $f$ of putting a position *into* a query and *into* a key, so that the score sees only their distance:
+# So find a way $f$ to put a position *into* a query and *into* a key such that the score sees only their offset:
 #
 # $$\big\langle f(q, m),\, f(k, n)\big\rangle = g(q, k, m-n)\qquad\text{for all } q, k, m, n. \tag{1}$$
 #
-# Three more wishes: position 0 changes nothing, no vector gets longer or shorter, and there are no parameters to train.
+# Three more wishes: position 0 changes nothing, no vector changes its length, and nothing has to be trained.
 #
-# ### The idea: two hands of a clock
+# ### The idea: two hands on one clock
 #
-# Draw the query as the hand of a clock, and the key as another. Their dot product is
+# Draw query and key as two hands of one clock. Their dot product is
 #
 # $$ q\cdot k = |q|\,|k|\,\cos(\text{angle between the hands}).$$
 #
-# Now let the hands turn: the hand of a token at position $m$ is turned by $m\theta$. The clockwork is the same for all, only the time differs. Move the whole sentence ten places on, and *both* hands turn by $10\,\theta$ more. The angle between them stays as it was, and so does the dot product. That is all of RoPE. The rest of this week is doing it with many clocks, fast, and without a mistake.
+# Now turn the hands: the hand of a token at position $m$ turns by $m\theta$. Move the whole sentence ten positions on, and *both* hands turn by $10\,\theta$ more. The angle between them stays, and so does the dot product. That is all of RoPE. The rest is doing it with many clocks, fast, and without a mistake.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks, which turn by 1, 0.316, 0.1 and 0.0316 radians per position. Then both move on by nine places, to 12 and 10; on the fastest clock that is almost one and a half turns. How large is the angle between the two hands on each clock, in radians, before and after?
+# **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks, which turn by 1, 0.316, 0.1 and 0.0316 radians per position. Then both move on by nine positions; on the fastest clock that is almost one and a half turns. How large is the angle between the two hands on each clock, before and after?
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
-speeds = [1.0, 0.316, 0.1, 0.0316]  # radians per position
-fig, axes = lab.figure("Four clocks, the same two tokens, two places in the text", nrows=2, ncols=4, height=4.7)
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+frequencies = [1.0, 0.316, 0.1, 0.0316]  # radians per position
+fig, axes = lab.figure("Four clocks, the same two tokens, at two points of the text", nrows=2, ncols=4, height=4.7)
 for row, (m, n) in zip(axes, [(3, 1), (12, 10)]):
-    for pair, (ax, theta) in enumerate(zip(row, speeds)):
+    for ax, theta in zip(row, frequencies):
         lab.dial(ax, [(m * theta, lab.QUERY, "q"), (n * theta, lab.KEY, "k")],
-                 title=f"pair {pair}: {theta:g} rad\nper position" if m == 3 else "",
+                 title=f"{theta:g} rad\nper position" if m == 3 else "",
                  note=f"angle {(m - n) * theta:.3g} rad")
     row[0].text(-1.75, 0, f"m = {m}\nn = {n}", ha="right", va="center", fontsize=11)
 plt.show()
 
 # %% [markdown]
-# **Figure 3.1. The clocks.** One dial per clock (in section 3 each clock becomes a *pair* of channels, hence the titles); the query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$. Both start pointing right. From the upper to the lower row both tokens move on by nine positions. On every dial the hands move and the shaded angle between them does not: it is $(m-n)\,\theta$ and knows nothing of $m$ itself. Change the positions in the cell above and look again.
+# **Figure 3.1. The clocks.** The query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$; unturned, both point right. From the upper to the lower row both tokens move on by nine positions. Compare the shaded angles.
 
 # %% [markdown]
+# Every hand moves, and no shaded angle does: it is $(m-n)\,\theta$, and $m$ alone does not appear in it.
+#
 # ## 2 · One pair of channels
 #
 # A rotation by the angle $\varphi$ sends $(1,0)$ to $(\cos\varphi, \sin\varphi)$ and $(0,1)$ to $(-\sin\varphi, \cos\varphi)$. These two images are the columns of its matrix:
 #
 # $$R(\varphi)=\begin{pmatrix}\cos\varphi & -\sin\varphi\\ \sin\varphi & \cos\varphi\end{pmatrix},\qquad f(q, m) = R(m\theta)\,q,\qquad f(k, n) = R(n\theta)\,k. \tag{2}$$
 #
-# **Why it works.** Let the query point in direction $\alpha$ and the key in direction $\beta$ before any position comes in. That is their *content*. After the rotation they point in the directions $\alpha+m\theta$ and $\beta+n\theta$, with the same lengths as before. Hence
+# **Why it works.** Before any position comes in, let the query point in direction $\alpha$ and the key in direction $\beta$. That is their *content*. After the rotation they point in the directions $\alpha+m\theta$ and $\beta+n\theta$, with their old lengths. Hence
 #
-# $$\big\langle f(q,m), f(k,n)\big\rangle = |q|\,|k|\cos\big((\alpha+m\theta)-(\beta+n\theta)\big)=|q|\,|k|\cos\big(\underbrace{\alpha-\beta}_{\text{content}}+\underbrace{(m-n)\,\theta}_{\text{distance}}\big). \tag{3}$$
+# $$\big\langle f(q,m), f(k,n)\big\rangle = |q|\,|k|\cos\big((\alpha+m\theta)-(\beta+n\theta)\big)=|q|\,|k|\cos\big(\underbrace{\alpha-\beta}_{\text{content}}+\underbrace{(m-n)\,\theta}_{\text{offset}}\big). \tag{3}$$
 #
-# This is wish (1). Content and distance meet inside one cosine, and the sign of $m-n$ matters: "two before" and "two after" give different scores.
+# This is wish (1). Content and offset meet inside one cosine, and the sign of the offset matters.
 #
-# **A worked example.** Let $\theta=\pi/6$, $q=(2,0)$ at $m=3$, $k=(1,1)$ at $n=0$. The query turns by $\pi/2$ and becomes $(0,2)$; the key stays. Score: $0\cdot1+2\cdot1=2$. Move both on by one. The query turns by $2\pi/3$ and becomes $(-1, \sqrt3)$. The key turns by $\pi/6$ and becomes $(\cos\frac\pi6-\sin\frac\pi6,\ \sin\frac\pi6+\cos\frac\pi6)\approx(0.3660, 1.3660)$. Score: $-0.3660+1.7321\cdot1.3660\approx 2.000$. Every number has changed, the score has not.
+# **A worked example.** Let $\theta=\pi/6$, $q=(2,0)$ at $m=3$, $k=(1,1)$ at $n=0$. The query turns by $\pi/2$ and becomes $(0,2)$; the key stays. Score: $0\cdot1+2\cdot1=2$. Move both on by one. The query turns by $2\pi/3$ and becomes $(-1, \sqrt3)$. The key turns by $\pi/6$ and becomes $(\cos\frac\pi6-\sin\frac\pi6,\ \sin\frac\pi6+\cos\frac\pi6)\approx(0.3660, 1.3660)$. Score: $-0.3660+1.7321\cdot1.3660\approx 2.000$. Every number has changed; the score has not.
 
 # %% [markdown]
 # ### Exercise 3.1 · Rotate by hand
 #
 # **3 points · difficulty 2/5 · 15 minutes · numbers**
 #
-# *Why it matters:* a wrong sign raises no error. Whoever has rotated one vector by hand sees it at once.
+# *Why it matters:* a wrong sign raises no error. Rotate one vector by hand, and a wrong sign jumps out.
 #
-# One pair, $\theta = 1$. The query is $q=(1,0)$ at position $m=3$, the key is $k=(0,1)$ at position $n=1$. Compute both rotated vectors, their score, and the score of the same $q$ and $k$ at positions 12 and 10. Use a calculator or `math.sin` and `math.cos`; angles are in radians. Give **at least four significant digits**.
+# One pair, $\theta = 1$. The query is $q=(1,0)$ at position $m=3$, the key is $k=(0,1)$ at position $n=1$. Compute both rotated vectors, their score, and the score of the same $q$ and $k$ at positions 12 and 10. Use a calculator or `math.sin` and `math.cos`, in radians. Give **at least four significant digits**.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "rotate_by_hand", "solution": true}
 # Replace every None by a number, at least four significant digits.
@@ -177,35 +180,37 @@ week3.rotate_by_hand(rotate_by_hand)
 #
 # <details><summary>Hint 2</summary>
 #
-# Check yourself: a rotation keeps the length. The squares of each rotated vector's channels must add up to 1.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# For the last number there is nothing to rotate. Look at equation (3).
+# For the last number you need not rotate anything. Look at equation (3).
 # </details>
 
 # %% [markdown]
 # ## 3 · A head is many clocks
 #
-# One clock is not enough. With $\theta=1$ a full turn takes $2\pi\approx6.28$ positions, and 44 positions are almost exactly seven turns: the offsets 1 and 45 look alike. A slow clock has no such trouble, but its hand hardly moves from one token to the next. A watch solves this with a second hand, a minute hand and an hour hand. RoPE does the same: it splits the $d$ channels of a head into $d/2$ **pairs** and gives each pair its own speed,
+# One clock is not enough. With $\theta=1$ a full turn takes $2\pi\approx6.28$ positions, and 44 positions are almost exactly seven turns: the offsets 1 and 45 look alike. A slow clock repeats itself later, but its hand hardly moves from one token to the next. A watch has several hands. RoPE does the same: it splits the $d$ channels of a head into $d/2$ **pairs** and gives each pair its own **frequency**, in radians per position:
 #
 # $$\theta_i = \text{base}^{-2i/d},\qquad i=0,1,\dots,\tfrac d2-1,\qquad \text{base}=10\,000. \tag{4}$$
 #
-# These are the frequencies of week 2's sinusoids, taken over unchanged (RoFormer, section 3.2.2; there the pairs are counted from 1). For LLaMA models in `transformers` the base is called `rope_theta`. The speeds form a geometric series: each pair is slower than the one before by the same factor. Pair 0 turns by one radian per position; the last pair is slower by a factor somewhat below the base. The time of one full turn, in positions, is the **wavelength** $2\pi/\theta_i$.
+# These are the frequencies of week 2's sinusoids, unchanged (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**.
 #
-# Three things to keep apart: $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; and the exponent is *negative*.
+# Keep three things apart: $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; and the exponent is *negative*.
+
+# %% tags=["experiment"]
+lab.moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True)
+
+
+# %% [markdown]
+# **Figure 3.2. Clocks to move.** One clock per pair for `head_dim` 8. (a) Raise m and n together. (b) Raise m alone, and find the pair that notices one position and the pair that notices a thousand. (c) Raise the base, and see which clock keeps its pace.
 
 # %% [markdown]
 # ### Exercise 3.2 · Frequencies
 #
 # **2 points · difficulty 1/5 · 10 minutes · code**
 #
-# *Why it matters:* one slip in the exponent, and the model still trains, but no checkpoint of anyone else will ever fit it.
+# *Why it matters:* with one slip in the exponent a model still trains, but nobody else's checkpoint will ever fit it.
 
 # %% nbgrader={"grade_id": "rope_frequencies", "solution": true}
 def rope_frequencies(head_dim, base=10000.0):
-    """Angular speed of each pair of channels, fastest first: equation (4).
+    """Frequency of each pair of channels, highest first: equation (4).
 
     head_dim: even int; an odd one raises ValueError
     base:     float
@@ -224,19 +229,19 @@ def rope_frequencies(head_dim, base=10000.0):
 theta = rope_frequencies(8)
 assert isinstance(theta, torch.Tensor), f"a torch tensor expected, got {type(theta).__name__}."
 assert tuple(theta.shape) == (4,), (
-    f"shape (4,) expected for head_dim 8, got {tuple(theta.shape)}: one speed per pair, not per channel.")
+    f"shape (4,) expected for head_dim 8, got {tuple(theta.shape)}: one frequency per pair, not per channel.")
 assert theta.dtype in (torch.float32, torch.float64), f"float32 or float64 expected, got {theta.dtype}."
 assert abs(float(theta[0]) - 1) < 1e-6, (
-    f"pair 0 turns by base**0 = 1 radian per position, yours by {float(theta[0]):.3g}.")
-assert float(theta[1]) < float(theta[0]), "the speeds must fall: is the sign of your exponent right?"
-steps = theta[1:] / theta[:-1]
-assert float(steps.max() - steps.min()) < 1e-5, (
-    "each speed must be the one before times a constant factor (a geometric series).")
+    f"pair 0 turns by base**0 = 1 radian per position, yours by {float(theta[0]):.5g}.")
+assert float(theta[1]) < float(theta[0]), "the frequencies must fall: is the sign of your exponent right?"
+ratios = theta[1:] / theta[:-1]
+assert float(ratios.max() - ratios.min()) < 1e-5, (
+    "each frequency must be the one before times a constant factor (a geometric series).")
 assert abs(float(theta[-1]) * 1000 - 1) < 1e-3, (
-    f"for head_dim 8 the last exponent is -6/8, so the last speed is 0.001; yours is {float(theta[-1]):.3g}. "
+    f"for head_dim 8 the last exponent is -6/8, so the last frequency is 0.001; yours is {float(theta[-1]):.5g}. "
     "Is the exponent -2i/d, with d the head_dim?")
 assert abs(float(rope_frequencies(4, base=100.0)[1]) - 0.1) < 1e-5, (
-    "with base 100 and head_dim 4 the second speed is 0.1: is `base` used?")
+    "with base 100 and head_dim 4 the second frequency is 0.1: is `base` used?")
 assert lab.raises(ValueError, rope_frequencies, 7), (
     "an odd head_dim leaves one channel without a partner: raise ValueError.")
 print("Looks right. The hidden tests try other dimensions and bases.")
@@ -260,32 +265,36 @@ week3.rope_frequencies(rope_frequencies)
 # </details>
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Take `head_dim` 64 and a model trained on texts of 2,048 tokens. How many of its 32 pairs complete at least one full turn within such a text? And does raising the base from 10,000 to 1,000,000 make that number larger or smaller?
+# **Predict.** Take `head_dim` 64 and a model trained on texts of 2,048 tokens. How many of its 32 pairs complete at least one full turn within such a text? Does raising the base from 10,000 to 1,000,000 make that number larger or smaller?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"]
-length = 2048
+length, wavelengths, rows = 2048, {}, []
+for base in (1e4, 1e6):
+    wavelengths[base] = 2 * math.pi / rope_frequencies(64, base)
+    complete = int((wavelengths[base] <= length).sum())
+    rows.append([f"{base:,.0f}", complete, 32 - complete, f"{float(f'{wavelengths[base][-1]:.3g}'):,.0f}"])
+lab.table(["base", "pairs that complete a turn", "pairs that never do", "longest wavelength"], rows)
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, ax = lab.figure("How long one full turn takes", height=3.6)
-rows = []
-for base, marker in [(1e4, "o"), (1e6, "s")]:
-    wavelength = 2 * math.pi / rope_frequencies(64, base)
+for (base, wavelength), marker in zip(wavelengths.items(), "os"):
     ax.semilogy(wavelength, marker=marker, markersize=4, linestyle="none", label=f"base {base:,.0f}")
-    complete = int((wavelength <= length).sum())
-    rows.append([f"{base:,.0f}", complete, 32 - complete, f"{float(f'{wavelength[-1]:.3g}'):,.0f}"])
 ax.axhline(length, color=lab.GREY, linewidth=1.2, linestyle="--")
 ax.text(0, length * 1.35, f"training length {length:,}; above it: never a full turn", color="#444444", fontsize=9)
-ax.set(xlabel="pair i (head_dim 64)", ylabel="positions per full turn (log scale)")
+ax.set(xlabel="pair i (head_dim 64)", ylabel="wavelength (positions, log scale)")
 ax.grid(axis="y")
 ax.legend(loc="lower right")
 plt.show()
-lab.table(["base", "pairs that complete a turn", "pairs that never do", "slowest turn"], rows)
 
 
 # %% [markdown]
-# **Figure 3.2. Speeds of the pairs.** Each dot is one pair; on the logarithmic axis the geometric series is a straight line. Pairs below the dashed line go round at least once in a training text, so the model has seen all their angles. Pairs above it have shown the model only a part of their circle. A longer text takes exactly *these* slow pairs to angles never seen before. A larger base makes more pairs slow; Code Llama, for one, fine-tuned with base $10^6$ to read long files (Rozière et al., 2023). Week 5 starts here.
+# **Figure 3.3. Wavelengths of the pairs.** Each dot is one pair; on the logarithmic axis a geometric series is a straight line. Pairs below the dashed line go round at least once within a training text. Pairs above it show the model only a part of their circle.
 
 # %% [markdown]
+# In a longer text the slow pairs reach angles that no training text has shown; the fast ones have long been all the way round. A larger base makes more pairs slow; Code Llama was fine-tuned with base $10^6$ to read long files (Rozière et al., 2023).
+#
 # ## 4 · Rotating a whole head
 #
 # Put the pairs together. In the **interleaved** layout, pair $i$ consists of the neighbours $2i$ and $2i+1$. The rotation of a whole head is then a block-diagonal matrix,
@@ -298,16 +307,16 @@ lab.table(["base", "pairs that complete a turn", "pairs that never do", "slowest
 #
 # **An example to test against.** Let $d=4$, so $\theta_0=1$ and $\theta_1=0.01$, and take $x=(1,0,1,0)$ at position $m=2$. Pair 0 becomes $(\cos2,\sin2)=(-0.4161,\,0.9093)$. Pair 1 becomes $(\cos0.02,\sin0.02)=(0.9998,\,0.0200)$. So $x'=(-0.4161,\,0.9093,\,0.9998,\,0.0200)$.
 #
-# **What the positions may be.** Any real numbers. They need not start at 0 (the beginning of the text may have been processed earlier), they may differ from sequence to sequence in the batch (padding on the left), be negative, or fractional (week 5 squeezes them). Therefore they are an *argument*, not something that the function makes up from the length of `x`.
+# **Positions are an argument**, any real numbers. They need not start at 0, may differ from sequence to sequence, and week 5 squeezes them to fractions. Don't make them up from the length of `x`.
 #
-# **Precision.** Compute the angles in float32 at least, even when `x` is bfloat16, and give the result back in the dtype of `x`. Section 8 shows what happens otherwise. (float64 costs little here. Apple's `mps` device does not have it; there, use float32.)
+# **Precision.** Compute the angles in float32 at least, even when `x` is bfloat16, and return the dtype of `x`. Section 8 shows what happens otherwise.
 
 # %% [markdown]
 # ### Exercise 3.3 · Rotate queries and keys
 #
 # **6 points · difficulty 3/5 · 35 minutes · code**
 #
-# *Why it matters:* this function *is* RoPE. An attention layer calls it twice, once for the queries and once for the keys; the rest of the week builds on it.
+# *Why it matters:* this function *is* RoPE. An attention layer calls it twice, once for the queries and once for the keys, and the rest of the week builds on it.
 
 # %% nbgrader={"grade_id": "apply_rotary_emb", "solution": true}
 def apply_rotary_emb(x, positions, base=10000.0):
@@ -395,7 +404,7 @@ week3.apply_rotary_emb(apply_rotary_emb)
 # %% [markdown]
 # <details><summary>Hint 1: shapes</summary>
 #
-# First make a table of angles with one row per position and one column per pair. It must broadcast against `(batch, heads, seq_len, head_dim/2)`. For positions `(seq_len,)` it does so by itself. For `(batch, seq_len)` one axis of size 1 is missing: which one?
+# Make a table of angles, one row per position, one column per pair. It must broadcast against `(batch, heads, seq_len, head_dim/2)`. For positions `(batch, seq_len)` one axis of size 1 is missing: which one?
 # </details>
 #
 # <details><summary>Hint 2: taking pairs apart</summary>
@@ -405,19 +414,19 @@ week3.apply_rotary_emb(apply_rotary_emb)
 #
 # <details><summary>Hint 3: putting them together</summary>
 #
-# Stack the two results along a *new* last axis, then flatten the last two axes. Concatenating instead gives all first channels, then all second ones: another layout.
+# Stack the two results along a *new* last axis, then flatten the last two axes. Concatenating would give another layout.
 # </details>
 
 # %% [markdown]
-# <details><summary>Aside: the same in complex numbers (one line, if you like them)</summary>
+# <details><summary>Aside: the same in complex numbers</summary>
 #
-# Read each pair as a complex number $z_i = x_{2i} + \mathrm i\,x_{2i+1}$. A rotation by $\varphi$ is the product with $e^{\mathrm i\varphi}$, so RoPE is $z_i \mapsto z_i\,e^{\mathrm i m\theta_i}$, and the score is the real part of $\sum_i q_i \overline{k_i}\, e^{\mathrm i(m-n)\theta_i}$. The difference $m-n$ falls out because $e^{\mathrm ia}\,\overline{e^{\mathrm ib}}=e^{\mathrm i(a-b)}$. Some code bases compute it this way, with `torch.view_as_complex`.
+# Read each pair as a complex number $z_i = x_{2i} + \mathrm i\,x_{2i+1}$. A rotation by $\varphi$ multiplies it by $e^{\mathrm i\varphi}$, so RoPE is $z_i \mapsto z_i\,e^{\mathrm i m\theta_i}$. The score is the real part of $\sum_i q_i \overline{k_i}\, e^{\mathrm i(m-n)\theta_i}$, and the offset falls out because $e^{\mathrm ia}\,\overline{e^{\mathrm ib}}=e^{\mathrm i(a-b)}$. Meta's LLaMA code computes it this way, with `torch.view_as_complex`.
 # </details>
 
 # %% [markdown]
-# ### Experiment: does the score see only the distance?
+# ### Experiment: does the score see only the offset?
 #
-# Take one query vector and one key vector. Put the query at every position $m$ and the key at every position $n$, and look at all scores. We do it twice: with your rotation, and with week 2's sinusoids *added* to both.
+# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: once with your rotation, once with week 2's sinusoids *added* to both. ($W_qW_k^\top$ is the identity. Each picture has its mean subtracted, since softmax does not see a constant.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Walk along a diagonal of the picture, from $(m, n)$ to $(m+1, n+1)$ and so on. How does the score change with RoPE? How with the added sinusoids?
@@ -427,14 +436,21 @@ week3.apply_rotary_emb(apply_rotary_emb)
 # %% tags=["experiment"]
 generator = torch.Generator().manual_seed(3)
 q, k = torch.randn(2, 1, 1, 1, 32, generator=generator, dtype=torch.float64)
-places = torch.arange(48)
-rotary = (apply_rotary_emb(q.expand(1, 1, 48, 32), places) @ apply_rotary_emb(k.expand(1, 1, 48, 32), places).mT)[0, 0]
-phases = torch.outer(places.double(), rope_frequencies(32).double())
+positions = torch.arange(48)
+rotary = (apply_rotary_emb(q.expand(1, 1, 48, 32), positions)
+          @ apply_rotary_emb(k.expand(1, 1, 48, 32), positions).mT)[0, 0]
+phases = torch.outer(positions.double(), rope_frequencies(32).double())
 sinusoid = torch.stack((phases.sin(), phases.cos()), dim=-1).flatten(1)
 added = (q[0, 0] + sinusoid) @ (k[0, 0] + sinusoid).T
 
-rotary, added = rotary - rotary.mean(), added - added.mean()  # softmax does not see a constant
+def largest_spread(scores):
+    return max(float(scores.diagonal(o).max() - scores.diagonal(o).min()) for o in range(-40, 41))
 
+lab.table(["", "largest spread along any diagonal"],
+          [["RoPE", f"{largest_spread(rotary):.4f}"], ["sinusoid added", f"{largest_spread(added):.1f}"]])
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+rotary, added = rotary - rotary.mean(), added - added.mean()
 fig, axes = lab.figure("One query, one key, all positions", ncols=3, height=3.2)
 limit = 1.4 * float(rotary.abs().max())
 lab.heatmap(axes[0], rotary, "RoPE", limit, "key position n", "query position m")
@@ -448,17 +464,13 @@ axes[2].grid(axis="y")
 axes[2].legend(loc="lower right")
 plt.show()
 
-spread = [max(float(s.diagonal(o).max() - s.diagonal(o).min()) for o in range(-40, 41)) for s in (rotary, added)]
-lab.table(["", "largest spread along any diagonal"],
-          [["RoPE", f"{spread[0]:.4f}"], ["sinusoid added", f"{spread[1]:.1f}"]])
-
 # %% [markdown]
-# **Figure 3.3. Scores over all positions.** Left: with RoPE every diagonal has one colour, since the score depends on $m-n$ alone. Middle: with added sinusoids the colours also change along the diagonals; the two content–position terms depend on $m$ and on $n$ separately. Right: one diagonal, cut out; the RoPE line is flat. The table gives the worst diagonal: with RoPE the spread is zero to four decimals. ($W_qW_k^\top$ is the identity here, and the mean over all positions is subtracted from each picture: softmax does not see a constant. In the middle picture some scores lie beyond the ends of the colour scale.)
+# **Figure 3.4. Scores over all positions.** Left: RoPE. Middle: sinusoids added; the ends of the colour scale hide the largest scores. Right: one diagonal cut out of each. Walk down the diagonals: a score that depends on the offset alone keeps its colour.
 
 # %% [markdown]
 # ### Experiment: does the score decay with distance?
 #
-# You will often read that RoPE makes far tokens count less. Section 3.4.3 of the RoFormer paper gives an *upper bound* of the score, and shows that the bound falls with the distance. A bound is not the score. So look at two cases: a query and a key that are *the same* vector (all ones), and a query and a key that have *nothing to do with each other* (random).
+# You will often read that RoPE makes far tokens count less. The RoFormer paper says so itself (section 3.3, "long-term decay") and derives it in section 3.4.3 from an *upper bound* that falls with the distance. A bound is not the score. So look at a query and a key that are *the same* vector, and at two that have *nothing to do with each other*.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For offsets 0 to 256, how does the score of the equal pair move: falling steadily, falling in ripples, or flat? And the typical size (root mean square) of the score of random pairs?
@@ -473,6 +485,7 @@ draws = torch.randn(2, 400, 1, 1, 64, generator=torch.Generator().manual_seed(4)
 products = (apply_rotary_emb(draws[0].expand(400, 1, 257, 64), offsets) * draws[1]).sum(-1)
 typical = products.square().mean(dim=(0, 1)).sqrt() / 8
 
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, ax = lab.figure("RoPE score against distance (head_dim 64)", height=3.2)
 ax.plot(offsets, equal, color=lab.BLUE, linestyle="-", label="equal vectors (all ones)")
 ax.plot(offsets, typical, color=lab.VERMILLION, linestyle="--", label="random vectors (root mean square of 400 pairs)")
@@ -481,27 +494,77 @@ ax.grid(axis="y")
 ax.legend(loc="upper right")
 plt.show()
 
+# %% [markdown]
+# **Figure 3.5. Decay, and no decay.** Solid: the score of two equal vectors. Dashed: the typical score of two random ones, which wobbles because 400 pairs are a sample. Both are divided by their size without rotation.
 
 # %% [markdown]
-# **Figure 3.4. Decay, and no decay.** Equal vectors: the clocks start together and drift apart, so the score falls, but in ripples; a larger offset can score higher than a smaller one. Random vectors: no decay at all. A rotated random vector is just another random vector, so its typical score is the same at each distance (the line wobbles because 400 pairs are a sample). RoPE does not *force* a model to look near; it gives it clocks with which to measure. Barbero et al. (2024) examined a trained model, Gemma 7B, and argue that decay is unlikely to be the core reason why RoPE is useful.
+# Equal vectors drift apart, so their score falls, in ripples. Random vectors show no decay at all, because a rotated random vector is just another random vector. RoPE does not *force* a model to look near. Barbero et al. (2024) studied a trained Gemma 7B and argue that decay is unlikely to be the core reason why RoPE is useful. What they found instead you can build yourself.
+#
+# ### Experiment: design a head that looks exactly three back
+#
+# By equation (3), every pair contributes one cosine. So the score of a whole head, seen as a function of the offset $\delta=m-n$, is a **sum of cosines**:
+#
+# $$s(\delta)=\sum_{i=0}^{d/2-1} A_i\cos(\delta\,\theta_i+\varphi_i),\qquad A_i,\varphi_i\ \text{from the content of } q \text{ and } k. \tag{7}$$
+#
+# Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. To look exactly three tokens back, choose the phases so that all cosines peak at $\delta=3$ together: give the key the query's content, *turned ahead by three positions*.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Which keep it from coming back after one turn of pair 0, at 9 or 22? And what do the slowest four pairs add to keys within 48 positions?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+lab.moving_score(head_dim=16, base=10000.0, offset=6, back=3)
+
+# %% [markdown]
+# **Figure 3.6. A score is a sum of cosines.** One line per pair of a head with 16 channels, all shifted to peak at offset 3; below, their sum. Move the offset, and read off what each pair contributes.
+
+# %% tags=["experiment"]
+content = torch.tensor([1.0, 0.0]).repeat(8).view(1, 1, 1, 16).double()  # every pair is (1, 0)
+ahead = apply_rotary_emb(content, torch.tensor([3]))  # the key: the same content, turned ahead by three positions
+offsets = torch.arange(64)
+turned = apply_rotary_emb(content.expand(1, 1, 64, 16), offsets)  # the query at position 0, 1, ..., 63; the key at 0
+cosines = (turned * ahead).unflatten(-1, (8, 2)).sum(-1)[0, 0]  # (offset, pair)
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+fig, ax = lab.figure("A head that looks three back, and what its pairs contribute", height=3.3)
+groups = [("pair 0", [0], lab.GREY, "-", 1), ("pairs 0–3", [0, 1, 2, 3], lab.BLUE, "-", 2.5),
+          ("pairs 4–7", [4, 5, 6, 7], lab.VERMILLION, "--", 2)]
+for name, pairs, colour, style, width in groups:
+    ax.plot(offsets, cosines[:, pairs].mean(1), color=colour, linestyle=style, linewidth=width, label=name)
+for offset in (3, 9, 22, 60):
+    ax.text(offset, 1.08, offset, ha="center", fontsize=9)
+ax.set(xlabel="offset m − n (positions)", ylabel="mean of the cosines", ylim=(-1.1, 1.3), xlim=(0, 63))
+ax.grid(axis="y")
+ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
+
+
+# %% [markdown]
+# **Figure 3.7. Which pair does what.** The same head, built with your rotation: the mean of the cosines of pair 0 alone, of the fast half, and of the slow half. Numbers mark the peak and the highest echoes of the fast half.
+
+# %% [markdown]
+# Pair 0 makes the peak sharp, and comes back after every turn. Pairs 1 to 3 hold most of its echoes down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see: they are free to carry content.
+#
+# This division of labour is what Barbero et al. (2024) found in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. So don't remember "fast pairs see near, slow pairs see far". Remember **fast pairs for position, slow pairs for meaning**.
 
 # %% [markdown]
 # ## 5 · Two layouts, one idea
 #
 # Which channels form a pair is a choice. Two are in use.
 #
-# | layout | pair $i$ | found in |
+# | layout | pair $i$ | found in (file) |
 # |---|---|---|
-# | **interleaved** (neighbours) | channels $2i$ and $2i+1$ | RoFormer, GPT-J, Meta's own LLaMA code |
-# | **half-split**, or half layout | channels $i$ and $i+\frac d2$ | GPT-NeoX, LLaMA in Hugging Face's `transformers` |
+# | **interleaved** (neighbours) | channels $2i$ and $2i+1$ | RoFormer and GPT-J (`modeling_roformer.py`, `modeling_gptj.py` of `transformers` 5.23); Meta's LLaMA code (`llama/model.py`) |
+# | **half-split**, or half layout | channels $i$ and $i+\frac d2$ | GPT-NeoX and LLaMA in `transformers` (`modeling_gpt_neox.py`, `modeling_llama.py`, 5.23) |
 #
-# Neither is a bug. They are the same rotation with the channels in another order. Let $P$ be the permutation of the channels that puts all even ones first, then all odd ones. Then
+# Neither is a bug: the channels stand in another order. Let $P$ be the permutation of the channels that puts all even ones first, then all odd ones. Then
 #
-# $$R^{\text{half}}_m\,P\,x = P\,R^{\text{inter}}_m\,x. \tag{7}$$
+# $$R^{\text{half}}_m\,P\,x = P\,R^{\text{inter}}_m\,x. \tag{8}$$
 #
-# Now rotate a permuted query and a permuted key in the half layout. By (7) the score is $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$, and a dot product does not care in which order its terms are added up. The scores agree. And since $P q = P W_q x$, the permutation can be moved into the weights once and for all: reorder the **rows** of $W_q$ and of $W_k$, head by head. Values and $W_o$ are never rotated and stay as they are.
+# Rotate a permuted query and a permuted key in the half layout, and by (8) the score is $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$. A dot product does not care about the order of its terms, so the scores agree. Since $P q = P W_q x$, the permutation can move into the weights for good: reorder the **rows** of $W_q$ and $W_k$, head by head. Values and $W_o$ stay as they are.
 #
-# Trouble begins when weights trained for one layout are loaded into code for the other. There is no error; the shapes fit. The scores depend on the distance alone, as they should, and are wrong all the same. This is why Hugging Face's conversion script for Meta's LLaMA weights reorders rows. You will write this reordering now.
+# Trouble begins when weights trained for one layout run in code for the other. Nothing fails. The scores depend on the offset alone, as they should, and are wrong all the same. You will now write the reordering that prevents it.
 
 # %% [markdown]
 # ### Exercise 3.4 · The half layout, and a converter
@@ -510,7 +573,7 @@ plt.show()
 #
 # *Why it matters:* a checkpoint in the wrong layout gives wrong scores and no error message. Knowing this saves days.
 #
-# **First** the rotation in the half layout: pair $i$ is channels $i$ and $i+\frac d2$, turning with the same speed $\theta_i$ as before.
+# **First** the rotation in the half layout: pair $i$ is channels $i$ and $i+\frac d2$, with the same frequency $\theta_i$ as before.
 
 # %% nbgrader={"grade_id": "apply_rotary_emb_half", "solution": true}
 def apply_rotary_emb_half(x, positions, base=10000.0):
@@ -553,7 +616,7 @@ assert float(out[2]) > 0.5, (
 one = torch.tensor([0, 1.0, 0, 0]).view(1, 1, 1, 4)
 out = apply_rotary_emb_half(one, torch.tensor([1]))[0, 0, 0]
 assert abs(float(out[3]) - 0.01) < 1e-4, (
-    "channel 1 belongs to pair 1 and turns by 0.01 radian towards channel 3: are your speeds in the order of the "
+    "channel 1 belongs to pair 1 and turns by 0.01 radian towards channel 3: are your frequencies in the order of the "
     "half layout?")
 rows = torch.tensor([[0, 1, 2, 3, 4], [10, 11, 12, 13, 14]])
 assert torch.allclose(apply_rotary_emb_half(x, rows)[1:], apply_rotary_emb_half(x[1:], rows[1]), atol=1e-5), (
@@ -568,7 +631,7 @@ week3.apply_rotary_emb_half(apply_rotary_emb_half)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Then** the converter. `weight` is the weight of a projection for queries or keys, as `nn.Linear` stores it: `(n_heads * head_dim, d_model)`, one row per output channel, head after head. It was trained for the interleaved layout. Return it with the rows of *each head* reordered, evens first, then odds, so that code in the half layout computes the same scores.
+# **Then** the converter. `weight` belongs to a projection of queries or keys, as `nn.Linear` stores it: one row per output channel, head after head. It was trained for the interleaved layout. Return it with the rows of *each head* reordered, evens first, then odds, so that code in the half layout computes the same scores.
 
 # %% nbgrader={"grade_id": "interleaved_to_half", "solution": true}
 def interleaved_to_half(weight, n_heads):
@@ -590,7 +653,7 @@ def interleaved_to_half(weight, n_heads):
 
 
 # %% nbgrader={"grade_id": "interleaved_to_half_check", "grade": true, "points": 0}
-# Visible check (0 points). Two heads of 6 channels; row r of this weight holds the number r.
+# Visible check (0 points). The weight of two heads of six channels; row r holds the number r in all five columns.
 numbered = torch.arange(12.0).view(12, 1).expand(12, 5).clone()
 out = interleaved_to_half(numbered, 2)
 assert tuple(out.shape) == (12, 5), (
@@ -602,17 +665,23 @@ assert all(r < 6 for r in order[:6]), (
 assert order != list(range(12)), "the rows come out in their old order: reorder rows, that is, along axis 0."
 assert order[:6] == [r - 6 for r in order[6:]], "all heads are reordered in the same way."
 
+# The claim that matters: converted weights in the half layout give the scores of the originals, interleaved.
 generator = torch.Generator().manual_seed(5)
-tokens, w_q, w_k = (torch.randn(*s, generator=generator, dtype=torch.float64) for s in [(7, 5), (12, 5), (12, 5)])
+tokens = torch.randn(7, 5, generator=generator, dtype=torch.float64)
+w_q = torch.randn(12, 5, generator=generator, dtype=torch.float64)
+w_k = torch.randn(12, 5, generator=generator, dtype=torch.float64)
+
 def scores(rotate, w_q, w_k):
-    q, k = ((tokens @ w.T).unflatten(-1, (2, 6)).movedim(1, 0)[None] for w in (w_q, w_k))
+    q = (tokens @ w_q.T).view(1, 7, 2, 6).transpose(1, 2)  # (batch, heads, seq_len, head_dim)
+    k = (tokens @ w_k.T).view(1, 7, 2, 6).transpose(1, 2)
     return rotate(q, torch.arange(7)) @ rotate(k, torch.arange(7)).mT
+
 trained = scores(apply_rotary_emb, w_q, w_k)
 converted = scores(apply_rotary_emb_half, interleaved_to_half(w_q, 2), interleaved_to_half(w_k, 2))
 assert torch.allclose(trained, converted, atol=1e-4), (
     "the converted weights in the half layout give other scores than the originals in the interleaved one. "
-    f"If both rotations pass their checks, look at the rows of head 0: yours come in the order {order[:6]}; evens "
-    "first, then odds, is asked for.")
+    f"If both rotations pass their checks, look at the rows of head 0: yours come in the order {order[:6]}; the "
+    "exercise asks for evens first, then odds.")
 print("Looks right. The hidden tests try other numbers of heads and look at the gradient.")
 
 # %% nbgrader={"grade_id": "interleaved_to_half_tests", "grade": true, "points": 3}
@@ -623,25 +692,20 @@ week3.interleaved_to_half(interleaved_to_half)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the rotation</summary>
-#
-# Only taking apart and putting together change. The angles are those of 3.3.
-# </details>
-#
-# <details><summary>Hint 2: the converter, one head</summary>
+# <details><summary>Hint 1: the converter, one head</summary>
 #
 # For six channels the new order of the rows is 0, 2, 4, 1, 3, 5. Write it as an index, or see the rows as a little table of (pair, member) and swap its axes.
 # </details>
 #
-# <details><summary>Hint 3: the converter, all heads</summary>
+# <details><summary>Hint 2: the converter, all heads</summary>
 #
-# Give the heads an axis of their own first; reorder along the next axis; fold the two axes back into one.
+# Give the heads an axis of their own first, reorder along the next axis, and fold the two axes back into one.
 # </details>
 
 # %% [markdown]
 # ### Experiment: what happens when layouts are mixed
 #
-# We take one query and one key, five positions apart, and slide them along the text. Once both are interleaved, once both are half-split, and once the query is rotated in one layout and the key in the other, as happens when only one of two projections was converted.
+# Slide one query and one key, five positions apart, along the text. Rotate both in the interleaved layout, both in the half layout, and one in each, as happens when only one of two projections was converted.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** In which of the three cases does the score stay constant? Will the two pure layouts give the *same* constant for the same two vectors?
@@ -652,52 +716,57 @@ week3.interleaved_to_half(interleaved_to_half)
 generator = torch.Generator().manual_seed(7)
 q, k = torch.randn(2, 1, 1, 1, 8, generator=generator, dtype=torch.float64).expand(2, 1, 1, 61, 8)
 start = torch.arange(61)
-neighbours = [(0, 1), (2, 3), (4, 5), (6, 7)]
-halves = [(0, 4), (1, 5), (2, 6), (3, 7)]
-cases = [("interleaved", neighbours, neighbours, apply_rotary_emb, apply_rotary_emb),
-         ("half-split", halves, halves, apply_rotary_emb_half, apply_rotary_emb_half),
-         ("mixed", neighbours, halves, apply_rotary_emb, apply_rotary_emb_half)]
+sliding = {name: (rotate_q(q, start + 5) * rotate_k(k, start)).sum(-1)[0, 0]
+           for name, rotate_q, rotate_k in [("interleaved", apply_rotary_emb, apply_rotary_emb),
+                                            ("half-split", apply_rotary_emb_half, apply_rotary_emb_half),
+                                            ("mixed", apply_rotary_emb, apply_rotary_emb_half)]}
 
-fig, axes = lab.figure("Which channels turn together, and what it does to the score", nrows=2, ncols=3,
-                       height=4.8)
-for column, (name, q_pairs, k_pairs, rotate_q, rotate_k) in enumerate(cases):
-    ax = axes[0, column]
+# The quieter accident: both projections in one layout, but not in that of the training.
+words, query_weight, key_weight = torch.randn(3, 16, 16, generator=generator, dtype=torch.float64)  # 2 heads of 8
+
+def all_scores(rotate, *weights):
+    q, k = (rotate((words @ w.T).view(1, 16, 2, 8).transpose(1, 2), torch.arange(16)) for w in weights)
+    return q @ k.mT
+
+meant = all_scores(apply_rotary_emb, query_weight, key_weight)
+loaded = all_scores(apply_rotary_emb_half, query_weight, key_weight)
+mended = all_scores(apply_rotary_emb_half, interleaved_to_half(query_weight, 2), interleaved_to_half(key_weight, 2))
+lab.table(["trained interleaved, run in half-split code", "error of the scores, relative to their size"],
+          [["weights as they are", f"{float((loaded - meant).norm() / meant.norm()):.2f}"],
+           ["weights converted by you", f"{float((mended - meant).norm() / meant.norm()):.2f}"]])
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+neighbours, halves = [(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 4), (1, 5), (2, 6), (3, 7)]
+pairings = {"interleaved": (neighbours, neighbours), "half-split": (halves, halves), "mixed": (neighbours, halves)}
+fig, axes = lab.figure("Which channels turn together, and what it does to the score", nrows=2, ncols=3, height=4.8)
+for (upper, lower), (name, (q_pairs, k_pairs)) in zip(axes.T, pairings.items()):
     for pairs, up, who in [(q_pairs, 1, "query"), (k_pairs, -1, "key")]:
         for pair, (a, b) in enumerate(pairs):
             t = np.linspace(0, np.pi, 40)
-            ax.plot((a + b) / 2 + (b - a) / 2 * np.cos(t), up * (0.32 + 0.28 * (b - a) ** 0.7 * np.sin(t)),
-                    color=lab.COLOURS[pair], linestyle=lab.LINES[pair])
-        ax.text(-0.9, up * 0.95, who, ha="left", va="center", fontsize=9)
+            upper.plot((a + b) / 2 + (b - a) / 2 * np.cos(t), up * (0.32 + 0.28 * (b - a) ** 0.7 * np.sin(t)),
+                       color=lab.COLOURS[pair], linestyle=lab.LINES[pair])
+        upper.text(-0.9, up * 0.95, who, ha="left", va="center", fontsize=9)
     for channel in range(8):
-        ax.text(channel, 0, channel, ha="center", va="center", fontsize=9,
-                bbox={"boxstyle": "circle,pad=0.25", "facecolor": "#F2F2F2", "edgecolor": "#888888"})
-    ax.set(title=f"{name}: pairs of channels", xlim=(-1, 7.6), ylim=(-1.35, 1.35))
-    ax.axis("off")
-    ax = axes[1, column]
-    ax.plot(start, (rotate_q(q, start + 5) * rotate_k(k, start)).sum(-1)[0, 0], color=lab.BLACK, linestyle="-")
-    ax.set(title="score at m = n + 5", xlabel="key position n", ylim=(-6.5, 6.5))
-    ax.grid(axis="y")
+        upper.text(channel, 0, channel, ha="center", va="center", fontsize=9,
+                   bbox={"boxstyle": "circle,pad=0.25", "facecolor": "#F2F2F2", "edgecolor": "#888888"})
+    upper.set(title=f"{name}: pairs of channels", xlim=(-1, 7.6), ylim=(-1.35, 1.35))
+    upper.axis("off")
+    lower.plot(start, sliding[name], color=lab.BLACK, linestyle="-")
+    lower.set(title="score at m = n + 5", xlabel="key position n", ylim=(-6.5, 6.5))
+    lower.grid(axis="y")
 axes[1, 0].set_ylabel("score")
 plt.show()
 
-words, query_weight, key_weight = torch.randn(3, 16, 16, generator=generator, dtype=torch.float64)  # 2 heads of 8
-def scores_of(rotate, *weights):
-    heads = [rotate((words @ w.T).unflatten(-1, (2, 8)).movedim(1, 0)[None], torch.arange(16)) for w in weights]
-    return heads[0] @ heads[1].mT
-meant = scores_of(apply_rotary_emb, query_weight, key_weight)
-loaded = scores_of(apply_rotary_emb_half, query_weight, key_weight)
-mended = scores_of(apply_rotary_emb_half, *(interleaved_to_half(w, 2) for w in (query_weight, key_weight)))
-lab.table(["trained interleaved, run in half-split code", "error of the scores, relative to their size"],
-          [[name, f"{float((wrong - meant).norm() / meant.norm()):.2f}"]
-           for name, wrong in [("weights as they are", loaded), ("weights converted by you", mended)]])
+# %% [markdown]
+# **Figure 3.8. The layouts.** Above: arcs join the channels that turn together, on top for the query, below for the key, one colour and line style per pair. Below: the score of one query and one key at a constant offset. Flat means relative.
 
 # %% [markdown]
-# **Figure 3.5. The layouts.** Top: arcs join the channels that turn together, above for the query, below for the key; one colour and line style per pair, pair 0 in blue. Bottom: the score of one query and one key at a constant distance. Both pure layouts give a flat line; they give *different* constants, because the same eight numbers are paired differently. Mixed, the score depends on the absolute position: here RoPE is broken. The table is the other, quieter accident: both sides in the same layout, but not in the one of the training. The line would be flat, and the scores wrong. Only the conversion brings the error to zero.
+# Both pure layouts give a flat line, at *different* heights: the same eight numbers are paired differently. Mixed, the score depends on the absolute position, and RoPE is broken. The table shows the quieter accident: flat lines, wrong scores, until you convert.
 
 # %% [markdown]
 # ## 6 · Why it works for the whole head
 #
-# Equation (3) was for one pair and used angles. For a whole head, matrices are shorter. You need three facts. The first two are about rotations in the plane; look at what they say about clock hands. The third is about any two matrices.
+# Equation (3) was for one pair and used angles. For a whole head, matrices are shorter. You need three facts:
 #
 # - $R(\varphi)^{\top} = R(-\varphi)$: the transpose turns back;
 # - $R(\varphi)\,R(\psi)=R(\varphi+\psi)$: turning twice adds the angles;
@@ -723,7 +792,7 @@ lab.table(["trained interleaved, run in half-split code", "error of the scores, 
 #
 # 1. 1 point: $R(a)^\top=R(-a)$ with a reason (cosine is even, sine is odd; or: the transpose of a rotation is its inverse), then angles add with a reason (two turns in a row; or the addition theorems): $R(-a)R(b)=R(b-a)$. Multiplying out the two 2×2 matrices at once earns the same. Half a point if the facts are used without any reason.
 # 2. 1 point: $s(m,n)=q^\top R_m^\top R_n k$; block-diagonal matrices are transposed and multiplied block by block, so $R_m^\top R_n = R_{n-m}$ and $s = q^\top R_{n-m}k$, a function of $q$, $k$ and $n-m$. Half a point if the step from one block to all of them (or the sum over pairs) is missing.
-# 3. 1 point: the angles of one pair are $m\theta_i$ and $n\theta'_i$ with $\theta_i\neq\theta'_i$; their difference $n\theta'_i-m\theta_i$ is not a function of $n-m$, so part 1 no longer gives $R((n-m)\theta_i)$. A concrete case, e.g. $m=n$ (offset 0): the angle is $m(\theta'_i-\theta_i)$, zero at $m=0$ and not at $m=1$. Half a point for the failing step without a case. No point for "it is no longer relative" alone. Pair 0 has speed 1 for every base: an example with pair 0 earns half.
+# 3. 1 point: the angles of one pair are $m\theta_i$ and $n\theta'_i$ with $\theta_i\neq\theta'_i$; their difference $n\theta'_i-m\theta_i$ is not a function of $n-m$, so part 1 no longer gives $R((n-m)\theta_i)$. A concrete case, e.g. $m=n$ (offset 0): the angle is $m(\theta'_i-\theta_i)$, zero at $m=0$ and not at $m=1$. Half a point for the failing step without a case. No point for "it is no longer relative" alone. Pair 0 has frequency 1 for every base: an example with pair 0 earns half.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "relative_proof", "grade": true, "solution": true, "points": 3}
@@ -734,39 +803,39 @@ lab.table(["trained interleaved, run in half-split code", "error of the scores, 
 # $$s(m,n)=q^\top R_{n-m}\,k .$$
 # $m$ and $n$ appear only as $n-m$, for every $q$ and $k$.
 #
-# 3. Let $\theta_i$ be the speeds of the queries and $\theta'_i$ those of the keys. The $i$-th block becomes $R(m\theta_i)^\top R(n\theta'_i)=R(n\theta'_i-m\theta_i)$. The last step fails: $n\theta'_i-m\theta_i$ is a function of $n-m$ only if $\theta_i=\theta'_i$ (set $m=n$). Take $d=4$ and $q=k=(0,0,1,0)$, so only pair 1 counts, with $\theta_1=0.01$ and $\theta'_1=500\,000^{-1/2}\approx0.0014$. At $m=n=0$ the score is $1$. At $m=n=100$ it is $\cos(100\cdot(0.0014-0.01))\approx\cos0.86\approx0.65$. Same offset, another score.
+# 3. Let $\theta_i$ be the frequencies of the queries and $\theta'_i$ those of the keys. The $i$-th block becomes $R(m\theta_i)^\top R(n\theta'_i)=R(n\theta'_i-m\theta_i)$. The last step fails: $n\theta'_i-m\theta_i$ is a function of $n-m$ only if $\theta_i=\theta'_i$ (set $m=n$). Take $d=4$ and $q=k=(0,0,1,0)$, so only pair 1 counts, with $\theta_1=0.01$ and $\theta'_1=500\,000^{-1/2}\approx0.0014$. At $m=n=0$ the score is $1$. At $m=n=100$ it is $\cos(100\cdot(0.0014-0.01))\approx\cos0.86\approx0.65$. Same offset, another score.
 # ### END SOLUTION
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Write $s(m,n)$ with the third fact as $q^\top(\dots)k$ and look only at the matrix in the middle.
+# Use the third fact to write $s(m,n)$ as $q^\top(\dots)k$, and look only at the matrix in the middle.
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# How does one multiply two block-diagonal matrices with blocks of the same size?
+# How do you multiply two block-diagonal matrices with blocks of the same size?
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# For part 3 keep the offset at 0, that is $m=n$, and let both grow. Choose the pair with care: which one has the same speed for every base?
+# For part 3 keep the offset at 0, that is $m=n$, and let both grow. Choose the pair with care: which one has the same frequency for every base?
 # </details>
 
 # %% [markdown]
-# <details><summary>Aside: is there any other way? (For those who like linear algebra; open it after 3.5)</summary>
+# <details><summary>Aside: is there any other way? (Linear algebra; open it after 3.5)</summary>
 #
-# Hardly. Suppose that $f$ is used for queries and keys alike, maps $\mathbb R^d$ to $\mathbb R^d$, has $f(x,0)=x$, and fulfils wish (1) for all whole positions.
+# Hardly. Suppose that $f$ is used for queries and keys alike, has $f(x,0)=x$, and fulfils wish (1) for all whole positions.
 #
-# Set $m=n$ in (1): $\langle f(q,m),f(k,m)\rangle=g(q,k,0)=\langle q,k\rangle$. A map that keeps all dot products is linear and orthogonal, so $f(x,m)=U_mx$ with an orthogonal matrix $U_m$. The wish now says that $U_m^\top U_n$ depends on $n-m$ alone. Compare with $m=0$: $U_m^\top U_n=U_{n-m}$, hence $U_n=U_mU_{n-m}$, and step by step $U_m=(U_1)^m$. Everything is fixed by *one* orthogonal matrix. Every orthogonal matrix is, in a suitable orthonormal basis, block-diagonal with rotations in the plane (and perhaps a few entries $\pm1$): $U_1=Q\,R\,Q^\top$. Then $\langle U_mq,U_nk\rangle=\langle R^mQ^\top q,\ R^nQ^\top k\rangle$, and $Q^\top$ disappears into $W_q$ and $W_k$, as the permutation did in section 5.
+# Set $m=n$ in (1): $\langle f(q,m),f(k,m)\rangle=g(q,k,0)=\langle q,k\rangle$. A map that keeps all dot products is linear and orthogonal, so $f(x,m)=U_mx$. By the wish, $U_m^\top U_n$ depends on $n-m$ alone, so $U_m^\top U_n=U_{n-m}$, hence $U_m=(U_1)^m$: *one* orthogonal matrix fixes everything.
 #
-# So, reflections aside, whoever wants (1) gets RoPE. The only freedom left is the choice of the $d/2$ speeds.
+# In a suitable orthonormal basis it is block-diagonal with rotations in the plane, and perhaps a few entries $\pm1$: $U_1=Q\,R\,Q^\top$. Then $\langle U_mq,U_nk\rangle=\langle R^mQ^\top q,\ R^nQ^\top k\rangle$, and $Q^\top$ disappears into $W_q$ and $W_k$. So, reflections aside, wish (1) leads to RoPE, with only the frequencies left to choose.
 # </details>
 
 # %% [markdown]
 # ### Experiment: properties are not enough to test RoPE
 #
-# A tempting test of a RoPE function: lengths are kept, position 0 changes nothing, and moving both positions leaves the score alone. All three are true of RoPE. But which *wrong* functions have them too? Here are four, each made from your own function by one small change. Next to the properties stands a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
+# A tempting test of a RoPE function: it keeps lengths, position 0 changes nothing, and shifting both positions leaves the score alone. Which *wrong* functions pass too? Here are four, each made from yours by one small change. Next to the properties stands a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The four: turning backwards; base 100; the half layout; positions counted from 1. How many of them pass all three properties?
@@ -799,7 +868,7 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 
 
 # %% [markdown]
-# Three of the four wrong functions pass every property, and "positions from 1" fails only because we asked for position 0. All four fail the golden value. You could train a model of your own with any of them; a checkpoint of somebody else fits none. Test against numbers first, then against properties.
+# Three of the four wrong functions pass every property, and "positions from 1" fails only because we asked about position 0. All four fail the golden value. Test against numbers first, then against properties.
 
 # %% [markdown]
 # ## 7 · Into the attention layer
@@ -812,11 +881,13 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #    └─ v_proj ─ split into heads ────────────────────────────────────────────┴─ weighted sum ─ merge heads ─ o_proj
 # ```
 #
-# **After the split.** The pairs live inside a head, and every head has the complete set of speeds. Rotate before the split, with `d_model` in place of `head_dim`, and head 0 gets only fast clocks, the last head only slow ones. Still a relative encoding, but another model.
+# **Heads are consecutive blocks.** The first `head_dim` channels of a projection belong to head 0, the next `head_dim` to head 1, and so on.
 #
-# **Queries and keys, never values.** The wish (1) is about the score, and only $q$ and $k$ are in it. Suppose values were rotated too. The output of a head would be $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position would leak into the layers above.
+# **Rotate after the split.** The pairs live inside a head, and every head has the complete set of frequencies. Rotate before the split, and head 0 gets only fast clocks, the last head only slow ones: still a relative encoding, but another model.
 #
-# **Nothing to store.** RoPE has no parameters. A table of cosines may be cached, but if it is saved with the model, old checkpoints stop loading when its length changes; and if it is an ordinary buffer (`register_buffer`: a tensor that belongs to the layer but is not trained), `.to(torch.bfloat16)` rounds it (section 8). In this exercise the layer's `state_dict` holds the four projections and nothing else.
+# **Rotate queries and keys, never values.** Wish (1) is about the score, and only $q$ and $k$ are in it. Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position leaks into the layers above.
+#
+# **Store nothing.** RoPE has no parameters. A table of cosines saved with the model stops old checkpoints from loading when its length changes. In an ordinary buffer, a tensor that belongs to the layer without being trained, it is rounded by `.to(torch.bfloat16)` (section 8). Here the `state_dict` holds the four projections and nothing else.
 
 # %% [markdown]
 # ### Exercise 3.6 · Rotary multi-head attention
@@ -825,7 +896,7 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # *Why it matters:* apart from speed, this is the attention layer of the first LLaMA models.
 #
-# Scores are scaled by $1/\sqrt{\texttt{head\_dim}}$ as always. With `is_causal=True` a token attends to itself and to tokens with a smaller **index**, whatever the positions say: positions may be shifted, repeated or shuffled. `F.scaled_dot_product_attention` is allowed.
+# Scores are scaled by $1/\sqrt{\texttt{head\_dim}}$ as always. With `is_causal=True` a token attends to itself and to tokens with a smaller **index**, whatever the positions say: positions may be shifted, repeated or shuffled. You may use `F.scaled_dot_product_attention`.
 
 # %% nbgrader={"grade_id": "RotaryMultiHeadAttention", "solution": true}
 class RotaryMultiHeadAttention(nn.Module):
@@ -879,6 +950,7 @@ assert set(weights) == wanted, (
     f"the state_dict must hold {sorted(wanted)}; yours holds {sorted(weights)}: no biases, no saved tables, these "
     "names.")
 x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(9))
+at = torch.arange(6)
 with torch.no_grad():
     out = layer(x)
     assert tuple(out.shape) == (2, 6, 16), f"shape (2, 6, 16) expected, got {tuple(out.shape)}."
@@ -888,18 +960,21 @@ with torch.no_grad():
         "a single token attends to itself alone, so the output is o_proj(v_proj(x)) at every position. "
         "Yours differs: are the values rotated?")
 
-    at = torch.arange(6)
     assert torch.allclose(out, layer(x, positions=at), atol=1e-5), "by default the positions are 0, 1, 2, ..."
     assert torch.allclose(out, layer(x, positions=at + 50), atol=1e-3), (
-        "only distances may matter: shifting all positions by 50 changed the output.")
+        "only offsets may matter: shifting all positions by 50 changed the output.")
     assert not torch.allclose(out, layer(x, positions=torch.tensor([0, 4, 1, 9, 2, 20])), atol=1e-3), (
-        "other distances must change the output: is `positions` used?")
-    moved = {name: w.roll(4, dims=int(name == "o_proj.weight")) for name, w in weights.items()}
+        "other offsets must change the output: is `positions` used?")
+
+    # Let the heads change places, each with all its weights. Every head has the same frequencies: nothing may change.
+    moved = {name: weights[name].roll(4, dims=0) for name in ("q_proj.weight", "k_proj.weight", "v_proj.weight")}
+    moved["o_proj.weight"] = weights["o_proj.weight"].roll(4, dims=1)
     exchanged = RotaryMultiHeadAttention(16, 4)
     exchanged.load_state_dict(moved)
     assert torch.allclose(out, exchanged(x), atol=1e-5), (
-        "here the heads changed places, each with all its weights. Every head has the same speeds, so nothing may "
-        "change: do you rotate before the split into heads, or split in an unusual order?")
+        "the heads changed places, each with all its weights, and the output changed: do you rotate before the split "
+        "into heads? Are the heads consecutive blocks of head_dim channels?")
+
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     assert torch.allclose(out[:, order], layer(x[:, order], positions=order), atol=1e-5), (
         "tokens that carry their positions with them must get the same outputs in any order. (is_causal is False here: "
@@ -927,7 +1002,7 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 # %% [markdown]
 # <details><summary>Hint 1: heads</summary>
 #
-# From `(batch, seq_len, d_model)` first make the last axis two, `(n_heads, head_dim)`; then bring the heads to axis 1. On the way back, do the same in the opposite order.
+# First split the last axis into two, `(n_heads, head_dim)`; then bring the heads to axis 1. On the way back, undo both in the opposite order.
 # </details>
 #
 # <details><summary>Hint 2: angles that survive a cast</summary>
@@ -937,16 +1012,16 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 #
 # <details><summary>Hint 3: the causal mask</summary>
 #
-# There are as many queries as keys here, so a lower-triangular mask over the *indices* is right, and so is `is_causal` of PyTorch's function. It has nothing to do with `positions`.
+# There are as many queries as keys, so a lower-triangular mask over the *indices* is right, and so is `is_causal` of PyTorch's function.
 # </details>
 
 # %% [markdown]
 # ### Experiment: a task that needs positions
 #
-# Random tokens from an alphabet of eight. At each place the model must name the token that stood **three places before**. One layer of yours between an embedding and a linear read-out; texts of 32 tokens; causal. We train twice: once with positions 0, 1, 2, …, and once with *all positions equal to 0*. Then every rotation is the identity, and your layer is attention without any encoding.
+# Random tokens from an alphabet of eight. At each position the model must name the token **three positions back**: the head you designed in section 4, now to be learned. Your layer stands between an embedding and a linear read-out, causal, and trains on texts of 32 tokens, twice: with positions 0, 1, 2, …, and with *all positions equal to 0*, which is attention without any encoding.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) Guessing blindly gives 1/8. What accuracy will the model without positions reach? (b) Take the model trained with RoPE. What is its accuracy if all positions are shifted by 1,000? (c) And on texts of 256 tokens? The task is the same, "three places before", and the scores depend on distances alone.
+# **Predict.** (a) Guessing blindly gives 1/8. What accuracy will the model without positions reach? (b) What does the RoPE model reach with all positions shifted by 1,000? (c) And on texts of 256 tokens?
 #
 # *Your prediction:*
 
@@ -962,11 +1037,11 @@ class LookBack(nn.Module):
 
 def texts(batch, length, generator):
     tokens = torch.randint(0, 8, (batch, length), generator=generator)
-    return tokens, tokens.roll(3, dims=1)  # the answer at a place stands three places before
+    return tokens, tokens.roll(3, dims=1)  # the answer at a position stands three positions back
 
-def train(position_of, steps=150):
-    torch.manual_seed(0)
-    generator = torch.Generator().manual_seed(0)
+def train(position_of, steps=150, seed=0):
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     model, losses = LookBack(), []
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(steps):
@@ -981,20 +1056,24 @@ def train(position_of, steps=150):
 @torch.no_grad()
 def correct(model, positions):
     tokens, answers = texts(256, len(positions), torch.Generator().manual_seed(1))
-    return (model(tokens, positions).argmax(-1) == answers)[:, 3:].float()  # (texts, places)
+    return (model(tokens, positions).argmax(-1) == answers)[:, 3:].float()  # (texts, positions)
 
-arms = {"RoPE": torch.arange, "no positions": lambda n: torch.zeros(n)}
-fig, (left, right) = lab.figure("Name the token three places before", ncols=2, height=3.4,
-                                width_ratios=(2, 3))
-rows = []
-for (name, position_of), colour, style in zip(arms.items(), (lab.BLUE, lab.VERMILLION), ("-", "--")):
-    model, losses = train(position_of)
-    left.plot(losses, color=colour, linestyle=style, label=name)
-    by_place = correct(model, position_of(256)).mean(0)
-    right.plot(range(3, 256), by_place, color=colour, linestyle=style, linewidth=1.5, label=name)
-    rows.append([name, *(f"{float(correct(model, position_of(32) + shift).mean()):.1f}" for shift in (0, 1000))])
-    if name == "RoPE":
-        look_back = model
+look_back, losses = train(torch.arange)
+nowhere = lambda n: torch.zeros(n)  # every token at position 0
+without, losses_without = train(nowhere)
+shifted = [[f"{float(correct(model, position_of(32) + shift).mean()):.1f}" for shift in (0, 1000)]
+           for model, position_of in [(look_back, torch.arange), (without, nowhere)]]
+lab.table(["accuracy on 32 tokens", "as trained", "all positions + 1,000"],
+          [["RoPE", *shifted[0]], ["no positions", *shifted[1]]])
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+fig, (left, right) = lab.figure("Name the token three positions back", ncols=2, height=3.4, width_ratios=(2, 3))
+for name, model, loss, position_of, colour, style in [
+        ("RoPE", look_back, losses, torch.arange, lab.BLUE, "-"),
+        ("no positions", without, losses_without, nowhere, lab.VERMILLION, "--")]:
+    left.plot(loss, color=colour, linestyle=style, label=name)
+    right.plot(range(3, 256), correct(model, position_of(256)).mean(0), color=colour, linestyle=style, linewidth=1.5,
+               label=name)
 left.axhline(math.log(8), color=lab.GREY, linewidth=1, linestyle=":")
 left.text(149, math.log(8) + 0.04, "blind guess: ln 8", ha="right", fontsize=9, color="#444444")
 left.set(title="training, 32 tokens", xlabel="step", ylabel="loss (nats)", ylim=(-0.05, 2.45))
@@ -1003,22 +1082,65 @@ right.axhline(1 / 8, color=lab.GREY, linewidth=1, linestyle=":")
 right.text(36, 0.03, "dotted: blind guess, 1/8", fontsize=9, color="#444444")
 right.axvline(31, color=lab.GREY, linewidth=1, linestyle="--")
 right.text(35, 1.04, "beyond the training length", fontsize=9, color="#444444")
-right.set(title="test, 256 tokens: accuracy at each place", xlabel="place in the text (tokens)", ylabel="accuracy",
-          ylim=(0, 1.15))
+right.set(title="test, 256 tokens: accuracy at each position", xlabel="position in the text (tokens)",
+          ylabel="accuracy", ylim=(0, 1.15))
 right.legend(loc="center right")
 plt.show()
-lab.table(["accuracy on 32 tokens", "as trained", "all positions + 1,000"], rows)
+
 
 # %% [markdown]
-# **Figure 3.6. Looking back three places.** Left: with RoPE the loss falls almost to zero; with all positions equal it stays high. (a) Without positions the model can only count which tokens it has seen: better than a blind guess (0.3 against 0.125), and far from right. (b) The table: a shift by 1,000 costs nothing, for only distances enter. (c) Right: in a longer text the first 32 places are answered as well as ever. A few places later the accuracy begins to fall, although the answer still stands three places before; in the end it is hardly better than that of the model without positions. (Near the dotted line the curves jump by some hundredths, now and then below 1/8: each place is tested on 256 texts only.) *A relative encoding is not yet one that extrapolates.* Two things are new beyond the training length: distances that the model has never met, and more keys that compete for the attention. The next figure looks at the first.
+# **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long, each position tested on 256 texts. The table above belongs to question (b).
 
 # %% [markdown]
-# ### Experiment: what the model does not know about far tokens
+# (a) Without positions the model can only count which tokens it has seen: 0.27–0.28, better than a blind guess and far from right. (b) A shift costs nothing. (c) In a longer text accuracy soon falls, although the answer still stands three positions back: to 0.14–0.20 at positions 128 to 255, over six training seeds. **Relative does not mean extrapolating.**
 #
-# The tokens of this task are random, so a key can be chosen by its distance only. What a head thinks of each distance is easy to compute: take the *mean* query and the *mean* key over the alphabet, keep the key in its place, and move the query away from it. (A score is linear in the query and in the key, so the score of the means is the mean of the scores.)
+# ### Experiment: which of two explanations is right?
+#
+# Beyond the training length two things are new: **offsets** the model has never met, and **more keys** that compete for the attention. Take the trained model and change one at a time. First leave all 256 keys in, but let no offset exceed 31: whatever is farther counts as 31. Then keep the true offsets, but show each query only 32 keys: the right one, and 31 drawn at random from all before it.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The head has learned to give offset 3 the highest score. The fastest clock goes round once in $2\pi\approx6.28$ positions. At which other offsets might a key look almost as good? Which of them could training on 32 tokens rule out, and which not?
+# **Predict.** Which change repairs more: familiar offsets with eight times the keys, or few keys with unfamiliar offsets?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+@torch.no_grad()
+def accuracy_far_out(model, offsets, visible):
+    """Accuracy at positions 64 to 255 with other offsets in the rotation, and only some keys visible."""
+    tokens, answers = texts(64, 256, torch.Generator().manual_seed(1))
+    layer, x = model.attention, model.embed(tokens)
+    q, k, v = (project(x).view(64, 256, 2, 16).transpose(1, 2)
+               for project in (layer.q_proj, layer.k_proj, layer.v_proj))
+    zq, zk = (torch.view_as_complex(t.contiguous().view(64, 2, 256, 8, 2)) for t in (q, k))  # aside in section 4
+    scores = 0
+    for pair, theta in enumerate(rope_frequencies(16).tolist()):
+        products = zq[..., :, None, pair] * zk[..., None, :, pair].conj()
+        scores = scores + (products * torch.exp(1j * theta * offsets)).real
+    weights = (scores / 4).masked_fill(~visible, -math.inf).softmax(-1)
+    answer = model.read(layer.o_proj((weights @ v).transpose(1, 2).flatten(2))).argmax(-1)
+    return float((answer == answers)[:, 64:].float().mean())
+
+offsets = torch.arange(256)[:, None] - torch.arange(256)
+causal = offsets >= 0
+luck = torch.rand(64, 1, 256, 256, generator=torch.Generator().manual_seed(5))
+luck = luck.masked_fill(~causal, 2.0).masked_fill(offsets == 3, -1.0)  # the right key is always among the chosen
+chosen = causal & (luck <= luck.sort(-1).values[..., 31:32])
+
+# %% tags=["experiment"]
+lab.table(["RoPE at positions 64 to 255, one training seed", "accuracy"],
+          [["256 keys, true offsets", f"{accuracy_far_out(look_back, offsets, causal):.1f}"],
+           ["256 keys, no offset above 31", f"{accuracy_far_out(look_back, offsets.clamp(max=31), causal):.1f}"],
+           ["32 keys, true offsets", f"{accuracy_far_out(look_back, offsets, chosen):.1f}"]])
+
+# %% [markdown]
+# For this head the answer is clear: **the offsets**. Over six training seeds, all keys with familiar offsets give 0.94–1.00, few keys with true offsets 0.32–0.70, and the unchanged model 0.14–0.30. More keys hurt mainly because they offer more strange offsets. (A head that searches by content can differ: in week 2 competing keys matter too.) What does the head see at an offset it has never met?
+#
+# ### Experiment: what the head thinks of far tokens
+#
+# The tokens are random, so a head can choose a key by its offset only. Take the *mean* query and the *mean* key over the alphabet, and move them apart. A score is linear in query and key, so the score of the means is the mean score.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** The head has learned to give offset 3 the highest score. The fastest clock goes round once in $2\pi\approx6.28$ positions. At which other offsets might a key look almost as good? Which of them could training on 32 tokens rule out?
 #
 # *Your prediction:*
 
@@ -1026,30 +1148,42 @@ lab.table(["accuracy on 32 tokens", "as trained", "all positions + 1,000"], rows
 state = look_back.state_dict()
 mean_token = state["embed.weight"].mean(0)
 mean_q, mean_k = ((state[f"attention.{name}.weight"] @ mean_token).view(1, 2, 1, 16) for name in ("q_proj", "k_proj"))
-far = torch.arange(81)
-liking = (apply_rotary_emb(mean_q.expand(1, 2, 81, 16), far) * mean_k).sum(-1)[0] / 4  # / sqrt(head_dim)
+far = torch.arange(129)
+liking = (apply_rotary_emb(mean_q.expand(1, 2, 129, 16), far) * mean_k).sum(-1)[0] / 4  # / sqrt(head_dim)
 
-fig, ax = lab.figure("What the two heads think of a key, by its distance alone", height=3.4)
-ax.axvspan(0, 31, color="#F0F0F0", zorder=0)
-ax.text(17, 16.5, "met in training", ha="center", fontsize=9, color="#444444")
-for head, (colour, style) in enumerate([(lab.BLUE, "-"), (lab.VERMILLION, "--")]):
-    ax.plot(far, liking[head], color=colour, linestyle=style, label=f"head {head}")
-for offset in (3, 41, 47, 60, 66):
-    ax.text(offset, float(liking[:, offset].max()) + 0.9, offset, ha="center", fontsize=9)
-ax.set(xlabel="offset m − n (positions)", ylabel="mean score (scaled)", xlim=(-1, 81), ylim=(-17, 19))
-ax.grid(axis="y")
-ax.legend(loc="lower right", ncols=2)
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+fig, axes = lab.figure("What the two heads think of a key, by its offset alone", nrows=2, height=4.8, sharex=True)
+for head, (ax, colour) in enumerate(zip(axes, (lab.BLUE, lab.VERMILLION))):
+    ax.axvspan(0, 31, color="#EEEEEE", zorder=0)
+    for turns in range(20):
+        ax.axvline(3 + 2 * math.pi * turns, color="#BBBBBB", linewidth=0.8, linestyle="-", zorder=1)
+    ax.axhline(float(liking[head, 3]), color=lab.GREY, linewidth=1, linestyle="--")
+    ax.plot(far, liking[head], color=colour, linestyle="-", linewidth=1.6)
+    middle = liking[head, 1:-1]
+    peaks = 1 + torch.nonzero((middle > liking[head, :-2]) & (middle > liking[head, 2:]))[:, 0]
+    outside = peaks[peaks > 31]
+    best = outside[liking[head, outside].argsort(descending=True)[:5]]
+    for offset in (3, *best.tolist()):
+        ax.text(offset, 17.5, offset, ha="center", fontsize=9)
+    ax.set(title=f"head {head}", ylabel="mean score", ylim=(-19, 21))
+axes[0].text(17, -17.5, "met in training", ha="center", fontsize=9, color="#444444")
+axes[1].set(xlabel="offset m − n (positions)", xlim=(-1, 128))
 plt.show()
 
 # %% [markdown]
-# **Figure 3.7. Echoes.** In the grey range offset 3 scores highest, as trained. But farther out the peaks at 41, 47, 60 and 66 come close to it (for head 0 the one at 60 almost reaches it). They lie 38, 44, 57 and 63 positions behind it: six, seven, nine and ten turns of the fastest clock (37.7, 44.0, 56.5, 62.8). On that clock these keys look like the right one. Within the grey range, training has taught the slower clocks to hold such echoes down. Beyond it, nobody has: there the slow hands stand at angles that no training text has shown. Compare the places in Figure 3.6 at which the accuracy falls. Week 5 is about what to do.
+# **Figure 3.10. Echoes.** Mean score of a key, by offset. Thin grey lines stand at $3+2\pi k$: there pair 0 points as it does at offset 3. Dashed: the score at 3, the right answer. Numbers: the right offset, and the five highest peaks outside the grey training range.
+
+# %% [markdown]
+# Every high peak sits on a grey line: nine turns of pair 0 after the right offset, or sixteen, or nineteen. On that clock these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down. Beyond it, nobody has.
+#
+# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of a full number of turns, and in nine of the twelve heads the one at 122 beats offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
 
 # %% [markdown]
 # ## 8 · Too few bits
 #
-# Models run in bfloat16. It has 1 bit for the sign, 8 for the exponent and 7 for the fraction (Kalamkar et al., 2019). With the leading 1 that is not stored, a number has **8 significant bits**. This is enough to train large networks, as the same paper shows. For positions it is not enough.
+# Models run in bfloat16. It has 1 bit for the sign, 8 for the exponent and 7 for the fraction (Kalamkar et al., 2019). With the leading 1 that is not stored, a number has **8 significant bits**: enough to train large networks, as the same paper shows, but not for positions.
 #
-# **A toy.** Take a format with *three* significant bits: each number is a binary number of three digits times a power of two. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, so they are 2 wide: 8, 10, 12, 14, 16. From 16 to 32 they are 4 wide: 16, 20, 24, 28, 32. Everything between is rounded to the nearest of these. Count what is left of the positions 0 … 31 in this toy:
+# **A toy.** Take *three* significant bits: a binary number of three digits times a power of two. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, 2 wide; from 16 to 32 they are 4 wide. Everything between is rounded to the nearest of these. Count what is left of the positions 0 … 31:
 #
 # | from | values it can hold | how many new ones |
 # |---|---|---|
@@ -1064,9 +1198,9 @@ plt.show()
 #
 # **2 points (1 + 1) · difficulty 2/5 · 5 + 5 minutes · numbers and text**
 #
-# *Why it matters:* `model.to(torch.bfloat16)` is one line, and it has harmed RoPE in `transformers` and in GPT-NeoX (the records stand under Figure 3.9).
+# *Why it matters:* `model.to(torch.bfloat16)` is one line, and it can ruin RoPE without a warning.
 #
-# Do for bfloat16, with its eight significant bits, what was done for the toy: how many distinct values are left of the positions 0, 1, …, 4095, and which is the first positive integer that bfloat16 cannot hold? Work it out on paper. (Both are whole numbers, and must be exact.)
+# Do for bfloat16, with its eight significant bits, what was done for the toy. How many distinct values are left of the positions 0, 1, …, 4095, and which is the first positive integer that bfloat16 cannot hold? Work it out on paper. Both are whole numbers and must be exact.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "bfloat16_positions", "solution": true}
 # Replace every None by a whole number.
@@ -1119,7 +1253,7 @@ week3.bfloat16_positions(bfloat16_positions)
 # %% [markdown]
 # <details><summary>Hint 1 (numbers)</summary>
 #
-# Between $2^p$ and $2^{p+1}$ the toy has always $2^2=4$ steps. How many has bfloat16?
+# Between $2^p$ and $2^{p+1}$ the toy always has $2^2=4$ steps. How many does bfloat16 have?
 # </details>
 #
 # <details><summary>Hint 2 (numbers)</summary>
@@ -1133,11 +1267,11 @@ week3.bfloat16_positions(bfloat16_positions)
 # </details>
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) Between 256 and 512, do positions merge in twos, evenly? (b) For `head_dim` 128 and positions up to 4095, how large does the worst error of a cosine become if only the *frequencies* are rounded to bfloat16? And if the angles are exact and only the *cosines* are rounded? A cosine lies in $[-1,1]$, so no error can exceed 2.
+# **Predict.** (a) Between 256 and 512, do positions merge in twos, evenly? (b) For `head_dim` 128 and positions up to 4095, how large is the worst error of a cosine if only the *frequencies* are rounded to bfloat16? If only the *cosines* are? (No error can exceed 2.)
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 integers = torch.arange(248, 273)
 held = integers.to(torch.bfloat16).double()
 positions = torch.arange(1, 4088)
@@ -1159,17 +1293,40 @@ right.axhline(1, color=lab.GREY, linewidth=1, linestyle="--")
 right.set(title="gap to the next number", xlabel="position", ylabel="gap (positions)", xlim=(32, 4096), ylim=(0.15, 25))
 plt.show()
 
+
 # %% [markdown]
-# **Figure 3.8. Which positions bfloat16 can tell apart.** Left: blue lines go straight down: the position is stored exactly. Dashed lines lean: the position is stored as a neighbour. Up to 256 all is well. From there to 512 only even numbers exist, and because ties go to the even last bit, groups of three alternate with groups of one: 259, 260 and 261 all become 260, while 258 stays alone. Right: the gap between neighbouring numbers doubles at each power of two. Above the dashed line, gap 1, positions are lost.
+# **Figure 3.11. Which positions bfloat16 can tell apart.** Left: a blue line goes straight down where a position is stored exactly; a dashed line leans to the neighbour that is stored instead. Right: the gap to the next number that bfloat16 holds; dashed, a gap of 1.
+
+# %% [markdown]
+# From 257 on only even numbers exist, and ties go to the even last bit: 259, 260 and 261 all become 260, while 258 stays alone.
+#
+# ### Live: one line that ruins RoPE
+#
+# The usual way to write RoPE: the frequencies are a buffer of the layer. `forward` is careful and computes in float32. Then someone casts the model.
 
 # %% tags=["experiment"]
-at = torch.arange(4096, dtype=torch.float64)
+class RotaryBuffer(nn.Module):
+    def __init__(self, head_dim, base=10000.0):
+        super().__init__()
+        self.register_buffer("inv_freq", rope_frequencies(head_dim, base).float(), persistent=False)
+
+    def forward(self, positions):
+        return (positions.float()[:, None] * self.inv_freq.float()).cos()
+
+at = torch.arange(4096)
+truth = torch.outer(at.double(), rope_frequencies(128).double()).cos()
+rotary = RotaryBuffer(128)
+before = float((rotary(at) - truth).abs().max())
+after = float((rotary.to(torch.bfloat16)(at) - truth).abs().max())
+lab.table(["worst error of a cosine, positions 0 to 4095", "error"],
+          [["the layer as built", f"{before:.4f}"], ["after .to(torch.bfloat16)", f"{after:.4f}"]])
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 exact = rope_frequencies(128).double()
 rounded = lambda t: t.to(torch.bfloat16).double()
-truth = torch.outer(at, exact).cos()
 ways = [
     ("positions and frequencies in bfloat16", torch.outer(rounded(at), rounded(exact)).cos(), lab.VERMILLION, "-"),
-    ("frequencies in bfloat16", torch.outer(at, rounded(exact)).cos(), lab.ORANGE, "--"),
+    ("frequencies in bfloat16", torch.outer(at.double(), rounded(exact)).cos(), lab.ORANGE, "--"),
     ("cosines in bfloat16, angles in float32", rounded(torch.outer(at.float(), exact.float()).cos()), lab.GREEN, "-."),
     ("all in float32", torch.outer(at.float(), exact.float()).cos().double(), lab.BLUE, ":"),
 ]
@@ -1188,35 +1345,59 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 
 
 # %% [markdown]
-# **Figure 3.9. What it does to RoPE.** Each line is the largest error met up to that position, over all 64 pairs. With rounded frequencies (dashed) the error climbs in proportion to the position until it cannot grow any more: 2 is the difference between "same direction" and "opposite". The pairs that suffer are the fast ones, whose angles are large. (Pair 0 is safe: its speed, 1, is exact in bfloat16.) With rounded positions on top (solid) the error jumps at 257, the first position lost: there pair 0 is hit too. Rounding only the finished cosines (dash-dotted) costs a constant 0.002. So: angles in float32 or better, cast last. The bug is on record for transformers (issue 25681, pull request 29285) and GPT-NeoX (pull request 1016); Wang et al. (2024) study what bfloat16 does to RoPE in training on long texts.
+# **Figure 3.12. Where you may round.** Each line is the largest error met up to that position, over all 64 pairs. 2 is the largest error there can be: "same direction" has become "opposite".
+
+# %% [markdown]
+# With rounded frequencies the error climbs in proportion to the position until it cannot grow any more. Fast pairs suffer most, because their angles are large; only pair 0 is safe, since its frequency, 1, is exact. Round the positions too, and the error jumps at 257, where pair 0 is hit as well. Round only the finished cosines, and you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
+#
+# The bug is on record for `transformers` (issue 25681) and GPT-NeoX (issue 1003, pull request 1016). Both were mended, but the line still bites: in `transformers` 5.23, `LlamaRotaryEmbedding(config).to(torch.bfloat16)` rounds its buffer, with the same error of 2.0. Wang et al. (2024) study the effect in training.
 
 # %% [markdown]
 # ## 9 · Bug hunt
 #
-# Three snippets in the manner of real code. Each runs, gives the right shapes, and has **exactly one** bug, which may show in more than one line. Write the repaired function into the answer cell. Do not change anything else: same name, same arguments, same layout.
+# ### Exercise 3.8 · Three bugs in one listing
 #
-# ### Exercise 3.8 · Three bugs
+# **3 points (1 + 1 + 1) · difficulty 3/5 · 5 + 10 + 10 minutes · code**
 #
-# **3 points (1 + 1 + 1) · difficulty 3/5 · 5 + 5 + 10 minutes · code**
-#
-# *Why it matters:* you will read far more RoPE code than you write.
+# *Why it matters:* you will read far more RoPE code than you write, and nobody marks the lines for you.
 
-# %% [markdown] nbgrader={"grade_id": "bug_rotate_half", "locked": true}
-# **Bug 1. `rotate_half`.** A popular way to write RoPE is $x' = x\odot\cos + \texttt{rotate\_half}(x)\odot\sin$. The tables below are those of the **half layout**. The function was copied from somewhere else.
+# %% [markdown] nbgrader={"grade_id": "bug_hunt", "locked": true}
+# The file below serves two families of checkpoints: `rotate_llama` is for weights in the half layout, the two score functions for weights in the interleaved layout. Its author tested it in float32 on texts of 16 tokens: no error, right shapes, nothing changes at position 0, and `prompt_scores` agrees with a public model.
 #
-# *Symptom: no error anywhere. But the lengths of q and k change with the position, and a half-layout checkpoint that works elsewhere gives useless output.*
+# It has **three bugs**, in three different functions. Find them, and write the repaired functions into the answer cells. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2.
 #
 # ```python
+# def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
+#     inv_freq = rope_frequencies(head_dim, base).to(dtype)
+#     angles = positions.to(dtype)[:, None] * inv_freq
+#     return angles.cos(), angles.sin()
+#
+#
 # def rotate_half(x):
 #     x1 = x[..., 0::2]
 #     x2 = x[..., 1::2]
 #     return torch.stack((-x2, x1), dim=-1).flatten(-2)
 #
 #
-# angles = positions[:, None] * rope_frequencies(head_dim)         # (seq_len, head_dim/2)
-# cos = torch.cat((angles, angles), dim=-1).cos()                  # (seq_len, head_dim), half layout: right
-# sin = torch.cat((angles, angles), dim=-1).sin()                  # right
-# q, k = q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+# def rotate_llama(x, positions, base=10000.0):
+#     cos, sin = rotary_tables(positions, x.shape[-1], x.dtype, base)
+#     cos, sin = torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)
+#     return x * cos + rotate_half(x) * sin
+#
+#
+# def prompt_scores(q, k, base=10000.0):
+#     positions = torch.arange(q.shape[-2], device=q.device)
+#     q = apply_rotary_emb(q, positions, base)
+#     k = apply_rotary_emb(k, positions, base)
+#     return q @ k.transpose(-2, -1)
+#
+#
+# def decode_step_scores(q, k_cache, base=10000.0):
+#     q_positions = torch.arange(q.shape[-2], device=q.device)
+#     k_positions = torch.arange(k_cache.shape[-2], device=q.device)
+#     q = apply_rotary_emb(q, q_positions, base)
+#     k = apply_rotary_emb(k_cache, k_positions, base)
+#     return q @ k.transpose(-2, -1)
 # ```
 
 # %% nbgrader={"grade_id": "rotate_half", "solution": true}
@@ -1255,18 +1436,6 @@ from autograder.checks import week3
 week3.rotate_half(rotate_half)
 ### END HIDDEN TESTS
 
-# %% [markdown] nbgrader={"grade_id": "bug_rotary_tables", "locked": true}
-# **Bug 2. `rotary_tables`.** Tables of cosines and sines, made once and kept in the dtype of the model.
-#
-# *Symptom: all tests pass (they run in float32 on 16 tokens). In production, in bfloat16, the model gets worse the longer the document is.*
-#
-# ```python
-# def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
-#     inv_freq = rope_frequencies(head_dim, base).to(dtype)        # the model's dtype
-#     angles = positions.to(dtype)[:, None] * inv_freq             # (seq_len, head_dim/2)
-#     return angles.cos(), angles.sin()
-# ```
-
 # %% nbgrader={"grade_id": "rotary_tables", "solution": true}
 def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
     """Cosines and sines of all angles, correct to the rounding of ``dtype`` also for far positions.
@@ -1275,8 +1444,8 @@ def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
     returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions
     """
     ### BEGIN SOLUTION
-    speeds = rope_frequencies(head_dim, base).to(positions.device, torch.float64)
-    angles = positions.to(torch.float64)[:, None] * speeds
+    frequencies = rope_frequencies(head_dim, base).to(positions.device, torch.float64)
+    angles = positions.to(torch.float64)[:, None] * frequencies
     return angles.cos().to(dtype), angles.sin().to(dtype)  # the cast comes last
     ### END SOLUTION
 
@@ -1295,7 +1464,7 @@ assert low_cos.dtype == torch.bfloat16 and low_sin.dtype == torch.bfloat16, (
     f"with dtype=torch.bfloat16 both tables must be bfloat16, got {low_cos.dtype} and {low_sin.dtype}.")
 worst = max(float((low_cos.float() - cos).abs().max()), float((low_sin.float() - sin).abs().max()))
 assert worst < 0.01, (
-    f"in bfloat16 an entry is off by {worst:.1g}; rounding a cosine explains 0.002. Something was rounded before the "
+    f"in bfloat16 an entry is off by {worst:.2g}; rounding a cosine explains 0.002. Something was rounded before the "
     "cosine was taken.")
 print("Looks right. The hidden tests go farther out and try other bases.")
 
@@ -1306,20 +1475,6 @@ from autograder.checks import week3
 week3.rotary_tables(rotary_tables)
 ### END HIDDEN TESTS
 
-# %% [markdown] nbgrader={"grade_id": "bug_decode_step_scores", "locked": true}
-# **Bug 3. `decode_step_scores`.** One step of generating text. The cache holds the keys of all tokens so far, *not yet rotated*, the newest last. There is one query, that of the newest token. The function returns its scores with all keys (not scaled), interleaved layout.
-#
-# *Symptom: training is fine, and the loss on given texts is fine. Generated text falls apart after a few words.*
-#
-# ```python
-# def decode_step_scores(q, k_cache, base=10000.0):
-#     q_positions = torch.arange(q.shape[-2], device=q.device)
-#     k_positions = torch.arange(k_cache.shape[-2], device=q.device)
-#     q = apply_rotary_emb(q, q_positions, base)
-#     k = apply_rotary_emb(k_cache, k_positions, base)
-#     return q @ k.transpose(-2, -1)
-# ```
-
 # %% nbgrader={"grade_id": "decode_step_scores", "solution": true}
 def decode_step_scores(q, k_cache, base=10000.0):
     """Unscaled scores of the newest token with all tokens so far, interleaved layout.
@@ -1329,9 +1484,9 @@ def decode_step_scores(q, k_cache, base=10000.0):
     returns: (batch, heads, 1, n_keys)
     """
     ### BEGIN SOLUTION
-    places = torch.arange(k_cache.shape[-2], device=q.device)
-    newest = places[-1:]  # the query belongs to the end of the text, not to position 0
-    return apply_rotary_emb(q, newest, base) @ apply_rotary_emb(k_cache, places, base).mT
+    positions = torch.arange(k_cache.shape[-2], device=q.device)
+    newest = positions[-1:]  # the query belongs to the end of the text, not to position 0
+    return apply_rotary_emb(q, newest, base) @ apply_rotary_emb(k_cache, positions, base).mT
     ### END SOLUTION
 
 
@@ -1358,28 +1513,23 @@ week3.decode_step_scores(decode_step_scores)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint for bug 1</summary>
+# <details><summary>Hint 1: what users complain about</summary>
 #
-# Take `head_dim` 4 and $x=(1,0,0,0)$. Which column of `cos` and `sin` goes with channel 0, and which other channel has the same speed?
+# "LLaMA weights write nonsense." "In bfloat16 it gets worse the longer the document is." "The loss on a given text is fine, but generated text falls apart."
 # </details>
 #
-# <details><summary>Hint for bug 2</summary>
+# <details><summary>Hint 2: which of the author's tests could not fail</summary>
 #
-# Follow one number through the function and ask at each line in which dtype it is. Section 8 says where a cast is harmless.
+# At position 0 every sine is zero. In float32 a cast to `dtype` does nothing. A whole prompt has as many queries as keys.
 # </details>
 #
-# <details><summary>Hint for bug 3</summary>
+# <details><summary>Hint 3: where to look</summary>
 #
-# What is `q.shape[-2]` in a decoding step? Where does the newest of `n_keys` tokens stand?
+# Take $x=(1,0,0,0)$ in `rotate_llama`: which other channel has the frequency of channel 0? Which dtype has each number in the tables, line by line? What is `q.shape[-2]` when a single token is decoded?
 # </details>
 
 # %% [markdown]
-# **A neighbour of bug 3.** When there is a single query and five keys, `is_causal=True` of PyTorch's attention does not mean what you may think. Put the unit vectors in as values, and the output shows the weights.
-
-# %% [markdown] tags=["prediction"]
-# **Predict.** One query (the newest token), five keys, all scores equal. Which keys does the query see with `is_causal=True`?
-#
-# *Your prediction:*
+# **A neighbour of the last bug.** One query, the newest token, and five keys with equal scores. Which does it see with PyTorch's `is_causal=True`? Guess, then run. (The values are unit vectors, so the output shows the weights.)
 
 # %% tags=["experiment"]
 newest, keys, unit = torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 5, 4), torch.eye(5).view(1, 1, 5, 5)
@@ -1390,76 +1540,67 @@ for flag in (True, False):
 lab.table(["weight of key", *range(5)], rows)
 
 # %% [markdown]
-# The mask is aligned at the top left: PyTorch takes the query for the *first* token, and it sees key 0 only. In a decoding step no key lies in the future, so no mask is needed.
+# The mask is aligned at the top left: PyTorch takes the query for the *first* token. In a decoding step no key lies in the future, and you need no mask.
 
 # %% [markdown]
-# ## 10 · Test yourself
+# ## 10 · In the wild
+#
+# You have built everything that a LLaMA needs to know about positions. Now open the real thing: `transformers` 5.23, file `models/llama/modeling_llama.py`.
+#
+# | there | yours | look for |
+# |---|---|---|
+# | class `LlamaRotaryEmbedding` | 3.2 and `RotaryBuffer` | Where does the base come from? (`config.rope_parameters["rope_theta"]`; `config.rope_theta` of older code raises an error.) In which dtype are the angles computed, and what is cast last? |
+# | function `rotate_half` | 3.8 | Which layout is it? |
+# | function `apply_rotary_pos_emb` | 3.4 | Why does it take `cos` and `sin`, and no positions? |
+# | class `PermuteForRope`, file `core_model_loading.py` | `interleaved_to_half` | One `view`, one `transpose`, one `reshape`: which axis is which? |
+#
+# Two questions to take there. Who computes cosine and sine, and how often per forward pass? And what happens to `inv_freq`, a buffer, in `.to(torch.bfloat16)`? You know the damage from section 8; one of the course's own tests checks that the real class still does it.
+#
+# **Back to the first question.** Yes: a layer can be blind to where a text stands and still see every offset. Turn queries and keys by angles proportional to their positions. But that does not teach it offsets it has never met, and the next two weeks are about those.
+
+# %% [markdown]
+# ## 11 · Test yourself
 #
 # Answer aloud, then open.
 #
-# <details><summary>1. Explain RoPE in two sentences.</summary>
+# <details><summary>1. Is RoPE an absolute or a relative encoding?</summary>
 #
-# Split each query and key vector of a head into pairs and rotate pair $i$ by the angle position × $\theta_i$. Rotations by $m\theta_i$ and $n\theta_i$ combine to one by $(n-m)\theta_i$ in the dot product, so the score depends on content and on the distance, not on the positions themselves.
+# Both. Each vector is rotated by its absolute position, token by token. The effect on the score is purely relative.
 # </details>
 #
-# <details><summary>2. Is RoPE an absolute or a relative encoding?</summary>
+# <details><summary>2. Why are the values not rotated?</summary>
 #
-# Both, in a precise sense. Each vector is rotated by its absolute position, token by token, with no table of pairs. The effect on the score is purely relative.
+# The weights are relative without it. With rotated values, $\sum_n a_{mn}R_nv_n$ changes when all positions shift.
 # </details>
 #
-# <details><summary>3. Why are the values not rotated?</summary>
+# <details><summary>3. What does RoPE cost, and what does the base do?</summary>
 #
-# The weights are relative without it. Rotated values would make the output turn with the absolute position: $\sum_n a_{mn}R_nv_n$ changes when all positions shift.
+# No parameters; four products per pair and vector, on q and k, in every layer. The base sets the lowest frequency: a larger one slows all pairs but the first, most of all the last.
 # </details>
 #
-# <details><summary>4. Why rotations, and not some other way of putting in the position?</summary>
+# <details><summary>4. Which pairs cause trouble beyond the training length?</summary>
 #
-# If queries and keys are treated alike and position 0 changes nothing, then wish (1) with $m=n$ already says that dot products must be kept: the map is orthogonal. And since only differences may count, position $m$ must be the $m$-th power of one such map. In a suitable basis that is a set of rotations (aside in section 6).
+# Slow pairs reach angles they have never had. But pair 0 makes the echoes that the others fail to silence (Figure 3.10), and in other tasks competing keys matter too (week 2). "Only the slow ones" is too simple.
 # </details>
 #
-# <details><summary>5. How many parameters does RoPE add? What does it cost?</summary>
+# <details><summary>5. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
 #
-# None. Four products per pair and vector, on q and k, in every layer; cosines and sines can be shared by all layers.
+# The layout: interleaved weights in half-split code, or the reverse. Then the base. Then a rotation that covers only part of the head, as in GPT-NeoX-20B, which rotates the first quarter (Black et al., 2022).
 # </details>
 #
-# <details><summary>6. What does the base do, and what happens if you raise it?</summary>
+# <details><summary>6. Should a KV cache hold keys before or after the rotation?</summary>
 #
-# It sets the slowest speed: the wavelengths run from $2\pi$ to almost $2\pi\cdot$base. A larger base slows all pairs but the first, most of all the last. Fewer pairs complete a turn in a given length.
+# After is cheaper: a key's rotation never changes. Before is needed when positions or frequencies change later, as with some methods of week 5. Either way the query gets the position of the newest token.
 # </details>
 #
-# <details><summary>7. Which pairs cause trouble beyond the training length: the fast or the slow ones?</summary>
+# <details><summary>7. A batch is padded on the left. What must you change?</summary>
 #
-# The slow ones. Fast pairs have gone round many times in training, and all their angles are known. A slow pair reaches angles it has never had.
+# Nothing in the scores between real tokens, if padding is masked: offsets stay. But give positions per sequence, so that they agree with the cache and with training.
 # </details>
 #
-# <details><summary>8. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
+# <details><summary>8. Where do you rotate in grouped-query attention?</summary>
 #
-# The layout: interleaved weights in half-split code, or the reverse. Reorder the rows of W_q and W_k in each head. Then the base (some models use another), then a rotation that covers only a part of the head.
-# </details>
-#
-# <details><summary>9. A KV cache stores the keys and values of all tokens so far. Should it hold keys before or after the rotation?</summary>
-#
-# After is cheaper: a key's rotation never changes, since it depends on its own position alone. Before is needed when positions or frequencies change later, as with some methods of week 5. In both cases the query must get the position of the newest token.
-# </details>
-#
-# <details><summary>10. A batch is padded on the left. What must you change?</summary>
-#
-# Nothing in the scores between real tokens, if padding is masked: distances stay. But positions are then often given per sequence, `(batch, seq_len)`, so that they agree with those in the cache and with training.
-# </details>
-#
-# <details><summary>11. Where do you rotate in grouped-query attention?</summary>
-#
-# After the split into heads, before the key heads are repeated: all heads use the same angles, so rotating the few is enough. Repeat with `repeat_interleave`, not `repeat`: neighbouring query heads share one key head.
-# </details>
-#
-# <details><summary>12. Some models rotate only a part of each head. What do the other channels do?</summary>
-#
-# They have speed zero: pure content, whatever the distance. GPT-NeoX-20B rotates the first quarter (Black et al., 2022).
-# </details>
-#
-# <details><summary>13. Does RoPE make attention decay with distance?</summary>
-#
-# Not by itself. A bound on the score falls, and equal vectors score less when far apart, in ripples; unrelated vectors show no decay (Figure 3.4).
+# After the split into heads, before the key heads are repeated: all heads use the same angles. Repeat with `repeat_interleave`, not `repeat`.
 # </details>
 
 # %% [markdown]
@@ -1468,35 +1609,36 @@ lab.table(["weight of key", *range(5)], rows)
 # | You may read | What is true | where |
 # |---|---|---|
 # | RoPE comes from EleutherAI | It comes from Su et al., in the RoFormer paper. EleutherAI helped to make it known. | RoFormer |
-# | `rotate_half` turns $(x_1,x_2,x_3,x_4)$ into $(-x_2,x_1,-x_4,x_3)$, next to tables in halves | That is the interleaved form. Next to tables in halves it is bug 1 of this week. | 3.8 |
+# | `rotate_half` turns $(x_1,x_2,x_3,x_4)$ into $(-x_2,x_1,-x_4,x_3)$, next to tables in halves | That is the interleaved form. Next to tables in halves it is a bug. | 3.8 |
 # | The half layout is a bug | It is the interleaved layout under a fixed permutation of the channels, and W_q and W_k can absorb it. | 3.4 |
-# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and its conversion script reorders the rows. | section 5 |
+# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and it reorders the rows when it converts. | sections 5, 10 |
 # | RoPE is applied to q, k and v | To q and k, after the split into heads. | 3.6 |
 # | Channels 0, 1, 2 have high, medium and low frequency | Two channels share one frequency: in the interleaved layout 0 and 1, then 2 and 3. | 3.2 |
-# | Beyond the training length the high frequencies see unseen angles | The *low* ones do; the high ones have been all round the circle. | Figure 3.2 |
-# | RoPE is relative, so it works at any length | Relative is not the same as extrapolating. | Figures 3.6, 3.7 |
-# | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.4 |
-# | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.9 |
+# | Beyond the training length the high frequencies see unseen angles | The *low* ones do. But the echoes come from the highest. | Figures 3.3, 3.10 |
+# | Fast pairs look near, slow pairs look far | Fast pairs build positional heads; slow pairs mostly carry content. | Figure 3.6, Barbero et al. |
+# | RoPE is relative, so it works at any length | Relative does not mean extrapolating. | Figures 3.9, 3.10 |
+# | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.5 |
+# | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.12 |
 # | Tests for length, identity at 0 and shift are enough | Three of our four wrong functions passed them all. | section 6 |
 # | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$ for long files. | Rozière et al. |
 # | `is_causal=True` is right for a decoding step | It aligns at the top left: one query sees only key 0. | section 9 |
 #
-# ## To take with you
+# ## Take with you
 #
 # 1. A position is a rotation; a score sees the difference of two rotations.
-# 2. Fast pairs tell neighbours apart, slow pairs tell far from near.
+# 2. A score is a sum of cosines: fast pairs make it sharp, slow pairs carry meaning.
 # 3. Say which layout you mean, and test against numbers.
 # 4. Angles in float32 or better; cast cosine and sine last.
-# 5. Relative does not mean "any length". Week 4 takes another road, ALiBi; week 5 compares them.
+# 5. Relative does not mean extrapolating. Week 4 takes another road, ALiBi; week 5 compares them.
 #
 # ## References
 #
-# - J. Su, Y. Lu, S. Pan, A. Murtadha, B. Wen, Y. Liu: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864. Section 3.2 (the method), 3.4.2 (how to compute it), 3.4.3 (the bound on the decay).
+# - J. Su, Y. Lu, S. Pan, A. Murtadha, B. Wen, Y. Liu: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864. Section 3.2 (the method), 3.3 (its properties, among them decay), 3.4.2 (how to compute it), 3.4.3 (the bound).
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.5 (the sinusoids whose frequencies RoPE uses).
 # - H. Touvron et al.: *LLaMA: Open and Efficient Foundation Language Models*, 2023, arXiv:2302.13971. Section 2.2 (RoPE in every layer instead of absolute embeddings).
 # - S. Black et al.: *GPT-NeoX-20B: An Open-Source Autoregressive Language Model*, 2022, arXiv:2204.06745 (rotation of the first quarter of the channels).
 # - B. Rozière et al.: *Code Llama: Open Foundation Models for Code*, 2023, arXiv:2308.12950 (base $10^6$ in long-context fine-tuning).
-# - F. Barbero et al.: *Round and Round We Go! What makes Rotary Positional Encodings useful?*, 2024, arXiv:2410.06205.
+# - F. Barbero, A. Vitvitskyi, C. Perivolaropoulos, R. Pascanu, P. Veličković: *Round and Round We Go! What makes Rotary Positional Encodings useful?*, 2024, arXiv:2410.06205 (abstract: decay is unlikely to be the core reason; high frequencies build positional patterns, low ones are preferred and carry content).
 # - D. Kalamkar et al.: *A Study of BFLOAT16 for Deep Learning Training*, 2019, arXiv:1905.12322.
 # - H. Wang et al.: *When Precision Meets Position: BFloat16 Breaks Down RoPE in Long-Context Training*, 2024, arXiv:2411.13476.
-# - Code: huggingface/transformers, issue 25681 and pull request 29285 (precision), and `convert_llama_weights_to_hf.py` (layout); EleutherAI/gpt-neox, pull request 1016 (precision).
+# - Code: huggingface/transformers 5.23.0, `modeling_llama.py`, `modeling_gptj.py`, `modeling_gpt_neox.py`, `modeling_roformer.py`, `core_model_loading.py`; its issue 25681 and pull request 29285 (precision). EleutherAI/gpt-neox, issue 1003 and pull request 1016 (precision). meta-llama/llama, `llama/model.py` (neighbouring channels as complex numbers).

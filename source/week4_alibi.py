@@ -1,20 +1,21 @@
 # %% [markdown]
 # # Week 4 · Attention with linear biases (ALiBi)
 #
-# **The week in one sentence.** Leave the tokens alone, and subtract from every score a penalty that grows with the distance: no encoding, no parameters, and the model runs on texts longer than it was trained on.
+# You trained a model on texts of 1,000 tokens. Tomorrow it must read 2,000, and there is no time to train again. Last week's head fell apart at offsets it had never met. Is there a way to tell a model about distance in which *nothing* turns strange beyond the training length? And if there is, what does it cost?
+#
+# **The answer in one sentence.** Leave the tokens alone, and subtract from every score a penalty that grows linearly with the distance.
 #
 # ## What you will be able to do
 #
 # - compute an attention row with a linear bias by hand, and read a slope as a half-life;
 # - write the slopes for *any* number of heads, in the order that published checkpoints expect;
-# - build the bias for training and for one decoding step, and say when the shortcut in public code is the same thing;
+# - build the bias for training and for one decoding step, and say when the shortcut in public code is the same thing, and in how many bits;
 # - build an attention layer with it that works in float64, float32, bfloat16 and float16;
-# - say how far each head can see, what a layer with ALiBi can do on longer texts, and what it cannot do at all;
-# - show why the two-sided form confuses a sequence with its reverse.
+# - say how far each head sees, what ALiBi does on longer texts, and what it cannot do at all.
 #
 # **You need** weeks 1 and 3: attention, the causal mask, the attention layer of exercise 3.6. Of RoPE you need only the idea.
 #
-# **Time:** about 140 minutes of exercises and 60 of reading and experiments. The complete notebook runs in well under a minute. Short of time? 4.2, 4.3 and 4.6 are the method; 4.5 is what you will meet in other people's code.
+# **Time:** about 130 minutes of exercises and 60 of reading and experiments. Short of time? 4.2, 4.3 and 4.6 are the method; 4.5 is what you will meet in other people's code.
 #
 # ## The exercises: 25 points
 #
@@ -27,24 +28,25 @@
 # | 4.5 | `per_key_bias_is_equivalent` | code | 0 | 2 | – | 10 |
 # | 4.5 | `per_key_explained` | text | – | – | 2 | 10 |
 # | 4.6 | `ALiBiMultiHeadAttention` | code | 0 | 5 | – | 30 |
-# | 4.7 | `effective_window` | code | 0 | 2 | – | 15 |
+# | 4.7 | `effective_window` | code | 0 | 2 | – | 5 |
 # | 4.8 | `reversal` | text | – | – | 2 | 15 |
-# | | **total** | | **0** | **21** | **4** | **140** |
+# | | **total** | | **0** | **21** | **4** | **130** |
 #
-# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (Of numbers by hand it looks at the form; in 4.4 also at the sums.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A passed check is a good sign, not a mark. The two text answers are read by a person.
+# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**: run it as often as you like, it says what is wrong. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with more cases. A person reads the two text answers.
 #
-# **A mistake is paid for once.** 4.3 builds on 4.2, and 4.6 on both. If your slopes or your bias return wrong numbers and the later answer uses them rightly, the later answer gets its points. (It cannot be graded if what it calls raises an error, or if it returns nothing but zeros.)
+# **You pay for a mistake once.** 4.3 builds on 4.2, and 4.6 on both. If your slopes are wrong and your bias uses them rightly, the bias gets its points. (It cannot be graded if what it calls raises an error or returns nothing but zeros.)
 #
-# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
+# **Cells marked *predict*** are not graded. Answer them before you run the experiment all the same: a wrong prediction is what you will remember.
 
 # %% [markdown]
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $d$ is the head dimension, $h$ the number of heads.
 # - $i$ is the position of a query, $j$ the position of a key, both counted from 0. $|i-j|$ is their distance.
-# - A **slope** $m$ is a positive number; the bias is $-m\,|i-j|$, never positive. (The minus sign stands in the bias, not in the slope.)
+# - A **slope** $m$ is a positive number; the bias is $-m\,|i-j|$, never positive. The minus sign belongs to the bias.
 # - Where there are fewer queries than keys, the queries are the *last* positions, as with a KV cache.
 # - Functions without a tensor argument return float32 tensors on the CPU. Functions never change an argument in place.
+# - A bare number such as 4.5 is an exercise. A folded cell is plumbing, mostly of figures.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -64,59 +66,65 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · The idea: a price on distance
 #
-# Weeks 2 and 3 told the tokens where they stand. RoPE's scores then depend on distance alone, and still the layer of Figure 3.6 failed on long texts: it met distances that it had never seen, and more keys than ever. Could a method do without anything that turns strange beyond the training length?
-#
-# Press, Smith and Lewis (2022) proposed the simplest one imaginable. Queries and keys carry no position at all. The score is the plain scaled product, minus a price for the distance:
+# Weeks 2 and 3 gave the tokens positions. Press, Smith and Lewis (2022) proposed to give them none. Queries and keys carry only content, and the score is the plain scaled product minus a price for the distance:
 #
 # $$s_{ij} = \frac{q_i\cdot k_j}{\sqrt d} - m\,|i-j| . \tag{1}$$
 #
-# The **slope** $m$ is a fixed number, one for each head; nothing about it is learned. The larger it is, the more a far key must offer to be looked at. In their paper the model is a causal decoder, so $j\le i$ and the distance is $i-j$ (section 3 there); the absolute value covers both sides.
+# The **slope** $m$ is a fixed number, one for each head; nothing about it is learned. The larger it is, the more a far key must offer to be looked at. In the paper the model is a causal decoder, so $j\le i$ and the distance is $i-j$ (section 3); the absolute value covers both sides.
 #
-# **What the softmax makes of it.** Softmax takes the exponential of every score, and the exponential turns a sum into a product:
+# **What softmax makes of it.** Softmax takes the exponential of every score, and the exponential turns a sum into a product:
 #
 # $$e^{s_{ij}} = \underbrace{e^{\,q_i\cdot k_j/\sqrt d}}_{\text{content}}\ \cdot\ \underbrace{e^{-m|i-j|}}_{\text{distance}} . \tag{2}$$
 #
-# So a straight line in the scores is an **exponential decay** in the weights, like a radioactive substance: every $\ln 2/m$ positions the weight of a key is halved. Or the other way round: a key that is $s$ positions farther away wins against its rival if its content score is better by more than $m\,s$.
+# So a straight line in the scores is an **exponential decay** in the weights, as in a radioactive substance: every $\ln 2/m$ positions the weight of a key halves. That is the slope's **half-life**. Put the other way round: a key that is $s$ positions farther away wins only if its content score is better by more than $m\,s$.
 #
 # Two details decide whether code is right. The bias is added **after** the division by $\sqrt d$ and is not scaled itself (footnote 10 of the paper). And it is added **before** the softmax.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Four slopes: 1/2, 1/8, 1/32, 1/256. After how many positions is a weight halved with each? And which of the four would notice whether a word stands 3 or 5 places back, which would notice whether it stands 300 or 500 places back?
+# **Predict.** Four slopes: 1/2, 1/8, 1/32, 1/256. After how many positions does each halve a weight? Which of the four would notice whether a word stands 3 or 5 positions back? Which would notice 300 against 500?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"]
+slopes = {f"1/{2**power}": 2.0**-power for power in (1, 3, 5, 8)}
+half_life = {name: math.log(2) / slope for name, slope in slopes.items()}
+lab.table(["slope", "half-life (positions)", "factor at distance 3", "at 5", "at 300", "at 500"],
+          [[name, f"{half_life[name]:.1f}", *(f"{math.exp(-n * slope):.2f}" for n in (3, 5, 300, 500))]
+           for name, slope in slopes.items()])
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 distance = torch.arange(0, 1025)
-fig, (left, right) = lab.figure("What one slope does, by distance", ncols=2, height=3.3)
-rows = []
-for power, colour, style in zip((1, 3, 5, 8), lab.COLOURS, lab.LINES):
-    slope = 2.0**-power
-    left.plot(distance, -slope * distance, color=colour, linestyle=style, label=f"m = 1/{2**power}")
+fig, (left, right) = lab.figure("What one slope does, by distance", ncols=2, height=3.4)
+for (name, slope), colour, style in zip(slopes.items(), lab.COLOURS, lab.LINES):
+    left.plot(distance, -slope * distance, color=colour, linestyle=style, label=f"m = {name}")
     right.plot(distance, torch.exp(-slope * distance), color=colour, linestyle=style)
-    rows.append([f"1/{2**power}", f"{math.log(2) / slope:.1f}", *(f"{math.exp(-n * slope):.2f}" for n in (3, 5, 300, 500))])
+    right.plot(half_life[name], 0.5, marker="o", markersize=6, color=colour)
+    right.text(half_life[name] * 1.12, 0.53, f"{half_life[name]:.3g}", fontsize=9, color=colour)
+right.axhline(0.5, color=lab.GREY, linewidth=1, linestyle=":")
 left.set(title="bias added to the score", xlabel="distance (positions)", ylabel="bias", ylim=(-12, 0.5), xlim=(0, 200))
-right.set(title="factor on the weight", xlabel="distance (positions, log scale)", ylabel="factor", xlim=(1, 1024))
+right.set(title="factor on the weight; dots: half-lives", xlabel="distance (positions, log scale)", ylabel="factor",
+          xlim=(1, 1024), ylim=(0, 1.05))
 right.set_xscale("log", base=2)
 right.set_xticks([1, 4, 16, 64, 256, 1024], ["1", "4", "16", "64", "256", "1,024"])
-for ax in (left, right):
-    ax.grid(axis="y")
+left.grid(axis="y")
 left.legend(loc="lower right")
 plt.show()
-lab.table(["slope", "half-life (positions)", "factor at distance 3", "at 5", "at 300", "at 500"], rows)
 
 # %% [markdown]
-# **Figure 4.1. One slope.** Left: the bias is a straight line through zero. Right: the factor it puts on a key's weight, on a logarithmic axis; each curve falls from 1 to almost 0 within a limited range of distances, and outside that range it is flat. So a slope is a *measuring range*. The steep head (blue) tells 3 from 5 and is blind beyond 10; the shallow one (orange, dotted) hardly sees a difference between 3 and 5, but tells 300 from 500. A model needs several.
+# **Figure 4.1. One slope.** Left: the bias is a straight line through zero. Right: the factor it puts on a key's weight, against a logarithmic axis. Dots mark the half-lives. Look for the range of distances over which each curve changes at all.
 
 # %% [markdown]
+# Each curve falls from 1 to almost 0 within a limited range and is flat outside it. A slope is a *measuring range*: the steep head tells 3 from 5 and is blind beyond 10; the shallow one hardly sees a difference between 3 and 5, but tells 300 from 500. A model needs several.
+#
 # ## 2 · The slopes
 #
-# ### A number of heads that is a power of two
+# ### A power of two
 #
 # $$m_k = 2^{-8k/h},\qquad k = 1, 2, \dots, h. \tag{3}$$
 #
-# The slopes form a geometric series. The **first** head has the **largest** slope, $2^{-8/h}$, and is the most local one; the last has $2^{-8}=1/256$ whatever $h$ is. (The formula counts $k$ from 1, code counts heads from 0: head $k-1$ has slope $m_k$.) Four heads: $2^{-2}, 2^{-4}, 2^{-6}, 2^{-8}$.
+# The slopes form a geometric series. The **first** head has the **largest** slope, $2^{-8/h}$, and is the most local; the last has $2^{-8}=1/256$ whatever $h$ is. The formula counts $k$ from 1, code counts heads from 0: head $k-1$ has slope $m_k$. Four heads: $2^{-2}, 2^{-4}, 2^{-6}, 2^{-8}$.
 #
-# It is only for $h=8$ that the exponents are 1, 2, 3, …. And the other way round: with the rule "$1/2^k$ for every $h$" a model of 32 heads would have slopes down to $2^{-32}$, which is no slope at all.
+# Only for $h=8$ are the exponents 1, 2, 3, …. With the rule "$1/2^k$ for every $h$", a model of 32 heads would have slopes down to $2^{-32}$, which is no slope at all.
 #
 # ### Any other number of heads
 #
@@ -128,14 +136,14 @@ lab.table(["slope", "half-life (positions)", "factor at distance 3", "at 5", "at
 #
 # $$\text{slopes}(6) = \tfrac14,\ \tfrac1{16},\ \tfrac1{64},\ \tfrac1{256},\ \tfrac12,\ \tfrac18 .$$
 #
-# The entries of slopes$(2c)$ lie half-way between those of slopes$(c)$, so nothing comes twice. And the result is **not sorted**. Leave it so: head number 4 of a trained model has learned to live with slope $\frac12$.
+# In the exponent, the chosen entries of slopes$(2c)$ lie half-way between those of slopes$(c)$, or half a step above the first; the entries that are skipped are those of slopes$(c)$ themselves. So nothing comes twice. The result is **not sorted**. Leave it so: head 4 of a trained model has learned to live with slope $\frac12$.
 
 # %% [markdown]
 # ### Exercise 4.1 · Slopes by hand
 #
 # **2 points · difficulty 1/5 · 10 minutes · numbers**
 #
-# *Why it matters:* code that is right for 8 heads can be wrong for 12, or for the 112 of BLOOM's largest model. Who has written the twelve down once knows why.
+# *Why it matters:* code that is right for 8 heads can be wrong for 12, or for the 112 of BLOOM. Write the twelve down once, and you know why.
 #
 # Give some of the slopes of 8 heads and of 12 heads, heads counted from 0. **At least four significant digits.**
 
@@ -193,12 +201,7 @@ week4.slopes_by_hand(slopes_by_hand)
 #
 # <details><summary>Hint 2</summary>
 #
-# 12 is none. Which $c$, and how many slopes are missing? Do as in the example with six heads.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# You need 16 heads as well. There the exponents $8k/h$ are halves: 0.5, 1, 1.5, ….
+# 12 is not. Which $c$, and how many slopes are missing? Follow the example with six heads. You need 16 heads as well, and there the exponents $8k/h$ are halves: 0.5, 1, 1.5, ….
 # </details>
 
 # %% [markdown]
@@ -234,7 +237,7 @@ assert bool((four > 0).all()), "slopes are positive; the minus sign belongs to t
 assert float(four[0]) > float(four[3]), (
     "for a power of two the first head has the largest slope and the last one the smallest.")
 assert torch.allclose(four, torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256])), (
-    f"four heads have 1/4, 1/16, 1/64, 1/256; yours start with {float(four[0]):.3g}. The exponent is -8k/h, with k "
+    f"four heads have 1/4, 1/16, 1/64, 1/256; yours start with {float(four[0]):.4g}. The exponent is -8k/h, with k "
     "counted from 1.")
 six = alibi_slopes(6)
 assert tuple(six.shape) == (6,), f"shape (6,) expected for 6 heads, got {tuple(six.shape)}."
@@ -263,18 +266,20 @@ week4.alibi_slopes(alibi_slopes)
 #
 # <details><summary>Hint 2</summary>
 #
-# The largest power of two not above `n`: `2 ** (n.bit_length() - 1)`, or `2 ** math.floor(math.log2(n))`.
+# The largest power of two not above `n`: `2 ** (n.bit_length() - 1)`, or `2 ** math.floor(math.log2(n))`. A slice with a step, `entries[0::2]`, takes every second entry.
 # </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# A slice with a step, `entries[0::2]`, takes every second entry from the first on.
-# </details>
+
+# %% tags=["experiment"]
+lab.moving_slopes(alibi_slopes, n_heads=8, distance=16)
+
+
+# %% [markdown]
+# **Figure 4.2. Slopes to move.** One line per head, from your own function. Change the number of heads from 8 to 12 to 16, and watch which lines stay. Move the distance, and see which heads still give such a key a weight.
 
 # %% [markdown]
 # ### Experiment: one formula for all?
 #
-# A popular shortcut uses equation (3) for every number of heads. Compare it with the official rule for 20 heads, and then count for how many numbers of heads from 1 to 64 the two agree.
+# A popular shortcut uses equation (3) for every number of heads. Compare it with the official rule for 20 heads. Then count for how many numbers of heads from 1 to 64 the two agree.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** (a) For how many of the 64 does the shortcut give other slopes than your function? (b) You sort the official slopes of 20 heads. Does that matter if you train a new model from scratch? If you load a published one?
@@ -285,49 +290,54 @@ week4.alibi_slopes(alibi_slopes)
 def shortcut(n_heads):
     return 2.0 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
 
+counts = range(1, 65)
+other_slopes = [n for n in counts if not torch.allclose(alibi_slopes(n), shortcut(n))]
+not_sorted = [n for n in counts if not torch.equal(alibi_slopes(n), alibi_slopes(n).sort(descending=True).values)]
+lab.table(["numbers of heads from 1 to 64", "how many"],
+          [["equation (3) gives other slopes", len(other_slopes)],
+           ["the official order is not sorted", len(not_sorted)],
+           ["both agree and are sorted (powers of two)", 64 - len(other_slopes)]])
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 official = alibi_slopes(20)
 fig, ax = lab.figure("Slopes of 20 heads", height=3.4)
+ax.axvspan(15.5, 19.6, color="#F0F0F0", zorder=0)
+ax.text(7.5, 1.25, "heads 0–15: the slopes of 16 heads", ha="center", fontsize=9, color="#444444")
+ax.text(17.55, 1.25, "16–19: of 32 heads", ha="center", fontsize=9, color="#444444")
 ax.semilogy(official, marker="o", linestyle="none", markersize=8, color=lab.BLUE, label="official rule (your function)")
 ax.semilogy(shortcut(20), marker="x", linestyle="none", markersize=8, color=lab.VERMILLION,
             markeredgewidth=2, label="equation (3) with h = 20")
 ax.semilogy(official.sort(descending=True).values, marker="_", linestyle="none", markersize=14, color=lab.BLACK,
             label="official slopes, sorted")
-ax.axvline(15.5, color=lab.GREY, linewidth=1, linestyle="--")
-ax.text(15.35, 1.25, "the four that were missing:", ha="right", fontsize=9, color="#444444")
-ax.set(xlabel="head", ylabel="slope (log scale)", ylim=(0.003, 2))
+ax.set(xlabel="head", ylabel="slope (log scale)", ylim=(0.003, 2), xlim=(-0.6, 19.6))
 ax.set_xticks(range(20))
 ax.grid(axis="y")
 ax.legend(loc="lower left")
 plt.show()
 
-counts = range(1, 65)
-other_slopes = [n for n in counts if not torch.allclose(alibi_slopes(n), shortcut(n))]
-not_sorted = [n for n in counts if not torch.equal(alibi_slopes(n), alibi_slopes(n).sort(descending=True).values)]
-lab.table(["numbers of heads from 1 to 64", "how many"],
-          [["equation (3) gives other slopes", len(other_slopes)], ["the official order is not sorted", len(not_sorted)],
-           ["both agree and are sorted (powers of two)", 64 - len(other_slopes)]])
-
 
 # %% [markdown]
-# **Figure 4.2. Slopes of 20 heads.** Circles: the official rule. Left of the dashed line stand the slopes of 16 heads, on the right the four that were missing, every second one of 32 heads; the first of them is the largest of all. Crosses: equation (3) with $h=20$; not one head gets its official slope. Bars: the official slopes sorted, which gives most heads another slope. (a) The table: the shortcut is wrong for all 57 numbers that are no power of two. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model has learned with its order; the code of BLOOM and MPT in `transformers` has the official one.
+# **Figure 4.3. Slopes of 20 heads.** Circles: the official rule, 16 heads and then every second of 32 (shaded). Crosses: equation (3) with $h=20$. Bars: the official slopes, sorted. Look for heads at which two of the three agree.
 
 # %% [markdown]
+# (a) The shortcut is wrong for all 57 numbers that are no power of two; with 20 heads not one head gets its official slope. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model has learned with its order.
+#
 # ## 3 · The bias
 #
-# In training there are as many queries as keys, and the bias of a head is a square matrix: zero on the diagonal, $-m$ beside it, $-2m$ next to that. Whether a causal mask comes on top is not the bias's business. Here it is two-sided, $-m\,|i-j|$, and a decoder masks the upper triangle afterwards.
+# In training there are as many queries as keys, and the bias of a head is a square matrix: zero on the diagonal, $-m$ beside it, $-2m$ next to that. It is two-sided here; a decoder's mask removes the upper triangle afterwards.
 #
-# **One decoding step.** With a KV cache there is a single query and, say, five keys. The query is the newest token, so it stands at position 4, not 0. Its bias is $-4m, -3m, -2m, -m, 0$: the **last row** of the square matrix. In general row $r$ of $n_q$ queries and $n_k$ keys stands at
+# **One decoding step.** With a KV cache there is a single query and, say, five keys. The query is the newest token, so it stands at position 4, not 0. Its bias is $-4m, -3m, -2m, -m, 0$: the **last row** of the square matrix. In general, row $r$ of $n_q$ queries and $n_k$ keys stands at
 #
 # $$i = n_k - n_q + r . \tag{5}$$
 #
-# Aligned at the top left instead, the newest token would have the farthest key as its neighbour.
+# Align at the top left instead, and the newest token takes the farthest key for its neighbour.
 
 # %% [markdown]
 # ### Exercise 4.3 · The bias
 #
 # **4 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* a wrong sign makes a model that prefers far tokens, and it trains without a complaint. PyTorch's own FlexAttention examples had it (attention-gym, pull request 86).
+# *Why it matters:* with a wrong sign a model prefers far tokens, and it trains without a complaint. PyTorch's own FlexAttention examples had it (attention-gym, pull request 86).
 
 # %% nbgrader={"grade_id": "alibi_bias", "solution": true}
 def alibi_bias(n_heads, n_queries, n_keys=None):
@@ -376,25 +386,20 @@ week4.alibi_bias(alibi_bias, alibi_slopes)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Make the distances first, as a matrix of shape `(n_queries, n_keys)`: a column of query positions minus a row of key positions.
+# Make the distances first, as a matrix of shape `(n_queries, n_keys)`: a column of query positions minus a row of key positions. The query positions are the last `n_queries` of the key positions.
 # </details>
 #
 # <details><summary>Hint 2</summary>
-#
-# The query positions are the last `n_queries` of the key positions.
-# </details>
-#
-# <details><summary>Hint 3</summary>
 #
 # The slopes need two more axes, `[:, None, None]`, to meet the distances.
 # </details>
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The next figure shows the bias of all eight heads of a layer in one colour scale. In which panels will you see a narrow band, and in which hardly anything at all? Is head 0 the one that looks far, or the one that looks near?
+# **Predict.** The next figure shows the bias of all eight heads of a layer in one colour scale. In which panels will you see a narrow band, and in which hardly anything at all? Does head 0 look far or near?
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 bias = alibi_bias(8, 128)
 fig, axes = lab.figure("The bias of eight heads, 128 tokens", nrows=2, ncols=4, height=4.9, sharex=True, sharey=True)
 fig.get_layout_engine().set(h_pad=0.09)
@@ -412,9 +417,11 @@ bar.ax.set_title("bias", fontsize=9, loc="left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.3. One bias per head.** Yellow: no penalty. Dark blue: a penalty of 8 or more, which leaves a weight less than 1/2,900 of what its content asks for. Head 0 sees a narrow band around the diagonal: it has the *largest* slope and is the most *local*. The band widens from head to head. For the last one all 128 tokens are so near each other that its panel is almost one colour. All panels are zero on the diagonal, constant along every diagonal, and symmetric.
+# **Figure 4.4. One bias per head.** Yellow: no penalty. Dark blue: a penalty of 8 or more, which leaves less than 1/2,900 of the weight that content asks for. Follow the band from head to head.
 
 # %% [markdown]
+# Head 0 has the *largest* slope and is the most *local*. For the last head all 128 tokens are so near each other that its panel is almost one colour. Every panel is zero on the diagonal, constant along each diagonal, and symmetric.
+#
 # ## 4 · One row by hand
 #
 # If all keys have the same content, all content scores are equal, and softmax does not see them. What remains are the factors $e^{-m|i-j|}$, made to sum to 1.
@@ -426,7 +433,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 15 minutes · numbers**
 #
-# *Why it matters:* who has done one row knows which test to write for the layer.
+# *Why it matters:* do one row by hand, and you know which test to write for the layer.
 #
 # Four tokens of equal content at positions 0 to 3, one head, slope $m=\frac12$. Their values are $v_0=8$, $v_1=4$, $v_2=2$, $v_3=1$.
 #
@@ -498,9 +505,9 @@ week4.attention_with_slope(attention_with_slope)
 # </details>
 
 # %% [markdown]
-# ### Experiment: with real, that is unequal, content
+# ### Experiment: with unequal content
 #
-# Now let content speak: 4,000 texts of 128 random tokens, random queries and keys in every head (`head_dim` 16). For the last query of each text, your bias is added to the scaled scores. We average the weight that a key gets by its distance.
+# Now let content speak: 4,000 texts of 128 random tokens, random queries and keys in every head (`head_dim` 16). Your bias is added to the scaled scores of the last query of each text. We average the weight that a key gets by its distance.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** On a logarithmic axis, what shape has each head's curve: does the content bend it? What share of its attention does head 0 spend on the nearest 8 tokens, and what share does head 7?
@@ -513,7 +520,10 @@ query = torch.randn(4000, 1, 1, 16, generator=generator)
 keys = torch.randn(4000, 1, 128, 16, generator=generator)
 content = (query @ keys.mT) / math.sqrt(16)
 mass = torch.cat([(content + alibi_bias(8, 1, 128)[head]).softmax(-1).mean(0) for head in range(8)])[:, 0].flip(-1)
+lab.table(["head", *range(8)],
+          [["share of the nearest 8 keys", *(f"{float(mass[head, :8].sum()):.2f}" for head in range(8))]])
 
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, (left, right) = lab.figure("Attention by distance, mean over 4,000 texts", ncols=2, height=3.4)
 for head, colour, style in zip((0, 2, 4, 7), lab.COLOURS, lab.LINES):
     left.semilogy(mass[head], color=colour, linestyle=style, label=f"head {head} (1/{2 ** (head + 1)})")
@@ -530,20 +540,21 @@ right.set_xticks([1, 2, 4, 8, 16, 32, 64, 128], ["1", "2", "4", "8", "16", "32",
 for ax in (left, right):
     ax.grid(axis="y")
 plt.show()
-lab.table(["head", *range(8)], [["share of the nearest 8 keys", *(f"{float(mass[head, :8].sum()):.2f}" for head in range(8))]])
 
 
 # %% [markdown]
-# **Figure 4.4. Attention mass against distance.** Left: straight lines on the logarithmic axis, each falling by its own slope. Random content makes every single text ragged, but it favours no distance, so the mean keeps the exponential of equation (2). Right: the share of attention that the nearest keys receive together. Head 0 spends nearly all of it on eight tokens. Head 7 spends hardly more than eight of 128 keys would get without any bias (0.06).
+# **Figure 4.5. Attention mass against distance.** Left: the mean weight of one key, on a logarithmic axis. Right: the share of attention that the nearest keys receive together; dashed, the nearest eight.
 
 # %% [markdown]
+# Random content makes every single text ragged, but it favours no distance, so the mean keeps the exponential of equation (2). Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them, hardly more than the 0.06 they would get without any bias.
+#
 # ## 5 · A shortcut in public code
 #
-# The official code, and BLOOM's, never build the matrix of distances. They add to the score of key $j$ simply
+# The official code and BLOOM's never compute a distance. They add to the score of key $j$ simply
 #
 # $$+\,m\,j, \tag{6}$$
 #
-# **one number per key**, the same for all queries. No query position, no absolute value, no minus sign. It saves memory, since one row serves for all queries. But is it ALiBi? Key 100 gets $+100\,m$ whoever asks, which looks more like an *absolute* position than like a distance.
+# **one number per key**, the same for all queries: no query position, no absolute value, no minus sign. In BLOOM's code that saves memory, since one row per head serves all queries. (The official code, in `fairseq`, adds the row to a full causal mask, so there it saves nothing.) But is it ALiBi? Key 100 gets $+100\,m$ whoever asks, which looks more like an *absolute* position than like a distance.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Compare the softmax of `scores + m*j` with the softmax of `scores - m*|i-j|`. When are the two the same: always, under a causal mask, without a mask, for a single query, never?
@@ -557,7 +568,7 @@ lab.table(["head", *range(8)], [["share of the nearest 8 keys", *(f"{float(mass[
 #
 # *Why it matters:* you will load a checkpoint made with one form into code with the other. The answer says when that is safe.
 #
-# Write a function that *measures* it: it gets scores without a mask, computes both softmaxes in **float64**, and says whether they agree to $10^{-5}$ everywhere. If `causal` is true it first applies the causal mask to both, aligned at the end as in equation (5). Do not guess the answer from the arguments; compute both sides.
+# Write a function that *measures* it. It gets scores without a mask, computes both softmaxes in **float64**, and says whether they agree to $10^{-5}$ everywhere. If `causal` is true, it first applies the causal mask to both, aligned at the end as in equation (5). Don't guess the answer from the arguments; compute both sides.
 
 # %% nbgrader={"grade_id": "per_key_bias_is_equivalent", "solution": true}
 def per_key_bias_is_equivalent(scores, slopes, causal):
@@ -648,26 +659,58 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 # </details>
 
 # %% [markdown]
+# **Check your explanation against a picture.** Here are the two biases of one head without a mask, and their difference.
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+n, slope = 8, 0.5
+i, j = torch.arange(n)[:, None], torch.arange(n)
+relative, per_key = slope * -(i - j).abs(), (slope * j).expand(n, n)
+border = [(row + 0.5, row + side) for row in range(n) for side in (-0.5, 0.5)]  # stairs right of the diagonal
+fig, axes = lab.figure("Two biases of one head (slope 1/2), and their difference", ncols=3, height=3.2)
+fig.get_layout_engine().set(w_pad=0.12)
+panels = [("relative: −m·|i − j|", relative), ("per key: m·j", per_key), ("per key minus relative", per_key - relative)]
+for ax, (title, values) in zip(axes, panels):
+    image = lab.heatmap(ax, values, title, 7, "key position j", "query position i")
+    ax.plot(*zip(*border), color=lab.BLACK, linewidth=1.5, linestyle="-")
+    for row in range(n):
+        for column in range(n):
+            value = float(values[row, column]) + 0.0
+            ax.text(column, row, f"{value:g}", ha="center", va="center", fontsize=6.5,
+                    color="white" if abs(value) > 4.5 else "#222222")
+fig.colorbar(image, ax=axes, shrink=0.75).ax.set_title("bias", fontsize=9, loc="left")
+plt.show()
+
+# %% [markdown]
+# **Figure 4.6. The two biases side by side.** Left: relative. Middle: per key. Right: their difference. A causal mask removes what lies above the black line. Walk along a row of the right panel, first below the line, then above it, and compare with what you wrote.
+
+# %% [markdown]
 # ### Experiment: the same in exact arithmetic, but not in bfloat16
 #
-# bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. Take the newest of 4,096 tokens, equal content, and the steepest of eight heads, $m=\frac12$. The bias is computed exactly and *stored* in bfloat16, in both forms.
+# bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. Take the newest of 4,096 tokens, equal content, and the steepest of eight heads, $m=\frac12$. The bias is computed exactly and *stored* in bfloat16, in three forms: per key, counted from the first key; per key, counted back from the last key, as MPT does; and relative.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** For which of the two forms are the weights of the last 24 keys still the exponential that they should be? What do you expect in place of it for the other?
+# **Predict.** For which of the three forms are the weights of the last keys still the exponential that they should be? What do you expect in its place for the others? How many neighbouring keys share one number where bfloat16 steps by 8?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"]
-last_keys = torch.arange(4096 - 24, 4096)
-exact = torch.exp(-0.5 * (4095 - last_keys).double())
-forms = {"per key, 0.5·j": 0.5 * torch.arange(4096), "relative, −0.5·|i−j|": alibi_bias(8, 1, 4096)[0, 0]}
-fig, axes = lab.figure("Attention of token 4,095 to its last 24 keys, bias stored in bfloat16", ncols=2, height=3.3,
+j = torch.arange(4096)
+forms = {"per key, from the first": 0.5 * j,
+         "per key, from the last": 0.5 * (j - 4095),
+         "relative": alibi_bias(8, 1, 4096)[0, 0]}
+weights_of = {name: bias.to(torch.bfloat16).double().softmax(0) for name, bias in forms.items()}
+exact = (0.5 * j.double()).softmax(0)
+stored = forms["per key, from the first"].to(torch.bfloat16)
+values, how_many = stored[-60:].unique_consecutive(return_counts=True)
+lab.table(["number stored near the end", *(f"{value:.0f}" for value in values[1:])],
+          [["keys that share it", *how_many[1:].tolist()]])
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+fig, axes = lab.figure("Attention of token 4,095 to its last 24 keys, bias stored in bfloat16", ncols=3, height=3.3,
                        sharey=True)
-for ax, (name, stored) in zip(axes, forms.items()):
-    weights = stored.to(torch.bfloat16).double().softmax(0)[-24:]
-    ax.bar(last_keys, weights, color=lab.SKY, label="bias in bfloat16")
-    ax.plot(last_keys, exact / (1 / (1 - math.exp(-0.5))), color=lab.BLACK, linestyle="-", marker="o", markersize=3,
-            linewidth=1, label="exact")
+for ax, (name, weights) in zip(axes, weights_of.items()):
+    ax.bar(j[-24:], weights[-24:], color=lab.SKY, label="bias in bfloat16")
+    ax.plot(j[-24:], exact[-24:], color=lab.BLACK, linestyle="-", marker="o", markersize=3, linewidth=1, label="exact")
     ax.set(title=name, xlabel="key position j", ylim=(0, 0.45))
     ax.set_axisbelow(True)
     ax.grid(axis="y")
@@ -675,9 +718,35 @@ axes[0].set_ylabel("weight")
 axes[0].legend(loc="upper left")
 plt.show()
 
+# %% [markdown]
+# **Figure 4.7. The price of the shortcut.** Weights of the last 24 keys in float64 (line) and from a bias stored in bfloat16 (bars). Left: per key, counted from the first. Middle: per key, counted from the last. Right: relative.
 
 # %% [markdown]
-# **Figure 4.5. The price of the shortcut.** Left: per key. Near $j=4{,}095$ the bias is about 2,047, where bfloat16 numbers are 8 apart, so neighbours share one number: the last eight keys are all alike. The keys before them share a number that is 8 lower, and a weight $e^{-8}$ times as large, too small to see. The exponential has become a staircase. Right: the relative form. Near the query its numbers are small and exact; far away they are rounded, but there the weights are zero anyway. So: build the bias in float32, and prefer the relative form in half precision. (vLLM's fork for Gaudi has an option for float32 biases "to resolve accuracy issue on long sequences", pull request 503; it was taken back and came again as 1055.)
+# Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. The keys before them get $e^{-8}$ of that, too little to see.
+#
+# The other two forms are exact near the query: their numbers are small there, and far away, where they are rounded, the weights are zero anyway. So it is not the shortcut as such that loses precision. It is **counting from the far end**. (Counting from the last key helps the last query only. Queries further up again meet large numbers.)
+#
+# ### Live: BLOOM's ties
+#
+# BLOOM counts from the first key, and casts the result to the model's dtype. Here is the same in a few lines, for its 112 heads and 2,048 tokens.
+
+# %% tags=["experiment"]
+slopes, j = alibi_slopes(112)[:, None], torch.arange(2048)
+as_bloom = (slopes * j).to(torch.bfloat16).double().softmax(-1)
+exact = (slopes.double() * j).softmax(-1)
+lab.table(["weight of the last keys, equal content", 2044, 2045, 2046, 2047],
+          [row for head in (0, 64)
+           for row in ([f"head {head}, exact", *(f"{w:.2f}" for w in exact[head, -4:].tolist())],
+                       [f"head {head}, bias cast to bfloat16", *(f"{w:.2f}" for w in as_bloom[head, -4:].tolist())])])
+print()
+ties = int((as_bloom[:, -1] == as_bloom[:, -2]).sum())
+off = int(((as_bloom - exact).abs().amax(1) > 0.01).sum())
+lab.table(["of 112 heads", "how many"],
+          [["cannot tell the last two keys apart", ties], ["have a weight off by more than 0.01", off]])
+
+
+# %% [markdown]
+# 104 of 112 heads cannot tell the newest token from the one before it by position. In 67 heads some weight is off by more than 0.01; in the others the slope is so small that neighbours should nearly tie anyway. BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
 
 # %% [markdown]
 # ## 6 · The attention layer
@@ -688,14 +757,14 @@ plt.show()
 #    └─ v_proj ─ split into heads ───────────────────────────────────────────────────────┴─ weighted sum ─ merge ─ o_proj
 # ```
 #
-# It is the layer of exercise 3.6 with the rotation taken out and one addition put in. Nothing is added to the tokens: ALiBi *replaces* the position embedding (section 3 of the paper). What goes wrong is the order of the steps.
+# Take the layer of exercise 3.6, leave the rotation out, and add the bias. Nothing is added to the tokens: ALiBi *replaces* the position embedding (section 3 of the paper). What goes wrong is the order of the steps.
 #
-# - **Scale, then bias.** The bias is not divided by $\sqrt d$. PyTorch's `F.scaled_dot_product_attention` does it right: a floating `attn_mask` is added after the scale.
-# - **Bias, then mask, then softmax.** A masked score must stay $-\infty$. Whoever adds the bias by overwriting, or cuts the matrix with `tril` (which writes *zeros*), opens the future again.
-# - **The dtype.** The bias is float32. Added to bfloat16 scores it makes a float32 result, which then meets bfloat16 values and raises an error. Build it in float32, then cast it; do not build it *in* bfloat16, where positions beyond 256 merge.
-# - **Nothing to store.** The bias has no parameters and depends on the length. As a saved table it would tie the checkpoint to one length. The `state_dict` holds the four projections and nothing else. (Slopes in a buffer that is not saved are allowed. But `.to(torch.bfloat16)` rounds a buffer as well, and only powers of two survive that unchanged.)
+# - **Scale, then bias.** The bias is not divided by $\sqrt d$. PyTorch's `F.scaled_dot_product_attention` does it right: it adds a floating `attn_mask` after the scale.
+# - **Bias, then mask, then softmax.** A masked score must stay $-\infty$. If you cut the matrix with `tril`, which writes *zeros*, you open the future again.
+# - **The dtype.** A float32 bias turns bfloat16 scores into float32, which then meet bfloat16 values and raise an error. Build the bias in float32, then cast it. Don't build it *in* bfloat16, where positions beyond 256 merge.
+# - **Nothing to store.** The bias has no parameters and depends on the length, so a saved table would tie the checkpoint to one length. The `state_dict` holds the four projections and nothing else.
 #
-# The layer takes whole texts. With a KV cache it would take the queries of the new tokens, the keys of all, and `alibi_bias(n_heads, n_new, n_keys)`. Where groups of query heads share their keys and values, there is still one slope per *query* head. And padding at the start of a text moves all positions alike: distances do not notice.
+# With a KV cache the layer would take the queries of the new tokens, the keys of all, and `alibi_bias(n_heads, n_new, n_keys)`. Where groups of query heads share keys and values, there is still one slope per *query* head.
 
 # %% [markdown]
 # ### Exercise 4.6 · Multi-head attention with ALiBi
@@ -704,7 +773,7 @@ plt.show()
 #
 # *Why it matters:* this is the attention layer of BLOOM and MPT, up to biases and speed.
 #
-# You may call your functions of 4.2 and 4.3, or write the bias into the layer. As in 3.6, the heads are consecutive blocks of `head_dim` channels. `F.scaled_dot_product_attention` is allowed; note that it takes either `attn_mask` or `is_causal=True`, so the causal mask and the bias go into one tensor.
+# Call your functions of 4.2 and 4.3, or write the bias into the layer. As in 3.6, the heads are consecutive blocks of `head_dim` channels. You may use `F.scaled_dot_product_attention`; it takes either `attn_mask` or `is_causal=True`, so causal mask and bias go into one tensor.
 
 # %% nbgrader={"grade_id": "ALiBiMultiHeadAttention", "solution": true}
 class ALiBiMultiHeadAttention(nn.Module):
@@ -755,54 +824,64 @@ torch.manual_seed(0)
 layer = ALiBiMultiHeadAttention(16, 4)
 weights = layer.state_dict()
 wanted = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"}
+x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(3))
+rounded = lambda values: [round(float(value), 4) for value in values]
+
+# 1. The layer holds four projections and nothing else, and keeps the shape.
 assert set(weights) == wanted, (
     f"the state_dict must hold {sorted(wanted)}; yours holds {sorted(weights)}: no biases, no saved tables, these "
     "names.")
-x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(3))
 with torch.no_grad():
     out = layer(x)
     assert tuple(out.shape) == (2, 6, 16), f"shape (2, 6, 16) expected, got {tuple(out.shape)}."
+
+    # 2. A single token attends to itself.
     alone = layer(x[:, :1])
     assert torch.allclose(alone, x[:, :1] @ weights["v_proj.weight"].mT @ weights["o_proj.weight"].mT, atol=1e-5), (
         "a single token attends to itself alone, so the output is o_proj(v_proj(x)). Is anything added to x?")
+
+    # 3. By default nothing flows back from the future.
     assert torch.allclose(out, layer(x, is_causal=True), atol=1e-6), "is_causal is True by default."
     assert torch.allclose(out[:, :4], layer(x[:, :4]), atol=1e-5), (
         "with the mask, later tokens must not influence earlier outputs; yours do. Is a masked score still -inf when it "
         "reaches the softmax? Do you swap heads and tokens back before you merge the heads?")
     assert not torch.allclose(out[:, 0], layer(x, is_causal=False)[:, 0], atol=1e-4), "is_causal changed nothing."
 
-    # Equal content: with zero queries only the bias decides. Values and output pass x through.
-    equal = {"q_proj.weight": torch.zeros(16, 16), "k_proj.weight": torch.eye(16),
-             "v_proj.weight": torch.eye(16), "o_proj.weight": torch.eye(16)}
-    layer.load_state_dict(equal)
-    tokens = torch.eye(6, 16).roll(3, dims=1)[None]  # token t holds a 1 in channel t + 3, that is in head (t + 3) // 4
-    open_row = layer(tokens, is_causal=False)[0, 2]
-    factors = torch.exp(-alibi_slopes(4)[:, None] * (torch.arange(6) - 2).abs())
-    expected = factors / factors.sum(-1, keepdim=True)
-    for token in (0, 1, 4, 5):
-        head = (token + 3) // 4
-        got, want = float(open_row[token + 3]), float(expected[head, token])
-        assert abs(got - want) < 1e-4, (
-            f"equal content, no mask: query 2 must give key {token} the weight {want:.4f} in head {head} (as in 4.4), "
-            f"yours gives {got:.4f}. Is the bias added before the softmax, unscaled, with the slope of its own head, and "
-            "symmetric? Are the heads consecutive blocks of head_dim channels?")
+    # 4. With equal content the bias alone decides, as in 4.4. Zero queries make all content scores 0. Token t holds
+    #    a 1 in channel t of every head and passes through unchanged, so the output shows the weights themselves.
+    unit = torch.eye(16)
+    layer.load_state_dict({"q_proj.weight": torch.zeros(16, 16), "k_proj.weight": unit, "v_proj.weight": unit,
+                           "o_proj.weight": unit})
+    tokens = torch.eye(4).repeat(1, 4)[None]
+    seen = layer(tokens, is_causal=False)[0, 1].view(4, 4)  # query 1: (head, key)
+    due = (-alibi_slopes(4)[:, None] * torch.tensor([1, 0, 1, 2])).softmax(-1)
+    for head in range(4):
+        assert torch.allclose(seen[head], due[head], atol=1e-4), (
+            f"equal content, no mask: in head {head} query 1 must give its keys the weights {rounded(due[head])}, "
+            f"yours are {rounded(seen[head])}. Is the bias added before the softmax, unscaled, symmetric, with the "
+            "slope of its own head? Are the heads consecutive blocks of head_dim channels?")
 
-    # Two tokens with content: in every head the product of the last query and the last key is 4, with the first key 0.
-    layer.load_state_dict(equal | {"q_proj.weight": torch.eye(16)})
+    # 5. With content: the score is scaled, the bias is not. In every head the last query has the product 4 with the
+    #    last key, and 0 with the first; the first key is one position away.
+    layer.load_state_dict({name: unit for name in wanted})
     pair = torch.zeros(1, 2, 16)
     pair[0, 1, ::4] = 2
-    for head, slope in enumerate(alibi_slopes(4).tolist()):
-        got, want = float(layer(pair)[0, 1, 4 * head]) / 2, 1 / (1 + math.exp(-slope - 4 / math.sqrt(4)))
-        assert abs(got - want) < 1e-4, (
+    seen = layer(pair)[0, 1, ::4] / 2  # the last key's weight, head by head
+    due = torch.sigmoid(4 / math.sqrt(4) + alibi_slopes(4))
+    for head in range(4):
+        assert abs(float(seen[head] - due[head])) < 1e-4, (
             f"query.key is 4 for the last key and 0 for the first: in head {head} the last key's weight must be "
-            f"{want:.4f}, yours is {got:.4f}. Are the products divided by the square root of head_dim = 4 (not of "
-            "d_model), and the bias not divided?")
+            f"{float(due[head]):.4f}, yours is {float(seen[head]):.4f}. Are the products divided by the square root of "
+            "head_dim = 4 (not of d_model), and the bias not divided?")
 
+    # 6. What goes in as bfloat16 comes out as bfloat16.
     for dtype in (torch.float64, torch.bfloat16, torch.float16):
         low = ALiBiMultiHeadAttention(16, 4)
         low.load_state_dict(weights)
         low.to(dtype)
         assert low(x.to(dtype)).dtype == dtype, f"after .to({dtype}) the output must be {dtype}."
+
+# 7. A width that the heads do not divide is refused.
 assert lab.raises(ValueError, ALiBiMultiHeadAttention, 16, 3), (
     "3 heads do not divide a width of 16: raise ValueError when the layer is built.")
 print("Looks right. The hidden tests compare values, also for other numbers of heads and longer texts.")
@@ -827,84 +906,83 @@ week4.ALiBiMultiHeadAttention(ALiBiMultiHeadAttention, alibi_slopes, alibi_bias)
 #
 # <details><summary>Hint 3: the mask</summary>
 #
-# `masked_fill` with $-\infty$ as the last step before the softmax cannot be undone by anything. Zero is no mask: it is a score.
+# Use `masked_fill` with $-\infty$ as the last step before the softmax: nothing undoes it then. Zero is no mask. It is a score.
 # </details>
 
 # %% [markdown]
 # ### Experiment: three attention patterns
 #
-# The same queries and keys for 40 tokens, three ways: no position at all, RoPE, ALiBi. Queries and keys share a common part, as they do in trained models, plus noise; otherwise RoPE would show nothing but noise (Figure 3.4).
+# The same content three ways: no position at all, RoPE, ALiBi. Forty tokens; all keys resemble the queries a little, and three keys, at positions 4, 15 and 27, resemble them a lot.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Causal attention. In which picture do you expect vertical stripes, in which a band along the diagonal, in which ripples?
+# **Predict.** Causal attention. In which picture do you expect vertical stripes, in which a band along the diagonal, in which ripples? What becomes of the three strong keys?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"]
-generator = torch.Generator().manual_seed(4)
 n, pairs = 40, 16
-noise = torch.randn(2, n, pairs, 2, generator=generator)
-q, k = torch.view_as_complex(0.8 + 0.7 * noise)  # pairs of channels as complex numbers (aside in week 3, section 4)
+strength = torch.full((n,), 2.0)
+strength[[4, 15, 27]] = 4.0  # every query is (1, 0) in each pair; key j is strength[j] times that
 offset = torch.arange(n)[:, None] - torch.arange(n)
-speeds = 10000.0 ** (-torch.arange(pairs) / pairs)
-products = q[:, None] * k.conj()  # one number per query, key and pair
-plain = products.real.sum(-1) / math.sqrt(2 * pairs)
-rotary = (products * torch.exp(1j * offset[..., None] * speeds)).real.sum(-1) / math.sqrt(2 * pairs)
+frequencies = 10000.0 ** (-torch.arange(pairs) / pairs)
+plain = strength.expand(n, n)
+rotary = strength * torch.cos(offset[..., None] * frequencies).mean(-1)  # a sum of cosines (week 3, section 4)
 linear = plain + alibi_bias(8, n)[2]  # head 2, slope 1/8
-future = torch.ones(n, n, dtype=torch.bool).triu(1)
-patterns = {name: scores.masked_fill(future, -math.inf).softmax(-1)
+patterns = {name: scores.masked_fill(offset < 0, -math.inf).softmax(-1)
             for name, scores in [("no position", plain), ("RoPE", rotary), ("ALiBi, slope 1/8", linear)]}
 
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, axes = lab.figure("The same content, three ways: attention weights", nrows=2, ncols=3, height=5.1,
                        height_ratios=(3, 1.5))
 for (upper, lower), (name, weights) in zip(axes.T, patterns.items()):
     image = upper.imshow(weights, norm=plt.matplotlib.colors.PowerNorm(0.5, 0, 0.4), interpolation="nearest")
     upper.set(title=name, xlabel="key position j")
-    lower.plot([float(weights.diagonal(-d)[n // 2 - d:].mean()) for d in range(20)], color=lab.BLUE, linestyle="-")
-    lower.axhline(1 / 30, color=lab.GREY, linewidth=1, linestyle="--")
-    lower.set(xlabel="distance (positions)", ylim=(0, 0.17))
+    lower.bar(range(n), weights[-1], color=[lab.VERMILLION if s > 2 else lab.SKY for s in strength])
+    lower.set(title="weights of the last query", xlabel="key position j", ylim=(0, 0.25))
     lower.grid(axis="y")
 axes[0, 0].set_ylabel("query position i")
-axes[1, 0].set_ylabel("mean weight")
+axes[1, 0].set_ylabel("weight")
 bar = fig.colorbar(image, ax=axes[0], shrink=0.8, ticks=[0, 0.05, 0.1, 0.2, 0.4], extend="max")
 bar.ax.set_title("weight", fontsize=9, loc="left")
 plt.show()
 
 
 # %% [markdown]
-# **Figure 4.6. None, RoPE, ALiBi.** Above: the weights, rows are queries. Without positions the pattern consists of vertical stripes: a key with a large common part is liked by all queries, wherever they stand. RoPE prefers near keys here, since all clocks start together for the common part, and has ripples beyond. ALiBi shows the stripes of the first picture, faded out by distance. Below: the mean weight by distance, queries 20 to 39 (dashed: 1/30, about the mean of a row of such a query). RoPE's curve comes out of the *content*, and another content gives another curve. ALiBi's decay is *built in*: content can outweigh it, never remove it.
+# **Figure 4.8. None, RoPE, ALiBi.** Above: the weights, one row per query. Below: the last row as bars, the three strong keys in orange-red. The content is the same in all three columns.
 
 # %% [markdown]
+# Without positions every query likes the same keys, wherever they stand: vertical stripes. ALiBi shows the same stripes, faded out by distance, whatever the content is. RoPE's decay and ripples come *out of* the content: here all cosines start at the same phase, and another phase would move the peak elsewhere (week 3, section 4). ALiBi's decay is *built in*. Content can outweigh it, never remove it.
+#
 # ### Experiment: longer than in training
 #
-# A task that needs "the nearest of its kind". Random letters from an alphabet of eight; one in eight is *marked* (upper case, say). At every place the model must name the **most recent marked letter**. One layer between an embedding and a linear read-out, trained on texts of 32 tokens, tested on 256. Three arms: your ALiBi layer, and two layers of the same size with no position and with RoPE.
+# A task that needs "the nearest of its kind". Random letters from an alphabet of eight; one in eight is *marked* (upper case, say). At every position the model must name the **most recent marked letter**. One layer between an embedding and a linear read-out, trained on texts of 32 tokens, tested on 256. Three arms: your ALiBi layer, and rivals of the same size with RoPE and with no position.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Blind guessing gives 1/8. (a) In-length, up to place 31: which arms learn the task? (b) Beyond: which arms hold? (c) A second task, that of week 3: name the token **three places before**, marked or not. RoPE solved it completely within the training length. Will one ALiBi layer?
+# **Predict.** Blind guessing gives 1/8. (a) Up to position 31: which arms learn the task? (b) Beyond: which arms hold? (c) A second task, that of week 3: name the token **three positions back**, marked or not. RoPE solved it completely within the training length. Will one ALiBi layer?
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
-# Trains four small models; budget: 30 seconds.
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 class Rival(nn.Module):
-    """Causal attention with no position or with RoPE: per head, channels as complex numbers, scores by pair."""
+    """Causal attention with no position, or with RoPE in complex numbers (aside of week 3, section 4)."""
 
     def __init__(self, width, heads, rope):
         super().__init__()
-        self.rope, size = rope, width // heads
-        self.maps = nn.Parameter(torch.empty(4, heads, width, size).uniform_(-1, 1) / math.sqrt(width))
+        self.rope = rope
+        self.maps = nn.Parameter(torch.empty(4, heads, width, width // heads).uniform_(-1, 1) / math.sqrt(width))
+
+    def turned(self, vectors):
+        pairs = torch.view_as_complex(vectors.unflatten(-1, (-1, 2)).contiguous())
+        n, half = pairs.shape[-2:]
+        angles = torch.arange(n)[:, None] * 10000.0 ** (-torch.arange(half) / half)
+        return torch.view_as_real(pairs * torch.exp(1j * angles)).flatten(-2)
 
     def forward(self, x):
         q, k, v = torch.einsum("bnw,mhwc->mbhnc", x, self.maps[:3])
-        pairs, places = q.shape[-1] // 2, torch.arange(x.shape[1])
-        offset = places[:, None] - places
-        scores = torch.zeros(())
-        for pair in range(pairs):
-            a, b = torch.complex(q[..., 2 * pair], q[..., 2 * pair + 1]), torch.complex(k[..., 2 * pair], k[..., 2 * pair + 1])
-            turn = torch.exp(1j * self.rope * offset * 10000.0 ** (-pair / pairs))
-            scores = scores + (a[..., None] * b.conj()[..., None, :] * turn).real
-        scores = (scores / math.sqrt(2 * pairs)).masked_fill(offset < 0, -math.inf)
-        return torch.einsum("bhij,bhjc,hwc->biw", scores.softmax(-1), v, self.maps[3])
+        if self.rope:
+            q, k = self.turned(q), self.turned(k)
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return torch.einsum("bhnc,hwc->bnw", out, self.maps[3])
 
 class Reader(nn.Module):
     def __init__(self, attention):
@@ -914,22 +992,11 @@ class Reader(nn.Module):
     def forward(self, tokens):
         return self.read(self.attention(self.embed(tokens)))
 
-def most_recent_marked(batch, length, generator):
-    letters = torch.randint(0, 8, (batch, length), generator=generator)
-    marked = torch.rand(batch, length, generator=generator) < 1 / 8
-    marked[:, 0] = True  # so that there always is one
-    latest = torch.where(marked, torch.arange(length), 0).cummax(1).values
-    return letters + 8 * marked, letters.gather(1, latest)
-
-def three_before(batch, length, generator):
-    letters = torch.randint(0, 8, (batch, length), generator=generator)
-    return letters, letters.roll(3, dims=1)
-
-def train(make, task, steps=200):
-    torch.manual_seed(0)
+def train(make, task, steps=200, seed=0):
+    torch.manual_seed(seed)
     model = Reader(make())
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         tokens, answers = task(32, 32, generator)
         loss = F.cross_entropy(model(tokens)[:, 3:].flatten(0, 1), answers[:, 3:].flatten())
@@ -944,14 +1011,34 @@ def accuracy(model, task, length=256):
     batches = [task(32, length, generator) for _ in range(6)]
     return torch.cat([(model(tokens).argmax(-1) == answers).float() for tokens, answers in batches]).mean(0)
 
+
+# %% tags=["experiment"]
+# Trains four small models; budget: 30 seconds.
+def most_recent_marked(batch, length, generator):
+    letters = torch.randint(0, 8, (batch, length), generator=generator)
+    marked = torch.rand(batch, length, generator=generator) < 1 / 8
+    marked[:, 0] = True  # so that there always is one
+    latest = torch.where(marked, torch.arange(length), 0).cummax(1).values
+    return letters + 8 * marked, letters.gather(1, latest)
+
+def three_back(batch, length, generator):
+    letters = torch.randint(0, 8, (batch, length), generator=generator)
+    return letters, letters.roll(3, dims=1)
+
+arms = {"ALiBi": lambda: ALiBiMultiHeadAttention(64, 8), "RoPE": lambda: Rival(64, 8, rope=True),
+        "no position": lambda: Rival(64, 8, rope=False)}
 threads = torch.get_num_threads()
-torch.set_num_threads(1)
-arms = {"ALiBi": lambda: ALiBiMultiHeadAttention(64, 8), "RoPE": lambda: Rival(64, 8, rope=1.0),
-        "no position": lambda: Rival(64, 8, rope=0.0)}
+torch.set_num_threads(1)  # models this small run faster on one core
 curves = {name: accuracy(train(make, most_recent_marked), most_recent_marked) for name, make in arms.items()}
-back = accuracy(train(arms["ALiBi"], three_before), three_before)
+back = accuracy(train(arms["ALiBi"], three_back), three_back)
 torch.set_num_threads(threads)
 
+lab.table(["accuracy", "positions 3-31", "positions 128-255"],
+          [[f"most recent marked, {name}", f"{float(curve[3:32].mean()):.1f}", f"{float(curve[128:].mean()):.1f}"]
+           for name, curve in curves.items()]
+          + [["three back, ALiBi", f"{float(back[3:32].mean()):.1f}", f"{float(back[128:].mean()):.1f}"]])
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, ax = lab.figure("Name the most recent marked letter: trained on 32 tokens", height=3.6)
 for (name, curve), colour, style in zip(curves.items(), lab.COLOURS, lab.LINES):
     smooth = torch.cat((curve[:32], curve[32:].unfold(0, 8, 8).mean(-1).repeat_interleave(8)))
@@ -960,31 +1047,42 @@ ax.axvline(31, color=lab.GREY, linewidth=1, linestyle="--")
 ax.text(34, 1.06, "beyond the training length", fontsize=9, color="#444444")
 ax.axhline(1 / 8, color=lab.GREY, linewidth=1, linestyle=":")
 ax.text(255, 0.045, "dotted: blind guess, 1/8", ha="right", fontsize=9, color="#444444")
-ax.set(xlabel="place in the text (tokens)", ylabel="accuracy", ylim=(0, 1.15), xlim=(0, 256))
+ax.set(xlabel="position in the text (tokens)", ylabel="accuracy", ylim=(0, 1.15), xlim=(0, 256))
 ax.legend(loc="center right", bbox_to_anchor=(1, 0.62))
 plt.show()
-lab.table(["accuracy", "places 3-31", "places 128-255"],
-          [[f"most recent marked, {name}", f"{float(curve[3:32].mean()):.1f}", f"{float(curve[128:].mean()):.1f}"]
-           for name, curve in curves.items()]
-          + [["three before, ALiBi", f"{float(back[3:32].mean()):.1f}", f"{float(back[128:].mean()):.1f}"]])
 
 
 # %% [markdown]
-# **Figure 4.7. Train short, test long.** Beyond place 31 the curves are means over eight places. (a) Within the training length ALiBi and RoPE learn the task; without positions the layer can only count the marked letters. (b) Beyond it ALiBi goes on as if nothing had happened, at eight times the length. RoPE, just as good *within* the training length, falls within twenty places. Two things are new for it there: angles of its slow clocks that it has never seen, and more keys; this picture does not tell their shares apart. (c) The last line of the table is the other side of the coin. One ALiBi *head* cannot look exactly three places back: its price only grows with the distance, so of four equal letters it must always like the nearest best. The layer could weigh its eight heads against each other, and still learns little of the task (0.3, where guessing gives 0.125). Week 3's layer solved it. **A built-in preference helps where it fits the task.** (The same holds for five other training seeds: at places 128 to 255 ALiBi reached 0.95 to 0.99, RoPE 0.24 to 0.31. Put 1 to 5 for the 0 in `torch.manual_seed(0)`, in `train`, and see.) Small models on one task show this much and no more; week 5 compares the encodings with care.
+# **Figure 4.9. Train short, test long.** Accuracy along a text eight times as long as those of the training. Beyond position 31 each curve is a mean over eight positions.
+
+# %% [markdown]
+# Six training seeds give these ranges:
+#
+# | | positions 3–31 | positions 128–255 |
+# |---|---|---|
+# | most recent marked, ALiBi | 0.97–0.99 | 0.95–0.97 |
+# | most recent marked, RoPE | 0.99–1.00 | 0.24–0.29 |
+# | most recent marked, no position | 0.58–0.62 | 0.25–0.29 |
+# | three back, ALiBi | 0.31–0.32 | 0.31–0.32 |
+# | three back, RoPE | 1.00 | 0.12–0.13 |
+#
+# (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on as if nothing had happened, and RoPE falls to the level of no position at all.
+#
+# (c) The fourth row is the other side of the coin. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so of four equal letters it must like the nearest best. The layer could play its eight heads off against each other, and still learns little. **A built-in preference helps where it fits the task.** Small models on one task show this much and no more; week 5 compares the encodings with care.
 
 # %% [markdown]
 # ## 7 · How far a head can see
 #
 # "Head 7 looks far": how far? Ask when the factor $e^{-m|i-j|}$ of equation (2) has fallen to some tolerance, say 1 %. Call the least whole distance at which it is at most `tol` the **effective window** $w$.
 #
-# There is a second reading. With equal content and an endless text on the left, the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, which is at most `tol`. So the window is also what holds 99 % of the attention.
+# There is a second reading. With equal content and an endless text on the left, the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, at most `tol`. So the window also holds 99 % of the attention. Both readings assume equal content: a key whose content score is 10 nats better is seen $10/m$ positions farther.
 
 # %% [markdown]
 # ### Exercise 4.7 · Effective window
 #
-# **2 points · difficulty 1/5 · 15 minutes · code**
+# **2 points · difficulty 1/5 · 5 minutes · code**
 #
-# *Why it matters:* it says what a model with given slopes cannot know, before you have trained it.
+# *Why it matters:* it tells you what a head will hardly look at, before you have trained it.
 
 # %% nbgrader={"grade_id": "effective_window", "solution": true}
 def effective_window(slope, tol=0.01):
@@ -1008,8 +1106,8 @@ for slope, tol in ((0.3, 0.01), (0.05, 0.2)):
         f"slope {slope}: at distance {window} the factor is {math.exp(-slope * window):.4f}, still above {tol}. Rounded "
         "down?")
     assert math.exp(-slope * (window - 1)) > tol, (
-        f"slope {slope}: at distance {window - 1} the factor is already {math.exp(-slope * (window - 1)):.4f}; asked for "
-        "is the least distance.")
+        f"slope {slope}: at distance {window - 1} the factor is already {math.exp(-slope * (window - 1)):.4f}; the "
+        "exercise asks for the least distance.")
 assert effective_window(0.3) == effective_window(0.3, 0.01), "tol is 0.01 by default."
 assert effective_window(torch.tensor(0.25), torch.tensor(0.01)) == effective_window(0.25, 0.01), (
     "0-d tensors must be taken as well.")
@@ -1023,14 +1121,9 @@ week4.effective_window(effective_window)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
+# <details><summary>Hint</summary>
 #
-# Solve $e^{-m w}=\texttt{tol}$ for $w$ with the natural logarithm.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# "At most tol" at a *whole* distance: which way do you round?
+# Solve $e^{-m w}=\texttt{tol}$ for $w$ with the natural logarithm. "At most tol" at a *whole* distance: which way do you round?
 # </details>
 
 # %% [markdown] tags=["prediction"]
@@ -1039,29 +1132,34 @@ week4.effective_window(effective_window)
 # *Your prediction:*
 
 # %% tags=["experiment"]
-fig, ax = lab.figure("Effective window of each head (tolerance 1 %)", height=3.7)
-looks = ((4, "s", 12, lab.GREEN), (8, "o", 6, lab.BLUE), (12, "D", 6, lab.ORANGE), (32, ".", 6, lab.VERMILLION))
-for n_heads, marker, size, colour in looks:
-    windows = [effective_window(float(slope)) for slope in alibi_slopes(n_heads)]
-    ax.semilogy([(head + 0.5) / n_heads for head in range(n_heads)], windows, marker=marker, markersize=size,
-                markerfacecolor="none" if n_heads == 4 else colour, markeredgewidth=1.5 if n_heads == 4 else 1,
-                linestyle="none", color=colour, label=f"{n_heads} heads")
-    assert max(windows) == effective_window(2.0**-8)
-ax.axhline(effective_window(2.0**-8), color=lab.GREY, linewidth=1, linestyle="--")
-ax.text(0.01, effective_window(2.0**-8) * 1.2, f"{effective_window(2.0**-8):,} tokens: the farthest, for any number of heads",
-        fontsize=9, color="#444444")
-ax.set(xlabel="place of the head in the layer (0: first, 1: last)", ylabel="window (tokens, log scale)", xlim=(0, 1),
-       ylim=(2, 3000))
-ax.grid(axis="y")
-ax.legend(loc="lower right", ncols=4)
-plt.show()
 lab.table(["8 heads", *range(8)], [["slope", *(f"1/{round(1 / float(s))}" for s in alibi_slopes(8))],
                                   ["window (tokens)", *(effective_window(float(s)) for s in alibi_slopes(8))]])
+print()
+layers = (4, 8, 12, 32, 64)
+lab.table(["heads in the layer", *layers],
+          [["farthest window (tokens)", *(effective_window(float(alibi_slopes(h).min())) for h in layers)]])
+
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+fig, axes = lab.figure("How far back each head sees", ncols=3, height=3.7, sharex=True)
+for ax, n_heads in zip(axes, (4, 8, 12)):
+    for head, slope in enumerate(alibi_slopes(n_heads).tolist()):
+        ax.barh(head, effective_window(slope) - 1, left=1, height=0.62, color=lab.SKY)
+        ax.plot([max(math.log(2) / slope, 1)], [head], marker="|", markersize=9, markeredgewidth=2, color=lab.BLACK)
+    ax.set_xscale("log", base=10)
+    ax.set(title=f"{n_heads} heads", xlabel="distance back from the query", xlim=(2000, 1), ylim=(n_heads - 0.4, -0.6))
+    ax.set_xticks([1000, 100, 10, 1], ["1,000", "100", "10", "1"])
+    ax.set_yticks(range(n_heads))
+    ax.axvline(effective_window(2.0**-8), color=lab.GREY, linewidth=1, linestyle="--")
+axes[0].set_ylabel("head")
+plt.show()
 
 # %% [markdown]
-# **Figure 4.8. Head against reach.** Along the layer the windows grow in a geometric series; each slope half as large means a window twice as long. (a) The last head of a power of two has slope 1/256 and sees 1,179 tokens, (b) whatever the number of heads: more heads fill the range more densely, they do not extend it. (The 8 in equation (3) does that: MPT's configuration calls it `alibi_bias_max`.) With 12 heads the order jumps back (diamonds): the four last heads are local ones again.
+# **Figure 4.10. Reach along a text.** The query stands at the right edge; each bar reaches back over the effective window of one head (log scale, tolerance 1 %), and its black tick marks the half-life. Dashed: the window of slope 1/256.
+
+# %% [markdown]
+# (a) The last head of a power of two has slope 1/256 and sees 1,179 tokens, (b) whatever the number of heads: more heads fill the range more densely, they do not extend it. The 8 in equation (3) does that; MPT's configuration calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
 #
-# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that, at $1/256$ per position it would take 31 nats; and stacked layers can pass information on from window to window. But nothing in training asks for it. So "ALiBi extrapolates" means: *the loss does not explode* beyond the training length. It does not mean that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length, ALiBi might not be using longer contexts at all. Week 5 measures it: flat loss, lost needle.
+# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that; at $1/256$ per position it takes 31 nats. Stacked layers can pass information on from window to window. But nothing in training asks for it. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length, ALiBi might not be using longer contexts at all. Week 5 measures it.
 
 # %% [markdown]
 # ## 8 · Both sides alike
@@ -1078,24 +1176,27 @@ lab.table(["8 heads", *range(8)], [["slope", *(f"1/{round(1 / float(s))}" for s 
 # %% tags=["experiment"]
 torch.manual_seed(5)
 layer, tokens = ALiBiMultiHeadAttention(32, 4), torch.randn(1, 12, 32)
-backwards, shuffle = torch.arange(11, -1, -1), torch.randperm(12)
+orders = {"reversed": torch.arange(11, -1, -1), "shuffled": torch.randperm(12)}
 rows = []
-with torch.no_grad():
-    for causal in (False, True):
-        gaps = [float((layer(tokens[:, order], is_causal=causal) - layer(tokens, is_causal=causal)[:, order]).abs().max())
-                for order in (backwards, shuffle)]
-        pooled = [layer(tokens[:, order], is_causal=causal).mean(1) - layer(tokens, is_causal=causal).mean(1)
-                  for order in (backwards, shuffle)]
-        rows.append(["with the causal mask" if causal else "no mask",
-                     *("0.0000" if gap < 5e-5 else f"{gap:.1f}" for gap in gaps),
-                     *("0.0000" if float(p.abs().max()) < 5e-5 else "differs" for p in pooled)])
+for causal in (False, True):
+    with torch.no_grad():
+        out = layer(tokens, is_causal=causal)
+        outs = {name: layer(tokens[:, order], is_causal=causal) for name, order in orders.items()}
+    gaps = [float((outs[name] - out[:, order]).abs().max()) for name, order in orders.items()]
+    means = [float((outs[name].mean(1) - out.mean(1)).abs().max()) for name in orders]
+    rows.append(["with the causal mask" if causal else "no mask",
+                 *("0.0000" if gap < 5e-5 else f"{gap:.1f}" for gap in gaps),
+                 *("0.0000" if gap < 5e-5 else "differs" for gap in means)])
+lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled", "mean, reversed", "mean, shuffled"],
+          rows)
 
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 q, k = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(6))
 def weights(order, causal):
     scores = q[order] @ k[order].T / math.sqrt(8) + alibi_bias(4, 12)[0]
     return (scores.masked_fill(torch.ones(12, 12).triu(1).bool(), -math.inf) if causal else scores).softmax(-1)
 
-forwards = torch.arange(12)
+forwards, backwards = torch.arange(12), torch.arange(11, -1, -1)
 fig, axes = lab.figure("Attention of a sequence, and of its reverse turned back", ncols=4, height=2.8,
                        sharey=True)
 fig.get_layout_engine().set(h_pad=0.09)
@@ -1108,10 +1209,9 @@ axes[0].set_ylabel("query (token number)")
 bar = fig.colorbar(image, ax=axes, shrink=0.8)
 bar.ax.set_title("weight", fontsize=9, loc="left")
 plt.show()
-lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled", "mean, reversed", "mean, shuffled"], rows)
 
 # %% [markdown]
-# **Figure 4.9. Reversal.** Second and fourth picture: the sequence went in backwards, and rows and columns are turned back, so that every token stands in its old place. Without a mask the first two pictures are the same: each token looks at the same tokens with the same weights, whether the text runs forwards or backwards. With the causal mask they are not. The table measures the layer as a whole. Shuffling *does* change the result: symmetric ALiBi knows how far apart two tokens are, just not which comes first.
+# **Figure 4.11. Reversal.** In the second and fourth panel the sequence went in backwards, and rows and columns are turned back, so that every token stands where it stood. Compare the first panel with the second, and the third with the fourth. The table measures the whole layer.
 
 # %% [markdown] nbgrader={"grade_id": "reversal_question", "locked": true}
 # ### Exercise 4.8 · Which way round?
@@ -1146,7 +1246,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Give the reversed place of $i$ a name, $i'=n-1-i$, and write down the score of the pair $(i,j)$ of the reversed sequence.
+# Give the reversed position of $i$ a name, $i'=n-1-i$, and write down the score of the pair $(i,j)$ of the reversed sequence.
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -1155,66 +1255,72 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 # </details>
 
 # %% [markdown]
-# ## 9 · Test yourself
+# ## 9 · In the wild
+#
+# Open BLOOM's real code: `transformers` 5.23, file `models/bloom/modeling_bloom.py`. You will recognise four things.
+#
+# | there | yours | look for |
+# |---|---|---|
+# | function `_get_alibi_slopes` | 4.2 | Rule (4), written with two series of powers. Where is the "every second entry"? |
+# | function `build_alibi_tensor` | equation (6) | Which position does a padded token get? What is the last thing that happens to the result? |
+# | class `BloomAttention` | 4.6 | One call adds the bias and scales the product. Is the bias scaled? |
+# | function `build_mpt_alibi_tensor`, file `models/mpt/modeling_mpt.py` | Figure 4.7, middle | From which key does it count? (It stays in float32.) Slopes that are too many are cut at the end: is the order yours? |
+#
+# Feed `build_alibi_tensor` a mask of ones and `torch.bfloat16`, and you get the ties of section 5. One of the course's own tests does that, so the claim is checked whenever the version changes.
+#
+# **Back to the first question.** Yes: with ALiBi nothing turns strange beyond the training length, because there is nothing but a penalty that goes on growing. The price is paid elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
+
+# %% [markdown]
+# ## 10 · Test yourself
 #
 # Answer aloud, then open.
 #
 # <details><summary>1. Explain ALiBi in two sentences.</summary>
 #
-# No position is added to the tokens. Each head subtracts from its scaled scores a fixed slope times the distance between query and key, so the weight of a key decays exponentially with its distance, at a different rate in every head.
+# No position is added to the tokens. Each head subtracts from its scaled scores a fixed slope times the distance, so the weight of a key decays exponentially, at a different rate in every head.
 # </details>
 #
 # <details><summary>2. What is learned about positions, and what does it cost?</summary>
 #
-# Nothing is learned: the slopes are fixed. The cost is one addition per score, or one row per head if the bias is given per key. A bias tensor of all heads, queries and keys is large, though, and keeps some fast attention kernels from being used; FlashAttention therefore takes the slopes themselves (`alibi_slopes`).
+# Nothing is learned. The cost is one addition per score. But a bias tensor of all heads, queries and keys is large and keeps some fast kernels from being used; FlashAttention (since 2.4) takes the slopes themselves.
 # </details>
 #
 # <details><summary>3. Which head is the most local one?</summary>
 #
-# For a power of two the first: slope $2^{-8/h}$. The last one, 1/256, sees farthest. For other numbers of heads the order is that of rule (4); with 6 heads the most local one is head 4.
+# For a power of two the first: slope $2^{-8/h}$. For other numbers of heads the order is that of rule (4); with 6 heads it is head 4.
 # </details>
 #
-# <details><summary>4. Where exactly is the bias added?</summary>
+# <details><summary>4. Public code adds slope × j, without any query position. Is that a bug?</summary>
 #
-# To the scores after the division by $\sqrt d$, before mask and softmax. It is not scaled.
+# Not under a causal mask: there the weights are the same, as you showed in 4.5. Without a mask it is one.
 # </details>
 #
-# <details><summary>5. Public code adds slope × j, without any query position. Is that a bug?</summary>
+# <details><summary>5. And in bfloat16?</summary>
 #
-# Not under a causal mask: there the two biases differ by slope × i, a constant in each row, which softmax does not see. Without a mask it is one: keys after the query are rewarded.
+# It depends on where you count from. Counted from the first key, neighbours near the query share one number: 16 of them at slope ½ near 4,095. Counted from the query, or from the last key in a decoding step, it is exact where it matters.
 # </details>
 #
-# <details><summary>6. And in bfloat16?</summary>
+# <details><summary>6. One decoding step with a cache: what is the bias?</summary>
 #
-# Then the bias per key is bad even under the mask. Its numbers grow with the position, and near 4,095 × ½ sixteen neighbours share one value. The relative form is exact near the query.
+# The last row of the square matrix. Distance 0 belongs to the last key.
 # </details>
 #
-# <details><summary>7. One decoding step with a cache: what is the bias?</summary>
+# <details><summary>7. Why does ALiBi run on longer texts where other encodings fail?</summary>
 #
-# The last row of the square matrix: the query is the newest token. Distance 0 belongs to the last key.
+# Past its training length ALiBi meets nothing strange, only larger penalties. In a steep head the far weights are practically zero; in a flat one they are lower than any met in training.
 # </details>
 #
-# <details><summary>8. Why does ALiBi run on longer texts where other encodings fail?</summary>
+# <details><summary>8. Can one ALiBi head attend to "exactly three tokens back"?</summary>
 #
-# No angle and no embedding is new. Larger distances and more keys are, but the bias only goes on falling there: in a steep head their weights are practically zero, and in a flat one their bias is lower than that of any key met in training.
+# Not by position alone: among equal keys the nearest wins. RoPE can.
 # </details>
 #
-# <details><summary>9. Does it then make use of the longer text?</summary>
+# <details><summary>9. Can you use ALiBi in an encoder?</summary>
 #
-# That does not follow. Its farthest head has a window of 1,179 tokens at 1 %. The loss stays flat; whether a fact 8,000 tokens back is still found is another question (week 5).
+# With $-m|i-j|$, yes, but then it cannot tell a sequence from its reverse. The authors list remedies in issue 5 of their repository; you named one in 4.8.
 # </details>
 #
-# <details><summary>10. Can one ALiBi head attend to "exactly three tokens back"?</summary>
-#
-# Not by position alone: the price only grows with the distance, so among equal keys the nearest wins (Figure 4.7, last line of the table, for a whole layer). RoPE can.
-# </details>
-#
-# <details><summary>11. Can one use ALiBi in an encoder?</summary>
-#
-# With $-m|i-j|$, yes, but it cannot tell a sequence from its reverse. One remedy is another slope for each side, or heads that look to one side only; the authors list some in issue 5 of their repository.
-# </details>
-#
-# <details><summary>12. You load a 12-head checkpoint, and the text is nonsense. What do you check?</summary>
+# <details><summary>10. You load a 12-head checkpoint, and the text is nonsense. What do you check?</summary>
 #
 # The slopes: rule (4), unsorted. Then the sign, the scaling, and whether a position embedding is added besides.
 # </details>
@@ -1224,32 +1330,31 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
 #
 # | You may read | What is true | where |
 # |---|---|---|
-# | Head 0 has the smallest slope and looks far | For powers of two it has the *largest*, $2^{-8/h}$, and is the most local; the last, $2^{-8}$, looks farthest. | Figures 4.3, 4.8 |
+# | Head 0 has the smallest slope and looks far | For powers of two it has the *largest*, $2^{-8/h}$, and is the most local; the last, $2^{-8}$, looks farthest. | Figures 4.4, 4.10 |
 # | The slopes are 1/2, 1/4, …, $1/2^h$ | Only for $h=8$. For powers of two they are $2^{-8k/h}$, $k=1..h$. | 4.2 |
 # | The first slope is 1 ($k$ from 0) | $k$ runs from 1. | 4.2 |
-# | One formula fits every number of heads | It is wrong for the 57 of 1 to 64 that are no power of two. | Figure 4.2 |
+# | One formula fits every number of heads | It is wrong for the 57 of 1 to 64 that are no power of two. | Figure 4.3 |
 # | The slopes are sorted | Not for rule (4): 6 heads start with 1/4, and the largest, 1/2, is head 4. | 4.1 |
 # | The bias is divided by $\sqrt d$ with the scores | It is added after the scaling. | 4.6 |
-# | slope × j is the same as $-$slope × distance | Under a causal mask, in enough bits. | 4.5, Figure 4.5 |
+# | slope × j is the same as $-$slope × distance | Under a causal mask, in enough bits. | 4.5, Figure 4.7 |
+# | The shortcut per key is imprecise | Counting from the first key is. Counted from the last, it is exact near the last query. | Figure 4.7 |
 # | ALiBi is added to the embeddings | Nothing is added to the tokens; the bias stands in every layer's scores. | section 6 |
-# | With symmetric ALiBi shuffled tokens give the same attention | They do not; the *reversed* sequence does. | Figure 4.9 |
-# | ALiBi uses contexts of any length | Its loss stays flat there. Its reach is limited by its slopes. | Figure 4.8, week 5 |
+# | With symmetric ALiBi shuffled tokens give the same attention | They do not; the *reversed* sequence does. | Figure 4.11 |
+# | ALiBi uses contexts of any length | Its loss stays flat there. Its reach is limited by its slopes. | Figure 4.10, week 5 |
 # | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$. | Rozière et al. |
-# | A table of perplexities without a source | Do not repeat it: measure, or cite. | week 5 |
 #
-# ## To take with you
+# ## Take with you
 #
 # 1. A straight line in the scores is an exponential in the weights; a slope is a half-life.
-# 2. Steep heads first, and other numbers of heads by the official rule, unsorted.
+# 2. Steep heads first; other numbers of heads by the official rule, unsorted.
 # 3. Scale, add the bias, mask, softmax. In this order.
-# 4. The shortcut per key is right under a causal mask only, and loses precision far out.
-# 5. No new angle and no new embedding beyond the training length, and nothing seen beyond the window. Week 5 weighs the one against the other.
+# 4. The shortcut per key is right under a causal mask only. In few bits, count from the query.
+# 5. Nothing strange beyond the training length, and little seen beyond the window. Week 5 weighs the one against the other.
 #
 # ## References
 #
 # - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, ICLR 2022, arXiv:2108.12409. Section 3 (the method, the slopes; footnote 10: the bias is not scaled), appendix B.2 (does it use the longer context?).
-# - Their code: ofirpress/attention_with_linear_biases, `fairseq/models/transformer.py` (`get_slopes` for any number of heads; the bias per key), and issue 5 (encoders: that bias is right only on and below the diagonal).
-# - BigScience Workshop: *BLOOM: A 176B-Parameter Open-Access Multilingual Language Model*, 2022, arXiv:2211.05100. Its code in huggingface/transformers, `modeling_bloom.py` (the bias per key); also `modeling_mpt.py`.
-# - J. Su et al.: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864.
+# - Their code: ofirpress/attention_with_linear_biases, `fairseq/models/transformer.py` (`get_slopes` for any number of heads; the bias per key, added to the causal mask), and issue 5 (encoders: that bias is right only on and below the diagonal).
+# - BigScience Workshop: *BLOOM: A 176B-Parameter Open-Access Multilingual Language Model*, 2022, arXiv:2211.05100. Its code in huggingface/transformers 5.23.0, `modeling_bloom.py` (the bias per key, cast to the model's dtype); also `modeling_mpt.py` (counted from the last key).
 # - B. Rozière et al.: *Code Llama: Open Foundation Models for Code*, 2023, arXiv:2308.12950 (RoPE with base $10^6$).
-# - Bugs on record: meta-pytorch/attention-gym, pull request 86 (the sign); lucidrains/x-transformers, pull request 88 (a bias that was right only under a causal mask); HabanaAI/vllm-fork, pull requests 503 and 1055 (float32 biases for long sequences).
+# - On record: meta-pytorch/attention-gym, pull request 86 (the sign); lucidrains/x-transformers, pull request 88 (a bias that was right only under a causal mask); mosaicml/llm-foundry, issue 186 (why one row per head is enough); HabanaAI/vllm-fork, pull requests 503 and 1055 (float32 biases for long sequences); Dao-AILab/flash-attention, issue 368 (ALiBi since 2.4).

@@ -1,5 +1,6 @@
 """Shared by the tests: where the course is, commands as a user would type them, and what a run left behind."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from nbgrader.coursedir import CourseDirectory
@@ -46,6 +48,15 @@ def wait_until(condition: Callable[[], bool], what: str = "the condition") -> No
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come true"
         time.sleep(0.02)
+
+
+def load_lab() -> ModuleType:
+    """The helper file of the notebooks."""
+    spec = importlib.util.spec_from_file_location("lab", COURSE / "source" / "lab.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @dataclass

@@ -12,6 +12,7 @@ from nbgrader.converters import GenerateAssignment, GenerateSolution
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 
+from autograder.build.full_answers import add_full_answers
 from autograder.build.text import to_notebook, to_text
 from autograder.course import course_config
 from autograder.errors import CourseError
@@ -43,6 +44,7 @@ def build(root: Path, text: Path) -> list[str]:
         else:
             _generate(root, stage, GenerateSolution, assignment)
             _record_digest(stage / "solutions" / assignment / f"{assignment}.ipynb", digest)
+        _show_full_answers(stage / "solutions" / assignment / f"{assignment}.ipynb", source / f"{assignment}.ipynb")
         changed = []
         for folder in ("source", "notebooks", "solutions"):
             changed += _publish(stage / folder / assignment, root / folder / assignment, root)
@@ -152,6 +154,12 @@ def _recorded_digest(solution: Path) -> str | None:
 def _record_digest(solution: Path, digest: str) -> None:
     notebook = nbformat.read(solution, as_version=4)
     notebook.metadata["course"] = {"built_from": digest}
+    solution.write_text(_dump(notebook), encoding="utf-8")
+
+
+def _show_full_answers(solution: Path, source: Path) -> None:
+    notebook = nbformat.read(solution, as_version=4)
+    add_full_answers(notebook, nbformat.read(source, as_version=4))
     solution.write_text(_dump(notebook), encoding="utf-8")
 
 

@@ -1,5 +1,9 @@
 """nbgrader preprocessors for building: what the student's copy loses, and what the solution keeps."""
 
+import html
+import itertools
+import re
+
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat.notebooknode import NotebookNode
 from nbgrader import utils
@@ -35,6 +39,36 @@ class ExecuteSolution(Execute):
     """Runs the solution; unlike in grading, a cell that fails is an error of ours and ends the build."""
 
     allow_errors = Bool(False, help="A solution has no failing cells.")
+
+
+class DescribeFigures(NbGraderPreprocessor):
+    """Gives the pictures of ``lab.py`` the caption below them as alternative text, and stores each of them once."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        for cell, below in itertools.pairwise([*nb.cells, NotebookNode(cell_type="markdown", source="")]):
+            outputs = [output.get("data", {}) for output in cell.get("outputs", [])]
+            pictures = [data for data in outputs if PICTURE.match(data.get("text/html", ""))]
+            text = caption(below.source) if below.cell_type == "markdown" else ""
+            for number, data in enumerate(pictures, 1):
+                data.pop("image/png", None)  # it stands in the HTML as well; only grading's intake needs it by itself
+                if text:
+                    alt = html.escape(text if len(pictures) == 1 else f"Picture {number} of {len(pictures)}. {text}")
+                    before, _, after = data["text/html"].partition('alt="')
+                    data["text/html"] = before + f'alt="{alt}' + after[after.index('"'):]
+        return nb, resources
+
+
+PICTURE = re.compile(r'(?:<div data-lab="[^"]*">)?<img alt="[^"]*" src="data:image/png;base64,')
+
+
+def caption(source: str) -> str:
+    """The caption in a text cell, "Figure 3.1. …", as plain text; empty if the cell does not begin with one."""
+    if not source.startswith("**Figure "):
+        return ""
+    text = source.split("\n\n")[0]
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)  # links
+    text = re.sub(r"\$[^$]*\$", lambda formula: re.sub(r"\\([A-Za-z]+)|\\.|[${}]", r" \1 ", formula[0]), text)
+    return re.sub(r" ([.,;:!?)])", r"\1", " ".join(re.sub(r"[*`]", "", text).split()))
 
 
 class ReleaseMetadata(NbGraderPreprocessor):

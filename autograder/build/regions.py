@@ -30,6 +30,12 @@ def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[
     return "\n".join(lines), found
 
 
+def extract_region(source: str, name: str) -> str:
+    """What stands between ``BEGIN name`` and ``END name``; empty if there is no such region."""
+    _, begin, rest = source.partition(f"### BEGIN {name}\n")
+    return rest.partition(f"### END {name}")[0].strip() if begin else ""
+
+
 def unmark(source: str, name: str) -> str:
     """Keep what stands in the regions, drop the marker lines."""
     return "\n".join(line for line in source.split("\n") if f"BEGIN {name}" not in line and f"END {name}" not in line)

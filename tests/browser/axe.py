@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page
 
 VERSION = "4.10.3"
-RULES = ["image-alt", "svg-img-alt", "role-img-alt", "input-image-alt", "object-alt", "label", "button-name", "aria-input-field-name",
-         "select-name", "frame-title", "nested-interactive"]
+RULES = ["image-alt", "svg-img-alt", "role-img-alt", "input-image-alt", "object-alt", "label", "button-name",
+         "aria-input-field-name", "select-name", "frame-title", "nested-interactive"]
 
 
 @functools.cache
@@ -32,4 +32,4 @@ def figures_without_text(page: Page, where: str = "body") -> list[str]:
     """What axe-core finds in images, drawings and controls that a screen reader could not name."""
     page.evaluate(axe_source())
     found = page.evaluate("([where, rules]) => axe.run(where, {runOnly: rules})", [where, RULES])
-    return [f"{violation['id']}: {node['html'][:200]}" for violation in found["violations"] for node in violation["nodes"]]
+    return [f"{broken['id']}: {node['html'][:200]}" for broken in found["violations"] for node in broken["nodes"]]

@@ -1,4 +1,4 @@
-"""Every figure of every solution in JupyterLab, light and dark: loaded, opaque, whole; and a picture to look at."""
+"""Every figure of every solution in JupyterLab, light and dark: loaded, opaque, whole, named; a picture to look at."""
 
 import base64
 import io
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browser.axe import figures_without_text
 from browser.conftest import Shoot
 from browser.lab_page import LabPage
 from browser.lab_server import JupyterServer
@@ -17,6 +18,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 SOLUTIONS = sorted((COURSE / "solutions").glob("week*/week*.ipynb"))
+IMAGE = re.compile(r'<img alt="[^"]+" src="data:image/png;base64,([^"]+)">')
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
 
@@ -50,6 +52,7 @@ def test_every_figure_is_shown_in_both_themes(solution: Path, reader: JupyterSer
             assert size["natural"] > 0, f"{name} is not loaded"
             assert size["shown"] <= size["room"] + 1, f"{name} is cut off on the right"
             shoot(image.locator("xpath=ancestor::*[contains(@class, 'jp-OutputArea')][last()]"), f"{name}-{theme}")
+    assert figures_without_text(page, ".jp-OutputArea-output") == []
 
 
 def _figures(path: Path) -> list[tuple[str, bytes]]:
@@ -57,11 +60,11 @@ def _figures(path: Path) -> list[tuple[str, bytes]]:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     found: list[tuple[str, bytes]] = []
     for index, cell in enumerate(cells):
-        data = [output.get("data", {}) for output in cell.get("outputs", [])]
-        pngs = [formats["image/png"] for formats in data if "image/png" in formats]
+        markup = ["".join(output.get("data", {}).get("text/html", "")) for output in cell.get("outputs", [])]
+        pngs = [png for text in markup for png in IMAGE.findall(text)]
         caption = "".join(cells[index + 1]["source"]) if index + 1 < len(cells) else ""
         number = re.search(r"\*\*Figure (\d+\.\d+)", caption)
         for png in pngs:
             name = f"figure-{number[1]}" if number else f"{path.stem}-cell-{index}"
-            found.append((name, base64.b64decode("".join(png))))
+            found.append((name, base64.b64decode(png)))
     return found

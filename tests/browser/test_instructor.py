@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser.conftest import Shoot
 from browser.lab_server import JupyterServer
-from helpers import COURSE, WEEK3, run
+from helpers import COURSE, WEEK3, load_lab, run
 from nbgrader.api import Gradebook
 from playwright.sync_api import Locator, Page, expect
 
@@ -67,6 +67,7 @@ def formgrader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FormgraderS
     submitted = root / "submitted"
     _make_hostile(submitted / HOSTILE / WEEK3 / f"{WEEK3}.ipynb")
     _paste_a_picture(submitted / PASTED / WEEK3 / f"{WEEK3}.ipynb")
+    _save_a_moving_picture(submitted / PASTED / WEEK3 / f"{WEEK3}.ipynb")
     run("nbgrader", "autograde", WEEK3, cwd=root)
     shutil.copytree(submitted / "ada", submitted / LATE)
     with FormgraderServer(root, folder / "home", students) as server:
@@ -173,6 +174,18 @@ def test_a_pasted_picture_is_shown(formgrader: FormgraderServer, page: Page, sho
     shoot(page, "instructor-6-pasted")
 
 
+def test_a_moving_picture_stands_still(formgrader: FormgraderServer, page: Page, shoot: Shoot) -> None:
+    _open(page, formgrader, PASTED)
+    image = page.locator(".output_area img[alt^='4 clocks, one per pair']")
+    expect(image).to_have_count(1)
+    image.scroll_into_view_if_needed()
+    expect(image).to_have_js_property("complete", True)
+    assert image.evaluate("image => image.naturalWidth") > 500
+    expect(page.locator("#notebook").first).not_to_contain_text("ResizeObserver")  # nor is the script shown
+    assert page.get_by_role("slider").count() == 0
+    shoot(image, "instructor-11-still")
+
+
 def test_an_ungradable_submission_says_why(formgrader: FormgraderServer, page: Page, shoot: Shoot) -> None:
     name = next(name for name, student in formgrader.students.items() if student.ungradable)
     _open(page, formgrader, name)
@@ -216,6 +229,16 @@ def _paste_a_picture(path: Path) -> None:
     proof = _proof(notebook)
     proof["source"] = "On paper:\n\n![proof.png](attachment:proof.png)"
     proof["attachments"] = {"proof.png": {"image/png": PICTURE}}
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def _save_a_moving_picture(path: Path) -> None:
+    """As JupyterLab does with what the first experiment shows."""
+    data, metadata = load_lab().moving_clocks()._repr_mimebundle_()
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    experiment = next(cell for cell in notebook["cells"] if "experiment" in cell["metadata"].get("tags", []))
+    result = {"output_type": "execute_result", "execution_count": 1, "data": data, "metadata": metadata}
+    experiment["outputs"] = [result]
     path.write_text(json.dumps(notebook), encoding="utf-8")
 
 

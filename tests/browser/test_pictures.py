@@ -22,8 +22,7 @@ from playwright.sync_api import Locator, Page, expect
 from autograder.reference import alibi, rope, scaling, sinusoidal
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-SET_UP = """import sys
-import matplotlib.pyplot as plt
+SET_UP = """import matplotlib.pyplot as plt
 import lab
 from autograder.reference import alibi, scaling, sinusoidal
 lab.use_style()"""
@@ -142,7 +141,8 @@ PICTURES = {
     "shift": Picture("lab.moving_shift(sinusoidal.shift_matrix)", ("position p", "offset k"), _shift),
     "score": Picture("lab.moving_score()", ("offset m − n", "look exactly this far back: K"), _score),
     "slopes": Picture("lab.moving_slopes(alibi.alibi_slopes)", ("number of heads", "distance"), _slopes),
-    "frequencies": Picture("lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies)", ("scale s",), _frequencies),
+    "frequencies": Picture("lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies)", ("scale s",),
+                           _frequencies),
 }
 WITH_POINTER = {"score": "offset m − n", "slopes": "distance"}
 
@@ -152,8 +152,9 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an executed notebook of every picture and one figure; nobody has signed it."""
     folder = tmp_path_factory.mktemp("pictures")
     shutil.copy(COURSE / "source" / "lab.py", folder)
-    sources = [f"import sys\nsys.path.append({str(COURSE)!r})\n{SET_UP}", FIGURE, *(picture.code for picture in PICTURES.values())]
-    content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, id=f"cell-{index}") for index, source in enumerate(sources)])
+    set_up = f"import sys\nsys.path.append({str(COURSE)!r})\n{SET_UP}"
+    sources = [set_up, FIGURE, *(picture.code for picture in PICTURES.values())]
+    content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     content.metadata.kernelspec = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     NotebookClient(content, resources={"metadata": {"path": str(folder)}}).execute()
     path = folder / "pictures.ipynb"
@@ -193,7 +194,8 @@ def test_an_untrusted_notebook_shows_still_pictures(jupyter: JupyterServer, page
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_pictures_move_in_jupyterlab(theme: str, jupyter: JupyterServer, page: Page, shoot: Shoot, errors: list[str]) -> None:
+def test_pictures_move_in_jupyterlab(theme: str, jupyter: JupyterServer, page: Page, shoot: Shoot,
+                                     errors: list[str]) -> None:
     lab = LabPage(page, jupyter.url, "pictures.ipynb")
     lab.choose_theme(THEMES[theme])
     cells = lab.notebook.locator(".jp-CodeCell")
@@ -217,7 +219,8 @@ def test_pictures_move_on_a_static_page(width: int, scheme: str, notebook: Path,
     file = tmp_path / "page.html"
     file.write_text('<!doctype html><html lang="en"><meta charset="utf-8"><title>Pictures</title>'
                     '<meta name="viewport" content="width=device-width">'
-                    f'<body style="margin: 10px; background: {background}">' + "".join(data["text/html"] for data in outputs))
+                    f'<body style="margin: 10px; background: {background}">'
+                    + "".join(data["text/html"] for data in outputs), encoding="utf-8")
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(file.as_uri())
     for number, (name, picture) in enumerate(PICTURES.items()):

@@ -11,8 +11,9 @@ import pytest
 from course.weeks import WEEKS, by_week, secret_lines
 from helpers import COURSE, autograder
 
+from autograder.build.full_answers import OPENING, TAG
 from autograder.build.pipeline import build, import_week
-from autograder.build.regions import RegionError, clear_solution, replace_region
+from autograder.build.regions import RegionError, clear_solution, extract_region, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST, RELEASED_FILES
@@ -85,6 +86,17 @@ def test_solutions_are_executed_and_bare(text: Path) -> None:
             assert cell.execution_count is not None
             assert not any(output.output_type == "error" for output in cell.outputs)
             assert "execution" not in cell.metadata
+
+
+@by_week
+def test_solutions_show_the_mark_schemes_and_students_notebooks_do_not(text: Path) -> None:
+    schemes = [scheme for cell in to_notebook(text.read_text(encoding="utf-8")).cells
+               if (scheme := extract_region(cell.source, "MARK SCHEME"))]
+    assert schemes
+    solution = nbformat.read(COURSE / "solutions" / text.stem / f"{text.stem}.ipynb", as_version=4)
+    shown = [cell.source for cell in solution.cells if TAG in cell.metadata.get("tags", [])]
+    assert shown == [f"{OPENING}\n\n{scheme}" for scheme in schemes]
+    assert OPENING not in (COURSE / "notebooks" / text.stem / f"{text.stem}.ipynb").read_text(encoding="utf-8")
 
 
 def test_import_brings_an_edit_back_and_refuses_when_the_text_is_newer(copy: Path) -> None:

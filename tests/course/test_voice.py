@@ -126,8 +126,12 @@ def test_paragraphs_are_short(week: str) -> None:
 
 @by_week
 def test_sentences_are_short(week: str) -> None:
-    assert too_long([sentence for paragraph in paragraphs(week) for sentence in sentences(paragraph.text)],
-                    LONGEST_SENTENCE) == []
+    assert (
+        too_long(
+            [sentence for paragraph in paragraphs(week) for sentence in sentences(paragraph.text)], LONGEST_SENTENCE
+        )
+        == []
+    )
 
 
 def test_a_week_is_read_in_an_evening() -> None:
@@ -139,10 +143,15 @@ def test_a_week_is_read_in_an_evening() -> None:
 
 
 def test_how_it_is_counted() -> None:
-    cell = ("# A heading\n\nOne `f(x)` two $a+b$ three (Vaswani et al. 2017): see\n\n- four five. Six!\n- seven\n\n"
-            "| a | table |\n|---|---|\n\n$$ x $$\n\n```python\ncode = 1\n```\n")
+    cell = (
+        "# A heading\n\nOne `f(x)` two $a+b$ three (Vaswani et al. 2017): see\n\n- four five. Six!\n- seven\n\n"
+        "| a | table |\n|---|---|\n\n$$ x $$\n\n```python\ncode = 1\n```\n"
+    )
     assert [p.text.split() for p in paragraphs_of_cell(cell)] == [
-        ["A", "heading"], ["One", "two", "three", "(Vaswani", "et", "al.", "2017):", "see"],
-        ["-", "four", "five.", "Six!"], ["-", "seven"]]
+        ["A", "heading"],
+        ["One", "two", "three", "(Vaswani", "et", "al.", "2017):", "see"],
+        ["-", "four", "five.", "Six!"],
+        ["-", "seven"],
+    ]
     assert [count_words(s) for p in paragraphs_of_cell(cell) for s in sentences(p.text)] == [2, 8, 2, 1, 1]
     assert without_references(["text\n## References\n- a book"]) == ["text\n"]

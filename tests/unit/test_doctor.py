@@ -40,7 +40,7 @@ def test_a_damaged_gradebook_is_said(tmp_path: Path) -> None:
     assert components(tmp_path)["gradebook"][0]
     (tmp_path / "gradebook.db").write_bytes(b"not a database" * 100)
     works, said, remedy = components(tmp_path)["gradebook"]
-    assert not works and said == "cannot be opened" and "nbgrader db upgrade" in remedy
+    assert not works and said == "cannot be opened" and "is damaged" in remedy and "move it away" in remedy
 
 
 @pytest.mark.parametrize(("needed", "code", "mark"), [(True, 1, "FAIL"), (False, 0, "--")])

@@ -18,6 +18,7 @@ class GradesWithReasons(ExportPlugin):
 
     def export(self, gradebook: Gradebook) -> None:
         destination = self.to or "grades.csv"
+        course = getattr(self.parent, "coursedir", None)
         students, assignments = {str(name) for name in self.student}, {str(name) for name in self.assignment}
         with open(destination, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS)
@@ -25,9 +26,9 @@ class GradesWithReasons(ExportPlugin):
             for assignment in gradebook.assignments:
                 if assignments and assignment.name not in assignments:
                     continue
-                handed_in = find_submissions(self.parent.coursedir, assignment.name).folders
+                handed_in = set(find_submissions(course, assignment.name).folders) if course else set()
                 known = {student.id: student for student in gradebook.students}
-                for name in sorted(known.keys() | handed_in.keys()):
+                for name in sorted(known.keys() | handed_in):
                     if not students or name in students:
                         row = _row(gradebook, assignment, known.get(name) or Student(id=name), name in handed_in)
                         writer.writerow({column: _as_text(value) for column, value in row.items()})

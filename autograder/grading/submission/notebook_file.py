@@ -4,6 +4,7 @@ A large file is read in a process of its own with limits on memory and time: it 
 hundred times its size.
 """
 
+import html
 import json
 import os
 import re
@@ -160,10 +161,20 @@ def _saved_outputs(outputs: object) -> list[NotebookNode]:
         image = data.get("image/png") if isinstance(data, dict) else None
         if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, "iVBORw0KGgo"):
             picture = NotebookNode({"image/png": image.replace("\n", "")})
-            kept.append(NotebookNode(output_type="display_data", data=picture, metadata=NotebookNode()))
+            alt = _alternative_text(data)
+            metadata = NotebookNode({"image/png": {"alt": alt}} if alt else {})
+            kept.append(NotebookNode(output_type="display_data", data=picture, metadata=metadata))
     if kept:
         kept.insert(0, _stream("[saved by the student, not verified]\n"))
     return kept
+
+
+def _alternative_text(data: object) -> str:
+    """What ``lab.py`` says of a picture, in the HTML beside the PNG; the page that shows it escapes it."""
+    markup = data.get("text/html") if isinstance(data, dict) else None
+    markup = "".join(markup) if isinstance(markup, list) and all(isinstance(part, str) for part in markup) else markup
+    found = re.search(r'<img alt="([^"]{1,1000})" src="', markup[:2000]) if isinstance(markup, str) else None
+    return _clean(html.unescape(found[1])) if found else ""
 
 
 def _stream(text: str) -> NotebookNode:

@@ -1,0 +1,91 @@
+"""What weeks 3 and 4 say of other people's code, on the code itself: transformers, in the version that is pinned.
+
+The notebooks show each trap in a few lines of their own. If one of these tests fails after an upgrade, the section
+"In the wild" of that week tells students something that is no longer so.
+"""
+
+import math
+
+import pytest
+import torch
+import transformers
+from transformers import LlamaConfig
+from transformers.core_model_loading import PermuteForRope
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.gpt_neox import modeling_gpt_neox
+from transformers.models.gptj import modeling_gptj
+from transformers.models.llama import modeling_llama
+from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+
+from autograder.reference import alibi_slopes, interleaved_to_half, rope_frequencies, rotate_half
+
+HEAD_DIM = 128
+HEADS, TOKENS = 112, 2048  # BLOOM's
+
+
+@pytest.fixture
+def llama() -> LlamaConfig:
+    return LlamaConfig(hidden_size=HEAD_DIM, num_attention_heads=1, num_key_value_heads=1)
+
+
+def weights(bias: torch.Tensor) -> torch.Tensor:
+    """Attention of the last query under equal content, (heads, keys)."""
+    return bias.reshape(HEADS, TOKENS).double().softmax(-1)
+
+
+def exact_weights() -> torch.Tensor:
+    return weights(alibi_slopes(HEADS).double()[:, None] * torch.arange(TOKENS))
+
+
+def test_the_version_is_the_one_the_notebooks_name() -> None:
+    assert transformers.__version__.startswith("5.23.")
+
+
+def test_llama_keeps_its_base_in_rope_parameters(llama: LlamaConfig) -> None:
+    assert llama.rope_parameters["rope_theta"] == 10000.0
+    with pytest.raises(AttributeError):
+        _ = llama.rope_theta
+
+
+def test_a_cast_still_rounds_the_frequencies_of_llama(llama: LlamaConfig) -> None:
+    positions = torch.arange(4096)
+    exact = torch.outer(positions.double(), rope_frequencies(HEAD_DIM).double()).cos()
+
+    def worst_error(rotary: torch.nn.Module) -> float:
+        cos, _ = rotary(torch.zeros(1), positions[None])
+        return float((cos[0, :, : HEAD_DIM // 2] - exact).abs().max())
+
+    rotary = modeling_llama.LlamaRotaryEmbedding(llama)
+    assert worst_error(rotary) < 0.001
+    assert worst_error(rotary.to(torch.bfloat16)) > 1.99
+
+
+def test_who_pairs_neighbours_and_who_pairs_halves() -> None:
+    x = torch.arange(1.0, 9.0).view(1, 1, 1, 8)
+    for module in (modeling_llama, modeling_gpt_neox):
+        assert torch.equal(module.rotate_half(x), rotate_half(x))
+    assert modeling_gptj.rotate_every_two(x).flatten().tolist() == [-2, 1, -4, 3, -6, 5, -8, 7]
+
+
+def test_permute_for_rope_is_the_converter_of_3_4() -> None:
+    weight = torch.randn(24, 5, generator=torch.Generator().manual_seed(0))
+    config = LlamaConfig(hidden_size=24, num_attention_heads=3)
+    assert torch.equal(PermuteForRope()._permute_for_rope(weight, config), interleaved_to_half(weight, 3))
+
+
+def test_bloom_cannot_tell_its_newest_tokens_apart_in_bfloat16() -> None:
+    bloom = weights(build_alibi_tensor(torch.ones(1, TOKENS), HEADS, torch.bfloat16))
+    shown = {head: [round(float(weight), 2) for weight in bloom[head, -4:]] for head in (0, 64)}
+    assert shown == {0: [0.0, 0.0, 0.5, 0.5], 64: [0.2, 0.2, 0.2, 0.2]}
+    assert [round(float(weight), 2) for weight in exact_weights()[0, -4:]] == [0.04, 0.1, 0.24, 0.6]
+    # Its slopes are powers taken in float32, ours are rounded once: a tie more or less among the flat heads.
+    assert abs(int((bloom[:, -1] == bloom[:, -2]).sum()) - 104) <= 2
+    assert abs(int(((bloom - exact_weights()).abs().amax(1) > 0.01).sum()) - 67) <= 2
+
+
+def test_mpt_counts_from_the_last_key_and_is_exact_near_the_query() -> None:
+    mpt = build_mpt_alibi_tensor(HEADS, TOKENS)
+    assert mpt.dtype == torch.float32 and float(mpt[..., -1].abs().max()) == 0
+    assert math.isclose(float(mpt[0, 0, -2]), -float(alibi_slopes(HEADS)[0]), rel_tol=1e-6)
+    # in bfloat16 only the slopes are rounded near the query, by at most 2**-9 of their value
+    assert float((weights(mpt.to(torch.bfloat16)) - exact_weights()).abs().max()) < 0.001

@@ -1,0 +1,220 @@
+"""lab.py: the pictures that move, without a browser, and the alternative texts of figures."""
+
+import base64
+import io
+import json
+import re
+from pathlib import Path
+
+import bs4
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from helpers import COURSE, load_lab
+from nbconvert import HTMLExporter
+from nbformat.notebooknode import NotebookNode, from_dict
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image
+
+from autograder.build.preprocessors import DescribeFigures, caption
+from autograder.course import course_config
+from autograder.grading.submission.notebook_file import read
+from autograder.reference import alibi, rope, scaling, sinusoidal
+
+SIX_DIGITS = 1e-5  # the pictures keep six, and the kernels answer in float32
+LARGEST = 60_000  # bytes of HTML; a student's notebook holds the still picture once more
+
+
+plt.switch_backend("agg")
+lab = load_lab()
+lab.use_style()
+PICTURES = {
+    "clocks": lambda: lab.moving_clocks(),
+    "hands": lambda: lab.moving_clocks(16, 500.0, m=7, keys=False),
+    "shift": lambda: lab.moving_shift(sinusoidal.shift_matrix),
+    "score": lambda: lab.moving_score(),
+    "slopes": lambda: lab.moving_slopes(alibi.alibi_slopes, n_heads=12),
+    "bias": lambda: lab.moving_slopes(alibi.alibi_slopes, weights=False),
+    "frequencies": lambda: lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies),
+}
+every_picture = pytest.mark.parametrize("name", PICTURES)
+
+
+def bundle(shown: object) -> tuple[dict[str, str], dict]:
+    return shown._repr_mimebundle_()
+
+
+@every_picture
+def test_a_picture_is_the_same_at_every_run(name: str) -> None:
+    assert bundle(PICTURES[name]()) == bundle(PICTURES[name]())
+    assert plt.get_fignums() == []
+
+
+@every_picture
+def test_a_still_picture_stands_where_no_script_runs(name: str) -> None:
+    data, metadata = bundle(PICTURES[name]())
+    page = bs4.BeautifulSoup(data["text/html"], "html.parser")
+    assert [element.name for element in page.find_all(recursive=False)] == ["div", "script"]
+    (image,) = page.div.find_all(recursive=True)
+    assert image["alt"] == metadata["image/png"]["alt"] == data["text/plain"]
+    assert len(image["alt"].split()) >= 20
+    assert image["src"] == "data:image/png;base64," + data["image/png"]
+    opacity = Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).convert("RGBA").getchannel("A")
+    assert opacity.getextrema() == (255, 255)
+
+
+@every_picture
+def test_a_picture_is_light_and_needs_no_network(name: str) -> None:
+    markup = bundle(PICTURES[name]())[0]["text/html"]
+    assert len(markup) < LARGEST
+    assert set(re.findall(r"https?://[^\"'` ]*", markup)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert not re.search(r"\b(?:fetch|import|eval|XMLHttpRequest)\b", markup)
+
+
+@every_picture
+def test_nothing_moves_by_itself(name: str) -> None:
+    markup = PICTURES[name]().html
+    assert not re.search(r"setTimeout|setInterval|requestAnimationFrame|\bDate\b|transition|animat", markup)
+
+
+def test_data_cannot_end_the_script() -> None:
+    picture = lab.Moving("clocks", "</script><b>", '"<&', plt.figure(), {})
+    page = bs4.BeautifulSoup(picture.html, "html.parser")
+    assert page.b is None
+    assert page.img["alt"] == '"<&'
+
+
+def test_clocks_turn_at_the_frequencies_of_rope() -> None:
+    data = lab.moving_clocks(head_dim=8, base=500_000.0).data
+    assert data["bases"][data["base"]] == 500_000.0
+    for base, frequencies in zip(data["bases"], data["frequencies"], strict=True):
+        torch.testing.assert_close(torch.tensor(frequencies), rope.rope_frequencies(8, base), rtol=SIX_DIGITS, atol=0)
+
+
+def test_the_shift_matrix_shown_is_the_one_given() -> None:
+    data = lab.moving_shift(sinusoidal.shift_matrix, d_model=8, pair=2, base=100.0).data
+    for offset, block in data["blocks"].items():
+        expected = sinusoidal.shift_matrix(offset, 8, 100.0)[4:6, 4:6]
+        torch.testing.assert_close(torch.tensor(block), expected, rtol=SIX_DIGITS, atol=1e-9)
+    wrong = lab.moving_shift(lambda *arguments: sinusoidal.shift_matrix(*arguments).T).data  # its arrow misses the ring
+    assert wrong["blocks"] != lab.moving_shift(sinusoidal.shift_matrix).data["blocks"]
+
+
+def test_the_score_has_the_frequencies_of_rope() -> None:
+    frequencies = torch.tensor(lab.moving_score(head_dim=12, base=10_000.0).data["frequencies"])
+    torch.testing.assert_close(frequencies, rope.rope_frequencies(12), rtol=SIX_DIGITS, atol=0)
+
+
+def test_slopes_are_those_of_alibi() -> None:
+    slopes = lab.moving_slopes(alibi.alibi_slopes, max_heads=24).data["slopes"]
+    assert len(slopes) == 24
+    for heads, shown in enumerate(slopes, 1):
+        torch.testing.assert_close(torch.tensor(shown), alibi.alibi_slopes(heads), rtol=SIX_DIGITS, atol=0)
+
+
+def test_scaled_frequencies_are_those_of_the_references() -> None:
+    data = lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies, head_dim=32, original_len=128).data
+    torch.testing.assert_close(torch.tensor(data["unscaled"]), rope.rope_frequencies(32), rtol=SIX_DIGITS, atol=0)
+    for scale, (ntk, yarn) in enumerate(zip(data["ntk"], data["yarn"], strict=True), 1):
+        expected = rope.rope_frequencies(32, scaling.ntk_base(10_000.0, scale, 32))
+        torch.testing.assert_close(torch.tensor(ntk), expected, rtol=SIX_DIGITS, atol=0)
+        expected = scaling.yarn_frequencies(32, scale, 128)
+        torch.testing.assert_close(torch.tensor(yarn), expected, rtol=SIX_DIGITS, atol=0)
+
+
+def test_an_answer_that_is_missing_says_so() -> None:
+    def not_answered(*arguments: object) -> None:
+        raise NotImplementedError
+
+    for picture in (lab.moving_shift, lab.moving_slopes):
+        with pytest.raises(NotImplementedError):
+            picture(not_answered)
+    with pytest.raises(NotImplementedError):
+        lab.moving_frequencies(scaling.ntk_base, not_answered)
+
+
+def _figure_markup() -> str:
+    fig, axes = lab.figure("Two <panels>", ncols=2)
+    axes[0].set(title="one")
+    axes[1].set_title("two\nlines", loc="center")
+    markup = fig._repr_html_()
+    plt.close(fig)
+    return markup
+
+
+def test_a_figure_says_its_titles() -> None:
+    image = bs4.BeautifulSoup(_figure_markup(), "html.parser").img
+    assert image["alt"] == "Figure: Two <panels>. Panels: one; two lines."
+
+
+CAPTION = r"**Figure 3.1. The *clocks*.** The angle is $(m-n)\,\theta_i$, says [a paper](https://example.org)."
+PLAIN = "Figure 3.1. The clocks. The angle is (m-n) theta _i, says a paper."
+
+
+def test_a_caption_becomes_plain_text() -> None:
+    assert caption(CAPTION + "\n\nMore text.") == PLAIN
+    assert caption("No caption. **Figure 3.1.**") == ""
+
+
+def _built(*cells: NotebookNode) -> list[dict[str, str]]:
+    notebook, _ = DescribeFigures().preprocess(new_notebook(cells=list(cells)), {})
+    return [output.data for output in notebook.cells[0].outputs]
+
+
+def _figure_cell(*markup: str) -> NotebookNode:
+    outputs = [new_output("display_data", data={"text/html": text, "image/png": "again"}) for text in markup]
+    return new_code_cell("plt.show()", outputs=outputs)
+
+
+def _alt(data: dict[str, str]) -> str:
+    return bs4.BeautifulSoup(data["text/html"], "html.parser").img["alt"]
+
+
+@pytest.mark.parametrize("markup", [_figure_markup(), lab.moving_clocks().html], ids=["figure", "picture that moves"])
+def test_the_build_puts_the_caption_into_the_picture(markup: str) -> None:
+    (data,) = _built(_figure_cell(markup), new_markdown_cell(CAPTION))
+    assert _alt(data) == PLAIN
+    assert list(data) == ["text/html"]  # stored once
+    unchanged = r'alt="[^"]*"'
+    assert re.sub(unchanged, "", data["text/html"]) == re.sub(unchanged, "", markup)
+
+
+def test_pictures_that_share_a_caption_are_numbered() -> None:
+    first, second = _built(_figure_cell(_figure_markup(), _figure_markup()), new_markdown_cell(CAPTION))
+    assert (_alt(first), _alt(second)) == (f"Picture 1 of 2. {PLAIN}", f"Picture 2 of 2. {PLAIN}")
+
+
+def test_a_figure_without_a_caption_keeps_its_own_text() -> None:
+    (data,) = _built(_figure_cell(_figure_markup()), new_markdown_cell("Something else."))
+    assert _alt(data).startswith("Figure: Two")
+
+
+@pytest.mark.parametrize("markup", [5, [], ["a", 5], {"a": 1}, "", '<img alt="" src="', "<img " * 10_000])
+def test_a_picture_beside_odd_html_is_kept_without_a_text(tmp_path: Path, markup: object) -> None:
+    png = bundle(lab.moving_clocks())[0]["image/png"]
+    output = {"output_type": "display_data", "metadata": {}, "data": {"image/png": png, "text/html": markup}}
+    path = tmp_path / "saved.ipynb"
+    cell = {"cell_type": "code", "source": "", "metadata": {}, "execution_count": None, "outputs": [output]}
+    saved = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}
+    path.write_text(json.dumps(saved), encoding="utf-8")
+    (kept,) = read(path).cells
+    assert [output.metadata for output in kept.outputs if output.output_type == "display_data"] == [{}]
+
+
+def test_formgrader_shows_the_still_picture_with_its_text(tmp_path: Path) -> None:
+    """A student's notebook as JupyterLab saves it, through the intake and nbconvert as nbgrader_config.py sets it."""
+    data, metadata = bundle(lab.moving_clocks())
+    saved = new_notebook(cells=[new_code_cell("lab.moving_clocks()", outputs=[
+        new_output("execute_result", data=data, metadata=metadata)])])
+    path = tmp_path / "saved.ipynb"
+    path.write_text(json.dumps(saved), encoding="utf-8")
+    (cell,) = read(path).cells
+    shown = new_notebook(cells=[new_code_cell(cell.source, outputs=[from_dict(output) for output in cell.outputs])])
+    config = course_config(COURSE)
+    assert config.HTMLExporter.sanitize_html is True
+    exporter = HTMLExporter(config={"HTMLExporter": {"sanitize_html": True}}, template_name="classic")
+    page = bs4.BeautifulSoup(exporter.from_notebook_node(shown)[0], "html.parser")
+    (image,) = page.select(".output_area img")
+    assert image["alt"] == data["text/plain"]
+    assert image["src"].startswith("data:image/png;base64,iVBORw0KGgo")
+    assert "ResizeObserver" not in page.get_text()
