@@ -171,10 +171,26 @@ class All:
 
 NO_KEY_BEHIND = ("Without a mask a single query at the end sees no key after it, so the two forms agree: align the query "
                  "with the last key, and compute both sides.")
-NOTHING_TO_SEE = "Your answer follows `causal`, but here the two forms agree without a mask: compute both sides."
+NOTHING_TO_SEE = "Where keys after the query get no weight, the two forms agree without a mask as well."
+ZERO_SLOPES = "With slopes that are all zero the two forms are one and the same, also without a mask."
 ONE_HEAD = "One place that differs is enough: take the largest difference over all heads, queries and keys."
 SMALL = "Large differences are seen, a small one is not: the two agree where no weight differs by more than 1e-5."
 LONG = "Long texts go wrong: compute in float64, and take the largest difference, not the mean."
+
+
+def one_sided(check: Check) -> list[tuple]:
+    """Two cases in which a single weight differs by some 1e-3, the other 500 by less than 5e-6 in the other direction:
+    a key before the query loses to all those after it, or the last key wins from all before."""
+    n = 500
+    j = torch.arange(n, device=check.device, dtype=torch.float32)
+    share = math.log(n - 1)  # the score that has as much weight as the n - 1 others together
+    loses = torch.zeros(1, 1, n, n, device=check.device)
+    loses[..., 0] = 1e4  # in all rows but the first, nothing else counts
+    loses[:, :, 0, 0] = share
+    wins = torch.full((1, 1, 2, n), 0.0, device=check.device) - 0.002 * j
+    wins[..., n - 1] += share
+    return [(loses, [8e-6], False, "slope 8e-6, one weight much smaller, the others hardly larger", LONG),
+            (wins, [0.002], False, "slope 0.002, one weight much larger, the others hardly smaller", LONG)]
 
 
 @exercise(WEEK, "per_key_bias_is_equivalent")
@@ -202,7 +218,7 @@ def per_key_bias_is_equivalent(check: Check) -> None:
             (few, slopes, True, "four slopes", ""),
             (few, slopes, False, "four slopes", ""),
             (check.randn(2, 4, 1, 7), slopes, False, "four slopes", NO_KEY_BEHIND),
-            (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", NOTHING_TO_SEE),
+            (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", ZERO_SLOPES),
             (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
             (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_HEAD),
             (check.randn(2, 4, 5, 5), [0.01] * 4, False, "slopes 0.01", SMALL),  # the two differ by some 0.01
@@ -219,6 +235,7 @@ def per_key_bias_is_equivalent(check: Check) -> None:
             (long, [0.37] + [0.0] * 7, False, "one slope not zero", LONG),
             (long[:, :, 1:], [0.37] * 8, False, "slopes 0.37", LONG),
             (long, [0.0] * 8, False, "slopes all zero", LONG),
+            *one_sided(check),
         ])
     with check.criterion("a Python bool", 0.25):
         scores = check.randn(1, 4, 3, 3)
