@@ -167,8 +167,8 @@ edited(ntk_plain, "ntk_divided", 0, NTK["divided"], ("base * scale", "base / sca
 edited(ntk_plain, "ntk_d_minus_one", 0, NTK["d over d-1"], ("(head_dim - 2)", "(head_dim - 1)"))
 edited(ntk_plain, "ntk_squared", 0, NTK["square"], ("(head_dim / (head_dim - 2))", "2"))
 edited(ntk_plain, "ntk_whole_exponent", 0, NTK["whole"], ("head_dim / (", "head_dim // ("))
-edited(ntk_plain, "ntk_own_base", 2, NTK["base"], ("base * scale", "10000.0 * scale"))
-edited(ntk_plain, "ntk_clamped", 2, NTK["clamped"], ("scale **", "max(scale, 1.0) **"))
+edited(ntk_plain, "ntk_own_base", 2.25, NTK["base"], ("base * scale", "10000.0 * scale"))
+edited(ntk_plain, "ntk_clamped", 2.25, NTK["clamped"], ("scale **", "max(scale, 1.0) **"))
 
 
 @right(WEEK, "ntk_base")
