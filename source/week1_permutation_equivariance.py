@@ -1232,7 +1232,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 # | `is_causal=True` is right whenever text is generated | It is aligned at the top left: with a cache, new queries see the first keys only. | Figure 1.5 |
 # | LayerNorm, residuals or depth let the order in | All of them are equivariant. | section 3 |
 #
-# ## To take with you
+# ## Take with you
 #
 # 1. Attention without a mask: shuffle in, shuffle out. Nothing in it knows a position.
 # 2. Equivariant + mean = invariant: two texts with the same tokens get the same answer.

@@ -945,7 +945,7 @@ lab.table(["every run of five", "1: above 0.8", "2: all keys, below 0.75", "3: 8
 # | all 32 pairs | 0.86 to 1.00 | 0.44 to 0.53 | 0.60 to 0.76 | 0.91 to 0.98 |
 # | six fast pairs | 0.95 to 1.00 | 0.60 to 0.68 | 0.75 to 0.87 | 0.99 to 1.00 |
 #
-# 1. Far positions alone do little damage. (Other blocks of 32, from position 32, 48, 64 or 80 on: 0.80 to 0.97.)
+# 1. Far positions alone do little damage. (Other blocks of 32, from position 32, 48, 64 or 80 on, with all pairs and five runs each: 0.80 to 0.97.)
 # 2. Without slow pairs, much of the damage is still there.
 # 3. With few keys nearly all of it is gone, slow pairs or not.
 #
@@ -1281,7 +1281,7 @@ lab.table(["", *terms], rows)
 # | There is one sinusoidal layout | Formula (2) interleaves; tensor2tensor and Transformer-XL concatenate $[\sin\mid\cos]$. | section 4 |
 # | An odd width works somehow | It leaves a sine without its cosine; say so with a clear error. | 2.3 |
 #
-# ## To take with you
+# ## Take with you
 #
 # 1. A sinusoidal encoding is a row of clocks, from fast to slow, one per pair of channels.
 # 2. Moving by $k$ turns every hand by a fixed angle: one matrix for all positions.
