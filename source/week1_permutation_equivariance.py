@@ -170,9 +170,9 @@ plt.show()
 #
 # **A mask may hide a key.** Its score becomes $-\infty$ *before* the softmax. Since $e^{-\infty}=0$, the other weights add up to 1 again. Set weights to zero *after* the softmax, and they add up to less than 1.
 #
-# **A mask may hide a whole row.** An empty text has nothing but padding. Or a text is padded at its start and no token may look ahead: then the first rows see padding only. Such a softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**.
+# **A mask may hide a whole row.** An empty text has nothing but padding. Or a text is padded at its start and no token may look ahead: then the first rows see padding only. Such a softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**. (On a CPU, PyTorch 2.13's own `F.scaled_dot_product_attention` returns zeros there too.)
 #
-# **Half precision has a small range.** float16 ends at 65,504. The dot product of a query and a key can exceed that although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
+# **float16 has a small range.** It ends at 65,504. The dot product of a query and a key can exceed that although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict** what each line below gives. Which of the seven results will be NaN or infinite?
@@ -198,9 +198,9 @@ lab.table(["", "result"], [
 # %% [markdown]
 # - (a) is $0/0$.
 # - (b) Repair the value, and the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In five runs of five, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
-# - (c) The order of the operations decides. 11,248 in place of 11,250 is rounding.
-# - (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. Write the formula yourself, and you must do so too.
-# - (e) No NaN, but the hidden keys share all the weight. And float16 cannot hold $-10^9$ at all.
+# - (c) The order of the operations decides. (11,248 in place of 11,250 is rounding.)
+# - (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
+# - (e) No NaN, but the hidden keys share all the weight. And float16 cannot hold $-10^9$ at all, so `eager_mask` in `transformers` 5.23 (`masking_utils.py`) adds the lowest number of the dtype instead.
 
 # %% [markdown]
 # ### Exercise 1.1 · Scaled dot-product attention
@@ -671,7 +671,7 @@ lab.table(["your attention in", "equivariance gap"],
 #
 # **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the second column: for attention it is of order 1. Only the mean in the last line is invariant.
 #
-# **Zero up to rounding.** "0" stands for "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that it is rounding and nothing else: with more digits the gap shrinks with them.
+# **Zero up to rounding.** "0" stands for "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that it is rounding and nothing else: in float64, with more digits, the gap shrinks too.
 
 # %% [markdown]
 # ## 4 · The proof
@@ -680,7 +680,7 @@ lab.table(["your attention in", "equivariance gap"],
 #
 # - $P^\top P = I$;
 # - multiplying by $P$ from the left reorders rows, by $P^\top$ from the right reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the row of $S$ that row $i$ comes from;
-# - softmax over a row does not care in which order the entries of the row stand.
+# - softmax treats all entries of a row alike: reorder the scores, and the weights are reordered in the same way.
 
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}
 # ### Exercise 1.4 · Equivariant or invariant?
@@ -1058,7 +1058,7 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 #
 # **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* "without positional encoding a Transformer is a bag of words" is half of the truth. Know which half, and you can say what an experiment shows and what it does not.
+# *Why it matters:* "without positional encoding a Transformer sees a *bag of words*", words without an order, is half the truth. Know which half, and you can say what an experiment shows and what it does not.
 #
 # 1. State what you predicted for arms 1 and 2 and what was measured. Then explain why arm 1 is *exactly* at one half on this test set, not just near it, whatever its weights are and however long it is trained.
 # 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the position of B** contain if A stands before B, and what if A stands after B? Why does the mean over the positions not wipe this out?

@@ -190,7 +190,7 @@ week3.rotate_by_hand(rotate_by_hand)
 #
 # $$\theta_i = \text{base}^{-2i/d},\qquad i=0,1,\dots,\tfrac d2-1,\qquad \text{base}=10\,000. \tag{4}$$
 #
-# These are the frequencies of week 2's sinusoids, unchanged (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**.
+# These are the frequencies of week 2's sinusoids, unchanged (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**. (In code the $\theta_i$ are often called `inv_freq`.)
 #
 # Watch three things: $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; and the exponent is *negative*.
 
@@ -885,7 +885,7 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # **Heads are consecutive blocks.** The first `head_dim` channels of a projection belong to head 0, the next `head_dim` to head 1, and so on.
 #
-# **Rotate after the split.** The pairs live inside a head, and every head has the complete set of frequencies. Rotate before the split, and head 0 gets only fast clocks, the last head only slow ones: still a relative encoding, but another model.
+# **Rotate after the split.** The pairs live inside a head, and every head has the complete set of frequencies. Rotate before the split, and head 0 gets only fast clocks, the last head only slow ones: still a relative encoding, but a different model.
 #
 # **Rotate queries and keys, never values.** Wish (1) is about the score, and only $q$ and $k$ are in it. Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position leaks into the layers above.
 #
@@ -1021,7 +1021,7 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 # %% [markdown]
 # ### Experiment: a task that needs positions
 #
-# Random tokens from an alphabet of eight. At each position the model must name the token **three positions back**: the head you designed in section 4, now to be learned. Your layer stands between an embedding and a linear read-out, causal, and trains on texts of 32 tokens, twice: with positions 0, 1, 2, …, and with *all positions equal to 0*, which is attention without any encoding.
+# The texts are random tokens from an alphabet of eight. At each position the model must name the token **three positions back**: the head you designed in section 4, now to be learned. Your layer, with its causal mask, stands between an embedding and a linear read-out. The model is trained on texts of 32 tokens twice: with positions 0, 1, 2, …, and with *all positions equal to 0*. The second is attention without any encoding.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** (a) Guessing blindly gives 1/8. What accuracy will the model without positions reach? (b) What does the RoPE model reach with all positions shifted by 1,000? (c) And on texts of 256 tokens?
