@@ -59,9 +59,9 @@ torch.manual_seed(0)
 np.random.seed(0)
 
 # %% [markdown]
-# ## 1 · Same words, other meaning
+# ## 1 · Same words, different meaning
 #
-# Only the order tells you who got bitten. A recurrent network reads word after word, so order is built into how it computes. A convolution looks at neighbours, so order is built in as well. A Transformer compares every token with every other token, all at once. Its authors saw the consequence: with "no recurrence and no convolution", somebody has to put the order in (Vaswani et al., 2017, section 3.5).
+# Only the order tells you who got bitten. A recurrent network reads word after word, so order is built into how it computes. A convolution looks at neighbours, so order is built in as well. A Transformer compares every *token*, a word or a piece of one, with every other token, all at once. Its authors saw the consequence: with "no recurrence and no convolution", somebody has to put the order in (Vaswani et al., 2017, section 3.5).
 #
 # This week you find out what attention does when nobody does. You write attention, shuffle its input, and see exactly what it can tell apart and what it cannot. The next weeks are about ways of putting order in. To judge them you must know what is missing.
 
@@ -121,7 +121,7 @@ plt.show()
 #
 # The softmax runs over the **keys**: every row of the weights adds up to 1. The columns do not.
 #
-# Where do queries, keys and values come from? From the tokens' vectors $x_i$, by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several heads side by side, each with its own three matrices. Usually $d$ is the width of the model divided by the number of heads. A fourth matrix, $W_o$, mixes the heads' outputs.
+# Where do queries, keys and values come from? From the tokens' vectors $x_i$ (in the first layer their *embeddings*), by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several heads side by side, each with its own three matrices. Usually $d$ is the width of the model divided by the number of heads. A fourth matrix, $W_o$, mixes the heads' outputs.
 #
 # **A worked example.** One query, two keys, $d=4$. Let $q=(2\ln 3,0,0,0)$, $k_0=(1,0,0,0)$, $k_1=(0,0,0,0)$. The dot products are $2\ln3$ and $0$. Divided by $\sqrt4=2$ they are $\ln 3$ and $0$. Their exponentials are $3$ and $1$, so the weights are $\frac34$ and $\frac14$. With the values $v_0=8$ and $v_1=4$ the output is $\frac34\cdot8+\frac14\cdot4=7$.
 #
@@ -564,7 +564,7 @@ week1.equivariance_gap(equivariance_gap)
 # Take seven tokens with random embeddings and one head with random weights. Feed in the sentence twice, in its own order and shuffled, and look at the weights themselves. (Both occurrences of "the" have the same embedding. Without an encoding nothing tells them apart.)
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The shuffled sentence gives another map. Sort its rows *and* its columns back into the old order. How many of the 49 weights now differ from the original?
+# **Predict.** The shuffled sentence gives a different map. Sort its rows *and* its columns back into the old order. How many of the 49 weights now differ from the original?
 #
 # *Your prediction:*
 
@@ -614,7 +614,7 @@ show_pair("No mask: the map moves with the words")
 # %% [markdown]
 # **Figure 1.4. Attention maps of X and PX.** Rows are queries, columns keys. From left to right: the sentence, the shuffled sentence, the shuffled map sorted back, and the difference between the third map and the first.
 #
-# The second map looks like another picture. Sorted back, it is the first one again. And the two rows "the" are equal, as are the two columns.
+# The second map looks like a different picture. Sorted back, it is the first one again. And the two rows "the" are equal, as are the two columns.
 
 # %% [markdown]
 # ### Experiment: which layers are equivariant?
@@ -667,7 +667,7 @@ lab.table(["your attention in", "equivariance gap"],
 
 
 # %% [markdown]
-# Everything that works token by token is equivariant. Attention is. And so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections, more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
+# Everything that works token by token is equivariant. Attention is. And so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
 #
 # **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the second column: for attention it is of order 1. Only the mean in the last line is invariant.
 #

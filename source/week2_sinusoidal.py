@@ -713,7 +713,7 @@ class LearnedPositionalEmbedding(nn.Module):
     def forward(self, x):
         """x: (batch, seq_len, d_model). Row p of the table is added to x[:, p], both as they are, unscaled.
 
-        returns: the same shape and dtype as x (in half precision the last place may depend on where you round);
+        returns: a new tensor with the shape and dtype of x (in half precision the last place may depend on where you round);
                  raises an error (any kind) if seq_len is more than max_len
         """
         ### BEGIN SOLUTION
@@ -996,7 +996,7 @@ lab.table(["width", "first offset with a rise"], [[d, first(d)] for d in (2, 4, 
 
 
 # %% [markdown]
-# **Figure 2.10. A fall with ripples.** Left: the similarity at each offset; marked are those that are *higher* than their left neighbour. Right: three widths.
+# **Figure 2.10. A fall with ripples.** Left: the similarity at each offset, on an axis that begins at 0.3. Orange-red: offsets *higher* than their left neighbour. Right: three widths.
 #
 # At offset 6 the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. With width 4 there are only two hands, and the curve swings back almost to 1 with each turn of the fast one. Wider encodings have more hands that average each other out. The ripples get smaller, and the first rise comes later: after two turns at width 128 and after seven at width 512.
 

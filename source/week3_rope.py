@@ -35,7 +35,7 @@
 # | 3.8 | `decode_step_scores` | code | 0 | 1 | – | 10 |
 # | | **total** | | **0** | **25** | **4** | **175** |
 #
-# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**: run it as often as you like, it says what is wrong. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with more cases. A person reads the two text answers.
+# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with more cases. A person reads the two text answers.
 #
 # **Cells marked *predict*** are not graded. Answer them anyway, before you run the experiment: a wrong prediction is what you will remember.
 
