@@ -680,7 +680,7 @@ lab.table(["your attention in", "equivariance gap"],
 #
 # - $P^\top P = I$;
 # - multiplying by $P$ from the left reorders rows, by $P^\top$ from the right reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the row of $S$ that row $i$ comes from;
-# - softmax treats all entries of a row alike: reorder the scores, and the weights are reordered in the same way.
+# - a softmax over a row treats all its entries alike, wherever they stand.
 
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}
 # ### Exercise 1.4 · Equivariant or invariant?

@@ -713,8 +713,8 @@ class LearnedPositionalEmbedding(nn.Module):
     def forward(self, x):
         """x: (batch, seq_len, d_model). Row p of the table is added to x[:, p], both as they are, unscaled.
 
-        returns: a new tensor with the shape and dtype of x (in half precision the last place may depend on where you round);
-                 raises an error (any kind) if seq_len is more than max_len
+        returns: a new tensor with the shape and dtype of x (in half precision the last place may depend on where you
+                 round); raises an error (any kind) if seq_len is more than max_len
         """
         ### BEGIN SOLUTION
         seq_len, max_len = x.shape[1], len(self.table)
