@@ -1705,7 +1705,7 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
       + ", ".join(f"{row[2]:.2f}" for row in order_results["alibi"]["all"]))
 
 # %% [markdown]
-# **Figure 5.19. Five arms, five seeds each.** Upper left: all sequences; then the three kinds. One thin line per training; lines are moved a little sideways so that none hides another. Look for the arm whose seeds disagree.
+# **Figure 5.19. Five arms, five seeds each.** Upper left: all sequences; then the three kinds. One thin line per training; lines are moved a little sideways so that none hides another. At 32 numbers, look for the arm whose seeds disagree.
 
 # %% [markdown] nbgrader={"grade_id": "ascending_explained_question", "locked": true}
 # ### Exercise 5.10 · Ascending?
