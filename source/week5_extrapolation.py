@@ -209,7 +209,7 @@ print(f"pairs with new angles at 4x: {new_pairs} of 32")
 #
 # $$m \mapsto \frac ms\qquad\text{or, which is the same,}\qquad \theta_i\mapsto\frac{\theta_i}{s}\ \text{ for every pair.} \tag{2}$$
 #
-# The price: *all* pairs slow down, the fast ones too. Two neighbours that were one radian apart on pair 0 are now a quarter of a radian apart. The marks on the ruler now stand closer together than the model learned to read. So Chen et al. fine-tune after the change. Section 6 shows what happens if you don't.
+# The price: *all* pairs slow down, the fast ones too. Two neighbours that were one radian apart on pair 0 are now a quarter of a radian apart. The marks on the ruler stand closer together than the model learned to read. So Chen et al. fine-tune after the change. Section 6 shows what happens if you don't.
 
 # %% [markdown]
 # ### Exercise 5.2 · Position interpolation
@@ -714,7 +714,7 @@ lab.table(["method, s = 4", "pairs with new angles at 4x"], [["none", new_pairs]
 # **Figure 5.5. Coverage after each extension.** Blue: angles known from training; hatched: new. PI and YaRN leave nothing new. With NTK every pair beyond the boundary but the last slows down by less than 4 and still leaves its arc a little.
 
 # %% [markdown]
-# So NTK needs a larger $s$ than the length asks for (YaRN paper, section 3.1). The picture does not show PI's price: it squeezed the fast pairs too. Move $s$ yourself:
+# So NTK needs a larger $s$ than the length asks for (YaRN paper, section 3.1). The picture hides PI's price (section 2). Move $s$ yourself:
 
 # %% tags=["experiment"]
 lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512)
@@ -1414,7 +1414,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
            ["ALiBi: found, logits times λ", *spread(results["needle_log_n"])]])
 
 # %% [markdown]
-# **Figure 5.14. Flat perplexity, lost context.** Solid and dashed: needles found. Dotted: the probability given to the right filler symbol ($e^{-\text{loss}}$, one over the perplexity). Mean and range over five seeds.
+# **Figure 5.14. Flat perplexity, lost context.** Solid and dashed: needles found. Dotted: the geometric mean probability given to the right filler symbol ($e^{-\text{loss}}$, one over the perplexity). Mean and range over five seeds.
 
 # %% [markdown]
 # The filler loss stays at 0.49 to 0.52 for both encodings, at every length. RoPE's is flat too, although RoPE broke down on English: this filler needs only the token before. Whether a loss stays flat says as much about the text as about the model.
@@ -1588,7 +1588,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # **Figure 5.17. The hybrid.** Left: needles found, with your model as squares. Right: the price, the loss on English for the same encodings (1,000 steps).
 
 # %% [markdown]
-# The hybrid finds every needle up to 16x in all five runs, and at 64x too. In language modelling it pays 0.03 to 0.06 nats at 1x against RoPE (four seeds). And then a surprise: beyond 1x it has the lowest loss of all. At 8x it is at 1.48, ALiBi at 1.55, and it is ahead of ALiBi with each seed. So the layer without positions costs a little at known distances, and nothing at new ones. Two small tasks and two layers show a mechanism, not a ranking. But released models have come to the same design.
+# The hybrid finds every needle up to 16x in all five runs, and at 64x too. In language modelling it pays 0.03 to 0.06 nats at 1x against RoPE (four seeds). A surprise: beyond 1x it has the lowest loss of all. At 8x it is at 1.48, ALiBi at 1.55, and it is ahead of ALiBi with each seed. So the layer without positions costs a little at known distances, and nothing at new ones. Two small tasks show a mechanism, not a ranking. But released models have come to the same design. A bonus for serving: a windowed layer caches only its window.
 
 # %% [markdown]
 # ### 8.3 What released models do
