@@ -575,7 +575,7 @@ def per_key_bias_is_equivalent(scores, slopes, causal):
     """Is max |softmax(scores + slope*j) - softmax(scores - slope*|i-j|)| at most 1e-5? Computed in float64.
 
     scores:  (batch, heads, n_queries, n_keys), scaled, without a mask and without a bias, n_queries <= n_keys
-    slopes:  (heads,)
+    slopes:  (heads,), none negative; zeros are allowed
     causal:  bool; if true, the causal mask (aligned at the end) is applied to both
     returns: a Python bool
     """
@@ -783,7 +783,8 @@ class ALiBiMultiHeadAttention(nn.Module):
     n_heads: number of heads, any; the slopes are those of 4.2
 
     Four projections without bias, q_proj, k_proj, v_proj, o_proj, each nn.Linear(d_model, d_model). The state_dict
-    has no other key. Works after ``.to`` float64, float32, bfloat16 and float16.
+    has no other key. Works after ``.to`` float64, float32, bfloat16 and float16, on texts of changing length, and keeps
+    gradients.
     """
 
     def __init__(self, d_model, n_heads):

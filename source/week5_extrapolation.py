@@ -222,8 +222,8 @@ print(f"pairs with new angles at 4x: {new_pairs} of 32")
 def position_interpolation(positions, scale):
     """Positions for a model that is stretched by ``scale``: equation (2).
 
-    positions: tensor of any shape, integers or floats
-    scale:     float, usually > 1
+    positions: tensor of any shape, integers or floats, negative ones too
+    scale:     positive float or int, usually > 1
     returns:   a new tensor of the same shape; float32 for integer positions, else the dtype of positions (in half
                precision far positions merge, as in week 3; that is up to the caller)
     """
@@ -288,7 +288,7 @@ def ntk_base(base, scale, head_dim):
     """The base with which the last pair turns ``scale`` times slower and the first as fast as before: equation (3).
 
     base:     float
-    scale:    float
+    scale:    positive float; the formula also holds for scales up to 1
     head_dim: even int, at least 4
     returns:  a Python float
     """
@@ -792,7 +792,7 @@ def loss_by_length(model, tokens, lengths, n_targets):
 
     model:     an nn.Module; model(x) turns int64 (batch, L) into logits (batch, L, vocab)
     tokens:    int64 (batch, n) with n > max(lengths)
-    lengths:   list of ints. At length L the model reads tokens[:, -L-1:-1]: L tokens, all but the very last
+    lengths:   list of ints, any order. At length L the model reads tokens[:, -L-1:-1]: L tokens, all but the very last
     n_targets: int, from 1 to the smallest length; scored are the predictions of the last n_targets tokens of the text
     returns:   dict {length: loss}; keys ints, values Python floats: mean cross-entropy in nats over batch and targets
 
