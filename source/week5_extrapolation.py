@@ -199,6 +199,7 @@ fig.legend(*ax.get_legend_handles_labels(), loc="upper right", ncols=2)
 plt.show()
 print(f"pairs with new angles at 4x: {new_pairs} of 32")
 
+
 # %% [markdown]
 # **Figure 5.2. Seen and unseen angles.** One bar per pair: the part of its circle that it visits. Pairs 0 to 20 have been all the way round in training; the others leave their arc. Equation (1) puts the boundary at 20.1.
 
@@ -232,6 +233,7 @@ def position_interpolation(positions, scale):
         positions = positions.to(torch.float32)
     return positions / scale
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "position_interpolation_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -295,6 +297,7 @@ def ntk_base(base, scale, head_dim):
     ### BEGIN SOLUTION
     return base * scale ** (head_dim / (head_dim - 2))
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "ntk_base_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -401,6 +404,7 @@ def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
     return base * stretch ** (head_dim / (head_dim - 2))
     ### END SOLUTION
 
+
 # %% nbgrader={"grade_id": "dynamic_ntk_base_check", "grade": true, "points": 0}
 # Visible check (0 points).
 at = lambda n, scale=2.0: dynamic_ntk_base(10000.0, scale, 64, n, 4096)
@@ -474,6 +478,7 @@ ax.grid(axis="y")
 ax.legend(loc="upper right", ncols=2)
 plt.show()
 
+
 # %% [markdown]
 # **Figure 5.3. A stale cache.** Mean absolute error of the newest query's scores, in groups of 128 keys. Dotted: the error made by taking the score of the neighbouring key, which is random here. Look for the keys at which the cache is no better than that.
 
@@ -485,7 +490,7 @@ plt.show()
 #
 # NTK-aware scaling slows down middle pairs that were in no danger, and divides only the very last by $s$. YaRN (Peng et al., 2023) asks of each pair the question of exercise 5.1: how many turns $r$ does it make within $L$?
 #
-# - more than $\beta_\text{fast}=32$ turns: **leave it alone**. it tells neighbours apart;
+# - more than $\beta_\text{fast}=32$ turns: **leave it alone**: it tells neighbours apart;
 # - fewer than $\beta_\text{slow}=1$ turn: **divide it by $s$**, as position interpolation does;
 # - between: **mix** the two, on a linear ramp.
 #
@@ -546,6 +551,7 @@ def yarn_frequencies(head_dim, scale, original_len, base=10000.0, beta_fast=32.0
     return ((1 - gamma) * plain + gamma * plain / scale).float()
     ### END SOLUTION
 
+
 # %% nbgrader={"grade_id": "yarn_frequencies_check", "grade": true, "points": 0}
 # Visible check (0 points). The worked example: head_dim 16, scale 4, original_len 64.
 out = yarn_frequencies(16, 4.0, 64)
@@ -590,6 +596,7 @@ def yarn_temperature(scale):
     ### BEGIN SOLUTION
     return 0.1 * math.log(scale) + 1.0 if scale > 1 else 1.0
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "yarn_temperature_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -719,6 +726,7 @@ lab.table(["method, s = 4", "pairs with new angles at 4x"], [["none", new_pairs]
 # %% tags=["experiment"]
 lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512)
 
+
 # %% [markdown]
 # **Figure 5.6. Move it: the stretch.** How long one turn of each pair takes under your own functions ($d=32$, $L=512$). Grey: pairs that complete a turn in training. Move $s$ and watch which methods slow down pairs that were in no danger.
 
@@ -817,6 +825,7 @@ def loss_by_length(model, tokens, lengths, n_targets):
             module.training = flag
     return losses
     ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "loss_by_length_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -1037,6 +1046,7 @@ plt.show()
 if ENCODING == "alibi":
     print(f"change up to 8x below 0.15 nats: {max(map(abs, change)) < 0.15}")
 
+
 # %% [markdown]
 # **Figure 5.9. Your own model.** Left: training. Right: the change of the loss with the length, yours (squares) beside the shipped models of 1,000 steps. Try `ENCODING = "t5"` or `"rope"`.
 
@@ -1063,6 +1073,7 @@ def stretched(method, n):
     if method == "YaRN":
         return at, yarn_frequencies(16, scale, 64), yarn_temperature(scale)
     return at, plain, 1.0
+
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 def load(name, **options):
@@ -1204,6 +1215,7 @@ before = {name: [row[1] for row in matched[name]] for name in ("none", "PI", "NT
 lab.table(["(c) at 4x", "without further training", "after 25 steps"],
           [[name, *spread(np.array([before[name], results["fine_tuned"][name]]).T)] for name in before])
 
+
 # %% [markdown]
 # (a) The temperature hardly matters here; at 8x even its sign depends on the seed. The log-n factor makes these broken models *worse*: it sharpens scores that are wrong. (b) A stretch is not free: $s=8$ at the training length costs NTK 0.11 nats, YaRN 0.30, PI 1.62. (c) Doing nothing gains most, 0.83 nats, and YaRN least; the order stays. *Out of the box* and *after fine-tuning* are two comparisons: always say which one a table reports.
 
@@ -1309,6 +1321,7 @@ def log_n_scale(n, n0):
     return math.log(n) / math.log(n0)
     ### END SOLUTION
 
+
 # %% nbgrader={"grade_id": "log_n_scale_check", "grade": true, "points": 0}
 # Visible check (0 points).
 assert isinstance(log_n_scale(512, 64), float), "a Python float is expected."
@@ -1412,6 +1425,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
           [*([f"{ready.NAMES[e]}: {words}", *spread(needle[e][kind])] for e in ("alibi", "rope")
              for kind, words in (("filler", "filler loss"), ("found", "found"))),
            ["ALiBi: found, logits times λ", *spread(results["needle_log_n"])]])
+
 
 # %% [markdown]
 # **Figure 5.14. Flat perplexity, lost context.** Solid and dashed: needles found. Dotted: the geometric mean probability given to the right filler symbol ($e^{-\text{loss}}$, one over the perplexity). Mean and range over five seeds.
@@ -1583,6 +1597,7 @@ lab.table(["hybrid, mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths
               ("language modelling", results["fixed"]["hybrid"], ["-"]))])
 at_4096 = results["needle_at_4096"]
 print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_4096):.2f} found")
+
 
 # %% [markdown]
 # **Figure 5.17. The hybrid.** Left: needles found, with your model as squares. Right: the price, the loss on English for the same encodings (1,000 steps).

@@ -10,6 +10,7 @@ from autograder.checks.framework import Check
 from autograder.checks.probes import Probe, gradient
 
 PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
+BIASES = tuple(name.replace("weight", "bias") for name in PROJECTIONS)
 FOUR_WEIGHTS = ("The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no "
                 "biases, no saved tables; all four are trained.")
 
@@ -21,14 +22,14 @@ def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
 
 def built(cls: Any, weights: dict, n_heads: int, **options: Any) -> Any:
     """The student's module with our weights. What should not be in the state_dict costs points in one place only: here
-    it keeps its value, or becomes zero if it is a bias."""
+    it keeps its value, but for the projections' own biases, which become zero."""
     module = cls(len(weights["q_proj.weight"]), n_heads, **options)
     state = module.state_dict()
     missing = [name for name in weights if name not in state]
     if missing:
         raise StudentError(("KeyError",), f"the state_dict has no {missing[0]!r}")
     for name, value in state.items():
-        state[name] = weights.get(name, torch.zeros_like(value) if name.endswith("bias") else value)
+        state[name] = weights.get(name, torch.zeros_like(value) if name in BIASES else value)
     module.load_state_dict(state)
     if weights["q_proj.weight"].device.type != "cpu":
         module.to(weights["q_proj.weight"].device)
@@ -36,14 +37,26 @@ def built(cls: Any, weights: dict, n_heads: int, **options: Any) -> Any:
 
 
 def attended(weights: dict, n_heads: int, x: torch.Tensor, base: float | None = None, differentiate: bool = False,
-             **options: Any) -> Probe:
+             evaluating: bool = False, **options: Any) -> Probe:
     """The output of the student's module with our weights in x's dtype, or its gradient with respect to x."""
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads, **({} if base is None else {"base": base}))
+        if evaluating:
+            module.eval()
         if x.dtype != torch.float32:
             module.to(x.dtype)
         leaf = x.clone().requires_grad_(differentiate)
         output = module(leaf, **options)
         return gradient(output, leaf) if differentiate else output
+
+    return probe
+
+
+def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch.Tensor) -> Probe:
+    """The output for ``then`` of a module that has seen ``first``, of another length, before."""
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads)
+        module(first.clone())
+        return module(then.clone())
 
     return probe

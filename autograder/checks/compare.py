@@ -1,7 +1,7 @@
 """Comparison of a student's value with the expected one, in words a student can act on.
 
-Type before shape, shape before values; of the values only the first differing place is shown, to one significant
-digit, so that a message helps without being an answer key.
+Type before shape, shape before values; of the values only the first differing place is shown, in as many digits as show
+the difference, so that a message helps without being an answer key.
 """
 
 import builtins
@@ -33,19 +33,52 @@ KNOWN_TYPES = {name for name, value in vars(builtins).items() if isinstance(valu
     "float32", "int of more than 64 bits", "deeply nested value"}
 
 
-def brief(value: float) -> str:
-    """A number to one significant digit."""
+WORDS = {1: "one", 2: "two", 3: "three"}
+MOST_DIGITS = 7
+
+
+def brief(value: float, digits: int = 1) -> str:
+    """A number to so many significant digits."""
     if isinstance(value, bool) or not math.isfinite(value):
         return str(value)
     if abs(value) < sys.float_info.min:  # of these only 0 has a short decimal name
         return f"{value:.0e}" if value else "0"
-    return f"{float(f'{value:.0e}'):g}"
+    return f"{float(f'{value:.{digits - 1}e}'):.{max(digits, 6)}g}"
 
 
 def apart(got: float, expected: float) -> str:
-    """Two numbers that differ, to one significant digit; with their distance where that digit is the same."""
-    text = f"got {brief(got)}, expected {brief(expected)}"
-    return text if brief(got) != brief(expected) else f"{text}, they differ by {brief(abs(got - expected))}"
+    """Two numbers that differ, in as many digits as show by how much; neighbouring whole numbers by their distance."""
+    if not (math.isfinite(got) and math.isfinite(expected)):
+        return f"got {brief(got)}, expected {brief(expected)}"
+    if got == round(got) and expected == round(expected) and max(abs(got), abs(expected)) < 10**6:
+        distance = abs(round(got) - round(expected))
+        text = f"got {round(got)}, expected {round(expected)}"
+        return f"{text}: {WORDS[distance]} too {_side(got, expected)}" if distance in WORDS else text
+    for digits in range(1, MOST_DIGITS + 1):
+        one, other = brief(got, digits), brief(expected, digits)
+        if one != other and abs((float(one) - float(other)) - (got - expected)) <= 0.3 * abs(got - expected):
+            return f"got {one}, expected {other}"
+    return f"got {brief(got)}, expected {brief(expected)}, they differ by {brief(abs(got - expected))}"
+
+
+def off(got: float, expected: float) -> str:
+    """How far a number is off, without the number that is expected."""
+    if not math.isfinite(got):
+        return f"{got} is no answer"
+    if got == round(got) and expected == round(expected):
+        return f"{'one ' if abs(got - expected) == 1 else ''}too {_side(got, expected)}"
+    if got * expected < 0:
+        return "the sign is wrong" if math.isclose(abs(got), abs(expected), rel_tol=1e-3) else "another sign is expected"
+    if expected == 0 or got == 0 or abs(got / expected) >= 2 or abs(got / expected) <= 0.5:
+        return f"far too {_side(abs(got), abs(expected))}"
+    percent = 100 * abs(got / expected - 1)
+    if percent < 1:
+        return "near, but not right to four significant digits"
+    return f"about {float(brief(percent)):g}% too {_side(abs(got), abs(expected))}"
+
+
+def _side(got: float, expected: float) -> str:
+    return "large" if got > expected else "small"
 
 
 def kind(value: Any) -> str:
@@ -60,12 +93,12 @@ def kind(value: Any) -> str:
     return f"a {name}" if name in KNOWN_TYPES else "an object of another type"  # a name of its own may say anything
 
 
-def difference(got: Any, expected: Any, tolerance: Tolerance) -> str:
-    """Why ``got`` is not ``expected``; the empty string when it is."""
+def difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:
+    """Why ``got`` is not ``expected``; the empty string when it is. ``names`` are what several results are called."""
     if isinstance(expected, torch.Tensor):
         return _tensor_difference(got, expected, tolerance)
     if isinstance(expected, (tuple, list)):
-        return _sequence_difference(got, expected, tolerance)
+        return _sequence_difference(got, expected, tolerance, names)
     if isinstance(expected, dict):
         return _dict_difference(got, expected, tolerance)
     if isinstance(expected, bool) or isinstance(expected, int):
@@ -97,7 +130,7 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
     return f"{share}; the first at {list(place)}: {apart(a[place].item(), b[place].item())}"
 
 
-def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance) -> str:
+def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:
     if isinstance(got, torch.Tensor) and got.ndim and len(got) == len(expected):  # a stacked tensor unpacks like a tuple
         got = got.unbind()
     if not isinstance(got, (tuple, list)):
@@ -106,7 +139,7 @@ def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance) -> str:
         return f"expected {len(expected)} values, got {len(got)}"
     for index, (a, b) in enumerate(zip(got, expected)):
         if problem := difference(a, b, tolerance):
-            return f"value {index}: {problem}"
+            return f"{names[index] if len(names) == len(expected) else f'result {index + 1}'}: {problem}"
     return ""
 
 

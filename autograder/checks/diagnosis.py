@@ -30,12 +30,21 @@ class Record:
     error: StudentError | None = None
 
 
+@dataclass(frozen=True)
+class _Candidate:
+    """A mistake that fits all that passed: which failures it explains, and how many it does not fit."""
+
+    says: tuple[str, ...]
+    explains: frozenset[int]
+    contradicts: int
+
+
 class Diagnosis:
     """At most two sentences on the likely cause. Silence beats a wrong name:
 
-    - A known mistake, or two at once, is named when it gives what the student gave, value or error, everywhere: on the
-      probes that passed, and on each that failed, unless the mistake gives the right value there (then there is another
-      cause besides).
+    - A known mistake, or two at once, is named when it gives what the student gave, value or error, on every probe that
+      passed and on the first that failed. Where it gives another wrong value than the student's on some failure, only
+      values that are never the same by chance speak for it.
     - Where several mistakes say as much and only an error or a single word (a bool, a whole number) speaks for them, none
       is named.
     - A check's hint is given only for the first failure, when everything asked before has held: its premise was seen then.
@@ -53,52 +62,39 @@ class Diagnosis:
         passing = [record for record in records if record.met]
         if not failing:
             return []
-        found: list[tuple[tuple[str, ...], set[int]]] = []
+        found: list[_Candidate] = []
         in_one_call: list[str] = []
         for mistake in mistakes():
             if len(mistake.says) > 1 and not self._reproduces(mistake, failing[0]):
                 continue  # pairs are many; this one costs a single probe
-            explained = self._explained(mistake, failing)
-            if not explained:
+            candidate = self._candidate(mistake, failing)
+            if candidate is None:
                 continue
             if all(self._reproduces(mistake, record) for record in passing):
-                found.append((mistake.says, explained))
-                if len(explained) == len(failing) and any(_telling(record) for record in failing):
+                found.append(candidate)
+                if len(candidate.explains) == len(failing) and any(map(_telling, failing)):
                     break  # single mistakes come before pairs: none will do better
-            elif len(mistake.says) == 1 and len(explained) == len(failing) and all(map(_telling, failing)):
+            elif len(mistake.says) == 1 and len(candidate.explains) == len(failing) and all(map(_telling, failing)):
                 in_one_call.append(mistake.says[0])
-        sentences, unexplained = self._best(found, failing)
+        if sentences := _best(found, failing):
+            return sentences
         first = failing[0]
-        if 0 in unexplained and first.hint and (first.error is None or passing) and not sentences:
-            return [first.hint]  # what always raises is not explained by where it did
-        return sentences or in_one_call[:1]
+        if first.hint and (first.error is None or passing):  # what always raises is not explained by where it did
+            return [first.hint]
+        return in_one_call[:1]
 
-    @staticmethod
-    def _best(found: list[tuple[tuple[str, ...], set[int]]], failing: Sequence[Record]) -> tuple[list[str], set[int]]:
-        """The sentences that explain most, at most two, and the failures that are left."""
-        sentences: list[str] = []
-        unexplained = set(range(len(failing)))
-        while useful := [(says, explained) for says, explained in found
-                         if explained & unexplained and len({*says, *sentences}) <= 2]:
-            says, explained = max(useful, key=lambda c: (len(c[1] & unexplained), -len(c[0])))
-            new = explained & unexplained
-            rivals = {other for other, also in useful if also & unexplained == new and len(other) == len(says)}
-            if len(rivals) > 1 and not any(_telling(failing[index]) for index in new):
-                break
-            sentences += [sentence for sentence in says if sentence not in sentences]
-            unexplained -= explained
-        return sentences, unexplained
-
-    def _explained(self, mistake: Mistake, failing: Sequence[Record]) -> set[int]:
-        """Which failures the mistake makes too; none if on some other it gives a wrong value that is not the student's."""
-        explained = set()
+    def _candidate(self, mistake: Mistake, failing: Sequence[Record]) -> _Candidate | None:
+        explains, contradicts = set(), 0
         for index, record in enumerate(failing):
             if self._is_right(mistake, record):
-                continue
-            if not self._reproduces(mistake, record):
-                return set()
-            explained.add(index)
-        return explained
+                continue  # there is another cause besides
+            if self._reproduces(mistake, record):
+                explains.add(index)
+            else:
+                contradicts += 1
+        if not explains or (contradicts and not any(_telling(failing[index]) for index in explains)):
+            return None
+        return _Candidate(mistake.says, frozenset(explains), contradicts)
 
     def _is_right(self, mistake: Mistake, record: Record) -> bool:
         try:
@@ -115,6 +111,23 @@ class Diagnosis:
             ours = error if isinstance(error, StudentError) else StudentError.from_exception(error)
             return record.error is not None and _pattern(ours) == _pattern(record.error)
         return record.error is None and not difference(record.got, value, record.tolerance)
+
+
+def _best(found: list[_Candidate], failing: Sequence[Record]) -> list[str]:
+    """The sentences that explain most, the first failure among it; at most two, and none where it is a guess."""
+    sentences: list[str] = []
+    unexplained = set(range(len(failing)))
+    while useful := [candidate for candidate in found if candidate.explains & unexplained
+                     and len({*candidate.says, *sentences}) <= 2 and (sentences or 0 in candidate.explains)]:
+        best = max(useful, key=lambda c: (len(c.explains & unexplained), -c.contradicts, -len(c.says)))
+        new = best.explains & unexplained
+        rivals = {other.says for other in useful if other.explains & unexplained == new
+                  and (other.contradicts, len(other.says)) == (best.contradicts, len(best.says))}
+        if len(rivals) > 1 and not any(_telling(failing[index]) for index in new):
+            break
+        sentences += [sentence for sentence in best.says if sentence not in sentences]
+        unexplained -= best.explains
+    return sentences
 
 
 def _telling(record: Record) -> bool:

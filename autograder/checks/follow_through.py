@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from autograder.checks.compare import Tolerance, difference
-from autograder.checks.errors import StudentError, by_student
+from autograder.checks.errors import BrokenCheck, StudentError, by_student
 
 EQUAL = Tolerance(rtol=1e-4, atol=1e-6, exact_dtype=True)  # two runs of one computation on other threads, or another device
 NOT_ASKED = StudentError(("LookupError",), "follow-through asks nothing new once an answer is being graded")
@@ -132,8 +132,10 @@ def rehearse(earlier: Mapping[str, Any], follows: Callable[..., Iterator[tuple[A
     for right, note in follows(*(Kept(subject, book, (name,)) for name, subject in earlier.items())):
         try:
             run(right)
+        except BrokenCheck:  # on such an earlier answer nothing can be built
+            continue
         except Exception as error:
-            by_student(error) if not _is_broken(error) else None  # on such an earlier answer nothing can be built
+            by_student(error)
         else:
             found.append((right, note))
     book.close()
@@ -191,10 +193,6 @@ def _equal(one: Any, other: Any) -> bool:
 def _is_object(value: Any) -> bool:
     """Whether a value can be asked something in turn."""
     return callable(value)
-
-
-def _is_broken(error: Exception) -> bool:
-    return type(error).__name__ == "BrokenCheck"
 
 
 def _copies(values: tuple) -> list:

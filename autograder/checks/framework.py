@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import autograder.reference
-from autograder.checks.compare import Tolerance, difference, kind
+from autograder.checks.compare import Tolerance, difference, kind, off
 from autograder.checks.context import GradingContext, current, grading, watched
 from autograder.checks.diagnosis import Diagnosis, Place, Record
 from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by_student
@@ -103,19 +103,33 @@ class _Bench:
         scores = {verdict.exercise: verdict.score == verdict.max_score for verdict in self.context.verdicts}
         if all(scores.get(name, False) for name in names):
             return []
-        return rehearse(dict(zip(names, earlier)), follows, lambda right: self.body(self._check(right, right, cached=False)))
+        return rehearse(dict(zip(names, earlier)), follows, self._rehearsal)
+
+    def _rehearsal(self, right: Any) -> None:
+        """Put every question of the test to what would be right on top of earlier answers."""
+        check = self._check(right, right, cached=False)
+        self.body(check)
+        if failed := [record.error for record in check._records if record.error is not None]:
+            raise failed[0]
 
     def _with_replacements(self, student: Any, best: Verdict) -> Verdict:
         lost = self._lost()
         if not lost:
             return best
-        with self.context.replacing(self.grade_id, student, lost) as again:
+        called: set[str] = set()
+
+        def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *arguments, **options: (called.add(name), function(*arguments, **options))[1]
+
+        counting = {name: counted(name, function) for name, function in lost.items()}
+        with self.context.replacing(self.grade_id, student, counting) as again:
             if isinstance(again, Absent):
                 return best
-            other = self._verdict(self.right, again, {})
+            other = self._verdict(self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {})
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
-        return replace(other, note=_note(self.assignment, list(lost), best.stopped > other.stopped))
+        used = [name for name in lost if name in called]
+        return replace(other, note=_note(self.assignment, used, best.stopped > other.stopped)) if used else best
 
     def _lost(self) -> dict[str, Any]:
         """The course's functions for those earlier answers that have lost points."""
@@ -131,8 +145,12 @@ class _Bench:
 
     def _leaves_something_to_test(self, right: Any, trivial: tuple[Any, ...]) -> bool:
         """Whether what answers nothing earns nothing on top of an earlier answer either."""
-        return not any(self._verdict(right, subject, {}, cached=False).score > self._verdict(self.right, subject, {}).score
-                       for subject in trivial)
+        return not any(self._score(right, subject) > self._score(self.right, subject) for subject in trivial)
+
+    def _score(self, right: Any, subject: Any) -> float:
+        check = self._check(right, subject, cached=right is self.right)
+        self.body(check)
+        return sum(criterion.earned for criterion in check.scored())
 
     def _verdict(self, right: Any, student: Any, answers: dict[Place, Record], note: str = "", cached: bool = True) -> Verdict:
         check = self._check(right, student, answers, cached)
@@ -216,7 +234,7 @@ class Check:
         place = self._place(call)
         record = self._run(probe, call, place, tolerance, hint)
         expected = self._expected(probe, place)
-        if problem := difference(record.got, expected, tolerance):
+        if problem := difference(record.got, expected, tolerance, self._returns):
             raise Miss(f"{call}: {problem}")
         record.met = True
         return record.got
@@ -241,6 +259,8 @@ class Check:
                     misses.append(f"entry {key!r}: not answered yet")
                 elif record.error is not None and "KeyError" in record.error.type_names:
                     misses.append(f"entry {key!r} is missing")
+                elif (number := _number(record.got)) is not None:  # the number that is expected is never shown
+                    misses.append(f"entry {key!r}: {off(number, float(self._expected(record.probe, record.place)))}")
                 else:
                     misses.append(str(miss))
         if misses:
@@ -306,7 +326,15 @@ class Check:
     # ---- the end ------------------------------------------------------------------------------------------------
 
     def verdict(self) -> Verdict:
-        """Points per criterion, gated by the golden ones, with the misconceptions recognised."""
+        """Points per criterion, with the misconceptions recognised."""
+        points, criteria = entry(self.assignment, self.grade_id), self.scored()
+        diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
+            self._records, lambda: known_mistakes(self.assignment, self.grade_id))
+        stopped = sum(record.error is not None and record.error.means_unanswered for record in self._records)
+        return Verdict(self.grade_id, points.number, points.points, criteria, diagnosis + self._named, stopped=stopped)
+
+    def scored(self) -> list[Criterion]:
+        """Points per criterion, gated by the golden ones."""
         points = entry(self.assignment, self.grade_id)
         total = sum(criterion.points for criterion, _ in self._criteria)
         if abs(total - points.points) > 1e-9:
@@ -315,11 +343,7 @@ class Check:
             for criterion, golden in self._criteria:
                 if criterion.earned:
                     criterion.earned, criterion.message = 0.0, "counts only when a value is right"
-        criteria = [criterion for criterion, _ in self._criteria]
-        diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
-            self._records, lambda: known_mistakes(self.assignment, self.grade_id))
-        stopped = sum(record.error is not None and record.error.means_unanswered for record in self._records)
-        return Verdict(self.grade_id, points.number, points.points, criteria, diagnosis + self._named, stopped=stopped)
+        return [criterion for criterion, _ in self._criteria]
 
     def absent(self, reason: str) -> Verdict:
         """The verdict on an answer that is not there: nothing was run."""
@@ -360,6 +384,15 @@ class Check:
         if record.error.means_unanswered:
             raise Miss("not answered yet")
         raise Miss(f"{call} raised {record.error.describe()}")
+
+
+def _number(value: Any) -> float | None:
+    """What may be given as the answer to a hand computation, if it is that."""
+    if isinstance(value, torch.Tensor):
+        value = value.item() if value.numel() == 1 and not value.is_complex() else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:
+        return None
+    return float(value)
 
 
 def _mix(seed: int, text: str) -> int:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from autograder.errors import StudentError
+
 Probe = Callable[[Any], Any]
 
 
@@ -40,3 +42,10 @@ def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
 
 def _copy(argument: Any) -> Any:
     return argument.detach().clone() if isinstance(argument, torch.Tensor) else argument
+
+
+def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """``one - other`` of one shape: where two shapes broadcast, the difference may be far larger than both."""
+    if one.shape != other.shape:
+        raise StudentError(("ValueError",), f"two results that belong together have the shapes {tuple(one.shape)} and {tuple(other.shape)}")
+    return one - other

@@ -67,7 +67,7 @@ def finite_slope(*arguments: Any) -> Probe:
     return lambda f: bool(slope(f).isfinite().all())
 
 
-@exercise(WEEK, "scaled_dot_product_attention")
+@exercise(WEEK, "scaled_dot_product_attention", returns=("out", "weights"))
 def scaled_dot_product_attention(check: Check) -> None:
     name = "scaled_dot_product_attention"
 
@@ -104,6 +104,13 @@ def scaled_dot_product_attention(check: Check) -> None:
         padding = torch.ones(2, 1, 1, 7, dtype=torch.bool, device=check.device)
         padding[1] = False
         check.agrees(calling(q, k, v, padding), f"{name}({words}, mask (2, 1, 1, 7), sequence 1 all False)", CLOSE, EMPTY_ROW)
+
+        one_head = some(check, 2, 3, 5, 7)
+        one_head[:, 1, 3] = False
+        check.agrees(calling(q, k, v, one_head), f"{name}({words}, mask (2, 3, 5, 7) with row 3 all False in head 1 alone)", CLOSE,
+                     EMPTY_ROW)
+        nothing = torch.zeros(5, 7, dtype=torch.bool, device=check.device)
+        check.agrees(calling(q, k, v, nothing), f"{name}({words}, mask (5, 7) all False)", CLOSE, EMPTY_ROW)
 
     with check.criterion("large scores and half precision", 0.75, golden=True):
         large_scores(check, name)
@@ -193,6 +200,7 @@ GAP = Tolerance(rtol=1e-3, atol=1e-4)
 WHOLE_BATCH = ("With several sequences the gap is wrong: call f once with the whole batch, and take the largest "
                "difference over everything.")
 
+UNROUNDED = "Large gaps are right, a tiny one is not: return the gap as it is, not rounded, nor set to zero where it is small."
 NOT_A_FLOAT = "Your result is not a Python float: use .item()."
 
 # Functions from (batch, seq_len, d) to (batch, seq_len, ...), with the words for a message.
@@ -247,7 +255,11 @@ def equivariance_gap(check: Check) -> None:
                           lambda t: t.mean(dim=0, keepdim=True) - t.cumsum(dim=1))):
             measured(words, f, (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH)
             measured(words, f, (3, 5, 2), [1, 0, 2, 3, 4], WHOLE_BATCH)
-    with check.criterion("returns a Python float, leaves x and perm alone", 0.5):
+    with check.criterion("returns a Python float, not rounded; leaves x and perm alone", 0.5):
+        check.agrees(calling(ORDERED[0][1], check.randn(1, 5, 3, dtype=torch.float64) * 1e-8,
+                             torch.tensor([1, 0, 2, 4, 3], device=check.device)),
+                     "equivariance_gap(f, x (1, 5, 3) of order 1e-8, perm), f: minus the running sum over the tokens",
+                     Tolerance(rtol=1e-3, atol=1e-12), UNROUNDED)
         x, perm = check.randn(2, 5, 3), torch.tensor([1, 0, 2, 3, 4], device=check.device)
         for words, f in (ORDERED[0], UNORDERED[0]):
             probe, call = calling(f, x, perm), f"equivariance_gap(f, x (2, 5, 3), perm), f: {words}"
@@ -261,15 +273,20 @@ def equivariance_gap(check: Check) -> None:
 # ---- 1.5 causal_mask ------------------------------------------------------------------------------------------------
 
 
+WITH_A_CACHE = ("Square masks are right, but with a cache there is one row per query, one column per key, and the queries are the "
+                "last positions: row r stands at position n_keys - n_queries + r.")
+
+
 @exercise(WEEK, "causal_mask")
 def causal_mask(check: Check) -> None:
     def masks(*sizes: tuple[int, int]) -> None:
         for n_queries, n_keys in sizes:
-            check.agrees(calling(n_queries, n_keys), f"causal_mask({n_queries}, {n_keys})")
+            check.agrees(calling(n_queries, n_keys), f"causal_mask({n_queries}, {n_keys})",
+                         hint=WITH_A_CACHE if n_queries < n_keys else "")
 
     with check.criterion("as many queries as keys", 1, golden=True):
         masks((4, 4), (1, 1), (2, 2), (7, 7))
     with check.criterion("several new queries, with a cache", 1.5, golden=True):
         masks((3, 3), (2, 5), (3, 4), (2, 9), (5, 8), (6, 7))
     with check.criterion("one new query, with a cache", 0.5):
-        masks((1, 6), (1, 2), (1, 33))
+        masks((1, 6), (1, 2), (1, 33), (1, 3000))

@@ -80,7 +80,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
             near(seq_len, d_model, LENGTH)
     with check.criterion("another base", 0.5, golden=True):
         near(9, 8)
-        for base in (500.0, 1e6):
+        for base in (500.0, 1e6, 7.5):
             check.agrees(calling(9, 8, base=base), f"{name}(9, 8, base={base:g})", NEAR, BASE)
         check.agrees(calling(6, 4, 20), f"{name}(6, 4, 20)", NEAR, BASE)
     with check.criterion("within 1e-5 up to position 100,000", 1, golden=True):
@@ -117,7 +117,7 @@ def shift_matrix(check: Check) -> None:
             near(offset, d_model, NEGATIVE)
     with check.criterion("another base", 0.5, golden=True):
         near(3, 8)
-        for base in (500.0, 1e6):
+        for base in (500.0, 1e6, 7.5):
             check.agrees(calling(3, 8, base=base), f"{name}(3, 8, base={base:g})", NEAR, BASE)
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
         near(3, 6)
@@ -261,5 +261,6 @@ def similarity_counterexample(check: Check) -> None:
             require_counterexample(check, d_model)
     with check.criterion("any even width up to 1024", 1, golden=True):
         drawn = [2 * int(half) for half in check.randint(5, 512, (8,))]
-        for d_model in (6, 8, 10, 14, 16, 24, 32, 256, *drawn, 512, 768, 1022, 1024):
+        # 40, 90, 150 and 400 tell bases of 5,000 and 20,000 from 10,000
+        for d_model in (6, 8, 10, 14, 16, 24, 32, 40, 90, 150, 256, 400, *drawn, 512, 768, 1022, 1024):
             require_counterexample(check, d_model)

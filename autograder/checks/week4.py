@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from autograder import reference
-from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, built, module_weights
+from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, module_weights
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
 from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
@@ -93,8 +93,8 @@ def own_slopes(function: Callable) -> Callable[[int], torch.Tensor | None]:
     @functools.cache
     def slopes(n_heads: int) -> torch.Tensor | None:
         value = _own(function, n_heads)
-        fit = value is not None and value.shape == (n_heads,) and bool((value.isfinite() & (value.abs() > 1e-6)).all())
-        return value if fit else None
+        fit = value is not None and value.numel() == n_heads and bool((value.isfinite() & (value.abs() > 1e-6)).all())
+        return value.flatten() if value is not None and fit else None
 
     return slopes
 
@@ -137,7 +137,8 @@ def alibi_bias(check: Check) -> None:
             same(n_heads, n)
         same(4, 5, 5)
     with check.criterion("fewer queries than keys: the last positions", 1.5, golden=True):
-        for arguments in ((4, 1, 4), (4, 3, 4), (8, 1, 30), (2, 5, 9), (8, 2, 3)):
+        # no half precision can hold 5,001
+        for arguments in ((4, 1, 4), (4, 3, 4), (8, 1, 30), (2, 5, 9), (8, 2, 3), (2, 2, 5001)):
             same(*arguments, hint=ONE_STEP)
     with check.criterion("other numbers of heads", 0.5, golden=True):
         for n_heads, n in ((12, 6), (6, 4), (3, 5)):
@@ -172,6 +173,7 @@ NO_KEY_BEHIND = ("Without a mask a single query at the end sees no key after it,
                  "with the last key, and compute both sides.")
 NOTHING_TO_SEE = "Your answer follows `causal`, but here the two forms agree without a mask: compute both sides."
 ONE_HEAD = "One place that differs is enough: take the largest difference over all heads, queries and keys."
+SMALL = "Large differences are seen, a small one is not: the two agree where no weight differs by more than 1e-5."
 LONG = "Long texts go wrong: compute in float64, and take the largest difference, not the mean."
 
 
@@ -203,6 +205,8 @@ def per_key_bias_is_equivalent(check: Check) -> None:
             (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", NOTHING_TO_SEE),
             (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
             (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_HEAD),
+            (check.randn(2, 4, 5, 5), [0.01] * 4, False, "slopes 0.01", SMALL),  # the two differ by some 0.01
+            (check.randn(2, 4, 5, 5), [0.003] * 4, False, "slopes 0.003", SMALL),
             (check.randn(2, 4, 5, 5) - 1e4 * behind, slopes, False, "four slopes, keys after the query at -10,000",
              NOTHING_TO_SEE),
         ])
@@ -214,6 +218,7 @@ def per_key_bias_is_equivalent(check: Check) -> None:
             (long, [0.37] * 8, True, "slopes 0.37", LONG),
             (long, [0.37] + [0.0] * 7, False, "one slope not zero", LONG),
             (long[:, :, 1:], [0.37] * 8, False, "slopes 0.37", LONG),
+            (long, [0.0] * 8, False, "slopes all zero", LONG),
         ])
     with check.criterion("a Python bool", 0.25):
         scores = check.randn(1, 4, 3, 3)
@@ -233,19 +238,10 @@ EXACTLY = Tolerance(rtol=0, atol=1e-5)  # float64 with slopes and bias in float3
 ATTENDED_HALF = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
 
 SYMMETRIC = "With the mask all is right, without it not: is_causal=False needs the symmetric bias -slope * |i - j|."
+EVALUATING = "In train mode the output is right, after .eval() it is not."
 LENGTHS = "The layer must take texts of any length, one after the other: the bias belongs to the length at hand."
 HALF = ("The module is right in float32, but not after .to({}): build the bias from exact positions in float32, cast it to "
         "the dtype of the scores, mask with -inf, and return the dtype of x.")
-
-
-def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch.Tensor) -> Probe:
-    """The output for ``then`` of a module that has seen ``first``, of another length, before."""
-    def probe(cls: Any) -> torch.Tensor:
-        module = built(cls, weights, n_heads)
-        module(first)
-        return module(then)
-
-    return probe
 
 
 def own_bias(function: Callable) -> Callable[[int, int], torch.Tensor | None]:
@@ -254,8 +250,9 @@ def own_bias(function: Callable) -> Callable[[int, int], torch.Tensor | None]:
     @functools.cache
     def bias(n_heads: int, n: int) -> torch.Tensor | None:
         value = _own(function, n_heads, n)
-        if value is None or value.shape != (n_heads, n, n):
+        if value is None or value.numel() != n_heads * n * n or value.shape[-2:] != (n, n):
             return None
+        value = value.reshape(n_heads, n, n)
         return None if bool((value.softmax(dim=-1).isnan() | (value == math.inf)).any()) else value
 
     def fit(n_heads: int, n: int) -> bool:
@@ -266,6 +263,31 @@ def own_bias(function: Callable) -> Callable[[int, int], torch.Tensor | None]:
 
     usable = fit(4, 7) and fit(8, 12)
     return bias if usable else lambda n_heads, n: None
+
+
+class WithoutBias(MultiHeadProjections):
+    """Attention that knows no positions but the mask."""
+
+    def forward(self, x: torch.Tensor, is_causal: bool = True) -> torch.Tensor:
+        q, k, v = self.heads(x)
+        return self.output(attend(self.queries(q), k, v, mask=causal_mask(x.shape[1], x.shape[1]) if is_causal else None)[0])
+
+    def queries(self, q: torch.Tensor) -> torch.Tensor:
+        return q
+
+
+class Mean(WithoutBias):
+    """The mean of the values that may be seen."""
+
+    def queries(self, q: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(q)
+
+
+class WithoutAttention(WithoutBias):
+    """Each token its own value."""
+
+    def forward(self, x: torch.Tensor, is_causal: bool = True) -> torch.Tensor:
+        return self.output(self.heads(x)[2])
 
 
 def layer_with(bias_of: Callable[[int, int], torch.Tensor | None]) -> type:
@@ -303,7 +325,8 @@ def _fingerprint(bias_of: Callable[[int, int], torch.Tensor | None]) -> torch.Te
     return torch.cat([(right if bias is None else bias).clamp(min=-1e30).flatten() for bias, right in values])
 
 
-@exercise(WEEK, "ALiBiMultiHeadAttention", follows=layer_after_slopes_and_bias)
+@exercise(WEEK, "ALiBiMultiHeadAttention", follows=layer_after_slopes_and_bias,
+          trivial=(WithoutBias, Mean, WithoutAttention))
 def ALiBiMultiHeadAttention(check: Check) -> None:
     name = "ALiBiMultiHeadAttention"
 
@@ -325,6 +348,9 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
             weights, x = drawn(batch, seq_len, d_model)
             check.agrees(attended(weights, n_heads, x, is_causal=False),
                          f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=False)", ATTENDED, SYMMETRIC)
+
+            check.agrees(attended(weights, n_heads, x, is_causal=False, evaluating=True),
+                         f"{name}({d_model}, {n_heads}).eval()(x {tuple(x.shape)}, is_causal=False)", ATTENDED, EVALUATING)
 
     with check.criterion("other numbers of heads", 0.5, golden=True):
         for batch, seq_len, d_model, n_heads in ((2, 9, 36, 12), (2, 6, 12, 3), (1, 8, 24, 6)):

@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -115,7 +115,7 @@ def ntk_base(check: Check) -> None:
         for scale, head_dim in ((2.0, 4), (4.0, 8), (8.0, 16), (4.0, 64), (16.0, 128), (3.5, 32)):
             at(10000.0, scale, head_dim)
     with check.criterion("other bases, and scales that are not above 1", 1, golden=True):
-        for base, scale, head_dim in ((500.0, 4.0, 8), (1e6, 2.0, 64), (10000.0, 1.0, 16), (10000.0, 0.5, 8)):
+        for base, scale, head_dim in ((500.0, 4.0, 8), (1e6, 2.0, 64), (10000.0, 1.0, 16), (10000.0, 0.5, 8), (7.5, 2.0, 8)):
             at(base, scale, head_dim)
 
 
@@ -163,7 +163,7 @@ def dynamic_after_ntk(ntk_base: Callable) -> Iterator[tuple[Any, str]]:
         yield follows, "Graded with your own ntk_base: a mistake there is not paid for again."
 
 
-@exercise(WEEK, "dynamic_ntk_base", follows=dynamic_after_ntk)
+@exercise(WEEK, "dynamic_ntk_base", follows=dynamic_after_ntk, trivial=(lambda base, *stretch: float(base),))
 def dynamic_ntk_base(check: Check) -> None:
     def at(scale: float, head_dim: int, seq_len: int, original_len: int, base: float = 10000.0, hint: str = "") -> None:
         check.agrees(calling(base, scale, head_dim, seq_len, original_len),
@@ -174,6 +174,7 @@ def dynamic_ntk_base(check: Check) -> None:
                                                        (2.0, 64, 16384, 4096), (8.0, 128, 5000, 4096)):
             at(scale, head_dim, seq_len, original_len)
         at(2.0, 8, 300, 100, base=500.0)
+        at(2.0, 8, 300, 100, base=7.5)
     with check.criterion("unchanged up to the training length, whatever came before", 0.75):
         at(4.0, 8, 256, 64)
         for seq_len in (64, 63, 32, 1):
@@ -210,10 +211,13 @@ def yarn_frequencies(check: Check) -> None:
     with check.criterion("other base and betas, scale 1", 0.75, golden=True):
         at(64, 4.0, 4096)
         at(64, 4.0, 4096, base=500_000.0)
+        at(64, 4.0, 500, base=99.5)  # neither end is clamped
         at(64, 4.0, 4096, beta_fast=16.0)
         at(64, 4.0, 4096, beta_slow=2.0, beta_fast=20.0)
         at(64, 1.0, 4096)
-    with check.criterion("float32, refuses an odd head_dim", 0.5):
+    with check.criterion("float32, takes any even head_dim, refuses an odd one", 0.5):
+        for head_dim, original_len in ((6, 2000), (10, 4096)):  # no end of the ramp is clamped here
+            check.agrees(calling(head_dim, 4.0, original_len), f"yarn_frequencies({head_dim}, 4, {original_len})", tolerance)
         check.has_dtype(calling(16, 4.0, 64), torch.float32, "yarn_frequencies(16, 4.0, 64)")
         check.raises(calling(7, 4.0, 64), ValueError, "yarn_frequencies(7, 4.0, 64)")
 
@@ -261,6 +265,7 @@ EVAL_MODE = ("With the model in eval mode the losses are right, in train mode th
 
 
 FLAGS = "Some training flag is not what it was before: note the flag of every submodule, and set each back at the end."
+WEIGHTS = "The model's weights are not what they were before: measuring changes nothing."
 RECORDED = "The model runs with gradients recorded: measure under torch.no_grad()."
 BACKWARD = "The model's parameters have gradients afterwards: a measurement calls no backward()."
 SWITCHED_OFF = "Gradients stay switched off after your function: use `with torch.no_grad():`, which ends by itself."
@@ -275,10 +280,14 @@ class Measured:
     make: Callable = trusted.probe_model
     observe: Callable = trusted.observe
 
+    def with_answer(self, function: Any) -> "Measured":
+        """The same helpers with another function."""
+        return function if isinstance(function, Measured) else replace(self, function=function)
+
     def __call__(self, weights: dict, flags: tuple, tokens: torch.Tensor, lengths: list, n_targets: int) -> tuple:
         with torch.enable_grad():  # whatever a known mistake does to the gradient mode of this process, it ends here
             model = self.make(weights, list(flags))
-            return self.function(model, tokens, lengths, n_targets), self.observe(model)
+            return self.function(model, tokens, lengths, n_targets), self.observe(model), model
 
 
 def _measured(subject: Any) -> Measured:
@@ -292,6 +301,11 @@ def losses(*arguments: Any) -> Probe:
 
 def left_behind(key: str, *arguments: Any) -> Probe:
     return lambda subject: _measured(subject)(*_fresh(arguments))[1][key]
+
+
+def weights_left(*arguments: Any) -> Probe:
+    """The model's weights after the call."""
+    return lambda subject: dict(_measured(subject)(*_fresh(arguments))[2].state_dict())
 
 
 def kinds_of_losses(*arguments: Any) -> Probe:
@@ -325,11 +339,13 @@ def _loss_by_length(check: Check) -> None:
             words = "train mode" if flags == TRAIN else "mixed modes"
             check.agrees(losses(weights, flags, tokens, [8, 24], 6), call(words, tokens, [8, 24], 6), LOSSES, EVAL_MODE)
 
-    with check.criterion("every training flag as it was", 0.75):
+    with check.criterion("every training flag and weight as it was", 0.75):
         weights, tokens = drawn(2, 15)
         for flags, words in ((EVAL, "eval mode"), (TRAIN, "train mode"), *((mixed, "mixed modes") for mixed in MIXED)):
             check.agrees(left_behind("flags", weights, flags, tokens, [6, 12], 4),
                          f"the training flags after {call(words, tokens, [6, 12], 4)}", EXACT, FLAGS)
+        check.agrees(weights_left(weights, EVAL, tokens, [6, 12], 4),
+                     f"the model's weights after {call('eval mode', tokens, [6, 12], 4)}", EXACT, WEIGHTS)
 
     with check.criterion("no gradients recorded or kept, plain floats", 0.5):
         weights, tokens = drawn(2, 15)

@@ -3,13 +3,15 @@
 import contextlib
 import io
 import json
+import math
+import re
 import signal
 import sys
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import matplotlib
@@ -30,6 +32,8 @@ from autograder.grading.source_names import defined_names, free_names  # noqa: E
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 _cache_of = lru_cache(maxsize=1)(lambda *where: ResultCache())  # of one assignment of one class on one device
 TOO_LONG = "what this notebook returns takes too long to check"
+WORD = re.compile(r"[A-Za-z_]\w*")
+LARGEST = 2**26  # elements: the product of all sizes in a call of the course's functions
 SOURCE = "__course_source__"  # of a released helper module
 STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
 
@@ -62,6 +66,7 @@ def judge(task: Task, sandbox: Sandbox) -> Answer:
     try:
         cache = _cache_of(task.assignment, task.seed, sandbox.device)
         with grading(task.seed, sandbox.device, cache) as context, at_most(sandbox.limits.checking_cpu):
+            context.replacing = partial(_replacing, task, session)
             _run_cells(task, session, context, result)
     except BrokenCheck as error:
         return Failure(task.key, f"a hidden test of the course is broken: {error}")
@@ -132,6 +137,50 @@ def _run_test(cell: TaskCell, session: Session, context: GradingContext, trusted
     text = "\n".join([error[:4000]] if error else [verdict.render() for verdict in verdicts])
     text = printed.getvalue()[:4000] + (text + "\n" if text else "")
     result.outputs[cell.id] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
+
+
+@contextlib.contextmanager
+def _replacing(task: Task, session: Session, name: str, student: Any, functions: Mapping[str, Any]) -> Iterator[Any]:
+    """The student's answer anew, its cell run again where the course's functions stand in place of earlier answers; an
+    ``Absent`` where it uses none of these."""
+    cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
+    used = _reached(cell, task.cells) & set(functions) if cell else set()
+    if cell is None or not used:
+        yield Absent(name, "")
+        return
+    with contextlib.suppress(StudentError), contextlib.ExitStack() as until_graded:
+        fresh: Any = Absent(name, "")
+        with contextlib.suppress(StudentError):
+            until_graded.enter_context(session.replacing({key: _within_bounds(functions[key]) for key in functions if key in used}))
+            session.again(cell.id, cell.source)
+            fresh = session.lookup([name]).get(name, fresh)
+        yield fresh
+    with contextlib.suppress(StudentError):  # what it took from the earlier answers when it was run is the student's again
+        session.again(cell.id, cell.source)
+
+
+def _reached(cell: TaskCell, cells: list[TaskCell]) -> set[str]:
+    """The names that a cell uses, and those that what it uses uses."""
+    found: set[str] = set()
+    waiting = [cell.source]
+    while waiting:
+        new = set(WORD.findall(waiting.pop())) - found
+        found |= new
+        waiting += [other.source for other in cells if other.role != Role.TEST and other is not cell
+                    and new & (set(other.defines) | defined_names(other.source))]
+    return found
+
+
+def _within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for the student's code to call: it chooses the arguments, but not how much memory that takes here."""
+    def bounded(*args: Any, **kwargs: Any) -> Any:
+        sizes = [value.numel() if hasattr(value, "numel") else abs(value) for value in (*args, *kwargs.values())
+                 if hasattr(value, "numel") or type(value) is int]
+        if math.prod(max(1, size) for size in sizes) > LARGEST:
+            raise ValueError("these sizes are larger than any that is asked for")
+        return function(*args, **kwargs)
+
+    return bounded
 
 
 def _student_objects(session: Session, names: list[str], failed: dict[str, StudentError]) -> dict[str, Any]:

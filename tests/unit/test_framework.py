@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder.checks import framework, week3
-from autograder.checks.compare import Tolerance, brief, difference, kind
+from autograder.checks.compare import Tolerance, brief, difference, kind, off
 from autograder.checks.framework import (
     Absent,
     BrokenCheck,
@@ -59,8 +59,31 @@ def test_only_the_first_difference_is_shown_and_to_one_digit():
     assert difference(got, expected, EXACT) == "2 of 4 values differ; the first at [0, 1]: got 2, expected 6"
 
 
-def test_numbers_alike_to_one_digit_come_with_their_distance():
-    assert difference(768.0, 769.0, EXACT) == "got 800, expected 800, they differ by 1"
+@pytest.mark.parametrize("got, expected, words", [
+    (768.0, 769.0, "got 768, expected 769: one too small"), (45, 46.0, "got 45, expected 46: one too small"),
+    (3.0, 5.0, "got 3, expected 5: two too small"), (1.049, 1.0, "got 1.05, expected 1"), (0.5, 0.25, "got 0.5, expected 0.2"),
+    (44.7, 45.2, "got 44.7, expected 45.2"), (1.00004, 1.00001, "got 1.00004, expected 1.00001"), (5.0, 800.0, "got 5, expected 800")])
+def test_numbers_have_as_many_digits_as_show_the_difference(got, expected, words):
+    assert difference(got, expected, EXACT) == words
+
+
+@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
+def test_two_numbers_that_differ_never_look_the_same(got, expected):
+    words = difference(got, expected, EXACT)
+    shown = re.fullmatch(r"got (\S+), expected ([^\s:,]+)(.*)", words)
+    assert got == expected or shown[1] != shown[2] or "differ by" in shown[3]
+
+
+@pytest.mark.parametrize("got, expected, words", [
+    (45, 46.0, "one too small"), (40, 46.0, "too small"), (-0.9, 0.9, "the sign is wrong"), (0.955, 0.9093, "about 5% too large"),
+    (0.91, 0.9093, "near, but not right to four significant digits"), (5.0, 0.9, "far too large"), (math.nan, 1.0, "nan is no answer")])
+def test_a_number_can_be_told_from_the_right_one_without_showing_it(got, expected, words):
+    assert off(got, expected) == words
+
+
+def test_several_results_are_called_by_their_names():
+    pair = (torch.zeros(2), torch.ones(2))
+    assert difference(pair, (torch.zeros(2), torch.zeros(2)), EXACT, ("out", "weights")).startswith("weights: 2 of 2")
 
 
 @given(st.floats(-1e300, 1e300))
@@ -255,7 +278,7 @@ def test_entries_of_a_hand_computation():
     assert run(body, {"a": 1, "b": 2.0005, "c": torch.tensor(3.0)}, right).score == 1
     message = run(body, {"a": None, "b": 2.5}, right).criteria[0].message
     assert message.splitlines() == ["entry 'a': not answered yet",
-                                    "entry 'b': got 2, expected 2, they differ by 0.5", "entry 'c' is missing"]
+                                    "entry 'b': about 20% too large", "entry 'c' is missing"]
 
 
 # ---- trouble of ours ------------------------------------------------------------------------------------------------

@@ -321,3 +321,34 @@ files = [os.path.join(d, f) for d, _, fs in os.walk('/sandbox/site-packages') fo
 some = [f for n, f in enumerate(sorted(files)) if n % 10 == 0 or 'torch/nn/functional' in f or f.count('/') < 5 or 'info' in f]
 print(len(files) > 1000, [path for path in some if mentions(path)])
 """) == "True []\n"
+
+
+def test_functions_of_this_side_stand_in_for_the_students_own(session: Session) -> None:
+    session.execute("a", "def double(x):\n    return x\n")
+    session.execute("b", "def quadruple(x):\n    return double(double(x))\n")
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        if x.numel() == 3:
+            raise ValueError("not three")
+        return 2 * x
+
+    quadruple, x = session.lookup(["quadruple"])["quadruple"], torch.arange(2.0, requires_grad=True)
+    assert torch.equal(quadruple(x), x)
+    with session.replacing({"double": double}):
+        out = quadruple(x)
+        assert torch.equal(out, 4 * x)
+        assert torch.equal(torch.autograd.grad(out.sum(), x)[0], torch.full((2,), 4.0))
+        with pytest.raises(StudentError, match="not three") as raised:
+            quadruple(torch.zeros(3))
+        assert raised.value.type_names[0] == "ValueError"
+    assert torch.equal(quadruple(x), x)
+
+
+def test_a_new_fork_has_the_functions_that_stand_in_as_long_as_they_do(hurried: Session) -> None:
+    hurried.execute("a", "import os\ndef double(x):\n    return x\ndef both(x):\n    return double(x) if x < 9 else os._exit(1)\n")
+    both = hurried.lookup(["both"])["both"]
+    with hurried.replacing({"double": lambda x: 2 * x}):
+        with pytest.raises(StudentError):
+            both(9)
+        assert both(3) == 6
+    assert both(3) == 3

@@ -65,6 +65,18 @@ class _Differentiable(torch.autograd.Function):
         return None, *gradients, *[None] * (ctx.count - len(gradients))
 
 
+def gradients(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], cotangents: list[Any]) -> list[Any]:
+    """Of a function of this side, at arguments from the other, with respect to those that need a gradient."""
+    inputs = [tensor for tensor in _tensors((args, kwargs)) if tensor.requires_grad]
+    with torch.enable_grad():
+        outputs = _tensors(function(*args, **kwargs))
+    pairs = [(o, c.to(o.dtype)) for o, c in zip(outputs, cotangents) if o.requires_grad and isinstance(c, torch.Tensor)]
+    if not pairs:
+        return [torch.zeros_like(tensor) for tensor in inputs]
+    return list(torch.autograd.grad([o for o, _ in pairs], inputs, [c for _, c in pairs], allow_unused=True,
+                                    materialize_grads=True))
+
+
 def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     session = proxy._session
     inputs = _tensors((args, kwargs))

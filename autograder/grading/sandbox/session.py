@@ -4,15 +4,16 @@ What comes back is decoded data. If the student's code hangs or dies, that call 
 and the earlier cells are run again without the one that did it.
 """
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from autograder.errors import LimitExceeded, SandboxError, StudentError
 from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
 from autograder.grading.sandbox.outputs import cell_outputs
-from autograder.grading.sandbox.proxy import RemoteObject
+from autograder.grading.sandbox.proxy import RemoteObject, gradients
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
 
@@ -39,6 +40,7 @@ class Session:
         self._history: list[tuple[str, str]] = []
         self._cells_with_orphans: set[tuple[str, str]] = set()  # cells that ended and left processes running
         self._callbacks: list[Callable[..., Any]] = []
+        self._replaced: dict[str, Callable[..., Any]] = {}  # by the name of the student's own
         self._serial = 0
         self._budget = Budget.of(self.limits)
         self._restarts = 0
@@ -66,6 +68,24 @@ class Session:
             return CellRun(cell_outputs(header.get("outputs"), payload, self._budget), _error(header.get("error")))
         except WireError as error:
             return CellRun(error=_garbage(error))
+
+    @contextlib.contextmanager
+    def replacing(self, functions: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
+        """While this lasts, functions of this side stand in the notebook under these names."""
+        self._replaced = dict(functions)
+        try:
+            self._request(self._replacements(), self.limits.call_cpu)
+            yield
+        finally:
+            self._replaced = {}
+            if self._job is not None:  # a new fork has the student's own
+                self._request(self._replacements(), self.limits.call_cpu)
+
+    def again(self, cell: str, source: str) -> None:
+        """Run a cell once more; what it shows has been seen."""
+        header, _ = self._execute(cell, source)
+        if error := _error(header.get("error")):
+            raise error
 
     def lookup(self, names: list[str]) -> dict[str, Any]:
         """The student's values of these names: plain data by value, everything else as proxies."""
@@ -116,6 +136,9 @@ class Session:
 
     # ---- the conversation
 
+    def _replacements(self) -> dict[str, Any]:
+        return {"op": "replace", "values": {name: {"c": -1 - index} for index, name in enumerate(self._replaced)}}
+
     def _execute(self, cell: str, source: str) -> tuple[dict[str, Any], bytes]:
         return self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)
 
@@ -165,13 +188,18 @@ class Session:
     def _serve_callback(self, job: Job, request: dict[str, Any], payload: bytes) -> None:
         encoder, decoder = Encoder(self._refer), self._decoder(payload)
         try:
-            function = self._callbacks[request["callback"]]
+            number = request["callback"]
+            function = self._callbacks[number] if number >= 0 else list(self._replaced.values())[-1 - number]
             args, kwargs = decoder.decode(request["args"]), decoder.decode(request["kwargs"])
-            reply: dict[str, Any] = {"value": encoder.encode(function(*args, **kwargs))}
+            if "cotangents" in request:
+                value = gradients(function, args, kwargs, decoder.decode(request["cotangents"]))
+            else:
+                value = function(*args, **kwargs)
+            reply: dict[str, Any] = {"value": encoder.encode(value)}
         except WireError:
             raise
         except Exception as error:
-            reply = {"raise": f"{type(error).__name__}: {error}"[:500]}
+            reply = {"raise": str(error)[:500], "type": type(error).__name__}
         job.connection.send(reply, bytes(encoder.payload))
 
     def _without_orphans(self, ask: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
@@ -219,6 +247,8 @@ class Session:
                     if not self._forget_orphans(error):
                         self._history.remove((cell, source))
                     break
+            if self._replaced and self._job is not None:
+                self._request(self._replacements(), self.limits.call_cpu)
         return self._job
 
     # ---- values

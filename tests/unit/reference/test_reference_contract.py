@@ -38,6 +38,19 @@ SIGNATURES = {
     "yarn_temperature": "(scale)",
     "loss_by_length": "(model, tokens, lengths, n_targets)",
     "log_n_scale": "(n, n0)",
+    "relative_positions": "(n_queries, n_keys)",
+    "shaw_attention": "(q, k, v, rel_k, rel_v, mask=None)",
+    "rel_shift": "(x)",
+    "transformer_xl_scores": "(q, k, r, content_bias, position_bias)",
+    "t5_bucket": "(relative_position, bidirectional=True, num_buckets=32, max_distance=128)",
+    "t5_attention": "(q, k, v, table, is_causal=False, max_distance=128)",
+    "deberta_scores": "(q, k, pos_q, pos_k)",
+    "grouped_query_attention": "(q, k, v, mask=None)",
+    "CachedAttention": "(d_model, n_heads, n_kv_heads, base=10000.0)",
+    "padded_causal": "(keep, n_queries)",
+    "shift_cached_keys": "(k, offset, base=10000.0)",
+    "CrossAttention": "(d_model, n_heads, base=10000.0)",
+    "HybridDecoderBlock": "(d_model, n_heads)",
 }
 
 
@@ -66,6 +79,10 @@ def test_forward_signatures():
     assert signature(reference.LearnedPositionalEmbedding.forward) == "(self, x)"
     assert signature(reference.RotaryMultiHeadAttention.forward) == "(self, x, positions=None, is_causal=False)"
     assert signature(reference.ALiBiMultiHeadAttention.forward) == "(self, x, is_causal=True)"
+    assert signature(reference.CachedAttention.forward) == "(self, x, cache=None)"
+    assert signature(reference.CrossAttention.forward) == (
+        "(self, x, memory, memory_mask=None, positions=None, memory_positions=None)")
+    assert signature(reference.HybridDecoderBlock.forward) == "(self, x, memory, memory_mask=None)"
 
 
 # Each case: arguments as (shape or ready tensor) and a call; the call returns one tensor.
@@ -136,9 +153,68 @@ def _alibi_module(device, dtype):
     return module, [torch.randn(2, 5, 24, device=device, dtype=dtype)]
 
 
+def _shaw(device, dtype):
+    tables = [torch.randn(5, 8, device=device, dtype=dtype) for _ in range(2)]
+    mask = torch.ones(5, 5, dtype=torch.bool, device=device).tril(-1)
+    return lambda *tensors: reference.shaw_attention(*tensors, mask)[0], [*_qkv(device, dtype), *tables]
+
+
+def _rel_shift(device, dtype):
+    return reference.rel_shift, [torch.randn(2, 3, 4, 6, device=device, dtype=dtype)]
+
+
+def _transformer_xl_scores(device, dtype):
+    q, k, _ = _qkv(device, dtype)
+    rest = [torch.randn(*shape, device=device, dtype=dtype) for shape in ((3, 5, 8), (3, 8), (3, 8))]
+    return reference.transformer_xl_scores, [q[:, :, 3:].contiguous(), k, *rest]
+
+
+def _t5_attention(device, dtype):
+    table = torch.randn(32, 3, device=device, dtype=dtype)
+    return lambda *tensors: reference.t5_attention(*tensors, is_causal=True)[0], [*_qkv(device, dtype), table]
+
+
+def _deberta_scores(device, dtype):
+    tables = [torch.randn(3, 4, 8, device=device, dtype=dtype) for _ in range(2)]
+    return reference.deberta_scores, [*_qkv(device, dtype)[:2], *tables]
+
+
+def _grouped(device, dtype):
+    q, k, v = _qkv(device, dtype)
+    return lambda q, k, v: reference.grouped_query_attention(q, k, v)[0], [q, k[:, :1].contiguous(), v[:, :1].contiguous()]
+
+
+def _cached(device, dtype):
+    module = reference.CachedAttention(24, 6, 2).to(device=device, dtype=dtype)
+
+    def call(x, keys, values):
+        out, (k, v) = module(x, (keys, values))
+        return out + k.mean() + v.mean()
+
+    keys, values = (torch.randn(2, 2, 3, 4, device=device, dtype=dtype) for _ in range(2))
+    return call, [torch.randn(2, 5, 24, device=device, dtype=dtype), keys, values]
+
+
+def _shifted(device, dtype):
+    return lambda k: reference.shift_cached_keys(k, 3), _qkv(device, dtype)[:1]
+
+
+def _cross(device, dtype):
+    module = _module(reference.CrossAttention, device, dtype)
+    mask = torch.ones(2, 7, dtype=torch.bool, device=device).triu(1)  # the second memory has its first keys hidden
+    positions = torch.arange(5, device=device), torch.arange(7, device=device) / 2
+    return lambda x, m: module(x, m, mask, *positions), [torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)]
+
+
+def _hybrid(device, dtype):
+    module = _module(reference.HybridDecoderBlock, device, dtype)
+    return module, [torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)]
+
+
 CASES = [_attention, _attention_weights, _rope, _rope_per_batch, _rope_half, _interleaved_to_half,
          _interleaved_to_half_one_pair, _rotate_half, _decode_step_scores, _position_interpolation, _learned,
-         _rotary_module, _alibi_module]
+         _rotary_module, _alibi_module, _shaw, _rel_shift, _transformer_xl_scores, _t5_attention, _deberta_scores,
+         _grouped, _cached, _shifted, _cross, _hybrid]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -171,6 +247,7 @@ def test_more_results_on_their_arguments_device():
     for table in reference.rotary_tables(positions, 8):
         assert table.device.type == "meta"
     assert reference.position_interpolation(positions, 2).device.type == "meta"
+    assert reference.t5_bucket(positions).device.type == "meta"
 
 
 @pytest.mark.parametrize("call", [
@@ -180,11 +257,12 @@ def test_more_results_on_their_arguments_device():
     lambda: reference.rope_frequencies(4),
     lambda: reference.alibi_slopes(3),
     lambda: reference.alibi_bias(3, 2, 5),
+    lambda: reference.relative_positions(2, 5),
     lambda: reference.yarn_frequencies(8, 4, 4096),
 ])
 def test_without_tensor_argument_float32_on_the_cpu(call):
     expected = call()
-    assert expected.dtype == (torch.bool if expected.dtype == torch.bool else torch.float32)
+    assert expected.dtype == (torch.float32 if expected.is_floating_point() else expected.dtype)
     default_dtype = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float64)

@@ -149,11 +149,13 @@ class Notebook:
         self.ids: dict[int, int] = {}
         self.graphs: dict[int, tuple[Any, ...]] = {}
         self.counter = itertools.count(1)
+        self.own: dict[str, Any] = {}  # what stood under the names that are replaced
         self.recorder = Recorder()
         self.pid = os.getpid()
 
     def serve(self) -> None:
-        operations = {"execute": self.execute, "lookup": self.lookup, "call": self.call, "backward": self.backward}
+        operations = {"execute": self.execute, "lookup": self.lookup, "call": self.call, "backward": self.backward,
+                      "replace": self.replace}
         while True:
             header, payload = self.connection.receive()
             self.record()
@@ -190,6 +192,16 @@ class Notebook:
     def lookup(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         names = self.shell.user_ns
         return {"found": {name: encoder.encode(names[name]) for name in header["names"] if name in names}}
+
+    def replace(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
+        """Put the student's own back under the names replaced so far, then functions of the check's under these."""
+        names = self.shell.user_ns
+        for name, value in self.own.items():
+            names[name] = value
+        values = {name: decoder.decode(value) for name, value in header["values"].items()}
+        self.own = {name: names[name] for name in values if name in names}
+        names.update(values)
+        return {}
 
     def call(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         target = self.objects[header["target"]]
@@ -240,15 +252,39 @@ class Notebook:
         """A function of the check's, as the student's code sees it."""
 
         def check_function(*args: Any, **kwargs: Any) -> Any:
-            encoder = Encoder(self.refer)
-            header = {"callback": number, "args": encoder.encode(list(args)), "kwargs": encoder.encode(kwargs)}
-            self.connection.send(header, bytes(encoder.payload))
-            reply, payload = self.connection.receive()
-            if "raise" in reply:
-                raise RuntimeError(reply["raise"])
-            return self.decoder(payload).decode(reply["value"])
+            inputs = [tensor for tensor in tensors_in((args, kwargs)) if tensor.requires_grad] if torch.is_grad_enabled() else []
+            return _Asked.apply(self, number, args, kwargs, *inputs) if inputs else self.ask(number, args, kwargs)
 
         return check_function
+
+    def ask(self, number: int, args: Any, kwargs: Any, cotangents: list[Any] | None = None) -> Any:
+        """What the check's function gives, or with cotangents its gradients."""
+        encoder = Encoder(self.refer)
+        header = {"callback": number, "args": encoder.encode(list(args)), "kwargs": encoder.encode(kwargs)}
+        if cotangents is not None:
+            header["cotangents"] = encoder.encode(cotangents)
+        self.connection.send(header, bytes(encoder.payload))
+        reply, payload = self.connection.receive()
+        if "raise" in reply:
+            kind = getattr(builtins, str(reply.get("type")), None)
+            raise (kind if kind in (ValueError, TypeError, IndexError, NotImplementedError) else RuntimeError)(reply["raise"])
+        return self.decoder(payload).decode(reply["value"])
+
+
+class _Asked(torch.autograd.Function):
+    """A call of the check's function as a node of the student's graph."""
+
+    @staticmethod
+    def forward(ctx: Any, notebook: Notebook, number: int, args: Any, kwargs: Any, *inputs: torch.Tensor) -> Any:
+        ctx.notebook, ctx.number, ctx.args, ctx.kwargs = notebook, number, args, kwargs
+        value = notebook.ask(number, args, kwargs)
+        if isinstance(value, (tuple, list)):
+            return tuple(item.detach() if isinstance(item, torch.Tensor) else item for item in value)
+        return value.detach() if isinstance(value, torch.Tensor) else value
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        return None, None, None, None, *ctx.notebook.ask(ctx.number, ctx.args, ctx.kwargs, list(cotangents))
 
 
 @contextlib.contextmanager

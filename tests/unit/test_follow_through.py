@@ -1,0 +1,128 @@
+"""A mistake is paid for once, by rules that no check can forget: each with a check, or an answer, made to break it."""
+
+import math
+
+import pytest
+import torch
+
+from autograder.checks.context import grading
+from autograder.checks.errors import StudentError
+from autograder.checks.follow_through import Book, Kept, in_this_process
+from autograder.checks.framework import Check, calling, exercise
+
+WEEK = "week3_rope"  # rotate_half is an exercise of one point, rope_frequencies one of two
+
+
+def sums_up(earlier):
+    """What is right on top of somebody's own `rope_frequencies`: twice of that."""
+    yield lambda n: 2 * earlier(n), "Graded with your own rope_frequencies."
+
+
+def on_top(student, earlier, follows=sums_up, trivial=(), before=None):
+    """The verdict on an exercise whose right answer is 2 * 10 * n, for a student with ``earlier``, which should be 10 * n."""
+    def body(check: Check) -> None:
+        with check.criterion("values", 1, golden=True):
+            for n in (1, 2, 3):
+                check.agrees(calling(n), f"f({n})")
+
+    def named(rope_frequencies):
+        return follows(rope_frequencies)
+
+    test = exercise(WEEK, "rotate_half", lambda n: 20.0 * n, follows=named, trivial=trivial)(body)
+    with grading() as context:
+        context.verdicts.extend(before or [])
+        return test(student, earlier)
+
+
+def test_what_is_built_upon_is_asked_before_the_answer_runs():
+    order = []
+    earlier = lambda n: order.append("earlier") or 7.0 * n  # noqa: E731
+    student = lambda n: order.append("student") or 14.0 * n  # noqa: E731
+    assert on_top(student, earlier).score == 1
+    assert order.index("student") > max(place for place, who in enumerate(order) if who == "earlier")
+
+
+def test_an_earlier_answer_that_repeats_what_a_later_one_says_gains_nothing():
+    """It is asked when nothing has been said yet, and what it says then is kept."""
+    said = {}
+    assert on_top(lambda n: said.setdefault(n, 3.0), lambda n: said.get(n, 7.0 * n) / 2).score == 0
+
+
+def test_an_earlier_answer_that_changes_its_mind_is_no_base():
+    times = iter(range(1000))
+    assert on_top(lambda n: 14.0 * n, lambda n: 7.0 * n + next(times)).score == 0
+    assert on_top(lambda n: 14.0 * n, lambda n: 7.0 * n).score == 1
+
+
+def test_nan_is_an_answer_that_does_not_change():
+    book = Book()
+    kept = Kept(lambda n: math.nan, book, ("f",))
+    tensors = Kept(lambda n: torch.tensor([math.nan, 1.0]), book, ("g",))
+    kept(1), tensors(1)
+    book.close()
+    assert book.is_steady
+
+
+def test_nothing_new_is_asked_once_the_answer_is_being_graded():
+    book = Book()
+    kept = Kept(lambda n: 1.0 * n, book, ("f",))
+    kept(1)
+    book.close()
+    assert kept(1) == 1
+    with pytest.raises(StudentError):
+        kept(2)
+
+
+def test_what_answers_nothing_earns_nothing_on_top_of_an_earlier_answer():
+    constant = lambda n: 0.0  # noqa: E731
+    assert on_top(lambda n: 0.0, constant).score == 1
+    assert on_top(lambda n: 0.0, constant, trivial=(lambda n: 0.0,)).score == 0
+
+
+def test_an_earlier_answer_on_which_the_check_itself_fails_is_no_base_and_breaks_nothing():
+    def fails(earlier):
+        yield lambda n: [][earlier(n)], "note"
+
+    assert on_top(lambda n: 1.0, lambda n: 7, follows=fails).score == 0
+
+
+def test_modules_are_compared_after_load_state_dict_only():
+    class Random(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.randn(3))
+
+        def forward(self, x):
+            return self.w * x
+
+    book = Book()
+    module = Kept(Random, book, ("M",))()
+    module.load_state_dict({"w": torch.ones(3)})
+    assert torch.equal(module(torch.ones(3)), torch.ones(3))
+    book.close()
+    assert book.is_steady
+    again = Kept(Random, book, ("M",))()
+    again.load_state_dict({"w": torch.ones(3)})
+    assert torch.equal(again(torch.ones(3)), torch.ones(3))
+
+
+def test_gradients_through_an_earlier_answer_are_kept_too():
+    book = Book()
+    kept = Kept(lambda x: x**2, book, ("f",))
+
+    def slope():
+        x = torch.tensor([1.0, 3.0], requires_grad=True)
+        return torch.autograd.grad(kept(x).sum(), x)[0]
+
+    first = slope()
+    book.close()
+    assert torch.equal(first, torch.tensor([2.0, 6.0])) and torch.equal(slope(), first)
+
+
+def test_replaced_answers_are_put_back():
+    space = {"inner": lambda: 1}
+    exec("def outer():\n    return inner()\nclass Outer:\n    def call(self):\n        return inner()", space)
+    for answer, call in ((space["outer"], space["outer"]), (space["Outer"], lambda: space["Outer"]().call())):
+        with in_this_process("outer", answer, {"inner": lambda: 2, "another": lambda: 3}):
+            assert call() == 2
+        assert call() == 1 and "another" not in space
