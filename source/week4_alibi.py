@@ -13,7 +13,7 @@
 # - build an attention layer with it that works in float64, float32, bfloat16 and float16;
 # - say how far each head sees, what ALiBi does on longer texts, and what it cannot do at all.
 #
-# **You need** weeks 1 and 3: attention, the causal mask, the attention layer of exercise 3.6. Of RoPE you need only the idea.
+# **You need** weeks 1 and 3: attention, the causal mask, the attention layer of exercise 3.6, and the idea of RoPE.
 #
 # **Time:** about 130 minutes of exercises and 60 of reading and experiments. Short of time? 4.2, 4.3 and 4.6 are the method; 4.5 is what you will meet in other people's code.
 #
@@ -36,7 +36,7 @@
 #
 # **You pay for a mistake once.** 4.3 builds on 4.2, and 4.6 on both. If your slopes are wrong and your bias uses them rightly, the bias gets its points. (It cannot be graded if what it calls raises an error or returns nothing but zeros.)
 #
-# **Cells marked *predict*** are not graded. Answer them before you run the experiment all the same: a wrong prediction is what you will remember.
+# **Cells marked *predict*** are not graded. Answer them anyway, before you run the experiment: a wrong prediction is the one you remember.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -46,7 +46,7 @@
 # - A **slope** $m$ is a positive number; the bias is $-m\,|i-j|$, never positive. The minus sign belongs to the bias.
 # - Where there are fewer queries than keys, the queries are the *last* positions, as with a KV cache.
 # - Functions without a tensor argument return float32 tensors on the CPU. Functions never change an argument in place.
-# - A bare number such as 4.5 is an exercise. A folded cell is plumbing, mostly of figures.
+# - A bare number such as 4.5 is an exercise. A folded cell is plumbing, mostly for figures.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -771,7 +771,7 @@ lab.table(["of 112 heads", "how many"],
 #
 # **5 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* this is the attention layer of BLOOM and MPT, up to biases and speed.
+# *Why it matters:* this is the attention layer of BLOOM and MPT, apart from bias vectors in the projections and speed.
 #
 # Call your functions of 4.2 and 4.3, or write the bias into the layer. As in 3.6, the heads are consecutive blocks of `head_dim` channels. You may use `F.scaled_dot_product_attention`; it takes either `attn_mask` or `is_causal=True`, so causal mask and bias go into one tensor.
 

@@ -507,7 +507,7 @@ plt.show()
 #
 # 1. The ends are rounded *outwards*, down and up, to whole pairs.
 # 2. They are clamped to 0 and to $d-1$ (so in the code; the largest pair number is $\frac d2-1$).
-# 3. If low = high, add 0.001 to high, against a division by zero.
+# 3. If low = high, add 0.001 to high, to avoid a division by zero.
 # 4. $L$ is the *original* length, never the new one.
 #
 # **A worked example**, the size of our model later: $d=16$, $L=64$, $s=4$, base 10,000. $\dim(32)=-0.994$, so low = max(−1, 0) = 0. $\dim(1)=2.016$, so high = 3. The ramp is $\gamma=0,\frac13,\frac23,1,1,1,1,1$, and the frequencies are multiplied by $1,\ \frac34,\ \frac12,\ \frac14,\ \frac14,\dots$
@@ -907,7 +907,7 @@ week5.loss_by_length(loss_by_length, probe_model, observe)
 # The results are shipped (`experiments/results.md`). *A model this small shows mechanisms. It does not predict the ranking of large ones.*
 
 # %% [markdown] tags=["prediction"]
-# **Predict** each encoding's loss at 8x: does it stay (within 0.1), rise, or break down (jump by half a nat at one doubling)? What does the model without encoding do? And which is worse, sinusoidal or learned?
+# **Predict** each encoding's loss at 8x: does it stay (within 0.1), rise, or break down (jump by half a nat at one doubling)? What does the model without an encoding do? And which is worse, sinusoidal or learned?
 #
 # *Your prediction:*
 
@@ -1298,7 +1298,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 #
 # $$\lambda(n)=\frac{\ln n}{\ln n_0}, \tag{10}$$
 #
-# where $n_0$ is a length at which the model is at home, say that of its training. Su (2021) derived the factor from keeping the entropy of attention constant; Chiang and Cholak (2022) use $\log n$ too.
+# where $n_0$ is a length at which the model is at home, say its training length. Su (2021) derived the factor from keeping the entropy of attention constant; Chiang and Cholak (2022) use $\log n$ too.
 #
 # *Multiply*, don't add. A constant added to all logits changes nothing: $\frac{e^{x_j+c}}{\sum_k e^{x_k+c}}=\frac{e^c\,e^{x_j}}{e^c\sum_k e^{x_k}}$.
 
@@ -1307,7 +1307,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 #
 # **2 points · difficulty 1/5 · 15 minutes · code**
 #
-# *Why it matters:* both usual mistakes, adding instead of multiplying and turning the fraction upside down, run without an error.
+# *Why it matters:* both common mistakes, adding instead of multiplying and turning the fraction upside down, run without an error.
 
 # %% nbgrader={"grade_id": "log_n_scale", "solution": true}
 def log_n_scale(n, n0):
@@ -1681,7 +1681,7 @@ for encoding, (_, reverse) in live.items():
 print(f"RoPE gets most ascending sequences right when 8 numbers lie as close as 32: {live['rope'][0][8, 16][0] > 0.5}")
 
 # %% [markdown]
-# **Figure 5.18. Two arms, live.** Share right for each kind of sequence; a 0 stands where a bar has no height. RoPE trained for 300 steps, ALiBi for 800. Compare the blue and the orange-red bars within each panel.
+# **Figure 5.18. Two arms, live.** Share right for each kind of sequence; a 0 marks a bar without height. RoPE trained for 300 steps, ALiBi for 800. Compare the blue and the orange-red bars within each panel.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 order_results = results["order"]
@@ -1730,7 +1730,7 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
 # *Why it matters:* a mean accuracy hides what a model cannot do *in principle*.
 #
 # 1. Explain the scores of "no encoding" and of symmetric ALiBi *at the training length*, kind by kind. What accuracy could ALiBi reach at most on this mix, and why? What would it have reached if all negatives were random permutations?
-# 2. Compare two of the other three arms in and beyond the training length with your prediction. *Which* answer do the models fall back on in longer sequences, and why does that give the mean accuracy it gives?
+# 2. Compare two of the other three arms in and beyond the training length with your prediction. *Which* answer do the models fall back on for longer sequences, and why does it give the mean accuracy you see?
 #
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
