@@ -244,7 +244,7 @@ def require_counterexample(check: Check, d_model: int) -> None:
     k1, k2 = pair
     check.require(k1 != 0 and k2 != 0, DIAGNOSES["offset 0"], names=True)
     check.require(k1 != k2, DIAGNOSES["equal offsets"], names=True)
-    check.require(0 < k1 and 0 < k2, DIAGNOSES["negative offsets"], names=True)
+    check.require(k1 > 0 and k2 > 0, DIAGNOSES["negative offsets"], names=True)
     check.require(k1 < k2, DIAGNOSES["wrong order"], names=True)
     rise = similarity(k2, d_model) - similarity(k1, d_model)
     if rise > 0:

@@ -19,7 +19,7 @@ import torch
 from autograder import reference
 from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, module_weights
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
-from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise
+from autograder.checks.framework import Check, Miss, StudentError, calling, exercise
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
 
 WEEK = "week4_alibi"

@@ -7,9 +7,9 @@ import random
 
 import pytest
 import torch
+from course.variants_week7 import Cached
 from helpers import COURSE
 from torch import nn
-from course.variants_week7 import Cached
 
 from autograder import reference
 from autograder.checks import week7

@@ -54,7 +54,7 @@ class _Differentiable(torch.autograd.Function):
         outputs = state["run"]()
         ctx.state, ctx.count = state, len(inputs)
         flat = [tensor.detach() for tensor in outputs]
-        ctx.mark_non_differentiable(*[f for f, o in zip(flat, outputs) if not o.requires_grad])
+        ctx.mark_non_differentiable(*[f for f, o in zip(flat, outputs, strict=True) if not o.requires_grad])
         return tuple(flat)
 
     @staticmethod

@@ -15,13 +15,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
-from typing import Any
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import Cell, Role, instructor_cells, released_files
 from autograder.errors import CourseError, UngradableError
-from autograder.grading.submission.flags import flags
 from autograder.grading.source_names import defined_names
+from autograder.grading.submission.flags import flags
 from autograder.grading.submission.notebook_file import read, shown
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
