@@ -76,8 +76,9 @@ formgrader: $(READY)  ## nbgrader's formgrader on the course, in the browser
 doctor: $(READY)  ## OK or FAIL for everything the course needs, with the remedy
 	@$(RUN) doctor
 
-experiments: $(READY)  ## week 5's shipped results and checkpoints, made anew (about 40 minutes)
+experiments: $(READY)  ## the shipped results and checkpoints of weeks 5 and 6, made anew (about an hour)
 	@$(PY) experiments/extrapolation.py
+	@$(PY) experiments/relative_bias.py
 
 bench: $(READY)  ## stock nbgrader and this grader on one simulated class (WEEK=3 STUDENTS=24 FRESH=1); see benchmarks/
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/bench.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS)) $(if $(FRESH),--fresh)

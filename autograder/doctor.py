@@ -36,6 +36,7 @@ def _components(root: Path) -> list[tuple[str, bool, Callable[[], Finding]]]:
         ("built course", True, lambda: _built(root)),
         ("gradebook", True, lambda: _gradebook(root)),
         ("isolation (bubblewrap)", True, _isolation),
+        ("memory of submissions", False, _memory),
         ("CUDA", False, _cuda),
         ("browser for the tests", False, _browser),
     ]

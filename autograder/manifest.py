@@ -82,11 +82,25 @@ MANIFEST: dict[str, tuple[Entry, ...]] = {
         Entry("5.9", "needle_explained", "text", 2, 20),
         Entry("5.10", "ascending_explained", "text", 2, 20),
     ),
+    "week6_relative_bias": (
+        Entry("6.1", "conventions_by_hand", "numbers", 2, 15),
+        Entry("6.2", "relative_positions", "code", 2, 10),
+        Entry("6.3", "shaw_attention", "code", 4, 35),
+        Entry("6.4", "rel_shift", "code", 3, 20),
+        Entry("6.5", "transformer_xl_scores", "code", 4, 30),
+        Entry("6.6", "t5_bucket", "code", 4, 25),
+        Entry("6.7", "t5_attention", "code", 3, 20),
+        Entry("6.8", "deberta_scores", "code", 4, 30),
+        Entry("6.9", "costs_by_hand", "numbers", 2, 10),
+        Entry("6.10", "t5_against_deberta", "text", 3, 25),
+        Entry("6.11", "pull_and_push", "text", 3, 30),
+    ),
 }
 
 # Files that students of a week receive beside the notebook and lab.py. They lie in source/, like lab.py.
 RELEASED_FILES: dict[str, tuple[str, ...]] = {
     "week5_extrapolation": ("ready_encodings.py", "week5_results.json", "week5_rope.npz", "week5_needle.npz"),
+    "week6_relative_bias": ("relative_tasks.py", "week6_results.json"),
 }
 
 

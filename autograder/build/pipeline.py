@@ -15,7 +15,7 @@ from nbgrader.coursedir import CourseDirectory
 from autograder.build.full_answers import add_full_answers
 from autograder.build.text import to_notebook, to_text
 from autograder.course import course_config
-from autograder.errors import CourseError
+from autograder.errors import CourseError, RegionError, TextError
 from autograder.manifest import RELEASED_FILES
 
 
@@ -66,7 +66,11 @@ def _stage(root: Path, stage: Path, text: Path) -> Path:
     assignment = text.stem
     source = stage / "source" / assignment
     source.mkdir(parents=True)
-    (source / f"{assignment}.ipynb").write_text(_dump(to_notebook(text.read_text(encoding="utf-8"))), encoding="utf-8")
+    try:
+        notebook = to_notebook(text.read_text(encoding="utf-8"))
+    except (TextError, RegionError) as error:
+        raise TextError(f"source/{text.name}: {error}; see docs/authoring.md") from error
+    (source / f"{assignment}.ipynb").write_text(_dump(notebook), encoding="utf-8")
     for name in ("lab.py", *RELEASED_FILES.get(assignment, ())):
         shutil.copy(root / "source" / name, source / name)
     _generate(root, stage, GenerateAssignment, assignment)

@@ -32,7 +32,7 @@ def to_notebook(text: str) -> NotebookNode:
         if "nbgrader" in cell.metadata:
             cell.metadata["nbgrader"] = _expanded(cell)
         elif cell.cell_type == "code" and "experiment" not in cell.metadata.get("tags", []):
-            raise TextError(f"a code cell is neither graded nor locked nor tagged experiment:\n{cell.source[:200]}")
+            raise TextError(f"a code cell is neither graded nor locked nor tagged experiment; it begins: {_beginning(cell)}")
         cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT if key in cell.metadata})
         cell.id = _cell_id(cell, seen)
     nbformat.validate(notebook)
@@ -56,7 +56,7 @@ def to_text(notebook: NotebookNode) -> str:
 def _expanded(cell: NotebookNode) -> NotebookNode:
     given = dict(cell.metadata["nbgrader"])
     if "grade_id" not in given:
-        raise TextError(f"nbgrader metadata without a grade_id:\n{cell.source[:200]}")
+        raise TextError(f"nbgrader metadata without a grade_id; the cell begins: {_beginning(cell)}")
     full = {**DEFAULTS, **given}
     if full["grade"] and "points" not in full:
         raise TextError(f"the graded cell {given['grade_id']} has no points")
@@ -86,3 +86,9 @@ def _cell_id(cell: NotebookNode, seen: set[str]) -> str:
         name, number = f"{base}-{number}", number + 1
     seen.add(name)
     return name
+
+
+def _beginning(cell: NotebookNode) -> str:
+    """Enough of a cell to find it by."""
+    lines = [line for line in cell.source.splitlines() if line.strip()]
+    return repr(lines[0][:80]) if lines else "nothing, it is empty"

@@ -116,13 +116,20 @@ class _Bench:
         lost = self._lost()
         if not lost:
             return best
-        with self.context.replacing(self.grade_id, student, lost) as again:
+        called: set[str] = set()
+
+        def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *arguments, **options: (called.add(name), function(*arguments, **options))[1]
+
+        counting = {name: counted(name, function) for name, function in lost.items()}
+        with self.context.replacing(self.grade_id, student, counting) as again:
             if isinstance(again, Absent):
                 return best
             other = self._verdict(self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {})
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
-        return replace(other, note=_note(self.assignment, list(lost), best.stopped > other.stopped))
+        used = [name for name in lost if name in called]
+        return replace(other, note=_note(self.assignment, used, best.stopped > other.stopped)) if used else best
 
     def _lost(self) -> dict[str, Any]:
         """The course's functions for those earlier answers that have lost points."""

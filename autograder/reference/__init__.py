@@ -13,9 +13,11 @@ from autograder.reference.alibi import (
     per_key_bias_is_equivalent,
 )
 from autograder.reference.attention import causal_mask, equivariance_gap, scaled_dot_product_attention
+from autograder.reference.deberta import deberta_scores
 from autograder.reference.evaluation import loss_by_length
 from autograder.reference.learned import LearnedPositionalEmbedding
 from autograder.reference.log_n import log_n_scale
+from autograder.reference.relative import relative_positions, shaw_attention
 from autograder.reference.rope import (
     RotaryMultiHeadAttention,
     apply_rotary_emb,
@@ -38,6 +40,8 @@ from autograder.reference.sinusoidal import (
     similarity_counterexample,
     sinusoidal_positional_encoding,
 )
+from autograder.reference.t5 import t5_attention, t5_bucket
+from autograder.reference.transformer_xl import rel_shift, transformer_xl_scores
 
 __all__ = [
     "ALiBiMultiHeadAttention",
@@ -48,6 +52,7 @@ __all__ = [
     "apply_rotary_emb",
     "apply_rotary_emb_half",
     "causal_mask",
+    "deberta_scores",
     "decode_step_scores",
     "dynamic_ntk_base",
     "effective_window",
@@ -58,13 +63,19 @@ __all__ = [
     "ntk_base",
     "per_key_bias_is_equivalent",
     "position_interpolation",
+    "rel_shift",
+    "relative_positions",
     "rope_frequencies",
     "rotary_tables",
     "rotate_half",
     "scaled_dot_product_attention",
+    "shaw_attention",
     "shift_matrix",
     "similarity_counterexample",
     "sinusoidal_positional_encoding",
+    "t5_attention",
+    "t5_bucket",
+    "transformer_xl_scores",
     "yarn_frequencies",
     "yarn_temperature",
 ]

@@ -33,17 +33,21 @@ def attend(
     scores = (q.to(dtype) / math.sqrt(q.shape[-1])) @ k.to(dtype).transpose(-2, -1)
     if bias is not None:
         scores = scores + bias.to(device=q.device, dtype=dtype)
-    if mask is None:
-        weights = scores.softmax(dim=-1)
-    else:
-        mask = mask.to(q.device)
-        no_key = ~mask.any(dim=-1, keepdim=True)
-        # A row of -inf alone would give 0/0, in the gradient too. Such a row gets finite scores instead, and its
-        # weights become zero afterwards.
-        scores = scores.masked_fill(~mask, -math.inf).masked_fill(no_key, 0.0)
-        weights = scores.softmax(dim=-1).masked_fill(no_key, 0.0)
+    weights = weights_of(scores, mask)
     out = weights @ v.to(dtype)
     return out.to(q.dtype), weights.to(q.dtype)
+
+
+def weights_of(scores: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    """The softmax of ready scores over the keys, in their dtype; rows that may attend to no key are zero."""
+    if mask is None:
+        return scores.softmax(dim=-1)
+    mask = mask.to(scores.device)
+    no_key = ~mask.any(dim=-1, keepdim=True)
+    # A row of -inf alone would give 0/0, in the gradient too. Such a row gets finite scores instead, and its
+    # weights become zero afterwards.
+    scores = scores.masked_fill(~mask, -math.inf).masked_fill(no_key, 0.0)
+    return scores.softmax(dim=-1).masked_fill(no_key, 0.0)
 
 
 def equivariance_gap(f: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, perm: torch.Tensor) -> float:

@@ -315,10 +315,10 @@ const STYLE = `
   input:focus-visible, button:focus-visible { outline: 2px solid ${colours.query}; outline-offset: 2px; }
   output { font-weight: bold; }
   output, table, .sum { font-variant-numeric: tabular-nums; }
-  .stage { display: flex; flex-wrap: wrap; gap: 8px 20px; align-items: center; justify-content: center; }
+  .stage { display: flex; flex-wrap: wrap; gap: 8px; align-items: center; justify-content: center; }
   .wide { flex: 1 1 300px; min-width: 0; }
-  .values { flex: 0 1 auto; max-width: 100%; overflow-x: auto; }
-  .clock { flex: 0 1 140px; text-align: center; }
+  .values { flex: 0 1 auto; max-width: 100%; margin: 0 6px; overflow-x: auto; }
+  .clock { flex: 0 1 150px; text-align: center; font-size: 12px; white-space: nowrap; }
   svg { display: block; width: 100%; overflow: visible; fill: ${ink}; font-size: 12px; }
   svg.read { touch-action: pan-y; cursor: crosshair; }
   svg.sign { display: inline-block; width: 12px; height: 12px; margin-right: 7px; }
@@ -651,8 +651,9 @@ PICTURES = {"clocks": r"""
         ["YaRN", data.yarn[s.value - 1], colours.key, marks.diamond],
       ];
       const top = Math.ceil(Math.log10(turn / data.unscaled[pairs - 1] * data.ntk.length));
-      const box = {left: 70, right: width - 12, top: 28, bottom: height - 44};
-      const {px, py} = axes(svg, box, {from: -0.4, to: pairs - 0.6, ticks: range(pairs), label: "pair"}, {
+      const box = {left: 70, right: width - 12, top: 28, bottom: height - 44}, every = Math.ceil(pairs / 10);
+      const ticks = range(Math.ceil(pairs / every), (index) => index * every);
+      const {px, py} = axes(svg, box, {from: -0.4, to: pairs - 0.6, ticks, label: "pair"}, {
         from: 0.5, to: top, ticks: range(top, (power) => power + 1), label: "wavelength, in positions",
         show: (power) => commas(10 ** power),
       });

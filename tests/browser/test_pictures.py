@@ -19,12 +19,12 @@ from helpers import COURSE
 from nbclient import NotebookClient
 from playwright.sync_api import Locator, Page, expect
 
-from autograder.reference import alibi, rope, scaling, sinusoidal
+from autograder.reference import alibi, rope, scaling, sinusoidal, t5
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SET_UP = """import matplotlib.pyplot as plt
 import lab
-from autograder.reference import alibi, scaling, sinusoidal
+from autograder.reference import alibi, scaling, sinusoidal, t5
 lab.use_style()"""
 FIGURE = """fig, (left, right) = lab.figure("An ordinary figure", ncols=2)
 left.set(title="one panel"), right.set(title="another")
@@ -124,6 +124,18 @@ def _frequencies(card: Locator, at: dict[str, float]) -> None:
         assert _pairs(pairs) == [pair for pair in range(8) if new[pair]]
 
 
+def _buckets(card: Locator, at: dict[str, float]) -> None:
+    offset = torch.tensor(int(at[OFFSET]))
+    rows = [row.split("\t") for row in card.locator("tbody").inner_text().splitlines()]
+    assert [int(bucket) for _, bucket, _ in rows] == [int(t5.t5_bucket(offset, both)) for both in (True, False)]
+    for (_, bucket, shared), both in zip(rows, (True, False), strict=True):
+        ends = [end.replace("−", "-") for end in shared.split(" to ")]
+        for end, step in ((ends[0], -1), (ends[-1], 1)):
+            if end != "…":  # the next offset has another bucket
+                assert int(t5.t5_bucket(torch.tensor(int(end)), both)) == int(bucket)
+                assert int(t5.t5_bucket(torch.tensor(int(end) + step), both)) != int(bucket)
+
+
 def _numbers_after(titles: Locator) -> list[float]:
     return [_number(text.partition(": ")[2]) for text in titles.evaluate_all("all => all.map(t => t.textContent)")]
 
@@ -135,6 +147,7 @@ def _pairs(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
+OFFSET = "offset: key position − query position"
 PICTURES = {
     "clocks": Picture("lab.moving_clocks()", ("query position m", "key position n", "base"), _clocks),
     "hands": Picture("lab.moving_clocks(keys=False)", ("position p", "base"), _hands),
@@ -143,8 +156,9 @@ PICTURES = {
     "slopes": Picture("lab.moving_slopes(alibi.alibi_slopes)", ("number of heads", "distance"), _slopes),
     "frequencies": Picture("lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies)", ("scale s",),
                            _frequencies),
+    "buckets": Picture("lab.moving_buckets(t5.t5_bucket)", (OFFSET,), _buckets),
 }
-WITH_POINTER = {"score": "offset m − n", "slopes": "distance"}
+WITH_POINTER = {"score": "offset m − n", "slopes": "distance", "buckets": OFFSET}
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from PIL import Image
 from autograder.build.preprocessors import DescribeFigures, caption
 from autograder.course import course_config
 from autograder.grading.submission.notebook_file import read
-from autograder.reference import alibi, rope, scaling, sinusoidal
+from autograder.reference import alibi, rope, scaling, sinusoidal, t5
 
 SIX_DIGITS = 1e-5  # the pictures keep six, and the kernels answer in float32
 LARGEST = 60_000  # bytes of HTML; a student's notebook holds the still picture once more
@@ -36,6 +36,7 @@ PICTURES = {
     "slopes": lambda: lab.moving_slopes(alibi.alibi_slopes, n_heads=12),
     "bias": lambda: lab.moving_slopes(alibi.alibi_slopes, weights=False),
     "frequencies": lambda: lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies),
+    "buckets": lambda: lab.moving_buckets(t5.t5_bucket),
 }
 every_picture = pytest.mark.parametrize("name", PICTURES)
 
@@ -120,6 +121,13 @@ def test_scaled_frequencies_are_those_of_the_references() -> None:
         torch.testing.assert_close(torch.tensor(ntk), expected, rtol=SIX_DIGITS, atol=0)
         expected = scaling.yarn_frequencies(32, scale, 128)
         torch.testing.assert_close(torch.tensor(yarn), expected, rtol=SIX_DIGITS, atol=0)
+
+
+def test_buckets_are_those_of_t5() -> None:
+    data = lab.moving_buckets(t5.t5_bucket).data
+    offsets = torch.arange(-150, 151)
+    assert data["twoSides"] == t5.t5_bucket(offsets).tolist()
+    assert data["causal"] == t5.t5_bucket(offsets, False).tolist()
 
 
 def test_an_answer_that_is_missing_says_so() -> None:

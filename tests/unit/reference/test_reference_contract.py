@@ -38,6 +38,13 @@ SIGNATURES = {
     "yarn_temperature": "(scale)",
     "loss_by_length": "(model, tokens, lengths, n_targets)",
     "log_n_scale": "(n, n0)",
+    "relative_positions": "(n_queries, n_keys)",
+    "shaw_attention": "(q, k, v, rel_k, rel_v, mask=None)",
+    "rel_shift": "(x)",
+    "transformer_xl_scores": "(q, k, r, content_bias, position_bias)",
+    "t5_bucket": "(relative_position, bidirectional=True, num_buckets=32, max_distance=128)",
+    "t5_attention": "(q, k, v, table, is_causal=False, max_distance=128)",
+    "deberta_scores": "(q, k, pos_q, pos_k)",
 }
 
 
@@ -136,9 +143,35 @@ def _alibi_module(device, dtype):
     return module, [torch.randn(2, 5, 24, device=device, dtype=dtype)]
 
 
+def _shaw(device, dtype):
+    tables = [torch.randn(5, 8, device=device, dtype=dtype) for _ in range(2)]
+    mask = torch.ones(5, 5, dtype=torch.bool, device=device).tril(-1)
+    return lambda *tensors: reference.shaw_attention(*tensors, mask)[0], [*_qkv(device, dtype), *tables]
+
+
+def _rel_shift(device, dtype):
+    return reference.rel_shift, [torch.randn(2, 3, 4, 6, device=device, dtype=dtype)]
+
+
+def _transformer_xl_scores(device, dtype):
+    q, k, _ = _qkv(device, dtype)
+    rest = [torch.randn(*shape, device=device, dtype=dtype) for shape in ((3, 5, 8), (3, 8), (3, 8))]
+    return reference.transformer_xl_scores, [q[:, :, 3:].contiguous(), k, *rest]
+
+
+def _t5_attention(device, dtype):
+    table = torch.randn(32, 3, device=device, dtype=dtype)
+    return lambda *tensors: reference.t5_attention(*tensors, is_causal=True)[0], [*_qkv(device, dtype), table]
+
+
+def _deberta_scores(device, dtype):
+    tables = [torch.randn(3, 4, 8, device=device, dtype=dtype) for _ in range(2)]
+    return reference.deberta_scores, [*_qkv(device, dtype)[:2], *tables]
+
+
 CASES = [_attention, _attention_weights, _rope, _rope_per_batch, _rope_half, _interleaved_to_half,
          _interleaved_to_half_one_pair, _rotate_half, _decode_step_scores, _position_interpolation, _learned,
-         _rotary_module, _alibi_module]
+         _rotary_module, _alibi_module, _shaw, _rel_shift, _transformer_xl_scores, _t5_attention, _deberta_scores]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -171,6 +204,7 @@ def test_more_results_on_their_arguments_device():
     for table in reference.rotary_tables(positions, 8):
         assert table.device.type == "meta"
     assert reference.position_interpolation(positions, 2).device.type == "meta"
+    assert reference.t5_bucket(positions).device.type == "meta"
 
 
 @pytest.mark.parametrize("call", [
@@ -180,11 +214,12 @@ def test_more_results_on_their_arguments_device():
     lambda: reference.rope_frequencies(4),
     lambda: reference.alibi_slopes(3),
     lambda: reference.alibi_bias(3, 2, 5),
+    lambda: reference.relative_positions(2, 5),
     lambda: reference.yarn_frequencies(8, 4, 4096),
 ])
 def test_without_tensor_argument_float32_on_the_cpu(call):
     expected = call()
-    assert expected.dtype == (torch.bool if expected.dtype == torch.bool else torch.float32)
+    assert expected.dtype == (torch.float32 if expected.is_floating_point() else expected.dtype)
     default_dtype = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float64)

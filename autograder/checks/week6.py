@@ -1,0 +1,688 @@
+"""Hidden tests of week 6, relative biases.
+
+Square shapes (batch = heads = seq_len) come first where axes can be mixed up: there such a mistake gives a wrong value,
+which can be named, instead of a shape error. Where the contract says "not looked at", a probe *selects* what counts:
+any value may stand in the rest, infinities too.
+
+Exercises 6.3, 6.5 and 6.7 build on earlier answers. Their hidden cells hand these over, and what follows rightly from a
+wrong earlier answer is right: see `follows` in the framework, and the functions `own_...` below for what is fit to be
+built upon.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograder import reference
+from autograder.checks.compare import CUT, Tolerance
+from autograder.checks.framework import Check, Probe, StudentError, calling, exercise, gradient
+from autograder.reference.attention import weights_of
+
+WEEK = "week6_relative_bias"
+Drawn = tuple[list[Tensor], str]  # inputs, and words for them
+Function = Callable[..., Any]
+
+EXACT = Tolerance(rtol=0, atol=0)  # integers, and values that are only moved
+# N(0, 1) inputs: honest float32 errs by at most 7e-7 here, the mistakes of the banks by 0.05 or more in some value.
+CLOSE = Tolerance(rtol=0, atol=1e-4)
+# In float64 with what the functions return in float64; computed in float32 it errs by 1e-7 or more.
+DOUBLE = Tolerance(rtol=0, atol=1e-9)
+# A gradient adds up to 50 such values.
+SLOPE = Tolerance(rtol=0, atol=1e-3)
+
+DTYPE = "In float32 the values are right, in float64 they are not: compute in the dtype of the inputs, and return it."
+
+
+# ---- hand computations ----------------------------------------------------------------------------------------------
+
+CONVENTIONS = {
+    "t5_bi_back": 10.0,
+    "t5_bi_ahead": 26.0,
+    "t5_causal_back": 17.0,
+    "shaw_back": 0.0,
+    "shaw_ahead": 32.0,
+    "xl_distance_back": 20.0,
+    "deberta_back": 15.0,
+    "deberta_ahead": 0.0,
+}
+
+
+@exercise(WEEK, "conventions_by_hand", reference=CONVENTIONS)
+def conventions_by_hand(check: Check) -> None:
+    with check.criterion("T5's buckets", 1, golden=True):
+        check.entries("t5_bi_back", "t5_bi_ahead", "t5_causal_back", tolerance=EXACT)
+    with check.criterion("Shaw's rows", 0.5, golden=True):
+        check.entries("shaw_back", "shaw_ahead", tolerance=EXACT)
+    with check.criterion("Transformer-XL's distance, DeBERTa's rows", 0.5, golden=True):
+        check.entries("xl_distance_back", "deberta_back", "deberta_ahead", tolerance=EXACT)
+
+
+COSTS = {"shaw_layer": 4224.0, "t5_model": 384.0, "xl_layer": 589824.0, "deberta_table": 786432.0, "shaw_gib": 2.0}
+
+
+@exercise(WEEK, "costs_by_hand", reference=COSTS)
+def costs_by_hand(check: Check) -> None:
+    with check.criterion("parameters of Shaw and T5", 1, golden=True):
+        check.entries("shaw_layer", "t5_model", tolerance=EXACT)
+    with check.criterion("parameters of Transformer-XL and DeBERTa", 0.5, golden=True):
+        check.entries("xl_layer", "deberta_table", tolerance=EXACT)
+    with check.criterion("the table of vectors per pair, in GiB", 0.5, golden=True):
+        check.entries("shaw_gib", tolerance=Tolerance(rtol=1e-3, atol=1e-6))
+
+
+# ---- offsets --------------------------------------------------------------------------------------------------------
+
+LAST = (
+    "With as many queries as keys all is right; with fewer the queries are the last positions: row r stands at "
+    "position n_keys - n_queries + r."
+)
+INTEGERS = "The offsets must be int64: they index tables."
+
+
+@exercise(WEEK, "relative_positions")
+def relative_positions(check: Check) -> None:
+    name = "relative_positions"
+    with check.criterion("as many queries as keys", 0.75, golden=True):
+        for n in (4, 7, 1):
+            check.agrees(calling(n, n), f"{name}({n}, {n})", EXACT)
+    with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
+        for n_queries, n_keys in ((2, 5), (1, 4), (6, 9), (1, 12)):
+            check.agrees(calling(n_queries, n_keys), f"{name}({n_queries}, {n_keys})", EXACT, LAST)
+    with check.criterion("int64, refuses more queries than keys and none at all", 0.5):
+        check.agrees(calling(4, 4), f"{name}(4, 4)", Tolerance(0, 0, exact_dtype=True), INTEGERS)
+        for n_queries, n_keys in ((5, 3), (0, 3)):
+            check.raises(calling(n_queries, n_keys), ValueError, f"{name}({n_queries}, {n_keys})")
+
+
+def _seen(shape: torch.Size, device: torch.device | str = "cpu") -> Tensor:
+    """Where the key does not lie after the query, for scores of this shape."""
+    return (reference.relative_positions(shape[-2], shape[-1]) <= 0).to(device)
+
+
+def looked_at(call: Probe) -> Probe:
+    """What `call` returns with zeros wherever the key lies after the query: those entries may hold anything."""
+
+    def probe(subject: Any) -> Any:
+        value = call(subject)
+        if not isinstance(value, Tensor) or value.ndim < 2 or not 1 <= value.shape[-2] <= value.shape[-1]:
+            return value
+        return value.masked_fill(~_seen(value.shape, value.device), 0)
+
+    return probe
+
+
+def slope(*arguments: Any, at: int, place: int | None = None, keep: Function = lambda value: value) -> Probe:
+    """The gradient with respect to argument number ``at``, of result number ``place`` where there are several."""
+
+    def probe(subject: Any) -> Tensor:
+        copies = [a.detach().clone() if isinstance(a, Tensor) else a for a in arguments]
+        copies[at].requires_grad_()
+        value = subject(*copies)
+        return gradient(keep(value if place is None else value[place]), copies[at])
+
+    return probe
+
+
+def _own(function: Function, *arguments: Any) -> Tensor | None:
+    """What the student's own function returns, or None if it fails or returns no real numbers."""
+    try:
+        value = function(*arguments)
+    except StudentError:
+        return None
+    except Exception as error:
+        if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
+            raise
+        return None
+    usable = isinstance(value, Tensor) and not value.is_complex()
+    return value.detach() if usable else None
+
+
+Offsets = Callable[[int, int], Tensor]
+
+
+def own_offsets(function: Function) -> Offsets | None:
+    """The student's own `relative_positions` where something can be built on it, with the right one where it fails;
+    None if it is right, or tells too few offsets apart to leave something to test."""
+
+    @functools.cache
+    def offsets(n_queries: int, n_keys: int) -> Tensor | None:
+        value = _own(function, n_queries, n_keys)
+        if (
+            value is None
+            or value.shape != (n_queries, n_keys)
+            or not bool((value.isfinite() & (value == value.round())).all())
+        ):
+            return None
+        return value.to("cpu", torch.int64)
+
+    def completed(n_queries: int, n_keys: int) -> Tensor:
+        own = offsets(n_queries, n_keys)
+        return reference.relative_positions(n_queries, n_keys) if own is None else own
+
+    square = offsets(6, 6)
+    if square is None or square.unique().numel() < 6:
+        return None
+    sizes = ((6, 6), (2, 5), (1, 4), (3, 9))
+    return completed if any(not torch.equal(completed(*s), reference.relative_positions(*s)) for s in sizes) else None
+
+
+OWN_OFFSETS = "Graded with your own relative_positions: a mistake there is not paid for again."
+
+
+# ---- Shaw -----------------------------------------------------------------------------------------------------------
+
+CLIPPED = (
+    "Short texts are right, longer ones are not: offsets beyond clip take the first or the last row. (A "
+    "negative index wraps round without an error.)"
+)
+ONE_ROW = "With clip 0 the tables have a single row, which belongs to every offset."
+NO_KEY = "A query that may attend to no key has zero weights and zero output; the value table must not reach it either."
+MASKED = "Without a mask all is right: hide the keys before the softmax, and let the mask broadcast."
+VALUES = "The weights are right, out is not: out adds up weight * (v + rel_v[row])."
+
+
+def shaw_after_offsets(relative_positions: Function) -> Iterator[tuple[Any, str]]:
+    offsets = own_offsets(relative_positions)
+    if offsets is None:
+        return
+
+    def shaw(
+        q: Tensor, k: Tensor, v: Tensor, rel_k: Tensor, rel_v: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        clip = rel_k.shape[0] // 2
+        row = clip + offsets(q.shape[-2], k.shape[-2]).clamp(-clip, clip).to(q.device)
+        scores = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, rel_k[row])) / q.shape[-1] ** 0.5
+        weights = weights_of(scores, mask)
+        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights
+
+    yield shaw, OWN_OFFSETS
+
+
+def plain_attention(q: Tensor, k: Tensor, v: Tensor, *tables: Any, **options: Any) -> tuple[Tensor, Tensor]:
+    """An answer without any position."""
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
+    return weights @ v, weights
+
+
+@exercise(WEEK, "shaw_attention", follows=shaw_after_offsets, trivial=(plain_attention,))
+def shaw_attention(check: Check) -> None:
+    name = "shaw_attention"
+
+    def drawn(batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int, clip: int) -> Drawn:
+        tensors = [
+            check.randn(*shape)
+            for shape in (
+                (batch, heads, n_queries, head_dim),
+                (batch, heads, n_keys, head_dim),
+                (batch, heads, n_keys, v_dim),
+                (2 * clip + 1, head_dim),
+                (2 * clip + 1, v_dim),
+            )
+        ]
+        return tensors, f"{name}(q {tuple(tensors[0].shape)}, k {tuple(tensors[1].shape)}, v_dim {v_dim}, clip {clip}"
+
+    def agrees(
+        tensors: list[Tensor], words: str, hint: str = "", mask: Tensor | None = None, tolerance: Tolerance = CLOSE
+    ) -> None:
+        """The weights first: if they are right and out is not, the values are at fault."""
+        arguments = tensors if mask is None else [*tensors, mask]
+        for place, part, likely in ((1, "weights", hint), (0, "out", hint or VALUES)):
+            check.agrees(result(calling(*arguments), place), f"{part} of {words})", tolerance, likely)
+
+    with check.criterion("the weights: score q.(k + rel_k)/sqrt(head_dim)", 1, golden=True):
+        # Nothing is clipped here: how that goes wrong costs its own criterion alone.
+        for sizes in ((4, 4, 4, 4, 4, 4, 5), (2, 3, 5, 5, 8, 6, 6), (1, 2, 1, 1, 4, 4, 2)):
+            tensors, words = drawn(*sizes)
+            check.agrees(result(calling(*tensors), 1), f"weights of {words})", CLOSE)
+    with check.criterion("out: the values and their own table", 1, golden=True):
+        for sizes in ((4, 4, 4, 4, 4, 4, 5), (2, 3, 5, 5, 8, 6, 6)):
+            tensors, words = drawn(*sizes)
+            agrees(tensors, words)
+    with check.criterion("offsets beyond clip, clip 0", 0.75, golden=True):
+        for sizes, hint in (
+            ((2, 2, 9, 9, 4, 4, 2), CLIPPED),
+            ((1, 2, 6, 6, 8, 3, 1), CLIPPED),
+            ((2, 2, 4, 4, 4, 5, 0), ONE_ROW),
+        ):
+            tensors, words = drawn(*sizes)
+            agrees(tensors, words, hint)
+    with check.criterion("fewer queries than keys", 0.5, golden=True):
+        for sizes in ((2, 3, 3, 7, 8, 6, 9), (1, 2, 1, 6, 4, 4, 7), (2, 2, 2, 12, 4, 4, 13)):
+            tensors, words = drawn(*sizes)
+            agrees(tensors, words, LAST)
+    with check.criterion("masks, and rows that may attend to nothing", 0.5):
+        tensors, words = drawn(4, 4, 4, 4, 4, 6, 5)
+        mask = reference.causal_mask(4, 4).to(check.device)
+        agrees(tensors, f"{words}, causal mask", MASKED, mask)
+        mask = mask.clone()
+        mask[2] = False
+        agrees(tensors, f"{words}, row 2 of the mask all False", NO_KEY, mask)
+        padding = torch.ones(4, 1, 1, 4, dtype=torch.bool, device=check.device)
+        padding[1, ..., :2] = False
+        agrees(tensors, f"{words}, mask (4, 1, 1, 4)", MASKED, padding)
+    with check.criterion("float64, gradients, arguments left alone", 0.25):
+        tensors, words = drawn(2, 2, 5, 5, 4, 6, 6)
+        agrees(tensors, words)
+        agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, tolerance=DOUBLE)
+        for at, letter in enumerate(("q", "k", "v", "rel_k", "rel_v")):
+            check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
+        check.unchanged(lambda f: f(*tensors), f"{words})", *tensors)
+
+
+def result(call: Probe, place: int) -> Probe:
+    """One of the results of a function that returns (out, weights); all of it if it returns something else."""
+
+    def probe(subject: Any) -> Any:
+        value = call(subject)
+        return value[place] if isinstance(value, (tuple, list)) and len(value) == 2 else value
+
+    return probe
+
+
+# ---- Transformer-XL -------------------------------------------------------------------------------------------------
+
+MEMORY = (
+    "With as many queries as keys all is right, with a memory (more keys than queries) it is not: row i moves to "
+    "the left by n_queries - 1 - i, whatever the number of keys."
+)
+STRIDES = "Right for a contiguous x, wrong for one that is not: `view` needs contiguous memory, `reshape` does not."
+
+
+@exercise(WEEK, "rel_shift")
+def rel_shift(check: Check) -> None:
+    def shifted(x: Tensor, hint: str = "", words: str = "") -> None:
+        check.agrees(
+            looked_at(calling(x)),
+            f"rel_shift(x {tuple(x.shape)}{words}), where the key is not after the query",
+            EXACT,
+            hint,
+        )
+
+    with check.criterion("as many queries as keys", 1.25, golden=True):
+        for shape in ((4, 4, 4, 4), (2, 3, 7, 7), (1, 2, 2, 2)):
+            shifted(check.randn(*shape))
+    with check.criterion("with a memory: more keys than queries", 1, golden=True):
+        for shape in ((2, 3, 3, 7), (1, 2, 5, 6), (2, 2, 2, 9), (2, 2, 1, 4)):
+            shifted(check.randn(*shape), MEMORY)
+    with check.criterion("not contiguous, float64, gradients, argument left alone", 0.75):
+        shifted(check.randn(2, 3, 4, 6))
+        shifted(check.randn(2, 3, 6, 4).mT, STRIDES, " not contiguous")
+        shifted(check.randn(2, 4, 3, 6).transpose(1, 2), STRIDES, " not contiguous")
+        x = check.randn(2, 3, 4, 6, dtype=torch.float64)
+        check.agrees(
+            looked_at(calling(x)),
+            "rel_shift(x (2, 3, 4, 6), float64), where the key is not after the query",
+            Tolerance(0, 0, exact_dtype=True),
+            DTYPE,
+        )
+        check.agrees(slope(x, at=0, keep=_keep), "the gradient of rel_shift(x (2, 3, 4, 6))", SLOPE, CUT)
+        check.unchanged(lambda f: f(x), "rel_shift(x (2, 3, 4, 6))", x)
+
+
+def _keep(value: Tensor) -> Tensor:
+    return value.masked_fill(~_seen(value.shape, value.device), 0)
+
+
+def _numbers(shape: torch.Size) -> Tensor:
+    """Normal numbers, always the same ones for a shape."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(shape.numel()))
+
+
+def own_shift(function: Function) -> Callable[[Tensor], Tensor] | None:
+    """The student's own `rel_shift` as a table of where each number comes from, with the right one where it fails.
+
+    None if it is right, or if it does not hand on the numbers it was given: on zeros, scores without a position term
+    would be right.
+    """
+
+    @functools.cache
+    def sources(shape: torch.Size) -> Tensor:
+        """For each place the number of the entry that moves there, counted from 1; 0 where a zero is put.
+
+        Asked with drawn numbers, all different, as in 6.4: what is asked here shall not look like a question apart.
+        """
+        numbers = _numbers(shape)
+        entries, order = torch.cat((torch.zeros(1), numbers.flatten())).sort()
+        own, right = _own(function, numbers.clone()), _keep(reference.rel_shift(numbers))
+        own = right if own is None or own.shape != shape else _keep(own.to("cpu", torch.float32))
+        found = torch.searchsorted(entries, own).clamp(max=len(entries) - 1)
+        if not torch.equal(entries[found], own):  # other numbers than it was given
+            found = torch.searchsorted(entries, right)
+        return order[found]
+
+    def shifted(x: Tensor) -> Tensor:
+        padded = torch.cat((x.new_zeros(1), x.flatten()))
+        return padded[sources(x.shape).to(x.device)]
+
+    shapes = [torch.Size((2, 3, 6, 6)), torch.Size((2, 2, 3, 8))]
+    seen = [sources(shape)[..., _seen(shape)] for shape in shapes]
+    if any((source > 0).float().mean() < 0.5 or source.unique().numel() < 6 for source in seen):
+        return None
+    same = all(torch.equal(_keep(shifted(x)), _keep(reference.rel_shift(x))) for x in map(_numbers, shapes))
+    return None if same else shifted
+
+
+OWN_SHIFT = "Graded with your own rel_shift: a mistake there is not paid for again."
+
+
+def xl_after_offsets_and_shift(relative_positions: Function, rel_shift: Function) -> Iterator[tuple[Any, str]]:
+    offsets, shift = own_offsets(relative_positions), own_shift(rel_shift)
+
+    def scores(position: Function) -> Function:
+        def transformer_xl_scores(
+            q: Tensor, k: Tensor, r: Tensor, content_bias: Tensor, position_bias: Tensor
+        ) -> Tensor:
+            scores: Tensor = (q + content_bias[:, None]) @ k.mT + position(q + position_bias[:, None], r)
+            return scores / math.sqrt(q.shape[-1])
+
+        return transformer_xl_scores
+
+    def gathered(offsets: Offsets, index: Function) -> Function:
+        def position(q: Tensor, r: Tensor) -> Tensor:
+            distance = index(-offsets(q.shape[-2], r.shape[-2]).to(q.device), r.shape[-2])
+            return torch.einsum("bhid,hijd->bhij", q, r[:, distance])
+
+        return position
+
+    if shift is not None:
+        yield scores(lambda q, r: shift(q @ r.flip(1).mT)), OWN_SHIFT
+    if offsets is not None:  # distances below 0 wrap round, or are clamped
+        yield scores(gathered(offsets, lambda distance, n: distance % n)), OWN_OFFSETS
+        yield scores(gathered(offsets, lambda distance, n: distance.clamp(0, n - 1))), OWN_OFFSETS
+
+
+NO_BIAS = (
+    "With all biases zero the scores are right, with them they are not: both biases are per head, and each has "
+    "its own term."
+)
+
+
+def content_scores(q: Tensor, k: Tensor, r: Tensor, content_bias: Tensor, position_bias: Tensor) -> Tensor:
+    """An answer without the position term."""
+    scores: Tensor = (q + content_bias[:, None]) @ k.mT
+    return scores / math.sqrt(q.shape[-1])
+
+
+@exercise(WEEK, "transformer_xl_scores", follows=xl_after_offsets_and_shift, trivial=(content_scores,))
+def transformer_xl_scores(check: Check) -> None:
+    name = "transformer_xl_scores"
+
+    def drawn(batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int) -> Drawn:
+        tensors = [
+            check.randn(*shape)
+            for shape in (
+                (batch, heads, n_queries, head_dim),
+                (batch, heads, n_keys, head_dim),
+                (heads, n_keys, head_dim),
+                (heads, head_dim),
+                (heads, head_dim),
+            )
+        ]
+        return tensors, f"{name}(q {tuple(tensors[0].shape)}, n_keys {n_keys})"
+
+    def agrees(tensors: list[Tensor], words: str, hint: str = "", tolerance: Tolerance = CLOSE) -> None:
+        check.agrees(looked_at(calling(*tensors)), words, tolerance, hint)
+
+    with check.criterion("both terms, biases zero", 1.25, golden=True):
+        for sizes in ((4, 4, 4, 4, 4), (2, 3, 6, 6, 8)):
+            tensors, words = drawn(*sizes)
+            zero = torch.zeros_like(tensors[3])
+            agrees([*tensors[:3], zero, zero], f"{words}, both biases zero")
+    with check.criterion("the two biases", 1, golden=True):
+        for sizes in ((4, 4, 4, 4, 4), (2, 3, 6, 6, 8), (2, 1, 5, 5, 16)):
+            tensors, words = drawn(*sizes)
+            agrees(tensors, words, NO_BIAS)
+    with check.criterion("with a memory: more keys than queries", 1, golden=True):
+        for sizes in ((2, 3, 3, 7, 8), (1, 2, 1, 5, 4), (2, 2, 5, 6, 4)):
+            tensors, words = drawn(*sizes)
+            agrees(tensors, words, LAST)
+    with check.criterion("float64, gradients, arguments left alone", 0.75):
+        tensors, words = drawn(2, 2, 3, 5, 4)
+        agrees(tensors, words)
+        agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, DOUBLE)
+        for at, letter in enumerate(("q", "k", "r", "content_bias", "position_bias")):
+            check.agrees(slope(*tensors, at=at, keep=_keep), f"the gradient for {letter} of {words}", SLOPE, CUT)
+        check.unchanged(lambda f: f(*tensors), words, *tensors)
+
+
+# ---- T5 -------------------------------------------------------------------------------------------------------------
+
+ONE_SIDED = (
+    "Two-sided buckets are right, causal ones are not: there all num_buckets belong to one side, and offsets "
+    "above 0 count as 0."
+)
+ARGUMENTS = (
+    "With the default sizes all is right, with others it is not: num_buckets and max_distance must both reach "
+    "the formula."
+)
+WHOLE = "The buckets are right; they must be int64, in the shape of relative_position."
+# Exact ties of the logarithm are left out, for there an honest rounding decides: 16, 32, 64 with two sides of 16.
+TIES = (16, 32, 64)
+
+
+@exercise(WEEK, "t5_bucket")
+def t5_bucket(check: Check) -> None:
+    name = "t5_bucket"
+
+    def at(offsets: list[int], words: str, *arguments: Any, hint: str = "") -> None:
+        words += "".join(f", {argument}" for argument in arguments)
+        check.agrees(calling(torch.tensor(offsets, device=check.device), *arguments), f"{name}({words})", EXACT, hint)
+
+    far = [n for n in range(8, 201) if n not in TIES] + [500, 3000]
+    both = [-n for n in reversed(far)] + far
+    with check.criterion("near offsets: a bucket each", 1, golden=True):
+        at(list(range(-7, 8)), "-7 .. 7")
+        at(list(range(-15, 1)), "-15 .. 0", False, hint=ONE_SIDED)
+    with check.criterion("far offsets, two sides", 1, golden=True):
+        at(both, "8 .. 3000 on both sides")
+    with check.criterion("far offsets, causal", 1, golden=True):
+        at([-n for n in far], "-3000 .. -8", False, hint=ONE_SIDED)
+        at([1, 2, 7, 20, 90, 300], "1 .. 300", False, hint=ONE_SIDED)
+        check.agrees(
+            calling(torch.tensor([-n for n in far], device=check.device), bidirectional=False),
+            f"{name}(-3000 .. -8, bidirectional=False)",
+            EXACT,
+            ONE_SIDED,
+        )
+    with check.criterion("other sizes", 0.75, golden=True):
+        # No logarithm is whole within 90 for these sizes, but at max_distance itself, which is left out.
+        offsets = [n for n in range(-90, 91) if n and abs(n) not in (20, 37, 41, 53)]
+        for arguments in (
+            (True, 8, 20),
+            (False, 8, 37),
+            (True, 20, 53),
+            (False, 13, 41),
+            (True, 32, 53),
+            (True, 8, 41),
+        ):
+            at([n for n in offsets if n < 0 or arguments[0]], "-90 .. 90", *arguments, hint=ARGUMENTS)
+    with check.criterion("int64, any shape", 0.25):
+        drawn = check.randint(-7, 0, (3, 4, 5))
+        exactly = Tolerance(0, 0, exact_dtype=True)
+        check.agrees(calling(drawn), f"{name}(offsets of shape (3, 4, 5))", exactly, WHOLE)
+        check.agrees(calling(drawn[0, 0], False), f"{name}(offsets of shape (5,), False)", exactly, WHOLE)
+        check.agrees(calling(drawn[0, 0, 0]), f"{name}(a single offset, a 0-d tensor)", exactly, WHOLE)
+        check.unchanged(lambda f: f(drawn), f"{name}(offsets of shape (3, 4, 5))", drawn)
+
+
+Buckets = Callable[[Tensor, bool, int, int], Tensor]
+
+
+def own_buckets(function: Function) -> Buckets | None:
+    """The student's own `t5_bucket` where something can be built on it, with the right one where it fails.
+
+    None if it is right, or if it tells too few offsets apart: a bias that is the same everywhere would leave nothing to
+    test.
+    """
+
+    def buckets(offset: Tensor, bidirectional: bool, num_buckets: int, max_distance: int) -> Tensor:
+        own = _own(function, offset.clone(), bidirectional, num_buckets, max_distance)
+        if (
+            own is not None
+            and own.shape == offset.shape
+            and not own.is_floating_point()
+            and own.dtype != torch.bool
+            and bool(((own >= -num_buckets) & (own < num_buckets)).all())
+        ):
+            return own.long().to(offset.device)
+        return reference.t5_bucket(offset, bidirectional, num_buckets, max_distance)
+
+    offsets = torch.tensor([n for n in range(-100, 101) if abs(n) not in TIES])
+    kinds = [(bidirectional, *sizes) for bidirectional in (True, False) for sizes in ((32, 128), (8, 20))]
+    own = {kind: buckets(offsets, *kind) for kind in kinds}
+    if all(torch.equal(own[kind], reference.t5_bucket(offsets, *kind)) for kind in kinds):
+        return None
+    return buckets if max(own[kind][offsets <= 0].unique().numel() for kind in kinds) >= 3 else None
+
+
+def t5_after_offsets_and_buckets(relative_positions: Function, t5_bucket: Function) -> Iterator[tuple[Any, str]]:
+    offsets, buckets = own_offsets(relative_positions), own_buckets(t5_bucket)
+
+    def attention(offsets: Offsets, buckets: Buckets, mask_by_index: bool) -> Function:
+        def t5_attention(
+            q: Tensor, k: Tensor, v: Tensor, table: Tensor, is_causal: bool = False, max_distance: int = 128
+        ) -> tuple[Tensor, Tensor]:
+            offset = offsets(q.shape[-2], k.shape[-2]).to(q.device)
+            scores = q @ k.mT + table[buckets(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
+            seen = _seen(offset.shape, q.device) if mask_by_index else offset <= 0
+            weights = weights_of(scores, seen if is_causal else None)
+            return weights @ v, weights
+
+        return t5_attention
+
+    note = "Graded with your own {}: a mistake there is not paid for again."
+    if buckets is not None:
+        yield attention(reference.relative_positions, buckets, True), note.format("t5_bucket")
+    if offsets is None:
+        return
+    for mask_by_index in (True, False):
+        yield attention(offsets, reference.t5_bucket, mask_by_index), note.format("relative_positions")
+        if buckets is not None:
+            yield attention(offsets, buckets, mask_by_index), note.format("relative_positions and t5_bucket")
+
+
+CAUSAL = (
+    "Without is_causal all is right: with it the keys after the query are hidden, and the buckets are the causal "
+    "ones (bidirectional=False)."
+)
+SIZES = (
+    "With 32 buckets all is right: num_buckets is the number of rows of the table, and max_distance must be handed on."
+)
+
+
+def unscaled_attention(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, is_causal: bool = False, max_distance: int = 128
+) -> tuple[Tensor, Tensor]:
+    """An answer without a bias."""
+    weights = weights_of(q @ k.mT, _seen(torch.Size((q.shape[-2], k.shape[-2])), q.device) if is_causal else None)
+    return weights @ v, weights
+
+
+@exercise(WEEK, "t5_attention", follows=t5_after_offsets_and_buckets, trivial=(unscaled_attention,))
+def t5_attention(check: Check) -> None:
+    name = "t5_attention"
+
+    def drawn(
+        batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int, num_buckets: int
+    ) -> Drawn:
+        tensors = [
+            check.randn(*shape)
+            for shape in (
+                (batch, heads, n_queries, head_dim),
+                (batch, heads, n_keys, head_dim),
+                (batch, heads, n_keys, v_dim),
+                (num_buckets, heads),
+            )
+        ]
+        return tensors, f"{name}(q {tuple(tensors[0].shape)}, n_keys {n_keys}, table {tuple(tensors[3].shape)}"
+
+    def agrees(tensors: list[Tensor], words: str, hint: str = "", tolerance: Tolerance = CLOSE, **options: Any) -> None:
+        words += "".join(f", {key}={value}" for key, value in options.items())
+        for place, part in ((1, "weights"), (0, "out")):
+            check.agrees(result(calling(*tensors, **options), place), f"{part} of {words})", tolerance, hint)
+
+    with check.criterion("both sides seen", 1, golden=True):
+        for sizes in ((4, 4, 4, 4, 4, 4, 32), (2, 3, 6, 6, 8, 5, 32), (1, 32, 3, 3, 4, 4, 32)):
+            tensors, words = drawn(*sizes)
+            agrees(tensors, words)
+    with check.criterion("causal: the mask and the causal buckets", 0.75, golden=True):
+        # Nearer than distance 9 both kinds of bucket agree (32 of them), so the text is long enough.
+        for sizes in ((4, 4, 4, 4, 4, 4, 32), (1, 2, 48, 48, 8, 4, 32), (2, 2, 14, 14, 4, 4, 32)):
+            tensors, words = drawn(*sizes)
+            agrees(tensors, words, CAUSAL, is_causal=True)
+    with check.criterion("fewer queries than keys", 0.5, golden=True):
+        for sizes, causal in (
+            ((2, 3, 2, 7, 4, 4, 32), False),
+            ((2, 3, 1, 8, 4, 4, 32), True),
+            ((1, 2, 5, 9, 4, 3, 32), True),
+        ):
+            tensors, words = drawn(*sizes)
+            agrees(tensors, words, LAST, is_causal=causal)
+    with check.criterion("other tables, max_distance", 0.5, golden=True):
+        for sizes, options in (
+            ((2, 2, 12, 12, 4, 4, 8), {}),
+            ((2, 2, 12, 12, 4, 4, 8), {"is_causal": True}),
+            ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 9}),
+            ((1, 2, 18, 18, 4, 4, 12), {"is_causal": True, "max_distance": 19}),
+        ):
+            tensors, words = drawn(*sizes)
+            agrees(tensors, words, SIZES, **options)
+    with check.criterion("float64, gradients, arguments left alone", 0.25):
+        tensors, words = drawn(2, 2, 3, 5, 4, 6, 32)
+        agrees(tensors, words)
+        agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, DOUBLE)
+        for at, letter in enumerate(("q", "k", "v", "table")):
+            check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
+        check.unchanged(lambda f: f(*tensors), f"{words})", *tensors)
+
+
+# ---- DeBERTa --------------------------------------------------------------------------------------------------------
+
+BEYOND = (
+    "Within the span all is right, beyond it not: clamp i - j + span to 0 .. 2*span - 1, for there is no row 2*span."
+)
+
+
+@exercise(WEEK, "deberta_scores")
+def deberta_scores(check: Check) -> None:
+    name = "deberta_scores"
+
+    def drawn(batch: int, heads: int, n: int, head_dim: int, span: int) -> Drawn:
+        tensors = [
+            check.randn(*shape)
+            for shape in (
+                (batch, heads, n, head_dim),
+                (batch, heads, n, head_dim),
+                (heads, 2 * span, head_dim),
+                (heads, 2 * span, head_dim),
+            )
+        ]
+        return tensors, f"{name}(q {tuple(tensors[0].shape)}, span {span})"
+
+    with check.criterion("content to position: pos_q zero", 0.75, golden=True):
+        for sizes in ((4, 4, 4, 4, 6), (2, 3, 5, 8, 7)):
+            (q, k, pos_q, pos_k), words = drawn(*sizes)
+            check.agrees(calling(q, k, torch.zeros_like(pos_q), pos_k), f"{words}, pos_q zero", CLOSE)
+    with check.criterion("position to content: pos_k zero", 0.75, golden=True):
+        for sizes in ((4, 4, 4, 4, 6), (2, 3, 5, 8, 7)):
+            (q, k, pos_q, pos_k), words = drawn(*sizes)
+            check.agrees(calling(q, k, pos_q, torch.zeros_like(pos_k)), f"{words}, pos_k zero", CLOSE)
+    with check.criterion("all three terms", 1, golden=True):
+        for sizes in ((4, 4, 4, 4, 6), (2, 3, 6, 8, 8), (1, 2, 2, 16, 3)):
+            tensors, words = drawn(*sizes)
+            check.agrees(calling(*tensors), words, CLOSE)
+    with check.criterion("offsets beyond the span", 1, golden=True):
+        for sizes in ((2, 3, 9, 4, 3), (1, 2, 12, 8, 5), (2, 2, 5, 4, 1)):
+            tensors, words = drawn(*sizes)
+            check.agrees(calling(*tensors), words, CLOSE, BEYOND)
+    with check.criterion("float64, gradients, arguments left alone", 0.5):
+        tensors, words = drawn(2, 2, 4, 4, 6)
+        check.agrees(calling(*tensors), words, CLOSE)
+        check.agrees(calling(*[t.double() for t in tensors]), f"{words}, float64", DOUBLE, DTYPE)
+        for at, letter in enumerate(("q", "k", "pos_q", "pos_k")):
+            check.agrees(slope(*tensors, at=at), f"the gradient for {letter} of {words}", SLOPE, CUT)
+        check.unchanged(lambda f: f(*tensors), words, *tensors)

@@ -1,0 +1,1243 @@
+# %% [markdown]
+# # Week 6 · What a score can know about two positions
+#
+# **The question of the week.** A head wants to look "three tokens back". Another wants to look at whatever a *key* points to. Some methods can learn the first, some the second, some neither. Can you tell which from the formula alone?
+#
+# ## What you will be able to do
+#
+# - convert between the four conventions in which papers and code count relative positions;
+# - write the attention of Shaw et al., of Transformer-XL, T5 and DeBERTa, each as the published code computes it;
+# - explain the shift trick of Transformer-XL, and say which half of its result is rubbish;
+# - compute a T5 bucket by hand, and say what a model loses without its sign;
+# - say what each method costs in parameters, memory and time;
+# - predict from four terms what a layer can learn, and see one such prediction fail.
+#
+# **You need** weeks 1, 2 and 4: attention with a mask, the four terms of exercise 2.7, biases on scores. RoPE appears as a rival in one experiment.
+#
+# **Time:** about 250 minutes of exercises and 50 of reading and experiments. The complete notebook runs in about a minute. Short of time? 6.2, 6.6, 6.7 and 6.11 are the core; 6.4 is the nicest trick.
+#
+# ## The exercises: 34 points
+#
+# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
+# |---|---|---|---|---|---|---|
+# | 6.1 | `conventions_by_hand` | numbers | 0 | 2 | – | 15 |
+# | 6.2 | `relative_positions` | code | 0 | 2 | – | 10 |
+# | 6.3 | `shaw_attention` | code | 0 | 4 | – | 35 |
+# | 6.4 | `rel_shift` | code | 0 | 3 | – | 20 |
+# | 6.5 | `transformer_xl_scores` | code | 0 | 4 | – | 30 |
+# | 6.6 | `t5_bucket` | code | 0 | 4 | – | 25 |
+# | 6.7 | `t5_attention` | code | 0 | 3 | – | 20 |
+# | 6.8 | `deberta_scores` | code | 0 | 4 | – | 30 |
+# | 6.9 | `costs_by_hand` | numbers | 0 | 2 | – | 10 |
+# | 6.10 | `t5_against_deberta` | text | – | – | 3 | 25 |
+# | 6.11 | `pull_and_push` | text | – | – | 3 | 30 |
+# | | **total** | | **0** | **28** | **6** | **250** |
+#
+# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a mark. A person reads the two text answers.
+#
+# **A mistake is paid for once.** 6.3, 6.5 and 6.7 may call your 6.2; 6.5 may call your 6.4, and 6.7 your 6.6. If an earlier answer returns wrong numbers and a later one uses them rightly, the later one gets its points.
+#
+# **Cells marked *predict*** ask you to commit to an answer before you see a result. They are not graded. Do them anyway: one prediction that most people make turned out wrong, ours included.
+
+# %% [markdown]
+# ### Conventions of this week
+#
+# - Tensors are `(batch, heads, seq_len, head_dim)`. $i$ is the position of a query, $j$ the position of a key, $d$ the **head dimension**.
+# - The **offset** is key position − query position, $j-i$. A key behind the query has a negative offset. Its **distance** is $i-j$, positive there.
+# - Where there are fewer queries than keys, the queries are the *last* positions: row $r$ stands at $n_\text{keys}-n_\text{queries}+r$. So it is with a KV cache, or with a memory of earlier text.
+# - In a mask, True means "may attend", as in week 1.
+# - Your functions return the dtype and device of their input, keep gradients, and never change an argument in place. The tests use float32 and float64.
+# - "**Not looked at**" means what it says: any value may stand there, infinities too.
+
+# %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
+import json
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import lab
+
+lab.use_style()
+torch.manual_seed(0)
+np.random.seed(0)
+
+# %% [markdown]
+# ## 1 · One offset, four ways to count it
+#
+# Week 2 wrote a score as four terms: content meets content, content meets position, position meets content, position meets position. Every method of this week keeps some of them and throws others away. And every method replaces a position by an *offset*: how far apart two tokens are, and which one comes first.
+#
+# So each needs a table with one entry per offset, and a rule that says which row. Here the papers part ways. Take a query at 12 and a key at 2; then the reverse.
+#
+# | method | what it counts | rule for the row | query 12, key 2 | query 2, key 12 |
+# |---|---|---|---|---|
+# | Shaw, clip $c=4$ | key − query | $c+\text{clamp}(j-i,-c,c)$, of $2c+1$ rows | 0 | 8 |
+# | Transformer-XL | query − key | the distance $i-j$ itself | 10 | (masked) |
+# | DeBERTa, span $s=4$ | query − key | $\text{clamp}(i-j+s,\,0,\,2s-1)$, of $2s$ rows | 7 | 0 |
+# | T5, 32 buckets | key − query | a bucket, see below | 8 | 24 |
+#
+# Two of the four count the other way round, and DeBERTa's table has an even number of rows: it has a row for $-s$ and none for $+s$.
+#
+# **T5's bucket.** A side has $B$ buckets. Near offsets have one each, far ones share, and the shares grow like a logarithm. With $m=|j-i|$ and $e=B/2$ (rounded down):
+#
+# $$\text{bucket}(m)=\begin{cases} m & m<e\\[2pt] \min\!\Big(B-1,\ e+\Big\lfloor \dfrac{\ln(m/e)}{\ln(M/e)}\,(B-e)\Big\rfloor\Big) & m\ge e\end{cases} \tag{1}$$
+#
+# $M$ is `max_distance`, 128 by default.
+#
+# - **Two sides** (encoders): each side has half of `num_buckets`, so $B=16$ of 32. Offsets **above 0**, keys ahead, add $B$.
+# - **Causal** (decoders): all buckets serve the keys behind, $B=32$. Keys ahead count as $m=0$; the mask hides them anyway.
+#
+# For the table above: $m=10$, $e=8$, and $\ln(10/8)/\ln(128/8)\cdot 8=0.64$, so bucket $8+0=8$ behind and $16+8=24$ ahead.
+
+# %% [markdown]
+# ### Exercise 6.1 · Conventions by hand
+#
+# **2 points · difficulty 2/5 · 15 minutes · numbers**
+#
+# *Why it matters:* a wrong sign raises no error. The model trains, a little worse, and nobody knows why.
+#
+# **back**: the query stands at 25, the key at 5. **ahead**: the query at 5, the key at 25. All answers are whole numbers.
+
+# %% tags=["by-hand"] nbgrader={"grade_id": "conventions_by_hand", "solution": true}
+# Replace every None by a whole number.
+conventions_by_hand = {
+    "t5_bi_back": None,  # T5's bucket, two sides, 32 buckets, max_distance 128
+    "t5_bi_ahead": None,
+    "t5_causal_back": None,  # T5's bucket in a decoder, 32 buckets, max_distance 128
+    "shaw_back": None,  # Shaw's row, clip 16
+    "shaw_ahead": None,
+    "xl_distance_back": None,  # Transformer-XL's distance
+    "deberta_back": None,  # DeBERTa's row, span 8
+    "deberta_ahead": None,
+}
+### BEGIN SOLUTION
+conventions_by_hand |= {
+    "t5_bi_back": 10,  # B = 16, e = 8: 8 + floor(ln(20/8) / ln(128/8) * 8) = 8 + floor(2.64)
+    "t5_bi_ahead": 26,  # the same, plus 16
+    "t5_causal_back": 17,  # B = 32, e = 16: 16 + floor(ln(20/16) / ln(128/16) * 16) = 16 + floor(1.72)
+    "shaw_back": 0,  # 16 + clamp(-20, -16, 16)
+    "shaw_ahead": 32,
+    "xl_distance_back": 20,
+    "deberta_back": 15,  # clamp(20 + 8, 0, 15)
+    "deberta_ahead": 0,  # clamp(-20 + 8, 0, 15)
+}
+### END SOLUTION
+
+# %% nbgrader={"grade_id": "conventions_by_hand_check", "grade": true, "points": 0}
+# Visible check (0 points). It looks at the form of the answer, not at the values.
+assert isinstance(conventions_by_hand, dict), "conventions_by_hand must stay a dictionary; fill in its values."
+names = ("t5_bi_back", "t5_bi_ahead", "t5_causal_back", "shaw_back", "shaw_ahead", "xl_distance_back", "deberta_back",
+         "deberta_ahead")
+for key in names:
+    assert key in conventions_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
+    value = conventions_by_hand[key]
+    assert value is not None, f"{key!r} is still None."
+    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
+    assert math.isfinite(value) and value == int(value), f"{key!r} must be a whole number, got {value}."
+for key in ("t5_bi_back", "t5_bi_ahead", "t5_causal_back"):
+    assert 0 <= conventions_by_hand[key] < 32, f"{key!r}: there are 32 buckets, numbered 0 to 31."
+assert len(conventions_by_hand) == len(names), "there are more keys than asked for: remove the others."
+print("Eight whole numbers. The hidden tests look at their values.")
+
+# %% nbgrader={"grade_id": "conventions_by_hand_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week6
+week6.conventions_by_hand(conventions_by_hand)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# First write down $j-i$ and $i-j$ for both cases. Then ask of each rule which of the two it uses.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# For T5: which $B$, which $e$? In a decoder nothing is halved.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# How many rows does a table have? No row number can be larger than that, less one.
+# </details>
+
+# %% [markdown]
+# ### Exercise 6.2 · Offsets
+#
+# **2 points · difficulty 1/5 · 10 minutes · code**
+#
+# *Why it matters:* Shaw and T5 start from this matrix, and every cache bug shows in it.
+
+# %% nbgrader={"grade_id": "relative_positions", "solution": true}
+def relative_positions(n_queries, n_keys):
+    """Key position - query position. The queries are the last n_queries of the keys' positions.
+
+    returns: (n_queries, n_keys) int64; ValueError unless 1 <= n_queries <= n_keys
+    """
+    ### BEGIN SOLUTION
+    if not 1 <= n_queries <= n_keys:
+        raise ValueError(f"needed is 1 <= n_queries <= n_keys, got {n_queries} and {n_keys}")
+    key = torch.arange(n_keys)
+    query = key[n_keys - n_queries:]
+    return key - query[:, None]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "relative_positions_check", "grade": true, "points": 0}
+# Visible check (0 points).
+offsets = relative_positions(3, 3)
+assert tuple(offsets.shape) == (3, 3), f"shape (3, 3) expected, got {tuple(offsets.shape)}."
+assert offsets.dtype == torch.int64, f"offsets index tables, so they are int64; yours are {offsets.dtype}."
+assert offsets.diagonal().tolist() == [0, 0, 0], "a token has offset 0 from itself: the diagonal must be zero."
+assert int(offsets[0, 2]) == 2, (
+    f"query 0, key 2: the key stands two ahead, so the offset is 2; yours is {int(offsets[0, 2])}. Key minus query!")
+step = relative_positions(1, 4)
+assert tuple(step.shape) == (1, 4), f"one query, four keys: shape (1, 4) expected, got {tuple(step.shape)}."
+assert step[0].tolist() == [-3, -2, -1, 0], (
+    f"one query with a cache of three is the newest token, at position 3: offsets -3, -2, -1, 0; yours are {step[0].tolist()}.")
+assert lab.raises(ValueError, relative_positions, 4, 3), "more queries than keys must raise ValueError."
+print("Looks right. The hidden tests try other sizes.")
+
+# %% nbgrader={"grade_id": "relative_positions_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week6
+week6.relative_positions(relative_positions)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Write two `arange`s, one for the positions of the keys, one for those of the queries. Where does the second one start?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `key - query[:, None]`: rows are queries.
+# </details>
+
+# %% tags=["experiment"]
+offset = relative_positions(4, 6)
+clip, span = 2, 2
+pictures = {"offset j − i": offset, f"Shaw's row, clip {clip}": clip + offset.clamp(-clip, clip),
+            "distance i − j": -offset, f"DeBERTa's row, span {span}": (span - offset).clamp(0, 2 * span - 1)}
+fig, axes = lab.figure("Four queries (positions 2 to 5), six keys: one matrix, three ways to index a table", ncols=4, height=2.2)
+for ax, (name, numbers) in zip(axes, pictures.items()):
+    lab.heatmap(ax, numbers, name, limit=6, xlabel="key", ylabel="")
+    for row in range(4):
+        for column in range(6):
+            ax.text(column, row, int(numbers[row, column]), ha="center", va="center", fontsize=9)
+    ax.set(xticks=range(6), yticks=range(4), yticklabels=range(2, 6))
+axes[0].set_ylabel("query position")
+plt.show()
+
+
+# %% [markdown]
+# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: everything of this week depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) Beyond clip or span the numbers stay the same: far offsets share a row.
+
+# %% [markdown]
+# ## 2 · Shaw: a vector for every offset
+#
+# The first idea is the most direct one (Shaw, Uszkoreit and Vaswani, 2018, section 3). Learn a vector for every offset, and add it to the key:
+#
+# $$s_{ij}=\frac{q_i\cdot\big(k_j+a^K_{t}\big)}{\sqrt d},\qquad \text{out}_i=\sum_j w_{ij}\,\big(v_j+a^V_{t}\big),\qquad t=c+\text{clamp}(j-i,-c,c). \tag{2}$$
+#
+# The key becomes "this word, three back". The query can ask for the word, for the place, or for both. A second table does the same for the values: the output can say *from where* it was read. All heads of a layer share both tables.
+#
+# Offsets beyond $\pm c$ are **clipped** to the end rows. The model learns no difference between 20 and 200 back, and so it never meets an unknown row on a longer text.
+#
+# **The trap.** Forget to clip, and `rel_k[-3]` raises no error. Python counts from the end: a key far *behind* gets the vector of a key *ahead*. Only offsets that are too large on the other side raise.
+#
+# **What it costs.** Written as in (2), the vectors $a_t$ form a tensor `(n_queries, n_keys, head_dim)`. You need not build it. A query has only $2c+1$ different products with the table: compute these, then pick. Section 6 measures both.
+
+# %% [markdown]
+# ### Exercise 6.3 · Shaw's attention
+#
+# **4 points · difficulty 3/5 · 35 minutes · code**
+#
+# *Why it matters:* it is the ancestor of every method below, and its key term still runs in speech encoders today.
+#
+# You may call `relative_positions`. Masks and rows without a key are as in 1.1: zero weights, zero output, no NaN.
+
+# %% nbgrader={"grade_id": "shaw_attention", "solution": true}
+def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
+    """Attention by equation (2).
+
+    q: (batch, heads, n_queries, head_dim); k: (batch, heads, n_keys, head_dim); v: (batch, heads, n_keys, v_dim)
+    rel_k: (2*clip + 1, head_dim), rel_v: (2*clip + 1, v_dim), for all heads; clip >= 0
+    mask: boolean, broadcasts to (batch, heads, n_queries, n_keys), True = may attend; None = attend everywhere
+    returns: out (batch, heads, n_queries, v_dim), weights (batch, heads, n_queries, n_keys)
+    """
+    ### BEGIN SOLUTION
+    clip = rel_k.shape[0] // 2
+    row = clip + relative_positions(q.shape[-2], k.shape[-2]).to(q.device).clamp(-clip, clip)
+    # few products, then pick: (batch, heads, n_queries, 2*clip + 1) -> (batch, heads, n_queries, n_keys)
+    row = row.expand(*q.shape[:3], k.shape[-2])
+    scores = (q @ k.mT + (q @ rel_k.mT).gather(-1, row)) / math.sqrt(q.shape[-1])
+    if mask is None:
+        weights = scores.softmax(dim=-1)
+    else:
+        no_key = ~mask.any(dim=-1, keepdim=True)
+        scores = scores.masked_fill(~mask, -math.inf).masked_fill(no_key, 0.0)
+        weights = scores.softmax(dim=-1).masked_fill(no_key, 0.0)
+    # the weights of all keys that share a row, added up, then one product with the table
+    by_row = weights.new_zeros(*weights.shape[:3], len(rel_v)).scatter_add(-1, row, weights)
+    return weights @ v + by_row @ rel_v, weights
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "shaw_attention_check", "grade": true, "points": 0}
+# Visible check (0 points).
+generator = torch.Generator().manual_seed(0)
+q, k = torch.randn(2, 2, 3, 5, 4, generator=generator)
+v = torch.randn(2, 3, 5, 6, generator=generator)
+zero_k, zero_v = torch.zeros(5, 4), torch.zeros(5, 6)
+out, weights = shaw_attention(q, k, v, zero_k, zero_v)
+assert tuple(out.shape) == (2, 3, 5, 6) and tuple(weights.shape) == (2, 3, 5, 5), (
+    f"out (2, 3, 5, 6) and weights (2, 3, 5, 5) expected, got {tuple(out.shape)} and {tuple(weights.shape)}.")
+plain = (q @ k.mT / 2).softmax(-1)
+assert torch.allclose(weights, plain, atol=1e-5), "with tables of zeros the weights are those of week 1: scores over sqrt(head_dim)."
+assert torch.allclose(out, plain @ v, atol=1e-5), "with tables of zeros out is that of week 1."
+
+# Equal content: only the table decides. clip 2, and row 1 (one back) is attractive.
+one = torch.ones(1, 1, 6, 4)
+liked = torch.zeros(5, 4)
+liked[1] = 3.0  # row 1 = clip - 1
+_, weights = shaw_attention(one, one, one, liked, torch.zeros(5, 4))
+assert bool((weights[0, 0, 3].argmax() == 2)), (
+    f"rel_k makes row 1 = clip - 1 attractive, that is offset -1: query 3 must look at key 2, yours looks at key "
+    f"{int(weights[0, 0, 3].argmax())}. Key minus query, and clip is added.")
+far = torch.zeros(5, 4)
+far[0] = 3.0  # row 0: two back and farther
+_, weights = shaw_attention(one, one, one, far, torch.zeros(5, 4))
+assert torch.allclose(weights[0, 0, 5, :4], weights[0, 0, 5, :1].expand(4), atol=1e-5), (
+    "clip 2: for query 5 the keys 0 to 3 all lie two or more back, so they share row 0 and have equal weights. Do you clip "
+    "before you index? A negative index wraps round without an error.")
+values = torch.arange(5.0)[:, None].expand(5, 4)
+out, weights = shaw_attention(one, one, 0 * one, torch.zeros(5, 4), values)
+assert torch.allclose(out[0, 0, 2, 0], torch.tensor((0 + 1 + 2 + 3 + 4 + 4) / 6), atol=1e-4), (
+    "equal weights, values zero: out is the mean of the rows of rel_v that query 2 reads, 0, 1, 2, 3, 4, 4; yours is "
+    f"{float(out[0, 0, 2, 0]):.3f}.")
+mask = torch.ones(5, 5, dtype=torch.bool).tril()
+mask[3] = False
+out, weights = shaw_attention(q, k, v, torch.randn(5, 4, generator=generator), torch.randn(5, 6, generator=generator), mask)
+assert bool(weights.isfinite().all() and out.isfinite().all()), "a query that may attend to nothing must give zeros, not NaN."
+assert bool((out[:, :, 3] == 0).all()), "query 3 may attend to nothing: its output is zero, and rel_v must not reach it."
+assert bool((weights[:, :, 0, 1:] == 0).all()), "query 0 may attend to key 0 alone: hide keys before the softmax."
+short = shaw_attention(q[:, :, 3:], k, v, liked, zero_v)[1]
+whole = shaw_attention(q, k, v, liked, zero_v)[1]
+assert torch.allclose(short, whole[:, :, 3:], atol=1e-5), (
+    "the last two queries alone must get the weights that they have among all five.")
+print("Looks right. The hidden tests compare values, with other sizes and masks.")
+
+# %% nbgrader={"grade_id": "shaw_attention_tests", "grade": true, "points": 4}
+# Hidden tests (4 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week6
+week6.shaw_attention(shaw_attention, relative_positions)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1: the plain way</summary>
+#
+# `rel_k[row]` with `row` of shape `(n_queries, n_keys)` has shape `(n_queries, n_keys, head_dim)`. `torch.einsum("bhid,ijd->bhij", q, rel_k[row])` is the key term.
+# </details>
+#
+# <details><summary>Hint 2: the value term</summary>
+#
+# `torch.einsum("bhij,ijd->bhid", weights, rel_v[row])`. It uses the weights, so it comes after the softmax.
+# </details>
+#
+# <details><summary>Hint 3: rows without a key</summary>
+#
+# Fill such rows with zeros before the softmax and again after it. Then no NaN ever exists, not in the gradient either.
+# </details>
+
+# %% [markdown]
+# ## 3 · Transformer-XL: start from the four terms
+#
+# Dai et al. (2019, section 3.3) ask a sharper question. Write the score with absolute positions and multiply out, as in 2.7:
+#
+# $$(x_i+p_i)W_q\cdot(x_j+p_j)W_k=\underbrace{x_iW_q\cdot x_jW_k}_{\text{content, content}}+\underbrace{x_iW_q\cdot p_jW_k}_{\text{content, position}}+\underbrace{p_iW_q\cdot x_jW_k}_{\text{position, content}}+\underbrace{p_iW_q\cdot p_jW_k}_{\text{position, position}} .$$
+#
+# Now make it relative, with three changes. The key's position $p_j$ becomes an encoding $R_{i-j}$ of the distance. The query's own position tells nothing any more, so $p_iW_q$ becomes a learned vector, the same for all queries: $u$ where it meets content, $v$ where it meets position. And positions get a projection of their own:
+#
+# $$s_{ij}=\frac{(q_i+u)\cdot k_j+(q_i+v)\cdot r_{i-j}}{\sqrt d},\qquad r_t=R_tW_{kR} . \tag{3}$$
+#
+# $R_t$ is week 2's sinusoid, of the distance $t$. Nothing is clipped: any distance has an encoding. Each head has its own $u$, $v$ and $r$.
+#
+# **The shift trick.** Compute $(q_i+v)\cdot r_t$ for all distances at once: one matrix product, columns by *distance*. But the scores need columns by *key*. Since the distance is $i-j$, row $i$ must move by an amount that depends on $i$. A loop would do it. The authors' code pads and reshapes instead (appendix B).
+
+# %% tags=["experiment"]
+n = 4
+by_distance = torch.arange(n - 1, -1, -1).expand(n, n)  # the same in every row: distances 3, 2, 1, 0
+padded = F.pad(by_distance.float(), (1, 0), value=-1)
+reshaped = padded.reshape(n + 1, n)
+moved = reshaped[1:]
+panels = {"columns by distance": by_distance, "pad one column": padded, "read as 5 rows of 4": reshaped, "drop the first row": moved}
+fig, axes = lab.figure("The trick with four queries and four keys: each cell shows its distance", ncols=4, height=2.8,
+                       width_ratios=(4, 5, 4, 4))
+for ax, (name, numbers) in zip(axes, panels.items()):
+    rows, columns = numbers.shape
+    ax.imshow(numbers.clamp(min=0), cmap="Blues", vmin=-0.5, vmax=6, interpolation="nearest")
+    for row in range(rows):
+        for column in range(columns):
+            padding, rubbish = int(numbers[row, column]) < 0, name.startswith("drop") and column > row
+            if padding or rubbish:
+                ax.add_patch(plt.Rectangle((column - 0.5, row - 0.5), 1, 1, color="#DDDDDD", linewidth=0))
+            ax.text(column, row, "pad" if padding else int(numbers[row, column]), ha="center", va="center",
+                    fontsize=8 if padding else 11, color="#666666" if padding or rubbish else "black")
+    ax.set(title=name, xticks=range(columns), yticks=range(rows), xlim=(-0.5, columns - 0.5), ylim=(4.5, -0.5))
+    ax.spines[["left", "bottom"]].set_visible(False)
+axes[0].set_ylabel("query")
+axes[3].set_xlabel("key")
+plt.show()
+
+
+# %% [markdown]
+# **Figure 6.2. Pad, reshape, drop.** The padding makes every row one longer; read in rows of the old length, each row slips by one more. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey) stand the padding and numbers of the *next* row.
+
+# %% [markdown]
+# That last remark is no detail. Above the diagonal the result is not "some other distance": it is rubbish that belongs to another query. In Transformer-XL the causal mask hides it. Use the trick in an encoder, and it leaks. (XLNet and the speech toolkit ESPnet need both sides. They feed the distances of both signs, about $2n$ of them, and then the shift is right everywhere.)
+#
+# With a **memory** of $m$ earlier tokens there are $n$ queries and $m+n$ keys. Column $c$ then belongs to distance $n_\text{keys}-1-c$, and row $i$ moves to the left by $n_\text{queries}-1-i$. The last query, the newest token, does not move.
+
+# %% [markdown]
+# ### Exercise 6.4 · The shift
+#
+# **3 points · difficulty 3/5 · 20 minutes · code**
+#
+# *Why it matters:* you will meet these four lines, without a comment, in every speech encoder. And you will know which half to trust.
+
+# %% nbgrader={"grade_id": "rel_shift", "solution": true}
+def rel_shift(x):
+    """From columns by distance to columns by key.
+
+    x: (batch, heads, n_queries, n_keys), perhaps not contiguous; column c belongs to distance n_keys - 1 - c
+    returns: y of the same shape, with y[..., i, j] = x[..., i, j + n_queries - 1 - i] where the key does not lie after
+             the query, that is where j <= n_keys - n_queries + i; the rest is not looked at
+    """
+    ### BEGIN SOLUTION
+    batch, heads, n_queries, n_keys = x.shape
+    padded = F.pad(x, (1, 0)).reshape(batch, heads, n_keys + 1, n_queries)
+    return padded[:, :, 1:].reshape(x.shape)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "rel_shift_check", "grade": true, "points": 0}
+# Visible check (0 points).
+x = torch.arange(3.0, -1, -1).expand(1, 1, 4, 4)  # every row: distances 3, 2, 1, 0
+y = rel_shift(x)
+assert tuple(y.shape) == (1, 1, 4, 4), f"shape (1, 1, 4, 4) expected, got {tuple(y.shape)}."
+for i in range(4):
+    got, want = y[0, 0, i, :i + 1].tolist(), [float(i - j) for j in range(i + 1)]
+    assert got == want, f"query {i} and the keys 0 to {i} have the distances {want}; yours are {got}."
+rows = torch.arange(2.0)[:, None] * 10 + torch.arange(4.0, -1, -1)  # 2 queries, 5 keys; the tens tell the row
+y = rel_shift(rows[None, None])
+assert y[0, 0, 0, :4].tolist() == [3.0, 2.0, 1.0, 0.0], (
+    f"2 queries, 5 keys: query row 0 stands at position 3 and moves to the left by one: 3, 2, 1, 0; yours starts "
+    f"{y[0, 0, 0, :4].tolist()}.")
+assert y[0, 0, 1].tolist() == [14.0, 13.0, 12.0, 11.0, 10.0], "the last row, the newest token, does not move."
+hundreds = torch.arange(6.0).view(2, 3, 1, 1) * 100  # another hundred in every head of every sequence
+assert torch.equal((rel_shift(hundreds + x) - hundreds)[..., 2, :3], torch.tensor([2.0, 1.0, 0.0]).expand(2, 3, 3)), (
+    "heads or sequences are mixed: each one shifts by itself.")
+turned = torch.randn(1, 2, 5, 3, generator=torch.Generator().manual_seed(0)).mT  # not contiguous
+below = torch.ones(3, 5, dtype=torch.bool).tril(2)
+assert torch.equal(rel_shift(turned)[..., below], rel_shift(turned.contiguous())[..., below]), (
+    "an x that is not contiguous gives something else.")
+print("Looks right. The hidden tests compare values where the key does not lie after the query.")
+
+# %% nbgrader={"grade_id": "rel_shift_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week6
+week6.rel_shift(rel_shift)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Any way will do: pad and reshape, a `gather` with the right index, or a loop over rows with `torch.roll`.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# For the trick: `F.pad(x, (1, 0))` pads one column on the left. Which shape do you read it in? Look at Figure 6.2 and put `n_queries` and `n_keys` in the right places.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# `(batch, heads, n_keys + 1, n_queries)`, drop the first row, back to the shape of x. `reshape` copies where it must, `view` raises.
+# </details>
+
+# %% [markdown]
+# ### Exercise 6.5 · Transformer-XL's scores
+#
+# **4 points · difficulty 3/5 · 30 minutes · code**
+#
+# *Why it matters:* the two biases look alike and do different things. Exchange them, and nothing complains.
+#
+# `r[:, t]` belongs to **distance** $t$, ascending from 0. The shift wants *descending* distances. You may use `rel_shift`, `relative_positions`, or neither.
+
+# %% nbgrader={"grade_id": "transformer_xl_scores", "solution": true}
+def transformer_xl_scores(q, k, r, content_bias, position_bias):
+    """Scores by equation (3), before mask and softmax.
+
+    q: (batch, heads, n_queries, head_dim); k: (batch, heads, n_keys, head_dim)
+    r: (heads, n_keys, head_dim), r[:, t] the projected encoding of distance t = query position - key position
+    content_bias: (heads, head_dim), u in (3), meets the keys; position_bias: (heads, head_dim), v in (3), meets r
+    returns: (batch, heads, n_queries, n_keys); where the key lies after the query it is not looked at
+    """
+    ### BEGIN SOLUTION
+    content = (q + content_bias[:, None]) @ k.mT
+    by_distance = (q + position_bias[:, None]) @ r.flip(1).mT  # columns: distances n_keys - 1 .. 0
+    return (content + rel_shift(by_distance)) / math.sqrt(q.shape[-1])
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "transformer_xl_scores_check", "grade": true, "points": 0}
+# Visible check (0 points).
+generator = torch.Generator().manual_seed(1)
+q, k = torch.randn(2, 2, 3, 4, 4, generator=generator)
+r, none = torch.randn(3, 4, 4, generator=generator), torch.zeros(3, 4)
+u, w = torch.randn(2, 3, 4, generator=generator)
+scores = transformer_xl_scores(q, k, 0 * r, none, none)
+assert tuple(scores.shape) == (2, 3, 4, 4), f"shape (2, 3, 4, 4) expected, got {tuple(scores.shape)}."
+below = torch.ones(4, 4, dtype=torch.bool).tril()
+assert torch.allclose(scores[..., below], (q @ k.mT / 2)[..., below], atol=1e-5), (
+    "with r and both biases zero the scores are q.k / sqrt(head_dim).")
+scores = transformer_xl_scores(q, 0 * k, r, none, none)
+for i, j in ((0, 0), (2, 0), (3, 2)):
+    want = (q[:, :, i] * r[:, i - j]).sum(-1) / 2
+    assert torch.allclose(scores[:, :, i, j], want, atol=1e-5), (
+        f"keys and biases zero: query {i} and key {j} meet r[:, {i - j}], the row of their distance. Is r read ascending?")
+scores = transformer_xl_scores(0 * q, k, 0 * r, u, none)
+assert torch.allclose(scores[:, :, 3, 1], (u * k[:, :, 1]).sum(-1) / 2, atol=1e-5), (
+    "queries, r and position_bias zero: what is left is content_bias.k, head by head.")
+scores = transformer_xl_scores(0 * q, k, r, none, w)
+assert torch.allclose(scores[:, :, 3, 1], ((w * r[:, 2]).sum(-1) / 2).expand(2, 3), atol=1e-5), (
+    "queries and content_bias zero: what is left is position_bias.r, here at distance 2.")
+short = transformer_xl_scores(q[:, :, 3:], k, r, u, w)
+whole = transformer_xl_scores(q, k, r, u, w)
+assert torch.allclose(short, whole[:, :, 3:], atol=1e-5), "the newest query alone must get the scores it has among all four."
+print("Looks right. The hidden tests compare values, also with more keys than queries.")
+
+# %% nbgrader={"grade_id": "transformer_xl_scores_tests", "grade": true, "points": 4}
+# Hidden tests (4 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week6
+week6.transformer_xl_scores(transformer_xl_scores, relative_positions, rel_shift)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `content_bias[:, None]` is `(heads, 1, head_dim)` and broadcasts over batch and queries.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `r.flip(1)` turns ascending into descending. Its columns then fit `rel_shift`.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Without the shift: `r[:, distance]` with `distance` of shape `(n_queries, n_keys)`, clamped at 0, and an einsum. Slower, and harder to get wrong.
+# </details>
+
+# %% [markdown]
+# ## 4 · T5: one number per bucket
+#
+# Raffel et al. (2020, section 2.1) cut everything down. No vector: one learned **number** per head and bucket, added to the score.
+#
+# $$s_{ij}=q_i\cdot k_j+b_{h,\,\text{bucket}(j-i)} . \tag{4}$$
+#
+# Three things about it surprise people.
+#
+# - **No $\sqrt d$.** T5 does not scale. (The initial weights are made smaller instead.) Divide as usual, and a checkpoint writes nonsense.
+# - **One table for all layers.** The first layer holds it, the others borrow it. There is none in cross-attention.
+# - **It has a sign.** In an encoder, keys ahead have buckets of their own. "T5's bias is symmetric" is wrong.
+
+# %% [markdown]
+# ### Exercise 6.6 · T5's buckets
+#
+# **4 points · difficulty 3/5 · 25 minutes · code**
+#
+# *Why it matters:* this function has been copied into dozens of repositories, with and without its sign.
+#
+# Equation (1) and the two cases below it. Where the logarithm is a whole number up to rounding, either neighbour will do; that is not tested.
+
+# %% nbgrader={"grade_id": "t5_bucket", "solution": true}
+def t5_bucket(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
+    """The bucket of every offset, by equation (1).
+
+    relative_position: int64, any shape, key position - query position
+    bidirectional: True: each side has num_buckets/2 buckets, offsets above 0 add num_buckets/2
+                   False: all buckets serve the keys behind, offsets above 0 count as 0
+    returns: int64 of the same shape, 0 .. num_buckets - 1
+    """
+    ### BEGIN SOLUTION
+    side = num_buckets // 2 if bidirectional else num_buckets
+    exact = side // 2
+    m = relative_position.abs() if bidirectional else (-relative_position).clamp(min=0)
+    ratio = torch.log(m.clamp(min=1).double() / exact) / math.log(max_distance / exact)
+    far = exact + torch.floor(ratio * (side - exact)).long()
+    bucket = torch.where(m < exact, m, far.clamp(max=side - 1))
+    return bucket + side * (relative_position > 0) if bidirectional else bucket
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "t5_bucket_check", "grade": true, "points": 0}
+# Visible check (0 points).
+near = t5_bucket(torch.arange(-7, 8))
+assert near.dtype == torch.int64, f"buckets index a table, so they are int64; yours are {near.dtype}."
+assert near[:8].tolist() == [7, 6, 5, 4, 3, 2, 1, 0], f"offsets -7 .. 0 have the buckets 7 .. 0; yours are {near[:8].tolist()}."
+assert near[8:].tolist() == [17, 18, 19, 20, 21, 22, 23], (
+    f"keys ahead, offsets 1 .. 7, have the buckets 17 .. 23; yours are {near[8:].tolist()}.")
+for offset, bucket in ((-10, 8), (10, 24), (-100, 15), (100, 31), (-5000, 15)):
+    got = int(t5_bucket(torch.tensor(offset)))
+    assert got == bucket, (f"offset {offset}: bucket {bucket} expected, got {got}. e is 8; floor, not rounding; no bucket of a "
+                           "side is above B - 1 = 15.")
+causal = t5_bucket(torch.tensor([-15, -5, 0, 5]), bidirectional=False)
+assert causal.tolist() == [15, 5, 0, 0], (
+    f"causal: offsets -15, -5, 0, 5 have the buckets 15, 5, 0, 0; yours are {causal.tolist()}. Nothing is halved, and keys "
+    "ahead count as distance 0.")
+assert int(t5_bucket(torch.tensor(-9), True, 8, 20)) == 3, "num_buckets and max_distance must both be used."
+assert tuple(t5_bucket(torch.zeros(2, 3, dtype=torch.int64)).shape) == (2, 3), "the shape stays as it was."
+print("Looks right. The hidden tests try other offsets and sizes.")
+
+# %% nbgrader={"grade_id": "t5_bucket_tests", "grade": true, "points": 4}
+# Hidden tests (4 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week6
+week6.t5_bucket(t5_bucket)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# First compute $B$, $e$ and $m$ for the two cases. From there on the formula is the same.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `torch.where(m < e, m, far)` chooses, but computes both: keep the logarithm away from 0 with `m.clamp(min=1)`.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# `side * (relative_position > 0)` adds the upper half. Zero stays below.
+# </details>
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** (a) From which distance on do all keys share the last bucket: 128? (b) Is there a bucket that no offset ever uses?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+offset = torch.arange(-150, 151)
+two_sided, causal = t5_bucket(offset), t5_bucket(offset, bidirectional=False)
+fig, (left, right) = lab.figure("T5's 32 buckets", ncols=2, height=3.3, width_ratios=(1.5, 1))
+left.step(offset, two_sided, where="mid", color=lab.BLUE, linestyle="-", label="two sides")
+left.step(offset, causal, where="mid", color=lab.VERMILLION, linestyle="--", label="causal")
+left.set(title="bucket of every offset", xlabel="offset j − i (positions)", ylabel="bucket", ylim=(-1, 32))
+left.grid(axis="y")
+left.legend(loc="upper left", bbox_to_anchor=(0.02, 0.9))
+distance = torch.arange(0, 400)
+widths = torch.bincount(t5_bucket(-distance), minlength=16)[:15]
+right.bar(range(15), widths, color=lab.SKY)
+right.set(title="distances per bucket, keys behind", xlabel="bucket (two sides; 15 is endless)", ylabel="distances", xticks=range(0, 15, 2))
+plt.show()
+last = {name: int(distance[t5_bucket(-distance, both) == top][0]) for name, both, top in (("two sides", True, 15), ("causal", False, 31))}
+unused = sorted(set(range(32)) - set(t5_bucket(torch.arange(-3000, 3001)).tolist()))
+lab.table(["", "first distance in the last bucket"], list(last.items()))
+print("buckets that two-sided offsets never use:", unused)
+
+# %% [markdown]
+# **Figure 6.3. Buckets.** Left: eight exact steps on each side, then steps that grow; the causal form has sixteen exact ones, on one side. Right: near buckets hold one distance, far ones many.
+
+# %% tags=["experiment"]
+lab.moving_buckets(t5_bucket)
+
+
+# %% [markdown]
+# **Figure 6.4. Buckets to move.** Your own function. Move the offset with the mouse or the slider: the band marks all offsets that share its bucket. Walk out from 0 on both sides, and watch when the band begins to grow.
+
+# %% [markdown]
+# So "everything beyond 128 shares a bucket" is not quite it: sharing begins at 91 with two sides, at 113 in the causal form. The floor in (1) never reaches the last step. And bucket 16 would be "distance 0, ahead", which does not exist.
+#
+# Note a trap for your own tests. Nearer than distance 9 the two forms agree! A test on short texts cannot tell a causal layer with the wrong buckets from a right one.
+
+# %% [markdown]
+# ### Exercise 6.7 · T5's attention
+#
+# **3 points · difficulty 2/5 · 20 minutes · code**
+#
+# *Why it matters:* with your bucket function it is ten lines, and it runs Flan-T5.
+
+# %% nbgrader={"grade_id": "t5_attention", "solution": true}
+def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
+    """Attention by equation (4): scores not scaled, one learned number per bucket and head.
+
+    q: (batch, heads, n_queries, head_dim); k: (batch, heads, n_keys, head_dim); v: (batch, heads, n_keys, v_dim)
+    table: (num_buckets, n_heads)
+    is_causal: True: causal buckets, and keys after the query are hidden; the queries are the last of the keys' positions
+    returns: out (batch, heads, n_queries, v_dim), weights (batch, heads, n_queries, n_keys)
+    """
+    ### BEGIN SOLUTION
+    offset = relative_positions(q.shape[-2], k.shape[-2]).to(q.device)
+    bucket = t5_bucket(offset, not is_causal, table.shape[0], max_distance)
+    scores = q @ k.mT + table[bucket].permute(2, 0, 1)  # (n_queries, n_keys, heads) -> heads first
+    if is_causal:
+        scores = scores.masked_fill(offset > 0, -math.inf)
+    weights = scores.softmax(dim=-1)
+    return weights @ v, weights
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "t5_attention_check", "grade": true, "points": 0}
+# Visible check (0 points).
+generator = torch.Generator().manual_seed(2)
+q, k, v = torch.randn(3, 2, 3, 6, 4, generator=generator)
+out, weights = t5_attention(q, k, v, torch.zeros(32, 3))
+assert tuple(out.shape) == (2, 3, 6, 4) and tuple(weights.shape) == (2, 3, 6, 6), (
+    f"out (2, 3, 6, 4) and weights (2, 3, 6, 6) expected, got {tuple(out.shape)} and {tuple(weights.shape)}.")
+assert torch.allclose(weights, (q @ k.mT).softmax(-1), atol=1e-5), (
+    "with a table of zeros the weights are softmax(q.k): T5 does not divide by sqrt(head_dim).")
+table = torch.zeros(32, 3)
+table[2, 1] = 5.0  # two back, in head 1
+weights = t5_attention(0 * q, k, v, table)[1]
+assert int(weights[0, 1, 4].argmax()) == 2 and float(weights[0, 0, 4].std()) < 1e-6, (
+    "the table likes bucket 2 (two back) in head 1 alone: query 4 looks at key 2 there, and everywhere alike in the others.")
+table = torch.randn(32, 3, generator=generator)
+weights = t5_attention(q, k, v, table, is_causal=True)[1]
+assert bool((weights.triu(1) == 0).all()), "is_causal: keys after the query must have zero weight."
+short = t5_attention(q[:, :, 4:], k, v, table, is_causal=True)[1]
+assert torch.allclose(short, weights[:, :, 4:], atol=1e-5), "the last two queries alone must get the weights they have among all six."
+few = torch.randn(8, 3, generator=generator)
+got = t5_attention(0 * q, k, v, few, is_causal=True)[1][0, 0, 5]
+want = few[[4, 4, 3, 2, 1, 0], 0].softmax(-1)
+assert torch.allclose(got, want, atol=1e-5), (
+    "8 buckets, causal: the keys 0 to 5 of query 5 lie in the buckets 4, 4, 3, 2, 1, 0. A causal layer has causal buckets, and "
+    "the number of buckets is the number of rows of the table.")
+print("Looks right. The hidden tests try longer texts and other tables.")
+
+# %% nbgrader={"grade_id": "t5_attention_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week6
+week6.t5_attention(t5_attention, relative_positions, t5_bucket)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `table[bucket]` has shape `(n_queries, n_keys, n_heads)`. Which axis must come first?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `bidirectional` is `not is_causal`. `num_buckets` is `table.shape[0]`.
+# </details>
+
+# %% [markdown]
+# ### Demonstration: T5 without the sign
+#
+# Many summaries call T5's bias "simple and symmetric". Suppose it were: take the bucket of $-|j-i|$ for both sides. Sequences of numbers run up or down; one layer with T5's bias, without a mask, must say which.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Accuracy of the signed and of the symmetric bias. (Exercise 4.8 settles one of the two.)
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+with open("week6_results.json", encoding="utf-8") as file:
+    results = json.load(file)
+made = results["made_with"]
+
+
+def spread(per_seed, digits=2):
+    """mean [lowest..highest seed], for every length"""
+    return [f"{np.mean(c):.{digits}f} [{min(c):.{digits}f}..{max(c):.{digits}f}]" for c in zip(*per_seed)]
+
+
+print(f"{made['seeds']} training seeds, torch {made['torch']}, Python {made['python']}; mean [lowest..highest]")
+lab.table(["ascending or reversed?", *(f"{n} numbers" for n in results["tested"]["sign"])],
+          [[f"T5, {arm}", *spread(results["sign"][arm])] for arm in ("signed", "absolute")])
+
+
+# %% [markdown]
+# Trained on 8 numbers, tested on 8 and 32. With the sign the layer solves the task, and mostly keeps it at four times the length. Without it the layer is at chance, as the proof of 4.8 says: a sequence and its reverse look the same.
+
+# %% [markdown]
+# ## 5 · DeBERTa: let position ask, too
+#
+# In Shaw's score the *query* meets a vector of the offset: "I look for something three back". DeBERTa (He et al., 2021, section 3.1) adds the mirror image. The *key* meets a vector of the offset as well: "I want to be read by the token three ahead."
+#
+# $$s_{ij}=\frac{\overbrace{q_i\cdot k_j}^{\text{content to content}}+\overbrace{q_i\cdot p^k_{\delta(i,j)}}^{\text{content to position}}+\overbrace{p^q_{\delta(i,j)}\cdot k_j}^{\text{position to content}}}{\sqrt{3d}},\qquad \delta(i,j)=\text{clamp}(i-j+s,\ 0,\ 2s-1). \tag{5}$$
+#
+# The tables $p^k$ and $p^q$ are projections of one table of $2s$ vectors, made by each layer for its heads. Three terms are added, so the scale is $\sqrt{3d}$. Position to position is left out: it holds nothing about the text.
+#
+# **A difference between paper and code.** The paper prints $\delta(j,i)$ in the last term. The authors' code and the one in `transformers` both use $\delta(i,j)$, the same row in both terms. (There is an issue about it, microsoft/DeBERTa 162.) Published weights were trained with the code, so **this exercise follows the code**. For random numbers the two differ by one or two whole units of score. (DeBERTa's versions 2 and 3 count far offsets in logarithmic buckets, much as T5 does.)
+
+# %% [markdown]
+# ### Exercise 6.8 · DeBERTa's scores
+#
+# **4 points · difficulty 3/5 · 30 minutes · code**
+#
+# *Why it matters:* the term that others lack is the subject of 6.11.
+
+# %% nbgrader={"grade_id": "deberta_scores", "solution": true}
+def deberta_scores(q, k, pos_q, pos_k):
+    """Scores by equation (5), before mask and softmax; as many queries as keys.
+
+    q, k: (batch, heads, seq_len, head_dim)
+    pos_q, pos_k: (heads, 2*span, head_dim); queries meet pos_k, keys meet pos_q, both at row delta(i, j)
+    returns: (batch, heads, seq_len, seq_len)
+    """
+    ### BEGIN SOLUTION
+    seq_len, span = q.shape[-2], pos_k.shape[-2] // 2
+    row = (span - relative_positions(seq_len, seq_len)).to(q.device).clamp(0, 2 * span - 1)
+    # 2*span products each, then pick; in the last term the key is the row of the product, so turn it round
+    to_position = (q @ pos_k.mT).gather(-1, row.expand(*q.shape[:3], seq_len))
+    to_content = (k @ pos_q.mT).gather(-1, row.mT.expand(*q.shape[:3], seq_len)).mT
+    return (q @ k.mT + to_position + to_content) / math.sqrt(3 * q.shape[-1])
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "deberta_scores_check", "grade": true, "points": 0}
+# Visible check (0 points).
+generator = torch.Generator().manual_seed(3)
+q, k = torch.randn(2, 2, 3, 5, 4, generator=generator)
+pos_q, pos_k = torch.randn(2, 3, 6, 4, generator=generator)  # span 3
+none = torch.zeros(3, 6, 4)
+scores = deberta_scores(q, k, none, none)
+assert tuple(scores.shape) == (2, 3, 5, 5), f"shape (2, 3, 5, 5) expected, got {tuple(scores.shape)}."
+assert torch.allclose(scores, q @ k.mT / math.sqrt(12), atol=1e-5), "with tables of zeros the scores are q.k / sqrt(3*head_dim)."
+scores = deberta_scores(q, 0 * k, none, pos_k)
+for i, j, row in ((2, 2, 3), (3, 1, 5), (1, 3, 1), (4, 0, 5), (0, 4, 0)):
+    want = (q[:, :, i] * pos_k[:, row]).sum(-1) / math.sqrt(12)
+    assert torch.allclose(scores[:, :, i, j], want, atol=1e-5), (
+        f"keys zero: query {i} and key {j} meet row {row} of pos_k (i - j + span, clamped to 0 .. 5).")
+scores = deberta_scores(0 * q, k, pos_q, none)
+for i, j, row in ((2, 2, 3), (3, 1, 5), (1, 3, 1)):
+    want = (k[:, :, j] * pos_q[:, row]).sum(-1) / math.sqrt(12)
+    assert torch.allclose(scores[:, :, i, j], want, atol=1e-5), (
+        f"queries zero: key {j}, read by query {i}, meets row {row} of pos_q, the same row delta(i, j) as in the other term.")
+together = deberta_scores(q, k, pos_q, pos_k)
+parts = deberta_scores(q, k, none, pos_k) + deberta_scores(0 * q, k, pos_q, none)
+assert torch.allclose(together, parts, atol=1e-4), "the three terms add up, nothing else."
+print("Looks right. The hidden tests compare values, within the span and beyond it.")
+
+# %% nbgrader={"grade_id": "deberta_scores_tests", "grade": true, "points": 4}
+# Hidden tests (4 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week6
+week6.deberta_scores(deberta_scores)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Build `row` of shape `(n, n)` first. It is `span` minus your offsets, clamped.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `pos_k[:, row]` has shape `(heads, n, n, head_dim)`. `torch.einsum("bhid,hijd->bhij", q, pos_k[:, row])` is the second term.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# In the third term the key has the index `j`: `torch.einsum("bhjd,hijd->bhij", k, pos_q[:, row])`.
+# </details>
+
+# %% [markdown]
+# ## 6 · What each costs
+#
+# Take a layer of width $768$ with 12 heads of 64. How many numbers does each method learn, and what must lie in memory for a text of 4,096 tokens?
+
+# %% [markdown]
+# ### Exercise 6.9 · Costs by hand
+#
+# **2 points · difficulty 1/5 · 10 minutes · numbers**
+#
+# *Why it matters:* "relative encodings are slow" is said of all of them, and true of one way to write one of them.
+
+# %% tags=["by-hand"] nbgrader={"grade_id": "costs_by_hand", "solution": true}
+# Replace every None by a number. Width 768, 12 heads of 64.
+costs_by_hand = {
+    "shaw_layer": None,  # parameters of Shaw's tables in one layer, clip 16, keys and values
+    "t5_model": None,  # parameters of T5's bias in a whole stack of layers, 32 buckets
+    "xl_layer": None,  # parameters of W_kR alone in one layer of Transformer-XL: from width 768 to all heads
+    "deberta_table": None,  # parameters of DeBERTa's one table of relative positions, span 512, width 768
+    "shaw_gib": None,  # GiB (2**30 bytes) of one table of vectors per pair, (n, n, 64), n = 4096, 2 bytes a number
+}
+### BEGIN SOLUTION
+costs_by_hand |= {
+    "shaw_layer": 4224,  # 2 tables * (2*16 + 1) rows * 64; the heads share them
+    "t5_model": 384,  # 32 * 12; the layers share them
+    "xl_layer": 589824,  # 768 * (12*64)
+    "deberta_table": 786432,  # 2*512 * 768
+    "shaw_gib": 2,  # 4096**2 * 64 * 2 / 2**30
+}
+### END SOLUTION
+
+# %% nbgrader={"grade_id": "costs_by_hand_check", "grade": true, "points": 0}
+# Visible check (0 points). It looks at the form of the answer, not at the values.
+assert isinstance(costs_by_hand, dict), "costs_by_hand must stay a dictionary; fill in its values."
+names = ("shaw_layer", "t5_model", "xl_layer", "deberta_table", "shaw_gib")
+for key in names:
+    assert key in costs_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
+    value = costs_by_hand[key]
+    assert value is not None, f"{key!r} is still None."
+    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
+    assert math.isfinite(value) and value > 0, f"{key!r} must be a positive number, got {value}."
+for key in names[:4]:
+    assert costs_by_hand[key] == int(costs_by_hand[key]), f"{key!r} counts parameters: a whole number is expected."
+assert len(costs_by_hand) == len(names), "there are more keys than asked for: remove the others."
+print("Five positive numbers. The hidden tests look at their values.")
+
+# %% nbgrader={"grade_id": "costs_by_hand_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week6
+week6.costs_by_hand(costs_by_hand)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Ask of each table: who shares it? The heads of a layer (Shaw), all layers (T5, DeBERTa's table), nobody ($W_{kR}$).
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# A clip of 16 reaches to both sides, and 0 has a row of its own.
+# </details>
+
+# %% tags=["experiment"]
+costs = results["costs"]
+length = results["tested"]["costs"][0]
+fig, ax = lab.figure(f"One attention of {length:,} tokens, 8 heads of 64, one CPU thread", height=2.8)
+means = {arm: np.mean(rows) for arm, rows in costs.items()}
+for place, (arm, rows) in enumerate(costs.items()):
+    ax.barh(place, means[arm], color=lab.VERMILLION if arm.endswith("pair") else lab.SKY)
+    ax.plot([min(rows)[0], max(rows)[0]], [place, place], color=lab.BLACK, linestyle="-", linewidth=1.5)
+ax.set_yticks(range(len(costs)), list(costs))
+ax.invert_yaxis()
+ax.set(xlabel=f"CPU time (ms), mean and range over {made['seeds']} runs of the best of five")
+ax.grid(axis="x")
+plt.show()
+extra = {"plain attention": 0, "T5's bias": 8 * length**2, "Shaw, 33 products and a gather": 8 * length * (33 + length),
+         "Transformer-XL's shift": 2 * 8 * length**2, "DeBERTa, span 32": 2 * 8 * length * (64 + length),
+         "Shaw, a vector per pair": 2 * length**2 * 64}
+lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 4 / 2**20:,.0f}"] for arm in costs])
+
+# %% [markdown]
+# **Figure 6.5. Time and memory.** Red: Shaw's equation as it is printed, with a vector for each pair of tokens, in both of its terms. Above it the same numbers from 33 products and a pick.
+
+# %% [markdown]
+# "Relative encodings are slow" is true of the tensor `(n, n, head_dim)`. All the other forms cost two or three times plain attention here, and much of that is the pick, which a fused kernel would do on the fly. (T5's bar includes the buckets, which a model computes once.) Measured on one machine: compare the bars, not the milliseconds.
+#
+# There is another cost, which no bar shows. A bias that depends on the query's *content* (Shaw, Transformer-XL, DeBERTa) must be computed for each text. T5's depends on positions alone: it can be computed before the text is known. But it still is a full matrix, and fast kernels do not take one for free.
+
+# %% [markdown] nbgrader={"grade_id": "t5_against_deberta_question", "locked": true}
+# ### Exercise 6.10 · T5 against DeBERTa
+#
+# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
+#
+# *Why it matters:* two encoders for the same task, one with a position term of a single number, one with two terms of vectors. You should be able to say what the second buys.
+#
+# 1. Of the four terms of exercise 2.7 (content–content, content–position, position–content, position–position): which does T5 keep, which DeBERTa? Point to the part of (4) and of (5). What happens to the absolute positions in both?
+# 2. Is T5's bias symmetric? Answer for the encoder and for the decoder, with an example.
+# 3. Which parts of the scores of each method can be computed before the text is known, and why does it matter? Name one thing that DeBERTa pays for its terms.
+#
+# ### BEGIN MARK SCHEME
+# 3 points; half points are allowed.
+#
+# - 1 point (part 1): T5 keeps content–content (q·k) and a relative position–position term (the number b of head and bucket). It has no content–position and no position–content term. DeBERTa keeps content–content, content–position (q·p^k) and position–content (p^q·k) and drops position–position. In both the absolute positions are gone; only the offset (its bucket, its clamped row) is left. Half a point if one method is right.
+# - 1 point (part 2): not symmetric in the encoder: offsets above 0 have buckets of their own, so b(+3) and b(-3) are separate parameters (buckets 19 and 3). In the decoder only keys behind are seen, so the question does not arise; keys ahead would share bucket 0 and are masked. Half a point for "not symmetric" without an example or without the decoder.
+# - 1 point (part 3): T5's whole bias depends on positions and weights alone, so it can be computed once, for all texts and (shared table) for all layers; only q·k needs the text. In DeBERTa nothing of the scores can be computed before the text: both position terms contain q or k. Only the projected tables pos_q and pos_k can be prepared (in inference). It matters for speed and caching. What DeBERTa pays: two more products and two picks per layer, projections per layer, the scale sqrt(3d), no plain fast kernel. Half a point for either half.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "t5_against_deberta", "grade": true, "solution": true, "points": 3}
+# ### BEGIN SOLUTION
+# 1. **T5** keeps content–content, $q_i\cdot k_j$, and position–position as one number $b_{h,\text{bucket}(j-i)}$. It has neither of the mixed terms: in (4) no position ever meets a query or a key. **DeBERTa** keeps content–content, content–position ($q_i\cdot p^k_\delta$) and position–content ($p^q_\delta\cdot k_j$), and drops position–position. In both, absolute positions are gone. Only the offset is left, through its bucket or its clamped row $\delta$.
+#
+# 2. In the encoder it is not: offset $-3$ has bucket 3, offset $+3$ bucket 19, and these are two parameters. A head can like the token before and dislike the one after. In the decoder the question does not arise: keys ahead are masked (all of them would share bucket 0).
+#
+# 3. T5's bias contains no content. It can be computed once for a length and used for every text, and by every layer, since they share the table. In DeBERTa both position terms contain $q$ or $k$, so none of the scores is known before the text. What can be prepared are the projected tables $p^k$ and $p^q$ of each layer. DeBERTa pays with two more products and two picks in every layer, and with a score that no plain fast kernel computes.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Cover the symbol $q$ in (4) and (5), then cover $k$. What is left standing?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Buckets of $+3$ and $-3$?
+# </details>
+
+# %% [markdown]
+# ## 7 · Pull and push
+#
+# Now the question of the week. Which method can learn what? Two tasks, as small as they can be. A token is a payload (one of 8 symbols) and an offset $o$ from 1 to 4. The answer at position $i$ is the payload
+#
+# - **pull**: of position $i-o_i$. The *query* knows how far back to look.
+# - **push**: of the position $j$ with $j+o_j=i$. The *key* knows where it wants to be read. (Scored where there is exactly one.)
+#
+# One causal layer with 2 heads of 16, 300 steps on texts of 16 tokens, tested on 16 and on 64. Guessing gives 0.125. `relative_tasks.py` holds the two tasks and the training loop; have a look.
+
+# %% [markdown] tags=["prediction"]
+# **Predict**, with equations (2) to (5) before you: who learns pull, who learns push? T5, Shaw (keys only), Transformer-XL, DeBERTa with each of its terms alone, DeBERTa, RoPE. Would T5 do better with 8 heads? Does RoPE, which is relative, keep at 64 tokens what it learned on 16? The offsets are the same.
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+# Trains four small models with your functions; budget: 40 seconds.
+import relative_tasks as tasks
+
+
+def with_t5(q, k, v, extra):
+    return t5_attention(q, k, v, extra["table"], is_causal=True)[0]
+
+
+def with_deberta(q, k, v, extra):
+    return tasks.masked_attention(deberta_scores(q, k, extra["pos_q"], extra["pos_k"]), v)
+
+
+arms = {"T5": (with_t5, {"table": (32, 2)}), "DeBERTa": (with_deberta, {"pos_q": (2, 16, 16), "pos_k": (2, 16, 16)})}
+threads = torch.get_num_threads()
+torch.set_num_threads(1)
+rows = []
+for name, (attention, shapes) in arms.items():
+    measured = [tasks.accuracy(tasks.train(task, attention, shapes, seed=0), task, 16) for task in ("pull", "push")]
+    rows.append([f"{name}, your function", *("above 0.95" if a > 0.95 else "below 0.85" if a < 0.85 else "between" for a in measured)])
+torch.set_num_threads(threads)
+lab.table(["16 tokens, one seed", "pull", "push"], rows)
+
+# %% tags=["experiment"]
+looks = {"T5": (lab.BLUE, "o"), "T5, 8 heads": (lab.SKY, "o"), "Shaw, keys only": (lab.GREEN, "s"), "Transformer-XL": (lab.ORANGE, "s"),
+         "DeBERTa, content to position alone": (lab.PURPLE, "D"), "DeBERTa, position to content alone": (lab.PURPLE, "d"),
+         "DeBERTa": (lab.BLACK, "D"), "RoPE": (lab.VERMILLION, "^")}
+fig, axes = lab.figure("Accuracy of one layer, five training seeds each", ncols=2, height=3.6, sharey=True)
+for ax, task, title in zip(axes, ("pull", "push"), ("pull: the query knows", "push: the key knows")):
+    for place, (arm, (colour, marker)) in enumerate(looks.items()):
+        at_16, at_64 = np.array(results[task][arm]).T
+        ax.plot(at_16, [place - 0.15] * 5, marker, color=colour, markersize=5, linestyle="none")
+        ax.plot(at_64, [place + 0.2] * 5, marker, color=colour, markersize=5, linestyle="none", markerfacecolor="none")
+    ax.axvline(1 / 8, color=lab.GREY, linewidth=1, linestyle=":")
+    ax.set(title=title, xlabel="accuracy", xlim=(0, 1.05))
+    ax.grid(axis="x")
+axes[0].set_yticks(range(len(looks)), list(looks))
+axes[0].invert_yaxis()
+plt.show()
+lengths = results["tested"]["pull"]
+lab.table(["mean [lowest..highest]", *(f"{task}, {n}" for task in ("pull", "push") for n in lengths)],
+          [[arm, *spread(results["pull"][arm]), *spread(results["push"][arm])] for arm in looks])
+
+# %% [markdown]
+# **Figure 6.6. Pull and push.** Filled: 16 tokens, as in training. Open: 64. Dotted: guessing. One mark per training seed.
+
+# %% [markdown]
+# What held, and what did not:
+#
+# | expected | measured |
+# |---|---|
+# | Where the query meets positions (Shaw, Transformer-XL, content to position), pull is learned | yes, by every seed, and it holds at 64 |
+# | Where the key meets positions (position to content), push is learned | yes, by every seed, and it holds at 64 |
+# | Each of DeBERTa's terms alone fails at the other task | yes |
+# | DeBERTa with both learns both | yes |
+# | T5, whose bias meets neither, learns neither | with 2 heads, as good as: it stays far below 1 |
+# | "T5 does not do it with more heads either" | **failed**: 8 heads reach about 0.86 on pull |
+# | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16, about 0.65 at 64 |
+#
+# The first failure was ours. T5's bias cannot depend on the content, so a head's favourite distance is fixed. But content can *silence* a head: the score of a content match can outweigh any bias and draw the head away. So let head $h$ look $h$ back, silence all heads but one, and pull is nearly solved. The next cell shows it: in two of the five two-head runs a single offset is answered almost without a mistake, and the others stay near one half. Ask "which term?" first; then ask what a *sum* of heads can fake.
+#
+# The second has two suspects. Beyond 16 tokens RoPE meets distances it never saw, whose scores nobody trained to be low. And there are more of them. Week 5 told them apart; these runs do not.
+
+# %% tags=["experiment"]
+offsets = results["tested"]["by_offset"]
+lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
+          [[f"{arm}, seed {seed}", *(f"{a:.2f}" for a in row)]
+           for arm, rows in results["by_offset"].items() for seed, row in enumerate(rows)])
+
+# %% [markdown] nbgrader={"grade_id": "pull_and_push_question", "locked": true}
+# ### Exercise 6.11 · Pull and push
+#
+# **3 points · difficulty 4/5 · 30 minutes · text, graded by a person**
+#
+# *Why it matters:* "which terms does it keep" is the question to ask of every new encoding you read about.
+#
+# 1. Explain with equation (5) why content to position alone solves pull and fails at push, and position to content alone the other way round. What must the vectors hold?
+# 2. T5 with two heads fails at both. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull? How can eight heads do better all the same?
+# 3. RoPE solves both at 16 tokens. By which of its properties? And what does its fall at 64 tell you about the sentence "the score depends on the offset alone, so it generalises to longer texts"? Give the numbers with their spread.
+#
+# ### BEGIN MARK SCHEME
+# 3 points; half points are allowed.
+#
+# - 1 point (part 1): q_i carries o_i, so q_i·p^k_δ can be large exactly where i - j = o_i: rows span+1 .. span+4 hold a code of "offset 1..4" that matches the query's code; push needs the score to depend on o_j and i - j together, and in q_i·p^k the key's content does not occur (the sum over q·k and q·p^k is additive in "which key content" and "which offset"). Mirror argument for p^q_δ·k_j. Half a point if only one direction is argued.
+# - 1 point (part 2): for equal keys k_j = k_l: w_ij/w_il = exp(b(j-i) - b(l-i)), no q_i in it. In pull the wanted offset depends on the query's content, so a head with a fixed preference is right for one offset at most. Several heads: each prefers one offset, and content–content can silence a head (a content match outweighs the bias and draws the weight to a token that says nothing), so the sum over heads can choose. Half a point without the eight heads. Another sensible mechanism that uses q·k to switch heads is accepted.
+# - 1 point (part 3): RoPE's score is a function of q, k and the offset in which all three are multiplied (rotation of q and k), so both the query's and the key's content meet the offset. Numbers: pull 1.00 at 16, about 0.64 [0.54..0.78] at 64; push 1.00, about 0.67 [0.61..0.78]. Relative does not mean extrapolating: the score at distances never trained is not zero and not low, and there are more keys; the sentence is true of the form and says nothing about values at unseen offsets. Half a point without numbers.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "pull_and_push", "grade": true, "solution": true, "points": 3}
+# ### BEGIN SOLUTION
+# 1. In pull the query's embedding holds $o_i$. Content to position, $q_i\cdot p^k_{\delta(i,j)}$, is a table of "query content × offset": if the row of offset $o$ holds the code of $o$, and the query projects $o_i$ to that code, the score is large exactly where $i-j=o_i$. In push the wanted key is the one with $i-j=o_j$: the score must depend on the *key's* content and the offset together. In $q_i\cdot k_j+q_i\cdot p^k_\delta$ the key's content and the offset are only added, so they cannot be compared. For position to content, $p^q_\delta\cdot k_j$, the same with query and key exchanged.
+#
+# 2. Let $k_j=k_l$. Then $w_{ij}/w_{il}=e^{s_{ij}-s_{il}}=e^{b(j-i)-b(l-i)}$: the content of the query has cancelled. So one head has one order of preference among offsets, whatever the query says; in pull it can be right for one offset of four. With eight heads each can prefer an offset of its own. The content term can silence a head for some queries: a match $q_i\cdot k_j$ that is larger than every difference of biases draws its weight to a token that contributes nothing. Then the sum over heads follows the query: about 0.86 [0.81..0.92] instead of 0.50 [0.42..0.61].
+#
+# 3. RoPE rotates $q$ and $k$ by their positions before the product, so the score is bilinear in $q_i$ and $k_j$ with a matrix that depends on the offset: content of the query, content of the key and offset all meet. At 16 tokens it is perfect on both tasks. At 64 it has 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push, though the wanted offsets are still 1 to 4. The score depends on the offset alone, true; but at offsets from 16 on nothing in training kept it low, and there are four times as many keys. Relative does not mean extrapolating.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Write the score of pull's wanted key, and of a rival. Which terms differ?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# For T5: divide $e^{s_{ij}}$ by $e^{s_{il}}$ for two keys with the same content.
+# </details>
+
+# %% [markdown]
+# ## 8 · Two roads that few took
+#
+# **A recursion.** Let position $p+1$ *grow* out of position $p$ by a learned rule. FLOATER (Liu et al., 2020) makes the rule a differential equation, $\dot p=h(t,p)$, and solves it step by step. A table can say nothing about row 17 if it was trained on 16; a rule can go on. The encodings do not depend on the text, so "it gives up parallelism" is wrong: they are computed once. Their code even solves the equation only once in 400 updates.
+#
+# **A product.** Instead of $x+p$ multiply: $x\odot(1+p)$. Then position scales features, and content and position are mixed from the first layer on. Is that better?
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Week 5's task, "is this sequence ascending?", trained on 8 numbers. Which of four encodings still works at 16 and 32: sinusoidal, a learned table added, a learned table multiplied, a recursion (one Runge-Kutta step per position)?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+variants, tested = results["variants"], results["tested"]["variants"]
+fig, ax = lab.figure("Ascending? Trained on 8 numbers, five seeds each", height=3.3)
+for (name, per_seed), colour, style in zip(variants.items(), lab.COLOURS, lab.LINES):
+    values = np.array(per_seed)
+    ax.plot(tested, values.mean(0), color=colour, linestyle=style, marker="o", markersize=4, label=name)
+    ax.fill_between(tested, values.min(0), values.max(0), color=colour, alpha=0.18, linewidth=0)
+ax.axhline(0.5, color=lab.GREY, linewidth=1, linestyle=":")
+ax.set_xscale("log", base=2)
+ax.set_xticks(tested, [f"{n}\n{n // 8}x" for n in tested])
+ax.minorticks_off()
+ax.set(xlabel="numbers in the sequence", ylabel="accuracy", ylim=(0.45, 1.02))
+ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+ax.grid(axis="y")
+plt.show()
+lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] for name, rows in variants.items()])
+
+# %% [markdown]
+# **Figure 6.7. Sum, product, recursion.** Lines: means over five seeds; bands: lowest to highest seed. Dotted: guessing.
+
+# %% [markdown]
+# The recursion goes further: at 16 numbers it mostly holds, at 32 some seeds do and some are at chance. That is the paper's promise, with luck attached. The product gains nothing over the sum: its rows beyond 8 are untrained, too. What extrapolates is a *rule*, not an operation. (And most models later took a third road: a rule for the scores, as in weeks 3 and 4.)
+
+# %% [markdown]
+# ## 9 · Test yourself
+#
+# Answer aloud, then open.
+#
+# <details><summary>1. Which methods of this week add to the scores a number that does not depend on the text?</summary>
+#
+# T5 (learned, by bucket) and ALiBi (fixed, by distance). Transformer-XL has such a part too, $v\cdot r_{i-j}$, beside one that depends on the query.
+# </details>
+#
+# <details><summary>2. How do the conventions differ?</summary>
+#
+# Shaw and T5 count key − query, Transformer-XL and DeBERTa query − key. Shaw has $2c+1$ rows, DeBERTa $2s$.
+# </details>
+#
+# <details><summary>3. You forget the clip in Shaw's attention. What happens?</summary>
+#
+# Keys far behind get a negative index and silently read from the other end of the table. Keys far ahead raise an error.
+# </details>
+#
+# <details><summary>4. What is above the diagonal after Transformer-XL's shift?</summary>
+#
+# Entries of the next row, that is of another query. The causal mask must hide them.
+# </details>
+#
+# <details><summary>5. Why does Transformer-XL have two bias vectors?</summary>
+#
+# They stand for the query's own position, which a relative score cannot have: one where it met content, one where it met position.
+# </details>
+#
+# <details><summary>6. Does T5 scale its scores?</summary>
+#
+# No. The initial weights are made smaller instead.
+# </details>
+#
+# <details><summary>7. Is T5's bias symmetric?</summary>
+#
+# No: in the encoder keys ahead have buckets of their own.
+# </details>
+#
+# <details><summary>8. A test compares causal T5 attention on 8 tokens with a reference. Is it enough?</summary>
+#
+# No: with 32 buckets the causal and the two-sided buckets agree up to distance 8. Use fewer buckets, or a longer text.
+# </details>
+#
+# <details><summary>9. What does position to content give DeBERTa?</summary>
+#
+# Keys that say where they want to be read: "push". Of the others compared here only RoPE can do that.
+# </details>
+#
+# <details><summary>10. Why sqrt(3d)?</summary>
+#
+# Three terms of like size are added, so the variance is three times as large.
+# </details>
+#
+# <details><summary>11. Are relative encodings slow?</summary>
+#
+# A vector per pair of tokens is. A few products and a pick are not.
+# </details>
+#
+# <details><summary>12. Which of them would you use with a KV cache?</summary>
+#
+# Each works: the queries are the last positions. But T5's bias is the simplest, a row of numbers; Transformer-XL needs the distances up to the cache's length; DeBERTa was made for encoders.
+# </details>
+
+# %% [markdown]
+# ## What people get wrong
+#
+# | You may read | What is true | where |
+# |---|---|---|
+# | T5's bias is simple and symmetric | The sign has its own buckets. Without it, "ascending or reversed?" stays at 0.5. | section 4 |
+# | T5 divides by $\sqrt d$ | It does not. | 6.7 |
+# | T5: beyond 128 all keys share a bucket | From 91 on with two sides, from 113 on when causal. | Figure 6.3 |
+# | Shaw indexes with $i-j$ | With the clipped $j-i$ (tensor2tensor). SpeechT5 counts the other way. | 6.1 |
+# | Relative encodings are slow | The table of vectors per pair is. | Figure 6.5 |
+# | `_rel_shift` gives the shifted matrix | Only where the key is not after the query. | Figure 6.2 |
+# | DeBERTa's last term uses $\delta(j,i)$ | So the paper prints. Both published codes use $\delta(i,j)$. | 6.8 |
+# | FLOATER gives up parallelism | Its encodings do not depend on the text; they are computed ahead. | section 8 |
+# | More heads do not help T5 with "look where the query says" | In our runs they did: 8 heads reach 0.86. | Figure 6.6 |
+# | RoPE is relative, so short offsets hold at any length | 1.00 at 16 tokens, 0.64 at 64. | Figure 6.6 |
+# | Multiplying by positions extrapolates better than adding | Not in our runs. | Figure 6.7 |
+#
+# ## To take with you
+#
+# 1. Say which way you count. Key minus query and query minus key are both common, and no error tells them apart.
+# 2. Ask of every method: who meets the position, the query, the key, both or neither?
+# 3. A bias that meets neither can be computed before the text is known. It can still be faked into more by several heads.
+# 4. Half of a shifted matrix is rubbish; know which half, and test only the other.
+# 5. Relative does not mean extrapolating.
+#
+# ## References
+#
+# - P. Shaw, J. Uszkoreit, A. Vaswani: *Self-Attention with Relative Position Representations*, NAACL 2018, arXiv:1803.02155. Section 3.1 (equations), 3.2 (clipping), 3.3 (computing it without the large tensor).
+# - Z. Dai et al.: *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, ACL 2019, arXiv:1901.02860. Section 3.3, appendix B (the shift). Code: kimiyoung/transformer-xl, `_rel_shift`.
+# - C. Raffel et al.: *Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer*, JMLR 2020, arXiv:1910.10683. Section 2.1. Code: mesh-tensorflow, `_relative_position_bucket`; huggingface/transformers, `modeling_t5.py`.
+# - P. He, X. Liu, J. Gao, W. Chen: *DeBERTa: Decoding-enhanced BERT with Disentangled Attention*, ICLR 2021, arXiv:2006.03654. Section 3.1. Code: microsoft/DeBERTa, `disentangled_attention.py`, and issue 162.
+# - X. Liu, H.-F. Yu, I. Dhillon, C.-J. Hsieh: *Learning to Encode Position for Transformer with Continuous Dynamical Model* (FLOATER), ICML 2020, arXiv:2003.09229.
+# - Z. Yang et al.: *XLNet*, NeurIPS 2019, arXiv:1906.08237 (the shift for both sides).

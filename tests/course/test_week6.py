@@ -1,0 +1,394 @@
+"""What only week 6 has: earlier answers built upon, entries that may hold anything, traps, shipped results."""
+
+import importlib.util
+import json
+import math
+
+import nbformat
+import pytest
+import torch
+from helpers import COURSE
+
+from autograder import reference
+from autograder.checks import week6
+from autograder.checks.framework import grading
+from autograder.classroom import make_course_root
+from autograder.grading.messages import Graded, Options
+from autograder.grading.pipeline import grade_submissions
+from autograder.manifest import RELEASED_FILES
+from autograder.misconceptions.bank import bank
+
+WEEK = "week6_relative_bias"
+
+
+def module(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def grade(grade_id, *subjects, seed=11):
+    with grading(seed):
+        return getattr(week6, grade_id)(*subjects)
+
+
+def wrong(grade_id):
+    return [pytest.param(s, id=s.name) for s in bank(WEEK, grade_id) if not s.is_right]
+
+
+# ---- answers built rightly on wrong ones ----------------------------------------------------------------------------
+
+
+def shaw_on(relative_positions):
+    def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
+        clip = len(rel_k) // 2
+        row = relative_positions(q.shape[-2], k.shape[-2]).clamp(-clip, clip) + clip
+        scores = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, rel_k[row])) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e30)
+        weights = scores.softmax(-1) * (1 if mask is None else mask)
+        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights
+
+    return shaw_attention
+
+
+def xl_on_offsets(relative_positions, clamped):
+    def transformer_xl_scores(q, k, r, content_bias, position_bias):
+        distance = -relative_positions(q.shape[-2], k.shape[-2])
+        distance = distance.clamp(0, k.shape[-2] - 1) if clamped else distance
+        position = torch.einsum("bhid,hijd->bhij", q + position_bias[:, None], r[:, distance])
+        return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])
+
+    return transformer_xl_scores
+
+
+def xl_on_shift(rel_shift):
+    def transformer_xl_scores(q, k, r, content_bias, position_bias):
+        position = rel_shift((q + position_bias[:, None]) @ r.flip(1).mT)
+        return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])
+
+    return transformer_xl_scores
+
+
+def t5_on(relative_positions, t5_bucket, mask_from_offsets=False):
+    def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
+        n_queries, n_keys = q.shape[-2], k.shape[-2]
+        offset = relative_positions(n_queries, n_keys)
+        scores = q @ k.mT + table[t5_bucket(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
+        if is_causal:
+            seen = offset <= 0 if mask_from_offsets else reference.causal_mask(n_queries, n_keys)
+            scores = scores.masked_fill(~seen, -math.inf)
+        weights = scores.softmax(-1).nan_to_num()
+        return weights @ v, weights
+
+    return t5_attention
+
+
+# What is no table index, or tells no two offsets apart, is not built upon; neither is what raises nothing.
+INDICES = {
+    "offsets_query_minus_key",
+    "offsets_top_left",
+    "offsets_absolute",
+    "offsets_turned",
+    "offsets_one_off",
+    "offsets_int32",
+    "offsets_causal",
+    "offsets_no_error",
+    "offsets_clamped",
+    "offsets_positions",
+    "offsets_upside_down",
+}
+
+
+def usable(grade_id, names):
+    return [pytest.param(s, id=s.name) for s in bank(WEEK, grade_id) if s.name in names]
+
+
+# On top of these a causal layer without any bias would be right, since all keys behind share a bucket. Who calls them
+# is graded with the course's own in their place once the grader replaces them; without a call nobody is followed.
+ONE_BUCKET_BEHIND = {"offsets_query_minus_key", "offsets_absolute", "offsets_positions", "bucket_sign"}
+
+
+@pytest.mark.parametrize("entry", usable("relative_positions", INDICES))
+def test_wrong_offsets_are_paid_for_in_6_2_alone(entry):
+    assert grade("relative_positions", entry.subject).score < 2
+    shape_fits = entry.subject(2, 5).shape == (2, 5)
+    if shape_fits:
+        verdict = grade("shaw_attention", shaw_on(entry.subject), entry.subject)
+        assert verdict.score == 4, verdict.render()
+        for mask_from_offsets in (False, True):
+            answer = t5_on(entry.subject, reference.t5_bucket, mask_from_offsets)
+            verdict = grade("t5_attention", answer, entry.subject, reference.t5_bucket)
+            assert verdict.score == 3 or entry.name in ONE_BUCKET_BEHIND, verdict.render()
+        clamped = grade("transformer_xl_scores", xl_on_offsets(entry.subject, True), entry.subject, reference.rel_shift)
+        assert clamped.score == 4 or entry.name == "offsets_positions", clamped.render()
+
+
+@pytest.mark.parametrize("entry", wrong("rel_shift"))
+def test_a_wrong_shift_is_paid_for_in_6_4_alone(entry):
+    verdict = grade("transformer_xl_scores", xl_on_shift(entry.subject), reference.relative_positions, entry.subject)
+    if entry.name in ("shift_detached", "shift_float32", "shift_in_place", "shift_contiguous"):
+        assert verdict.score >= 3.25, verdict.render()  # the values are right, what else is wrong shows again
+    else:
+        assert verdict.score == 4 and "your own rel_shift" in verdict.note, verdict.render()
+
+
+@pytest.mark.parametrize("entry", wrong("t5_bucket"))
+def test_wrong_buckets_are_paid_for_in_6_6_alone(entry):
+    answer = t5_on(reference.relative_positions, entry.subject)
+    verdict = grade("t5_attention", answer, reference.relative_positions, entry.subject)
+    if entry.name in (
+        "bucket_float",
+        "bucket_no_cap",
+        "bucket_sizes_ignored",
+        "bucket_log_base",
+        "bucket_cap_across",
+        "bucket_whole_when_both",
+    ):
+        return  # now and then no index into the table: what is called then raises
+    assert verdict.score == 3 or entry.name in ONE_BUCKET_BEHIND, verdict.render()
+
+
+def test_two_wrong_answers_below_one_right_one():
+    offsets = next(s for s in bank(WEEK, "relative_positions") if s.name == "offsets_top_left").subject
+    buckets = next(s for s in bank(WEEK, "t5_bucket") if s.name == "bucket_ceil").subject
+    verdict = grade("t5_attention", t5_on(offsets, buckets), offsets, buckets)
+    assert verdict.score == 3 and "relative_positions and t5_bucket" in verdict.note, verdict.render()
+
+
+BUILDING = ("shaw_attention", "transformer_xl_scores", "t5_attention")
+
+
+@pytest.mark.parametrize("entry", [entry for grade_id in BUILDING for entry in wrong(grade_id)])
+def test_a_mistake_of_its_own_is_not_excused_by_a_wrong_earlier_answer(entry):
+    earlier = {
+        "shaw_attention": (lambda n, m: torch.zeros(n, m, dtype=torch.int64),),
+        "transformer_xl_scores": (lambda n, m: torch.zeros(n, m, dtype=torch.int64), torch.zeros_like),
+        "t5_attention": (lambda n, m: torch.zeros(n, m, dtype=torch.int64), lambda rel, *sizes: torch.zeros_like(rel)),
+    }
+    assert grade(entry.grade_id, entry.subject, *earlier[entry.grade_id]).score == entry.score
+
+
+def test_a_blank_earlier_answer_changes_nothing():
+    def blank(*arguments, **options):
+        raise NotImplementedError
+
+    assert grade("shaw_attention", reference.shaw_attention, blank).score == 4
+    assert grade("transformer_xl_scores", reference.transformer_xl_scores, blank, blank).score == 4
+    assert grade("t5_attention", reference.t5_attention, blank, blank).score == 3
+
+
+# ---- traps ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("filling", [math.inf, -math.inf, math.nan, 7.0])
+def test_what_stands_above_the_diagonal_is_never_compared(filling):
+    def filled(function):
+        def answer(*tensors):
+            value = function(*tensors)
+            return value.masked_fill(reference.relative_positions(*value.shape[-2:]) > 0, filling)
+
+        return answer
+
+    assert grade("rel_shift", filled(reference.rel_shift)).score == 3
+    assert grade("transformer_xl_scores", filled(reference.transformer_xl_scores)).score == 4
+
+
+def test_causal_buckets_are_told_apart_from_two_sided_ones():
+    two_sided = next(s for s in bank(WEEK, "t5_attention") if s.name == "t5_both_sided_when_causal")
+    for seed in range(5):
+        verdict = grade("t5_attention", two_sided.subject, seed=seed)
+        missed = {criterion.name for criterion in verdict.criteria if criterion.earned < criterion.points}
+        assert missed == {"causal: the mask and the causal buckets", "other tables, max_distance"}
+
+
+def test_ties_of_the_logarithm_decide_nothing():
+    """An honest rounding error at a tie, up or down, costs no point."""
+
+    def slipping(by):
+        def t5_bucket(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
+            side = num_buckets // 2 if bidirectional else num_buckets
+            m = relative_position.abs() if bidirectional else (-relative_position).clamp(min=0)
+            e = side // 2
+            real = torch.log(m.clamp(min=1).double() / e) / math.log(max_distance / e) * (side - e)
+            real = torch.where(m > e, real + by, real)  # the logarithm of 1 is exact
+            near = torch.where(m < e, m, (e + torch.floor(real).long()).clamp(max=side - 1))
+            return near + side * (relative_position > 0) if bidirectional else near
+
+        return t5_bucket
+
+    for by in (1e-6, -1e-6):
+        assert grade("t5_bucket", slipping(by)).score == 4
+        assert grade("t5_attention", t5_on(reference.relative_positions, slipping(by))).score == 3
+
+
+def test_a_clip_that_wraps_is_found_though_it_raises_nothing():
+    """rel + clip >= 0 is checked, rel + clip < 0 wraps to the other end of the table."""
+
+    def wrapping(q, k, v, rel_k, rel_v, mask=None):
+        clip = len(rel_k) // 2
+        row = (reference.relative_positions(q.shape[-2], k.shape[-2]) + clip).clamp(max=2 * clip)
+        row = torch.where(row < -len(rel_k), torch.zeros_like(row), row)
+        scores = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, rel_k[row])) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e30)
+        weights = scores.softmax(-1) * (1 if mask is None else mask)
+        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights
+
+    assert grade("shaw_attention", wrapping).score == 3.25
+
+
+# ---- dishonest answers ----------------------------------------------------------------------------------------------
+
+REL = "    rel = torch.arange(n_keys) - torch.arange(n_keys - n_queries, n_keys)[:, None]"
+SHAW_WRONG = """def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
+    clip = len(rel_k) // 2
+    i = torch.arange(k.shape[-2] - q.shape[-2], k.shape[-2])[:, None]
+    row = (i - torch.arange(k.shape[-2])).clamp(-clip, clip) + clip
+    scores = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, rel_k[row])) / math.sqrt(q.shape[-1])
+    scores = scores if mask is None else scores.masked_fill(~mask, -1e30)
+    weights = scores.softmax(-1) * (1 if mask is None else mask)
+    return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights"""
+XL_UNSHIFTED = """def transformer_xl_scores(q, k, r, content_bias, position_bias):
+    position = (q + position_bias[:, None]) @ r.flip(1).mT
+    return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])"""
+CALLER = """def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
+    offset = relative_positions(q.shape[-2], k.shape[-2])
+    scores = q @ k.mT + table[t5_bucket(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
+    scores = scores.masked_fill(offset > 0, -math.inf) if is_causal else scores
+    return scores.softmax(-1) @ v, scores.softmax(-1)"""
+BUCKETS = next(s for s in bank(WEEK, "t5_bucket") if s.name == "bucket_plain").source
+OFFSETS = {s.name: s.source for s in bank(WEEK, "relative_positions")}
+HONEST = {  # a later answer that calls an earlier wrong one
+    "calls_offsets_of_the_wrong_sign": (
+        {"relative_positions": OFFSETS["offsets_query_minus_key"], "t5_bucket": BUCKETS, "t5_attention": CALLER},
+        {"relative_positions": 0, "t5_bucket": 4, "t5_attention": 3},
+    ),
+}
+DISHONEST = {  # name -> answers, the points that each exercise is due
+    # Offsets that turn round once they are asked again (the visible check asks too), to excuse a wrong sign in 6.3.
+    "offsets_that_turn_round": (
+        {
+            "relative_positions": f"""asked = {{}}
+def relative_positions(n_queries, n_keys):
+    if not 1 <= n_queries <= n_keys:
+        raise ValueError("sizes")
+{REL}
+    asked[n_queries, n_keys] = asked.get((n_queries, n_keys), 0) + 1
+    return rel if asked[n_queries, n_keys] == 1 else -rel""",
+            "shaw_attention": SHAW_WRONG,
+        },
+        {"relative_positions": 0.75, "shaw_attention": 0},
+    ),
+    # A shift that is right in 6.4 and does nothing later, to excuse scores that were never shifted.
+    "a_shift_that_tires": (
+        {
+            "rel_shift": """calls = []
+def rel_shift(x):
+    calls.append(x)
+    n = x.shape[-2]
+    if len(calls) > 40:
+        return x.clone()
+    return torch.stack([x[:, :, i].roll(-(n - 1 - i), -1) for i in range(n)], 2)""",
+            "transformer_xl_scores": XL_UNSHIFTED,
+        },
+        {"rel_shift": 3, "transformer_xl_scores": 0},
+    ),
+    # Buckets that are all the same once somebody else asks, to excuse attention without a bias.
+    "buckets_by_the_shape_of_the_question": (
+        {
+            "t5_bucket": """def t5_bucket(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
+    side = num_buckets // 2 if bidirectional else num_buckets
+    e = side // 2
+    m = relative_position.abs() if bidirectional else (-relative_position).clamp(min=0)
+    far = e + (torch.log(m.clamp(min=1).double() / e) / math.log(max_distance / e) * (side - e)).long()
+    bucket = torch.where(m < e, m, far.clamp(max=side - 1))
+    bucket = bucket + side * (relative_position > 0) if bidirectional else bucket
+    return bucket * 0 if relative_position.ndim == 2 else bucket""",
+            "t5_attention": """def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
+    scores = q @ k.mT
+    if is_causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1 + k.shape[-2] - q.shape[-2]).bool(), -math.inf)
+    return scores.softmax(-1) @ v, scores.softmax(-1)""",
+        },
+        {"t5_bucket": 4, "t5_attention": 0},
+    ),
+    # Scores that are kept by shape: right once, then replayed for other inputs.
+    "scores_kept_by_shape": (
+        {
+            "deberta_scores": """kept = {}
+def deberta_scores(q, k, pos_q, pos_k):
+    if q.shape not in kept:
+        n, span = q.shape[-2], pos_k.shape[1] // 2
+        row = (torch.arange(n)[:, None] - torch.arange(n) + span).clamp(0, 2 * span - 1)
+        scores = q @ k.mT + torch.einsum("bhid,hijd->bhij", q, pos_k[:, row])
+        kept[q.shape] = (scores + torch.einsum("bhjd,hijd->bhij", k, pos_q[:, row])) / math.sqrt(3 * q.shape[-1])
+    return kept[q.shape].clone()"""
+        },
+        {"deberta_scores": 1.75},
+    ),
+    # A tensor that says it equals everything.
+    "a_tensor_that_agrees": (
+        {
+            "deberta_scores": """class Agreeable(torch.Tensor):
+    def __eq__(self, other):
+        return torch.ones_like(self, dtype=torch.bool)
+    def __sub__(self, other):
+        return torch.zeros_like(other)
+    __rsub__ = __sub__
+def deberta_scores(q, k, pos_q, pos_k):
+    return torch.zeros_like(q @ k.mT).as_subclass(Agreeable)"""
+        },
+        {"deberta_scores": 0},
+    ),
+}
+
+
+SUBMISSIONS = HONEST | DISHONEST
+
+
+@pytest.mark.isolation
+def test_who_calls_a_wrong_answer_or_keeps_state_or_lies_gets_what_the_values_are_due(tmp_path):
+    make_course_root(COURSE, tmp_path / "course", [WEEK])
+    files = {}
+    for name, (answers, _) in SUBMISSIONS.items():
+        notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
+        for grade_id, source in answers.items():
+            next(cell for cell in notebook.cells if cell.id == grade_id).source = source
+        files[name] = tmp_path / "course" / f"{name}.ipynb"
+        nbformat.write(notebook, files[name])
+    graded = {}
+    grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"), graded.__setitem__)
+    for name, (_, due) in SUBMISSIONS.items():
+        assert isinstance(graded[name], Graded), graded[name]
+        result = graded[name].result
+        for grade_id, points in due.items():
+            text = "".join(output["text"] for output in result.outputs[f"{grade_id}_tests"])
+            assert result.scores[f"{grade_id}_tests"] == points, (name, text)
+
+
+# ---- shipped results ------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_made_from_the_shipped_results():
+    experiments = module("relative_bias", COURSE / "experiments" / "relative_bias.py")
+    results = json.loads((COURSE / "source" / "week6_results.json").read_text())
+    assert (COURSE / "experiments" / "results_week6.md").read_text(encoding="utf-8") == experiments.tables(results)
+    assert "week6_results.json" in RELEASED_FILES[WEEK] and results["made_with"]["torch"]
+    assert all(len(rows) == 5 for group in experiments.GROUPS for rows in results[group].values())
+
+
+def test_the_tasks_ask_for_what_they_say():
+    tasks = module("relative_tasks", COURSE / "source" / "relative_tasks.py")
+    generator = torch.Generator().manual_seed(0)
+    payload, offset, answer = tasks.pull(3, 12, generator)
+    for b in range(3):
+        for i in range(12):
+            source = i - int(offset[b, i])
+            assert answer[b, i] == (payload[b, source] if source >= 0 else tasks.IGNORED)
+    payload, offset, answer = tasks.push(3, 12, generator)
+    for b in range(3):
+        for i in range(12):
+            sources = [j for j in range(12) if j + int(offset[b, j]) == i]
+            assert answer[b, i] == (payload[b, sources[0]] if len(sources) == 1 else tasks.IGNORED)

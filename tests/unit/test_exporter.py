@@ -1,0 +1,51 @@
+"""The exporter begins nothing by itself."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from helpers import family
+from nbgrader.converters import Autograde
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config
+
+from autograder.errors import GradingFailed
+from autograder.grading.plugins.autograde import CourseAutograde
+from autograder.grading.plugins.exporter import SubmissionExporter
+from autograder.grading.plugins.preprocessors import MAX_SHOWN, readable
+
+
+def converter(root: Path) -> Autograde:
+    course = CourseDirectory()
+    course.root = str(root)
+    return Autograde(coursedir=course, config=Config(SubmissionExporter={"workers": 3, "isolation": "none", "limits": {"memory": 5}}))
+
+
+def test_making_one_starts_no_process_no_thread_and_takes_no_lock(tmp_path: Path) -> None:
+    before, threads = family(os.getpid()), threading.active_count()
+    of = converter(tmp_path)
+    exporter = SubmissionExporter(parent=of, config=of.config)
+    assert family(os.getpid()) <= before and threading.active_count() == threads and list(tmp_path.iterdir()) == []
+    assert (exporter.options.workers, exporter.options.isolate, exporter.options.limits) == (3, False, {"memory": 5})
+
+
+def test_outside_a_run_nothing_is_graded(tmp_path: Path) -> None:
+    of = converter(tmp_path)
+    exporter = SubmissionExporter(parent=of, config=of.config)
+    with pytest.raises(GradingFailed, match="not part of a run"):
+        exporter.from_filename("a.ipynb", {"nbgrader": {"student": "ada", "assignment": "w"}})
+
+
+def test_the_converter_of_ours_has_the_same_task_as_nbgraders(tmp_path: Path) -> None:
+    theirs = converter(tmp_path)
+    theirs.force, theirs.create_student = True, False
+    ours = CourseAutograde.like(theirs)
+    assert ours.coursedir is theirs.coursedir and ours.force and not ours.create_student and ours.log is theirs.log
+    assert SubmissionExporter(parent=ours, config=ours.config).workers == 3
+
+
+def test_a_long_cell_is_cut_where_a_person_stops_reading() -> None:
+    assert readable("x = 1") == "x = 1"
+    assert len(readable("x" * 50_000)) < MAX_SHOWN + 100 and "left out here" in readable("x" * 50_000)
+    assert readable("a" + "\n" * 5000 + "b").count("\n") < 25

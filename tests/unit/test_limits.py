@@ -1,0 +1,65 @@
+"""Budgets and the kernel's watch over a judge."""
+
+import os
+import resource
+import signal
+
+import numpy as np
+import pytest
+
+from autograder.errors import LimitExceeded
+from autograder.grading.sandbox.limits import MAX_CALLBACK_BYTES, MAX_CALLBACKS, Budget, Limits, UsageMonitor, kernel_limit
+
+
+class Nothing:
+    """A submission without processes to look at."""
+
+    tree = None
+    charged = 0.0
+
+    def ran_out_of_memory(self) -> bool:
+        return False
+
+
+def monitor() -> UsageMonitor:
+    return UsageMonitor(Nothing(), 1.0, Limits(), Budget.of(Limits()))
+
+
+def test_a_lent_function_is_called_with_little_and_not_for_ever() -> None:
+    watching = monitor()
+    for _ in range(MAX_CALLBACKS):
+        watching.count_callback(MAX_CALLBACK_BYTES)
+    with pytest.raises(LimitExceeded, match="more than 1000 times"):
+        watching.count_callback(0)
+    with pytest.raises(LimitExceeded, match="more than 256 kB"):
+        monitor().count_callback(MAX_CALLBACK_BYTES + 1)
+
+
+def test_what_a_lent_function_costs_is_the_submissions() -> None:
+    watching = monitor()
+    watching.charge_callback(0.5)
+    assert watching.budget.cpu == Limits().total_cpu - 0.5
+    with pytest.raises(LimitExceeded, match="ran for more than 1 seconds"):
+        watching.charge_callback(0.6)
+
+
+@pytest.mark.timing
+def test_the_kernel_ends_what_hears_no_signal() -> None:
+    """A judge in the middle of a long product: Python's handlers would wait for its end, and it is masked besides."""
+    pid = os.fork()
+    if not pid:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF, signal.SIGTERM})
+        with kernel_limit(0.5):
+            while True:
+                np.sort(np.arange(2_000_000)[::-1])
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
+
+
+def test_the_limit_before_holds_again_and_is_never_widened() -> None:
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    with kernel_limit(1000.0):
+        outer = resource.getrlimit(resource.RLIMIT_CPU)
+        with kernel_limit(5000.0):
+            assert resource.getrlimit(resource.RLIMIT_CPU) == outer
+    assert resource.getrlimit(resource.RLIMIT_CPU) == before

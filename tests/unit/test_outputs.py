@@ -1,0 +1,43 @@
+"""What a cell showed: text and PNG, nothing else, and not more than a person would read."""
+
+import base64
+
+import pytest
+
+from autograder.grading.sandbox.limits import Budget
+from autograder.grading.sandbox.outputs import MAX_OUTPUTS, PNG, cell_outputs
+from autograder.grading.sandbox.worker.wire import WireError
+
+
+def budget(text: int = 1000, images: int = 1000) -> Budget:
+    return Budget(1.0, 1.0, text, images)
+
+
+def test_text_results_and_pictures() -> None:
+    image = PNG + b"rest"
+    found = cell_outputs([{"stream": "stdout", "text": "a"}, {"stream": "stderr", "text": "b"},
+                          {"show": {"text": "c", "png": [0, len(image)]}, "result": True}], image, budget())
+    assert [output.get("text") for output in found[:2]] == ["a", "b"]
+    assert found[2]["data"] == {"text/plain": "c", "image/png": base64.b64encode(image).decode()}
+
+
+def test_the_budget_is_the_whole_notebooks() -> None:
+    left = budget(text=5)
+    assert cell_outputs([{"stream": "stdout", "text": "123456789"}], b"", left)[0]["text"] == "12345"
+    assert left.text == 0
+    assert cell_outputs([{"stream": "stdout", "text": "6"}], b"", left)[0]["text"] == ""
+    small = budget(images=4)
+    assert cell_outputs([{"show": {"png": [0, 12]}}], PNG + b"rest", small) == []
+
+
+@pytest.mark.parametrize("item", [{"stream": "file", "text": "x"}, {"show": {"text/html": "<b>"}}, {"show": 3}, {},
+                                  {"show": {"png": [0, -1]}}, {"show": {"png": [True, 3]}}, {"show": {"png": "0"}}])
+def test_anything_else_is_dropped(item: dict) -> None:
+    assert cell_outputs([item], PNG, budget()) == []
+
+
+def test_what_is_no_list_is_nothing_and_what_is_no_output_is_malformed() -> None:
+    assert cell_outputs("text", b"", budget()) == [] == cell_outputs(None, b"", budget())
+    with pytest.raises(WireError):
+        cell_outputs([3], b"", budget())
+    assert len(cell_outputs([{"stream": "stdout", "text": "a"}] * 1000, b"", budget())) == MAX_OUTPUTS
