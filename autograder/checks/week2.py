@@ -261,6 +261,6 @@ def similarity_counterexample(check: Check) -> None:
             require_counterexample(check, d_model)
     with check.criterion("any even width up to 1024", 1, golden=True):
         drawn = [2 * int(half) for half in check.randint(5, 512, (8,))]
-        # 40, 90, 150 and 400 tell bases of 5,000 and 20,000 from 10,000
-        for d_model in (6, 8, 10, 14, 16, 24, 32, 40, 90, 150, 256, 400, *drawn, 512, 768, 1022, 1024):
+        # 40, 90, 150, 204 and 400 tell bases of 5,000, 10,100 and 20,000 from 10,000
+        for d_model in (6, 8, 10, 14, 16, 24, 32, 40, 90, 150, 204, 256, 400, *drawn, 512, 768, 1022, 1024):
             require_counterexample(check, d_model)

@@ -265,6 +265,12 @@ def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch
     return probe
 
 
+def beyond_the_default(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
+    """What the output with base=10000 given has more than the output without: nothing, to the last bit."""
+    given, default = (attended(weights, n_heads, x, base=base, positions=positions) for base in (10000.0, None))
+    return lambda cls: less(given(cls), default(cls))
+
+
 @exercise(WEEK, "RotaryMultiHeadAttention")
 def RotaryMultiHeadAttention(check: Check) -> None:
     name = "RotaryMultiHeadAttention"
@@ -308,6 +314,9 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         check.agrees(attended(weights, 2, x), f"{name}(16, 2)(x {tuple(x.shape)})", ATTENDED)
         for base in (50.0, 7.5):
             check.agrees(attended(weights, 2, x, base=base), f"{name}(16, 2, base={base:g})(x {tuple(x.shape)})", ATTENDED, BASE)
+        # At far positions a base of 10,001 moves some output by 0.004.
+        check.agrees(beyond_the_default(weights, 2, x, far_positions(check, 9)),
+                     f"{name}(16, 2, base=10000.0)(x {tuple(x.shape)}, far positions) less the same without base", ATTENDED)
 
     with check.criterion("is_causal masks by index", 0.5):
         weights, x = drawn(2, 5, 16)

@@ -175,10 +175,12 @@ def dynamic_ntk_base(check: Check) -> None:
             at(scale, head_dim, seq_len, original_len)
         at(2.0, 8, 300, 100, base=500.0)
         at(2.0, 8, 300, 100, base=7.5)
+        at(2.5, 8, 192, 64)
     with check.criterion("unchanged up to the training length, whatever came before", 0.75):
         at(4.0, 8, 256, 64)
         for seq_len in (64, 63, 32, 1):
             at(4.0, 8, seq_len, 64, hint=SHORT)
+        at(2.0, 8, 50, 100, base=7.5, hint=SHORT)
         at(4.0, 8, 128, 64, hint=STATE)
 
 
@@ -190,9 +192,9 @@ EQUAL = "If low and high are equal, 0.001 is added to high: a step in place of a
 
 @exercise(WEEK, "yarn_frequencies")
 def yarn_frequencies(check: Check) -> None:
-    # Relative, since the last speed may be 1e-6; float32 throughout is off by some 1e-6.
+    # Relative, since the last speed may be 1e-6; float32 throughout is off by some 1e-6, a base of 10,001 by 1e-4.
     # Neighbouring ramps differ by 1e-2.
-    tolerance = Tolerance(rtol=2e-4, atol=0)
+    tolerance = Tolerance(rtol=2e-5, atol=0)
 
     def at(head_dim: int, scale: float, original_len: int, hint: str = "", **options: float) -> None:
         words = "".join(f", {key}={value:g}" for key, value in options.items())
@@ -201,7 +203,7 @@ def yarn_frequencies(check: Check) -> None:
 
     with check.criterion("values for usual sizes", 2, golden=True):
         for head_dim, scale, original_len in ((128, 4.0, 4096), (64, 8.0, 2048), (128, 16.0, 8192), (32, 2.5, 1000),
-                                              (96, 4.0, 4096)):
+                                              (96, 4.0, 4096), (128, 4.0, 11_350)):
             at(head_dim, scale, original_len)
     with check.criterion("low clamped at 0, high at head_dim - 1, low equal to high", 0.75, golden=True):
         at(16, 4.0, 64, CLAMPED)
@@ -214,6 +216,9 @@ def yarn_frequencies(check: Check) -> None:
         at(64, 4.0, 500, base=99.5)  # neither end is clamped
         at(64, 4.0, 4096, beta_fast=16.0)
         at(64, 4.0, 4096, beta_slow=2.0, beta_fast=20.0)
+        # Fractions count: cut to whole numbers, each of these moves an end of the ramp.
+        at(64, 4.0, 1000, base=20.5)
+        at(64, 4.0, 4096, beta_slow=1.5, beta_fast=2.5)
         at(64, 1.0, 4096)
     with check.criterion("float32, takes any even head_dim, refuses an odd one", 0.5):
         for head_dim, original_len in ((6, 2000), (10, 4096)):  # no end of the ramp is clamped here
