@@ -335,7 +335,8 @@ class Check:
         diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
             self._records, lambda: known_mistakes(self.assignment, self.grade_id))
         stopped = sum(record.error is not None and record.error.means_unanswered for record in self._records)
-        return Verdict(self.grade_id, points.number, points.points, criteria, diagnosis + self._named, stopped=stopped)
+        return Verdict(self.grade_id, points.number, points.points, criteria,
+                       list(dict.fromkeys(diagnosis + self._named)), stopped=stopped)
 
     def scored(self) -> list[Criterion]:
         """Points per criterion, gated by the golden ones."""

@@ -23,8 +23,8 @@ class Caller(Protocol):
              kwargs: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]], int]:
         """The value, the arguments that the call changed, and the number by which to differentiate it."""
 
-    def backward(self, call: int, cotangents: list[Any]) -> list[Any]:
-        """The gradients of an earlier call's tensors."""
+    def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
+        """The gradients of an earlier call's tensors, or of the parameters of the module of this number."""
 
 
 class RemoteObject:
@@ -36,6 +36,11 @@ class RemoteObject:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _call(self, None, args, kwargs)
+
+    def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
+        """The gradients of a module's trained parameters, where its output for ``x`` is weighed by ``weigh(output)``."""
+        output, _, call = self._session.call(self, None, (x.clone().requires_grad_(),), {})
+        return self._session.backward(call, [weigh(output)], self._reference.id)
 
     def __getattr__(self, name: str) -> Any:
         if name in METHODS:
