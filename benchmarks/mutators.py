@@ -146,7 +146,7 @@ def _other_calls(call: ast.Call) -> Iterator[ast.AST]:
             yield ast.Call(function, arguments, options[:i] + options[i + 1:])
     if getattr(function, "attr", getattr(function, "id", "")) not in SYMMETRIC:
         yield from (ast.Call(function, other, options) for other in _swapped(arguments))
-    if isinstance(function, ast.Attribute):
+    if isinstance(function, ast.Attribute) and not (arguments and all(map(_is_device, arguments))):
         yield function.value
     if len(arguments) == 1:
         yield arguments[0]
