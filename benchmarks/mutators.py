@@ -29,7 +29,7 @@ RELATED = {
 # Arguments that need not be whole numbers: each may be cut to one.
 REAL = {"base", "scale", "slope", "tol", "beta_fast", "beta_slow"}
 COMMUTATIVE = (ast.Add, ast.Mult)
-SYMMETRIC = {"transpose", "promote_types"}  # the order of their arguments means nothing
+SYMMETRIC = {"transpose", "promote_types", "min", "max"}  # the order of their arguments means nothing
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,9 @@ def _other_calls(call: ast.Call) -> Iterator[ast.AST]:
     for i in range(len(options)):
         if not _is_device(options[i].value):
             yield ast.Call(function, arguments, options[:i] + options[i + 1:])
-    if getattr(function, "attr", "") not in SYMMETRIC:
+    if getattr(function, "attr", getattr(function, "id", "")) not in SYMMETRIC:
         yield from (ast.Call(function, other, options) for other in _swapped(arguments))
-    if isinstance(function, ast.Attribute):
+    if isinstance(function, ast.Attribute) and not (arguments and all(map(_is_device, arguments))):
         yield function.value
     if len(arguments) == 1:
         yield arguments[0]
