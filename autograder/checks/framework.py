@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from inspect import isfunction, signature
+from inspect import isclass, isfunction, signature
 from typing import Any
 
 import torch
@@ -125,14 +125,14 @@ class _Bench:
         return replace(other, note=_note(self.assignment, list(lost), best.stopped > other.stopped))
 
     def _lost(self) -> dict[str, Any]:
-        """The course's functions for those earlier answers that have lost points."""
+        """The course's functions and classes for those earlier answers that have lost points."""
         verdicts = {verdict.exercise: verdict for verdict in self.context.verdicts}
         lost = {}
         for earlier in MANIFEST.get(self.assignment, ()):
             if earlier.grade_id == self.grade_id:
                 break
             verdict, right = verdicts.get(earlier.grade_id), _references.get((self.assignment, earlier.grade_id))
-            if verdict and verdict.score < verdict.max_score and isfunction(right):
+            if verdict and verdict.score < verdict.max_score and (isfunction(right) or isclass(right)):
                 lost[earlier.grade_id] = right
         return lost
 
