@@ -116,13 +116,16 @@ class _Bench:
         lost = self._lost()
         if not lost:
             return best
-        with self.context.replacing(self.grade_id, student, lost) as again:
+        with self.context.replacing(self.grade_id, student, lost) as (again, used):
             if isinstance(again, Absent):
                 return best
             other = self._verdict(self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {})
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
-        return replace(other, note=_note(self.assignment, list(lost), best.stopped > other.stopped))
+        called = [name for name in lost if name in used] or list(lost)
+        unanswered = {verdict.exercise for verdict in self.context.verdicts if verdict.stopped}
+        blank = [name for name in called if name in unanswered] if best.stopped > other.stopped else []
+        return replace(other, note=_note(self.assignment, blank or called, bool(blank)))
 
     def _lost(self) -> dict[str, Any]:
         """The course's functions and classes for those earlier answers that have lost points."""
@@ -163,7 +166,8 @@ class _Bench:
 def _note(assignment: str, names: list[str], stopped: bool) -> str:
     own = ", ".join(f"{entry(assignment, name).number} (`{name}`)" for name in names)
     if stopped:
-        return f"It stops in your {own}, which is not answered yet; graded with the course's own in its place."
+        is_, its = ("is", "its") if len(names) == 1 else ("are", "their")
+        return f"It stops in your {own}, which {is_} not answered yet; graded with the course's own in {its} place."
     return f"Graded with the course's own in place of your {own}: a mistake there is not paid for again."
 
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache, partial
 from inspect import isclass
@@ -142,13 +142,14 @@ def _run_test(cell: TaskCell, session: Session, context: GradingContext, trusted
 
 
 @contextlib.contextmanager
-def _replacing(task: Task, session: Session, name: str, student: Any, functions: Mapping[str, Any]) -> Iterator[Any]:
-    """The student's answer anew, its cell run again where the course's functions stand in place of earlier answers; an
-    ``Absent`` where it uses none of these."""
+def _replacing(task: Task, session: Session, name: str, student: Any, functions: Mapping[str, Any],
+               ) -> Iterator[tuple[Any, Collection[str]]]:
+    """The student's answer anew, its cell run again where the course's functions stand in place of earlier answers, and
+    which of these it uses; an ``Absent`` where it uses none."""
     cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
     used = _reached(cell, task.cells) & set(functions) if cell else set()
     if cell is None or not used:
-        yield Absent(name, "")
+        yield Absent(name, ""), used
         return
     with contextlib.suppress(StudentError), contextlib.ExitStack() as until_graded:
         fresh: Any = Absent(name, "")
@@ -159,7 +160,7 @@ def _replacing(task: Task, session: Session, name: str, student: Any, functions:
                 modules={key for key, it in stand_ins.items() if isclass(it)}))
             session.again(cell.id, cell.source)
             fresh = session.lookup([name]).get(name, fresh)
-        yield fresh
+        yield fresh, used
     with contextlib.suppress(StudentError):  # what it took from the earlier answers when it was run is the student's again
         session.again(cell.id, cell.source)
 
