@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from inspect import isfunction, signature
+from inspect import isclass, isfunction, signature
 from typing import Any, NoReturn
 
 import torch
@@ -116,34 +116,26 @@ class _Bench:
         lost = self._lost()
         if not lost:
             return best
-        called: set[str] = set()
-
-        def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-            def count(*arguments: Any, **options: Any) -> Any:
-                called.add(name)
-                return function(*arguments, **options)
-
-            return count
-
-        counting = {name: counted(name, function) for name, function in lost.items()}
-        with self.context.replacing(self.grade_id, student, counting) as again:
+        with self.context.replacing(self.grade_id, student, lost) as (again, used):
             if isinstance(again, Absent):
                 return best
             other = self._verdict(self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {})
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
-        used = [name for name in lost if name in called]
-        return replace(other, note=_note(self.assignment, used, best.stopped > other.stopped)) if used else best
+        called = [name for name in lost if name in used] or list(lost)
+        unanswered = {verdict.exercise for verdict in self.context.verdicts if verdict.stopped}
+        blank = [name for name in called if name in unanswered] if best.stopped > other.stopped else []
+        return replace(other, note=_note(self.assignment, blank or called, bool(blank)))
 
     def _lost(self) -> dict[str, Any]:
-        """The course's functions for those earlier answers that have lost points."""
+        """The course's functions and classes for those earlier answers that have lost points."""
         verdicts = {verdict.exercise: verdict for verdict in self.context.verdicts}
         lost = {}
         for earlier in MANIFEST.get(self.assignment, ()):
             if earlier.grade_id == self.grade_id:
                 break
             verdict, right = verdicts.get(earlier.grade_id), _references.get((self.assignment, earlier.grade_id))
-            if verdict and verdict.score < verdict.max_score and isfunction(right):
+            if verdict and verdict.score < verdict.max_score and (isfunction(right) or isclass(right)):
                 lost[earlier.grade_id] = right
         return lost
 
@@ -174,7 +166,8 @@ class _Bench:
 def _note(assignment: str, names: list[str], stopped: bool) -> str:
     own = ", ".join(f"{entry(assignment, name).number} (`{name}`)" for name in names)
     if stopped:
-        return f"It stops in your {own}, which is not answered yet; graded with the course's own in its place."
+        is_, its = ("is", "its") if len(names) == 1 else ("are", "their")
+        return f"It stops in your {own}, which {is_} not answered yet; graded with the course's own in {its} place."
     return f"Graded with the course's own in place of your {own}: a mistake there is not paid for again."
 
 

@@ -3,6 +3,7 @@
 A proxy can be called with tensors, differentiated through, and asked for a state_dict. What comes back is decoded data.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -90,8 +91,11 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
     def run() -> list[torch.Tensor]:
         state["value"], changed, state["call"] = session.call(proxy, method, args, kwargs)
         for index, tensor in changed:  # what an in-place change would have done here
-            if 0 <= index < len(inputs) and _is_watched(inputs[index]) and _has_shape(tensor, inputs[index]):
-                inputs[index].data.copy_(tensor)
+            if 0 <= index < len(inputs) and _is_watched(inputs[index]):
+                if _has_shape(tensor, inputs[index]):
+                    inputs[index].data.copy_(tensor)
+                else:  # changed beyond recognition: nothing is equal to it
+                    inputs[index].data.fill_(math.nan if inputs[index].is_floating_point() else -1)
         return _tensors(state["value"])
 
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
