@@ -101,7 +101,7 @@ def difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, 
         return _sequence_difference(got, expected, tolerance, names)
     if isinstance(expected, dict):
         return _dict_difference(got, expected, tolerance)
-    if isinstance(expected, bool) or isinstance(expected, int):
+    if isinstance(expected, (bool, int)):
         return _plain_difference(got, expected)
     if isinstance(expected, float):
         return _float_difference(got, expected, tolerance)
@@ -137,13 +137,13 @@ def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance, names: t
         return f"expected {len(expected)} values, got {kind(got)}"
     if len(got) != len(expected):
         return f"expected {len(expected)} values, got {len(got)}"
-    for index, (a, b) in enumerate(zip(got, expected)):
+    for index, (a, b) in enumerate(zip(got, expected, strict=False)):
         if problem := difference(a, b, tolerance):
             return f"{names[index] if len(names) == len(expected) else f'result {index + 1}'}: {problem}"
     return ""
 
 
-def _dict_difference(got: Any, expected: dict, tolerance: Tolerance) -> str:
+def _dict_difference(got: Any, expected: dict[str, Any], tolerance: Tolerance) -> str:
     if not isinstance(got, dict):
         return f"expected a dict, got {kind(got)}"
     if set(got) != set(expected):

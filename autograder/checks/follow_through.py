@@ -76,7 +76,8 @@ class Kept:
         inputs = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad] if torch.is_grad_enabled() else []
         if not inputs:
             return self._ask(key, lambda: self._subject(*_copies(arguments), **options))
-        return _Differentiable.apply(self, key, arguments, options, *inputs)
+        node: Any = _Differentiable
+        return node.apply(self, key, arguments, options, *inputs)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
@@ -95,27 +96,27 @@ class Kept:
     def _ask(self, key: Hashable, call: Callable[[], Any]) -> Any:
         steady = "now" if self._loaded else "later" if len(self._path) == 1 else ""
         value = self._book.ask(key, call, steady)
-        return Kept(value, self._book, (key,) + ("made",)) if _is_object(value) else value
+        return Kept(value, self._book, (key, "made")) if _is_object(value) else value
 
 
 class _Differentiable(torch.autograd.Function):
     """A kept answer in a graph. Its gradient is a question like any other, asked in the rehearsal."""
 
     @staticmethod
-    def forward(ctx: Any, kept: Kept, key: Hashable, arguments: tuple, options: dict, *inputs: torch.Tensor) -> Any:
+    def forward(ctx: Any, kept: Kept, key: Hashable, arguments: tuple[Any, ...], options: dict[str, Any], *inputs: torch.Tensor) -> Any:
         ctx.kept, ctx.key, ctx.arguments, ctx.options, ctx.inputs = kept, key, arguments, options, inputs
         return kept._ask(key, lambda: _detached(kept._subject(*_copies(arguments), **options)))
 
     @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple:
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[Any, ...]:
         def gradients() -> Any:
             copies = [a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a
                       for a in ctx.arguments]
             wanted = [c for c in copies if isinstance(c, torch.Tensor) and c.requires_grad]
             with torch.enable_grad():
                 out = ctx.kept._subject(*copies, **ctx.options)
-            outs = [o for o in (out if isinstance(out, (tuple, list)) else [out])]
-            pairs = [(o, c) for o, c in zip(outs, cotangents) if isinstance(o, torch.Tensor) and o.requires_grad]
+            outs = list(out if isinstance(out, (tuple, list)) else [out])
+            pairs = [(o, c) for o, c in zip(outs, cotangents, strict=False) if isinstance(o, torch.Tensor) and o.requires_grad]
             if not pairs:
                 return tuple(torch.zeros_like(w) for w in wanted)
             return torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True,

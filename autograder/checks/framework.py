@@ -103,7 +103,7 @@ class _Bench:
         scores = {verdict.exercise: verdict.score == verdict.max_score for verdict in self.context.verdicts}
         if all(scores.get(name, False) for name in names):
             return []
-        return rehearse(dict(zip(names, earlier)), follows, self._rehearsal)
+        return rehearse(dict(zip(names, earlier, strict=False)), follows, self._rehearsal)
 
     def _rehearsal(self, right: Any) -> None:
         """Put every question of the test to what would be right on top of earlier answers."""
@@ -310,8 +310,8 @@ class Check:
             self.value(probe, call)
         finally:
             watched.reset(token)
-        same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before))
-        for argument, original in zip(arguments, before):
+        same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before, strict=False))
+        for argument, original in zip(arguments, before, strict=False):
             argument.data.copy_(original)
         self.require(same, f"{call} changes its argument in place; work on a new tensor.", names=True)
 
@@ -338,7 +338,7 @@ class Check:
         if abs(total - points.points) > 1e-9:
             raise BrokenCheck(f"{self.grade_id}: the criteria add up to {total:g}, the manifest says {points.points}")
         if not any(golden and criterion.earned for criterion, golden in self._criteria):
-            for criterion, golden in self._criteria:
+            for criterion, _golden in self._criteria:
                 if criterion.earned:
                     criterion.earned, criterion.message = 0.0, "counts only when a value is right"
         return [criterion for criterion, _ in self._criteria]

@@ -41,7 +41,8 @@ def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
 def parameter_gradients(module: Any, x: torch.Tensor) -> list[torch.Tensor | None]:
     """The gradients of the module's trained parameters from a weighted sum of its output for ``x``."""
     if hasattr(module, "parameter_gradients"):  # it lives in the sandbox
-        return module.parameter_gradients(x, uneven)
+        found: list[torch.Tensor | None] = module.parameter_gradients(x, uneven)
+        return found
     with torch.enable_grad():
         output = module(x.clone().requires_grad_())
     wanted = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -62,3 +63,8 @@ def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     if one.shape != other.shape:
         raise StudentError(("ValueError",), f"two results that belong together have the shapes {tuple(one.shape)} and {tuple(other.shape)}")
     return one - other
+
+
+def making(*sizes: int, then: torch.Tensor) -> Probe:
+    """Makes a module of the student's class with these sizes and calls it."""
+    return lambda cls: cls(*sizes)(then)

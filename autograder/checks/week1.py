@@ -72,8 +72,8 @@ def scaled_dot_product_attention(check: Check) -> None:
     name = "scaled_dot_product_attention"
 
     with check.criterion("output and weights without a mask", 1.25, golden=True):
-        for shape in ((4, 4, 4, 4, 4, 4), (2, 3, 5, 5, 8, 6), (3, 2, 4, 7, 16, 5), (2, 1, 6, 3, 4, 2), (1, 2, 1, 9, 5, 3)):
-            q, k, v, words = drawn(check, *shape)
+        for sizes in ((4, 4, 4, 4, 4, 4), (2, 3, 5, 5, 8, 6), (3, 2, 4, 7, 16, 5), (2, 1, 6, 3, 4, 2), (1, 2, 1, 9, 5, 3)):
+            q, k, v, words = drawn(check, *sizes)
             check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
         q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=torch.float64)
         check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
@@ -82,11 +82,13 @@ def scaled_dot_product_attention(check: Check) -> None:
         q, k, v, words = drawn(check, 4, 4, 4, 4, 6, 5)
         everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
         check.agrees(calling(q, k, v, everything), f"{name}({words}, mask (4, 4), all True)", CLOSE)
-        for shape in ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4)):
+        shapes: tuple[tuple[int, ...], ...] = ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4))
+        for shape in shapes:
             mask = some(check, *shape)
             check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
         q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
-        for shape in ((5, 7), (7,), (2, 1, 1, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7)):
+        shapes = ((5, 7), (7,), (2, 1, 1, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7))
+        for shape in shapes:
             mask = some(check, *shape)
             check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
             check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)

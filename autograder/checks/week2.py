@@ -13,7 +13,7 @@ import torch
 
 from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind
 from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise, gradient
-from autograder.checks.probes import parameter_gradients
+from autograder.checks.probes import making, parameter_gradients
 from autograder.misconceptions.week2 import DIAGNOSES
 
 WEEK = "week2_sinusoidal"
@@ -199,9 +199,9 @@ def LearnedPositionalEmbedding(check: Check) -> None:
 
     with check.criterion("one trainable tensor; gradients reach every row of it and x; x stays as it is", 0.5):
         rows, x, call = drawn(7, 2, 4, 6)
-        sizes = [parameter.numel() for parameter in check.value(lambda cls: list(cls(7, 6).parameters()), f"{name}(7, 6).parameters()")
+        trained = [parameter.numel() for parameter in check.value(lambda cls: list(cls(7, 6).parameters()), f"{name}(7, 6).parameters()")
                  if getattr(parameter, "requires_grad", False)]
-        check.require(sizes == [42], DIAGNOSES["not trainable"] if not sizes else DIAGNOSES["more parameters"], names=True)
+        check.require(trained == [42], DIAGNOSES["not trainable"] if not trained else DIAGNOSES["more parameters"], names=True)
         # asked of an input that needs no gradient: then a graph can only come from the table
         with torch.enable_grad():
             out = check.value(added(rows, x), call)
@@ -225,7 +225,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         for max_len, seq_len, d_model in ((5, 6, 3), (4, 9, 4), (1, 2, 4), (3, 4, 1)):
             x = torch.zeros(2, seq_len, d_model)
             try:
-                check.raises(lambda cls: cls(max_len, d_model)(x), Exception, f"{name}({max_len}, {d_model})(x {tuple(x.shape)})")
+                check.raises(making(max_len, d_model, then=x), Exception, f"{name}({max_len}, {d_model})(x {tuple(x.shape)})")
             except Miss as miss:
                 if "nothing was raised" in str(miss):
                     check.name(DIAGNOSES["broadcast" if max_len == 1 else "silent"])

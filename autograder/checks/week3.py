@@ -13,7 +13,7 @@ import torch
 from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, built, module_weights
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
 from autograder.checks.framework import Check, Probe, calling, differentiating, exercise
-from autograder.checks.probes import less
+from autograder.checks.probes import less, making
 
 WEEK = "week3_rope"
 
@@ -359,7 +359,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
                      CUT)
         for d_model, n_heads in ((10, 4), (6, 2)):
             x = check.randn(1, 2, d_model)
-            check.raises(lambda cls: cls(d_model, n_heads)(x), ValueError, f"{name}({d_model}, {n_heads})")
+            check.raises(making(d_model, n_heads, then=x), ValueError, f"{name}({d_model}, {n_heads})")
 
 
 # ---- bug hunt -------------------------------------------------------------------------------------------------------

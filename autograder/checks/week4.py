@@ -19,7 +19,8 @@ import torch
 from autograder import reference
 from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, module_weights
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
-from autograder.checks.framework import Check, Miss, StudentError, calling, exercise
+from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise
+from autograder.checks.probes import making
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
 
 WEEK = "week4_alibi"
@@ -199,7 +200,7 @@ def per_key_bias_is_equivalent(check: Check) -> None:
         for scores, given, causal, words, hint in cases:
             call = calling(scores, torch.tensor(given, device=check.device), causal)
             with every.case():
-                check.agrees(lambda f, call=call: bool(call(f)),
+                check.agrees(_as(bool, call),
                              f"per_key_bias_is_equivalent(scores {tuple(scores.shape)}, {words}, causal={causal})",
                              hint=hint)
         every.require()
@@ -400,7 +401,7 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
         check.agrees(attended(weights, 2, x, differentiate=True), f"the gradient of {call}", ATTENDED, CUT)
         for d_model, n_heads in ((10, 4), (6, 5)):
             x = check.randn(1, 2, d_model)
-            check.raises(lambda cls: cls(d_model, n_heads)(x), ValueError, f"{name}({d_model}, {n_heads})")
+            check.raises(making(d_model, n_heads, then=x), ValueError, f"{name}({d_model}, {n_heads})")
 
 
 # ---- reach ----------------------------------------------------------------------------------------------------------
@@ -414,7 +415,7 @@ def effective_window(check: Check) -> None:
         for arguments in cases:
             call = calling(*arguments)
             with every.case():
-                check.agrees(lambda f, call=call: float(call(f)),
+                check.agrees(_as(float, call),
                              f"effective_window({', '.join(f'{a:.6g}' for a in arguments)})", Tolerance(rtol=0, atol=1e-6))
         every.require()
 
@@ -427,3 +428,8 @@ def effective_window(check: Check) -> None:
         check.agrees(calling(torch.tensor(0.25), torch.tensor(0.02)),
                      "effective_window(torch.tensor(0.25), torch.tensor(0.02))",
                      hint="0-d tensors must be taken too, and the window be a Python int.")
+
+
+def _as(kind: Callable[[Any], Any], probe: Probe) -> Probe:
+    """The probe's value as a plain bool or float."""
+    return lambda subject: kind(probe(subject))

@@ -143,8 +143,9 @@ def own_base(function: Callable) -> Callable[..., float | None]:
         return value if math.isfinite(value) and value > 0 else None
 
     for head_dim in (8, 64):
-        values = [base_of(10000.0, stretch, head_dim) for stretch in (1.5, 2.0, 3.0, 5.0)]
-        if None in values or any(abs(math.log(a / b)) < 0.02 for a, b in itertools.combinations(values, 2)):
+        asked = [base_of(10000.0, stretch, head_dim) for stretch in (1.5, 2.0, 3.0, 5.0)]
+        values = [value for value in asked if value is not None]
+        if len(values) < len(asked) or any(abs(math.log(a / b)) < 0.02 for a, b in itertools.combinations(values, 2)):
             return lambda *arguments: None
     return base_of
 

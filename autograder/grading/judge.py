@@ -186,7 +186,7 @@ def _within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
     return bounded
 
 
-def _as_function(cls: type[torch.nn.Module]) -> Callable[..., Any]:
+def _as_function(cls: Any) -> Callable[..., Any]:
     """A module class for the student's code to make modules of: the parameters live there, what they do happens here.
 
     The function gives the shapes of the state_dict; with a state and inputs, the module's output. A module on the meta

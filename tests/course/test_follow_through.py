@@ -239,7 +239,7 @@ def test_an_answer_on_top_of_a_blank_one_is_graded_and_the_note_says_where_it_st
         criterion.message for criterion in wrong.criteria)
 
 
-@pytest.mark.parametrize("number, blank, later", [
+@pytest.mark.parametrize(("number", "blank", "later"), [
     ("6.2", "relative_positions", ["shaw_attention", "transformer_xl_scores", "t5_attention"]),
     ("6.4", "rel_shift", ["transformer_xl_scores"]),
     ("6.6", "t5_bucket", ["t5_attention"]),

@@ -59,7 +59,7 @@ def test_only_the_first_difference_is_shown_and_to_one_digit():
     assert difference(got, expected, EXACT) == "2 of 4 values differ; the first at [0, 1]: got 2, expected 6"
 
 
-@pytest.mark.parametrize("got, expected, words", [
+@pytest.mark.parametrize(("got", "expected", "words"), [
     (768.0, 769.0, "got 768, expected 769: one too small"), (45, 46.0, "got 45, expected 46: one too small"),
     (3.0, 5.0, "got 3, expected 5: two too small"), (1.049, 1.0, "got 1.05, expected 1"), (0.5, 0.25, "got 0.5, expected 0.2"),
     (44.7, 45.2, "got 44.7, expected 45.2"), (1.00004, 1.00001, "got 1.00004, expected 1.00001"), (5.0, 800.0, "got 5, expected 800")])
@@ -74,7 +74,7 @@ def test_two_numbers_that_differ_never_look_the_same(got, expected):
     assert got == expected or shown[1] != shown[2] or "differ by" in shown[3]
 
 
-@pytest.mark.parametrize("got, expected, words", [
+@pytest.mark.parametrize(("got", "expected", "words"), [
     (45, 46.0, "one too small"), (40, 46.0, "too small"), (-0.9, 0.9, "the sign is wrong"), (0.955, 0.9093, "about 5% too large"),
     (0.91, 0.9093, "near, but not right to four significant digits"), (5.0, 0.9, "far too large"), (math.nan, 1.0, "nan is no answer")])
 def test_a_number_can_be_told_from_the_right_one_without_showing_it(got, expected, words):

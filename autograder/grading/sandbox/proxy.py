@@ -76,7 +76,7 @@ def gradients(function: Callable[..., Any], args: list[Any], kwargs: dict[str, A
     inputs = [tensor for tensor in _tensors((args, kwargs)) if tensor.requires_grad]
     with torch.enable_grad():
         outputs = _tensors(function(*args, **kwargs))
-    pairs = [(o, c.to(o.dtype)) for o, c in zip(outputs, cotangents) if o.requires_grad and isinstance(c, torch.Tensor)]
+    pairs = [(o, c.to(o.dtype)) for o, c in zip(outputs, cotangents, strict=False) if o.requires_grad and isinstance(c, torch.Tensor)]
     if not pairs:
         return [torch.zeros_like(tensor) for tensor in inputs]
     return list(torch.autograd.grad([o for o, _ in pairs], inputs, [c for _, c in pairs], allow_unused=True,

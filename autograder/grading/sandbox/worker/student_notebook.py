@@ -216,7 +216,7 @@ class Notebook:
             value = target(*args, **kwargs)
             if isinstance(value, (types.GeneratorType, map, filter, zip)):
                 value = list(itertools.islice(value, 10_000))
-        changed = [[index, encoder.encode(tensor.detach())] for index, (tensor, old) in enumerate(zip(inputs, before))
+        changed = [[index, encoder.encode(tensor.detach())] for index, (tensor, old) in enumerate(zip(inputs, before, strict=False))
                    if tensor.shape != old.shape or not same(tensor.detach(), old)]
         number = next(self.counter)
         if any(tensor.requires_grad for tensor in inputs):
@@ -226,7 +226,7 @@ class Notebook:
     def backward(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         inputs, outputs = self.graphs[header["call"]]
         cotangents = decoder.decode(header["cotangents"])
-        pairs = [(o, c.to(o.device, o.dtype)) for o, c in zip(outputs, cotangents) if c is not None and o.requires_grad]
+        pairs = [(o, c.to(o.device, o.dtype)) for o, c in zip(outputs, cotangents, strict=False) if c is not None and o.requires_grad]
         module = self.objects[header["of"]] if header.get("of") else None
         if module is not None:
             wanted = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -261,7 +261,8 @@ class Notebook:
 
         def check_function(*args: Any, **kwargs: Any) -> Any:
             inputs = [tensor for tensor in tensors_in((args, kwargs)) if tensor.requires_grad] if torch.is_grad_enabled() else []
-            return _Asked.apply(self, number, args, kwargs, *inputs) if inputs else self.ask(number, args, kwargs)
+            node: Any = _Asked
+            return node.apply(self, number, args, kwargs, *inputs) if inputs else self.ask(number, args, kwargs)
 
         return check_function
 
@@ -298,7 +299,7 @@ class _Asked(torch.autograd.Function):
 def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
     """Modules that hold their parameters, and ask the check's function what these are and what comes of them."""
 
-    def make(self: torch.nn.Module, *arguments: Any, **options: Any) -> None:
+    def make(self: Any, *arguments: Any, **options: Any) -> None:
         torch.nn.Module.__init__(self)
         self.made_with = list(arguments), options
         for path, shape in ask(*self.made_with).items():
@@ -311,7 +312,7 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
             bound = 1 / math.sqrt(max(1, shape[-1] if shape else 1))  # as nn.Linear begins
             owner.register_parameter(last, torch.nn.Parameter(torch.empty(shape).uniform_(-bound, bound)))
 
-    def forward(self: torch.nn.Module, *inputs: Any, **named: Any) -> Any:
+    def forward(self: Any, *inputs: Any, **named: Any) -> Any:
         return ask(*self.made_with, dict(self.named_parameters()), inputs, named)
 
     return type(name, (torch.nn.Module,), {"__init__": make, "forward": forward})

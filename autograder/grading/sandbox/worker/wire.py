@@ -69,7 +69,7 @@ class Reference:
 class Encoder:
     """Turns values into JSON and payload. ``refer`` is asked about everything that is not plain data."""
 
-    refer: Callable[[Any], dict | None] = lambda value: None
+    refer: Callable[[Any], dict[str, Any] | None] = lambda value: None
     payload: bytearray = field(default_factory=bytearray)
     nodes: int = 0
 
@@ -98,7 +98,7 @@ class Encoder:
         reference = self.refer(value)
         return reference if reference is not None else {"x": type(value).__name__[:80]}
 
-    def _tensor(self, tensor: torch.Tensor) -> dict:
+    def _tensor(self, tensor: torch.Tensor) -> dict[str, Any]:
         name = str(tensor.dtype).removeprefix("torch.")
         size = tensor.numel() * tensor.element_size()
         if name not in DTYPES or len(self.payload) + size > MAX_PAYLOAD:
@@ -167,13 +167,13 @@ class Decoder:
             key = f"<{type(key).__name__}>"  # large ints can be chosen to have the same hash
         return key, value
 
-    def _reference(self, body: dict) -> Reference:
+    def _reference(self, body: dict[str, Any]) -> Reference:
         number, name, is_callable = body.get("id"), body.get("type"), body.get("callable")
         if type(number) is not int or not isinstance(name, str) or not isinstance(is_callable, bool):
             raise WireError("malformed reference")
         return Reference(number, name[:80], is_callable)
 
-    def _tensor(self, body: dict) -> torch.Tensor:
+    def _tensor(self, body: dict[str, Any]) -> torch.Tensor:
         shape, offset, name = body.get("shape"), body.get("offset"), body.get("dtype")
         if not isinstance(name, str) or name not in DTYPES or type(offset) is not int or offset < 0:
             raise WireError("malformed tensor")
@@ -208,7 +208,7 @@ class Connection:
         self.sock = sock
         self._read = bytearray()  # what has come and was not asked for yet
 
-    def send(self, header: dict, payload: bytes = b"") -> None:
+    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
         text = json.dumps(header).encode()
         if len(text) > MAX_HEADER or len(payload) > MAX_PAYLOAD:
             raise WireError("frame too large to send")
@@ -219,7 +219,7 @@ class Connection:
         except OSError as error:
             raise PeerGone(str(error)) from error
 
-    def receive(self, seconds: float | None = None, tick: Callable[[], None] = lambda: None) -> tuple[dict, bytes]:
+    def receive(self, seconds: float | None = None, tick: Callable[[], None] = lambda: None) -> tuple[dict[str, Any], bytes]:
         """The next frame, complete within ``seconds`` (wall clock), or ``PeerSlow``. ``tick`` is called while waiting,
         every quarter of a second, and may raise."""
         deadline = None if seconds is None else time.monotonic() + seconds
