@@ -216,7 +216,7 @@ def _is_object(value: Any) -> bool:
     return callable(value)
 
 
-def _copies(values: tuple) -> list:
+def _copies(values: tuple[Any, ...]) -> list[Any]:
     return [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in values]
 
 

@@ -19,7 +19,7 @@ import torch
 from autograder import reference
 from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, module_weights
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
-from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise
+from autograder.checks.framework import Check, Miss, StudentError, calling, exercise
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
 
 WEEK = "week4_alibi"
@@ -89,11 +89,11 @@ def alibi_slopes(check: Check) -> None:
 
 
 def own_slopes(function: Callable) -> Callable[[int], torch.Tensor | None]:
-    """The slopes of the student's own function where something can be built on them: finite, and none of them zero."""
+    """The slopes of the student's own function where something can be built on them: none of them zero, or beyond all measure."""
     @functools.cache
     def slopes(n_heads: int) -> torch.Tensor | None:
         value = _own(function, n_heads)
-        fit = value is not None and value.numel() == n_heads and bool((value.isfinite() & (value.abs() > 1e-6)).all())
+        fit = value is not None and value.numel() == n_heads and bool(((value.abs() > 1e-6) & (value.abs() < 1e6)).all())
         return value.flatten() if value is not None and fit else None
 
     return slopes
@@ -171,15 +171,27 @@ class All:
 
 NO_KEY_BEHIND = ("Without a mask a single query at the end sees no key after it, so the two forms agree: align the query "
                  "with the last key, and compute both sides.")
-NOTHING_TO_SEE = "Your answer follows `causal`, but here the two forms agree without a mask: compute both sides."
+NOTHING_TO_SEE = "Where keys after the query get no weight, the two forms agree without a mask as well."
+ZERO_SLOPES = "With slopes that are all zero the two forms are one and the same, also without a mask."
 ONE_HEAD = "One place that differs is enough: take the largest difference over all heads, queries and keys."
 SMALL = "Large differences are seen, a small one is not: the two agree where no weight differs by more than 1e-5."
+SIGN = "Where one weight differs and all others hardly do, your answer is wrong: a difference may have either sign, so take .abs()."
 LONG = "Long texts go wrong: compute in float64, and take the largest difference, not the mean."
+
+
+def one_sided(check: Check, n: int) -> Iterator[tuple[torch.Tensor, float]]:
+    """Scores and a slope with which one weight differs by 3e-4 and all others, the other way, by less than 4e-6 each."""
+    one_falls = torch.full((1, 1, n, n), -1e4, device=check.device).masked_fill(torch.eye(n, device=check.device).bool(), 0.0)
+    one_falls[..., 0, :], one_falls[..., 0, 0] = 0.0, math.log(n)  # query 0 sees itself and n - 1 others, all others themselves
+    yield one_falls, 4e-6
+    one_rises = torch.zeros(1, 1, 2, n, device=check.device)
+    one_rises[..., -1] = math.log(n)
+    yield one_rises, 6e-4
 
 
 @exercise(WEEK, "per_key_bias_is_equivalent")
 def per_key_bias_is_equivalent(check: Check) -> None:
-    """The two softmaxes differ by less than 1e-12 or by more than 1e-2 in all cases, so 1e-5 is never near."""
+    """The two softmaxes differ by less than 1e-12 or by more than 1e-3 in the first block, so 1e-5 is never near there."""
     slopes = [0.5, 0.25, 0.125, 0.0625]
 
     def answers(cases: list[tuple]) -> None:
@@ -202,7 +214,7 @@ def per_key_bias_is_equivalent(check: Check) -> None:
             (few, slopes, True, "four slopes", ""),
             (few, slopes, False, "four slopes", ""),
             (check.randn(2, 4, 1, 7), slopes, False, "four slopes", NO_KEY_BEHIND),
-            (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", NOTHING_TO_SEE),
+            (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", ZERO_SLOPES),
             (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
             (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_HEAD),
             (check.randn(2, 4, 5, 5), [0.01] * 4, False, "slopes 0.01", SMALL),  # the two differ by some 0.01
@@ -210,7 +222,7 @@ def per_key_bias_is_equivalent(check: Check) -> None:
             (check.randn(2, 4, 5, 5) - 1e4 * behind, slopes, False, "four slopes, keys after the query at -10,000",
              NOTHING_TO_SEE),
         ])
-    with check.criterion("long texts: in float64, the largest difference", 0.5, golden=True):
+    with check.criterion("the largest difference of all: in float64, whatever its sign, at most 1e-5", 0.5, golden=True):
         # float32 numbers near 0.37 * 20,000 are 5e-4 apart. In the second case one row of sixteen differs, so that the
         # mean over 320,000 weights is below 1e-5.
         long = check.randn(1, 8, 2, 20_000)
@@ -219,6 +231,10 @@ def per_key_bias_is_equivalent(check: Check) -> None:
             (long, [0.37] + [0.0] * 7, False, "one slope not zero", LONG),
             (long[:, :, 1:], [0.37] * 8, False, "slopes 0.37", LONG),
             (long, [0.0] * 8, False, "slopes all zero", LONG),
+            # Two keys of equal weight, one of them behind the query: the weights differ by half the slope.
+            (torch.zeros(1, 1, 2, 2, device=check.device), [1.4e-5], False, "slope 1.4e-5", SMALL),
+            (torch.zeros(1, 1, 2, 2, device=check.device), [3.6e-5], False, "slope 3.6e-5", SMALL),
+            *((scores, [slope], False, f"slope {slope:g}", SIGN) for scores, slope in one_sided(check, 300)),
         ])
     with check.criterion("a Python bool", 0.25):
         scores = check.randn(1, 4, 3, 3)

@@ -498,6 +498,7 @@ def t5_bucket(check: Check) -> None:
             (False, 13, 41),
             (True, 32, 53),
             (True, 8, 41),
+            (True, 6, 3),  # a single exact bucket
         ):
             at([n for n in offsets if n < 0 or arguments[0]], "-90 .. 90", *arguments, hint=ARGUMENTS)
     with check.criterion("int64, any shape", 0.25):
@@ -628,6 +629,8 @@ def t5_attention(check: Check) -> None:
             ((2, 2, 12, 12, 4, 4, 8), {"is_causal": True}),
             ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 9}),
             ((1, 2, 18, 18, 4, 4, 12), {"is_causal": True, "max_distance": 19}),
+            # Of the default 128, 127 moves distance 112 to another bucket, 129 distance 113.
+            ((1, 2, 1, 115, 4, 4, 32), {"is_causal": True}),
         ):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, SIZES, **options)

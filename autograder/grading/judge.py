@@ -21,16 +21,16 @@ import torch
 
 matplotlib.use("Agg")
 
-from autograder.checks.context import GradingContext, grading  # noqa: E402
-from autograder.checks.errors import Absent  # noqa: E402
-from autograder.checks.result_cache import ResultCache  # noqa: E402
-from autograder.checks.verdict import Criterion, Verdict  # noqa: E402
-from autograder.course import Role  # noqa: E402
-from autograder.errors import BrokenCheck, SandboxError, StudentError  # noqa: E402
-from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell  # noqa: E402
-from autograder.grading.sandbox.sandbox import Sandbox  # noqa: E402
-from autograder.grading.sandbox.session import CellRun, Session  # noqa: E402
-from autograder.grading.source_names import defined_names, free_names  # noqa: E402
+from autograder.checks.context import GradingContext, grading
+from autograder.checks.errors import Absent
+from autograder.checks.result_cache import ResultCache
+from autograder.checks.verdict import Criterion, Verdict
+from autograder.course import Role
+from autograder.errors import BrokenCheck, SandboxError, StudentError
+from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
+from autograder.grading.sandbox.sandbox import Sandbox
+from autograder.grading.sandbox.session import CellRun, Session
+from autograder.grading.source_names import defined_names, free_names
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 _cache_of = lru_cache(maxsize=1)(lambda *where: ResultCache())  # of one assignment of one class on one device

@@ -123,10 +123,10 @@ class Session:
         except (WireError, TypeError, ValueError) as malformed:
             raise _garbage(malformed) from malformed
 
-    def backward(self, call: int, cotangents: list[Any]) -> list[Any]:
-        """The gradients of an earlier call's tensors; what is no list of them is none."""
+    def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
+        """The gradients of an earlier call's tensors, or of the module number ``of``'s parameters; what is no list is none."""
         encoder = Encoder()
-        request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents)}
+        request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents), "of": of}
         header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload))
         if error := _error(header.get("error")):
             raise error

@@ -227,9 +227,15 @@ class Notebook:
         inputs, outputs = self.graphs[header["call"]]
         cotangents = decoder.decode(header["cotangents"])
         pairs = [(o, c.to(o.device, o.dtype)) for o, c in zip(outputs, cotangents) if c is not None and o.requires_grad]
-        wanted = [tensor for tensor in inputs if tensor.requires_grad]
+        module = self.objects[header["of"]] if header.get("of") else None
+        if module is not None:
+            wanted = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        else:
+            wanted = [tensor for tensor in inputs if tensor.requires_grad]
         found = torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True,
-                                    allow_unused=True) if pairs else [None] * len(wanted)
+                                    allow_unused=True) if pairs and wanted else [None] * len(wanted)
+        if module is not None:
+            return {"value": encoder.encode(list(found))}
         gradients = iter(found)
         return {"value": encoder.encode([next(gradients) if t.requires_grad else None for t in inputs])}
 
@@ -360,7 +366,7 @@ def run_notebook(connection: Connection, shell: Any, job: dict[str, Any]) -> Non
             file.write(text)
     sys.path.insert(0, job["directory"])
     random.seed(job["seed"])
-    np.random.seed(job["seed"])
+    np.random.seed(job["seed"])  # noqa: NPY002  the generator that students' code uses
     torch.manual_seed(job["seed"])
     notebook = Notebook(connection, shell, job["device"])
     connection.send({"hello": job["token"]})
