@@ -8,10 +8,10 @@ import random
 import nbformat
 import pytest
 import torch
+from course.test_follow_through import CALLING
 from course.variants_week7 import Cached
 from helpers import COURSE
 from torch import nn
-from course.test_follow_through import CALLING
 
 from autograder import reference
 from autograder.checks import week7

@@ -300,8 +300,9 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
 
     def make(self: torch.nn.Module, *arguments: Any, **options: Any) -> None:
         torch.nn.Module.__init__(self)
-        self.made_with = list(arguments), options
-        for path, shape in ask(*self.made_with).items():
+        made_with: Any = list(arguments), options
+        self.made_with = made_with
+        for path, shape in ask(*made_with).items():
             *parts, last = path.split(".")
             owner = self
             for part in parts:
@@ -312,7 +313,7 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
             owner.register_parameter(last, torch.nn.Parameter(torch.empty(shape).uniform_(-bound, bound)))
 
     def forward(self: torch.nn.Module, *inputs: Any, **named: Any) -> Any:
-        return ask(*self.made_with, dict(self.named_parameters()), inputs, named)
+        return ask(*vars(self)["made_with"], dict(self.named_parameters()), inputs, named)
 
     return type(name, (torch.nn.Module,), {"__init__": make, "forward": forward})
 
