@@ -1,5 +1,6 @@
 """The trusted side of one submission: student cells go to the sandbox, test cells run here against proxies."""
 
+import ast
 import contextlib
 import io
 import json
@@ -147,7 +148,7 @@ def _replacing(task: Task, session: Session, name: str, student: Any, functions:
     """The student's answer anew, its cell run again where the course's functions stand in place of earlier answers, and
     which of these it uses; an ``Absent`` where it uses none."""
     cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
-    used = _reached(cell, task.cells) & set(functions) if cell else set()
+    used = _reached(cell, task.cells, _words) & set(functions) if cell else set()
     if cell is None or not used:
         yield Absent(name, ""), used
         return
@@ -160,17 +161,29 @@ def _replacing(task: Task, session: Session, name: str, student: Any, functions:
                 modules={key for key, it in stand_ins.items() if isclass(it)}))
             session.again(cell.id, cell.source)
             fresh = session.lookup([name]).get(name, fresh)
-        yield fresh, used
+        yield fresh, _reached(cell, task.cells, _names) & used or used
     with contextlib.suppress(StudentError):  # what it took from the earlier answers when it was run is the student's again
         session.again(cell.id, cell.source)
 
 
-def _reached(cell: TaskCell, cells: list[TaskCell]) -> set[str]:
+def _words(source: str) -> set[str]:
+    return set(WORD.findall(source))
+
+
+def _names(source: str) -> set[str]:
+    """The names in the code, without those in comments and strings."""
+    try:
+        return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    except (SyntaxError, ValueError, RecursionError):
+        return _words(source)
+
+
+def _reached(cell: TaskCell, cells: list[TaskCell], names: Callable[[str], set[str]]) -> set[str]:
     """The names that a cell uses, and those that what it uses uses."""
     found: set[str] = set()
     waiting = [cell.source]
     while waiting:
-        new = set(WORD.findall(waiting.pop())) - found
+        new = names(waiting.pop()) - found
         found |= new
         waiting += [other.source for other in cells if other.role != Role.TEST and other is not cell
                     and new & (set(other.defines) | defined_names(other.source))]
@@ -180,7 +193,7 @@ def _reached(cell: TaskCell, cells: list[TaskCell]) -> set[str]:
 def _within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function for the student's code to call: it chooses the arguments, but not how much memory that takes here."""
     def bounded(*args: Any, **kwargs: Any) -> Any:
-        _require_small((*args, *kwargs.values()))
+        _require_small_result((*args, *kwargs.values()))
         return function(*args, **kwargs)
 
     return bounded
@@ -201,6 +214,20 @@ def _as_function(cls: Any) -> Callable[..., Any]:
         return torch.func.functional_call(module, state, tuple(inputs), named, strict=True)
 
     return asked
+
+
+def _require_small_result(values: tuple[Any, ...]) -> None:
+    """Two tensors at most meet in a product, and a mask in scores of the queries' and keys' shape."""
+    masks = [value for value in values if isinstance(value, torch.Tensor) and value.dtype == torch.bool]
+    tensors = [value for value in values if isinstance(value, torch.Tensor) and value.dtype != torch.bool]
+    if not masks or not tensors:
+        return _require_small(values)
+    _require_small((*[value for value in values if type(value) is int], *sorted(tensors, key=torch.Tensor.numel)[-2:]))
+    longest = [max((t.shape[-at] for t in tensors if t.ndim >= at), default=1) for at in range(1, 5)]
+    scores = [longest[1], *longest[1:]]  # keys, queries, and what stands before them
+    if math.prod(max(1, size) for size in scores) > LARGEST or any(
+            mask.ndim > 4 or any(size > scores[at] for at, size in enumerate(reversed(mask.shape))) for mask in masks):
+        raise ValueError("these sizes are larger than any that is asked for")
 
 
 def _require_small(values: tuple[Any, ...]) -> None:

@@ -301,8 +301,9 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
 
     def make(self: Any, *arguments: Any, **options: Any) -> None:
         torch.nn.Module.__init__(self)
-        self.made_with = list(arguments), options
-        for path, shape in ask(*self.made_with).items():
+        made_with: Any = list(arguments), options
+        self.made_with = made_with
+        for path, shape in ask(*made_with).items():
             *parts, last = path.split(".")
             owner = self
             for part in parts:
