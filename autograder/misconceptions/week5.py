@@ -59,7 +59,7 @@ PI = {
     "multiplied": "You multiply by the scale; positions must become smaller, so divide.",
     "whole": "Whole-number division: 1/4 becomes 0. Positions must keep their fractions.",
     "dtype": "The dtype is not as asked: integers give float32, floats keep theirs.",
-    "cut": "The gradient is cut off (detach, torch.tensor, NumPy or a list on the way).",
+    "cut": "No gradient passes: a detach, torch.tensor, NumPy, a list or a whole-number division is on the way.",
     "rescaled": "You shrink the positions to the range 0..1; asked for is a division by the scale.",
     "length": "You scale by the length found in the positions; the scale is given.",
     "integers back": "The result is turned back into integers, and the fractions are lost.",
