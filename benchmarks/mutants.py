@@ -73,8 +73,8 @@ def main() -> int:
 
 
 def answers(week: str) -> Iterator[tuple[str, Entry, str, dict[str, Any]]]:
-    """The right answers of a week that are not free text, as they stand in its text, each with the names that are defined
-    before it."""
+    """The right answers of a week that are not free text, as they stand in its text, each with the names defined before
+    it."""
     graded = {e.grade_id for e in MANIFEST[week] if e.kind != "text"}
     names = dict(NAMES)
     for cell in to_notebook((COURSE / "source" / f"{week}.py").read_text(encoding="utf-8")).cells:
@@ -122,8 +122,8 @@ class Judge:
             return bool(self.check(subject).score == self.entry.points)
 
     def pass_apart(self, changed: list[Mutant]) -> list[bool]:
-        """Each one's outcome. They run in a child that may be ended by its limits: then the one at hand has not passed, and
-        another child goes on after it."""
+        """Each one's outcome. They run in a child that may be ended by its limits: then the one at hand has not passed,
+        and another child goes on after it."""
         outcomes: list[bool] = []
         while len(outcomes) < len(changed):
             outcomes += self._in_child(changed[len(outcomes) :])
@@ -165,10 +165,10 @@ def write_report(found: dict[str, list[Exercise]]) -> None:
     text = [
         "# Mutants of the right answers",
         "",
-        "Made by `make mutants`. Every right answer is changed in one place (operators, numbers, comparisons, arguments, "
-        "slices, calls, statements), and graded. *Noticed*: a mutant that loses points. *Equivalent*: one that keeps full "
-        "marks and may, because what it returns is right by the contract; each is listed with its reason in `mutants.toml`. "
-        "*Missed*: any other. The rate is of those that are not equivalent.",
+        "Made by `make mutants`. Every right answer is changed in one place (operators, numbers, comparisons, "
+        "arguments, slices, calls, statements), and graded. *Noticed*: a mutant that loses points. *Equivalent*: one "
+        "that keeps full marks and may, because what it returns is right by the contract; each is listed with its "
+        "reason in `mutants.toml`. *Missed*: any other. The rate is of those that are not equivalent.",
         "",
     ]
     for week in MANIFEST:

@@ -1,8 +1,8 @@
 """Small changes of a right answer, one at a time: what the hidden tests must notice.
 
-`mutants` takes the text of an answer and returns every text that differs from it by one change of the syntax tree. Names,
-docstrings and the messages of errors stay as they are, and so does what says on which device something lies: tests run
-on one.
+`mutants` takes the text of an answer and returns every text that differs from it by one change of the syntax tree.
+Names, docstrings and the messages of errors stay as they are, and so does what says on which device something lies:
+tests run on one.
 """
 
 import ast
