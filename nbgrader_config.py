@@ -42,7 +42,7 @@ c.GenerateSolution.preprocessors = [
 ]
 c.ClearMarkScheme.enforce_metadata = False
 c.Execute.record_timing = False
-c.Execute.timeout = 120
+c.Execute.timeout = 900  # seconds of one cell: a backstop; a busy machine may take its time
 c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
 
 # Grading: intake and sandboxed run ahead of nbgrader's own loop, verdicts from the trusted side.

@@ -95,12 +95,25 @@ MANIFEST: dict[str, tuple[Entry, ...]] = {
         Entry("6.10", "t5_against_deberta", "text", 3, 25),
         Entry("6.11", "pull_and_push", "text", 3, 30),
     ),
+    "week7_capstone": (
+        Entry("7.1", "grouped_query_attention", "code", 3, 20),
+        Entry("7.2", "cache_sizes", "numbers", 3, 15),
+        Entry("7.3", "CachedAttention", "code", 6, 45),
+        Entry("7.4", "padded_causal", "code", 3, 20),
+        Entry("7.5", "shift_cached_keys", "code", 2, 10),
+        Entry("7.6", "CrossAttention", "code", 4, 30),
+        Entry("7.7", "HybridDecoderBlock", "code", 4, 25),
+        Entry("7.8", "copying_explained", "text", 4, 35),
+        Entry("7.9", "interview", "text", 2, 15),
+        Entry("7.10", "design_memo", "text", 4, 40),
+    ),
 }
 
 # Files that students of a week receive beside the notebook and lab.py. They lie in source/, like lab.py.
 RELEASED_FILES: dict[str, tuple[str, ...]] = {
     "week5_extrapolation": ("ready_encodings.py", "week5_results.json", "week5_rope.npz", "week5_needle.npz"),
     "week6_relative_bias": ("relative_tasks.py", "week6_results.json"),
+    "week7_capstone": ("ready_blocks.py", "week7_results.json"),
 }
 
 

@@ -46,7 +46,7 @@ def attended(weights: dict, n_heads: int, x: torch.Tensor, base: float | None = 
         if x.dtype != torch.float32:
             module.to(x.dtype)
         leaf = x.clone().requires_grad_(differentiate)
-        output = module(leaf, **options)
+        output = module(leaf, **{key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in options.items()})
         return gradient(output, leaf) if differentiate else output
 
     return probe

@@ -13,8 +13,9 @@ answer that answers nothing would earn more than it is due.
 """
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from types import CodeType
 from typing import Any
 
 import torch
@@ -120,7 +121,8 @@ class _Differentiable(torch.autograd.Function):
             return torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True,
                                        materialize_grads=True)
 
-        found = ctx.kept._book.ask((ctx.key, "gradient", _key(cotangents)), gradients, "")
+        asked_for = tuple(isinstance(a, torch.Tensor) and a.requires_grad for a in ctx.arguments)
+        found = ctx.kept._book.ask((ctx.key, "gradient", asked_for, _key(cotangents)), gradients, "")
         return None, None, None, None, *found
 
 
@@ -143,16 +145,17 @@ def rehearse(earlier: Mapping[str, Any], follows: Callable[..., Iterator[tuple[A
 
 
 @contextmanager
-def in_this_process(grade_id: str, student: Any, replacements: Mapping[str, Any]) -> Iterator[Any]:
-    """The student's answer with ``replacements`` under the names of earlier ones. In grading a sandbox does this; here it
-    is done for answers that live in this process (banks)."""
+def in_this_process(grade_id: str, student: Any, replacements: Mapping[str, Any]) -> Iterator[tuple[Any, Collection[str]]]:
+    """The student's answer with ``replacements`` under the names of earlier ones, and which of them it uses. In grading a
+    sandbox does this; here it is done for answers that live in this process (banks)."""
     spaces = {id(space): space for space in _namespaces(student)}.values()
     missing = object()
+    used = _reached(student) & set(replacements)
     before = [(space, {name: space.get(name, missing) for name in replacements}) for space in spaces]
     for space in spaces:
         space.update(replacements)
     try:
-        yield student
+        yield student, used
     finally:
         for space, values in before:
             for name, value in values.items():
@@ -163,8 +166,26 @@ def in_this_process(grade_id: str, student: Any, replacements: Mapping[str, Any]
 
 
 def _namespaces(subject: Any) -> list[dict[str, Any]]:
+    return [member.__globals__ for member in _functions(subject)]
+
+
+def _functions(subject: Any) -> list[Any]:
     members = [subject, *vars(subject).values()] if isinstance(subject, type) else [subject]
-    return [member.__globals__ for member in members if hasattr(member, "__globals__")]
+    return [member for member in members if hasattr(member, "__globals__")]
+
+
+def _reached(subject: Any) -> set[str]:
+    """The global names that an answer uses, and those that what it uses uses."""
+    found: set[str] = set()
+    waiting = [(member.__code__, member.__globals__) for member in _functions(subject)]
+    while waiting:
+        code, space = waiting.pop()
+        new = set(code.co_names) - found
+        found |= new
+        waiting += [(inner, space) for inner in code.co_consts if isinstance(inner, CodeType)]
+        waiting += [(member.__code__, space) for name in new if name in space for member in _functions(space[name])
+                    if member.__globals__ is space]
+    return found
 
 
 def _outcome(call: Callable[[], Any]) -> tuple[Any, StudentError | None]:
@@ -195,7 +216,7 @@ def _is_object(value: Any) -> bool:
     return callable(value)
 
 
-def _copies(values: tuple) -> list:
+def _copies(values: tuple[Any, ...]) -> list[Any]:
     return [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in values]
 
 

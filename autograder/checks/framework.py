@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from inspect import isfunction, signature
-from typing import Any
+from inspect import isclass, isfunction, signature
+from typing import Any, NoReturn
 
 import torch
 
@@ -116,30 +116,26 @@ class _Bench:
         lost = self._lost()
         if not lost:
             return best
-        called: set[str] = set()
-
-        def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-            return lambda *arguments, **options: (called.add(name), function(*arguments, **options))[1]
-
-        counting = {name: counted(name, function) for name, function in lost.items()}
-        with self.context.replacing(self.grade_id, student, counting) as again:
+        with self.context.replacing(self.grade_id, student, lost) as (again, used):
             if isinstance(again, Absent):
                 return best
             other = self._verdict(self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {})
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
-        used = [name for name in lost if name in called]
-        return replace(other, note=_note(self.assignment, used, best.stopped > other.stopped)) if used else best
+        called = [name for name in lost if name in used] or list(lost)
+        unanswered = {verdict.exercise for verdict in self.context.verdicts if verdict.stopped}
+        blank = [name for name in called if name in unanswered] if best.stopped > other.stopped else []
+        return replace(other, note=_note(self.assignment, blank or called, bool(blank)))
 
     def _lost(self) -> dict[str, Any]:
-        """The course's functions for those earlier answers that have lost points."""
+        """The course's functions and classes for those earlier answers that have lost points."""
         verdicts = {verdict.exercise: verdict for verdict in self.context.verdicts}
         lost = {}
         for earlier in MANIFEST.get(self.assignment, ()):
             if earlier.grade_id == self.grade_id:
                 break
             verdict, right = verdicts.get(earlier.grade_id), _references.get((self.assignment, earlier.grade_id))
-            if verdict and verdict.score < verdict.max_score and isfunction(right):
+            if verdict and verdict.score < verdict.max_score and (isfunction(right) or isclass(right)):
                 lost[earlier.grade_id] = right
         return lost
 
@@ -170,11 +166,12 @@ class _Bench:
 def _note(assignment: str, names: list[str], stopped: bool) -> str:
     own = ", ".join(f"{entry(assignment, name).number} (`{name}`)" for name in names)
     if stopped:
-        return f"It stops in your {own}, which is not answered yet; graded with the course's own in its place."
+        is_, its = ("is", "its") if len(names) == 1 else ("are", "their")
+        return f"It stops in your {own}, which {is_} not answered yet; graded with the course's own in {its} place."
     return f"Graded with the course's own in place of your {own}: a mistake there is not paid for again."
 
 
-def _refuse() -> None:
+def _refuse() -> NoReturn:
     print("Hidden tests run only in the course's grader. Start nbgrader where nbgrader_config.py is, "
           "or use `make autograde`.", file=sys.stderr, flush=True)
     os._exit(70)
@@ -252,7 +249,7 @@ class Check:
         misses = []
         for key in keys:
             try:
-                self.agrees(lambda answers, key=key: answers[key], f"entry {key!r}", tolerance)
+                self.agrees(_entry(key), f"entry {key!r}", tolerance)
             except Miss as miss:
                 record = self._records[-1]
                 if record.error is None and record.got is None:
@@ -295,7 +292,7 @@ class Check:
             self._records.remove(self._run(probe, call, place))
         except Miss:
             raised = self._records.pop().error
-            if raised.means_unanswered:
+            if raised is None or raised.means_unanswered:
                 raise
             if wanted in raised.type_names:
                 return
@@ -331,7 +328,8 @@ class Check:
         diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
             self._records, lambda: known_mistakes(self.assignment, self.grade_id))
         stopped = sum(record.error is not None and record.error.means_unanswered for record in self._records)
-        return Verdict(self.grade_id, points.number, points.points, criteria, diagnosis + self._named, stopped=stopped)
+        return Verdict(self.grade_id, points.number, points.points, criteria,
+                       list(dict.fromkeys(diagnosis + self._named)), stopped=stopped)
 
     def scored(self) -> list[Criterion]:
         """Points per criterion, gated by the golden ones."""
@@ -401,3 +399,12 @@ def _mix(seed: int, text: str) -> int:
     for byte in text.encode():
         value = (value * 1_000_003 + byte) % 2**31
     return value
+
+
+def _entry(key: str) -> Probe:
+    """The probe that looks at one entry of a hand computation."""
+
+    def look(answers: Any) -> Any:
+        return answers[key]
+
+    return look

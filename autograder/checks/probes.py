@@ -35,9 +35,22 @@ def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
     """The gradient of a weighted sum of ``output`` with respect to ``argument``; zeros where no graph leads back."""
     if not output.requires_grad:
         return torch.zeros_like(argument)
-    # Different weights, so that no gradient is right by symmetry.
-    weights = torch.arange(output.numel(), device=output.device).cos().reshape(output.shape).to(output.dtype)
-    return torch.autograd.grad((output * weights).sum(), argument, allow_unused=True, materialize_grads=True)[0]
+    return torch.autograd.grad((output * uneven(output)).sum(), argument, allow_unused=True, materialize_grads=True)[0]
+
+
+def parameter_gradients(module: Any, x: torch.Tensor) -> list[torch.Tensor | None]:
+    """The gradients of the module's trained parameters from a weighted sum of its output for ``x``."""
+    if hasattr(module, "parameter_gradients"):  # it lives in the sandbox
+        return module.parameter_gradients(x, uneven)
+    with torch.enable_grad():
+        output = module(x.clone().requires_grad_())
+    wanted = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return list(torch.autograd.grad(output, wanted, uneven(output), allow_unused=True)) if wanted else []
+
+
+def uneven(output: torch.Tensor) -> torch.Tensor:
+    """Weights for the sum that is differentiated: different ones, so that no gradient is right by symmetry."""
+    return torch.arange(output.numel(), device=output.device).cos().reshape(output.shape).to(output.dtype)
 
 
 def _copy(argument: Any) -> Any:

@@ -19,7 +19,7 @@ import torch
 from autograder import reference
 from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, module_weights
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
-from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise
+from autograder.checks.framework import Check, Miss, StudentError, calling, exercise
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
 
 WEEK = "week4_alibi"
@@ -89,11 +89,11 @@ def alibi_slopes(check: Check) -> None:
 
 
 def own_slopes(function: Callable) -> Callable[[int], torch.Tensor | None]:
-    """The slopes of the student's own function where something can be built on them: finite, and none of them zero."""
+    """The slopes of the student's own function where something can be built on them: none of them zero, or beyond all measure."""
     @functools.cache
     def slopes(n_heads: int) -> torch.Tensor | None:
         value = _own(function, n_heads)
-        fit = value is not None and value.numel() == n_heads and bool((value.isfinite() & (value.abs() > 1e-6)).all())
+        fit = value is not None and value.numel() == n_heads and bool(((value.abs() > 1e-6) & (value.abs() < 1e6)).all())
         return value.flatten() if value is not None and fit else None
 
     return slopes
@@ -171,7 +171,8 @@ class All:
 
 NO_KEY_BEHIND = ("Without a mask a single query at the end sees no key after it, so the two forms agree: align the query "
                  "with the last key, and compute both sides.")
-NOTHING_TO_SEE = "Your answer follows `causal`, but here the two forms agree without a mask: compute both sides."
+NOTHING_TO_SEE = "Where keys after the query get no weight, the two forms agree without a mask as well."
+ZERO_SLOPES = "With slopes that are all zero the two forms are one and the same, also without a mask."
 ONE_HEAD = "One place that differs is enough: take the largest difference over all heads, queries and keys."
 SMALL = "Large differences are seen, a small one is not: the two agree where no weight differs by more than 1e-5."
 SIGN = ("Where one weight differs and all others hardly do, your answer is wrong: a difference may have either sign, so "
@@ -215,7 +216,7 @@ def per_key_bias_is_equivalent(check: Check) -> None:
             (few, slopes, True, "four slopes", ""),
             (few, slopes, False, "four slopes", ""),
             (check.randn(2, 4, 1, 7), slopes, False, "four slopes", NO_KEY_BEHIND),
-            (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", NOTHING_TO_SEE),
+            (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", ZERO_SLOPES),
             (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
             (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_HEAD),
             (check.randn(2, 4, 5, 5), [0.01] * 4, False, "slopes 0.01", SMALL),  # the two differ by some 0.01

@@ -9,25 +9,27 @@ import signal
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache, partial
+from inspect import isclass
 from typing import Any
 
 import matplotlib
+import torch
 
 matplotlib.use("Agg")
 
-from autograder.checks.context import GradingContext, grading  # noqa: E402
-from autograder.checks.errors import Absent  # noqa: E402
-from autograder.checks.result_cache import ResultCache  # noqa: E402
-from autograder.checks.verdict import Criterion, Verdict  # noqa: E402
-from autograder.course import Role  # noqa: E402
-from autograder.errors import BrokenCheck, SandboxError, StudentError  # noqa: E402
-from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell  # noqa: E402
-from autograder.grading.sandbox.sandbox import Sandbox  # noqa: E402
-from autograder.grading.sandbox.session import CellRun, Session  # noqa: E402
-from autograder.grading.source_names import defined_names, free_names  # noqa: E402
+from autograder.checks.context import GradingContext, grading
+from autograder.checks.errors import Absent
+from autograder.checks.result_cache import ResultCache
+from autograder.checks.verdict import Criterion, Verdict
+from autograder.course import Role
+from autograder.errors import BrokenCheck, SandboxError, StudentError
+from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
+from autograder.grading.sandbox.sandbox import Sandbox
+from autograder.grading.sandbox.session import CellRun, Session
+from autograder.grading.source_names import defined_names, free_names
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 _cache_of = lru_cache(maxsize=1)(lambda *where: ResultCache())  # of one assignment of one class on one device
@@ -140,21 +142,25 @@ def _run_test(cell: TaskCell, session: Session, context: GradingContext, trusted
 
 
 @contextlib.contextmanager
-def _replacing(task: Task, session: Session, name: str, student: Any, functions: Mapping[str, Any]) -> Iterator[Any]:
-    """The student's answer anew, its cell run again where the course's functions stand in place of earlier answers; an
-    ``Absent`` where it uses none of these."""
+def _replacing(task: Task, session: Session, name: str, student: Any, functions: Mapping[str, Any],
+               ) -> Iterator[tuple[Any, Collection[str]]]:
+    """The student's answer anew, its cell run again where the course's functions stand in place of earlier answers, and
+    which of these it uses; an ``Absent`` where it uses none."""
     cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
     used = _reached(cell, task.cells) & set(functions) if cell else set()
     if cell is None or not used:
-        yield Absent(name, "")
+        yield Absent(name, ""), used
         return
     with contextlib.suppress(StudentError), contextlib.ExitStack() as until_graded:
         fresh: Any = Absent(name, "")
         with contextlib.suppress(StudentError):
-            until_graded.enter_context(session.replacing({key: _within_bounds(functions[key]) for key in functions if key in used}))
+            stand_ins = {key: functions[key] for key in functions if key in used}
+            until_graded.enter_context(session.replacing(
+                {key: _as_function(it) if isclass(it) else _within_bounds(it) for key, it in stand_ins.items()},
+                modules={key for key, it in stand_ins.items() if isclass(it)}))
             session.again(cell.id, cell.source)
             fresh = session.lookup([name]).get(name, fresh)
-        yield fresh
+        yield fresh, used
     with contextlib.suppress(StudentError):  # what it took from the earlier answers when it was run is the student's again
         session.again(cell.id, cell.source)
 
@@ -174,13 +180,34 @@ def _reached(cell: TaskCell, cells: list[TaskCell]) -> set[str]:
 def _within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function for the student's code to call: it chooses the arguments, but not how much memory that takes here."""
     def bounded(*args: Any, **kwargs: Any) -> Any:
-        sizes = [value.numel() if hasattr(value, "numel") else abs(value) for value in (*args, *kwargs.values())
-                 if hasattr(value, "numel") or type(value) is int]
-        if math.prod(max(1, size) for size in sizes) > LARGEST:
-            raise ValueError("these sizes are larger than any that is asked for")
+        _require_small((*args, *kwargs.values()))
         return function(*args, **kwargs)
 
     return bounded
+
+
+def _as_function(cls: type[torch.nn.Module]) -> Callable[..., Any]:
+    """A module class for the student's code to make modules of: the parameters live there, what they do happens here.
+
+    The function gives the shapes of the state_dict; with a state and inputs, the module's output. A module on the meta
+    device takes no memory, whatever its sizes."""
+    def asked(arguments: list[Any], options: dict[str, Any], state: dict[str, torch.Tensor] | None = None,
+              inputs: tuple[Any, ...] = (), named: dict[str, Any] | None = None) -> Any:
+        with torch.device("meta"):
+            module = cls(*arguments, **options)
+        if state is None:
+            return {name: list(value.shape) for name, value in module.state_dict().items()}
+        _require_small((*inputs, *(named or {}).values()))
+        return torch.func.functional_call(module, state, tuple(inputs), named, strict=True)
+
+    return asked
+
+
+def _require_small(values: tuple[Any, ...]) -> None:
+    sizes = [value.numel() if hasattr(value, "numel") else abs(value) for value in values
+             if hasattr(value, "numel") or type(value) is int]
+    if math.prod(max(1, size) for size in sizes) > LARGEST:
+        raise ValueError("these sizes are larger than any that is asked for")
 
 
 def _student_objects(session: Session, names: list[str], failed: dict[str, StudentError]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,11 +104,13 @@ def bank(assignment: str, grade_id: str) -> list[Solution]:
     return _banks.get((assignment, grade_id), [])
 
 
-@lru_cache(maxsize=None)
+@cache
 def known_mistakes(assignment: str, grade_id: str) -> tuple[Mistake, ...]:
     """The wrong entries of the bank, then the family's mistakes one by one, then in pairs."""
     found = [Mistake(solution.subject, (solution.says,)) for solution in bank(assignment, grade_id) if solution.says]
-    build, says = _families.get((assignment, grade_id), (None, {}))
+    if (assignment, grade_id) not in _families:
+        return tuple(found)
+    build, says = _families[assignment, grade_id]
     for names in itertools.chain(itertools.combinations(says, 1), itertools.combinations(says, 2)):
         found.append(Mistake(build(frozenset(names)), tuple(says[name] for name in names)))
     return tuple(found)
@@ -125,5 +127,5 @@ def _register(solution: Solution) -> Any:
 def _as_answer(subject: Any, grade_id: str) -> str:
     """The entry's source, without decorators, under the name the exercise asks for."""
     source = textwrap.dedent(inspect.getsource(subject))
-    start = re.search(r"^(def|class) ", source, flags=re.MULTILINE).start()
+    start = next(re.finditer(r"^(def|class) ", source, flags=re.MULTILINE)).start()
     return re.sub(rf"\b{re.escape(subject.__name__)}\b", grade_id, source[start:]).rstrip()

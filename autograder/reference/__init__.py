@@ -13,8 +13,12 @@ from autograder.reference.alibi import (
     per_key_bias_is_equivalent,
 )
 from autograder.reference.attention import causal_mask, equivariance_gap, scaled_dot_product_attention
+from autograder.reference.cross_attention import CrossAttention
 from autograder.reference.deberta import deberta_scores
 from autograder.reference.evaluation import loss_by_length
+from autograder.reference.grouped_query import grouped_query_attention
+from autograder.reference.hybrid import HybridDecoderBlock
+from autograder.reference.kv_cache import CachedAttention, padded_causal, shift_cached_keys
 from autograder.reference.learned import LearnedPositionalEmbedding
 from autograder.reference.log_n import log_n_scale
 from autograder.reference.relative import relative_positions, shaw_attention
@@ -45,6 +49,9 @@ from autograder.reference.transformer_xl import rel_shift, transformer_xl_scores
 
 __all__ = [
     "ALiBiMultiHeadAttention",
+    "CachedAttention",
+    "CrossAttention",
+    "HybridDecoderBlock",
     "LearnedPositionalEmbedding",
     "RotaryMultiHeadAttention",
     "alibi_bias",
@@ -57,10 +64,12 @@ __all__ = [
     "dynamic_ntk_base",
     "effective_window",
     "equivariance_gap",
+    "grouped_query_attention",
     "interleaved_to_half",
     "log_n_scale",
     "loss_by_length",
     "ntk_base",
+    "padded_causal",
     "per_key_bias_is_equivalent",
     "position_interpolation",
     "rel_shift",
@@ -70,6 +79,7 @@ __all__ = [
     "rotate_half",
     "scaled_dot_product_attention",
     "shaw_attention",
+    "shift_cached_keys",
     "shift_matrix",
     "similarity_counterexample",
     "sinusoidal_positional_encoding",

@@ -64,7 +64,7 @@ def equivariance_gap(f: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor,
 
 
 def causal_mask(n_queries: int, n_keys: int) -> torch.Tensor:
-    """Boolean (n_queries, n_keys) on the CPU, True = may attend; a fresh tensor on each call.
+    """Boolean (n_queries, n_keys) on the CPU, True = may attend.
 
     The queries are the last n_queries positions (the earlier keys come from a cache): query row r stands at position
     n_keys - n_queries + r and sees the keys up to and including its own. More queries than keys: ValueError.

@@ -320,6 +320,22 @@ def moving_buckets(t5_bucket, offset=-40, max_offset=150, num_buckets=32, max_di
         "buckets": num_buckets})
 
 
+def moving_cache(cached=5, new=3, max_cached=10, max_new=6):
+    """The mask and the positions of a piece of ``new`` tokens that meets a cache of ``cached`` tokens."""
+    title = "A piece of text meets the cache"
+    alt = ("A grid: one row per new token with its position, one column per key. Filled cells are seen: cached keys in "
+           "one colour, keys of the piece itself in another, with a diagonal right edge. Empty cells are hidden.")
+    fig, ax = figure(title, width=6.4, height=0.9 + 0.4 * new)
+    for row in range(new):
+        for key in range(cached + new):
+            colour = "white" if key > cached + row else QUERY if key < cached else ORANGE
+            ax.add_patch(plt.Rectangle((key - 0.45, row - 0.45), 0.9, 0.9, facecolor=colour, edgecolor="#888888"))
+    ax.set(xlim=(-0.6, cached + new - 0.4), ylim=(new - 0.4, -0.6), xticks=range(cached + new), yticks=range(new),
+           xlabel="key, position", yticklabels=[f"position {cached + row}" for row in range(new)])
+    ax.set_aspect("equal")
+    return Moving("cache", title, alt, fig, {"cached": cached, "new": new, "maxCached": max_cached, "maxNew": max_new})
+
+
 # What the pictures share, in the page: elements, shapes, axes, sliders. A picture lies in a shadow tree, out of reach
 # of the page's styles, on white as all figures do. Nothing moves by itself.
 SHARED = r"""
@@ -754,5 +770,30 @@ PICTURES = {"clocks": r"""
       const at = offset.value, side = at < 0 ? "behind" : "ahead of";
       const where = at === 0 ? "at the query" : `${Math.abs(at)} ${side} the query`;
       say(`A key ${where}: bucket ${found[0]} with two sides, ${found[1]} when causal.`);
+""", "cache": r"""
+    const cached = slider("tokens in the cache", 0, data.maxCached, data.cached);
+    const fresh = slider("new tokens", 1, data.maxNew, data.new);
+    const view = drawing(element(stage, "div", {class: "wide"}), "", data.alt);
+    return () => {
+      const c = cached.value, n = fresh.value, width = Math.max(stage.clientWidth, 280), left = 86;
+      const cell = Math.min(34, (width - left - 4) / (data.maxCached + data.maxNew));
+      const svg = view.clear(width, cell * data.maxNew + 44);
+      for (let row = 0; row < n; row++) {
+        const place = {x: left - 8, y: cell * (row + 0.5) + 4, "text-anchor": "end", class: "position"};
+        shape(svg, "text", place, `position ${c + row}`);
+        for (let key = 0; key < c + n; key++) {
+          const seen = key <= c + row, fill = !seen ? "#fff" : key < c ? colours.query : colours.angle;
+          shape(svg, "rect", {x: left + cell * key + 1, y: cell * row + 1, width: cell - 2, height: cell - 2, fill,
+            stroke: "#888", "data-seen": seen ? (key < c ? "cached" : "new") : "hidden"});
+        }
+      }
+      for (let key = 0; key < c + n; key++) {
+        const below = {x: left + cell * (key + 0.5), y: cell * n + 16, "text-anchor": "middle", fill: "#444"};
+        shape(svg, "text", below, key);
+      }
+      shape(svg, "text", {x: left, y: cell * n + 34, fill: "#444"}, "key, position");
+      view.svg.setAttribute("aria-label", `${n} rows, ${c + n} columns; row r sees the keys 0 to ${c} + r`);
+      say(`The first new token stands at position ${c} and sees ${c + 1} key${c ? "s" : ""}; `
+        + `the last one sees all ${c + n}.`);
     };
 """}

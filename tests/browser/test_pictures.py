@@ -19,7 +19,7 @@ from helpers import COURSE
 from nbclient import NotebookClient
 from playwright.sync_api import Locator, Page, expect
 
-from autograder.reference import alibi, rope, scaling, sinusoidal, t5
+from autograder.reference import alibi, attention, rope, scaling, sinusoidal, t5
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SET_UP = """import matplotlib.pyplot as plt
@@ -134,6 +134,11 @@ def _buckets(card: Locator, at: dict[str, float]) -> None:
             if end != "…":  # the next offset has another bucket
                 assert int(t5.t5_bucket(torch.tensor(int(end)), both)) == int(bucket)
                 assert int(t5.t5_bucket(torch.tensor(int(end) + step), both)) != int(bucket)
+def _cache(card: Locator, at: dict[str, float]) -> None:
+    cached, new = int(at["tokens in the cache"]), int(at["new tokens"])
+    seen = card.locator("rect").evaluate_all("cells => cells.map(cell => cell.dataset.seen !== 'hidden')")
+    assert seen == attention.causal_mask(new, cached + new).flatten().tolist()
+    assert _numbers(card.locator("text.position")) == list(range(cached, cached + new))
 
 
 def _numbers_after(titles: Locator) -> list[float]:
@@ -157,6 +162,7 @@ PICTURES = {
     "frequencies": Picture("lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies)", ("scale s",),
                            _frequencies),
     "buckets": Picture("lab.moving_buckets(t5.t5_bucket)", (OFFSET,), _buckets),
+    "cache": Picture("lab.moving_cache()", ("tokens in the cache", "new tokens"), _cache),
 }
 WITH_POINTER = {"score": "offset m − n", "slopes": "distance", "buckets": OFFSET}
 

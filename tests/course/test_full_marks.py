@@ -73,6 +73,78 @@ def whole_base(function):
     return lambda *arguments, base=10000.0: function(*arguments, int(base))
 
 
+class HalfTrained(reference.LearnedPositionalEmbedding):
+    """The table enters as it is, but half of it without a gradient."""
+
+    def forward(self, x):
+        rows = self.weight[:x.shape[1]]
+        if x.shape[1] > len(self.weight):
+            raise ValueError("too long")
+        return x + (rows / 2 + rows.detach() / 2).to(x.dtype)
+
+
+class FirstRowUntrained(reference.LearnedPositionalEmbedding):
+    def forward(self, x):
+        rows = self.weight[:x.shape[1]]
+        if x.shape[1] > len(self.weight):
+            raise ValueError("too long")
+        return x + torch.cat((rows[:1].detach(), rows[1:])).to(x.dtype)
+
+
+class MovesPositions(reference.RotaryMultiHeadAttention):
+    def forward(self, x, positions=None, is_causal=False):
+        out = super().forward(x, positions, is_causal)
+        if positions is not None:
+            positions -= positions.min() + 1
+        return out
+
+
+class BaseOneMore(reference.RotaryMultiHeadAttention):
+    def __init__(self, d_model, n_heads, base=10001.0):
+        super().__init__(d_model, n_heads, base)
+
+
+class WholeBaseLayer(reference.RotaryMultiHeadAttention):
+    def __init__(self, d_model, n_heads, base=10000.0):
+        super().__init__(d_model, n_heads, int(base))
+
+
+def one_sided(sign):
+    """Without abs: only weights that are larger on one side are seen."""
+    def per_key_bias_is_equivalent(scores, slopes, causal):
+        n_queries, n_keys = scores.shape[-2:]
+        j = torch.arange(n_keys)
+        i = j[n_keys - n_queries:, None]
+        slope, scores = slopes.double()[:, None, None], scores.double()
+        hide = torch.zeros(n_queries, n_keys).masked_fill(j > i, -torch.inf) if causal else 0
+        one, other = (scores + slope * j + hide).softmax(-1), (scores - slope * (i - j).abs() + hide).softmax(-1)
+        return bool((sign * (one - other)).max() < 1e-5)
+
+    return per_key_bias_is_equivalent
+
+
+def pair_for_base(base):
+    def similarity_counterexample(d_model):
+        speeds = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+        products = (torch.arange(1, 2000)[:, None] * speeds).cos().sum(1)
+        first = int((products[1:] > products[:-1] + 1e-9).nonzero()[0])
+        return first + 1, first + 2
+
+    return similarity_counterexample
+
+
+def weights_of_a_training_model(model, tokens, lengths, n_targets):
+    training = model.training
+    losses = reference.loss_by_length(model, tokens, lengths, n_targets)
+    return halved_weights(model, tokens, lengths, n_targets) if training else losses
+
+
+def by_fours(head_dim, *arguments, **options):
+    if head_dim % 4:
+        raise ValueError("head_dim")
+    return reference.yarn_frequencies(head_dim, *arguments, **options)
+
+
 CASES = {
     "gap rounded": ("week1", "equivariance_gap", lambda f, x, perm: round(reference.equivariance_gap(f, x, perm), 6)),
     "gap cut": ("week1", "equivariance_gap", lambda f, x, perm: (lambda gap: gap if gap > 1e-6 else 0.0)(
@@ -91,6 +163,23 @@ CASES = {
     "positions in half precision": ("week4", "alibi_bias", half_precision_bias),
     "a tolerance of 0.1": ("week4", "per_key_bias_is_equivalent", rough_comparison),
     "mask kept from training": ("week4", "ALiBiMultiHeadAttention", MaskedInTraining),
+    "table gradient halved": ("week2", "LearnedPositionalEmbedding", HalfTrained),
+    "first row untrained": ("week2", "LearnedPositionalEmbedding", FirstRowUntrained),
+    "pair for base 20,000": ("week2", "similarity_counterexample", pair_for_base(20_000.0)),
+    "pair for base 5,000": ("week2", "similarity_counterexample", pair_for_base(5_000.0)),
+    "positions moved in place": ("week3", "RotaryMultiHeadAttention", MovesPositions),
+    "base 10,001": ("week3", "RotaryMultiHeadAttention", BaseOneMore),
+    "whole base 3.6": ("week3", "RotaryMultiHeadAttention", WholeBaseLayer),
+    "whole base 3.7": ("week3", "rotary_tables", lambda positions, head_dim, dtype=torch.float32, base=10000.0:
+                       reference.rotary_tables(positions, head_dim, dtype, int(base))),
+    "no abs": ("week4", "per_key_bias_is_equivalent", one_sided(1)),
+    "neg for abs": ("week4", "per_key_bias_is_equivalent", one_sided(-1)),
+    "0-d tensor 5.3": ("week5", "ntk_base", lambda *a: torch.tensor(reference.ntk_base(*a))),
+    "whole base 5.4": ("week5", "dynamic_ntk_base", lambda base, *a: reference.dynamic_ntk_base(int(base), *a)),
+    "whole base 5.5": ("week5", "yarn_frequencies", lambda *a, base=10000.0, **o: reference.yarn_frequencies(
+        *a, base=int(base), **o)),
+    "multiples of four 5.5": ("week5", "yarn_frequencies", by_fours),
+    "weights changed in train mode": ("week5", "loss_by_length", weights_of_a_training_model),
     "whole base 5.3": ("week5", "ntk_base", lambda base, scale, head_dim: reference.ntk_base(int(base), scale, head_dim)),
     "weights changed": ("week5", "loss_by_length", halved_weights),
     "head_dim 6 refused": ("week5", "yarn_frequencies", lambda head_dim, *a, **o: reference.yarn_frequencies(
@@ -107,6 +196,23 @@ def test_it_loses_points(case):
 def test_an_answer_that_sees_that_there_is_one_query_earns_less_than_half():
     verdict = graded("week4", "per_key_bias_is_equivalent", lambda scores, slopes, causal: bool(causal or scores.shape[-2] == 1))
     assert verdict.score == 0, verdict.render()
+
+
+def test_a_layer_that_sees_the_future_pays_a_point():
+    class Leaks(reference.RotaryMultiHeadAttention):
+        def forward(self, x, positions=None, is_causal=False):
+            return super().forward(x, positions)
+
+    assert graded("week3", "RotaryMultiHeadAttention", Leaks).score == 4
+
+
+def test_a_table_that_is_not_trained_pays_a_quarter():
+    class Frozen(reference.LearnedPositionalEmbedding):
+        def __init__(self, max_len, d_model):
+            super().__init__(max_len, d_model)
+            self.weight.requires_grad_(False)
+
+    assert graded("week2", "LearnedPositionalEmbedding", Frozen).score == 1.5
 
 
 class BiasInABuffer(reference.ALiBiMultiHeadAttention):

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from helpers import COURSE, run, standing
 
-from autograder.classroom import make_course_root, simulate
-from autograder.classroom import agrees
+from autograder.classroom import agrees, make_course_root, simulate
 
 WEEK1 = "week1_permutation_equivariance"
 

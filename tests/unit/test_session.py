@@ -10,6 +10,7 @@ import torch
 from helpers import COURSE, printed
 
 from autograder.checks.framework import StudentError, watched
+from autograder.grading.judge import _as_function
 from autograder.grading.sandbox.limits import Limits
 from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
@@ -342,6 +343,30 @@ def test_functions_of_this_side_stand_in_for_the_students_own(session: Session) 
             quadruple(torch.zeros(3))
         assert raised.value.type_names[0] == "ValueError"
     assert torch.equal(quadruple(x), x)
+
+
+def test_a_class_of_this_side_stands_in_with_parameters_there_and_gradients(session: Session) -> None:
+    session.execute("a", "import torch\nclass Inner:\n    pass\n")
+    session.execute("b", """class Outer(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.inner = Inner(n, n, bias=False)
+    def forward(self, x):
+        return 2 * self.inner(x)
+""")
+    with session.replacing({"Inner": _as_function(torch.nn.Linear)}, modules={"Inner"}):
+        module = session.lookup(["Outer"])["Outer"](3)
+        weight = torch.arange(9.0).reshape(3, 3)
+        module.load_state_dict({"inner.weight": weight})
+        x = torch.ones(1, 3, requires_grad=True)
+        out = module(x)
+        assert torch.equal(out, 2 * x @ weight.T) and list(module.state_dict()) == ["inner.weight"]
+        assert torch.equal(torch.autograd.grad(out.sum(), x)[0], 2 * weight.sum(0, keepdim=True))
+    many = torch.empty(10_000, 1)
+    with pytest.raises(ValueError, match="larger than any"):
+        _as_function(torch.nn.Bilinear)([1, 1, 1], {}, {}, (many, many))
+    with pytest.raises(StudentError):
+        session.lookup(["Outer"])["Outer"](3)
 
 
 def test_a_new_fork_has_the_functions_that_stand_in_as_long_as_they_do(hurried: Session) -> None:

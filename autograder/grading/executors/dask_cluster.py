@@ -7,7 +7,6 @@ same as for a local run, for each of its threads: neither torch nor anything of 
 import importlib.metadata
 import json
 import logging
-import os
 import queue
 import sys
 import threading

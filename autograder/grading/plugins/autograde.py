@@ -13,6 +13,7 @@ from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from nbgrader.utils import rmtree
 from sqlalchemy.exc import DatabaseError
+from traitlets import Dict
 
 from autograder.errors import CourseError, GradingFailed, first_line
 from autograder.grading.course_state import is_complete
@@ -27,8 +28,6 @@ from autograder.grading.submission.folders import find_submissions
 
 class CourseAutograde(Autograde):
     """Grades through `pipeline`. What nbgrader would copy or read of a submission itself, it does not.
-
-    ``refused`` holds the folders that no student can be called, with the reason.
     """
 
     @classmethod
@@ -39,7 +38,7 @@ class CourseAutograde(Autograde):
             setattr(ours, name, getattr(converter, name))
         return ours
 
-    refused: dict[str, str] = {}
+    refused = Dict(help="Folders that no student can be called, with the reason.")
 
     def init_notebooks(self) -> None:
         """Which file of a submission is the notebook, and that there is none, is for intake to say."""

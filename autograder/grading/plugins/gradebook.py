@@ -119,7 +119,7 @@ def scores(course: CourseDirectory, assignment: str) -> list[Score]:
 def _standing(submission: SubmittedAssignment) -> Score:
     reason = reason_not_graded(submission)
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
-    by_cell = {grade.name: (None if reason or grade.auto_score is None and grade.manual_score is None else grade.score)
+    by_cell = {grade.name: (None if reason or (grade.auto_score is None and grade.manual_score is None) else grade.score)
                for grade in grades}
     waiting = 0 if reason else sum(grade.needs_manual_grade for grade in grades)
     penalty = submission.late_submission_penalty or 0.0

@@ -3,6 +3,7 @@
 A proxy can be called with tensors, differentiated through, and asked for a state_dict. What comes back is decoded data.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -23,8 +24,8 @@ class Caller(Protocol):
              kwargs: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]], int]:
         """The value, the arguments that the call changed, and the number by which to differentiate it."""
 
-    def backward(self, call: int, cotangents: list[Any]) -> list[Any]:
-        """The gradients of an earlier call's tensors."""
+    def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
+        """The gradients of an earlier call's tensors, or of the parameters of the module of this number."""
 
 
 class RemoteObject:
@@ -36,6 +37,11 @@ class RemoteObject:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _call(self, None, args, kwargs)
+
+    def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
+        """The gradients of a module's trained parameters, where its output for ``x`` is weighed by ``weigh(output)``."""
+        output, _, call = self._session.call(self, None, (x.clone().requires_grad_(),), {})
+        return self._session.backward(call, [weigh(output)], self._reference.id)
 
     def __getattr__(self, name: str) -> Any:
         if name in METHODS:
@@ -54,7 +60,7 @@ class _Differentiable(torch.autograd.Function):
         outputs = state["run"]()
         ctx.state, ctx.count = state, len(inputs)
         flat = [tensor.detach() for tensor in outputs]
-        ctx.mark_non_differentiable(*[f for f, o in zip(flat, outputs) if not o.requires_grad])
+        ctx.mark_non_differentiable(*[f for f, o in zip(flat, outputs, strict=True) if not o.requires_grad])
         return tuple(flat)
 
     @staticmethod
@@ -85,8 +91,11 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
     def run() -> list[torch.Tensor]:
         state["value"], changed, state["call"] = session.call(proxy, method, args, kwargs)
         for index, tensor in changed:  # what an in-place change would have done here
-            if 0 <= index < len(inputs) and _is_watched(inputs[index]) and _has_shape(tensor, inputs[index]):
-                inputs[index].data.copy_(tensor)
+            if 0 <= index < len(inputs) and _is_watched(inputs[index]):
+                if _has_shape(tensor, inputs[index]):
+                    inputs[index].data.copy_(tensor)
+                else:  # changed beyond recognition: nothing is equal to it
+                    inputs[index].data.fill_(math.nan if inputs[index].is_floating_point() else -1)
         return _tensors(state["value"])
 
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # imports torch, which takes long: the sandbox's own import o
     from autograder.grading.sandbox.worker.wire import Connection
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+USUAL = Limits()
 START_SECONDS = 180  # importing torch on a cold disk
 HELLO_SECONDS = 60
 END_SECONDS = 60
@@ -30,14 +31,14 @@ END_SECONDS = 60
 class Sandbox:
     """The fork server. As a context manager it is ready inside the block; else call ``wait_ready``."""
 
-    def __init__(self, isolate: bool = True, device: str = "cpu", limits: Limits = Limits()) -> None:
+    def __init__(self, isolate: bool = True, device: str = "cpu", limits: Limits = USUAL) -> None:
         self.isolate, self.device, self.limits = isolate, device, limits
         self._jobs = itertools.count(1)
         self._scratch = None if isolate else tempfile.TemporaryDirectory(prefix="autograder-")
         # Messages with their ends; where there is no SEQPACKET (macOS), datagrams, which never end: see close().
         kind = socket.SOCK_SEQPACKET if LINUX else socket.SOCK_DGRAM
         self.control, theirs = socket.socketpair(socket.AF_UNIX, kind)
-        self._log = tempfile.TemporaryFile()  # has no name: even a kill leaves none behind
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  ends with close(); has no name: even a kill leaves none behind
         self._groups = MemoryGroups.find() if isolate and LINUX else None
         try:
             self.process = subprocess.Popen(

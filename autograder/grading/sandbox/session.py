@@ -6,7 +6,7 @@ and the earlier cells are run again without the one that did it.
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,7 @@ class Session:
         self._cells_with_orphans: set[tuple[str, str]] = set()  # cells that ended and left processes running
         self._callbacks: list[Callable[..., Any]] = []
         self._replaced: dict[str, Callable[..., Any]] = {}  # by the name of the student's own
+        self._modules: list[str] = []  # those of them that are module classes
         self._serial = 0
         self._budget = Budget.of(self.limits)
         self._restarts = 0
@@ -70,14 +71,15 @@ class Session:
             return CellRun(error=_garbage(error))
 
     @contextlib.contextmanager
-    def replacing(self, functions: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
-        """While this lasts, functions of this side stand in the notebook under these names."""
-        self._replaced = dict(functions)
+    def replacing(self, functions: Mapping[str, Callable[..., Any]], modules: Collection[str] = ()) -> Iterator[None]:
+        """While this lasts, functions of this side stand in the notebook under these names; under those of ``modules`` a
+        class whose modules hold their parameters there and ask the function for shapes and outputs."""
+        self._replaced, self._modules = dict(functions), list(modules)
         try:
             self._request(self._replacements(), self.limits.call_cpu)
             yield
         finally:
-            self._replaced = {}
+            self._replaced, self._modules = {}, []
             if self._job is not None:  # a new fork has the student's own
                 self._request(self._replacements(), self.limits.call_cpu)
 
@@ -121,10 +123,10 @@ class Session:
         except (WireError, TypeError, ValueError) as malformed:
             raise _garbage(malformed) from malformed
 
-    def backward(self, call: int, cotangents: list[Any]) -> list[Any]:
-        """The gradients of an earlier call's tensors; what is no list of them is none."""
+    def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
+        """The gradients of an earlier call's tensors, or of the module number ``of``'s parameters; what is no list is none."""
         encoder = Encoder()
-        request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents)}
+        request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents), "of": of}
         header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload))
         if error := _error(header.get("error")):
             raise error
@@ -137,7 +139,8 @@ class Session:
     # ---- the conversation
 
     def _replacements(self) -> dict[str, Any]:
-        return {"op": "replace", "values": {name: {"c": -1 - index} for index, name in enumerate(self._replaced)}}
+        return {"op": "replace", "modules": self._modules,
+                "values": {name: {"c": -1 - index} for index, name in enumerate(self._replaced)}}
 
     def _execute(self, cell: str, source: str) -> tuple[dict[str, Any], bytes]:
         return self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)

@@ -15,17 +15,17 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
-from typing import Any
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import Cell, Role, instructor_cells, released_files
 from autograder.errors import CourseError, UngradableError
-from autograder.grading.submission.flags import flags
 from autograder.grading.source_names import defined_names
+from autograder.grading.submission.flags import flags
 from autograder.grading.submission.notebook_file import read, shown
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
 MAX_FILES = 1_000
+MAX_PICTURES = 200  # in one text answer
 Matched = dict[str, NotebookNode]  # the student's cell, by the id of the instructor's
 Extras = dict[str | None, list[tuple[int, str, str]]]  # number, source and type, by the instructor's cell before them
 TAKES_ANSWER = (Role.ANSWER, Role.PREDICTION, Role.EXPERIMENT)
@@ -226,6 +226,8 @@ def _without_markup(text: str) -> str:
 def _markdown(text: str, answer: NotebookNode | None, **fields: object) -> NotebookNode:
     """A text cell of the student's, with the pictures pasted into it; a reference to any other picture is taken out."""
     pictures = answer.attachments if answer is not None else {}
+    if text.count("![") > MAX_PICTURES:  # each would be looked at to the end of its line
+        text, pictures = text.replace("![", "!\u200b["), {}
     text = re.sub(r"attachment:([^)\s\"'>]*)", lambda m: m.group() if unquote(m.group(1)) in pictures else "missing-picture", text)
     text = re.sub(r"!(?=\[)(?!\[[^\]\n]*\]\(attachment:)", "!\u200b", text)  # a picture from the web would tell who reads it when
     cell = _markdown_cell(text, **fields)

@@ -13,9 +13,9 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
-from typing import Any
 from nbformat.notebooknode import NotebookNode
 
 from autograder.errors import UngradableError

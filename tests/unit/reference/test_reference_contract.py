@@ -45,6 +45,12 @@ SIGNATURES = {
     "t5_bucket": "(relative_position, bidirectional=True, num_buckets=32, max_distance=128)",
     "t5_attention": "(q, k, v, table, is_causal=False, max_distance=128)",
     "deberta_scores": "(q, k, pos_q, pos_k)",
+    "grouped_query_attention": "(q, k, v, mask=None)",
+    "CachedAttention": "(d_model, n_heads, n_kv_heads, base=10000.0)",
+    "padded_causal": "(keep, n_queries)",
+    "shift_cached_keys": "(k, offset, base=10000.0)",
+    "CrossAttention": "(d_model, n_heads, base=10000.0)",
+    "HybridDecoderBlock": "(d_model, n_heads)",
 }
 
 
@@ -73,6 +79,10 @@ def test_forward_signatures():
     assert signature(reference.LearnedPositionalEmbedding.forward) == "(self, x)"
     assert signature(reference.RotaryMultiHeadAttention.forward) == "(self, x, positions=None, is_causal=False)"
     assert signature(reference.ALiBiMultiHeadAttention.forward) == "(self, x, is_causal=True)"
+    assert signature(reference.CachedAttention.forward) == "(self, x, cache=None)"
+    assert signature(reference.CrossAttention.forward) == (
+        "(self, x, memory, memory_mask=None, positions=None, memory_positions=None)")
+    assert signature(reference.HybridDecoderBlock.forward) == "(self, x, memory, memory_mask=None)"
 
 
 # Each case: arguments as (shape or ready tensor) and a call; the call returns one tensor.
@@ -169,9 +179,42 @@ def _deberta_scores(device, dtype):
     return reference.deberta_scores, [*_qkv(device, dtype)[:2], *tables]
 
 
+def _grouped(device, dtype):
+    q, k, v = _qkv(device, dtype)
+    return lambda q, k, v: reference.grouped_query_attention(q, k, v)[0], [q, k[:, :1].contiguous(), v[:, :1].contiguous()]
+
+
+def _cached(device, dtype):
+    module = reference.CachedAttention(24, 6, 2).to(device=device, dtype=dtype)
+
+    def call(x, keys, values):
+        out, (k, v) = module(x, (keys, values))
+        return out + k.mean() + v.mean()
+
+    keys, values = (torch.randn(2, 2, 3, 4, device=device, dtype=dtype) for _ in range(2))
+    return call, [torch.randn(2, 5, 24, device=device, dtype=dtype), keys, values]
+
+
+def _shifted(device, dtype):
+    return lambda k: reference.shift_cached_keys(k, 3), _qkv(device, dtype)[:1]
+
+
+def _cross(device, dtype):
+    module = _module(reference.CrossAttention, device, dtype)
+    mask = torch.ones(2, 7, dtype=torch.bool, device=device).triu(1)  # the second memory has its first keys hidden
+    positions = torch.arange(5, device=device), torch.arange(7, device=device) / 2
+    return lambda x, m: module(x, m, mask, *positions), [torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)]
+
+
+def _hybrid(device, dtype):
+    module = _module(reference.HybridDecoderBlock, device, dtype)
+    return module, [torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)]
+
+
 CASES = [_attention, _attention_weights, _rope, _rope_per_batch, _rope_half, _interleaved_to_half,
          _interleaved_to_half_one_pair, _rotate_half, _decode_step_scores, _position_interpolation, _learned,
-         _rotary_module, _alibi_module, _shaw, _rel_shift, _transformer_xl_scores, _t5_attention, _deberta_scores]
+         _rotary_module, _alibi_module, _shaw, _rel_shift, _transformer_xl_scores, _t5_attention, _deberta_scores,
+         _grouped, _cached, _shifted, _cross, _hybrid]
 
 
 @pytest.mark.parametrize("device", DEVICES)

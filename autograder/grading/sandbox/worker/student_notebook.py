@@ -8,12 +8,13 @@ import base64
 import builtins
 import contextlib
 import itertools
+import math
 import os
 import random
 import sys
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,7 @@ class Notebook:
         for name, value in self.own.items():
             names[name] = value
         values = {name: decoder.decode(value) for name, value in header["values"].items()}
+        values |= {name: module_class(name, values[name]) for name in header["modules"]}
         self.own = {name: names[name] for name in values if name in names}
         names.update(values)
         return {}
@@ -225,9 +227,15 @@ class Notebook:
         inputs, outputs = self.graphs[header["call"]]
         cotangents = decoder.decode(header["cotangents"])
         pairs = [(o, c.to(o.device, o.dtype)) for o, c in zip(outputs, cotangents) if c is not None and o.requires_grad]
-        wanted = [tensor for tensor in inputs if tensor.requires_grad]
+        module = self.objects[header["of"]] if header.get("of") else None
+        if module is not None:
+            wanted = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        else:
+            wanted = [tensor for tensor in inputs if tensor.requires_grad]
         found = torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True,
-                                    allow_unused=True) if pairs else [None] * len(wanted)
+                                    allow_unused=True) if pairs and wanted else [None] * len(wanted)
+        if module is not None:
+            return {"value": encoder.encode(list(found))}
         gradients = iter(found)
         return {"value": encoder.encode([next(gradients) if t.requires_grad else None for t in inputs])}
 
@@ -287,6 +295,28 @@ class _Asked(torch.autograd.Function):
         return None, None, None, None, *ctx.notebook.ask(ctx.number, ctx.args, ctx.kwargs, list(cotangents))
 
 
+def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
+    """Modules that hold their parameters, and ask the check's function what these are and what comes of them."""
+
+    def make(self: torch.nn.Module, *arguments: Any, **options: Any) -> None:
+        torch.nn.Module.__init__(self)
+        self.made_with = list(arguments), options
+        for path, shape in ask(*self.made_with).items():
+            *parts, last = path.split(".")
+            owner = self
+            for part in parts:
+                if part not in dict(owner.named_children()):
+                    owner.add_module(part, torch.nn.Module())
+                owner = owner.get_submodule(part)
+            bound = 1 / math.sqrt(max(1, shape[-1] if shape else 1))  # as nn.Linear begins
+            owner.register_parameter(last, torch.nn.Parameter(torch.empty(shape).uniform_(-bound, bound)))
+
+    def forward(self: torch.nn.Module, *inputs: Any, **named: Any) -> Any:
+        return ask(*self.made_with, dict(self.named_parameters()), inputs, named)
+
+    return type(name, (torch.nn.Module,), {"__init__": make, "forward": forward})
+
+
 @contextlib.contextmanager
 def usual_dtype() -> Iterator[None]:
     """A test hands in float32 tensors, so new ones are float32, whatever a cell has switched for its own purposes."""
@@ -336,7 +366,7 @@ def run_notebook(connection: Connection, shell: Any, job: dict[str, Any]) -> Non
             file.write(text)
     sys.path.insert(0, job["directory"])
     random.seed(job["seed"])
-    np.random.seed(job["seed"])
+    np.random.seed(job["seed"])  # noqa: NPY002  the generator that students' code uses
     torch.manual_seed(job["seed"])
     notebook = Notebook(connection, shell, job["device"])
     connection.send({"hello": job["token"]})

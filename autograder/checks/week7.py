@@ -1,0 +1,812 @@
+"""Hidden tests of week 7, the capstone: a cache, two sequences, and everything before put together.
+
+Modules are tested with weights that make scores of order 2. With those of the constructor all scores are near zero,
+attention is a mean, and a wrong position would move nothing.
+
+Exercises 7.3, 7.6 and 7.7 may build on earlier answers. Their hidden cells hand these over, and what follows rightly
+from a wrong earlier answer is right: see `follows` in the framework, and `own_attention` and `own_cross_attention` for
+what is fit to be built upon.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from autograder import reference
+from autograder.checks.compare import Tolerance
+from autograder.checks.framework import Check, Probe, StudentError, calling, differentiating, exercise, gradient
+
+WEEK = "week7_capstone"
+
+# Right functions in float32 were off by at most 7e-7 for inputs of order 1; the mistakes of the bank move some value by
+# more than 0.05. Modules put three matrices on top.
+CLOSE = Tolerance(rtol=0, atol=1e-4)
+MODULE = Tolerance(rtol=0, atol=2e-4)
+WHOLE = Tolerance(rtol=0, atol=0)
+FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)
+# The values may be rounded once by each side: 2^-9 of numbers below 6, plus float32 angles up to 10,000, off by 1e-3.
+ROUNDED = Tolerance(rtol=0, atol=0.06)
+# All of the module in bfloat16, 330 tokens: measured over 12 seeds and five ways to write it, right modules are off by
+# at most 0.08; positions counted in bfloat16 move some output by 1.6 or more.
+MODULE_BFLOAT16 = Tolerance(rtol=0, atol=0.4)
+
+CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
+FOUR_WEIGHTS = (
+    "The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no biases, no "
+    "saved tables; all four are trained."
+)
+EMPTY_ROW = "A query that may attend to no key must have a zero output, not NaN."
+BASE = "The default base is right, another one is not: the frequencies must follow the argument `base`."
+
+
+# ---- 7.2 by hand ----------------------------------------------------------------------------------------------------
+
+CACHE_SIZES = {"gqa_token": 131072.0, "gqa_gib": 1.0, "mha_gib": 4.0, "mla_token": 70272.0, "expanded_token": 4997120.0}
+
+
+@exercise(WEEK, "cache_sizes", reference=CACHE_SIZES)
+def cache_sizes(check: Check) -> None:
+    with check.criterion("grouped queries: per token, and at 8,192 tokens", 1, golden=True):
+        check.entries("gqa_token", "gqa_gib", tolerance=FOUR_DIGITS)
+    with check.criterion("with as many key heads as query heads", 0.5, golden=True):
+        check.entries("mha_gib", tolerance=FOUR_DIGITS)
+    with check.criterion("a latent in place of the heads", 1, golden=True):
+        check.entries("mla_token", tolerance=FOUR_DIGITS)
+    with check.criterion("the same model with keys and values written out", 0.5, golden=True):
+        check.entries("expanded_token", tolerance=FOUR_DIGITS)
+
+
+# ---- 7.1 grouped_query_attention ------------------------------------------------------------------------------------
+
+BROADCAST = (
+    "A mask of this shape goes wrong: it broadcasts to (batch, n_heads, n_queries, n_keys), also with a head axis."
+)
+
+
+def grouped(
+    check: Check,
+    batch: int,
+    n_heads: int,
+    n_kv_heads: int,
+    n_queries: int,
+    n_keys: int,
+    head_dim: int,
+    v_dim: int,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
+    """q, k, v with scores of order 2, and how a message calls them."""
+    q = 2 * check.randn(batch, n_heads, n_queries, head_dim, dtype=dtype)
+    k = check.randn(batch, n_kv_heads, n_keys, head_dim, dtype=dtype)
+    v = check.randn(batch, n_kv_heads, n_keys, v_dim, dtype=dtype)
+    word = "" if dtype == torch.float32 else f"{str(dtype).removeprefix('torch.')} "
+    return q, k, v, f"grouped_query_attention({word}q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+
+
+def mixed_mask(check: Check, *shape: int) -> torch.Tensor:
+    """A random boolean mask in which every row holds both kinds."""
+    mask = check.randn(*shape) > 0
+    mask[..., 0], mask[..., 1] = True, False
+    return mask[..., check.randperm(shape[-1])]
+
+
+def out_slope(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, at: int) -> Probe:
+    """The gradient of the output with respect to q, k or v."""
+    slope = differentiating(q, k, v, at=at)
+    return lambda f: slope(lambda *arguments: f(*arguments)[0])
+
+
+@exercise(WEEK, "grouped_query_attention")
+def grouped_query_attention(check: Check) -> None:
+    with check.criterion("several query heads for each key head", 1.25, golden=True):
+        # 8/2 and 12/3 heads: with one key head, or with all, `repeat` and `repeat_interleave` are the same
+        for shape in ((4, 4, 2, 4, 4, 4, 4), (2, 8, 2, 5, 7, 8, 6), (3, 12, 3, 4, 4, 6, 5), (1, 6, 2, 1, 9, 5, 3)):
+            q, k, v, call = grouped(check, *shape)
+            check.agrees(calling(q, k, v), f"{call})", CLOSE)
+        q, k, v, call = grouped(check, 2, 4, 2, 3, 4, 6, 5, dtype=torch.float64)
+        check.agrees(calling(q, k, v), f"{call})", CLOSE)
+    with check.criterion("masks, also one for every head; rows without a key", 0.75, golden=True):
+        q, k, v, call = grouped(check, 4, 8, 2, 4, 4, 6, 5)
+        check.agrees(
+            calling(q, k, v, torch.ones(4, 4, dtype=torch.bool, device=check.device)),
+            f"{call}, mask (4, 4), all True)",
+            CLOSE,
+        )
+        for mask_shape in ((4, 4), (4, 1, 1, 4), (4, 8, 4, 4), (8, 4, 4)):
+            mask = mixed_mask(check, *mask_shape)
+            check.agrees(calling(q, k, v, mask), f"{call}, mask {mask_shape})", CLOSE, BROADCAST)
+        mask = mixed_mask(check, 4, 8, 4, 4)
+        mask[1, 3, 2], mask[2] = False, False
+        check.agrees(calling(q, k, v, mask), f"{call}, mask (4, 8, 4, 4), some rows all False)", CLOSE, EMPTY_ROW)
+    with check.criterion("one key head, and as many as query heads", 0.5):
+        for shape in ((2, 6, 1, 4, 5, 4, 3), (2, 4, 4, 3, 5, 4, 6)):
+            q, k, v, call = grouped(check, *shape)
+            check.agrees(calling(q, k, v), f"{call})", CLOSE)
+    with check.criterion("refuses heads that do not divide; passes gradients, leaves its arguments alone", 0.5):
+        q, k, v, call = grouped(check, 1, 4, 2, 3, 3, 4, 4)
+        for at, letter in enumerate("qkv"):
+            check.agrees(out_slope(q, k, v, at), f"the gradient for {letter} of {call})", CLOSE, CUT)
+        check.unchanged(lambda f: f(q, k, v), f"{call})", q, k, v)
+        for n_heads, n_kv_heads in ((4, 3), (6, 4), (2, 4)):
+            q, k, v, call = grouped(check, 1, n_heads, n_kv_heads, 2, 3, 4, 4)
+            check.raises(calling(q, k, v), ValueError, f"{call})")
+
+
+# ---- what 7.3, 7.6 and 7.7 build upon -------------------------------------------------------------------------------
+
+
+def asked(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the student's own object answers, or None if it fails."""
+    try:
+        return function(*arguments)
+    except StudentError:
+        return None
+    except Exception as error:
+        if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
+            raise
+        return None
+
+
+def fits(value: Any, like: torch.Tensor) -> bool:
+    """A tensor of the shape and dtype that is due, whatever is in it."""
+    return isinstance(value, torch.Tensor) and value.shape == like.shape and value.dtype == like.dtype
+
+
+def out_of(value: Any, like: torch.Tensor) -> torch.Tensor | None:
+    """The output in an answer of 7.1, if there is one."""
+    pair = isinstance(value, (tuple, list)) and len(value) == 2 and fits(value[0], like)
+    return value[0] if pair else None
+
+
+def leaves_something(first: torch.Tensor | None, others: list[torch.Tensor | None]) -> bool:
+    """Whether the output is finite and changes with each input. On top of anything else a layer without positions,
+    or one that ignores the memory, would be right."""
+    answers = [answer for answer in (first, *others) if answer is not None and bool(answer.isfinite().all())]
+    return len(answers) == 1 + len(others) and all(
+        bool((other - answers[0]).abs().max() > 0.02) for other in answers[1:]
+    )
+
+
+def alike(given: list[torch.Tensor | None], right: list[torch.Tensor], leaf: torch.Tensor) -> bool:
+    """Whether nothing is wrong with these answers: their values, and the first one's gradient for ``leaf``."""
+    if any(
+        a is None or not torch.allclose(a, b, atol=1e-4, equal_nan=True) for a, b in zip(given, right, strict=False)
+    ):
+        return False
+    slopes = [asked(gradient, answers[0], leaf) for answers in (given, right)]
+    return slopes[0] is not None and torch.allclose(slopes[0], slopes[1], atol=1e-3)
+
+
+def own_attention(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The student's 7.1 if it is wrong and fit to be built upon, else None."""
+    generator = torch.Generator().manual_seed(7)
+    q, k, v = (torch.randn(2, heads, 5, 6, generator=generator) for heads in (4, 2, 2))
+    causal = torch.ones(5, 5, dtype=torch.bool).tril()
+    leaf = q.clone().requires_grad_()
+    cases = (
+        (leaf, k, v),
+        (q, k, v, causal),
+        (q, k, v, causal.tril(-1)),
+        (q, k[:, [0, 0, 1, 1]], v[:, [0, 0, 1, 1]], causal),
+    )
+    given = [out_of(asked(function, *case), q) for case in cases]
+    if alike(given, [reference.grouped_query_attention(*case)[0] for case in cases], leaf):
+        return None
+    moved = (q.flip(2), k, v), (q, k.roll(1, 3), v), (q, k, v.flip(3))
+    if not leaves_something(given[0], [out_of(asked(function, *case), q) for case in moved]):
+        return None
+
+    def attention(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> tuple[Any, ...]:
+        right = reference.grouped_query_attention(q, k, v, mask)
+        own = out_of(asked(function, q, k, v) if mask is None else asked(function, q, k, v, mask), right[0])
+        return right if own is None else (own, right[1])
+
+    return attention
+
+
+OWN_ATTENTION = "Graded with your own grouped_query_attention: a mistake there is not paid for again."
+
+
+def cached_after_attention(grouped_query_attention: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
+    if (own := own_attention(grouped_query_attention)) is not None:
+        yield type("CachedAttention", (reference.CachedAttention,), {"attention": staticmethod(own)}), OWN_ATTENTION
+
+
+def cross_after_attention(grouped_query_attention: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
+    if (own := own_attention(grouped_query_attention)) is not None:
+        yield type("CrossAttention", (reference.CrossAttention,), {"attention": staticmethod(own)}), OWN_ATTENTION
+
+
+def own_cross_attention(cls: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The student's 7.6 if it is wrong and fit to be built upon, else None."""
+    generator = torch.Generator().manual_seed(7)
+    right = reference.CrossAttention(16, 2)
+    weights = {name: torch.randn(16, 16, generator=generator) * 1.4 / 4 for name in right.state_dict()}
+    right.load_state_dict(weights)
+    x, memory = torch.randn(2, 5, 16, generator=generator), torch.randn(2, 7, 16, generator=generator)
+    mask = torch.arange(7) < torch.tensor([4, 0])[:, None]
+    module = asked(lambda: loaded(cls, (16, 2), weights))
+    if module is None:
+        return None
+    leaf = x.clone().requires_grad_()
+    cases = (leaf, memory), (x, memory, mask)
+    given = [answer if fits(answer, x) else None for answer in (asked(module, *case) for case in cases)]
+    if alike(given, [right(*case) for case in cases], leaf):
+        return None
+    moved = [asked(module, x.flip(1), memory), asked(module, x, -memory)]
+    return cls if leaves_something(given[0], [answer if fits(answer, x) else None for answer in moved]) else None
+
+
+def block_after_cross_attention(CrossAttention: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
+    if (own := own_cross_attention(CrossAttention)) is None:
+        return
+
+    class HybridDecoderBlock(reference.HybridDecoderBlock):
+        def forward(
+            self, x: torch.Tensor, memory: torch.Tensor, memory_mask: torch.Tensor | None = None
+        ) -> torch.Tensor:
+            x = x + self.self_attn(self.norm1(x), is_causal=True)
+            x = x + self.across(self.norm2(x), memory, memory_mask)
+            out: torch.Tensor = x + self.ffn(self.norm3(x))
+            return out
+
+        def across(self, x: torch.Tensor, memory: torch.Tensor, memory_mask: torch.Tensor | None) -> torch.Tensor:
+            n_heads = self.cross_attn.n_heads
+            right: torch.Tensor = self.cross_attn(x, memory, memory_mask)
+            module = asked(lambda: loaded(own, (x.shape[-1], n_heads), self.cross_attn.state_dict()))
+            value = None if module is None else asked(module, x, memory, memory_mask)
+            return value if isinstance(value, torch.Tensor) and fits(value, right) else right
+
+    yield HybridDecoderBlock, "Graded with your own CrossAttention: a mistake there is not paid for again."
+
+
+# ---- modules --------------------------------------------------------------------------------------------------------
+
+PROJECTION_BIASES = tuple(f"{letter}_proj.bias" for letter in "qkvo")
+
+
+def drawn_weights(check: Check, right: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """A value for every parameter of the right module, of a size that makes scores of order 2."""
+    weights = {}
+    for name, parameter in right.state_dict().items():
+        value = check.randn(*parameter.shape)
+        weights[name] = value * 1.4 / math.sqrt(parameter.shape[1]) if parameter.ndim == 2 else 0.3 * value
+        if "norm" in name and name.endswith("weight"):
+            weights[name] = 1 + weights[name]
+    return weights
+
+
+def loaded(cls: Any, arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], **options: Any) -> Any:
+    """The student's module with our weights. A projection's bias that should not be there costs points in one place
+    only and becomes zero; whatever else is in the state_dict keeps its value."""
+    module = cls(*arguments, **options)
+    state = module.state_dict()
+    missing = [name for name in weights if name not in state]
+    if missing:
+        raise StudentError(("KeyError",), f"the state_dict has no {missing[0]!r}")
+    for name, value in state.items():
+        state[name] = weights.get(name, torch.zeros_like(value) if name.endswith(PROJECTION_BIASES) else value)
+    module.load_state_dict(state)
+    if next(iter(weights.values())).device.type != "cpu":
+        module.to(next(iter(weights.values())).device)
+    return module
+
+
+def same_parts(check: Check, arguments: tuple[Any, ...], call: str, hint: str) -> None:
+    """The names and shapes of the state_dict, and that everything in it is trained."""
+    check.agrees(
+        lambda cls: {key: tuple(value.shape) for key, value in cls(*arguments).state_dict().items()},
+        f"{call}.state_dict()",
+        hint=hint,
+    )
+    check.agrees(
+        lambda cls: {key: True for key, _ in cls(*arguments).named_parameters()},
+        f"{call}.named_parameters()",
+        hint=hint,
+    )
+
+
+# ---- 7.3 CachedAttention --------------------------------------------------------------------------------------------
+
+RESTART = "The first call is right, those with a cache are not: the new tokens stand at n_cached, n_cached + 1, ...."
+LATER_PIECES = (
+    "Pieces of one token are right, longer ones with a cache are not: there the causal mask is aligned at the end."
+)
+CONTINUED = (
+    "The first continuation of a prefix is right, another one is not: all that a call needs to know stands in the "
+    "cache it is given; the module keeps nothing itself and leaves that cache as it is."
+)
+CACHE_SHAPE = (
+    "The cache must be a tuple (k, v), each of shape (batch, n_kv_heads, n_cached, head_dim): only the key and value "
+    "heads, not repeated, of all tokens so far."
+)
+ANGLES = (
+    "The module is right in float32, but not after .to(torch.bfloat16): positions, frequencies and angles must stay in "
+    "at least float32."
+)
+CACHED_SIZES = (
+    "n_heads that does not divide d_model, n_kv_heads that does not divide n_heads and an odd head_dim must raise "
+    "ValueError when the module is made."
+)
+
+
+def outputs_of(module: Any, pieces: list[torch.Tensor]) -> dict[str, Any]:
+    """What the module returns for the pieces of a text, each with the cache of the one before."""
+    outputs, cache, start = {}, None, 0
+    for piece in pieces:
+        n = piece.shape[1]
+        out, cache = module(piece) if cache is None else module(piece, cache)
+        outputs[f"token {start}" if n == 1 else f"tokens {start} to {start + n - 1}"] = out
+        start += n
+    return outputs
+
+
+def in_pieces(
+    arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int], **options: Any
+) -> Probe:
+    def probe(cls: Any) -> dict[str, Any]:
+        module = loaded(cls, arguments, weights, **options)
+        if x.dtype != torch.float32:
+            module.to(x.dtype)
+        return outputs_of(module, list(x.clone().split(sizes, dim=1)))
+
+    return probe
+
+
+def continued(
+    arguments: tuple[Any, ...],
+    weights: dict[str, torch.Tensor],
+    prefix: torch.Tensor,
+    continuations: list[torch.Tensor],
+) -> Probe:
+    """One prefix, several continuations of it, in turn by the module that read it and by another one of its weights."""
+
+    def probe(cls: Any) -> dict[str, Any]:
+        modules = [loaded(cls, arguments, weights) for _ in range(2)]
+        _, cache = modules[0](prefix.clone())
+        return {
+            f"continuation {number + 1}": modules[number % 2](piece.clone(), cache)[0]
+            for number, piece in enumerate(continuations)
+        }
+
+    return probe
+
+
+def cache_after(
+    arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]
+) -> Probe:
+    """What the cache is after these pieces: its type, the shapes and dtypes in it. Keys may be kept rotated or raw."""
+
+    def probe(cls: Any) -> Any:
+        module, cache = loaded(cls, arguments, weights), None
+        if x.dtype != torch.float32:
+            module.to(x.dtype)
+        for piece in x.clone().split(sizes, dim=1):
+            _, cache = module(piece) if cache is None else module(piece, cache)
+        if type(cache) is not tuple or not all(isinstance(part, torch.Tensor) for part in cache):
+            return cache
+        return tuple((str(part.dtype), *part.shape) for part in cache)
+
+    return probe
+
+
+@exercise(WEEK, "CachedAttention", follows=cached_after_attention)
+def CachedAttention(check: Check) -> None:
+    def drawn(
+        batch: int, n: int, *arguments: int
+    ) -> tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, str]:
+        weights = drawn_weights(check, reference.CachedAttention(*arguments))
+        x = check.randn(batch, n, arguments[0])
+        return arguments, weights, x, f"CachedAttention{arguments} on x {tuple(x.shape)}"
+
+    with check.criterion("a whole text at once", 1.5, golden=True):
+        for sizes in ((4, 4, 16, 4, 4), (2, 7, 32, 8, 2), (2, 6, 48, 12, 3), (3, 5, 12, 2, 1)):
+            arguments, weights, x, call = drawn(*sizes)
+            check.agrees(in_pieces(arguments, weights, x, [x.shape[1]]), call, MODULE)
+        arguments, weights, x, call = drawn(2, 9, 32, 4, 2)
+        check.agrees(in_pieces(arguments, weights, x.double(), [9]), f"{call} in float64", MODULE)
+
+    with check.criterion("a text and then single tokens", 1.25, golden=True):
+        for sizes, pieces in (((4, 5, 16, 4, 4), [4, 1]), ((2, 9, 32, 8, 2), [7, 1, 1]), ((2, 6, 48, 12, 3), [1] * 6)):
+            arguments, weights, x, call = drawn(*sizes)
+            check.agrees(
+                in_pieces(arguments, weights, x[:, : pieces[0]], pieces[:1]),
+                f"{call}, the first {pieces[0]} alone",
+                MODULE,
+            )
+            check.agrees(in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, RESTART)
+
+    with check.criterion("pieces of any length", 1, golden=True):
+        arguments, weights, x, call = drawn(2, 12, 32, 8, 2)
+        for pieces in ([6, 6], [1, 11], [5, 3, 4], [2, 1, 8, 1]):
+            check.agrees(
+                in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, LATER_PIECES
+            )
+
+    with check.criterion("two continuations of one prefix", 0.5, golden=True):
+        arguments, weights, x, call = drawn(2, 5, 32, 8, 2)
+        one = check.randn(2, 1, 32)
+        check.agrees(continued(arguments, weights, x, [one]), f"{call}, then one token more", MODULE, RESTART)
+        check.agrees(
+            continued(arguments, weights, x, [one, check.randn(2, 1, 32), check.randn(2, 3, 32)]),
+            f"{call}, then three continuations of it",
+            MODULE,
+            CONTINUED,
+        )
+
+    with check.criterion("what the cache holds, and that the one given stays as it is", 0.5):
+        arguments, weights, x, call = drawn(2, 7, 32, 8, 2)
+        for pieces in ([7], [4, 2, 1]):
+            check.agrees(
+                cache_after(arguments, weights, x, pieces),
+                f"the cache of {call} in pieces of {pieces}",
+                hint=CACHE_SHAPE,
+            )
+        check.agrees(
+            cache_after(arguments, weights, x.bfloat16(), [7]), f"the cache of {call} in bfloat16", hint=CACHE_SHAPE
+        )
+        keys, values = check.randn(2, 2, 3, 4), check.randn(2, 2, 3, 4)
+        check.unchanged(
+            lambda cls: loaded(cls, arguments, weights)(x, (keys, values)),
+            f"{call} with a cache of 3 tokens",
+            x,
+            keys,
+            values,
+        )
+
+    with check.criterion("another base", 0.25, golden=True):
+        arguments, weights, x, call = drawn(2, 9, 32, 8, 2)
+        check.agrees(in_pieces(arguments, weights, x, [9]), call, MODULE)
+        check.agrees(in_pieces(arguments, weights, x, [9], base=50.5), f"{call}, base=50.5", MODULE, BASE)
+
+    with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
+        arguments, weights, x, call = drawn(1, 330, 32, 4, 2)  # bfloat16 cannot count to 330
+        check.agrees(in_pieces(arguments, weights, x, [330]), call, MODULE)
+        check.agrees(
+            in_pieces(arguments, weights, x.bfloat16(), [330]),
+            f"{call} after .to(torch.bfloat16)",
+            MODULE_BFLOAT16,
+            ANGLES,
+        )
+
+    with check.criterion("four bias-free projections; gradients; sizes that do not fit", 0.5):
+        same_parts(check, (32, 8, 2), "CachedAttention(32, 8, 2)", FOUR_WEIGHTS)
+        arguments, weights, x, call = drawn(2, 4, 16, 4, 2)
+
+        def slope(cls: Any) -> torch.Tensor:
+            leaf = x.clone().requires_grad_()
+            return gradient(loaded(cls, arguments, weights)(leaf)[0], leaf)
+
+        check.agrees(slope, f"the gradient of {call}", MODULE, CUT)
+        for refused in ((10, 4, 2), (24, 6, 4), (18, 6, 2)):
+            check.raises(calling(*refused), ValueError, f"CachedAttention{refused}")
+
+
+# ---- 7.4 padded_causal ----------------------------------------------------------------------------------------------
+
+LAST_ONES = "With all tokens it is right, with the last few only it is not: they still have all the keys before them."
+
+
+def masked_parts(keep: torch.Tensor, n_queries: int, part: int) -> Probe:
+    """The positions (part 0) or the mask (part 1). Rows of padding queries are set to zero: they are not looked at."""
+    real = keep[:, keep.shape[1] - n_queries :]
+    real = real[:, None, :, None] if part else real
+
+    def probe(f: Any) -> Any:
+        positions, mask = f(keep.clone(), n_queries)
+        value = mask if part else positions
+        due = (len(keep), 1, n_queries, keep.shape[1]) if part else (len(keep), n_queries)
+        if not isinstance(value, torch.Tensor) or value.shape != due:
+            return value
+        return torch.where(real, value, torch.zeros_like(value))
+
+    return probe
+
+
+@exercise(WEEK, "padded_causal")
+def padded_causal(check: Check) -> None:
+    def kept(*padding: int, n: int) -> torch.Tensor:
+        return torch.arange(n, device=check.device) >= torch.tensor(padding, device=check.device)[:, None]
+
+    def compared(part: int, cases: list[tuple[Any, ...]], hint: str = "") -> None:
+        for padding, n, n_queries in cases:
+            check.agrees(
+                masked_parts(kept(*padding, n=n), n_queries, part),
+                f"the {('positions', 'mask')[part]} of padded_causal(keep, {n_queries}), {n} tokens, padding "
+                f"{list(padding)}",
+                WHOLE,
+                hint,
+            )
+
+    # The first row is padded: where it is not, its positions are plain indices.
+    whole = [((0, 0, 0, 0), 4, 4), ((1, 2, 0, 3), 4, 4), ((2, 3), 6, 6), ((4, 0, 7), 8, 8), ((2,), 3, 3)]
+    last = [((1, 2, 0, 3), 4, 4), ((2, 0), 6, 3), ((5, 0, 2), 9, 2), ((1, 6, 3), 7, 1), ((1, 1), 5, 4)]
+    with check.criterion("positions of all tokens", 1, golden=True):
+        compared(0, whole)
+    with check.criterion("mask of all tokens", 1, golden=True):
+        compared(1, whole)
+    with check.criterion("positions of the last tokens", 0.5, golden=True):
+        compared(0, last, LAST_ONES)
+    with check.criterion("mask of the last tokens", 0.25, golden=True):
+        compared(1, last, LAST_ONES)
+    with check.criterion("int64 and bool; keep left alone", 0.25):
+        keep = kept(0, 2, n=5)
+        for part, dtype in enumerate((torch.int64, torch.bool)):
+            check.has_dtype(masked_parts(keep, 3, part), dtype, f"padded_causal: the {('positions', 'mask')[part]}")
+        check.unchanged(lambda f: f(keep, 3), "padded_causal(keep, 3)", keep)
+
+
+# ---- 7.5 shift_cached_keys ------------------------------------------------------------------------------------------
+
+NEGATIVE = "Positive offsets are right, negative ones are not: they turn back by the same formula."
+FAR = "Near offsets are right, far ones are not: angles must be computed in at least float32."
+HALF = "Right in float32, but not for bfloat16 keys: compute the angles in at least float32 and round once, at the end."
+
+
+@exercise(WEEK, "shift_cached_keys")
+def shift_cached_keys(check: Check) -> None:
+    def moved(
+        shape: tuple[int, ...], offset: int, hint: str = "", tolerance: Tolerance = CLOSE, **options: Any
+    ) -> None:
+        k = check.randn(*shape)
+        shown = "".join(f", {name}={value:g}" for name, value in options.items())
+        check.agrees(calling(k, offset, **options), f"shift_cached_keys(k {shape}, {offset}{shown})", tolerance, hint)
+
+    with check.criterion("keys moved ahead", 1, golden=True):
+        for shape, offset in (((4, 4, 4, 4), 1), ((2, 3, 5, 8), 3), ((1, 2, 9, 16), 7), ((2, 1, 1, 6), 100)):
+            moved(shape, offset)
+    with check.criterion("back, far, not at all, with another base", 0.5, golden=True):
+        moved((2, 3, 5, 8), 3)
+        for offset in (-1, -40):
+            moved((2, 3, 5, 8), offset, NEGATIVE)
+        moved((2, 3, 5, 8), 0)
+        # float32 angles up to 10,000 are off by 1e-3
+        for offset in (9_999, -7_777):
+            moved((1, 2, 4, 16), offset, FAR, Tolerance(rtol=0, atol=1e-2))
+        moved((2, 3, 5, 8), 11, BASE, base=50.5)
+    with check.criterion("bfloat16 keys", 0.25, golden=True):
+        k = check.randn(2, 2, 6, 16)
+        check.agrees(calling(k, 9_999), "shift_cached_keys(k (2, 2, 6, 16), 9999)", Tolerance(rtol=0, atol=1e-2))
+        for offset in (3, 777, 9_999):
+            probe, call = calling(k.bfloat16(), offset), f"shift_cached_keys(bfloat16 k (2, 2, 6, 16), {offset})"
+            check.agrees(probe, call, ROUNDED, HALF)
+            check.has_dtype(probe, torch.bfloat16, call)
+    with check.criterion("refuses an odd head_dim; passes gradients, leaves its argument alone", 0.25):
+        k, call = check.randn(1, 2, 3, 6), "shift_cached_keys(k (1, 2, 3, 6), 5)"
+        check.agrees(differentiating(k, 5), f"the gradient of {call}", CLOSE, CUT)
+        check.unchanged(lambda f: f(k, 5), call, k)
+        check.raises(calling(check.randn(1, 2, 3, 5), 5), ValueError, "shift_cached_keys(k (1, 2, 3, 5), 5)")
+
+
+# ---- 7.6 CrossAttention ---------------------------------------------------------------------------------------------
+
+ROWS = "One row of positions per sequence goes wrong: row b belongs to sequence b of the batch, for all its heads."
+WHERE_THE_MEMORY_STANDS = (
+    "Positions 0, 1, 2, ... on both sides are right, others are not: each side turns by its own positions."
+)
+
+
+def crossing(
+    arguments: tuple[Any, ...],
+    weights: dict[str, torch.Tensor],
+    x: torch.Tensor,
+    memory: torch.Tensor,
+    *rest: Any,
+    **named: Any,
+) -> Probe:
+    """The output of the student's module, made with these arguments, for x and memory; for 7.7 as well."""
+
+    def probe(cls: Any) -> Any:
+        module = loaded(cls, arguments, weights)
+        if x.dtype != torch.float32:
+            module.to(x.dtype)
+        return module(x.clone(), memory.clone(), *rest, **named)
+
+    return probe
+
+
+def crossing_slope(
+    arguments: tuple[Any, ...],
+    weights: dict[str, torch.Tensor],
+    x: torch.Tensor,
+    memory: torch.Tensor,
+    at: int,
+    last: bool = False,
+) -> Probe:
+    """The gradient of the output, or of its last token, with respect to x or the memory."""
+    slope = differentiating(x, memory, at=at)
+
+    def probe(cls: Any) -> Any:
+        module = loaded(cls, arguments, weights)
+        return slope(lambda *both: module(*both)[:, -1] if last else module(*both))
+
+    return probe
+
+
+@exercise(WEEK, "CrossAttention", follows=cross_after_attention)
+def CrossAttention(check: Check) -> None:
+    def drawn(
+        batch: int, n: int, n_memory: int, *arguments: int
+    ) -> tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, torch.Tensor, str]:
+        weights = drawn_weights(check, reference.CrossAttention(*arguments))
+        x, memory = check.randn(batch, n, arguments[0]), check.randn(batch, n_memory, arguments[0])
+        return (
+            arguments,
+            weights,
+            x,
+            memory,
+            f"CrossAttention{arguments}(x {tuple(x.shape)}, memory {tuple(memory.shape)}",
+        )
+
+    def positions(*values: Any) -> torch.Tensor:
+        return torch.tensor(values, device=check.device)
+
+    with check.criterion("queries from x, keys and values from the memory", 1, golden=True):
+        for sizes in ((4, 4, 4, 16, 4), (2, 5, 7, 12, 2), (3, 6, 2, 24, 3), (1, 1, 9, 8, 1)):
+            arguments, weights, x, memory, call = drawn(*sizes)
+            check.agrees(crossing(arguments, weights, x, memory), f"{call})", MODULE)
+        arguments, weights, x, memory, call = drawn(2, 3, 5, 16, 2)
+        check.agrees(crossing(arguments, weights, x.double(), memory.double()), f"{call}) in float64", MODULE)
+
+    with check.criterion("the memory's padding; a memory without a real token", 1, golden=True):
+        arguments, weights, x, memory, call = drawn(4, 4, 4, 16, 4)
+        everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
+        check.agrees(crossing(arguments, weights, x, memory, everything), f"{call}, memory_mask all True)", MODULE)
+        check.agrees(
+            crossing(arguments, weights, x, memory, mixed_mask(check, 4, 4)), f"{call}, memory_mask (4, 4))", MODULE
+        )
+        arguments, weights, x, memory, call = drawn(3, 5, 7, 12, 2)
+        mask = mixed_mask(check, 3, 7)
+        check.agrees(
+            crossing(arguments, weights, x, memory, memory_mask=mask), f"{call}, memory_mask=mask (3, 7))", MODULE
+        )
+        mask = mask.clone()
+        mask[1] = False
+        check.agrees(
+            crossing(arguments, weights, x, memory, mask),
+            f"{call}, memory_mask (3, 7), row 1 all False)",
+            MODULE,
+            EMPTY_ROW,
+        )
+
+    with check.criterion("positions on both sides", 1.25, golden=True):
+        arguments, weights, x, memory, call = drawn(4, 4, 4, 16, 4)
+        steps = positions(0, 1, 2, 3)
+        check.agrees(
+            crossing(arguments, weights, x, memory, None, steps, steps), f"{call}, positions 0..3 for both)", MODULE
+        )
+        arguments, weights, x, memory, call = drawn(3, 4, 6, 24, 3)
+        for x_at, memory_at, words, hint in (
+            (positions(0, 1, 2, 3), positions(0, 1, 2, 3, 4, 5), "0..3 and 0..5", ""),
+            (positions(1, 2, 3, 4), positions(5, 4, 3, 2, 1, 0), "1..4 and 5..0", WHERE_THE_MEMORY_STANDS),
+            (
+                positions(0.5, 2.25, -3.0, 7.0),
+                positions(0, 2, 4, 6, 8, 10),
+                "fractional and even",
+                WHERE_THE_MEMORY_STANDS,
+            ),
+            (
+                positions((0, 1, 2, 3), (2, 9, 4, 0), (5, 5, -8, 3)),
+                positions(0, 1, 2, 3, 4, 5),
+                "(3, 4) and (6,)",
+                ROWS,
+            ),
+            (
+                positions(0, 1, 2, 3),
+                positions(*[[row + 2 * at for at in range(6)] for row in (0, 7, -3)]),
+                "(4,) and (3, 6)",
+                ROWS,
+            ),
+        ):
+            check.agrees(
+                crossing(arguments, weights, x, memory, None, x_at, memory_at),
+                f"{call}, positions {words})",
+                MODULE,
+                hint,
+            )
+        steps, memory_steps = positions(0, 1, 2, 3), positions(0, 1, 2, 3, 4, 5)
+        check.agrees(
+            crossing(arguments, weights, x, memory, positions=steps, memory_positions=memory_steps),
+            f"{call}, both positions by name)",
+            MODULE,
+        )
+        check.agrees(
+            crossing((*arguments, 50.5), weights, x, memory, None, steps, memory_steps),
+            f"{call}, positions 0..3 and 0..5), base=50.5",
+            MODULE,
+            BASE,
+        )
+
+    with check.criterion("refuses positions for one side only, and sizes that do not fit", 0.25):
+        arguments, weights, x, memory, call = drawn(1, 3, 3, 8, 2)
+        for name in ("positions", "memory_positions"):
+            check.raises(
+                crossing(arguments, weights, x, memory, **{name: positions(0, 1, 2)}),
+                ValueError,
+                f"{call}, {name} alone)",
+            )
+        for refused in ((10, 4), (18, 6)):
+            check.raises(calling(*refused), ValueError, f"CrossAttention{refused}")
+
+    with check.criterion("four bias-free projections and nothing else in the state_dict", 0.25):
+        same_parts(check, (12, 2), "CrossAttention(12, 2)", FOUR_WEIGHTS)
+
+    with check.criterion("passes gradients to x and to the memory, leaves both alone", 0.25):
+        arguments, weights, x, memory, call = drawn(2, 3, 4, 12, 2)
+        for at, name in enumerate(("x", "memory")):
+            check.agrees(
+                crossing_slope(arguments, weights, x, memory, at), f"the gradient for {name} of {call})", MODULE, CUT
+            )
+        check.unchanged(lambda cls: loaded(cls, arguments, weights)(x, memory), f"{call})", x, memory)
+
+
+# ---- 7.7 HybridDecoderBlock -----------------------------------------------------------------------------------------
+
+NOT_CAUSAL = (
+    "The last token is right, others are not: each token sees itself and the ones before it, so is_causal=True."
+)
+PARTS = (
+    "The block must have the parts self_attn, cross_attn, norm1, norm2, norm3 and ffn, with ffn = Sequential(Linear, "
+    "GELU, Linear), so that weights can be loaded."
+)
+MEMORY_MASK = "Without a memory_mask all is right, with one it is not: hand it on to cross_attn."
+
+
+@exercise(WEEK, "HybridDecoderBlock", follows=block_after_cross_attention)
+def HybridDecoderBlock(check: Check) -> None:
+    def drawn(
+        batch: int, n: int, n_memory: int, *arguments: int
+    ) -> tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, torch.Tensor, str]:
+        weights = drawn_weights(check, reference.HybridDecoderBlock(*arguments))
+        x, memory = check.randn(batch, n, arguments[0]), check.randn(batch, n_memory, arguments[0])
+        return (
+            arguments,
+            weights,
+            x,
+            memory,
+            f"HybridDecoderBlock{arguments}(x {tuple(x.shape)}, memory {tuple(memory.shape)}",
+        )
+
+    def last(probe: Probe) -> Probe:
+        return lambda cls: probe(cls)[:, -1]
+
+    # The last token sees all others anyway: a block that is not causal is right there.
+    with check.criterion("the output of the last token", 1.5, golden=True):
+        for sizes in ((4, 4, 4, 16, 4), (2, 5, 7, 32, 4), (2, 1, 3, 8, 2)):
+            arguments, weights, x, memory, call = drawn(*sizes)
+            check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token", MODULE)
+    with check.criterion("the output of all tokens: causal", 1, golden=True):
+        for sizes in ((4, 4, 4, 16, 4), (2, 7, 5, 32, 4)):
+            arguments, weights, x, memory, call = drawn(*sizes)
+            probe = crossing(arguments, weights, x, memory)
+            check.agrees(last(probe), f"{call}), the last token", MODULE)
+            check.agrees(probe, f"{call})", MODULE, NOT_CAUSAL)
+    with check.criterion("the memory's padding", 0.75, golden=True):
+        arguments, weights, x, memory, call = drawn(4, 4, 4, 16, 4)
+        check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token", MODULE)
+        for given in (
+            mixed_mask(check, 4, 4),
+            torch.arange(4, device=check.device) < torch.tensor([4, 1, 3, 2], device=check.device)[:, None],
+        ):
+            check.agrees(
+                last(crossing(arguments, weights, x, memory, given)),
+                f"{call}, memory_mask (4, 4)), the last token",
+                MODULE,
+                MEMORY_MASK,
+            )
+    with check.criterion("the parts by their names", 0.25):
+        same_parts(check, (8, 2), "HybridDecoderBlock(8, 2)", PARTS)
+    with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.5):
+        arguments, weights, x, memory, call = drawn(2, 3, 4, 8, 2)
+        for at, name in enumerate(("x", "memory")):
+            check.agrees(
+                crossing_slope(arguments, weights, x, memory, at, last=True),
+                f"the gradient for {name} of {call}), the last token",
+                MODULE,
+                CUT,
+            )
+        check.unchanged(lambda cls: loaded(cls, arguments, weights)(x, memory), f"{call})", x, memory)
+        check.raises(lambda cls: cls(10, 4), ValueError, "HybridDecoderBlock(10, 4)")

@@ -1,0 +1,1174 @@
+# %% [markdown]
+# # Week 7 · Capstone: a cache, two sequences, one decision
+#
+# **The week in one sentence.** A model that serves people writes one token at a time and remembers the rest; you will build that memory, join an encoder with one encoding to a decoder with another, and then decide which encoding a real project should use.
+#
+# A chat server answers you after 100,000 tokens of conversation. It does not read them again for every word. What does it keep, how large is that, and which position does the next token have? Get one index wrong and the model still talks, only worse. This week's bugs are of that kind.
+#
+# ## What you will be able to do
+#
+# - share key and value heads among query heads, and say what a cache costs in bytes;
+# - write attention with a KV cache that gives the same output however the text is cut into pieces;
+# - serve a batch of texts of different lengths, padded on the left;
+# - move cached keys to other positions without computing them again;
+# - write cross-attention with positions on both sides or on none, and a decoder block around it;
+# - say when copying and reversing carry on beyond the training length, with numbers;
+# - defend a choice of encoding in one page.
+#
+# **You need** weeks 1, 3 and 4: attention with masks, RoPE, ALiBi. Exercises 3.3 and 4.6 come ready made in `ready_blocks.py`.
+#
+# **Time:** about 255 minutes of exercises and 45 of reading and experiments. The complete notebook runs in about a minute on two CPU cores; the cell that trains says so. Short of time? 7.1, 7.3 and 7.6 are the core; 7.10 is what an employer would ask for.
+#
+# ## The exercises: 35 points
+#
+# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
+# |---|---|---|---|---|---|---|
+# | 7.1 | `grouped_query_attention` | code | 0 | 3 | – | 20 |
+# | 7.2 | `cache_sizes` | numbers | 0 | 3 | – | 15 |
+# | 7.3 | `CachedAttention` | code | 0 | 6 | – | 45 |
+# | 7.4 | `padded_causal` | code | 0 | 3 | – | 20 |
+# | 7.5 | `shift_cached_keys` | code | 0 | 2 | – | 10 |
+# | 7.6 | `CrossAttention` | code | 0 | 4 | – | 30 |
+# | 7.7 | `HybridDecoderBlock` | code | 0 | 4 | – | 25 |
+# | 7.8 | `copying_explained` | text | – | – | 4 | 35 |
+# | 7.9 | `interview` | text | – | – | 2 | 15 |
+# | 7.10 | `design_memo` | text | – | – | 4 | 40 |
+# | | **total** | | **0** | **25** | **10** | **255** |
+#
+# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (Of numbers by hand it looks at the form only.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. The three text answers are read by a person.
+#
+# **A mistake is paid for once.** 7.3 and 7.6 may call your 7.1, and 7.7 calls your 7.6. If the earlier answer returns wrong numbers and the later one uses it rightly, the later one gets its points.
+#
+# **Cells marked *predict*** ask you to commit to an answer before you look at a result. They are not graded. Do them anyway: in section 6 most people are wrong.
+
+# %% [markdown]
+# ### Conventions of this week
+#
+# - Tensors are `(batch, heads, seq_len, head_dim)`; $d$ is the head dimension. Masks are boolean, True = may attend.
+# - A model has `n_heads` query heads and `n_kv_heads` key and value heads. A **group** is the query heads that share one key head.
+# - With fewer queries than keys, the queries are the *last* positions, as always in this course.
+# - A **cache** is a plain tuple `(k, v)`, each `(batch, n_kv_heads, n_cached, head_dim)`.
+# - RoPE is in the interleaved layout of exercise 3.3.
+# - Functions keep the dtype and device of their input, keep gradients, and never change an argument in place.
+
+# %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
+import json
+import math
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import lab
+import ready_blocks as ready
+from ready_blocks import ALiBiMultiHeadAttention, apply_rotary_emb
+
+lab.use_style()
+torch.manual_seed(0)
+np.random.seed(0)
+
+# %% [markdown]
+# ## 1 · What a server keeps
+#
+# A decoder writes token after token. For the newest token it needs a query, and the keys and values of *all* tokens so far. The old keys and values have not changed: under a causal mask, no later token can reach them. So keep them. That store is the **KV cache**.
+#
+# It is large. Every layer keeps two vectors per token and head. At long contexts the cache, not the weights, decides how many people one GPU can serve. And every step must read all of it, so its size also sets the speed.
+#
+# **Fewer key heads.** Shazeer (2019) gave all query heads *one* key head and one value head (multi-query attention). Ainslie et al. (2023) chose the middle: $g$ key heads, each shared by a group of neighbouring query heads. This is **grouped-query attention**, GQA. LLaMA 3, Mistral and Qwen use it. With $h$ query heads, query head number $r$ reads key head
+#
+# $$\left\lfloor \frac{r}{h/g} \right\rfloor . \tag{1}$$
+#
+# **A worked example.** $h=6$, $g=2$: groups of three. Query heads 0, 1, 2 read key head 0; heads 3, 4, 5 read key head 1. In PyTorch that is `repeat_interleave(3, dim=1)`: 0, 0, 0, 1, 1, 1. The similar-looking `repeat` gives 0, 1, 0, 1, 0, 1. No shape tells the two apart.
+
+# %% tags=["experiment"]
+fig, axes = lab.figure("Which key head does each query head read? 8 query heads, 2 key heads", ncols=2, height=2.6, sharey=True)
+for ax, (name, reads) in zip(axes, {"repeat_interleave: neighbours share": [r // 4 for r in range(8)],
+                                    "repeat: heads alternate": [r % 2 for r in range(8)]}.items()):
+    for query_head, key_head in enumerate(reads):
+        ax.plot([query_head, 1.5 + 4 * key_head], [1, 0], color=lab.COLOURS[key_head], linestyle=lab.LINES[key_head], linewidth=1.4)
+    ax.plot(range(8), [1] * 8, "o", color=lab.QUERY, markersize=9)
+    ax.plot([1.5, 5.5], [0, 0], "s", color=lab.KEY, markersize=11)
+    ax.set(title=name, xticks=range(8), xlabel="query head", yticks=[0, 1], ylim=(-0.25, 1.25))
+axes[0].set_yticklabels(["key heads 0, 1", "query heads"])
+plt.show()
+
+
+# %% [markdown]
+# **Figure 7.1. Two ways to share.** (a) Equation (1): heads 0 to 3 share key head 0, heads 4 to 7 key head 1. (b) The other order. Both give the same shapes. A checkpoint trained with (a) and run with (b) loads without a complaint.
+
+# %% [markdown]
+# ### Exercise 7.1 · Grouped-query attention
+#
+# **3 points · difficulty 2/5 · 20 minutes · code**
+#
+# *Why it matters:* most open models of the last years use it. With one key head, or with as many as query heads, the wrong order gives the right result, so many tests miss it.
+#
+# Everything else is as in exercise 1.1: scaled scores, a boolean mask, zero weights and a zero output for a query that may attend to nothing.
+
+# %% nbgrader={"grade_id": "grouped_query_attention", "solution": true}
+def grouped_query_attention(q, k, v, mask=None):
+    """Attention in which neighbouring query heads share a key head and a value head.
+
+    q:       (batch, n_heads, n_queries, head_dim)
+    k:       (batch, n_kv_heads, n_keys, head_dim)
+    v:       (batch, n_kv_heads, n_keys, v_dim)
+    mask:    boolean, broadcasts to (batch, n_heads, n_queries, n_keys), True = may attend; None = everywhere
+    returns: (out, weights): (batch, n_heads, n_queries, v_dim), (batch, n_heads, n_queries, n_keys)
+    n_heads that is not a multiple of n_kv_heads: ValueError
+    """
+    ### BEGIN SOLUTION
+    n_heads, n_kv_heads = q.shape[1], k.shape[1]
+    if n_heads % n_kv_heads:
+        raise ValueError(f"{n_heads} query heads cannot share {n_kv_heads} key heads evenly")
+    k, v = (shared.repeat_interleave(n_heads // n_kv_heads, dim=1) for shared in (k, v))
+    raw = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)
+    if mask is None:
+        weights = raw.softmax(dim=-1)
+    else:
+        nothing = ~mask.any(dim=-1, keepdim=True)  # rows without a key: finite scores first, zero weights after
+        weights = raw.masked_fill(~mask, -math.inf).masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
+    return weights @ v, weights
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "grouped_query_attention_check", "grade": true, "points": 0}
+# Visible check (0 points).
+generator = torch.Generator().manual_seed(1)
+q, k = torch.randn(1, 6, 2, 4, generator=generator), torch.randn(1, 2, 5, 4, generator=generator)
+v = torch.arange(2.0).view(1, 2, 1, 1).expand(1, 2, 5, 3)  # every value of key head g is g
+out, weights = grouped_query_attention(q, k, v)
+assert tuple(out.shape) == (1, 6, 2, 3), f"out: shape (1, 6, 2, 3) expected, got {tuple(out.shape)}."
+assert tuple(weights.shape) == (1, 6, 2, 5), f"weights: shape (1, 6, 2, 5) expected, got {tuple(weights.shape)}."
+assert torch.allclose(weights.sum(-1), torch.ones(1, 6, 2)), "the weights of a query add up to 1 over the keys."
+read = [round(float(out[0, head, 0, 0])) for head in range(6)]
+assert read == [0, 0, 0, 1, 1, 1], (
+    f"here every value of head g is g, so out says which value head was read: {read}. "
+    "Of six query heads the first three share head 0, the last three head 1.")
+v = torch.randn(1, 2, 5, 3, generator=generator)
+out, weights = grouped_query_attention(q, k, v)
+alone, alone_weights = grouped_query_attention(q[:, 4:5], k[:, 1:], v[:, 1:])
+assert torch.allclose(weights[:, 4:5], alone_weights, atol=1e-5), (
+    "query head 4 reads the right values but other keys: group the keys as you group the values.")
+assert torch.allclose(out[:, 4:5], alone, atol=1e-5), "query head 4 must give what it gives alone with key and value head 1."
+mask = torch.ones(1, 6, 2, 5, dtype=torch.bool)
+mask[0, 3, 1], mask[0, 5, 0, 2] = False, False
+out, weights = grouped_query_attention(q, k, v, mask)
+assert bool(out.isfinite().all()), "head 3 hides all keys from query 1: its weights and its output are zero, not NaN."
+assert float(out[0, 3, 1].abs().max()) == 0, "a query that may attend to nothing has a zero output."
+assert float(weights[0, 5, 0, 2]) == 0, "the mask has a row for every head; key 2 is hidden from query 0 in head 5."
+assert lab.raises(ValueError, grouped_query_attention, q[:, :5], k, v), "5 query heads and 2 key heads: ValueError."
+print("Looks right. The hidden tests use 8 and 12 query heads, other widths for v, and masks of every shape.")
+
+# %% nbgrader={"grade_id": "grouped_query_attention_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week7
+week7.grouped_query_attention(grouped_query_attention)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Bring k and v to `n_heads` heads first. Everything after that is exercise 1.1.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Which of `repeat` and `repeat_interleave` puts copies of the same head side by side?
+# </details>
+#
+# <details><summary>Hint 3: rows without a key</summary>
+#
+# A row of $-\infty$ alone gives $0/0$. Where the mask has no True in a row, give it finite scores before the softmax and zero weights after it.
+# </details>
+
+# %% [markdown]
+# ### What a cache costs
+#
+# One token costs, in bytes,
+#
+# $$\underbrace{n_\text{layers}}_{\text{each has its own}}\ \cdot\ \underbrace{n_\text{kv heads}\,(d_k+d_v)}_{\text{keys and values}}\ \cdot\ \underbrace{b}_{\text{bytes per number}} . \tag{2}$$
+#
+# **Multi-head latent attention** (MLA, DeepSeek-V2 and V3) goes another way. It stores no heads at all. Per token and layer it keeps one **latent** vector, from which every head makes its key and its value, and beside it one small **rotated key** that all heads share. Why the second? A rotation stands between the two matrices that MLA wants to multiply together beforehand, so RoPE gets channels of its own.
+
+# %% [markdown]
+# ### Exercise 7.2 · Five sizes
+#
+# **3 points · difficulty 2/5 · 15 minutes · numbers**
+#
+# *Why it matters:* "does it fit?" is the first question about every deployment, and you can answer it on paper.
+#
+# Two models, both with 2 bytes per number. **A:** 32 layers, 32 query heads, 8 key and value heads, head dimension 128 for both. **B** (the sizes of DeepSeek-V3): 61 layers, a latent of 512 numbers and a rotated key of 64. A GiB is $2^{30}$ bytes. **At least four significant digits.**
+
+# %% tags=["by-hand"] nbgrader={"grade_id": "cache_sizes", "solution": true}
+# Replace every None by a number, at least four significant digits.
+cache_sizes = {
+    "gqa_token": None,  # A: bytes per token
+    "gqa_gib": None,  # A: GiB for 8192 tokens
+    "mha_gib": None,  # A with 32 key and value heads: GiB for 8192 tokens
+    "mla_token": None,  # B: bytes per token
+    "expanded_token": None,  # B, if the keys (192 numbers) and values (128) of all 128 heads were stored instead
+}
+### BEGIN SOLUTION
+cache_sizes |= {
+    "gqa_token": 131072,  # 32 * 8 * (128 + 128) * 2
+    "gqa_gib": 1.0,  # 131072 * 8192 / 2**30
+    "mha_gib": 4.0,  # four times as many heads
+    "mla_token": 70272,  # 61 * (512 + 64) * 2
+    "expanded_token": 4997120,  # 61 * 128 * (192 + 128) * 2
+}
+### END SOLUTION
+
+# %% nbgrader={"grade_id": "cache_sizes_check", "grade": true, "points": 0}
+# Visible check (0 points). It looks at the form of the answer, not at the values.
+assert isinstance(cache_sizes, dict), "cache_sizes must stay a dictionary; fill in its values."
+names = ("gqa_token", "gqa_gib", "mha_gib", "mla_token", "expanded_token")
+for key in names:
+    assert key in cache_sizes, f"the key {key!r} is missing: keep the names of the cell above."
+    value = cache_sizes[key]
+    assert value is not None, f"{key!r} is still None."
+    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
+    assert math.isfinite(value) and value > 0, f"{key!r} must be finite and above zero, got {value}."
+assert len(cache_sizes) == len(names), "there are more keys than asked for: remove the others."
+print("Five finite numbers. The hidden tests ask for four significant digits.")
+
+# %% nbgrader={"grade_id": "cache_sizes_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week7
+week7.cache_sizes(cache_sizes)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Equation (2). Both keys and values count, and each number takes 2 bytes.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The 32 query heads do not enter: queries are not stored. For MLA neither heads nor values enter; the latent stands for both.
+# </details>
+
+# %% [markdown]
+# ## 2 · A cache that any split leaves right
+#
+# Now build it. The contract is one sentence: **however you cut the text, the output is that of the whole text at once.** A prompt of 1,000 tokens comes in one piece, or in pieces of 256 to keep the memory low; after it single tokens; with speculative decoding a handful at a time. All are splits of one text.
+#
+# Three things must be right, and each of them is right by itself in the first call.
+#
+# - **Positions.** If $c$ tokens are cached, the new ones stand at $c, c+1, \dots$, not at $0, 1, \dots$
+# - **The mask.** Rows are the new tokens, columns are all tokens. Row $r$ sees the columns up to $c+r$: the causal mask aligned at the end (exercise 1.5).
+# - **What is stored.** Rotated keys or raw ones, but not rotated twice. Key heads, not their copies for every query head. And the caller's cache stays as it was: two answers may continue one prompt.
+
+# %% tags=["experiment"]
+lab.moving_cache()
+
+
+# %% [markdown]
+# **Figure 7.2. Pieces entering a cache.** Rows: the tokens of the newest piece. Columns: all tokens so far. Blue: cached and seen; orange: new and seen; white: hidden. Move the two sliders: (a) where does the diagonal start, (b) which number stands beside the first row?
+
+# %% [markdown] nbgrader={"grade_id": "found_in_the_wild", "locked": true}
+# **As found in the wild.** Blocks like the following circulate as "attention with RoPE, GQA and a KV cache". It runs, shapes fit, and on a prompt in one piece it writes fluent text. Before you read on, find what is missing. (Three things, and a fourth if you have done 7.1.)
+#
+# ```python
+# class LlamaStyleAttention(nn.Module):
+#     def forward(self, x, cache=None):
+#         b, n, _ = x.shape
+#         q = self.q_proj(x).view(b, n, self.n_heads, -1).transpose(1, 2)
+#         k = self.k_proj(x).view(b, n, self.n_kv_heads, -1).transpose(1, 2)
+#         v = self.v_proj(x).view(b, n, self.n_kv_heads, -1).transpose(1, 2)
+#         q = apply_rotary_emb(q, torch.arange(n))
+#         k = apply_rotary_emb(k, torch.arange(n))
+#         # if cache is not None:
+#         #     k = torch.cat([cache[0], k], dim=2)
+#         #     v = torch.cat([cache[1], v], dim=2)
+#         rep = self.n_heads // self.n_kv_heads
+#         out = F.scaled_dot_product_attention(q, k.repeat(1, rep, 1, 1), v.repeat(1, rep, 1, 1))
+#         return self.o_proj(out.transpose(1, 2).reshape(b, n, -1)), (k, v)
+# ```
+#
+# <details><summary>What is missing</summary>
+#
+# The cache is never read: its lines are commented out. Positions start at 0 in every call. There is no causal mask. And `repeat` gives the query heads the wrong key heads.
+# </details>
+
+# %% [markdown]
+# ### Exercise 7.3 · Attention with a cache
+#
+# **6 points · difficulty 4/5 · 45 minutes · code**
+#
+# *Why it matters:* this is the loop that every chat runs in. None of the four mistakes above raises an error.
+#
+# You may call your own 7.1 and the ready `apply_rotary_emb(x, positions, base)`. Where the sizes do not fit, raise `ValueError` when the module is made: `n_heads` must divide `d_model`, `n_kv_heads` must divide `n_heads`, and the head dimension must be even.
+
+# %% nbgrader={"grade_id": "CachedAttention", "solution": true}
+class CachedAttention(nn.Module):
+    """Causal grouped-query self-attention with RoPE (interleaved) and a KV cache.
+
+    Bias-free projections q_proj, k_proj, v_proj, o_proj and nothing else in the state_dict; k_proj and v_proj have
+    n_kv_heads * head_dim rows, head_dim = d_model // n_heads.
+    """
+
+    def __init__(self, d_model, n_heads, n_kv_heads, base=10000.0):
+        super().__init__()
+        ### BEGIN SOLUTION
+        if d_model % n_heads or n_heads % n_kv_heads or (d_model // n_heads) % 2:
+            raise ValueError(f"sizes that do not fit: d_model={d_model}, n_heads={n_heads}, n_kv_heads={n_kv_heads}")
+        self.head_dim, self.base = d_model // n_heads, base
+        kv_rows = n_kv_heads * self.head_dim
+        self.q_proj, self.o_proj = nn.Linear(d_model, d_model, bias=False), nn.Linear(d_model, d_model, bias=False)
+        self.k_proj, self.v_proj = nn.Linear(d_model, kv_rows, bias=False), nn.Linear(d_model, kv_rows, bias=False)
+        ### END SOLUTION
+
+    def forward(self, x, cache=None):
+        """One more piece of the text.
+
+        x:       (batch, n_new, d_model), n_new >= 1
+        cache:   what the call before returned, or None at the start of the text; it is not changed
+        returns: (out, cache): (batch, n_new, d_model), and the tuple (k, v) of all tokens so far, each
+                 (batch, n_kv_heads, n_cached, head_dim) in the dtype of the projections
+        """
+        ### BEGIN SOLUTION
+        q, k, v = (project(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+                   for project in (self.q_proj, self.k_proj, self.v_proj))
+        n_cached = 0 if cache is None else cache[0].shape[2]
+        positions = torch.arange(n_cached, n_cached + x.shape[1], device=x.device)
+        q, k = apply_rotary_emb(q, positions, self.base), apply_rotary_emb(k, positions, self.base)
+        if cache is not None:
+            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)  # new tensors: the old cache stays
+        seen = torch.arange(k.shape[2], device=x.device) <= positions[:, None]
+        out, _ = grouped_query_attention(q, k, v, seen)
+        return self.o_proj(out.transpose(1, 2).flatten(2)), (k, v)
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "CachedAttention_check", "grade": true, "points": 0}
+# Visible check (0 points).
+module = CachedAttention(16, 4, 2)
+state = module.state_dict()
+assert {name: tuple(value.shape) for name, value in state.items()} == {
+    "q_proj.weight": (16, 16), "k_proj.weight": (8, 16), "v_proj.weight": (8, 16), "o_proj.weight": (16, 16)}, (
+    "CachedAttention(16, 4, 2): the state_dict must hold q_proj and o_proj (16, 16), k_proj and v_proj (8, 16), and no "
+    f"more; yours holds { {name: tuple(value.shape) for name, value in state.items()} }.")
+generator = torch.Generator().manual_seed(3)
+module.load_state_dict({name: torch.randn(value.shape, generator=generator) * 0.5 for name, value in state.items()})
+x = torch.randn(2, 7, 16, generator=generator)
+whole, cache = module(x)
+assert tuple(whole.shape) == (2, 7, 16), f"out: shape (2, 7, 16) expected, got {tuple(whole.shape)}."
+assert isinstance(cache, tuple) and len(cache) == 2, "the cache is a plain tuple (k, v)."
+for part in cache:
+    assert tuple(part.shape) == (2, 2, 7, 4), (
+        f"after 7 tokens k and v are (batch, n_kv_heads, 7, head_dim) = (2, 2, 7, 4); yours: {tuple(part.shape)}.")
+other = torch.cat((x[:, :5], torch.randn(2, 2, 16, generator=generator)), dim=1)
+assert torch.allclose(module(other)[0][:, :5], whole[:, :5], atol=1e-4), "tokens 0 to 4 see tokens 5 and 6: mask what comes later."
+swapped = x[:, [1, 0, 2, 3, 4, 5, 6]]
+assert not torch.allclose(module(swapped)[0][:, -1], whole[:, -1], atol=1e-3), (
+    "swapping tokens 0 and 1 does not change what the last token sees: are queries and keys rotated?")
+for sizes in ([6, 1], [1] * 7, [3, 4], [2, 4, 1]):
+    start, memory = 0, None
+    for size in sizes:
+        out, memory = module(x[:, start:start + size]) if memory is None else module(x[:, start:start + size], memory)
+        gap = float((out - whole[:, start:start + size]).detach().abs().max())
+        assert gap < 1e-3, (
+            f"in pieces of {sizes}, the tokens {start} to {start + size - 1} differ from the whole by {gap:.2g}. "
+            "Single tokens wrong: look at their position and at what they attend to. Longer pieces wrong: look at the mask.")
+        start += size
+_, prefix = module(x[:, :4])
+before = [part.clone() for part in prefix]
+first, _ = module(x[:, 4:6], prefix)
+again, _ = module(x[:, 4:6], prefix)
+assert torch.allclose(first, again, atol=1e-5), "the same continuation of the same cache must give the same output twice."
+assert all(torch.equal(a, b) for a, b in zip(prefix, before)), "the cache that was passed in has been changed."
+for sizes in ((10, 4, 2), (24, 6, 4), (18, 6, 2)):
+    assert lab.raises(ValueError, CachedAttention, *sizes), f"CachedAttention{sizes} must raise ValueError."
+print("Looks right: any split gives the output of the whole. The hidden tests compare values, bfloat16 too.")
+
+# %% nbgrader={"grade_id": "CachedAttention_tests", "grade": true, "points": 6}
+# Hidden tests (6 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week7
+week7.CachedAttention(CachedAttention, grouped_query_attention)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1: the order of things</summary>
+#
+# Project, split into heads, rotate the new queries and keys, append to the cache, attend, merge, project. Store the keys after the rotation and you never touch them again.
+# </details>
+#
+# <details><summary>Hint 2: positions and mask from one source</summary>
+#
+# `cache[0].shape[2]` is the number of cached tokens. The positions of the new tokens follow from it. A key at position $j$ is seen by a query at position $i$ if $j\le i$: compare two ranges.
+# </details>
+#
+# <details><summary>Hint 3: bfloat16</summary>
+#
+# `.to(torch.bfloat16)` converts parameters and buffers. Keep no table in a buffer, and let `apply_rotary_emb` compute the angles from integer positions.
+# </details>
+
+# %% [markdown]
+# ### What it saves
+#
+# Without a cache, step $t$ projects all $t$ tokens again. For $n$ tokens that is $n(n+1)/2$ projections instead of $n$, and as many times the scores. The next cell writes 256 tokens both ways.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** How many times longer does writing 256 tokens take without a cache: about 2, 10, 30 or 130 times? (Projections alone would say 128. What speaks against it?)
+#
+# *Your prediction:*
+
+# %% tags=["experiment", "nbval-ignore-output"]
+# Demonstration: decoding with and without a cache (a few seconds).
+torch.manual_seed(0)
+layer, text = CachedAttention(256, 8, 2), torch.randn(1, 256, 256)
+with torch.no_grad():
+    clock = {"with a cache": [0.0], "without": [0.0]}
+    cache = None
+    for t in range(256):
+        start = time.perf_counter()
+        with_cache, cache = layer(text[:, t:t + 1], cache)
+        clock["with a cache"].append(clock["with a cache"][-1] + time.perf_counter() - start)
+        start = time.perf_counter()
+        without, _ = layer(text[:, :t + 1])
+        clock["without"].append(clock["without"][-1] + time.perf_counter() - start)
+fig, ax = lab.figure("Writing 256 tokens, one layer: seconds so far", height=3.0)
+for (name, seconds), colour, style in zip(clock.items(), (lab.BLUE, lab.VERMILLION), lab.LINES):
+    ax.plot(seconds, color=colour, linestyle=style, label=name)
+ax.set(xlabel="tokens written", ylabel="seconds", xlim=(0, 256))
+ax.grid(axis="y")
+ax.legend()
+plt.show()
+lab.table(["tokens written", "projected with a cache", "projected without"],
+          [[n, n, f"{n * (n + 1) // 2:,}"] for n in (16, 64, 256)])
+print("same last token:", bool(torch.allclose(with_cache[:, -1], without[:, -1], atol=1e-4)))
+
+# %% [markdown]
+# **Figure 7.3. Decoding with and without a cache.** With one the time grows along a line, without one along a parabola. The table counts tokens that go through the projections; it is the same on every machine, the seconds are not.
+
+# %% [markdown]
+# In our measurements on one core, 512 tokens through one layer took 0.40 s with the cache and 8.2 s without: 20 times, not 256. A single token keeps no processor busy. Most of its time is overhead, and on a GPU it is the reading of weights and cache. So decoding is limited by memory traffic, not by arithmetic, and *that* is what fewer key heads save.
+
+# %% [markdown]
+# ## 3 · Texts of different lengths in one batch
+#
+# A server works on many conversations at once. They have different lengths, a tensor has not. So the short ones are filled up with **padding**. On which side? New tokens are appended on the right, and the last column must be everyone's newest token. So the padding goes to the **left**.
+#
+# Now the index of a token is not its position any more. In a row with three padding tokens, the first real token has index 3 and position 0. Two things follow.
+#
+# - **The mask** must hide the padding's keys. This is what really counts: without it the error is 0.25 in a small random model, with it zero.
+# - **Positions** should count real tokens only. With RoPE a row's offset cancels, since scores depend on differences alone. With learned or sinusoidal positions it does not. And prompt and decoding must agree: count with padding in the one and without in the other, and the distances jump.
+#
+# **An example.** `keep = [F, F, T, T, T]`. Positions of the three real tokens: 0, 1, 2. The last token sees the indices 2, 3, 4. If only the last two tokens are queries (the others are cached), the positions are 1, 2, and the mask has two rows of five.
+
+# %% tags=["experiment"]
+keep = torch.arange(7) >= torch.tensor([0, 3, 5])[:, None]
+causal = torch.ones(7, 7, dtype=torch.bool).tril()
+fig, axes = lab.figure("What may each token see? Three texts of 7, 4 and 2 tokens, padded on the left", ncols=3, height=3.0)
+for ax, real in zip(axes, keep):
+    shown = torch.where(causal & real, 2.0, torch.where(causal, 1.0, 0.0))
+    shown[~real] = 0.5  # padding queries
+    ax.imshow(shown, cmap=plt.matplotlib.colors.ListedColormap(["white", "#E4E4E4", "#F3C9A8", lab.BLUE]), vmin=0, vmax=2,
+              interpolation="nearest")
+    counted = real.cumsum(0) - 1
+    ax.set(xticks=range(7), yticks=range(7), xlabel="key, index", title=f"{int(real.sum())} real tokens",
+           yticklabels=[str(int(at)) if there else "–" for at, there in zip(counted, real)])
+    ax.set_xticks(np.arange(-0.5, 7), minor=True)
+    ax.set_yticks(np.arange(-0.5, 7), minor=True)
+    ax.grid(which="minor", color="white", linewidth=1.5)
+    ax.tick_params(which="minor", length=0)
+axes[0].set_ylabel("query, position")
+plt.show()
+
+
+# %% [markdown]
+# **Figure 7.4. Left padding.** Blue: may be seen. Orange: earlier in the row, but padding. Grey rows: queries that are padding themselves; nobody looks at them. Below stand indices, on the left positions.
+
+# %% [markdown]
+# ### Exercise 7.4 · Positions and mask with padding
+#
+# **3 points · difficulty 2/5 · 20 minutes · code**
+#
+# *Why it matters:* one training library once counted padding in decoding and not in the prompt. Single prompts were right, batches were not, and it took weeks to find.
+#
+# Rows of padding queries are not looked at, neither in the positions nor in the mask. (Do not hide everything from them without need: such a row makes a softmax divide by zero.)
+
+# %% nbgrader={"grade_id": "padded_causal", "solution": true}
+def padded_causal(keep, n_queries):
+    """Positions and mask of the last n_queries tokens of texts that are padded on the left.
+
+    keep:    bool (batch, n_keys), True = a real token; padding only on the left, at least one real token in each row
+    returns: (positions, mask)
+             positions int64 (batch, n_queries): the number of real tokens before each one in its row
+             mask bool (batch, 1, n_queries, n_keys), True = may attend: real keys up to the query's own
+    """
+    ### BEGIN SOLUTION
+    n_keys = keep.shape[1]
+    before = keep.cumsum(dim=1) - keep.long()
+    index = torch.arange(n_keys, device=keep.device)
+    up_to_itself = index <= index[n_keys - n_queries:, None]
+    return before[:, n_keys - n_queries:], up_to_itself & keep[:, None, None, :]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "padded_causal_check", "grade": true, "points": 0}
+# Visible check (0 points).
+keep = torch.tensor([[False, False, True, True, True], [True, True, True, True, True]])
+positions, mask = padded_causal(keep, 5)
+assert tuple(positions.shape) == (2, 5), f"positions: shape (2, 5) expected, got {tuple(positions.shape)}."
+assert tuple(mask.shape) == (2, 1, 5, 5), f"mask: shape (2, 1, 5, 5) expected, got {tuple(mask.shape)}."
+assert positions.dtype == torch.int64, f"positions are int64; yours are {positions.dtype}."
+assert mask.dtype == torch.bool, f"the mask is boolean, True = may attend; yours is {mask.dtype}."
+assert positions[1].tolist() == [0, 1, 2, 3, 4], f"without padding positions are 0 to 4; yours: {positions[1].tolist()}."
+assert positions[0, 2:].tolist() == [0, 1, 2], (
+    f"after two padding tokens the real ones stand at 0, 1, 2; yours: {positions[0, 2:].tolist()}. Count real tokens only.")
+assert bool(mask[1, 0].equal(torch.ones(5, 5, dtype=torch.bool).tril())), "without padding the mask is the causal one."
+assert mask[0, 0, 4].tolist() == [False, False, True, True, True], (
+    f"the last token of row 0 sees the keys 2, 3, 4; yours: {mask[0, 0, 4].tolist()}.")
+positions, mask = padded_causal(keep, 2)
+assert tuple(positions.shape) == (2, 2) and tuple(mask.shape) == (2, 1, 2, 5), (
+    f"with 2 queries: (2, 2) and (2, 1, 2, 5); got {tuple(positions.shape)} and {tuple(mask.shape)}.")
+assert positions.tolist() == [[1, 2], [3, 4]], (
+    f"the last two tokens stand at 1, 2 and at 3, 4; yours: {positions.tolist()}. Tokens before the slice count too.")
+assert mask[1, 0, 0].tolist() == [True, True, True, True, False], (
+    "with 2 queries of 5 tokens, the first query is token 3: it sees the keys 0 to 3.")
+print("Looks right. The hidden tests pad each row differently and take the last few tokens.")
+
+# %% nbgrader={"grade_id": "padded_causal_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week7
+week7.padded_causal(padded_causal)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `cumsum` along the tokens counts the real ones up to *and including* each token.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Compute everything for all tokens, then keep the last `n_queries` rows. If you slice first, you lose the count of what stands before.
+# </details>
+#
+# <details><summary>Hint 3: the mask</summary>
+#
+# It is the causal mask, (n_queries, n_keys), and `keep` with two axes of size one in the middle, `(batch, 1, 1, n_keys)`.
+# </details>
+
+# %% [markdown]
+# ## 4 · Moving what is cached
+#
+# Ten thousand users send the same system prompt. Compute its keys once and reuse them: **prefix caching**. But suppose that in one conversation 40 tokens stand before it. Its keys were rotated for the positions 0, 1, 2, …, and they are needed at 40, 41, 42, …
+#
+# Rotations add up. A key at position $p$ was turned by $p\,\theta_i$. To be at $p+o$ it needs another turn by $o\,\theta_i$:
+#
+# $$R(p+o) = R(o)\,R(p). \tag{3}$$
+#
+# **Every key turns by the same angle**, wherever it stands. The program llama.cpp calls this the K-shift and uses it when a full context drops its oldest tokens. It needs no weights, no text and no queries.
+#
+# Two limits. Equation (3) moves keys; it does not change what is in them. In all layers after the first, a key has read the tokens before it, and in another context it would have read others. And it holds for one base only: keys rotated with base 10,000 cannot become keys of another base by one common turn. That is why dynamic NTK scaling (5.4) and a cache of rotated keys do not go together.
+
+# %% [markdown]
+# ### Exercise 7.5 · Move the keys
+#
+# **2 points · difficulty 2/5 · 10 minutes · code**
+#
+# *Why it matters:* one call replaces the recomputation of a whole prefix. With the sign wrong, everything moves twice as far in the wrong direction.
+
+# %% nbgrader={"grade_id": "shift_cached_keys", "solution": true}
+def shift_cached_keys(k, offset, base=10000.0):
+    """Rotated keys as if each one's position were larger by offset.
+
+    k:       (batch, heads, n_keys, head_dim), rotated already (interleaved, with this base); bfloat16 too
+    offset:  a Python int, from -10,000 to 10,000
+    returns: a new tensor, shape and dtype of k; an odd head_dim raises ValueError
+    """
+    ### BEGIN SOLUTION
+    everywhere = torch.full((k.shape[-2],), offset, device=k.device)
+    return apply_rotary_emb(k, everywhere, base)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "shift_cached_keys_check", "grade": true, "points": 0}
+# Visible check (0 points).
+generator = torch.Generator().manual_seed(5)
+raw = torch.randn(2, 3, 6, 8, generator=generator)
+here = apply_rotary_emb(raw, torch.arange(6))
+moved = shift_cached_keys(here, 4)
+assert tuple(moved.shape) == (2, 3, 6, 8), f"shape (2, 3, 6, 8) expected, got {tuple(moved.shape)}."
+assert not torch.allclose(moved, apply_rotary_emb(raw, torch.arange(6) - 4), atol=1e-4), (
+    "these are the keys of positions 4 smaller: turn the other way.")
+assert not torch.allclose(moved, apply_rotary_emb(raw, 2 * torch.arange(6) + 4), atol=1e-4), (
+    "every key was turned by its own index once more: all of them turn by the same angle, that of the offset.")
+assert torch.allclose(moved, apply_rotary_emb(raw, torch.arange(6) + 4), atol=1e-4), (
+    "keys rotated for 0 to 5 and moved by 4 must equal keys rotated for 4 to 9.")
+assert torch.allclose(shift_cached_keys(moved, -4), here, atol=1e-4), "moved by 4 and back by 4, keys must be as before."
+assert torch.allclose(shift_cached_keys(here, 0), here, atol=1e-6), "an offset of 0 changes nothing."
+assert shift_cached_keys(here.bfloat16(), 4).dtype == torch.bfloat16, "bfloat16 keys stay bfloat16."
+assert lab.raises(ValueError, shift_cached_keys, torch.ones(1, 1, 2, 5), 1), "head_dim 5 must raise ValueError."
+print("Looks right. The hidden tests go to offsets of 10,000, and try bfloat16 and other bases.")
+
+# %% nbgrader={"grade_id": "shift_cached_keys_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week7
+week7.shift_cached_keys(shift_cached_keys)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# You have a function that turns x by given positions. Which positions, if every key shall turn by the same angle?
+# </details>
+#
+# <details><summary>Hint 2: bfloat16</summary>
+#
+# The ready `apply_rotary_emb` computes angles in float64, whatever x is. If you write the rotation yourself, do at least float32.
+# </details>
+
+# %% [markdown]
+# ## 5 · Two sequences
+#
+# A translator, a speech recogniser, a captioner: an **encoder** reads one sequence, a **decoder** writes another. In **cross-attention** the queries come from the decoder, keys and values from the encoder's output, the **memory**. It is never causal: the whole source is there before the first word is written.
+#
+# What is the position of a query relative to a key here? Token 3 of the answer and token 3 of the source stand in different texts. The original Transformer added positions to both inputs and left it at that. T5 puts no bias into its cross-attention, and Moonshine, which uses RoPE in both stacks, does not rotate there.
+#
+# One *can* rotate both sides. Then the score depends on $p_\text{query}-p_\text{key}$, and that is a claim: **these two sequences run in step**. In section 6 you will see when the claim helps, and when it hurts.
+
+# %% [markdown]
+# ### Exercise 7.6 · Cross-attention
+#
+# **4 points · difficulty 3/5 · 30 minutes · code**
+#
+# *Why it matters:* the masks and positions of two sequences are where encoder-decoder code goes wrong. PyTorch's own `nn.MultiheadAttention` gives NaN for a memory that is padding only; yours shall give zeros.
+#
+# Projections as in 3.6. With `positions` *and* `memory_positions`, queries turn by the first, keys by the second. With none, nothing is rotated. With one alone, raise `ValueError`: half a rotation means nothing. You may call your 7.1.
+
+# %% nbgrader={"grade_id": "CrossAttention", "solution": true}
+class CrossAttention(nn.Module):
+    """Multi-head attention with queries from x, keys and values from a memory; never causal.
+
+    Bias-free projections q_proj, k_proj, v_proj, o_proj (d_model, d_model) and nothing else in the state_dict.
+    d_model that n_heads does not divide, an odd head dimension: ValueError.
+    """
+
+    def __init__(self, d_model, n_heads, base=10000.0):
+        super().__init__()
+        ### BEGIN SOLUTION
+        if d_model % n_heads or (d_model // n_heads) % 2:
+            raise ValueError(f"no pairs of channels in {n_heads} heads of d_model={d_model}")
+        self.n_heads, self.base = n_heads, base
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            self.add_module(name, nn.Linear(d_model, d_model, bias=False))
+        ### END SOLUTION
+
+    def forward(self, x, memory, memory_mask=None, positions=None, memory_positions=None):
+        """
+        x:                (batch, n_queries, d_model)
+        memory:           (batch, n_memory, d_model)
+        memory_mask:      bool (batch, n_memory), True = a real token; None = all are
+        positions:        (n_queries,) or (batch, n_queries), real numbers, or None
+        memory_positions: (n_memory,) or (batch, n_memory), real numbers, or None
+        returns:          (batch, n_queries, d_model); zeros where the memory has no real token
+        """
+        ### BEGIN SOLUTION
+        if (positions is None) != (memory_positions is None):
+            raise ValueError("positions for one side alone say nothing about offsets")
+        sides = (self.q_proj, x), (self.k_proj, memory), (self.v_proj, memory)
+        q, k, v = (project(side).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for project, side in sides)
+        if positions is not None:
+            q, k = apply_rotary_emb(q, positions, self.base), apply_rotary_emb(k, memory_positions, self.base)
+        mask = None if memory_mask is None else memory_mask[:, None, None, :]
+        mixed, _ = grouped_query_attention(q, k, v, mask)
+        return self.o_proj(mixed.transpose(1, 2).flatten(2))
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "CrossAttention_check", "grade": true, "points": 0}
+# Visible check (0 points).
+module = CrossAttention(16, 2)
+state = module.state_dict()
+assert {name: tuple(value.shape) for name, value in state.items()} == {
+    f"{letter}_proj.weight": (16, 16) for letter in "qkvo"}, (
+    f"the state_dict must hold the weights of q_proj, k_proj, v_proj, o_proj and no more; yours holds {sorted(state)}.")
+generator = torch.Generator().manual_seed(6)
+module.load_state_dict({name: torch.randn(value.shape, generator=generator) * 0.4 for name, value in state.items()})
+x, memory = torch.randn(2, 3, 16, generator=generator), torch.randn(2, 5, 16, generator=generator)
+out = module(x, memory)
+assert tuple(out.shape) == (2, 3, 16), (
+    f"out has a row per query: shape (2, 3, 16) expected, got {tuple(out.shape)}. Queries come from x.")
+assert not torch.allclose(module(x, memory.flip(0)), out, atol=1e-3), "another memory must give another output."
+order = [4, 2, 0, 1, 3]
+assert torch.allclose(module(x, memory[:, order]), out, atol=1e-4), (
+    "without positions the order of the memory must not matter. Is something rotated or causal?")
+keep = torch.tensor([[True, True, True, False, False], [True] * 5])
+masked = module(x, memory, keep)
+assert torch.allclose(masked[:1], module(x[:1], memory[:1, :3]), atol=1e-4), (
+    "with memory_mask the output must be that of the real tokens alone: True = a real token.")
+empty = module(x, memory, torch.tensor([[False] * 5, [True] * 5]))
+assert bool(empty.isfinite().all()) and float(empty[0].detach().abs().max()) == 0, (
+    "a memory without a real token gives zeros, not NaN and not the mean of the padding.")
+here, there = torch.arange(3), torch.arange(5)
+rotated = module(x, memory, None, here, there)
+assert not torch.allclose(rotated, out, atol=1e-3), "with positions on both sides the output must change."
+assert torch.allclose(module(x, memory, None, here + 9, there + 9), rotated, atol=1e-3), (
+    "only differences count: moving both sides by 9 must change nothing. Are the values rotated?")
+assert not torch.allclose(module(x, memory, None, here + 1, there), rotated, atol=1e-3), (
+    "moving the queries' positions alone must change the output: each side turns by its own positions.")
+assert lab.raises(ValueError, module, x, memory, None, here), "positions for x alone must raise ValueError."
+assert lab.raises(ValueError, CrossAttention, 18, 6), "a head dimension of 3 has no pairs: ValueError at construction."
+print("Looks right. The hidden tests compare values, with rows of positions and fractional ones.")
+
+# %% nbgrader={"grade_id": "CrossAttention_tests", "grade": true, "points": 4}
+# Hidden tests (4 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week7
+week7.CrossAttention(CrossAttention, grouped_query_attention)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Split q with the length of x, k and v with the length of the memory. Your 7.1 takes any lengths, and with as many key heads as query heads it is plain attention.
+# </details>
+#
+# <details><summary>Hint 2: the mask</summary>
+#
+# `(batch, n_memory)` must broadcast to `(batch, heads, n_queries, n_memory)`: two axes are missing, in the middle.
+# </details>
+#
+# <details><summary>Hint 3: one side alone</summary>
+#
+# `(positions is None) != (memory_positions is None)` is True exactly if one of them is missing.
+# </details>
+
+# %% [markdown]
+# ### A block with two kinds of position
+#
+# Now put a decoder block together. Inside its own text it uses ALiBi, causal, ready made as `ALiBiMultiHeadAttention`. Towards the encoder it uses your cross-attention, without positions. The encoder may use RoPE; the block never learns of it. Encodings live *inside* attention layers, so two halves of one model may differ.
+#
+# The order is **pre-norm**: each part sees a normalised copy of the stream, and its output is added to the stream itself (Xiong et al. 2020, figure 1b).
+#
+# $$x \leftarrow x+\text{self}(\text{norm}_1 x),\qquad x \leftarrow x+\text{cross}(\text{norm}_2 x,\ \text{memory}),\qquad x \leftarrow x+\text{ffn}(\text{norm}_3 x). \tag{4}$$
+#
+# The memory is used as it comes: the encoder has normalised its own output.
+
+# %% [markdown]
+# ### Exercise 7.7 · The hybrid decoder block
+#
+# **4 points · difficulty 3/5 · 25 minutes · code**
+#
+# *Why it matters:* a block is fifteen lines, and a norm in the wrong place trains nearly as well, until you load somebody else's weights.
+#
+# The parts must have these names, so that weights can be loaded: `self_attn`, `cross_attn`, `norm1`, `norm2`, `norm3` (`nn.LayerNorm`), and `ffn`: `nn.Sequential` of `Linear(d, 4d)`, `GELU()` in its exact form, `Linear(4d, d)`.
+
+# %% nbgrader={"grade_id": "HybridDecoderBlock", "solution": true}
+class HybridDecoderBlock(nn.Module):
+    """Pre-norm decoder block: causal ALiBi self-attention, cross-attention without positions, feed-forward network."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.self_attn, self.cross_attn = ALiBiMultiHeadAttention(d_model, n_heads), CrossAttention(d_model, n_heads)
+        self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(d_model) for _ in range(3))
+        self.ffn = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
+        ### END SOLUTION
+
+    def forward(self, x, memory, memory_mask=None):
+        """
+        x:           (batch, n, d_model)
+        memory:      (batch, n_memory, d_model)
+        memory_mask: bool (batch, n_memory), True = a real token; None = all are
+        returns:     (batch, n, d_model)
+        """
+        ### BEGIN SOLUTION
+        stream = x + self.self_attn(self.norm1(x), is_causal=True)
+        stream = stream + self.cross_attn(self.norm2(stream), memory, memory_mask)
+        return stream + self.ffn(self.norm3(stream))
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "HybridDecoderBlock_check", "grade": true, "points": 0}
+# Visible check (0 points).
+block = HybridDecoderBlock(16, 2)
+state = block.state_dict()
+parts = sorted({name.split(".")[0] for name in state})
+assert parts == ["cross_attn", "ffn", "norm1", "norm2", "norm3", "self_attn"], (
+    f"the parts are self_attn, cross_attn, norm1, norm2, norm3 and ffn; yours: {parts}.")
+assert tuple(state["ffn.0.weight"].shape) == (64, 16) and tuple(state["ffn.2.weight"].shape) == (16, 64), (
+    "ffn is a Sequential: Linear(16, 64), GELU, Linear(64, 16).")
+generator = torch.Generator().manual_seed(7)
+drawn = {name: torch.randn(value.shape, generator=generator) * 0.3 for name, value in state.items()}
+block.load_state_dict(drawn)
+x, memory = torch.randn(2, 4, 16, generator=generator), torch.randn(2, 6, 16, generator=generator)
+out = block(x, memory)
+assert tuple(out.shape) == (2, 4, 16), f"shape (2, 4, 16) expected, got {tuple(out.shape)}."
+assert torch.allclose(block(x[:, :2], memory), out[:, :2], atol=1e-4), "tokens 0 and 1 see later ones: the self-attention is causal."
+assert not torch.allclose(block(x, memory * 0.5), out, atol=1e-3), (
+    "half the memory gives the same output: is it looked at, and as it comes, without a norm?")
+keep = torch.arange(6) < torch.tensor([6, 3])[:, None]
+assert torch.allclose(block(x, memory, keep)[1:], block(x[1:], memory[1:, :3]), atol=1e-4), (
+    "with memory_mask the output must be that of the memory's real tokens alone: hand it on.")
+silent = {name: torch.zeros_like(value) if name.endswith(("o_proj.weight", "ffn.2.weight", "ffn.2.bias")) else value
+          for name, value in drawn.items()}
+block.load_state_dict(silent)
+assert torch.allclose(block(x, memory), x, atol=1e-5), (
+    "with all three parts silent the block must return x: each part is added to the stream, and no norm stands on the stream.")
+print("Looks right. The hidden tests compare values, so the order of the parts and the exact GELU count.")
+
+# %% nbgrader={"grade_id": "HybridDecoderBlock_tests", "grade": true, "points": 4}
+# Hidden tests (4 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week7
+week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Write equation (4) as three lines. Each line uses the result of the line before, not the x that came in.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `ALiBiMultiHeadAttention` is causal by default. `nn.GELU()` is the exact form; the tanh form differs in the third digit.
+# </details>
+
+# %% [markdown]
+# ## 6 · Copy and reverse, beyond the training length
+#
+# The smallest translation is copying. The next is writing the source backwards. Both have a right answer at every length, and neither needs to know anything about the world: they test positions and nothing else.
+#
+# **The model.** A RoPE encoder and your block as decoder, one or two layers each, width 64. **The data.** Sequences of different symbols out of 30, trained at lengths 2 to 10, tested at 10, 12, 15 and 20. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
+#
+# Both encodings are relative, so many people expect: *the pattern learnt at length 10 carries on at length 20.* The experiment varies one thing, the positions of the cross-attention.
+#
+# | arm | a query at decoding step $t$ stands at | source index $i$ stands at |
+# |---|---|---|
+# | no positions | – | – |
+# | from the start | $t$ | $i$ |
+# | from the end | $t$ | $n-1-i$, for a source of $n$ symbols |
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Six numbers: the share of sequences of length 20 written without a mistake, for copy and for reverse, in each of the three arms. Which arm can copy at all? Does any arm do well on both tasks?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+# The block is yours; only positions for its cross-attention are added.
+class AlignedBlock(HybridDecoderBlock):
+    def forward(self, x, memory, memory_mask=None, positions=None, memory_positions=None):
+        x = x + self.self_attn(self.norm1(x), is_causal=True)
+        x = x + self.cross_attn(self.norm2(x), memory, memory_mask, positions, memory_positions)
+        return x + self.ffn(self.norm3(x))
+
+
+def trained(alignment):
+    """One small model that has learnt to copy sequences of 2 to 10 symbols."""
+    torch.manual_seed(0)
+    model = ready.CopyModel([AlignedBlock(64, 4)], alignment)
+    ready.train(model, "copy", seed=0)
+    return model
+
+
+live = {"no positions": trained("none")}  # trains about 10 seconds
+
+# %% tags=["experiment"]
+live["from the start"] = trained("from the start")  # trains about 10 seconds
+
+# %% tags=["experiment"]
+lengths = (2, 4, 6, 8, 10, 12, 15, 20)
+fig, ax = lab.figure("Copying, trained live on lengths 2 to 10", height=3.0)
+for (name, model), colour in zip(live.items(), (lab.VERMILLION, lab.BLUE)):
+    whole, single = ready.scores(model, "copy", lengths)
+    ax.plot(lengths, list(whole.values()), color=colour, linestyle="-", marker="o", label=f"{name}: whole sequences")
+    ax.plot(lengths, list(single.values()), color=colour, linestyle=":", marker=".", label=f"{name}: single symbols")
+ax.axvspan(2, 10, color="#EEEEEE", zorder=0)
+ax.set(xlabel="length", ylabel="share right", ylim=(-0.03, 1.05), xticks=lengths)
+ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+plt.show()
+
+# %% [markdown]
+# **Figure 7.5. Two models, one seed.** Grey: the lengths of the training. Solid: sequences without a mistake; dotted: single symbols. Same weights at the start, same data, same number of steps.
+
+# %% tags=["experiment"]
+# The shipped results of five training seeds: mean [lowest..highest].
+with open("week7_results.json") as file:
+    results = json.load(file)
+
+
+def spread(rows):
+    """One text per tested length."""
+    return [f"{np.mean(column):.2f} [{min(column):.2f}..{max(column):.2f}]" for column in zip(*rows)]
+
+
+for task in ("copy", "reverse"):
+    lab.table([f"{task}: whole sequences", *(f"length {n}" for n in results["tested"])],
+              [[arm, *spread(by_task[task]["whole"])] for arm, by_task in results["arms"].items()])
+    print()
+lab.table(["single symbols", *(f"length {n}" for n in results["tested"])],
+          [[f"{arm}, {task}", *spread(results["arms"][arm][task]["single"])] for arm, task in (
+              ("no positions", "copy"), ("no positions, 2+2 layers", "copy"), ("from the start", "copy"), ("from the end", "reverse"))])
+
+# %% tags=["experiment"]
+fig, axes = lab.figure("Whole sequences right, five seeds each", ncols=2, height=3.2, sharey=True)
+for ax, task in zip(axes, ("copy", "reverse")):
+    for (arm, by_task), colour, style in zip(results["arms"].items(), lab.COLOURS, lab.LINES):
+        for row in by_task[task]["whole"]:
+            ax.plot(results["tested"], row, color=colour, linestyle=style, linewidth=1.1, alpha=0.6)
+        ax.plot([], [], color=colour, linestyle=style, label=arm)
+    ax.set(title=task, xlabel="length", xticks=results["tested"], ylim=(-0.03, 1.05))
+axes[0].set_ylabel("share right")
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+plt.show()
+
+# %% [markdown]
+# **Figure 7.6. Five seeds per arm.** One thin line per training run, on whole sequences. (a) Which lines are at the top on the left, which on the right? (b) Where do they leave the top?
+
+# %% [markdown]
+# **With the right statement** one layer learns the task in 300 steps and carries on. At length 15, half as long again as anything in training, every sequence is right in all five runs. At 20 it is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse, and of the single symbols 0.98 [0.97..0.99]. **With the wrong statement** the same model fails at length 10 already: 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. Positions across two sequences are a claim. Three hundred steps do not undo a wrong one.
+#
+# **Without positions** one layer does not get there in that time: 0.01 [0.00..0.04] of the sequences at length 10. Two layers, with 500 larger steps, do: copy 0.98 [0.94..0.99], reverse 0.94 [0.77..1.00]. But they do not carry on. Copy falls to 0.61 [0.36..0.93] at 12 and to 0.05 [0.00..0.24] at 15; reverse to 0.74 [0.12..0.98] and 0.15 [0.00..0.58]. At 20 nothing is left: 0.00 [0.00..0.00] and 0.01 [0.00..0.03].
+#
+# **What failed** is the expectation from above: "two relative encodings make copying extrapolate". Every encoding inside these models is relative. What they learnt without positions is not.
+
+# %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
+# ### Exercise 7.8 · What carries on, and why
+#
+# **4 points · difficulty 3/5 · 35 minutes · text, graded by a person**
+#
+# *Why it matters:* "relative encodings generalise to longer inputs" is on many slides. Here it is right in one column and wrong in the next.
+#
+# Answer with the tables above. Two to five sentences per part.
+#
+# 1. **Two arms, two tasks.** Write down the difference "query position minus key position" of the symbol that is needed next, for copy and for reverse, in the arms "from the start" and "from the end". In which cells is it a constant? Compare with the table.
+# 2. **Without positions.** How can a model copy without any position in its cross-attention? Name what encoder and decoder must find out, and what that has to do with the symbols being different.
+# 3. **The failed expectation.** Encoder and decoder use relative encodings, and yet the arm without positions does not carry on. Which sentence about relative encodings is refuted by this, and which is not? Give numbers with their spread.
+# 4. **Limits.** Where does the good arm break down, and what could you change to find out why? Name one thing that this experiment does not show about real translation.
+#
+# ### BEGIN MARK SCHEME
+# 4 points; half points are allowed.
+#
+# - 1 point (part 1): step t needs source index t (copy) or n−1−t (reverse). From the start: copy t−t=0, reverse t−(n−1−t)=2t−n+1, not a constant. From the end: copy t−(n−1−t)=2t−n+1, not a constant; reverse t−t=0. Constant exactly where the table shows success. Half a point if only one arm is right. (A difference counted from t+1, so a constant of 1, is right too.)
+# - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol stands before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
+# - 1 point (part 3): refuted: "relative encodings in all layers make copying extrapolate"; not refuted: the scores of RoPE and ALiBi depend on differences only, which is a property of the formula, not of what is learnt. Numbers of the arm without positions, one layer and two, with spread. Half a point without numbers.
+# - 1 point (part 4): the good arms are near 1 up to 15 and fall at 20; a test of the cause (for instance: train on longer sequences, replace the encoder's or decoder's encoding, give only the cross-attention's correct positions at test, look at single symbols by place, other bases); a limit (symbols without repeats, one small size, alignment known beforehand: a translation has no constant offset, greedy decoding, five seeds). Half a point each.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "copying_explained", "grade": true, "solution": true, "points": 4}
+# ### BEGIN SOLUTION
+# 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and only where the needed one is constant does the table show success: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, it carries on.
+#
+# 2. By content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol stands before it (for reverse: after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
+#
+# 3. Refuted is "relative encodings in all layers make copying carry on": without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.61 [0.36..0.93] at 12 and 0.05 [0.00..0.24] at 15. Not refuted is that the scores of RoPE and ALiBi depend on differences alone; that is a property of the formulas. What the trained layers do at lengths they never met is another matter: more entries compete for the softmax, and nothing in training asked for more than ten.
+#
+# 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99]: a few wrong ones, and a sequence counts only as a whole. To find out where from, I would look at the errors by place, and replace encoder or decoder by a model without its encoding, one at a time. Not shown: anything about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. It is one small size and five seeds.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Take a source of four symbols and write a table: step 0, 1, 2, 3; the index needed; its position in each arm; the difference.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# You have just written "F", and the source is K F Q B. Which question would you ask the source, if it had no positions but every symbol knew its left neighbour?
+# </details>
+
+# %% [markdown]
+# ## 7 · The interview
+#
+# These are the questions that come up when somebody has "transformers" in their CV. Answer aloud, then open.
+#
+# <details><summary>1. Why is there a KV cache and no Q cache?</summary>
+#
+# An old query is never needed again: its output is computed. Old keys and values are read by every later query.
+# </details>
+#
+# <details><summary>2. What does GQA save, and what not?</summary>
+#
+# Cache memory and memory traffic while decoding, by the factor n_heads / n_kv_heads, and the k and v projections. The scores still cost the same number of multiplications: every query head computes its own.
+# </details>
+#
+# <details><summary>3. Does GQA need RoPE, or RoPE GQA?</summary>
+#
+# Neither. They meet in one place: rotate k before it is repeated. Rotating afterwards gives the same numbers and does the work several times.
+# </details>
+#
+# <details><summary>4. Your model is right on the prompt and wrong from the first generated token on. Where do you look?</summary>
+#
+# The start position with a cache, then what the single query attends to, then whether cached keys are rotated again. A test that splits a text in two finds all three.
+# </details>
+#
+# <details><summary>5. is_causal=True with one query and a cache of 100 keys: what happens in PyTorch?</summary>
+#
+# The mask is aligned at the top left, so the query sees key 0 only and the output is exactly the first value. For one query leave the mask away.
+# </details>
+#
+# <details><summary>6. Left padding with RoPE: must every row have its own positions?</summary>
+#
+# Its own mask, yes. A constant offset per row cancels in the scores, so positions may include the padding, as long as prompt and decoding count the same way.
+# </details>
+#
+# <details><summary>7. Can ALiBi be used with a cache?</summary>
+#
+# Yes, and nothing needs to be stored in it: the bias follows from the distance. Keys carry no position, so they can be kept, dropped and reused as they are.
+# </details>
+#
+# <details><summary>8. Why does MLA keep a separate rotated key?</summary>
+#
+# MLA folds the matrix that expands the latent into the query's projection. A rotation between the two depends on the position and cannot be folded. So a few channels carry the rotation and the others none.
+# </details>
+#
+# <details><summary>9. May I reuse a cached prefix in another conversation?</summary>
+#
+# At the start of the text, as it is. Elsewhere, its keys can be moved (7.5); but in deeper layers they were computed without what now stands before them, so the result is an approximation.
+# </details>
+#
+# <details><summary>10. Which positions belong into cross-attention?</summary>
+#
+# None, unless the two sequences run in step; then state it (section 6). Speech to text does so roughly, translation does not.
+# </details>
+#
+# <details><summary>11. A sliding window of 4,096 with RoPE: does the model fail beyond 4,096 tokens?</summary>
+#
+# Not because of angles: differences inside a window stay below 4,096. It cannot see what has left the window, and a model that uses the first tokens as a sink may need to keep them.
+# </details>
+#
+# <details><summary>12. How do you test a cache in one line?</summary>
+#
+# Any split of a text gives the output of the whole.
+# </details>
+
+# %% [markdown] nbgrader={"grade_id": "interview_question", "locked": true}
+# ### Exercise 7.9 · Two answers of 120 words
+#
+# **2 points · difficulty 3/5 · 15 minutes · text, graded by a person**
+#
+# *Why it matters:* whoever asks wants to hear whether you know the price of each choice.
+#
+# At most 120 words each, as if spoken.
+#
+# 1. "We need a language model for long texts. RoPE or ALiBi?"
+# 2. "Would you keep the keys in the cache rotated or raw?"
+#
+# ### BEGIN MARK SCHEME
+# 2 points; half points are allowed. Over 150 words: at most half a point for that answer.
+#
+# - 1 point: question 1. Beyond the training length unchanged RoPE meets new angles in its slow pairs and fails; ALiBi's loss stays flat, but its reach is bounded by its slopes, so far facts are lost (half a point). RoPE can be extended (YaRN and others, with some training), most checkpoints and kernels use it; asks what "long" and "use" mean, or says what to measure: retrieval at a distance, not perplexity alone (half a point).
+# - 1 point: question 2. Rotated: nothing to do per step, and keys can still be moved by a common offset. Raw: all keys are turned at every step, which costs n rotations per step (or a fused kernel), but positions may be assigned anew, as when tokens are dropped from a window, and the base may change (dynamic NTK). Half a point for one side's price; full for both and a choice with its condition.
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "interview", "grade": true, "solution": true, "points": 2}
+# ### BEGIN SOLUTION
+# 1. It depends on what "long" shall mean. Unchanged, RoPE breaks down beyond its training length: slow pairs reach angles they have never seen. ALiBi does not; its loss stays flat at eight times the length in our week 5. But flat is not the same as useful: its flattest head has faded to one percent after 1,179 tokens, and needles beyond that were lost. So if texts get somewhat longer than in training and recent context matters, ALiBi is simple and safe. If facts from far away are needed, I take RoPE, extend it with YaRN and train a little at the new length; nearly all kernels and checkpoints support it. Either way I measure retrieval by distance, not perplexity alone.
+#
+# 2. Rotated, by default: each key is turned once, and a step touches only the new one. A prefix can still be moved, since a common turn shifts all positions. I would keep them raw in two cases. First, if positions are assigned anew while decoding, as in a streaming window where tokens drop out and the rest is renumbered. Second, if the base changes with the length, as in dynamic NTK: no common turn leads from one base to another. The price of raw keys is a rotation of the whole cache at every step. Whatever I choose, the test is that any split gives the same output.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 8 · The decision
+#
+# | | new lengths | far facts | moves with the cache | cost | seen in |
+# |---|---|---|---|---|---|
+# | sinusoidal, learned | fails beyond training | – | with the token, not the cache | none | encoders of 2018 to 2020 |
+# | RoPE | fails unchanged; extended with little training | yes, if trained there | by a common turn | one rotation per query and key | most language models |
+# | ALiBi | loss stays flat | fades with the slope | nothing to move | a bias per score | BLOOM, MPT |
+# | T5's bias | shares one bucket beyond 128 | weakly | nothing to move | a table lookup per score | T5, some rerankers |
+# | none in some layers (NoPE) | no new angle there | yes | nothing to move | none | SmolLM3, Llama 4, beside RoPE |
+#
+# The table is a start, not an answer. Each cell has conditions, and weeks 3 to 6 measured some of them.
+
+# %% [markdown] nbgrader={"grade_id": "design_memo_question", "locked": true}
+# ### Exercise 7.10 · A memo
+#
+# **4 points · difficulty 4/5 · 40 minutes · text, graded by a person**
+#
+# *Why it matters:* in a project nobody asks you to implement RoPE. They ask you to choose, and to say why in one page.
+#
+# Choose **one** scenario and write a memo of 300 to 450 words to a team that has not taken this course.
+#
+# - **A. Chat server.** Contexts up to 128,000 tokens; thousands of users share long system prompts.
+# - **B. Document encoder.** Embeds contracts of 500 to 8,000 tokens for search; no text is generated.
+# - **C. Speech on a phone.** Streams audio frames into text; memory is 200 MB, sessions last an hour.
+# - **D. Video and text.** Frames have a place and a time; text stands between them.
+#
+# The memo must hold: your choice for each part of the model; two **measurements** from this course that speak for it, with numbers, and one that you would make yourself before deciding; what you **refused**, and why; the cost in memory, computed; and what result **would change your mind**.
+#
+# ### BEGIN MARK SCHEME
+# 4 points; half points are allowed. Any defensible choice can get full marks; an undefended one none.
+#
+# - 1 point: the choice fits the scenario and is complete: encoding, base or slopes, what happens beyond the training length, causal or not, what the cache holds (A: RoPE with long-context training or YaRN, GQA or MLA, prefixes reused at the start of the text, moved ones are approximate; B: bidirectional, so symmetric ALiBi cannot tell reversal, RoPE or a signed bias, padding masked; C: bounded cache, window, positions inside it or ALiBi, cross-attention without positions or monotonic; D: several axes, the largest number on any axis plus one after a grid).
+# - 1 point: two measurements of the course with their numbers (half a point each), used for what they show: not perplexity for retrieval, one small model said to be one; and a measurement of one's own that could decide (without it at most half a point).
+# - 1 point: what was refused and why, with a mechanism and not a slogan (half a point); the memory computed with equation (2) or its like (half a point).
+# - 1 point: a result that would change the mind, stated so that it could happen: what is measured, at what length, which threshold (half a point); readable by an outsider, in 300 to 450 words (half a point).
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "design_memo", "grade": true, "solution": true, "points": 4}
+# ### BEGIN SOLUTION
+# **To the serving team: positions for the 128k chat server (scenario A)**
+#
+# **Choice.** A decoder with RoPE, head dimension 128, base 500,000, trained at 8,000 tokens and then for a short while at 128,000 with YaRN's frequencies. Grouped queries: 32 query heads, 8 key heads. Keys are cached rotated. Shared system prompts stand at the start of every conversation, so their cache is reused bit for bit.
+#
+# **Why.** In week 5, unchanged RoPE models failed beyond their training length: 3.4 nats at eight times the length, where 1.4 was possible. 25 steps with YaRN at four times the length brought it to 1.43. So extending works, but not for nothing. Second, the needle test: ALiBi kept a flat loss up to 1,024 tokens, yet lost needles from a distance of about 300 on. A server for long documents is sold on exactly those facts.
+#
+# **Refused.** ALiBi: no head of it reaches 128,000 tokens; its flattest slope leaves one percent after 1,179. Dynamic NTK: its base changes with the length, so cached keys would have to be made again. Moving a prompt's keys to other places in the text: exact in the first layer only. MLA: four times smaller again, but our kernels do not support it yet.
+#
+# **Cost.** 32 layers · 8 heads · 256 numbers · 2 bytes = 128 KiB per token, 16 GiB for one full context, 64 GiB with 32 key heads. A shared prompt of 4,000 tokens takes 0.5 GiB once, instead of once per user.
+#
+# **Before we decide** I would measure retrieval by distance: 200 needles at each of 4,000, 16,000, 64,000 and 120,000 tokens, with the last 32 tokens of text the same at all lengths. I would also run the split test on the production kernel: any cut of a text must give the same output, in bfloat16, with left padding.
+#
+# **What would change my mind.** If fewer than 90% of the needles at 120,000 are found after the extension, the promise of 128,000 falls, and I would propose 32,000 with retrieval. If the cache limits us to fewer than 20 conversations per GPU, I would pay for MLA. If half the layers without any encoding reach the same retrieval, I would take them: they have no angles to extend. Our own numbers come from models of two layers; they say which effects exist, not how large they are here.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Start with the cost: it rules out more than any argument.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# "What would change your mind" is a sentence of the form: if X, measured like this, is below Y, then we do Z.
+# </details>
+
+# %% [markdown]
+# ## What people get wrong
+#
+# | You may read | What is true | where |
+# |---|---|---|
+# | `repeat` expands the key heads | It alternates them; `repeat_interleave` keeps groups together. With one key head or all, both are right, so test with 8/2. | 7.1 |
+# | GQA shrinks the computation of the scores | It shrinks the cache and its traffic; every query head still computes its scores. | 7.1, 7.2 |
+# | A cache is an optimisation, it cannot change the output | Four mistakes in common code do, without an error. | 7.3 |
+# | Cached keys must be raw | Both work. Rotated ones can be moved by a common turn, but not to another base. | 7.5, 7.9 |
+# | `is_causal=True` is right with a cache | With one query it returns the first value: the mask is aligned at the top left. | 7.3 |
+# | Left padding with RoPE needs its own positions in every row | It needs its own mask (error 0.25 without); an offset per row cancels. Prompt and decoding must agree. | 7.4 |
+# | Use RoPE when you use GQA | Unrelated. | quiz |
+# | Cross-attention needs positions | T5, T5Gemma and Moonshine have none there. | 7.6 |
+# | Two relative encodings make copying extrapolate | Not without stating how the sequences run together; then to 1.5 times the length, with the right statement. | 7.8 |
+#
+# ## To take with you
+#
+# 1. Any split of a text gives the output of the whole. Test that, and most cache bugs are gone.
+# 2. Neighbouring query heads share a key head.
+# 3. Padding on the left: hide its keys, count the same way everywhere.
+# 4. Rotations add up, so cached keys can move; bases do not.
+# 5. Positions across two sequences are a claim about how they run together. Right, it carries on; wrong, it hurts.
+# 6. A choice without a measurement that could overturn it is a taste.
+#
+# ## References
+#
+# - N. Shazeer: *Fast Transformer Decoding: One Write-Head is All You Need*, 2019, arXiv:1911.02150. Sections 2.3 and 3 (memory traffic; one key head).
+# - J. Ainslie et al.: *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*, EMNLP 2023, arXiv:2305.13245. Section 2.2.
+# - DeepSeek-AI: *DeepSeek-V2*, 2024, arXiv:2405.04434, section 2.1 (MLA, the decoupled rotated key); *DeepSeek-V3*, 2024, arXiv:2412.19437 (the sizes of 7.2).
+# - G. Xiao et al.: *Efficient Streaming Language Models with Attention Sinks*, ICLR 2024, arXiv:2309.17453. Section 3.2 (keys cached before the rotation).
+# - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.2.3 (cross-attention).
+# - R. Xiong et al.: *On Layer Normalization in the Transformer Architecture*, ICML 2020, arXiv:2002.04745. Figure 1 (post-norm and pre-norm).
+# - J. Su et al.: *RoFormer*, 2021, arXiv:2104.09864. O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long*, ICLR 2022, arXiv:2108.12409.
+# - Bugs on record: unslothai/unsloth, issue 3699 (padding counted in decoding, not in the prompt); huggingface/transformers, issue 25104 (dynamic NTK and cached keys).

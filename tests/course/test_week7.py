@@ -1,0 +1,407 @@
+"""What only week 7 has: answers that build on each other, a helper file with ready blocks, a shipped experiment."""
+
+import importlib.util
+import json
+import math
+import random
+
+import nbformat
+import pytest
+import torch
+from course.test_follow_through import CALLING
+from course.variants_week7 import Cached
+from helpers import COURSE
+from torch import nn
+
+from autograder import reference
+from autograder.checks import week7
+from autograder.checks.framework import grading
+from autograder.classroom import make_course_root
+from autograder.grading.messages import Graded, Options
+from autograder.grading.pipeline import grade_submissions
+from autograder.manifest import MANIFEST, RELEASED_FILES, entry
+from autograder.misconceptions.bank import bank
+
+WEEK = "week7_capstone"
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def grade(grade_id, *subjects, seed=11):
+    with grading(seed):
+        return getattr(week7, grade_id)(*subjects)
+
+
+def test_points_and_minutes_are_the_contracts():
+    entries = MANIFEST[WEEK]
+    assert (sum(e.points for e in entries), sum(e.minutes for e in entries)) == (35, 255)
+
+
+# ---- a mistake is paid for once -------------------------------------------------------------------------------------
+
+
+def cached_on(attention):
+    """7.3 written rightly on top of somebody's 7.1."""
+
+    class CachedAttention(reference.CachedAttention):
+        pass
+
+    CachedAttention.attention = staticmethod(attention)
+    return CachedAttention
+
+
+def crossing_on(attention):
+    class CrossAttention(reference.CrossAttention):
+        pass
+
+    CrossAttention.attention = staticmethod(
+        lambda q, k, v, mask: attention(q, k, v) if mask is None else attention(q, k, v, mask)
+    )
+    return CrossAttention
+
+
+def block_on(cross_attention):
+    class HybridDecoderBlock(reference.HybridDecoderBlock):
+        def __init__(self, d_model, n_heads):
+            super().__init__(d_model, n_heads)
+            self.cross_attn = cross_attention(d_model, n_heads)
+
+    return HybridDecoderBlock
+
+
+def entries(grade_id, *left_out):
+    return [
+        pytest.param(s.subject, id=s.name) for s in bank(WEEK, grade_id) if not s.is_right and s.name not in left_out
+    ]
+
+
+# On an answer that is no pair, or that refuses everything, nothing can be built.
+@pytest.mark.parametrize("attention", entries("grouped_query_attention", "grouped_out_only", "grouped_undivided"))
+def test_a_wrong_7_1_is_paid_for_in_7_1_alone(attention):
+    assert grade("grouped_query_attention", attention).score < 3
+    for grade_id, subject in (("CachedAttention", cached_on(attention)), ("CrossAttention", crossing_on(attention))):
+        verdict = grade(grade_id, subject, attention)
+        assert verdict.score == entry(WEEK, grade_id).points, verdict.render()
+
+
+# What does not look at the memory, or returns another shape, leaves nothing to build on.
+@pytest.mark.parametrize("cross", entries("CrossAttention", "cross_exchanged", "cross_self", "cross_any_size"))
+def test_a_wrong_7_6_is_paid_for_in_7_6_alone(cross):
+    assert grade("CrossAttention", cross).score < 4
+    verdict = grade("HybridDecoderBlock", block_on(cross), cross)
+    lost = {criterion.name for criterion in verdict.criteria if criterion.earned < criterion.points}
+    # Names and biases of the parts are the block's own.
+    assert lost <= {"the parts by their names"}, verdict.render()
+
+
+def test_what_follows_is_said():
+    unscaled = next(s.subject for s in bank(WEEK, "grouped_query_attention") if s.name == "grouped_unscaled")
+    verdict = grade("CachedAttention", cached_on(unscaled), unscaled)
+    assert "your own grouped_query_attention" in verdict.note and verdict.note in verdict.render()
+    assert not grade("CachedAttention", reference.CachedAttention, unscaled).note
+
+
+def blank(*arguments, **options):
+    raise NotImplementedError
+
+
+def test_a_right_answer_is_right_whatever_the_earlier_ones():
+    def broken(*arguments):
+        raise RuntimeError("no")
+
+    for earlier in (
+        broken,
+        blank,
+        lambda *a: None,
+        lambda *a: "x",
+        lambda *a: torch.full((2,), math.nan),
+        "no function",
+        None,
+    ):
+        for grade_id in ("CachedAttention", "CrossAttention", "HybridDecoderBlock"):
+            assert grade(grade_id, getattr(reference, grade_id), earlier).score == entry(WEEK, grade_id).points
+
+
+HONEST = {  # answers that call blank ones: what is there, the points due, which one stops where
+    "attention_left_blank": (
+        {"CachedAttention": CALLING[WEEK]["CachedAttention"], "CrossAttention": CALLING[WEEK]["CrossAttention"]},
+        {"grouped_query_attention": 0, "CachedAttention": 6, "CrossAttention": 4, "HybridDecoderBlock": 0},
+        {"CachedAttention": "7.1", "CrossAttention": "7.1"},
+    ),
+    "crossing_left_blank": (
+        {"HybridDecoderBlock": CALLING[WEEK]["HybridDecoderBlock"]},
+        {"CrossAttention": 0, "HybridDecoderBlock": 4},
+        {"HybridDecoderBlock": "7.6"},
+    ),
+    "crossing_wrong": (
+        {
+            "CrossAttention": next(s.source for s in bank(WEEK, "CrossAttention") if s.name == "cross_causal"),
+            "HybridDecoderBlock": CALLING[WEEK]["HybridDecoderBlock"],
+        },
+        {"HybridDecoderBlock": 4},
+        {},
+    ),
+    "crossing_blank_and_the_block_wrong": (
+        {"HybridDecoderBlock": CALLING[WEEK]["HybridDecoderBlock"].replace("memory, memory_mask)\n", "memory)\n")},
+        {"CrossAttention": 0, "HybridDecoderBlock": 3.25},
+        {"HybridDecoderBlock": "7.6"},
+    ),
+}
+
+
+@pytest.mark.isolation
+def test_who_calls_a_blank_or_wrong_answer_is_graded_with_the_courses_own_in_its_place(tmp_path):
+    make_course_root(COURSE, tmp_path / "course", [WEEK])
+    files = {}
+    for name, (answers, _, _) in HONEST.items():
+        notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
+        for grade_id, source in answers.items():
+            next(cell for cell in notebook.cells if cell.id == grade_id).source = source
+        files[name] = tmp_path / "course" / f"{name}.ipynb"
+        nbformat.write(notebook, files[name])
+    graded = {}
+    grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"), graded.__setitem__)
+    for name, (_, due, stops) in HONEST.items():
+        assert isinstance(graded[name], Graded), graded[name]
+        result = graded[name].result
+        for grade_id, points in due.items():
+            text = "".join(output["text"] for output in result.outputs[f"{grade_id}_tests"])
+            assert result.scores[f"{grade_id}_tests"] == points, (name, text)
+            if grade_id in stops:
+                assert f"It stops in your {stops[grade_id]} (" in text, text
+
+
+def pair(out):
+    return lambda q, k, v, mask=None: (out(q, k, v), torch.zeros(*q.shape[:3], k.shape[2]))
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        pair(lambda q, k, v: torch.zeros_like(q)),
+        pair(lambda q, k, v: q),
+        pair(lambda q, k, v: q * k.mean() + v.mean() * 0),
+        pair(lambda q, k, v: torch.full_like(q, math.nan)),
+        pair(lambda q, k, v: v.repeat_interleave(q.shape[1] // v.shape[1], 1)[:, :, -q.shape[2] :]),
+    ],
+    ids=["zeros", "queries", "no values", "nan", "values"],
+)
+def test_nothing_can_be_built_on_a_7_1_that_leaves_nothing_to_test(attention):
+    for grade_id, subject in (("CachedAttention", cached_on(attention)), ("CrossAttention", crossing_on(attention))):
+        assert grade(grade_id, subject, attention).score == 0
+
+
+def test_nothing_can_be_built_on_a_7_6_that_ignores_the_memory():
+    class Silent(reference.CrossAttention):
+        def forward(self, x, memory, memory_mask=None, positions=None, memory_positions=None):
+            return torch.zeros_like(x)
+
+    class WithoutIt(reference.HybridDecoderBlock):
+        def forward(self, x, memory, memory_mask=None):
+            x = x + self.self_attn(self.norm1(x))
+            return x + self.ffn(self.norm3(x))
+
+    for cross in (Silent, next(s.subject for s in bank(WEEK, "CrossAttention") if s.name == "cross_self")):
+        assert grade("HybridDecoderBlock", WithoutIt, cross).score == 0
+        assert grade("HybridDecoderBlock", block_on(cross), cross).score < 4
+
+
+def test_mistakes_of_7_3_are_paid_for_on_top_of_a_wrong_7_1():
+    unscaled = next(s.subject for s in bank(WEEK, "grouped_query_attention") if s.name == "grouped_unscaled")
+
+    class Restarting(cached_on(unscaled)):
+        def forward(self, x, cache=None):
+            out, cache = (
+                super().forward(x) if cache is None else super().forward(x, tuple(part[:, :, :0] for part in cache))
+            )
+            return out, cache
+
+    assert grade("CachedAttention", Restarting, unscaled).score < 4
+
+
+def test_entries_of_the_banks_are_due_the_same_after_any_earlier_entry():
+    """In the simulated class entries of different exercises meet by chance."""
+    chance = random.Random(4)
+    for grade_id, before in (
+        ("CachedAttention", "grouped_query_attention"),
+        ("CrossAttention", "grouped_query_attention"),
+        ("HybridDecoderBlock", "CrossAttention"),
+    ):
+        for solution in bank(WEEK, grade_id):
+            earlier = chance.choice(bank(WEEK, before))
+            verdict = grade(grade_id, solution.subject, earlier.subject)
+            due = entry(WEEK, grade_id).points if solution.is_right else solution.score
+            assert verdict.score == due, (earlier.name, verdict.render())
+
+
+# ---- traps ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_frame_of_the_variants_is_right():
+    assert grade("CachedAttention", Cached).score == 6
+
+
+def test_a_repeat_is_found_although_one_key_head_and_all_are_right():
+    repeat = next(s.subject for s in bank(WEEK, "grouped_query_attention") if s.name == "grouped_by_repeat")
+    verdict = grade("grouped_query_attention", repeat)
+    assert verdict.score == 0 and "repeat_interleave" in verdict.named[0]
+
+
+def test_values_of_the_cache_are_not_looked_at_but_shapes_are():
+    raw = next(s.subject for s in bank(WEEK, "CachedAttention") if s.name == "CachedRawKeys")
+    assert grade("CachedAttention", raw).score == 6
+
+    class Longer(Cached):
+        """Caches a token too many; nobody would notice from the output."""
+
+        def forward(self, x, cache=None):
+            cut = None if cache is None else tuple(part[:, :, :-1] for part in cache)
+            out, cache = super().forward(x, cut)
+            return out, tuple(torch.cat((part, part[:, :, :1]), 2) for part in cache)
+
+    verdict = grade("CachedAttention", Longer)
+    assert [c.name for c in verdict.criteria if c.earned < c.points] == [
+        "what the cache holds, and that the one given stays as it is"
+    ]
+
+
+def test_weights_are_scaled_so_that_mistakes_show():
+    """With the constructor's weights a restarted position moves outputs by less than a third of what it moves here."""
+
+    def gap(scale):
+        torch.manual_seed(0)
+        module = reference.CachedAttention(32, 8, 2)
+        for parameter in module.parameters():
+            nn.init.normal_(parameter, std=1.4 / math.sqrt(32)) if scale else None
+        x = torch.randn(2, 8, 32)
+        whole, _ = module(x)
+        _, cache = module(x[:, :4])
+        moved = (reference.shift_cached_keys(cache[0], -4), cache[1])
+        return (module(x[:, 4:], moved)[0] - whole[:, 4:]).abs().max()
+
+    assert gap(True) > 0.5 and gap(True) > 3 * gap(False)
+
+
+def test_rows_of_padding_may_hold_anything():
+    class Odd:
+        def __call__(self, keep, n_queries):
+            positions, mask = reference.padded_causal(keep, n_queries)
+            padding = ~keep[:, keep.shape[1] - n_queries :]
+            return positions.masked_fill(padding, -(2**62)), mask | padding[:, None, :, None]
+
+    assert grade("padded_causal", Odd()).score == 3
+
+
+def test_a_module_that_remembers_the_longest_text_is_found():
+    class Remembering(Cached):
+        seen = None
+
+        def forward(self, x, cache=None):
+            out, cache = super().forward(x, self.seen if cache is not None else None)
+            self.seen = cache
+            return out, cache
+
+    verdict = grade("CachedAttention", Remembering)
+    assert verdict.score < 6 and any(
+        "keeps nothing itself" in sentence or "remembers" in sentence for sentence in verdict.named
+    )
+
+
+# ---- the helper file ------------------------------------------------------------------------------------------------
+
+
+def module(name):
+    spec = importlib.util.spec_from_file_location(name, COURSE / "source" / f"{name}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def ready():
+    return module("ready_blocks")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_the_ready_rotation_is_the_reference(ready, dtype):
+    x = torch.randn(2, 3, 5, 8, dtype=torch.float64).to(dtype)
+    for positions in (torch.arange(5), torch.tensor([0.5, -3, 8191, 2, 7]), torch.arange(10).view(2, 5) * 100):
+        for base in (10000.0, 50.5):
+            assert torch.equal(
+                ready.apply_rotary_emb(x, positions, base), reference.apply_rotary_emb(x, positions, base)
+            )
+    with pytest.raises(ValueError):
+        ready.apply_rotary_emb(torch.zeros(1, 1, 1, 5), torch.arange(1))
+
+
+@pytest.mark.parametrize("n_heads", [1, 2, 3, 6, 8])
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_the_ready_alibi_layer_is_the_reference(ready, n_heads, is_causal):
+    torch.manual_seed(0)
+    ours, right = (
+        ready.ALiBiMultiHeadAttention(24, n_heads).double(),
+        reference.ALiBiMultiHeadAttention(24, n_heads).double(),
+    )
+    right.load_state_dict(ours.state_dict())
+    x = torch.randn(2, 9, 24, dtype=torch.float64)
+    torch.testing.assert_close(ours(x, is_causal=is_causal), right(x, is_causal=is_causal), rtol=0, atol=1e-12)
+    assert ours.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
+    with pytest.raises(ValueError):
+        ready.ALiBiMultiHeadAttention(24, 5)
+
+
+def test_the_ready_encoder_attends_as_the_reference_and_never_to_padding(ready):
+    torch.manual_seed(0)
+    ours, right = ready.RotaryAttention(16, 2).double(), reference.RotaryMultiHeadAttention(16, 2).double()
+    right.load_state_dict(ours.state_dict())
+    x = torch.randn(2, 6, 16, dtype=torch.float64)
+    torch.testing.assert_close(ours(x), right(x), rtol=0, atol=1e-12)
+    keep = torch.arange(6) < torch.tensor([6, 4])[:, None]
+    encoder = ready.RotaryEncoder(16, 2, 2).double()
+    torch.testing.assert_close(encoder(x, keep)[1:, :4], encoder(x[1:, :4]), rtol=0, atol=1e-12)
+
+
+def test_helper_files_go_to_their_own_week_alone():
+    for week, files in RELEASED_FILES.items():
+        assert ("ready_blocks.py" in files) == (week == WEEK)
+    assert "ready_encodings.py" not in RELEASED_FILES[WEEK]
+
+
+def test_copying_tasks_are_what_the_text_says(ready):
+    source = ready.sources(50, (2, 10), torch.Generator().manual_seed(0))
+    assert source.shape == (50, 10)
+    for row, backwards in zip(source, ready.answer_to(source, "reverse"), strict=False):
+        real = row[row != ready.PAD]
+        assert 2 <= len(real) <= 10 and len(set(real.tolist())) == len(real)
+        assert torch.equal(backwards[: len(real)], real.flip(0)) and bool((backwards[len(real) :] == ready.PAD).all())
+
+
+# ---- the shipped experiment -----------------------------------------------------------------------------------------
+
+
+def test_shipped_results_are_complete_and_bear_out_the_text():
+    results = json.loads((COURSE / "source" / "week7_results.json").read_text())
+    assert results["seeds"] == 5 and results["tested"] == [10, 12, 15, 20] and results["torch"]
+    arms, two_layers = results["arms"], "no positions, 2+2 layers"
+    assert set(arms) == {"no positions", "from the start", "from the end", "no positions, 2+2 layers"}
+    for by_task in arms.values():
+        for task in ("copy", "reverse"):
+            for what in ("whole", "single"):
+                rows = by_task[task][what]
+                assert len(rows) == 5 and all(len(row) == 4 and all(0 <= share <= 1 for share in row) for row in rows)
+
+    def every(arm, task, at):
+        return [row[results["tested"].index(at)] for row in arms[arm][task]["whole"]]
+
+    for arm, task, other in (("from the start", "copy", "reverse"), ("from the end", "reverse", "copy")):
+        assert min(every(arm, task, 10) + every(arm, task, 15)) > 0.9
+        assert max(every(arm, other, 12)) < 0.1
+    for task in ("copy", "reverse"):  # two layers learn both tasks without positions, and do not carry on
+        assert sum(every(two_layers, task, 10)) / 5 > 0.9
+        assert max(every("no positions", task, 10)) < 0.1 and max(every(two_layers, task, 20)) < 0.1
