@@ -73,8 +73,8 @@ def main() -> int:
 
 
 def answers(week: str) -> Iterator[tuple[str, Entry, str, dict[str, Any]]]:
-    """The right answers of a week that are not free text, as they stand in its text, each with the names that are defined
-    before it."""
+    """The right answers of a week that are not free text, as they stand in its text, each with the names defined before
+    it."""
     graded = {e.grade_id for e in MANIFEST[week] if e.kind != "text"}
     names = dict(NAMES)
     for cell in to_notebook((COURSE / "source" / f"{week}.py").read_text(encoding="utf-8")).cells:
@@ -93,9 +93,13 @@ def examine(week: str, one: Entry, source: str, names: dict[str, Any]) -> Exerci
     changed = mutants(source)
     survivors = [mutant.change for mutant, passed in zip(changed, judge.pass_apart(changed), strict=True) if passed]
     known = {change: group["reason"] for group in _equivalents().get(one.grade_id, ()) for change in group["changes"]}
-    return Exercise(one, len(changed), [change for change in survivors if change not in known],
-                    {change: known[change] for change in survivors if change in known},
-                    [change for change in known if change not in survivors])
+    return Exercise(
+        one,
+        len(changed),
+        [change for change in survivors if change not in known],
+        {change: known[change] for change in survivors if change in known},
+        [change for change in known if change not in survivors],
+    )
 
 
 class Judge:
@@ -118,11 +122,11 @@ class Judge:
             return bool(self.check(subject).score == self.entry.points)
 
     def pass_apart(self, changed: list[Mutant]) -> list[bool]:
-        """Each one's outcome. They run in a child that may be ended by its limits: then the one at hand has not passed, and
-        another child goes on after it."""
+        """Each one's outcome. They run in a child that may be ended by its limits: then the one at hand has not passed,
+        and another child goes on after it."""
         outcomes: list[bool] = []
         while len(outcomes) < len(changed):
-            outcomes += self._in_child(changed[len(outcomes):])
+            outcomes += self._in_child(changed[len(outcomes) :])
         return outcomes
 
     def _in_child(self, changed: list[Mutant]) -> list[bool]:
@@ -158,11 +162,15 @@ def write_report(found: dict[str, list[Exercise]]) -> None:
     old = REPORT.read_text(encoding="utf-8") if REPORT.is_file() else ""
     parts = {part.split("\n")[0]: part.rstrip() for part in re.split(r"^## ", old, flags=re.MULTILINE)[1:]}
     parts |= {week: _part(week, exercises) for week, exercises in found.items()}
-    text = ["# Mutants of the right answers", "",
-            "Made by `make mutants`. Every right answer is changed in one place (operators, numbers, comparisons, arguments, "
-            "slices, calls, statements), and graded. *Noticed*: a mutant that loses points. *Equivalent*: one that keeps full "
-            "marks and may, because what it returns is right by the contract; each is listed with its reason in `mutants.toml`. "
-            "*Missed*: any other. The rate is of those that are not equivalent.", ""]
+    text = [
+        "# Mutants of the right answers",
+        "",
+        "Made by `make mutants`. Every right answer is changed in one place (operators, numbers, comparisons, "
+        "arguments, slices, calls, statements), and graded. *Noticed*: a mutant that loses points. *Equivalent*: one "
+        "that keeps full marks and may, because what it returns is right by the contract; each is listed with its "
+        "reason in `mutants.toml`. *Missed*: any other. The rate is of those that are not equivalent.",
+        "",
+    ]
     for week in MANIFEST:
         if week in parts:
             text += [f"## {parts[week]}", ""]
@@ -170,10 +178,24 @@ def write_report(found: dict[str, list[Exercise]]) -> None:
 
 
 def _part(week: str, exercises: list[Exercise]) -> str:
-    rows = [_row(f"{e.entry.number} `{e.entry.grade_id}`", e.count, e.killed, len(e.listed), len(e.unlisted)) for e in exercises]
-    total = [sum(column) for column in zip(*((e.count, e.killed, len(e.listed), len(e.unlisted)) for e in exercises), strict=True)]
-    return "\n".join([week, "", "| exercise | mutants | noticed | equivalent | missed | rate |", "| --- | ---: | ---: | ---: | ---: | ---: |",
-                      *rows, _row("all", *total)])
+    rows = [
+        _row(f"{e.entry.number} `{e.entry.grade_id}`", e.count, e.killed, len(e.listed), len(e.unlisted))
+        for e in exercises
+    ]
+    total = [
+        sum(column)
+        for column in zip(*((e.count, e.killed, len(e.listed), len(e.unlisted)) for e in exercises), strict=True)
+    ]
+    return "\n".join(
+        [
+            week,
+            "",
+            "| exercise | mutants | noticed | equivalent | missed | rate |",
+            "| --- | ---: | ---: | ---: | ---: | ---: |",
+            *rows,
+            _row("all", *total),
+        ]
+    )
 
 
 def _row(name: str, count: int, killed: int, equivalent: int, missed: int) -> str:

@@ -1,8 +1,8 @@
 """Small changes of a right answer, one at a time: what the hidden tests must notice.
 
-`mutants` takes the text of an answer and returns every text that differs from it by one change of the syntax tree. Names,
-docstrings and the messages of errors stay as they are, and so does what says on which device something lies: tests run
-on one.
+`mutants` takes the text of an answer and returns every text that differs from it by one change of the syntax tree.
+Names, docstrings and the messages of errors stay as they are, and so does what says on which device something lies:
+tests run on one.
 """
 
 import ast
@@ -12,19 +12,55 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 OPERATORS: dict[type, tuple[type, ...]] = {
-    ast.Add: (ast.Sub, ast.Mult), ast.Sub: (ast.Add, ast.Mult), ast.Mult: (ast.Div, ast.Add), ast.Div: (ast.Mult, ast.FloorDiv),
-    ast.FloorDiv: (ast.Div, ast.Mod), ast.Mod: (ast.FloorDiv,), ast.Pow: (ast.Mult, ast.Div), ast.MatMult: (ast.Mult,),
-    ast.BitOr: (ast.BitAnd,), ast.BitAnd: (ast.BitOr,), ast.And: (ast.Or,), ast.Or: (ast.And,),
-    ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.GtE), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt, ast.LtE),
-    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,),
+    ast.Add: (ast.Sub, ast.Mult),
+    ast.Sub: (ast.Add, ast.Mult),
+    ast.Mult: (ast.Div, ast.Add),
+    ast.Div: (ast.Mult, ast.FloorDiv),
+    ast.FloorDiv: (ast.Div, ast.Mod),
+    ast.Mod: (ast.FloorDiv,),
+    ast.Pow: (ast.Mult, ast.Div),
+    ast.MatMult: (ast.Mult,),
+    ast.BitOr: (ast.BitAnd,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.And: (ast.Or,),
+    ast.Or: (ast.And,),
+    ast.Lt: (ast.LtE, ast.Gt),
+    ast.LtE: (ast.Lt, ast.GtE),
+    ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt, ast.LtE),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
     ast.NotIn: (ast.In,),
 }
 # Functions, methods and dtypes that are taken for each other.
 RELATED = {
-    "min": ("max",), "max": ("min", "mean"), "sin": ("cos",), "cos": ("sin",), "floor": ("ceil", "round"), "ceil": ("floor", "round"),
-    "any": ("all",), "all": ("any",), "zeros": ("ones",), "ones": ("zeros",), "stack": ("cat",), "cat": ("stack",), "triu": ("tril",),
-    "tril": ("triu",), "log": ("log2",), "sum": ("mean",), "mean": ("sum",), "abs": ("square", "neg"), "randn": ("rand",),
-    "eval": ("train",), "float64": ("float32", "float16"), "float32": ("float16",), "double": ("float",), "float": ("double", "half"),
+    "min": ("max",),
+    "max": ("min", "mean"),
+    "sin": ("cos",),
+    "cos": ("sin",),
+    "floor": ("ceil", "round"),
+    "ceil": ("floor", "round"),
+    "any": ("all",),
+    "all": ("any",),
+    "zeros": ("ones",),
+    "ones": ("zeros",),
+    "stack": ("cat",),
+    "cat": ("stack",),
+    "triu": ("tril",),
+    "tril": ("triu",),
+    "log": ("log2",),
+    "sum": ("mean",),
+    "mean": ("sum",),
+    "abs": ("square", "neg"),
+    "randn": ("rand",),
+    "eval": ("train",),
+    "float64": ("float32", "float16"),
+    "float32": ("float16",),
+    "double": ("float",),
+    "float": ("double", "half"),
 }
 # Arguments that need not be whole numbers: each may be cut to one.
 REAL = {"base", "scale", "slope", "tol", "beta_fast", "beta_slow"}
@@ -132,7 +168,7 @@ def _other_numbers(value: float) -> list[float]:
 
 def _swapped(elements: list) -> Iterator[list]:
     for i in range(len(elements) - 1):
-        yield [*elements[:i], elements[i + 1], elements[i], *elements[i + 2:]]
+        yield [*elements[:i], elements[i + 1], elements[i], *elements[i + 2 :]]
 
 
 def _other_calls(call: ast.Call) -> Iterator[ast.AST]:
@@ -140,10 +176,10 @@ def _other_calls(call: ast.Call) -> Iterator[ast.AST]:
     function, arguments, options = call.func, call.args, call.keywords
     for i in range(len(arguments)):
         if not _is_device(arguments[i]):
-            yield ast.Call(function, arguments[:i] + arguments[i + 1:], options)
+            yield ast.Call(function, arguments[:i] + arguments[i + 1 :], options)
     for i in range(len(options)):
         if not _is_device(options[i].value):
-            yield ast.Call(function, arguments, options[:i] + options[i + 1:])
+            yield ast.Call(function, arguments, options[:i] + options[i + 1 :])
     if getattr(function, "attr", getattr(function, "id", "")) not in SYMMETRIC:
         yield from (ast.Call(function, other, options) for other in _swapped(arguments))
     if isinstance(function, ast.Attribute) and not (arguments and all(map(_is_device, arguments))):

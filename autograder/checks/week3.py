@@ -316,7 +316,8 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             check.agrees(attended(weights, 2, x, base=base), f"{name}(16, 2, base={base:g})(x {tuple(x.shape)})", ATTENDED, BASE)
         # At far positions a base of 10,001 moves some output by 0.004.
         check.agrees(beyond_the_default(weights, 2, x, far_positions(check, 9)),
-                     f"{name}(16, 2, base=10000.0)(x {tuple(x.shape)}, far positions) less the same without base", ATTENDED)
+                     f"{name}(16, 2, base=10000.0)(x {tuple(x.shape)}, far positions) less the same without base",
+                     ATTENDED)
 
     with check.criterion("is_causal masks by index", 1):
         weights, x = drawn(2, 5, 16)

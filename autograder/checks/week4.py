@@ -176,14 +176,16 @@ NOTHING_TO_SEE = "Where keys after the query get no weight, the two forms agree 
 ZERO_SLOPES = "With slopes that are all zero the two forms are one and the same, also without a mask."
 ONE_HEAD = "One place that differs is enough: take the largest difference over all heads, queries and keys."
 SMALL = "Large differences are seen, a small one is not: the two agree where no weight differs by more than 1e-5."
-SIGN = "Where one weight differs and all others hardly do, your answer is wrong: a difference may have either sign, so take .abs()."
+SIGN = ("Where one weight differs and all others hardly do, your answer is wrong: a difference may have either sign, so "
+        "take .abs().")
 LONG = "Long texts go wrong: compute in float64, and take the largest difference, not the mean."
 
 
 def one_sided(check: Check, n: int) -> Iterator[tuple[torch.Tensor, float]]:
-    """Scores and a slope with which one weight differs by 3e-4 and all others, the other way, by less than 4e-6 each."""
-    one_falls = torch.full((1, 1, n, n), -1e4, device=check.device).masked_fill(torch.eye(n, device=check.device).bool(), 0.0)
-    one_falls[..., 0, :], one_falls[..., 0, 0] = 0.0, math.log(n)  # query 0 sees itself and n - 1 others, all others themselves
+    """Scores and a slope with which one weight differs by 3e-4, all others by less than 4e-6 and the other way."""
+    itself = torch.eye(n, dtype=torch.bool, device=check.device)
+    one_falls = torch.full((1, 1, n, n), -1e4, device=check.device).masked_fill(itself, 0.0)
+    one_falls[..., 0, :], one_falls[..., 0, 0] = 0.0, math.log(n)  # query 0 sees all keys, any other itself
     yield one_falls, 4e-6
     one_rises = torch.zeros(1, 1, 2, n, device=check.device)
     one_rises[..., -1] = math.log(n)
@@ -192,7 +194,7 @@ def one_sided(check: Check, n: int) -> Iterator[tuple[torch.Tensor, float]]:
 
 @exercise(WEEK, "per_key_bias_is_equivalent")
 def per_key_bias_is_equivalent(check: Check) -> None:
-    """The two softmaxes differ by less than 1e-12 or by more than 1e-3 in the first block, so 1e-5 is never near there."""
+    """In the first block the two softmaxes differ by less than 1e-12 or by more than 1e-3: 1e-5 is never near."""
     slopes = [0.5, 0.25, 0.125, 0.0625]
 
     def answers(cases: list[tuple]) -> None:
