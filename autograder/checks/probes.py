@@ -23,6 +23,7 @@ def calling(*arguments: Any, **options: Any) -> Probe:
 
 def differentiating(*arguments: Any, at: int = 0) -> Probe:
     """The probe that calls the object and takes the gradient with respect to argument number ``at``."""
+
     def probe(subject: Any) -> torch.Tensor:
         copies = [_copy(argument) for argument in arguments]
         copies[at].requires_grad_()
@@ -61,7 +62,10 @@ def _copy(argument: Any) -> Any:
 def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """``one - other`` of one shape: where two shapes broadcast, the difference may be far larger than both."""
     if one.shape != other.shape:
-        raise StudentError(("ValueError",), f"two results that belong together have the shapes {tuple(one.shape)} and {tuple(other.shape)}")
+        raise StudentError(
+            ("ValueError",),
+            f"two results that belong together have the shapes {tuple(one.shape)} and {tuple(other.shape)}",
+        )
     return one - other
 
 

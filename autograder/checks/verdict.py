@@ -38,8 +38,9 @@ class Verdict:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Verdict":
         criteria = [Criterion(**criterion) for criterion in data["criteria"]]
-        return cls(data["exercise"], data["number"], data["max_score"], criteria, list(data["named"]),
-                   data.get("note", ""))
+        return cls(
+            data["exercise"], data["number"], data["max_score"], criteria, list(data["named"]), data.get("note", "")
+        )
 
     def render(self) -> str:
         """The text a student reads in the feedback."""

@@ -420,7 +420,9 @@ def CachedAttention(check: Check) -> None:
                 f"{call}, the first {pieces[0]} alone",
                 MODULE,
             )
-            check.agrees(in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, WITH_A_CACHE)
+            check.agrees(
+                in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, WITH_A_CACHE
+            )
 
     with check.criterion("pieces of any length", 1, golden=True):
         arguments, weights, x, call = drawn(2, 12, 32, 8, 2)
