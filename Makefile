@@ -23,7 +23,7 @@ JOBS ?= logical
 SPREAD := --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test quick lint build import student-release autograde feedback report formgrader lab check doctor experiments bench scale clean browser setup
+.PHONY: help demo test quick lint build import student-release autograde feedback report formgrader lab check doctor experiments bench scale mutants clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -86,6 +86,9 @@ bench: $(READY)  ## stock nbgrader and this grader on one simulated class (WEEK=
 
 scale: $(READY)  ## a thousand submissions in one run (N=1000 WEEK=1), against a hundred
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/scale.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N)) --isolation $(ISOLATION)
+
+mutants: $(READY)  ## are the hidden tests sharp? every right answer changed in one place, and graded (WEEK=3); benchmarks/mutants.md
+	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/mutants.py $(if $(WEEK),--week "$(WEEK)")
 
 clean:  ## remove what can be made again (.venv, demo/, release/, caches); never student work or grades
 	rm -rf .venv demo release .pytest_cache .mypy_cache .ruff_cache build *.egg-info .hypothesis

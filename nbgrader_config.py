@@ -42,7 +42,7 @@ c.GenerateSolution.preprocessors = [
 ]
 c.ClearMarkScheme.enforce_metadata = False
 c.Execute.record_timing = False
-c.Execute.timeout = 120
+c.Execute.timeout = 900  # seconds of one cell: a backstop; a busy machine may take its time
 c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
 
 # Grading: intake and sandboxed run ahead of nbgrader's own loop, verdicts from the trusted side.
@@ -54,7 +54,9 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
-c.HTMLExporter.filters = {"markdown2html": "autograder.grading.plugins.markdown.markdown2html"}  # formulas without a network
+c.HTMLExporter.filters = {
+    "markdown2html": "autograder.grading.plugins.markdown.markdown2html"
+}  # formulas without a network
 c.HTMLExporter.template_file = str(GRADING / "templates" / "formgrader" / "formgrader.html.j2")
 c.GenerateFeedback.exporter_class = "autograder.grading.plugins.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [

@@ -28,9 +28,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "source"
 sys.path[:0] = [str(ROOT), str(SHIPPED)]
 
-import ready_encodings as ready  # noqa: E402
+import ready_encodings as ready
 
-from autograder import reference  # noqa: E402
+from autograder import reference
 
 SEEDS = range(5)
 TRAINED, TESTED, TARGETS, WINDOWS = 64, (64, 128, 256, 512), 32, 96

@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RUNS, SHIPPED, REPORT = ROOT / "experiments" / "runs", ROOT / "source", ROOT / "experiments" / "results_week6.md"
 sys.path[:0] = [str(ROOT), str(SHIPPED)]
 
-import ready_encodings as ready  # noqa: E402
-import relative_tasks as tasks  # noqa: E402
+import ready_encodings as ready
+import relative_tasks as tasks
 
-from autograder import reference  # noqa: E402
+from autograder import reference
 
 SEEDS = range(5)
 TRAINED, TESTED = 16, (16, 64)

@@ -28,7 +28,7 @@
 # | 1.6 | `ordering_explained` | text | – | – | 3 | 25 |
 # | | **total** | | **0** | **13** | **6** | **110** |
 #
-# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a mark. A person reads the two text answers.
+# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a grade. A person reads the two text answers.
 #
 # **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
 #
@@ -40,7 +40,7 @@
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $n$ is the number of tokens, $d$ the **head dimension**.
 # - $i$ is the position of a query, $j$ the position of a key, both counted from 0. Row $i$ of a score or weight matrix belongs to query $i$, column $j$ to key $j$.
 # - Vectors are rows, as in code: $X$ is $n\times d$, one row per token, and $q=xW_q$.
-# - In a mask, **True means "may attend"**, as in PyTorch's `F.scaled_dot_product_attention`. Some PyTorch modules mean the opposite. A mask of *floats* is another thing again: it is **added** to the scores, 0 for "may attend" and $-\infty$ for "hide".
+# - In a mask, **True means "may attend"**, as in PyTorch's `F.scaled_dot_product_attention`. `nn.MultiheadAttention` means the opposite: there True hides. A mask of *floats* is something else again: it is **added** to the scores, 0 for "may attend" and $-\infty$ for "hide".
 # - Your functions return the dtype and device of their input unless said otherwise, keep gradients, and never change an argument in place.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
@@ -59,16 +59,16 @@ torch.manual_seed(0)
 np.random.seed(0)
 
 # %% [markdown]
-# ## 1 · Same words, other meaning
+# ## 1 · Same words, different meaning
 #
-# Only the order tells you who got bitten. A recurrent network reads word after word, so order is built into how it computes. A convolution looks at neighbours, so order is built in as well. A Transformer compares every token with every other token, all at once. Its authors saw the consequence: with "no recurrence and no convolution", somebody has to put the order in (Vaswani et al., 2017, section 3.5).
+# Only the order tells you who got bitten. A recurrent network reads word after word, so order is built into how it computes. A convolution looks at neighbours, so order is built in as well. A Transformer compares every *token*, a word or a piece of one, with every other token, all at once. Its authors saw the consequence: with "no recurrence and no convolution", somebody has to put the order in (Vaswani et al., 2017, section 3.5).
 #
 # This week you find out what attention does when nobody does. You write attention, shuffle its input, and see exactly what it can tell apart and what it cannot. The next weeks are about ways of putting order in. To judge them you must know what is missing.
 
 # %% [markdown]
 # ## 2 · Attention
 #
-# Each token asks a question, and every token answers. The question is a vector, the *query* $q_i$. What token $j$ offers is its *key* $k_j$; what it has to say is its *value* $v_j$. How well question and offer fit is their dot product, the *score*. Then the scores of one query become *weights*: positive numbers that add up to 1. The output is the weighted mean of the values.
+# Each token asks a question, and every token answers. The question is a vector, the *query* $q_i$. What token $j$ offers is its *key* $k_j$; what it has to say is its *value* $v_j$. The *score* says how well question and offer match: it is the dot product of the two, scaled. A softmax turns the scores of one query into *weights*: positive numbers that add up to 1. The output is the weighted mean of the values.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 words = ["the", "dog", "bites", "the", "man"]
@@ -121,7 +121,7 @@ plt.show()
 #
 # The softmax runs over the **keys**: every row of the weights adds up to 1. The columns do not.
 #
-# Where do queries, keys and values come from? From the tokens' vectors $x_i$, by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several heads side by side, each with its own matrices and a narrower $d$. A fourth matrix, $W_o$, mixes their outputs.
+# Where do queries, keys and values come from? From the tokens' vectors $x_i$ (in the first layer their *embeddings*), by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several heads side by side, each with its own three matrices. Usually $d$ is the width of the model divided by the number of heads. A fourth matrix, $W_o$, mixes the heads' outputs.
 #
 # **A worked example.** One query, two keys, $d=4$. Let $q=(2\ln 3,0,0,0)$, $k_0=(1,0,0,0)$, $k_1=(0,0,0,0)$. The dot products are $2\ln3$ and $0$. Divided by $\sqrt4=2$ they are $\ln 3$ and $0$. Their exponentials are $3$ and $1$, so the weights are $\frac34$ and $\frac14$. With the values $v_0=8$ and $v_1=4$ the output is $\frac34\cdot8+\frac14\cdot4=7$.
 #
@@ -164,13 +164,15 @@ plt.show()
 # %% [markdown]
 # ### Masks, empty rows, half precision
 #
+# A *mask* says which keys a query may attend to. Its first use is *padding*: tokens without content that make all texts of a batch equally long, and that nobody should attend to.
+#
 # Equation (1) is one line of code. Three things make it fail in practice.
 #
 # **A mask may hide a key.** Its score becomes $-\infty$ *before* the softmax. Since $e^{-\infty}=0$, the other weights add up to 1 again. Set weights to zero *after* the softmax, and they add up to less than 1.
 #
-# **A mask may hide a whole row**: an empty sentence, or the first rows of a sentence that was padded at its start, under a causal mask. Then the softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**.
+# **A mask may hide a whole row.** An empty text has nothing but padding. Or a text is padded at its start and no token may look ahead: then the first rows see padding only. Such a softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**. (On a CPU, PyTorch 2.13's own `F.scaled_dot_product_attention` returns zeros there too.)
 #
-# **Half precision has a small range.** float16 ends at 65,504. The dot product of a query and a key can exceed that although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
+# **float16 has a small range.** It ends at 65,504. The dot product of a query and a key can exceed that although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict** what each line below gives. Which of the seven results will be NaN or infinite?
@@ -195,10 +197,10 @@ lab.table(["", "result"], [
 
 # %% [markdown]
 # - (a) is $0/0$.
-# - (b) Repair the value, and the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In five runs of five, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$, MLP and read-out were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
-# - (c) The order of the operations decides. 11,248 in place of 11,250 is rounding.
-# - (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. Write the formula yourself, and you must do so too.
-# - (e) No NaN, but the hidden keys share all the weight. And float16 cannot hold $-10^9$ at all.
+# - (b) Repair the value, and the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In five runs of five, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
+# - (c) The order of the operations decides. (11,248 in place of 11,250 is rounding.)
+# - (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
+# - (e) No NaN, but the hidden keys share all the weight. And float16 cannot hold $-10^9$ at all, so `eager_mask` in `transformers` 5.23 (`masking_utils.py`) adds the lowest number of the dtype instead.
 
 # %% [markdown]
 # ### Exercise 1.1 · Scaled dot-product attention
@@ -207,7 +209,7 @@ lab.table(["", "result"], [
 #
 # *Why it matters:* every later week changes one line of this function. It has to be right before you change it.
 #
-# Write equation (1), with a mask. The values may have a width of their own. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations.
+# Write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations.
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention", "solution": true}
 def scaled_dot_product_attention(q, k, v, mask=None):
@@ -215,7 +217,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 
     q:       (batch, heads, n_queries, head_dim), any floating dtype
     k:       (batch, heads, n_keys, head_dim)
-    v:       (batch, heads, n_keys, v_dim)
+    v:       (batch, heads, n_keys, v_dim); k and v have the dtype of q
     mask:    None, or a boolean tensor that broadcasts to (batch, heads, n_queries, n_keys); True = may attend
     returns: (out, weights), both in the dtype of q:
              out (batch, heads, n_queries, v_dim), weights (batch, heads, n_queries, n_keys)
@@ -340,7 +342,7 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 #
 # <details><summary>Hint 3: float16</summary>
 #
-# Either compute float16 and bfloat16 in float32 and cast at the end, but never float64 in float32. Or divide q by $\sqrt d$ before the product. The first is also more exact.
+# Either compute float16 and bfloat16 in float32 and cast at the end; float64 must stay float64. Or divide q by $\sqrt d$ before the product. The first is also more exact.
 # </details>
 
 # %% [markdown]
@@ -434,12 +436,12 @@ week1.attention_by_hand(attention_by_hand)
 #
 # A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token that stood at position `perm[i]`. The transpose undoes it: $P^\top P=I$.
 #
-# What can a function $f$ make of this? Two words are often mixed up:
+# What can a function $f$ do with shuffled tokens? Two words are often mixed up:
 #
 # - **invariant**: $f(PX)=f(X)$. Shuffling changes *nothing*. Example: the sum of all tokens.
 # - **equivariant**: $f(PX)=P\,f(X)$. The outputs are *the same, shuffled in the same way*. Example: doubling every token.
 #
-# Equivariance says that two roads lead to one goal: shuffle and then compute, or compute and then shuffle.
+# Equivariance says that two roads lead to the same place: shuffle and then compute, or compute and then shuffle.
 
 # %% tags=["experiment"]
 generator = torch.Generator().manual_seed(373)
@@ -480,7 +482,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* "does this layer know the order?" is a question you can put to any layer, even one you cannot read. But the test must be right on both sides. Several wrong versions give zero for attention too, or agree with the right one on every swap of two tokens.
+# *Why it matters:* "does this layer know the order?" is a question you can put to any layer, even one you cannot read. But the test must be right for layers that know the order and for layers that don't. Several wrong versions also give zero for attention, or agree with the right one on every swap of two tokens.
 #
 # Measure how far the two roads of Figure 1.3 lie apart. Call `f` with all of `x` at once, not sequence by sequence.
 
@@ -559,10 +561,10 @@ week1.equivariance_gap(equivariance_gap)
 # %% [markdown]
 # ### Experiment: the attention map of a shuffled sentence
 #
-# Take seven tokens with random embeddings and one head with random weights. Feed in the sentence twice: in its order, and shuffled. Look at the weights themselves. (Both occurrences of "the" have the same embedding. Without an encoding nothing tells them apart.)
+# Take seven tokens with random embeddings and one head with random weights. Feed in the sentence twice, in its own order and shuffled, and look at the weights themselves. (Both occurrences of "the" have the same embedding. Without an encoding nothing tells them apart.)
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The shuffled sentence gives another map. Sort its rows *and* its columns back into the old order. How many of the 49 weights now differ from the original?
+# **Predict.** The shuffled sentence gives a different map. Sort its rows *and* its columns back into the old order. How many of the 49 weights now differ from the original?
 #
 # *Your prediction:*
 
@@ -612,7 +614,7 @@ show_pair("No mask: the map moves with the words")
 # %% [markdown]
 # **Figure 1.4. Attention maps of X and PX.** Rows are queries, columns keys. From left to right: the sentence, the shuffled sentence, the shuffled map sorted back, and the difference between the third map and the first.
 #
-# The second map looks like another picture. Sorted back, it is the first one again. And the two rows "the" are equal, as are the two columns.
+# The second map looks like a different picture. Sorted back, it is the first one again. And the two rows "the" are equal, as are the two columns.
 
 # %% [markdown]
 # ### Experiment: which layers are equivariant?
@@ -625,7 +627,7 @@ show_pair("No mask: the map moves with the words")
 # - your attention;
 # - two linear layers with a ReLU, token by token;
 # - LayerNorm, which scales each token's vector to mean 0 and variance 1;
-# - two complete encoder layers: attention and such linear layers, each added to its input and normed;
+# - two complete encoder layers: attention and such linear layers, each added to its input and then put through LayerNorm;
 # - subtracting the mean of all tokens;
 # - a convolution along the tokens, which mixes neighbours;
 # - an LSTM, which reads from left to right;
@@ -665,20 +667,20 @@ lab.table(["your attention in", "equivariance gap"],
 
 
 # %% [markdown]
-# Everything that works token by token is equivariant. Attention is. And so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections, more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
+# Everything that works token by token is equivariant. Attention is. And so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
 #
 # **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the second column: for attention it is of order 1. Only the mean in the last line is invariant.
 #
-# **Zero up to rounding.** "0" stands for "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that it is rounding and nothing else: with more digits the gap shrinks with them.
+# **Zero up to rounding.** "0" stands for "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that it is rounding and nothing else: in float64, with more digits, the gap shrinks too.
 
 # %% [markdown]
 # ## 4 · The proof
 #
-# You have measured one sentence. Why does it hold for all? You need three facts about a permutation matrix $P$:
+# You have measured a few random inputs. Why does it hold for all? You need three facts about a permutation matrix $P$:
 #
 # - $P^\top P = I$;
 # - multiplying by $P$ from the left reorders rows, by $P^\top$ from the right reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the row of $S$ that row $i$ comes from;
-# - softmax over a row does not care in which order the entries of the row stand.
+# - a softmax over a row treats all its entries alike, wherever they stand.
 
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}
 # ### Exercise 1.4 · Equivariant or invariant?
@@ -689,7 +691,7 @@ lab.table(["your attention in", "equivariance gap"],
 #
 # Let $f(X)=\operatorname{softmax}\!\big(XW_q(XW_k)^\top/\sqrt d\big)\,XW_v$, with the softmax over each row.
 #
-# 1. Prove $f(PX)=P f(X)$ for every permutation matrix $P$. Say where you use $P^\top P=I$, and why the softmax may be exchanged with $P\cdots P^\top$.
+# 1. Prove $f(PX)=P f(X)$ for every permutation matrix $P$. Say where you use $P^\top P=I$, and why the softmax of the reordered scores is the reordered softmax.
 # 2. A classifier takes the **mean over the positions** of $f(X)$. Show that its answer is permutation-*invariant*. Then name one task where this costs nothing and one that it makes impossible, each with a reason.
 # 3. Now apply a fixed mask to the scores: an $n\times n$ table $M$, the same for every input, with $M_{ij}$ True if position $i$ may attend to position $j$. Which step of your proof needs a condition on $M$, and which condition? Name one mask, other than "everything allowed", for which the proof holds for **every** $P$. And name one $P$ for which it fails with $n=2$ and the mask "attend only to yourself and to earlier positions".
 #
@@ -731,7 +733,7 @@ lab.table(["your attention in", "equivariance gap"],
 # %% [markdown]
 # ## 5 · The causal mask
 #
-# A model that generates text must not look at what it has not written yet. Training computes all positions at once, so position $i$ may attend to the positions $0,\dots,i$ only (Vaswani et al., section 3.2.3). The mask is a lower triangle *with* its diagonal: a token may see itself.
+# A model that generates text, a *decoder*, must not look at what it has not written yet. Training computes all positions at once, so position $i$ may attend to the positions $0,\dots,i$ only (Vaswani et al., section 3.2.3). The mask is a lower triangle *with* its diagonal: a token may see itself.
 #
 # **With a KV cache.** When a model generates token by token, it keeps the old keys and values instead of computing them again. Then there are fewer queries than keys: the queries are the **last** `n_queries` of `n_keys` positions.
 #
@@ -842,7 +844,7 @@ plt.show()
 # Read the manual of each library. The package flash-attn changed `causal=True` in version 2.1, from the top left to the end ("2.1: Change behavior of causal flag" in its README).
 
 # %% [markdown]
-# ### Experiment: the causal pair that refuses
+# ### Experiment: the same shuffle, with a causal mask
 #
 # The same sentence, the same weights, the same shuffle as in Figure 1.4, now with your causal mask.
 
@@ -855,9 +857,9 @@ plt.show()
 show_pair("Causal mask: the map does not come back", causal_mask(7, 7))
 
 # %% [markdown]
-# **Figure 1.6. The causal pair.** As Figure 1.4, with a causal mask. Hatched: hidden. Sorted back, the second map is no triangle any more, since a word sees those that stood before it *in the shuffled sentence*.
+# **Figure 1.6. The causal pair.** As Figure 1.4, with a causal mask. Hatched: hidden. Sorted back, the second map is no longer a triangle: a word sees those that stood before it *in the shuffled sentence*.
 #
-# How far is that from the original? 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles: 14 to 37, and 6 to 19.)
+# How far is it from the original? 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles: 14 to 37, and 6 to 19.)
 #
 # No weights can make the *map* come back. A visible key has a weight above zero and a hidden one has zero, so the hatched pattern would have to match, and the shuffle moves it. The *outputs* can: if all values are equal, every mixture of them is the same.
 #
@@ -936,7 +938,7 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 # %% [markdown]
 # **Figure 1.7. Where position leaks.** Solid: causal mask. Dashed: no mask. (a) The first token's weight if all scores are equal. (b) What a linear map reads from the outputs (one seed; band: one standard deviation over texts). (c) How far outputs lie from their mean, in texts without a marker.
 #
-# With a marker, the layer says $\frac1{i+1}$ well: the read-out explains 0.83 to 0.91 of its variance in five seeds. That is much about the first ten positions and little about the others, so of $i$ itself it explains only 0.42 to 0.44. Without the mask, nothing can be read.
+# With a marker, the output reveals $\frac1{i+1}$: the read-out explains 0.83 to 0.91 of its variance in five seeds. This says much about the first ten positions and little about the rest, so a read-out of $i$ itself explains only 0.42 to 0.44. Without the mask, a read-out explains nothing.
 #
 # Without a marker, no *linear* reading works. But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
 #
@@ -947,7 +949,7 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 #
 # Now a task that is *only* about order. A text has eight letters. A and B occur once each; six other letters fill the remaining positions at random. The question: does A stand before B?
 #
-# The model has one attention layer with two heads, built on *your* attention and *your* mask, then a feed-forward layer and the mean over the positions. There are three arms with five training seeds each:
+# The model has one attention layer with two heads, built on *your* attention and *your* mask, then a feed-forward layer and the mean over the positions. There are three versions, the *arms* of the experiment, with five training seeds each:
 #
 # 1. no mask, no positional encoding;
 # 2. your causal mask, no positional encoding;
@@ -1056,9 +1058,9 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 #
 # **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* "without positional encoding a Transformer is a bag of words" is half of the truth. Know which half, and you can say what an experiment shows and what it does not.
+# *Why it matters:* "without positional encoding a Transformer sees a *bag of words*", words without an order, is half the truth. Know which half, and you can say what an experiment shows and what it does not.
 #
-# 1. State what you predicted for arms 1 and 2 and what was measured. Then explain why arm 1 is not *about* but *exactly* at one half on this test set, whatever its weights are and however long it is trained.
+# 1. State what you predicted for arms 1 and 2 and what was measured. Then explain why arm 1 is *exactly* at one half on this test set, not just near it, whatever its weights are and however long it is trained.
 # 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the position of B** contain if A stands before B, and what if A stands after B? Why does the mean over the positions not wipe this out?
 # 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights). What does your result say about the first sentence? Then name one thing in Figure 1.8 or in what was tried here that makes the second sentence premature.
 #
@@ -1149,7 +1151,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 # %% [markdown]
 # ## 7 · The answer
 #
-# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. The mask lets each word see only what came before, and that leaks order through the contents. How much a real model can build on this leak is still an open question, and most models of today do not rely on it alone.
+# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. The mask lets each word see only what came before, and that leaks order through the contents. How much a large model can build on this leak is still an open question. Week 5 looks at what released models do.
 #
 # ## 8 · Test yourself
 #
@@ -1230,7 +1232,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 # | `is_causal=True` is right whenever text is generated | It is aligned at the top left: with a cache, new queries see the first keys only. | Figure 1.5 |
 # | LayerNorm, residuals or depth let the order in | All of them are equivariant. | section 3 |
 #
-# ## To take with you
+# ## Take with you
 #
 # 1. Attention without a mask: shuffle in, shuffle out. Nothing in it knows a position.
 # 2. Equivariant + mean = invariant: two texts with the same tokens get the same answer.

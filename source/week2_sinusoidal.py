@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Week 2 · Sinusoidal positional encoding
 #
-# **The question of the week.** A model that adds sines and cosines to its tokens has a mark for position 1,000,000, even if no training text was longer than 512. Can it use that mark?
+# **The question of the week.** A model that adds sines and cosines to its tokens has a vector for position 1,000,000, even if no training text was longer than 512. Can it use that vector?
 #
 # ## What you will be able to do
 #
@@ -31,7 +31,7 @@
 # | 2.7 | `four_terms` | text | – | – | 3 | 20 |
 # | | **total** | | **0** | **19** | **5** | **125** |
 #
-# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a mark. A person reads the two text answers.
+# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a grade. A person reads the two text answers.
 #
 # **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember. **Folded cells** hold plumbing; run them without opening them.
 
@@ -60,9 +60,9 @@ torch.manual_seed(0)
 np.random.seed(0)
 
 # %% [markdown]
-# ## 1 · What makes a good mark
+# ## 1 · What makes a good encoding
 #
-# Week 1 left us with a layer that does not know where its tokens stand. Without a causal mask a text is a bag of words to it. With one, some order leaks in through the contents, but nothing tells a token its position. So give every token a mark. The simplest way is to **add** a vector to its embedding below the first layer:
+# Week 1 left us with a layer that does not know where its tokens stand. Without a causal mask a text is a bag of words to it. With one, some order leaks in through the contents, but nothing tells a token its position. So mark every token with its position: this is a *positional encoding*. The simplest way is to **add** a vector to the token's embedding below the first layer:
 #
 # $$x'_p = x_p + \mathrm{PE}(p). \tag{1}$$
 #
@@ -80,7 +80,7 @@ np.random.seed(0)
 # So make them round.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Replace each square wave by a sine *and* a cosine of the same wavelength. Measure one step, from $p$ to $p+1$, as a length. Will it still depend on where in the text you are?
+# **Predict.** Replace each square wave by a sine *and* a cosine of the same wavelength. How long is one step, from $p$ to $p+1$? Does its length still depend on where in the text you are?
 #
 # *Your prediction:*
 
@@ -107,9 +107,9 @@ plt.show()
 lab.table(["length of one step", "smallest", "largest"], rows)
 
 # %% [markdown]
-# **Figure 2.1. From digits to waves.** Above: sixteen steps of a binary counter, and of the same wavelengths as round waves. Below: the length of each step from $p$ to $p+1$.
+# **Figure 2.1. From digits to waves.** Above: sixteen steps of a binary counter, and round waves of the same wavelengths. Below: the length of each step from $p$ to $p+1$.
 #
-# A step on round waves is a turn by a fixed angle, wherever you start. The whole week lives on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top. (Row "sin 0" is blank because a sine of wavelength 2 is 0 at every whole position. The wavelengths of the next section are not whole numbers.)
+# A step on round waves is a turn by a fixed angle, wherever you start. Everything this week builds on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top. (Row "sin 0" is blank because a sine of wavelength 2 is 0 at every whole position. The wavelengths of the next section are not whole numbers.)
 
 # %% [markdown]
 # ## 2 · The encoding
@@ -118,7 +118,7 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 #
 # $$\mathrm{PE}(p)_{2t}=\sin(p\,\omega_t),\qquad \mathrm{PE}(p)_{2t+1}=\cos(p\,\omega_t),\qquad \omega_t=\text{base}^{-2t/d},\qquad \text{base}=10\,000. \tag{2}$$
 #
-# Read it slowly once:
+# Read it slowly:
 #
 # - $t$ counts **pairs**. Channels 0 and 1 share the frequency $\omega_0=1$, channels 2 and 3 share $\omega_1$, and so on. The exponent is $2t/d$: it starts at 0 and stays *below* 1.
 # - Sine sits on the even channel and cosine on the odd one, side by side: the **interleaved** layout.
@@ -131,7 +131,7 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 lab.moving_clocks(head_dim=8, m=3, keys=False)
 
 # %% [markdown]
-# **Figure 2.2. A position on its clocks** ($d=8$, four pairs). Move the position and watch which hands answer. Then make the base smaller: the first clock does not care, the last one does.
+# **Figure 2.2. A position on its clocks** ($d=8$, four pairs). A hand at angle 0 points right and turns counter-clockwise; its height is the sine. Move the position, and see which hands move. Then make the base smaller, and see which clocks change pace.
 
 # %% [markdown]
 # **A worked example.** Let $d=4$. Then $\omega_0=1$ and $\omega_1=10\,000^{-2/4}=0.01$. Position 2 gets
@@ -355,7 +355,7 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 # %% [markdown]
 # **Figure 2.3. Angles never seen.** Solid: the part of its circle that each hand has shown within 512 tokens. Hatched: what a text of twice the length adds.
 #
-# The fast half of the hands has been all the way round. The news comes from the *slow* ones. This is the usual explanation of why a model fails on longer texts. Keep it in mind: section 6 tests it.
+# The fast half of the hands has been all the way round. What is new comes from the *slow* ones. This is the usual explanation of why a model fails on longer texts. Keep it in mind: section 6 tests it.
 #
 # Periodicity, by contrast, is no explanation. The hand of pair 0 turns by one radian per position. Since $2\pi$ is irrational, it never points the same way at two whole positions. No two positions share a vector, at any length.
 
@@ -364,11 +364,11 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 #
 # Now write the whole table. Three things decide whether it is right.
 #
-# **Layout.** Interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$. Neither is wrong: a network that learns its own weights does not care about the order of channels. A checkpoint does. **This course means formula (2).**
+# **Layout.** Interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$. Neither is wrong: a network that learns its own weights does not care about the order of channels. A checkpoint does. **In this course the table is formula (2).**
 #
 # **One frequency per pair.** The exponent counts pairs. If it counts channels, the cosine gets a frequency of its own, and the property of 2.1 is gone.
 #
-# **Far positions.** A float32 number has 24 significant bits. It knows an angle near 100,000 to about 0.004 radians, and the sine no better. Your table must be accurate to 1e-5 up to position 100,000. So compute angles in `torch.float64`, and convert the finished sines and cosines to float32.
+# **Far positions.** A float32 number has 24 significant bits. It holds an angle near 100,000 only to about 0.004 radians, so the sine cannot be better than that. Your table must be accurate to 1e-5 up to position 100,000. So compute angles in `torch.float64`, and convert the finished sines and cosines to float32.
 
 # %% [markdown]
 # ### Exercise 2.3 · The table
@@ -465,7 +465,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 # </details>
 
 # %% [markdown]
-# *Which form will you meet?* The first authors' own code, `get_timing_signal_1d` in tensor2tensor, is not formula (2). It concatenates, and it divides by $\frac d2-1$ in place of $\frac d2$, so that its last wavelength is exactly $2\pi\cdot10\,000$. Whisper's encoder still has that form (`sinusoids` in `whisper/model.py`), and so has the time embedding of diffusion models (`get_timestep_embedding` in the code of Ho et al., 2020).
+# *Which form will you meet?* The authors' own code, `get_timing_signal_1d` in tensor2tensor, is not formula (2). It concatenates. And its exponent is $t$ divided by $\frac d2-1$, not by $\frac d2$, so its last wavelength is exactly $2\pi\cdot10\,000$. Whisper's encoder still has that form (`sinusoids` in `whisper/model.py`), and so has the time embedding of diffusion models (`get_timestep_embedding` in the code of Ho et al., 2020).
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Draw the table with positions from left to right and channels from top to bottom, over 64 positions. What will the lower channels look like: waves or something else?
@@ -534,7 +534,7 @@ lab.table(["up to position", "error above 1e-5", "error above 1e-3"],
 #
 # $$\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)\qquad\text{for every }p. \tag{5}$$
 #
-# The authors give two reasons for sinusoids (section 3.5), and both are worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. (In their own translation task, a learned table did as well.) This section shows that the hopes are not idle. The next one tests them.
+# Vaswani et al. give two reasons for sinusoids (section 3.5), both worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. (In their own translation task, a learned table did as well.) This section shows that the hopes are not idle. The next one tests them.
 
 # %% [markdown]
 # ### Exercise 2.4 · The shift matrix
@@ -633,12 +633,12 @@ lab.moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3)
 
 
 # %% [markdown]
-# **Figure 2.6. One block of your matrix turns one hand.** Move $p$, and the four numbers stay. Move $k$, and the turn stays the same wherever you stand.
+# **Figure 2.6. One block of your matrix turns one hand.** Move $p$: the four numbers stay. Move $k$: they change, and with them the angle by which the hand turns, wherever it stands.
 
 # %% [markdown]
 # ### Experiment: a head without training that looks three positions back
 #
-# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $W_q=M_{-3}$ is all that a head needs to look three tokens back. (A factor of 8 makes the softmax sharp.)
+# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $W_q=M_{-3}$ is all that a head needs to look three tokens back. (A factor of 8, in place of $1/\sqrt d$, makes the softmax sharp.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** How much of its attention does the head put on the token three positions back, at positions 3 to 127? And at 50,000 to 50,127, beyond even the longest wavelength?
@@ -713,8 +713,8 @@ class LearnedPositionalEmbedding(nn.Module):
     def forward(self, x):
         """x: (batch, seq_len, d_model). Row p of the table is added to x[:, p], both as they are, unscaled.
 
-        returns: the same shape and dtype as x (in half precision the last place may depend on where you round);
-                 raises an error (any kind) if seq_len is more than max_len
+        returns: a new tensor with the shape and dtype of x (in half precision the last place may depend on where you
+                 round); raises an error (any kind) if seq_len is more than max_len
         """
         ### BEGIN SOLUTION
         seq_len, max_len = x.shape[1], len(self.table)
@@ -793,7 +793,7 @@ week2.LearnedPositionalEmbedding(LearnedPositionalEmbedding)
 # %% [markdown]
 # ### Experiment: does training find the relative solution?
 #
-# Random tokens from an alphabet of eight. At each position the model must name the token that stood **three positions before**. It has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table with room for 128 rows, and the hand-built head of Figure 2.7, without training.
+# The texts are random tokens from an alphabet of eight. At each position a model must name the token that stood **three positions before**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table with room for 128 rows, and the hand-built head of Figure 2.7, without training.
 
 # %% tags=["experiment"]
 class LookBack(nn.Module):
@@ -945,7 +945,7 @@ lab.table(["every run of five", "1: above 0.8", "2: all keys, below 0.75", "3: 8
 # | all 32 pairs | 0.86 to 1.00 | 0.44 to 0.53 | 0.60 to 0.76 | 0.91 to 0.98 |
 # | six fast pairs | 0.95 to 1.00 | 0.60 to 0.68 | 0.75 to 0.87 | 0.99 to 1.00 |
 #
-# 1. Far positions alone do little damage. (Other blocks of 32, from position 32, 48, 64 or 80 on: 0.80 to 0.97.)
+# 1. Far positions alone do little damage. (Other blocks of 32, from position 32, 48, 64 or 80 on, with all pairs and five runs each: 0.80 to 0.97.)
 # 2. Without slow pairs, much of the damage is still there.
 # 3. With few keys nearly all of it is gone, slow pairs or not.
 #
@@ -953,7 +953,7 @@ lab.table(["every run of five", "1: above 0.8", "2: all keys, below 0.75", "3: 8
 #
 # *Why* do wrong keys win out there? A conjecture: training pushes their scores down only for the pairs of positions it has met. Beyond, even hands that have been everywhere stand in new *combinations*. The scores are left to chance, and every further key is one more chance to win. Week 5 meets competing keys again.
 #
-# How to remember it: an explanation that sounds right predicts something. Test that.
+# The lesson to keep: an explanation that sounds right also predicts something. Test what it predicts.
 
 # %% [markdown]
 # ## 7 · How similar are two positions?
@@ -996,9 +996,9 @@ lab.table(["width", "first offset with a rise"], [[d, first(d)] for d in (2, 4, 
 
 
 # %% [markdown]
-# **Figure 2.10. A fall with ripples.** Left: the similarity at each offset; marked are those that are *higher* than their left neighbour. Right: three widths.
+# **Figure 2.10. A fall with ripples.** Left: the similarity at each offset, on an axis that begins at 0.3. Orange-red: offsets *higher* than their left neighbour. Right: three widths.
 #
-# At offset 6 the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. With width 4 there are only two hands, and the curve swings almost up to 1 with each turn of the fast one. Wider encodings have more hands that average each other out. The ripples get smaller, and the first rise comes later: after two turns at width 128 and after seven at width 512.
+# At offset 6 the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. With width 4 there are only two hands, and the curve swings back almost to 1 with each turn of the fast one. Wider encodings have more hands that average each other out. The ripples get smaller, and the first rise comes later: after two turns at width 128 and after seven at width 512.
 
 # %% [markdown]
 # ### Exercise 2.6 · A counterexample for every width
@@ -1007,7 +1007,7 @@ lab.table(["width", "first offset with a rise"], [[d, first(d)] for d in (2, 4, 
 #
 # *Why it matters:* "falls monotonically with distance" is a claim about all pairs of offsets. One pair refutes it. A picture of width 64 says nothing about width 1,024.
 #
-# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Every right pair is accepted; how to find one is up to you. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, so a rise of that size may be none.
+# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Every right pair is accepted; how to find one is up to you. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, so a rise of that size may not be real.
 
 # %% nbgrader={"grade_id": "similarity_counterexample", "solution": true}
 def similarity_counterexample(d_model):
@@ -1192,7 +1192,7 @@ lab.table(["", *terms], rows)
 # %% [markdown]
 # ## 9 · The answer
 #
-# Can a model use a mark it has never met? The formula gives one to every position, and a head built by hand uses it at 50,000 as at 0. Training on short texts did not find that head. Marks never met did part of the damage; keys that compete did more. So the next two weeks add no marks to the tokens. They put the *offset* into the score.
+# Can a model use an encoding it has never met? The formula gives one to every position, and a head built by hand uses it at 50,000 as at 0. Training on short texts did not find that head. Angles never seen did part of the damage; competing keys did more. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
 #
 # ## 10 · Test yourself
 #
@@ -1281,9 +1281,9 @@ lab.table(["", *terms], rows)
 # | There is one sinusoidal layout | Formula (2) interleaves; tensor2tensor and Transformer-XL concatenate $[\sin\mid\cos]$. | section 4 |
 # | An odd width works somehow | It leaves a sine without its cosine; say so with a clear error. | 2.3 |
 #
-# ## To take with you
+# ## Take with you
 #
-# 1. A position is a row of clocks, from fast to slow, one per pair of channels.
+# 1. A sinusoidal encoding is a row of clocks, from fast to slow, one per pair of channels.
 # 2. Moving by $k$ turns every hand by a fixed angle: one matrix for all positions.
 # 3. The product of two encodings knows the offset and nothing else; the score of a real layer knows more.
 # 4. What a formula *can* express and what training *finds* are two questions.

@@ -35,15 +35,15 @@
 # | 3.8 | `decode_step_scores` | code | 0 | 1 | – | 10 |
 # | | **total** | | **0** | **25** | **4** | **175** |
 #
-# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**: run it as often as you like, it says what is wrong. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with more cases. A person reads the two text answers.
+# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with more cases. A person reads the two text answers.
 #
-# **Cells marked *predict*** are not graded. Answer them before you run the experiment all the same: a wrong prediction is what you will remember.
+# **Cells marked *predict*** are not graded. Answer them anyway, before you run the experiment: a wrong prediction is what you will remember.
 
 # %% [markdown]
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $d$ is the **head dimension**, never the model dimension.
-# - $m$ is the position of a query, $n$ the position of a key, both counted from 0. Their difference $m-n$ is the **offset**. (Here $i$ counts *pairs* of channels, not positions as in other weeks.)
+# - $m$ is the position of a query, $n$ the position of a key, both counted from 0. Their difference $m-n$ is the **offset**. (Here $i$ counts *pairs* of channels, as in most texts on RoPE. Week 2 called them $t$.)
 # - Angles are in radians. Positive angles turn counter-clockwise.
 # - Your functions keep dtype, device and gradients, and never change an argument in place.
 # - A bare number such as 3.4 is an exercise. A folded cell is plumbing, mostly of figures.
@@ -66,13 +66,13 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · What we want
 #
-# In week 2 a vector $p_m$ was *added* to the token at position $m$. The score of a query and a key then has four terms. (Vectors are rows here, as in code; from equation (2) on, $q$ and $k$ are columns.)
+# In week 2 a vector $e_m$ was *added* to the token $x_m$ at position $m$. The score of a query and a key then has four terms. (Vectors are columns, as they were there.)
 #
-# $$(x_m+p_m)\,W_q W_k^{\top}(x_n+p_n)^{\top} = \underbrace{x_m W x_n^\top}_{\text{content–content}} + \underbrace{x_m W p_n^\top}_{\text{content–position}} + \underbrace{p_m W x_n^\top}_{\text{position–content}} + \underbrace{p_m W p_n^\top}_{\text{position–position}}, \qquad W = W_qW_k^\top .$$
+# $$(x_m+e_m)^\top W\,(x_n+e_n) = \underbrace{x_m^\top W x_n}_{\text{content–content}} + \underbrace{x_m^\top W e_n}_{\text{content–position}} + \underbrace{e_m^\top W x_n}_{\text{position–content}} + \underbrace{e_m^\top W e_n}_{\text{position–position}}, \qquad W = W_q^\top W_k .$$
 #
 # Meaning and position are mixed. Move the sentence ten positions to the right, and the two middle terms change although the sentence has not. For most $W$ the last term changes too.
 #
-# So find a way $f$ to put a position *into* a query and *into* a key such that the score sees only their offset:
+# So look for a function $f$ that puts a position *into* a query and *into* a key, such that the score sees only their offset:
 #
 # $$\big\langle f(q, m),\, f(k, n)\big\rangle = g(q, k, m-n)\qquad\text{for all } q, k, m, n. \tag{1}$$
 #
@@ -84,7 +84,7 @@ np.random.seed(0)
 #
 # $$ q\cdot k = |q|\,|k|\,\cos(\text{angle between the hands}).$$
 #
-# Now turn the hands: the hand of a token at position $m$ turns by $m\theta$. Move the whole sentence ten positions on, and *both* hands turn by $10\,\theta$ more. The angle between them stays, and so does the dot product. That is all of RoPE. The rest is doing it with many clocks, fast, and without a mistake.
+# Now turn the hands. The hand of a token at position $m$ turns by $m\theta$, where $\theta$ is the clock's *frequency*, in radians per position. Move the whole sentence ten positions on, and *both* hands turn by $10\,\theta$ more. The angle between them stays the same, and so does the dot product. That is all of RoPE. The rest is doing it with many clocks, fast, and without a mistake.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks, which turn by 1, 0.316, 0.1 and 0.0316 radians per position. Then both move on by nine positions; on the fastest clock that is almost one and a half turns. How large is the angle between the two hands on each clock, before and after?
@@ -186,13 +186,13 @@ week3.rotate_by_hand(rotate_by_hand)
 # %% [markdown]
 # ## 3 · A head is many clocks
 #
-# One clock is not enough. With $\theta=1$ a full turn takes $2\pi\approx6.28$ positions, and 44 positions are almost exactly seven turns: the offsets 1 and 45 look alike. A slow clock repeats itself later, but its hand hardly moves from one token to the next. A watch has several hands. RoPE does the same: it splits the $d$ channels of a head into $d/2$ **pairs** and gives each pair its own **frequency**, in radians per position:
+# One clock is not enough. With $\theta=1$ a full turn takes $2\pi\approx6.28$ positions, and 44 positions are almost exactly seven turns: the offsets 1 and 45 look alike. A slow clock repeats itself later, but its hand hardly moves from one token to the next. That is why a watch has several hands. RoPE has several clocks: it splits the $d$ channels of a head into $d/2$ **pairs** and gives each pair a **frequency** of its own:
 #
 # $$\theta_i = \text{base}^{-2i/d},\qquad i=0,1,\dots,\tfrac d2-1,\qquad \text{base}=10\,000. \tag{4}$$
 #
-# These are the frequencies of week 2's sinusoids, unchanged (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**.
+# These are the frequencies of week 2's sinusoids, unchanged (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**. (In code the $\theta_i$ are often called `inv_freq`.)
 #
-# Keep three things apart: $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; and the exponent is *negative*.
+# Watch three things: $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; and the exponent is *negative*.
 
 # %% tags=["experiment"]
 lab.moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True)
@@ -214,7 +214,7 @@ def rope_frequencies(head_dim, base=10000.0):
 
     head_dim: even int; an odd one raises ValueError
     base:     float
-    returns:  (head_dim/2,) in radians per position, float32 (float64 is welcome too)
+    returns:  (head_dim/2,) in radians per position, float32 (float64 is welcome too), on the CPU
     """
     ### BEGIN SOLUTION
     if head_dim % 2:
@@ -323,7 +323,8 @@ def apply_rotary_emb(x, positions, base=10000.0):
     """Rotate every vector of ``x`` for its position: equation (6), interleaved pairs (0,1), (2,3), ...
 
     x:         (batch, heads, seq_len, head_dim), any floating dtype; an odd head_dim raises ValueError
-    positions: (seq_len,) for all sequences alike, or (batch, seq_len); any real numbers
+    positions: (seq_len,) for all sequences alike, or (batch, seq_len); any real numbers, as integers or floats
+    base:      float, as in ``rope_frequencies``
     returns:   a new tensor with the shape, dtype and device of x; angles are computed in float32 or better
     """
     ### BEGIN SOLUTION
@@ -426,7 +427,7 @@ week3.apply_rotary_emb(apply_rotary_emb)
 # %% [markdown]
 # ### Experiment: does the score see only the offset?
 #
-# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: once with your rotation, once with week 2's sinusoids *added* to both. ($W_qW_k^\top$ is the identity. Each picture has its mean subtracted, since softmax does not see a constant.)
+# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: once with your rotation, once with week 2's sinusoids *added* to both. ($W$ is the identity. Each picture has its mean subtracted, since softmax does not see a constant.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Walk along a diagonal of the picture, from $(m, n)$ to $(m+1, n+1)$ and so on. How does the score change with RoPE? How with the added sinusoids?
@@ -465,7 +466,7 @@ axes[2].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# **Figure 3.4. Scores over all positions.** Left: RoPE. Middle: sinusoids added; the ends of the colour scale hide the largest scores. Right: one diagonal cut out of each. Walk down the diagonals: a score that depends on the offset alone keeps its colour.
+# **Figure 3.4. Scores over all positions.** Left: RoPE. Middle: sinusoids added; scores beyond the ends of the colour scale are cut off. Right: one diagonal cut out of each. Walk down the diagonals: a score that depends on the offset alone keeps its colour.
 
 # %% [markdown]
 # ### Experiment: does the score decay with distance?
@@ -509,7 +510,7 @@ plt.show()
 # Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. To look exactly three tokens back, choose the phases so that all cosines peak at $\delta=3$ together: give the key the query's content, *turned ahead by three positions*.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Which keep it from coming back after one turn of pair 0, at 9 or 22? And what do the slowest four pairs add to keys within 48 positions?
+# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Which keep it from coming back after one turn of pair 0, at 9, or after three, at 22? And what do the slowest four pairs add to keys within 48 positions?
 #
 # *Your prediction:*
 
@@ -541,10 +542,10 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 3.7. Which pair does what.** The same head, built with your rotation: the mean of the cosines of pair 0 alone, of the fast half, and of the slow half. Numbers mark the peak and the highest echoes of the fast half.
+# **Figure 3.7. Which pair does what.** The same head, built with your rotation: the mean of the cosines of pair 0 alone, of the fast half, and of the slow half. Numbers mark the peak of the fast half and its highest later peaks.
 
 # %% [markdown]
-# Pair 0 makes the peak sharp, and comes back after every turn. Pairs 1 to 3 hold most of its echoes down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see: they are free to carry content.
+# Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. Pairs 1 to 3 hold most of them down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see: they are free to carry content.
 #
 # This division of labour is what Barbero et al. (2024) found in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. So don't remember "fast pairs see near, slow pairs see far". Remember **fast pairs for position, slow pairs for meaning**.
 
@@ -558,7 +559,7 @@ plt.show()
 # | **interleaved** (neighbours) | channels $2i$ and $2i+1$ | RoFormer and GPT-J (`modeling_roformer.py`, `modeling_gptj.py` of `transformers` 5.23); Meta's LLaMA code (`llama/model.py`) |
 # | **half-split**, or half layout | channels $i$ and $i+\frac d2$ | GPT-NeoX and LLaMA in `transformers` (`modeling_gpt_neox.py`, `modeling_llama.py`, 5.23) |
 #
-# Neither is a bug: the channels stand in another order. Let $P$ be the permutation of the channels that puts all even ones first, then all odd ones. Then
+# Neither is a bug: the same channels come in a different order. Let $P$ be the permutation of the channels that puts all even ones first, then all odd ones. Then
 #
 # $$R^{\text{half}}_m\,P\,x = P\,R^{\text{inter}}_m\,x. \tag{8}$$
 #
@@ -580,7 +581,8 @@ def apply_rotary_emb_half(x, positions, base=10000.0):
     """Like ``apply_rotary_emb``, but pair i consists of channels i and i + head_dim/2.
 
     x:         (batch, heads, seq_len, head_dim), any floating dtype; an odd head_dim raises ValueError
-    positions: (seq_len,) or (batch, seq_len); any real numbers
+    positions: (seq_len,) or (batch, seq_len); any real numbers, as integers or floats
+    base:      float, as in ``rope_frequencies``
     returns:   a new tensor with the shape, dtype and device of x; angles are computed in float32 or better
     """
     ### BEGIN SOLUTION
@@ -781,7 +783,7 @@ plt.show()
 #
 # Let $q, k\in\mathbb R^d$ be a query and a key before rotation, $R_m$ the block-diagonal matrix of equation (5), and $s(m,n)=\langle R_m q, R_n k\rangle$.
 #
-# 1. Show for **one pair** that $R(a)^\top R(b)=R(b-a)$. Give a reason, in a line, for each of the first two facts that you use; equation (2) defines $R$.
+# 1. Show for **one pair** that $R(a)^\top R(b)=R(b-a)$. Justify each of the first two facts above in one line; equation (2) defines $R$.
 # 2. Conclude for the **whole head** that $s(m,n)$ depends on $m$ and $n$ only through $m-n$. Say where you use that $R_m$ is block-diagonal.
 # 3. Someone rotates queries with base 10,000 and keys with base 500,000. Which step of your proof fails? Show with one concrete case that the score now depends on more than $m-n$.
 #
@@ -883,7 +885,7 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # **Heads are consecutive blocks.** The first `head_dim` channels of a projection belong to head 0, the next `head_dim` to head 1, and so on.
 #
-# **Rotate after the split.** The pairs live inside a head, and every head has the complete set of frequencies. Rotate before the split, and head 0 gets only fast clocks, the last head only slow ones: still a relative encoding, but another model.
+# **Rotate after the split.** The pairs live inside a head, and every head has the complete set of frequencies. Rotate before the split, and head 0 gets only fast clocks, the last head only slow ones: still a relative encoding, but a different model.
 #
 # **Rotate queries and keys, never values.** Wish (1) is about the score, and only $q$ and $k$ are in it. Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position leaks into the layers above.
 #
@@ -894,7 +896,7 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # **5 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* apart from speed, this is the attention layer of the first LLaMA models.
+# *Why it matters:* apart from speed, this is the attention layer of the first LLaMA models (Touvron et al., 2023, and Meta's `llama/model.py`).
 #
 # Scores are scaled by $1/\sqrt{\texttt{head\_dim}}$ as always. With `is_causal=True` a token attends to itself and to tokens with a smaller **index**, whatever the positions say: positions may be shifted, repeated or shuffled. You may use `F.scaled_dot_product_attention`.
 
@@ -924,8 +926,9 @@ class RotaryMultiHeadAttention(nn.Module):
 
     def forward(self, x, positions=None, is_causal=False):
         """x: (batch, seq_len, d_model); positions: (seq_len,) or (batch, seq_len), by default 0, 1, 2, ...
+        is_causal: whether the token at index i attends to the indices 0 ... i only, whatever the positions are
 
-        returns: (batch, seq_len, d_model)
+        returns: (batch, seq_len, d_model), in the dtype of x
         """
         ### BEGIN SOLUTION
         if positions is None:
@@ -1018,7 +1021,7 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 # %% [markdown]
 # ### Experiment: a task that needs positions
 #
-# Random tokens from an alphabet of eight. At each position the model must name the token **three positions back**: the head you designed in section 4, now to be learned. Your layer stands between an embedding and a linear read-out, causal, and trains on texts of 32 tokens, twice: with positions 0, 1, 2, …, and with *all positions equal to 0*, which is attention without any encoding.
+# The texts are random tokens from an alphabet of eight. At each position the model must name the token **three positions back**: the head you designed in section 4, now to be learned. Your layer, with its causal mask, stands between an embedding and a linear read-out. The model is trained on texts of 32 tokens twice: with positions 0, 1, 2, …, and with *all positions equal to 0*. The second is attention without any encoding.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** (a) Guessing blindly gives 1/8. What accuracy will the model without positions reach? (b) What does the RoPE model reach with all positions shifted by 1,000? (c) And on texts of 256 tokens?
@@ -1089,14 +1092,14 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long, each position tested on 256 texts. The table above belongs to question (b).
+# **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long, each position tested on 256 texts. The table above belongs to questions (a) and (b).
 
 # %% [markdown]
 # (a) Without positions the model can only count which tokens it has seen: 0.27–0.28, better than a blind guess and far from right. (b) A shift costs nothing. (c) In a longer text accuracy soon falls, although the answer still stands three positions back: to 0.14–0.20 at positions 128 to 255, over six training seeds. **Relative does not mean extrapolating.**
 #
 # ### Experiment: which of two explanations is right?
 #
-# Beyond the training length two things are new: **offsets** the model has never met, and **more keys** that compete for the attention. Take the trained model and change one at a time. First leave all 256 keys in, but let no offset exceed 31: whatever is farther counts as 31. Then keep the true offsets, but show each query only 32 keys: the right one, and 31 drawn at random from all before it.
+# Beyond the training length two things are new: **offsets** the model has never met, and **more keys** that compete for the attention. Take the trained model and change one at a time. First leave all 256 keys in, but let no offset exceed 31: whatever is farther counts as 31. Then keep the true offsets, but show each query only 32 keys: the right one, and 31 drawn at random from the others that it may see.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Which change repairs more: familiar offsets with eight times the keys, or few keys with unfamiliar offsets?
@@ -1133,7 +1136,7 @@ lab.table(["RoPE at positions 64 to 255, one training seed", "accuracy"],
            ["32 keys, true offsets", f"{accuracy_far_out(look_back, offsets, chosen):.1f}"]])
 
 # %% [markdown]
-# For this head the answer is clear: **the offsets**. Over six training seeds, all keys with familiar offsets give 0.94–1.00, few keys with true offsets 0.32–0.70, and the unchanged model 0.14–0.30. More keys hurt mainly because they offer more strange offsets. (A head that searches by content can differ: in week 2 competing keys matter too.) What does the head see at an offset it has never met?
+# For this head the answer is clear: **the offsets**. Over six training seeds, all keys with familiar offsets give 0.94–1.00, few keys with true offsets 0.32–0.70, and the unchanged model 0.14–0.30. More keys hurt mainly because they offer more strange offsets. (Another encoding can differ: on the same task, with week 2's sinusoids, competing keys did most of the damage.) What does the head see at an offset it has never met?
 #
 # ### Experiment: what the head thinks of far tokens
 #
@@ -1302,7 +1305,7 @@ plt.show()
 #
 # ### Live: one line that ruins RoPE
 #
-# The usual way to write RoPE: the frequencies are a buffer of the layer. `forward` is careful and computes in float32. Then someone casts the model.
+# This is the usual way to write RoPE: the frequencies are a buffer of the layer. `forward` is careful and computes in float32. Then someone casts the model.
 
 # %% tags=["experiment"]
 class RotaryBuffer(nn.Module):
@@ -1404,7 +1407,7 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 def rotate_half(x):
     """The quarter turn of every pair in the half layout, so that ``x*cos + rotate_half(x)*sin`` rotates x.
 
-    x:       (..., head_dim)
+    x:       (..., head_dim), with any number of axes before the last; head_dim is even
     returns: a new tensor of the same shape and dtype
     """
     ### BEGIN SOLUTION
@@ -1440,7 +1443,10 @@ week3.rotate_half(rotate_half)
 def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
     """Cosines and sines of all angles, correct to the rounding of ``dtype`` also for far positions.
 
-    positions: (seq_len,), any real numbers
+    positions: (seq_len,), any real numbers, as integers or floats
+    head_dim:  even int
+    dtype:     of the two tables; torch.float64 is allowed too
+    base:      float, as in ``rope_frequencies``
     returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions
     """
     ### BEGIN SOLUTION
@@ -1481,7 +1487,8 @@ def decode_step_scores(q, k_cache, base=10000.0):
 
     q:       (batch, heads, 1, head_dim), not rotated; it belongs to the last position
     k_cache: (batch, heads, n_keys, head_dim), not rotated; positions 0 ... n_keys-1
-    returns: (batch, heads, 1, n_keys)
+    base:    float, as in ``rope_frequencies``
+    returns: (batch, heads, 1, n_keys), in the dtype of q
     """
     ### BEGIN SOLUTION
     positions = torch.arange(k_cache.shape[-2], device=q.device)
@@ -1554,7 +1561,7 @@ lab.table(["weight of key", *range(5)], rows)
 # | function `apply_rotary_pos_emb` | 3.4 | Why does it take `cos` and `sin`, and no positions? |
 # | class `PermuteForRope`, file `core_model_loading.py` | `interleaved_to_half` | One `view`, one `transpose`, one `reshape`: which axis is which? |
 #
-# Two questions to take there. Who computes cosine and sine, and how often per forward pass? And what happens to `inv_freq`, a buffer, in `.to(torch.bfloat16)`? You know the damage from section 8; one of the course's own tests checks that the real class still does it.
+# Take two questions with you. Who computes cosine and sine, and how often per forward pass? And what happens to `inv_freq`, a buffer, in `.to(torch.bfloat16)`? You know the damage from section 8; one of the course's own tests checks that the real class still does it.
 #
 # **Back to the first question.** Yes: a layer can be blind to where a text stands and still see every offset. Turn queries and keys by angles proportional to their positions. But that does not teach it offsets it has never met, and the next two weeks are about those.
 
@@ -1580,7 +1587,7 @@ lab.table(["weight of key", *range(5)], rows)
 #
 # <details><summary>4. Which pairs cause trouble beyond the training length?</summary>
 #
-# Slow pairs reach angles they have never had. But pair 0 makes the echoes that the others fail to silence (Figure 3.10), and in other tasks competing keys matter too (week 2). "Only the slow ones" is too simple.
+# Slow pairs reach angles that no training text has shown. But pair 0 makes the echoes that the others fail to silence (Figure 3.10), and with week 2's sinusoids competing keys did most of the damage. "Only the slow ones" is too simple.
 # </details>
 #
 # <details><summary>5. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
@@ -1608,14 +1615,14 @@ lab.table(["weight of key", *range(5)], rows)
 #
 # | You may read | What is true | where |
 # |---|---|---|
-# | RoPE comes from EleutherAI | It comes from Su et al., in the RoFormer paper. EleutherAI helped to make it known. | RoFormer |
+# | RoPE comes from EleutherAI | It comes from Su et al., in the RoFormer paper. EleutherAI's GPT-NeoX-20B uses it. | RoFormer; Black et al. |
 # | `rotate_half` turns $(x_1,x_2,x_3,x_4)$ into $(-x_2,x_1,-x_4,x_3)$, next to tables in halves | That is the interleaved form. Next to tables in halves it is a bug. | 3.8 |
 # | The half layout is a bug | It is the interleaved layout under a fixed permutation of the channels, and W_q and W_k can absorb it. | 3.4 |
 # | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and it reorders the rows when it converts. | sections 5, 10 |
 # | RoPE is applied to q, k and v | To q and k, after the split into heads. | 3.6 |
 # | Channels 0, 1, 2 have high, medium and low frequency | Two channels share one frequency: in the interleaved layout 0 and 1, then 2 and 3. | 3.2 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do. But the echoes come from the highest. | Figures 3.3, 3.10 |
-# | Fast pairs look near, slow pairs look far | Fast pairs build positional heads; slow pairs mostly carry content. | Figure 3.6, Barbero et al. |
+# | Fast pairs look near, slow pairs look far | Fast pairs build positional heads; slow pairs mostly carry content. | Figure 3.7, Barbero et al. |
 # | RoPE is relative, so it works at any length | Relative does not mean extrapolating. | Figures 3.9, 3.10 |
 # | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.5 |
 # | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.12 |

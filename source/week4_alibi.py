@@ -9,11 +9,11 @@
 #
 # - compute an attention row with a linear bias by hand, and read a slope as a half-life;
 # - write the slopes for *any* number of heads, in the order that published checkpoints expect;
-# - build the bias for training and for one decoding step, and say when the shortcut in public code is the same thing, and in how many bits;
+# - build the bias for training and for one decoding step, and say when the shortcut in public code gives the same weights, and in which precision;
 # - build an attention layer with it that works in float64, float32, bfloat16 and float16;
 # - say how far each head sees, what ALiBi does on longer texts, and what it cannot do at all.
 #
-# **You need** weeks 1 and 3: attention, the causal mask, the attention layer of exercise 3.6. Of RoPE you need only the idea.
+# **You need** weeks 1 and 3: attention, the causal mask, the attention layer of exercise 3.6, and the idea of RoPE.
 #
 # **Time:** about 130 minutes of exercises and 60 of reading and experiments. Short of time? 4.2, 4.3 and 4.6 are the method; 4.5 is what you will meet in other people's code.
 #
@@ -36,7 +36,7 @@
 #
 # **You pay for a mistake once.** 4.3 builds on 4.2, and 4.6 on both. If your slopes are wrong and your bias uses them rightly, the bias gets its points. (It cannot be graded if what it calls raises an error or returns nothing but zeros.)
 #
-# **Cells marked *predict*** are not graded. Answer them before you run the experiment all the same: a wrong prediction is what you will remember.
+# **Cells marked *predict*** are not graded. Answer them anyway, before you run the experiment: a wrong prediction is the one you remember.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -46,7 +46,7 @@
 # - A **slope** $m$ is a positive number; the bias is $-m\,|i-j|$, never positive. The minus sign belongs to the bias.
 # - Where there are fewer queries than keys, the queries are the *last* positions, as with a KV cache.
 # - Functions without a tensor argument return float32 tensors on the CPU. Functions never change an argument in place.
-# - A bare number such as 4.5 is an exercise. A folded cell is plumbing, mostly of figures.
+# - A bare number such as 4.5 is an exercise. A folded cell is plumbing, mostly for figures.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -70,13 +70,13 @@ np.random.seed(0)
 #
 # $$s_{ij} = \frac{q_i\cdot k_j}{\sqrt d} - m\,|i-j| . \tag{1}$$
 #
-# The **slope** $m$ is a fixed number, one for each head; nothing about it is learned. The larger it is, the more a far key must offer to be looked at. In the paper the model is a causal decoder, so $j\le i$ and the distance is $i-j$ (section 3); the absolute value covers both sides.
+# The **slope** $m$ is a fixed number, one for each head; nothing about it is learned. The larger it is, the better a far key must match to be looked at. In the paper the model is a causal decoder, so $j\le i$ and the distance is $i-j$ (section 3); the absolute value covers both sides.
 #
 # **What softmax makes of it.** Softmax takes the exponential of every score, and the exponential turns a sum into a product:
 #
 # $$e^{s_{ij}} = \underbrace{e^{\,q_i\cdot k_j/\sqrt d}}_{\text{content}}\ \cdot\ \underbrace{e^{-m|i-j|}}_{\text{distance}} . \tag{2}$$
 #
-# So a straight line in the scores is an **exponential decay** in the weights, as in a radioactive substance: every $\ln 2/m$ positions the weight of a key halves. That is the slope's **half-life**. Put the other way round: a key that is $s$ positions farther away wins only if its content score is better by more than $m\,s$.
+# So a straight line in the scores is an **exponential decay** in the weights, like radioactive decay: every $\ln 2/m$ positions the distance factor halves. That is the slope's **half-life**. Put the other way round: a key that is $\delta$ positions farther away wins only if its content score is higher by more than $m\,\delta$.
 #
 # Two details decide whether code is right. The bias is added **after** the division by $\sqrt d$ and is not scaled itself (footnote 10 of the paper). And it is added **before** the softmax.
 
@@ -136,7 +136,7 @@ plt.show()
 #
 # $$\text{slopes}(6) = \tfrac14,\ \tfrac1{16},\ \tfrac1{64},\ \tfrac1{256},\ \tfrac12,\ \tfrac18 .$$
 #
-# In the exponent, the chosen entries of slopes$(2c)$ lie half-way between those of slopes$(c)$, or half a step above the first; the entries that are skipped are those of slopes$(c)$ themselves. So nothing comes twice. The result is **not sorted**. Leave it so: head 4 of a trained model has learned to live with slope $\frac12$.
+# In the exponent, the chosen entries of slopes$(2c)$ lie half-way between those of slopes$(c)$, or half a step above the first; the entries that are skipped are those of slopes$(c)$ themselves. So no slope occurs twice. The result is **not sorted**. Keep it that way: head 4 of a trained model has learned to live with slope $\frac12$.
 
 # %% [markdown]
 # ### Exercise 4.1 · Slopes by hand
@@ -209,7 +209,7 @@ week4.slopes_by_hand(slopes_by_hand)
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* the slopes are all that ALiBi has. A model loaded with others runs without an error and writes nonsense.
+# *Why it matters:* the slopes are all that ALiBi has. Load a checkpoint with the wrong ones and no error tells you: the output is simply wrong.
 
 # %% nbgrader={"grade_id": "alibi_slopes", "solution": true}
 def alibi_slopes(n_heads):
@@ -274,12 +274,12 @@ lab.moving_slopes(alibi_slopes, n_heads=8, distance=16)
 
 
 # %% [markdown]
-# **Figure 4.2. Slopes to move.** One line per head, from your own function. Change the number of heads from 8 to 12 to 16, and watch which lines stay. Move the distance, and see which heads still give such a key a weight.
+# **Figure 4.2. Move it: the slopes.** One line per head, from your own function. Change the number of heads from 8 to 12 to 16, and watch which lines stay. Move the distance, and see which heads still give a key that far away any weight.
 
 # %% [markdown]
 # ### Experiment: one formula for all?
 #
-# A popular shortcut uses equation (3) for every number of heads. Compare it with the official rule for 20 heads. Then count for how many numbers of heads from 1 to 64 the two agree.
+# It is tempting to use equation (3) for every number of heads. Compare this shortcut with the official rule for 20 heads. Then count how often the two agree for 1 to 64 heads.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** (a) For how many of the 64 does the shortcut give other slopes than your function? (b) You sort the official slopes of 20 heads. Does that matter if you train a new model from scratch? If you load a published one?
@@ -320,7 +320,7 @@ plt.show()
 # **Figure 4.3. Slopes of 20 heads.** Circles: the official rule, 16 heads and then every second of 32 (shaded). Crosses: equation (3) with $h=20$. Bars: the official slopes, sorted. Look for heads at which two of the three agree.
 
 # %% [markdown]
-# (a) The shortcut is wrong for all 57 numbers that are no power of two; with 20 heads not one head gets its official slope. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model has learned with its order.
+# (a) The shortcut is wrong for all 57 numbers that are not a power of two; with 20 heads not one head gets its official slope. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model was trained with its order, so keep it.
 #
 # ## 3 · The bias
 #
@@ -330,14 +330,14 @@ plt.show()
 #
 # $$i = n_k - n_q + r . \tag{5}$$
 #
-# Align at the top left instead, and the newest token takes the farthest key for its neighbour.
+# Count the query from 0 instead, and the newest token takes the farthest key for its neighbour.
 
 # %% [markdown]
 # ### Exercise 4.3 · The bias
 #
 # **4 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* with a wrong sign a model prefers far tokens, and it trains without a complaint. PyTorch's own FlexAttention examples had it (attention-gym, pull request 86).
+# *Why it matters:* with the wrong sign a model prefers far tokens, and trains without complaint. PyTorch's own FlexAttention examples once had this bug (attention-gym, pull request 86).
 
 # %% nbgrader={"grade_id": "alibi_bias", "solution": true}
 def alibi_bias(n_heads, n_queries, n_keys=None):
@@ -417,14 +417,14 @@ bar.ax.set_title("bias", fontsize=9, loc="left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.4. One bias per head.** Yellow: no penalty. Dark blue: a penalty of 8 or more, which leaves less than 1/2,900 of the weight that content asks for. Follow the band from head to head.
+# **Figure 4.4. One bias per head.** Yellow: no penalty. Dark blue: a penalty of 8 or more, which leaves less than 1/2,900 of the weight that content alone would give. Follow the band from head to head.
 
 # %% [markdown]
-# Head 0 has the *largest* slope and is the most *local*. For the last head all 128 tokens are so near each other that its panel is almost one colour. Every panel is zero on the diagonal, constant along each diagonal, and symmetric.
+# Head 0 has the *largest* slope and is the most *local*. To the last head all 128 tokens are near, so its panel is almost one colour. Every panel is zero on the diagonal, constant along each diagonal, and symmetric.
 #
 # ## 4 · One row by hand
 #
-# If all keys have the same content, all content scores are equal, and softmax does not see them. What remains are the factors $e^{-m|i-j|}$, made to sum to 1.
+# If all keys have the same content, all content scores are equal, and they cancel in the softmax. What remains are the factors $e^{-m|i-j|}$, scaled to sum to 1.
 #
 # **A worked example.** Take $m=\ln 2$: every position of distance halves the factor. Three tokens, a causal mask, and the query at position 2. The factors of the keys 0, 1, 2 are $\frac14, \frac12, 1$; their sum is $\frac74$. The weights are $\frac17, \frac27, \frac47$. With the values $7, 14, 21$ the output is $\frac17\cdot7+\frac27\cdot14+\frac47\cdot21=17$.
 
@@ -507,7 +507,7 @@ week4.attention_with_slope(attention_with_slope)
 # %% [markdown]
 # ### Experiment: with unequal content
 #
-# Now let content speak: 4,000 texts of 128 random tokens, random queries and keys in every head (`head_dim` 16). Your bias is added to the scaled scores of the last query of each text. We average the weight that a key gets by its distance.
+# Now let content speak: 4,000 texts of 128 random tokens, random queries and keys in every head (`head_dim` 16). Your bias is added to the scaled scores of the last query of each text. For each distance we average the weight that a key gets.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** On a logarithmic axis, what shape has each head's curve: does the content bend it? What share of its attention does head 0 spend on the nearest 8 tokens, and what share does head 7?
@@ -546,11 +546,11 @@ plt.show()
 # **Figure 4.5. Attention mass against distance.** Left: the mean weight of one key, on a logarithmic axis. Right: the share of attention that the nearest keys receive together; dashed, the nearest eight.
 
 # %% [markdown]
-# Random content makes every single text ragged, but it favours no distance, so the mean keeps the exponential of equation (2). Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them, hardly more than the 0.06 they would get without any bias.
+# Random content makes the curve of any single text ragged. But it favours no distance, so the mean keeps the exponential of equation (2). Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them, hardly more than the 0.06 they would get without any bias.
 #
 # ## 5 · A shortcut in public code
 #
-# The official code and BLOOM's never compute a distance. They add to the score of key $j$ simply
+# The official code and BLOOM's never compute a distance. To the score of key $j$ they simply add
 #
 # $$+\,m\,j, \tag{6}$$
 #
@@ -575,7 +575,7 @@ def per_key_bias_is_equivalent(scores, slopes, causal):
     """Is max |softmax(scores + slope*j) - softmax(scores - slope*|i-j|)| at most 1e-5? Computed in float64.
 
     scores:  (batch, heads, n_queries, n_keys), scaled, without a mask and without a bias, n_queries <= n_keys
-    slopes:  (heads,)
+    slopes:  (heads,), none negative; zeros are allowed
     causal:  bool; if true, the causal mask (aligned at the end) is applied to both
     returns: a Python bool
     """
@@ -631,7 +631,7 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 # %% [markdown] nbgrader={"grade_id": "per_key_explained_question", "locked": true}
 # **Explain** what you measured, in four to eight lines with one or two formulas.
 #
-# 1. Why do the two forms give the same weights under a causal mask? Say what softmax does not see.
+# 1. Why do the two forms give the same weights under a causal mask? Say what cancels in the softmax.
 # 2. Why not without a mask? What does the bias per key do to keys *after* the query ($j>i$)?
 # 3. The check has a case without a mask in which they agree all the same: one query and five keys. Why?
 #
@@ -686,10 +686,10 @@ plt.show()
 # %% [markdown]
 # ### Experiment: the same in exact arithmetic, but not in bfloat16
 #
-# bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. Take the newest of 4,096 tokens, equal content, and the steepest of eight heads, $m=\frac12$. The bias is computed exactly and *stored* in bfloat16, in three forms: per key, counted from the first key; per key, counted back from the last key, as MPT does; and relative.
+# bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. Take the newest of 4,096 tokens, equal content, and the steepest of eight heads: $m=\frac12$. The bias is computed exactly and *stored* in bfloat16, in three forms: per key, counted from the first key; per key, counted back from the last key, as MPT does; and relative.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** For which of the three forms are the weights of the last keys still the exponential that they should be? What do you expect in its place for the others? How many neighbouring keys share one number where bfloat16 steps by 8?
+# **Predict.** For which of the three forms do the weights of the last keys still follow the exponential? What do you expect from the others instead? How many neighbouring keys share one number where bfloat16 steps by 8?
 #
 # *Your prediction:*
 
@@ -757,10 +757,10 @@ lab.table(["of 112 heads", "how many"],
 #    └─ v_proj ─ split into heads ───────────────────────────────────────────────────────┴─ weighted sum ─ merge ─ o_proj
 # ```
 #
-# Take the layer of exercise 3.6, leave the rotation out, and add the bias. Nothing is added to the tokens: ALiBi *replaces* the position embedding (section 3 of the paper). What goes wrong is the order of the steps.
+# Take the layer of exercise 3.6, leave the rotation out, and add the bias. Nothing is added to the tokens: ALiBi *replaces* the position embedding (section 3 of the paper). Most bugs are in the order of the steps and in the dtype.
 #
 # - **Scale, then bias.** The bias is not divided by $\sqrt d$. PyTorch's `F.scaled_dot_product_attention` does it right: it adds a floating `attn_mask` after the scale.
-# - **Bias, then mask, then softmax.** A masked score must stay $-\infty$. If you cut the matrix with `tril`, which writes *zeros*, you open the future again.
+# - **Bias, then mask, then softmax.** A masked score must stay $-\infty$. Cut the matrix with `tril`, which writes *zeros*, and you open the future again.
 # - **The dtype.** A float32 bias turns bfloat16 scores into float32, which then meet bfloat16 values and raise an error. Build the bias in float32, then cast it. Don't build it *in* bfloat16, where positions beyond 256 merge.
 # - **Nothing to store.** The bias has no parameters and depends on the length, so a saved table would tie the checkpoint to one length. The `state_dict` holds the four projections and nothing else.
 #
@@ -771,7 +771,7 @@ lab.table(["of 112 heads", "how many"],
 #
 # **5 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* this is the attention layer of BLOOM and MPT, up to biases and speed.
+# *Why it matters:* this is the attention layer of BLOOM and MPT, apart from bias vectors in the projections and speed.
 #
 # Call your functions of 4.2 and 4.3, or write the bias into the layer. As in 3.6, the heads are consecutive blocks of `head_dim` channels. You may use `F.scaled_dot_product_attention`; it takes either `attn_mask` or `is_causal=True`, so causal mask and bias go into one tensor.
 
@@ -783,7 +783,8 @@ class ALiBiMultiHeadAttention(nn.Module):
     n_heads: number of heads, any; the slopes are those of 4.2
 
     Four projections without bias, q_proj, k_proj, v_proj, o_proj, each nn.Linear(d_model, d_model). The state_dict
-    has no other key. Works after ``.to`` float64, float32, bfloat16 and float16.
+    has no other key. Works after ``.to`` float64, float32, bfloat16 and float16, on texts of changing length, and keeps
+    gradients.
     """
 
     def __init__(self, d_model, n_heads):
@@ -951,7 +952,7 @@ plt.show()
 # **Figure 4.8. None, RoPE, ALiBi.** Above: the weights, one row per query. Below: the last row as bars, the three strong keys in orange-red. The content is the same in all three columns.
 
 # %% [markdown]
-# Without positions every query likes the same keys, wherever they stand: vertical stripes. ALiBi shows the same stripes, faded out by distance, whatever the content is. RoPE's decay and ripples come *out of* the content: here all cosines start at the same phase, and another phase would move the peak elsewhere (week 3, section 4). ALiBi's decay is *built in*. Content can outweigh it, never remove it.
+# Without positions every query likes the same keys, wherever they stand: vertical stripes. ALiBi shows the same stripes, faded out by distance, whatever the content is. RoPE's decay and ripples *depend on* the content: here all cosines start at the same phase, and other phases would move the peak elsewhere (week 3, section 4). ALiBi's decay is *built in*: content can outweigh it, but never remove it.
 #
 # ### Experiment: longer than in training
 #
@@ -1068,14 +1069,14 @@ plt.show()
 #
 # (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on as if nothing had happened, and RoPE falls to the level of no position at all.
 #
-# (c) The fourth row is the other side of the coin. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so of four equal letters it must like the nearest best. The layer could play its eight heads off against each other, and still learns little. **A built-in preference helps where it fits the task.** Small models on one task show this much and no more; week 5 compares the encodings with care.
+# (c) The fourth row is the other side of the coin. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. The layer could play its eight heads off against each other, and still learns little. **A built-in preference helps where it fits the task.** Small models on two toy tasks show no more than this; week 5 compares the encodings with care.
 
 # %% [markdown]
 # ## 7 · How far a head can see
 #
-# "Head 7 looks far": how far? Ask when the factor $e^{-m|i-j|}$ of equation (2) has fallen to some tolerance, say 1 %. Call the least whole distance at which it is at most `tol` the **effective window** $w$.
+# "Head 7 looks far": how far? Ask when the factor $e^{-m|i-j|}$ of equation (2) has fallen to some tolerance, say 1%. Call the least whole distance at which it is at most `tol` the **effective window** $w$.
 #
-# There is a second reading. With equal content and an endless text on the left, the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, at most `tol`. So the window also holds 99 % of the attention. Both readings assume equal content: a key whose content score is 10 nats better is seen $10/m$ positions farther.
+# There is a second reading. With equal content and an endless text on the left, the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, at most `tol`. So for a tolerance of 1% the window also holds 99% of the attention. Both readings assume equal content: a key whose content score is higher by 10 is seen $10/m$ positions farther.
 
 # %% [markdown]
 # ### Exercise 4.7 · Effective window
@@ -1086,8 +1087,9 @@ plt.show()
 
 # %% nbgrader={"grade_id": "effective_window", "solution": true}
 def effective_window(slope, tol=0.01):
-    """The least whole distance at which exp(-slope * distance) is at most tol. (Where the two are equal up to rounding
-    either neighbour will do; that is not tested.)
+    """The least whole distance, 0 included, at which exp(-slope * distance) is at most tol.
+
+    (Where that factor and tol are equal up to rounding, one more or one less will do; this is not tested.)
 
     slope:   positive; tol: above 0 and at most 1; both plain numbers or 0-d tensors
     returns: a Python int
@@ -1154,19 +1156,19 @@ axes[0].set_ylabel("head")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.10. Reach along a text.** The query stands at the right edge; each bar reaches back over the effective window of one head (log scale, tolerance 1 %), and its black tick marks the half-life. Dashed: the window of slope 1/256.
+# **Figure 4.10. Reach along a text.** The query stands at the right edge; each bar reaches back over the effective window of one head (log scale, tolerance 1%), and its black tick marks the half-life. Dashed: the window of slope 1/256.
 
 # %% [markdown]
-# (a) The last head of a power of two has slope 1/256 and sees 1,179 tokens, (b) whatever the number of heads: more heads fill the range more densely, they do not extend it. The 8 in equation (3) does that; MPT's configuration calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
+# (a) With 8 heads the last one, slope 1/256, sees farthest: 1,179 tokens. (b) With 64 heads it is the same: more heads fill the range more densely without extending it. The 8 in equation (3) sets the range; MPT's configuration calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
 #
-# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that; at $1/256$ per position it takes 31 nats. Stacked layers can pass information on from window to window. But nothing in training asks for it. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length, ALiBi might not be using longer contexts at all. Week 5 measures it.
+# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for it. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length, ALiBi might not be using longer contexts at all. Week 5 measures it.
 
 # %% [markdown]
 # ## 8 · Both sides alike
 #
 # ALiBi was made for decoders. In an encoder there is no mask, and the two-sided bias $-m\,|i-j|$ treats "three before" and "three after" alike. Is there any direction left?
 #
-# Let $J$ be the reversal: $(Jx)_i=x_{n-1-i}$. Compare three things: what the layer makes of $x$, of the reversed $Jx$, and of a shuffled $Px$.
+# Let $J$ be the reversal: $(Jx)_i=x_{n-1-i}$. Compare three things: what the layer makes of $x$, of the reversed $Jx$, and of a shuffled $Px$ ($P$ as in week 1).
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Without a mask: does your layer give the reversed output for the reversed input? The shuffled output for the shuffled input? And with the causal mask?
@@ -1211,7 +1213,7 @@ bar.ax.set_title("weight", fontsize=9, loc="left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.11. Reversal.** In the second and fourth panel the sequence went in backwards, and rows and columns are turned back, so that every token stands where it stood. Compare the first panel with the second, and the third with the fourth. The table measures the whole layer.
+# **Figure 4.11. Reversal.** In the second and fourth panel the sequence went in backwards, and rows and columns are turned back, so that every token is back in its place. Compare the first panel with the second, and the third with the fourth. The table measures the whole layer.
 
 # %% [markdown] nbgrader={"grade_id": "reversal_question", "locked": true}
 # ### Exercise 4.8 · Which way round?
@@ -1264,7 +1266,7 @@ plt.show()
 # | function `_get_alibi_slopes` | 4.2 | Rule (4), written with two series of powers. Where is the "every second entry"? |
 # | function `build_alibi_tensor` | equation (6) | Which position does a padded token get? What is the last thing that happens to the result? |
 # | class `BloomAttention` | 4.6 | One call adds the bias and scales the product. Is the bias scaled? |
-# | function `build_mpt_alibi_tensor`, file `models/mpt/modeling_mpt.py` | Figure 4.7, middle | From which key does it count? (It stays in float32.) Slopes that are too many are cut at the end: is the order yours? |
+# | function `build_mpt_alibi_tensor`, file `models/mpt/modeling_mpt.py` | Figure 4.7, middle | From which key does it count? (It stays in float32.) Surplus slopes are cut off at the end: is the order yours? |
 #
 # Feed `build_alibi_tensor` a mask of ones and `torch.bfloat16`, and you get the ties of section 5. One of the course's own tests does that, so the claim is checked whenever the version changes.
 #
@@ -1287,7 +1289,7 @@ plt.show()
 #
 # <details><summary>3. Which head is the most local one?</summary>
 #
-# For a power of two the first: slope $2^{-8/h}$. For other numbers of heads the order is that of rule (4); with 6 heads it is head 4.
+# For a power of two the first: slope $2^{-8/h}$. For other numbers of heads the order is that of rule (4); with 6 heads the most local one is head 4.
 # </details>
 #
 # <details><summary>4. Public code adds slope × j, without any query position. Is that a bug?</summary>
@@ -1333,10 +1335,10 @@ plt.show()
 # | Head 0 has the smallest slope and looks far | For powers of two it has the *largest*, $2^{-8/h}$, and is the most local; the last, $2^{-8}$, looks farthest. | Figures 4.4, 4.10 |
 # | The slopes are 1/2, 1/4, …, $1/2^h$ | Only for $h=8$. For powers of two they are $2^{-8k/h}$, $k=1..h$. | 4.2 |
 # | The first slope is 1 ($k$ from 0) | $k$ runs from 1. | 4.2 |
-# | One formula fits every number of heads | It is wrong for the 57 of 1 to 64 that are no power of two. | Figure 4.3 |
+# | One formula fits every number of heads | Of the numbers 1 to 64, it is wrong for the 57 that are not powers of two. | Figure 4.3 |
 # | The slopes are sorted | Not for rule (4): 6 heads start with 1/4, and the largest, 1/2, is head 4. | 4.1 |
 # | The bias is divided by $\sqrt d$ with the scores | It is added after the scaling. | 4.6 |
-# | slope × j is the same as $-$slope × distance | Under a causal mask, in enough bits. | 4.5, Figure 4.7 |
+# | slope × j is the same as $-$slope × distance | Under a causal mask, and in enough precision. | 4.5, Figure 4.7 |
 # | The shortcut per key is imprecise | Counting from the first key is. Counted from the last, it is exact near the last query. | Figure 4.7 |
 # | ALiBi is added to the embeddings | Nothing is added to the tokens; the bias stands in every layer's scores. | section 6 |
 # | With symmetric ALiBi shuffled tokens give the same attention | They do not; the *reversed* sequence does. | Figure 4.11 |
@@ -1348,8 +1350,8 @@ plt.show()
 # 1. A straight line in the scores is an exponential in the weights; a slope is a half-life.
 # 2. Steep heads first; other numbers of heads by the official rule, unsorted.
 # 3. Scale, add the bias, mask, softmax. In this order.
-# 4. The shortcut per key is right under a causal mask only. In few bits, count from the query.
-# 5. Nothing strange beyond the training length, and little seen beyond the window. Week 5 weighs the one against the other.
+# 4. The shortcut per key is right only under a causal mask. In low precision, count from the query.
+# 5. Nothing strange beyond the training length, and little seen beyond the window. Week 5 weighs one against the other.
 #
 # ## References
 #

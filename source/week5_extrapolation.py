@@ -38,15 +38,15 @@
 #
 # **A mistake is paid for once.** If your `ntk_base` returns wrong numbers and `dynamic_ntk_base` uses it rightly, 5.4 still gets its points.
 #
-# **Cells marked *predict*** ask you to commit before you look. They are not graded. Do them anyway: several results are not what most people expect.
+# **Cells marked *predict*** ask you to commit before you look. They are not graded. Do them anyway: several results surprise most people.
 
 # %% [markdown]
 # ### Conventions of this week
 #
 # - $d$ is the **head dimension**, $i$ numbers the **pairs** of channels from 0. Pair $i$ turns by $\theta_i=\text{base}^{-2i/d}$ radians per position: its **frequency**.
 # - $L$ is the length of the training texts (`original_len`), $n$ the length in use. "4x" means $n=4L$.
-# - $s$ is the **stretch**, the factor by which a method is asked to slow pairs down (`scale`).
-# - Losses are in nats per character; lower is better. "Five seeds" means five trainings with other initial weights and other batches.
+# - $s$ is the **stretch**, the factor by which a method is to slow pairs down (`scale`). $m$ is a position (in week 4 it was a slope).
+# - Losses are in nats per character (natural logarithm); lower is better. "Five seeds" means five trainings with other initial weights and other batches.
 # - Unless said otherwise your functions return the dtype and device of their input, keep gradients, and change no argument.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
@@ -73,7 +73,7 @@ np.random.seed(0)
 # - **New positions or distances.** A row of a table that no gradient has touched, a sinusoid at an unknown value, a rotation by an unknown angle, a larger bias.
 # - **More keys.** A softmax over $4L$ keys shares its weight among four times as many, whatever the encoding.
 #
-# For RoPE the first point is exact. Pair $i$ turns by $\delta\,\theta_i$ between a query and a key that are $\delta$ apart, and in training $\delta$ stays below $L$. A **fast** pair goes round many times within $L$: whatever angle a long text asks for, the model has seen it. A **slow** pair does not complete one turn. The model knows an arc of its circle, and a longer text leaves this arc.
+# For RoPE the first point can be made exact. Pair $i$ turns by $\delta\,\theta_i$ between a query and a key that are $\delta$ apart, and in training $\delta$ stays below $L$. A **fast** pair goes round many times within $L$: whatever angle a long text asks for, the model has seen it. A **slow** pair does not complete one turn. The model knows an arc of its circle, and a longer text leaves this arc.
 #
 # So the *slow* pairs, the low frequencies, meet new angles.
 #
@@ -98,14 +98,14 @@ fig.legend(*axes[2].get_legend_handles_labels(), loc="outside lower center", nco
 plt.show()
 
 # %% [markdown]
-# **Figure 5.1. Dials, seen and new.** Each dial is the circle of one pair of the worked example. Blue: the angles that distances up to 100 reach; hatched: what distances up to 200 add. The fast pairs have been all round, the slow ones leave their arc.
+# **Figure 5.1. Dials, seen and new.** Each dial is the circle of one pair of the worked example. Blue: the angles that distances up to 100 reach; hatched: what distances up to 200 add. The fast pairs have been all the way round, the slow ones leave their arc.
 
 # %% [markdown]
 # ### Exercise 5.1 · Pairs that never turn
 #
 # **3 points · difficulty 2/5 · 15 minutes · numbers**
 #
-# *Why it matters:* these are the pairs that *can* be in trouble, and all of YaRN hangs on equation (1). Section 6 tests which of them are.
+# *Why it matters:* these are the pairs that *can* be in trouble (section 6 tests which are), and all of YaRN rests on equation (1).
 #
 # Take the dimensions of Llama 2: $d=128$, base $10\,000$, $L=4096$. Work out the entries below with a calculator or `math.log`. Give **at least four significant digits**; counts are whole numbers.
 
@@ -201,7 +201,7 @@ print(f"pairs with new angles at 4x: {new_pairs} of 32")
 
 
 # %% [markdown]
-# **Figure 5.2. Seen and unseen angles.** One bar per pair: the part of its circle that it visits. Pairs 0 to 20 have been all round in training; the others leave their arc. Equation (1) puts the boundary at 20.1.
+# **Figure 5.2. Seen and unseen angles.** One bar per pair: the part of its circle that it visits. Pairs 0 to 20 have been all the way round in training; the others leave their arc. Equation (1) puts the boundary at 20.1.
 
 # %% [markdown]
 # ## 2 · Position interpolation: squeeze the ruler
@@ -210,7 +210,7 @@ print(f"pairs with new angles at 4x: {new_pairs} of 32")
 #
 # $$m \mapsto \frac ms\qquad\text{or, which is the same,}\qquad \theta_i\mapsto\frac{\theta_i}{s}\ \text{ for every pair.} \tag{2}$$
 #
-# The price: *all* pairs slow down, the fast ones too. Two neighbours that were one radian apart on pair 0 are now a quarter of a radian apart. The marks of the ruler stand closer than those the model learned to read. So Chen et al. fine-tune after the change. Section 6 shows what happens if you don't.
+# The price: *all* pairs slow down, the fast ones too. Two neighbours that were one radian apart on pair 0 are now a quarter of a radian apart. The marks on the ruler stand closer together than the model learned to read. So Chen et al. fine-tune after the change. Section 6 shows what happens if you don't.
 
 # %% [markdown]
 # ### Exercise 5.2 · Position interpolation
@@ -223,8 +223,8 @@ print(f"pairs with new angles at 4x: {new_pairs} of 32")
 def position_interpolation(positions, scale):
     """Positions for a model that is stretched by ``scale``: equation (2).
 
-    positions: tensor of any shape, integers or floats
-    scale:     float, usually > 1
+    positions: tensor of any shape, integers or floats, negative ones too
+    scale:     positive float or int, usually > 1
     returns:   a new tensor of the same shape; float32 for integer positions, else the dtype of positions (in half
                precision far positions merge, as in week 3; that is up to the caller)
     """
@@ -267,7 +267,7 @@ week5.position_interpolation(position_interpolation)
 # %% [markdown]
 # ## 3 · NTK-aware scaling: slow down the slow ones
 #
-# Position interpolation does too much: the fast pairs were in no danger. The second idea changes the **base** instead of the positions (bloc97, 2023, a post on r/LocalLLaMA; restated in the YaRN paper). Replace $b$ by a larger $b'$. Pair $i$ then has the frequency $b'^{-2i/d}$:
+# Position interpolation does too much: the fast pairs were in no danger. The second idea changes the **base** $b$ instead of the positions (bloc97, 2023, a post on r/LocalLLaMA; restated in the YaRN paper, section 3.1). NTK is the *neural tangent kernel*, which you do not need. Replace $b$ by a larger $b'$. Pair $i$ then has the frequency $b'^{-2i/d}$:
 #
 # - pair 0 keeps its frequency, since $b'^{0}=1$;
 # - every later pair slows down, the last one most.
@@ -283,14 +283,14 @@ week5.position_interpolation(position_interpolation)
 #
 # **4 points (3 + 1) · difficulty 2/5 · 10 + 5 minutes · code and numbers**
 #
-# *Why it matters:* it stretches a model by changing one number.
+# *Why it matters:* one changed number stretches a whole model.
 
 # %% nbgrader={"grade_id": "ntk_base", "solution": true}
 def ntk_base(base, scale, head_dim):
     """The base with which the last pair turns ``scale`` times slower and the first as fast as before: equation (3).
 
     base:     float
-    scale:    float
+    scale:    positive float; the formula also holds for scales up to 1
     head_dim: even int, at least 4
     returns:  a Python float
     """
@@ -385,7 +385,7 @@ week5.ntk_by_hand(ntk_by_hand)
 #
 # **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* one usual mistake changes short texts, which were fine. Another remembers the longest text so far, so that an answer depends on who asked before.
+# *Why it matters:* one common mistake changes short texts, which were fine. Another remembers the longest text so far, so an answer depends on who asked before.
 
 # %% nbgrader={"grade_id": "dynamic_ntk_base", "solution": true}
 def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
@@ -441,7 +441,7 @@ week5.dynamic_ntk_base(dynamic_ntk_base, ntk_base)
 # %% [markdown]
 # ### Experiment: a cache and a moving base do not go together
 #
-# A decoder caches *rotated* keys, each with the base of its own time; with dynamic NTK the base changes with every token beyond $L$. One head grows to 8,192 tokens, with $L=4096$ and $c=2$. We compare the newest query's scores with those after rotating all keys with the current base.
+# A decoder caches *rotated* keys, each with the base of its step; with dynamic NTK the base changes with every token beyond $L$. One head grows to 8,192 tokens, with $L=4096$ and $c=2$. We compare the newest query's scores with those after rotating all keys with the current base.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Which scores will be right: those of keys cached before position 4096, after it, both, or none?
@@ -480,17 +480,17 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 5.3. A stale cache.** Mean absolute error of the newest query's scores, in groups of 128 keys. Dotted: the error made by taking the score of the neighbouring key, which is random here. Around the training length the cached keys are no better than random ones, and nowhere are they good.
+# **Figure 5.3. A stale cache.** Mean absolute error of the newest query's scores, in groups of 128 keys. Dotted: the error made by taking the score of the neighbouring key, which is random here. Look for the keys at which the cache is no better than that.
 
 # %% [markdown]
-# Near position 0 any rotation is small, and the last keys had nearly the base of now. In between the scores are lost, also those of keys cached *within* the training length. With a moving base, cache keys before rotation.
+# Near position 0 rotations are small, and the last keys had nearly the current base: at both ends the error dips, but it is never small. In between the scores are lost, even for keys cached *within* the training length. With a moving base, cache keys before rotation.
 
 # %% [markdown]
 # ## 5 · YaRN: treat each pair as it deserves
 #
-# NTK-aware scaling slows down pairs in the middle that were in no danger, and divides only the very last by $s$. YaRN (Peng et al., 2023) asks of each pair the question of exercise 5.1: how many turns $r$ does it make within $L$?
+# NTK-aware scaling slows down middle pairs that were in no danger, and divides only the very last by $s$. YaRN (Peng et al., 2023) asks of each pair the question of exercise 5.1: how many turns $r$ does it make within $L$?
 #
-# - more than $\beta_\text{fast}=32$ turns: **leave it alone**. Its fine differences tell neighbours apart;
+# - more than $\beta_\text{fast}=32$ turns: **leave it alone**: it tells neighbours apart;
 # - fewer than $\beta_\text{slow}=1$ turn: **divide it by $s$**, as position interpolation does;
 # - between: **mix** the two, on a linear ramp.
 #
@@ -507,7 +507,7 @@ plt.show()
 #
 # 1. The ends are rounded *outwards*, down and up, to whole pairs.
 # 2. They are clamped to 0 and to $d-1$ (so in the code; the largest pair number is $\frac d2-1$).
-# 3. If low = high, add 0.001 to high, against a division by zero.
+# 3. If low = high, add 0.001 to high, to avoid a division by zero.
 # 4. $L$ is the *original* length, never the new one.
 #
 # **A worked example**, the size of our model later: $d=16$, $L=64$, $s=4$, base 10,000. $\dim(32)=-0.994$, so low = max(−1, 0) = 0. $\dim(1)=2.016$, so high = 3. The ramp is $\gamma=0,\frac13,\frac23,1,1,1,1,1$, and the frequencies are multiplied by $1,\ \frac34,\ \frac12,\ \frac14,\ \frac14,\dots$
@@ -516,7 +516,7 @@ plt.show()
 #
 # $$t(s)=0.1\ln s+1\quad(s>1),\qquad t=1\quad(s\le1). \tag{8}$$
 #
-# Both the query and the key carry the factor, so the logits get its *square*. (The paper's $t$ is our $1/t^2$.)
+# Both the query and the key carry the factor, so the logits (the scores before softmax) get its *square*. (The paper's $t$ is our $1/t^2$.)
 
 # %% [markdown]
 # ### Exercise 5.5 · YaRN
@@ -721,7 +721,7 @@ lab.table(["method, s = 4", "pairs with new angles at 4x"], [["none", new_pairs]
 # **Figure 5.5. Coverage after each extension.** Blue: angles known from training; hatched: new. PI and YaRN leave nothing new. With NTK every pair beyond the boundary but the last slows down by less than 4 and still leaves its arc a little.
 
 # %% [markdown]
-# So with NTK people take a larger $s$ than the length asks for. The picture does not show PI's price: it squeezed the fast pairs too. Move $s$ yourself:
+# So NTK needs a larger $s$ than the length asks for (YaRN paper, section 3.1). The picture hides PI's price (section 2). Move $s$ yourself:
 
 # %% tags=["experiment"]
 lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512)
@@ -749,16 +749,16 @@ lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512
 # context, 2x                           . . . . . . . . . . . . . . . .
 # ```
 #
-# **Which mode?** Dropout off, no graph recorded, and afterwards the model as you found it. That is more than calling `model.train()`: some part may have been frozen in eval mode on purpose.
+# **Which mode?** Dropout off, no graph recorded, and afterwards the model as you found it. Calling `model.train()` is not enough: some part may have been frozen in eval mode on purpose.
 
 # %% [markdown]
 # ### Exercise 5.6 · Loss by length
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* with the wrong ruler every comparison below would come out differently.
+# *Why it matters:* a wrong measure can reverse the comparisons below.
 #
-# The next cell defines a small model for the tests. You need not read it.
+# The next cell defines a small model for the tests; skip it.
 
 # %% nbgrader={"grade_id": "probe_model", "locked": true}
 class ProbeModel(nn.Module):
@@ -800,7 +800,7 @@ def loss_by_length(model, tokens, lengths, n_targets):
 
     model:     an nn.Module; model(x) turns int64 (batch, L) into logits (batch, L, vocab)
     tokens:    int64 (batch, n) with n > max(lengths)
-    lengths:   list of ints. At length L the model reads tokens[:, -L-1:-1]: L tokens, all but the very last
+    lengths:   list of ints, any order. At length L the model reads tokens[:, -L-1:-1]: L tokens, all but the very last
     n_targets: int, from 1 to the smallest length; scored are the predictions of the last n_targets tokens of the text
     returns:   dict {length: loss}; keys ints, values Python floats: mean cross-entropy in nats over batch and targets
 
@@ -907,7 +907,7 @@ week5.loss_by_length(loss_by_length, probe_model, observe)
 # The results are shipped (`experiments/results.md`). *A model this small shows mechanisms. It does not predict the ranking of large ones.*
 
 # %% [markdown] tags=["prediction"]
-# **Predict** the loss at 8x of each: does it stay (within 0.1), rise, or break down (jump by half a nat at one doubling)? What does the model without encoding do? And which is worse, sinusoidal or learned?
+# **Predict** each encoding's loss at 8x: does it stay (within 0.1), rise, or break down (jump by half a nat at one doubling)? What does the model without an encoding do? And which is worse, sinusoidal or learned?
 #
 # *Your prediction:*
 
@@ -957,7 +957,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
           [[named(ready.NAMES[e], results["fixed"][e]), *spread(results["fixed"][e])] for e in ready.ENCODINGS])
 
 # %% [markdown]
-# **Figure 5.7. Loss against length.** Lines: mean over five seeds; bands: lowest to highest seed; dashed: the training length. No model was tested on shorter contexts. Compare the order at 1x with the order at 8x, and look for a curve that falls below its value at 1x.
+# **Figure 5.7. Loss against length.** Lines: mean over the seeds; bands: lowest to highest seed; dashed: the training length. No model was tested on shorter contexts. Compare the order at 1x with the order at 8x, and look for a curve that falls below its value at 1x.
 
 # %% [markdown]
 # The best at the training length, RoPE, is not the best beyond it. *No* curve falls below its value at 1x: none of the six gains from the longer context. T5's bias rises at every doubling although no bucket is new.
@@ -1000,13 +1000,13 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
            for kind, words in (("fixed", "last 32"), ("cut", "all 512"))])
 
 # %% [markdown]
-# **Figure 5.8. Where the loss is, and two rulers.** Left: loss by position in texts of 512 (early groups hold few targets). Right: solid, the last 32 targets with a growing context; dotted, all 512 targets of the text, cut into pieces of the given length. Both rulers keep their targets fixed.
+# **Figure 5.8. Where the loss is, and two averages.** Left: loss by position in texts of 512 (early groups hold few targets). Right: solid, the last 32 targets with a growing context; dotted, all 512 targets of the text, cut into pieces of the given length. Both averages keep their targets fixed.
 
 # %% [markdown]
-# RoPE holds up to about position 90; then its loss doubles within a hundred positions. Averaged over all targets its failure at 4x shrinks from 3.06 to 2.23. ALiBi's two rulers even disagree about the *direction*. On the same last 32 targets its loss rises, by 0.02 to 0.03 nats in each of five runs. Over all 512 it *falls*, by 0.02 (one seed): longer pieces have fewer targets with next to no context. Press et al. trace much of ALiBi's gain at longer inputs to this. From here on we use the last 32.
+# RoPE holds up to about position 90; by position 220 its loss has doubled. Averaged over all targets its loss at 4x shrinks from 3.06 to 2.23. ALiBi's two averages even disagree about the *direction*. On the same last 32 targets its loss rises, by 0.02 to 0.03 nats in each of five runs. Over all 512 it *falls*, by 0.02 (one seed): longer pieces have fewer targets with next to no context. Press et al. (appendix B) trace much of ALiBi's gain at longer inputs to this. From here on we use the last 32.
 
 # %% [markdown]
-# ### 6.3 One of them trains before your eyes
+# ### 6.3 Train one yourself
 #
 # The next cell trains one model of your choice for 300 steps and measures it with *your* `loss_by_length`. 
 
@@ -1053,7 +1053,7 @@ if ENCODING == "alibi":
 # %% [markdown]
 # ### 6.4 RoPE, extended
 #
-# Take the five RoPE models and change nothing but the angles. First with the stretch that the length asks for, $s=n/64$. Dynamic NTK with $c=8$ stretches by 9, 25 and 57 at 2x, 4x and 8x.
+# Take the five RoPE models and change nothing but the angles. Start with the stretch that the length asks for, $s=n/64$. Dynamic NTK with $c=8$ stretches by 9, 25 and 57 at 2x, 4x and 8x.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Order the four methods and "do nothing" by their loss at 2x, and again at 8x. Position interpolation leaves no angle new. Will it beat "do nothing" at 2x?
@@ -1121,9 +1121,9 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # **Figure 5.10. Extending RoPE.** Lines and bands as before; crosses: *your* functions on one of the five models, which must lie within the bands or next to them. Read the order of the methods at 2x, then at 8x.
 
 # %% [markdown]
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats, although no angle is new. From 4x on it is better. Chen et al. report the opposite for LLaMA: unchanged, it may meet "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Our unchanged models lose only 0.4 nats at 2x, so there is little to win and a ruler to lose. That this explains the difference is our conjecture.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats, although no angle is new. From 4x on it is better. Chen et al. report the opposite for LLaMA: unchanged, it may meet "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Our unchanged models lose only 0.4 nats at 2x, so there is little to win. That this explains the difference is our conjecture.
 #
-# YaRN seems far ahead of NTK at 8x. But is $s=n/64$ fair to both? At that $s$ NTK leaves its arc (Figure 5.5).
+# YaRN seems far ahead of NTK at 8x. But is $s=n/64$ fair to both?
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Give each method the $s$ that suits it best. Which $s$ will NTK want at 8x? Will YaRN keep its lead?
@@ -1156,11 +1156,11 @@ lab.table(["at the best s on average", "loss, mean (range over the seeds)"], bes
 # **Figure 5.11. Loss against s.** The same models and targets; only the stretch differs. Dashed: the choice of Figure 5.10. Compare the lowest points of the two curves.
 
 # %% [markdown]
-# With the best $s$ for each, YaRN's lead shrinks from 0.45 to 0.06 nats at 4x and from 1.15 to 0.05 at 8x. "Far better with the same $s$" was mostly a statement about $s$.
+# Note YaRN's lead twice, here and in Figure 5.10. Exercise 5.7 asks for it.
 #
 # ### 6.5 Which pairs are in trouble?
 #
-# The popular explanation says: beyond $L$ the slow pairs meet new angles, and this breaks the model. Test it: slow down *one* pair by $n/64$ and leave all others as they are.
+# The popular explanation says: beyond $L$ the slow pairs meet new angles, and this breaks the model. Test it: slow down *one* pair by $n/64$ and leave the others alone.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** By exercise 5.1 some of the eight pairs never complete a turn in 64 positions. Must *all* of these be repaired to help? If a single repair helps, which?
@@ -1217,7 +1217,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 
 
 # %% [markdown]
-# (a) The temperature hardly matters here; at 8x even its sign depends on the seed. The log-n factor makes these broken models *worse*: it sharpens scores that are wrong. (b) A stretch is not free: $s=8$ at the training length costs NTK 0.11 nats, YaRN 0.30, PI 1.62. (c) Twenty-five steps change a lot. *Out of the box* and *after fine-tuning* are two comparisons: always say which one a table reports.
+# (a) The temperature hardly matters here; at 8x even its sign depends on the seed. The log-n factor makes these broken models *worse*: it sharpens scores that are wrong. (b) A stretch is not free: $s=8$ at the training length costs NTK 0.11 nats, YaRN 0.30, PI 1.62. (c) Doing nothing gains most, 0.83 nats, and YaRN least; the order stays. *Out of the box* and *after fine-tuning* are two comparisons: always say which one a table reports.
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained_question", "locked": true}
 # ### Exercise 5.7 · What survives, and why
@@ -1265,7 +1265,7 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 #
 # <details><summary>Hint 2</summary>
 #
-# For part 2 think of a model that cannot see more than 30 characters back at all. What would its curve look like?
+# For part 2 think of a model that cannot see more than 30 characters back. What would its curve look like?
 # </details>
 #
 # <details><summary>Hint 3</summary>
@@ -1276,9 +1276,11 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 # %% [markdown]
 # <details><summary>After you have answered: the popular explanation, tested</summary>
 #
-# Five of eight pairs meet new angles, but one repair does what all five do. Repair pair 3, the first past the boundary, and the loss falls from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repair all five and you get no more; repair pairs 4 to 7 and nothing happens. What is left at 8x, a nat above 1x, no slow pair explains; competing keys are our suspect (section 7).
+# Five of eight pairs meet new angles, but one repair does what all five do. Repair pair 3, the first past the boundary, and the loss falls from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repair all five and you get no more; repair pairs 4 to 7 and nothing happens. No slow pair explains what is left at 8x, a nat above 1x; our suspect is competing keys (section 7).
 #
-# Pair 3 saw a third of its circle in training, the slower ones a tenth or less. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles disturb nobody.
+# Pair 3 saw a third of its circle in training, the slower ones a tenth or less. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles do no harm.
+#
+# At the best $s$ for each, YaRN's lead shrinks from 0.45 to 0.06 nats at 4x and from 1.15 to 0.05 at 8x. "Far better at the same $s$" was mostly a statement about $s$.
 #
 # For large models Liu et al. (2023) explain extrapolation by the critical dimension. Men et al. (2024) object that a model repaired by this theory may have only a "superficial" long-context ability (abstract). Section 8 is about this difference.
 # </details>
@@ -1296,16 +1298,16 @@ lab.table(["(c) at 4x", "without further training", "after 25 steps"],
 #
 # $$\lambda(n)=\frac{\ln n}{\ln n_0}, \tag{10}$$
 #
-# where $n_0$ is a length at which the model is at home, say that of its training. Su (2021) derived the factor from keeping the entropy of attention constant; Chiang and Cholak (2022) use $\log n$ too.
+# where $n_0$ is a length at which the model is at home, say its training length. Su (2021) derived the factor from keeping the entropy of attention constant; Chiang and Cholak (2022) use $\log n$ too.
 #
-# *Multiply*, don't add. A constant added to all logits changes nothing at all: $\frac{e^{x_j+c}}{\sum_k e^{x_k+c}}=\frac{e^c\,e^{x_j}}{e^c\sum_k e^{x_k}}$.
+# *Multiply*, don't add. A constant added to all logits changes nothing: $\frac{e^{x_j+c}}{\sum_k e^{x_k+c}}=\frac{e^c\,e^{x_j}}{e^c\sum_k e^{x_k}}$.
 
 # %% [markdown]
 # ### Exercise 5.8 · The log-n factor
 #
 # **2 points · difficulty 1/5 · 15 minutes · code**
 #
-# *Why it matters:* one line. Both usual mistakes, adding instead of multiplying and turning the fraction upside down, run without an error.
+# *Why it matters:* both common mistakes, adding instead of multiplying and turning the fraction upside down, run without an error.
 
 # %% nbgrader={"grade_id": "log_n_scale", "solution": true}
 def log_n_scale(n, n0):
@@ -1386,10 +1388,10 @@ change = float(((logits + math.log(1000)).softmax(0) - logits.softmax(0)).abs().
 print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 
 # %% [markdown]
-# **Figure 5.13. Dilution.** Lines: equation (9); marks: drawn at random. Left alone, the weight of the key that matters falls to 0.052. Adding $\log n$ changes nothing: its line lies on the first one. The factor keeps the weight up and even raises it.
+# **Figure 5.13. Dilution.** Lines: equation (9); marks: drawn at random. Left alone, the weight of the key that matters falls to 0.052. Adding $\log n$ changes nothing: its line lies on the first one. The factor even raises the weight.
 
 # %% [markdown]
-# The factor needs a key that *stands out*; without one it sharpens noise, as in table (a) of section 6. Section 8 tries it where it should help.
+# The weight rises because a lead of 8 exceeds $\ln 64\approx4.2$: multiplied, it outgrows $\ln n$. The factor needs a key that *stands out*; without one it sharpens noise, as in table (a) of section 6. Section 8 tries it where it should help.
 
 # %% [markdown]
 # ## 8 · A flat loss and a lost context
@@ -1426,7 +1428,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 
 
 # %% [markdown]
-# **Figure 5.14. Flat perplexity, lost context.** Solid and dashed: needles found. Dotted: the probability given to the right filler symbol ($e^{-\text{loss}}$, so that both fit one axis). Mean and range over five seeds.
+# **Figure 5.14. Flat perplexity, lost context.** Solid and dashed: needles found. Dotted: the geometric mean probability given to the right filler symbol ($e^{-\text{loss}}$, one over the perplexity). Mean and range over five seeds.
 
 # %% [markdown]
 # The filler loss stays at 0.49 to 0.52 for both encodings, at every length. RoPE's is flat too, although RoPE broke down on English: this filler needs only the token before. Whether a loss stays flat says as much about the text as about the model.
@@ -1457,10 +1459,10 @@ fig.colorbar(image, ax=axes, label="share found", shrink=0.9)
 plt.show()
 
 # %% [markdown]
-# **Figure 5.15. A needle map.** Rows: length of the haystack; columns: where the needle lies, from the start to the query. Bright is found. Reports on long-context models show this picture.
+# **Figure 5.15. A needle map.** Rows: length of the haystack; columns: where the needle lies, from the start to the query. Bright is found. Read the top row.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** ALiBi's slopes are here 1/4, 1/16, 1/64, 1/256; week 4's `effective_window` gives 19, 74, 295 and 1,179 positions. In haystacks of 1,024 tokens, does finding end at one of these distances? Does it depend on anything else than the distance?
+# **Predict.** ALiBi's slopes are here 1/4, 1/16, 1/64, 1/256; week 4's `effective_window` gives 19, 74, 295 and 1,179 positions. In haystacks of 1,024 tokens, does finding end at one of these distances? Does it depend on anything but the distance?
 #
 # *Your prediction:*
 
@@ -1504,12 +1506,12 @@ print("farther than 700, always found:", [v for v in range(16) if found[far & (v
 print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: {float((wrong == wrong.mode().values).float().mean()):.0%}")
 
 # %% [markdown]
-# **Figure 5.16. The value decides.** The shipped ALiBi model (seed 0). One symbol per haystack, one row per value, sorted by the farthest needle found; dots are found, crosses lost. Compare the end of each row with the dotted windows of week 4.
+# **Figure 5.16. Which needles are found.** The shipped ALiBi model (seed 0). One symbol per haystack, one row per value, sorted by the farthest needle found; dots are found, crosses lost. Compare the end of each row with the dotted windows of week 4.
 
 # %% [markdown]
 # The popular explanation is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model gives the value token of a needle a score far above the filler, and the bias must first eat up this gap. The gap differs from value to value, so each *value* has a reach of its own. In the shipped model the first layer alone gives values 2, 5, 7 and 11 a lead worth some 2,000 tokens (printed above).
 #
-# All five seeds agree, each with other values (table in `experiments/results.md`). Beyond 700 tokens 4 to 10 of the 16 values are always found and 4 to 8 never. The wrong answers are mostly one default value per model, which is "found" for free.
+# All five seeds show this, each for other values (on more haystacks: `experiments/results.md`). Beyond 700 tokens 4 to 10 of the 16 values are always found and 4 to 8 never. The wrong answers are mostly one default value per model, which is "found" for free.
 
 # %% [markdown] nbgrader={"grade_id": "needle_explained_question", "locked": true}
 # ### Exercise 5.9 · Flat perplexity, lost context
@@ -1549,7 +1551,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 # %% [markdown]
 # ### 8.2 A model that keeps its context
 #
-# New distances break RoPE, penalties blind ALiBi. Yang et al. (2025) divide the labour. Some layers use **RoPE in a short window**, where no distance is ever new. The others see **all keys, without positions**, and cannot meet an unknown distance. The first tell the order of neighbours, the second find a content wherever it is.
+# New distances break RoPE, penalties blind ALiBi. Yang et al. (2025) divide the labour. Some layers use **RoPE in a short window**, where no distance is ever new. The others see **all keys, without positions**, and cannot meet an unknown distance. The first tell the order of neighbours, the second find content anywhere.
 #
 # Our version has one layer of each: RoPE over the last 32 tokens, then all keys without positions (`ready.HYBRID`).
 
@@ -1601,7 +1603,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # **Figure 5.17. The hybrid.** Left: needles found, with your model as squares. Right: the price, the loss on English for the same encodings (1,000 steps).
 
 # %% [markdown]
-# The hybrid finds every needle up to 16x in all five runs, and at 64x too. In language modelling it pays 0.03 to 0.06 nats at 1x against RoPE (four seeds). And then a surprise: beyond 1x it has the lowest loss of all. At 8x it is at 1.48, ALiBi at 1.55, and it is ahead of ALiBi with each seed. So the layer without positions costs a little where everything is known, and nothing where nothing is. This is one task and two layers: a mechanism, no ranking. But released models have come to the same design.
+# The hybrid finds every needle up to 16x in all five runs, and at 64x too. In language modelling it pays 0.03 to 0.06 nats at 1x against RoPE (four seeds). A surprise: beyond 1x it has the lowest loss of all. At 8x it is at 1.48, ALiBi at 1.55, and it is ahead of ALiBi with each seed. So the layer without positions costs a little at known distances, and nothing at new ones. Two small tasks show a mechanism, not a ranking. But released models have come to the same design. A bonus for serving: a windowed layer caches only its window.
 
 # %% [markdown]
 # ### 8.3 What released models do
@@ -1610,7 +1612,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # | model (class) | what it does | this week |
 # |---|---|---|
-# | gpt-oss (`GptOssConfig`) | YaRN, $s=32$ from 4,096, `truncate=False`: the ends of the ramp are not rounded; every other layer has a window of 128; each head has a learned sink (`GptOssAttention.sinks`) | sections 5, 8 |
+# | gpt-oss (`GptOssConfig`) | YaRN, $s=32$ from 4,096, `truncate=False`: the ends of the ramp are not rounded; every other layer has a window of 128; each head has a learned sink, an extra logit without a value (`GptOssAttention.sinks`) | sections 5, 8 |
 # | Qwen3 (`Qwen3Config`) | plain RoPE; YaRN is off unless the user switches it on | section 5 |
 # | Ministral 3 (`Ministral3Config`) | YaRN, $s=16$ from 16,384; queries times $1+0.1\ln(1+\lfloor m/16384\rfloor)$ | sections 5, 7 |
 # | Llama 4 (`Llama4TextConfig`) | every fourth layer without positions, its queries times $1+0.1\ln(1+\lfloor (m+1)/8192\rfloor)$; the others RoPE in chunks of 8,192 | sections 7, 8.2 |
@@ -1626,7 +1628,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # %% [markdown]
 # ## 9 · A task that needs order: ascending or not
 #
-# An *encoder* (no causal mask, mean over all positions) reads different numbers below 64 and says whether they ascend. Half of the sequences do. The others are, in equal parts, **random permutations** and **reversed**. Trained 800 steps on 8 numbers, tested on 8, 16 and 32. Mind that more numbers lie closer: ascending neighbours are about 7 apart at 8 numbers and 2 at 32. So the longer test is harder in two ways; the last line below Figure 5.18 takes them apart.
+# An *encoder* (no causal mask, mean over all positions) reads different numbers below 64 and says whether they ascend. Half of the sequences do. The others are, in equal parts, **random permutations** and **reversed**. Trained 800 steps on 8 numbers, tested on 8, 16 and 32. Note that more numbers lie closer together: ascending neighbours are about 7 apart at 8 numbers and 2 at 32. So the longer test is harder in two ways; the last line below Figure 5.18 takes them apart.
 #
 # Exercise 4.8 showed something about symmetric ALiBi that matters here.
 
@@ -1679,7 +1681,7 @@ for encoding, (_, reverse) in live.items():
 print(f"RoPE gets most ascending sequences right when 8 numbers lie as close as 32: {live['rope'][0][8, 16][0] > 0.5}")
 
 # %% [markdown]
-# **Figure 5.18. Two arms, live.** Share right for each kind of sequence; a 0 stands where a bar has no height. RoPE trained for 300 steps, ALiBi for 800. Compare the blue and the orange-red bars within each panel.
+# **Figure 5.18. Two arms, live.** Share right for each kind of sequence; a 0 marks a bar without height. RoPE trained for 300 steps, ALiBi for 800. Compare the blue and the orange-red bars within each panel.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 order_results = results["order"]
@@ -1718,7 +1720,7 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
       + ", ".join(f"{row[2]:.2f}" for row in order_results["alibi"]["all"]))
 
 # %% [markdown]
-# **Figure 5.19. Five arms, five seeds each.** Upper left: all sequences; then the three kinds. One thin line per training; lines are moved a little sideways so that none hides another. At 32 numbers ALiBi's seeds disagree: 0.50, 0.75, 0.68, 0.75, 0.75.
+# **Figure 5.19. Five arms, five seeds each.** Upper left: all sequences; then the three kinds. One thin line per training; lines are moved a little sideways so that none hides another. At 32 numbers, look for the arm whose seeds disagree.
 
 # %% [markdown] nbgrader={"grade_id": "ascending_explained_question", "locked": true}
 # ### Exercise 5.10 · Ascending?
@@ -1728,7 +1730,7 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
 # *Why it matters:* a mean accuracy hides what a model cannot do *in principle*.
 #
 # 1. Explain the scores of "no encoding" and of symmetric ALiBi *at the training length*, kind by kind. What accuracy could ALiBi reach at most on this mix, and why? What would it have reached if all negatives were random permutations?
-# 2. Compare two of the other three arms in and beyond the training length with your prediction. *Which* answer do the models fall back on in longer sequences, and why does that give the mean accuracy it gives?
+# 2. Compare two of the other three arms in and beyond the training length with your prediction. *Which* answer do the models fall back on for longer sequences, and why does it give the mean accuracy you see?
 #
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
@@ -1767,7 +1769,7 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
 #
 # <details><summary>2. PI, NTK-aware scaling, YaRN: one sentence each.</summary>
 #
-# PI divides all angles by $s$. NTK-aware scaling raises the base: the first pair keeps its frequency, the last slows down by exactly $s$. YaRN leaves fast pairs alone, divides by $s$ those that never turned, mixes in between, and sharpens attention.
+# PI divides all angles by $s$. NTK-aware scaling raises the base: the first pair keeps its frequency, the last slows down by exactly $s$. YaRN leaves fast pairs alone, divides by $s$ those that never complete a turn, mixes in between, and sharpens attention.
 # </details>
 #
 # <details><summary>3. What does YaRN's temperature do to a logit at s = 16?</summary>
@@ -1777,7 +1779,7 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
 #
 # <details><summary>4. You switch on dynamic NTK in a server with a KV cache. What can go wrong?</summary>
 #
-# Cached keys were rotated with the base of their time; the query uses the base of now. Cache keys before rotation, or keep the base fixed.
+# Cached keys were rotated with an older base; the query uses the current one. Cache keys before rotation, or keep the base fixed.
 # </details>
 #
 # <details><summary>5. A paper shows a falling mean loss for growing windows. Does the model use the longer context?</summary>
@@ -1810,14 +1812,14 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
 #
 # | You may read | What is true | where |
 # |---|---|---|
-# | Beyond the training length the high frequencies see unseen angles | The *low* ones do; the high ones have been all round the circle. | Figure 5.2 |
+# | Beyond the training length the high frequencies see unseen angles | The *low* ones do; the high ones have been all the way round. | Figure 5.2 |
 # | All pairs that never completed a turn must be repaired | In our models one is enough: the first past the boundary. | Figure 5.12 |
 # | Sinusoids fail far out because they are periodic | For width 64 the slowest wavelength is some 47,000 positions, and our models break down at 128. Week 2 tests this further. | section 6.2 |
 # | A learned embedding beyond its table is random | A row that was never trained is as it was initialised; an index beyond the table is an error. | section 6.2 |
 # | The NTK base for $s=2$, $d=64$ is about 20,700 | $10\,000\cdot2^{64/62}=20\,452$. | 5.3 |
 # | NTK-aware scaling reduces all frequencies | The first is unchanged, the last divided by exactly $s$. | 5.3, Figure 5.4 |
 # | YaRN interpolates high frequencies and uses NTK for the low ones | High: untouched. Low: linear interpolation. Between: a ramp. And a temperature. | 5.5 |
-# | YaRN is far better than NTK | At the same $s$. At the best $s$ of each it is ahead by a little. | Figure 5.11 |
+# | YaRN is far better than NTK | Only at the same $s$. At the best $s$ of each it is slightly ahead. | Figure 5.11 |
 # | Dynamic NTK with scale $c$ stretches by $c$ | By $c\,n/L-(c-1)$: at 8x and $c=8$ that is 57. | section 4 |
 # | Add $\log n$ to the logits against dilution | Adding a constant is a no-op; *multiply* by $\log n/\log n_0$. | 5.8, Figure 5.13 |
 # | PI works out of the box | Without fine-tuning it was worse than doing nothing at 2x here. | Figure 5.10 |

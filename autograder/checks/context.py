@@ -1,6 +1,6 @@
 """What surrounds a hidden test while it runs: the class's seed, the device, what is known already, the verdicts."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from autograder.checks.follow_through import in_this_process
 from autograder.checks.result_cache import NoCache, ResultCache
 from autograder.checks.verdict import Verdict
 
-Replacing = Callable[[str, Any, Mapping[str, Any]], AbstractContextManager[Any]]
+Replacing = Callable[[str, Any, Mapping[str, Any]], AbstractContextManager[tuple[Any, Collection[str]]]]
 
 
 @dataclass
 class GradingContext:
     """What a trusted run hands to the checks: the class's seed, the device, a cache for this class on this device, a
     place for the verdicts, and a way to see an answer with earlier ones replaced: a context of ``(name of the answer, the
-    answer, replacements by name)`` that gives the answer anew."""
+    answer, replacements by name)`` that gives the answer anew, and the names of those that it uses."""
 
     seed: int = 0
     device: str = "cpu"

@@ -57,8 +57,9 @@ class Diagnosis:
 
     def sentences(self, records: Sequence[Record], mistakes: Callable[[], Sequence[Mistake]]) -> list[str]:
         """What to tell the student who left these records."""
-        failing = [record for record in records
-                   if not record.met and not (record.error and record.error.means_unanswered)]
+        failing = [
+            record for record in records if not record.met and not (record.error and record.error.means_unanswered)
+        ]
         passing = [record for record in records if record.met]
         if not failing:
             return []
@@ -118,20 +119,32 @@ def _best(found: list[_Candidate], failing: Sequence[Record]) -> list[str]:
     sentences: list[str] = []
     chosen: list[_Candidate] = []
     unexplained = set(range(len(failing)))
-    while useful := [candidate for candidate in found if candidate.explains & unexplained
-                     and len({*candidate.says, *sentences}) <= 2 and (sentences or 0 in candidate.explains)]:
+    while useful := [
+        candidate
+        for candidate in found
+        if candidate.explains & unexplained
+        and len({*candidate.says, *sentences}) <= 2
+        and (sentences or 0 in candidate.explains)
+    ]:
         best = max(useful, key=lambda c: (len(c.explains & unexplained), -len(c.contradicts), -len(c.says)))
         new = best.explains & unexplained
-        rivals = {other.says for other in useful if other.explains & unexplained == new
-                  and (len(other.contradicts), len(other.says)) == (len(best.contradicts), len(best.says))}
+        rivals = {
+            other.says
+            for other in useful
+            if other.explains & unexplained == new
+            and (len(other.contradicts), len(other.says)) == (len(best.contradicts), len(best.says))
+        }
         # a yes or no, or an error, is too little to choose by, and too little evidence for a second cause
         if not any(_telling(failing[index]) for index in new) and (sentences or len(rivals) > 1 or len(best.says) > 1):
             break
         chosen.append(best)
         sentences += [sentence for sentence in best.says if sentence not in sentences]
         unexplained -= best.explains
-    while doubtful := [one for one in chosen
-                       if one.contradicts - {index for other in chosen if other is not one for index in other.explains}]:
+    while doubtful := [
+        one
+        for one in chosen
+        if one.contradicts - {index for other in chosen if other is not one for index in other.explains}
+    ]:
         chosen.remove(doubtful[0])
     explained = any(0 in candidate.explains for candidate in chosen)
     return list(dict.fromkeys(sentence for candidate in chosen for sentence in candidate.says)) if explained else []

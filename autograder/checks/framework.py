@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from inspect import isfunction, signature
-from typing import Any
+from inspect import isclass, isfunction, signature
+from typing import Any, NoReturn
 
 import torch
 
@@ -26,18 +26,39 @@ from autograder.checks.verdict import Criterion, Verdict
 from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import Mistake, known_mistakes
 
-__all__ = ["Absent", "BrokenCheck", "Check", "GradingContext", "Miss", "Probe", "StudentError", "calling",
-           "differentiating", "exercise", "gradient", "grading", "watched"]
+__all__ = [
+    "Absent",
+    "BrokenCheck",
+    "Check",
+    "GradingContext",
+    "Miss",
+    "Probe",
+    "StudentError",
+    "calling",
+    "differentiating",
+    "exercise",
+    "gradient",
+    "grading",
+    "watched",
+]
 
-Follows = Callable[..., Iterator[tuple[Any, str]]]  # from the student's earlier answers: what is right on top, and a note
+Follows = Callable[
+    ..., Iterator[tuple[Any, str]]
+]  # from the student's earlier answers: what is right on top, and a note
 Body = Callable[["Check"], None]
 
 
 _references: dict[tuple[str, str], Any] = {}
 
 
-def exercise(assignment: str, grade_id: str, reference: Any = None, follows: Follows | None = None,
-             returns: tuple[str, ...] = (), trivial: tuple[Any, ...] = ()) -> Callable[[Body], Callable[..., Verdict]]:
+def exercise(
+    assignment: str,
+    grade_id: str,
+    reference: Any = None,
+    follows: Follows | None = None,
+    returns: tuple[str, ...] = (),
+    trivial: tuple[Any, ...] = (),
+) -> Callable[[Body], Callable[..., Verdict]]:
     """Turn ``body(check)`` into the hidden test ``test(student)``.
 
     ``reference`` is the right object; by default the reference kernel of the same name. ``returns`` are the names of
@@ -81,7 +102,9 @@ class _Bench:
     context: GradingContext
     returns: tuple[str, ...]
 
-    def judge(self, student: Any, earlier: tuple[Any, ...], follows: Follows | None, trivial: tuple[Any, ...]) -> Verdict:
+    def judge(
+        self, student: Any, earlier: tuple[Any, ...], follows: Follows | None, trivial: tuple[Any, ...]
+    ) -> Verdict:
         """The best verdict. What follow-through builds on is asked before the student's answer is."""
         if isinstance(student, Absent):
             return self._check(self.right, student).absent(student.reason)
@@ -103,7 +126,7 @@ class _Bench:
         scores = {verdict.exercise: verdict.score == verdict.max_score for verdict in self.context.verdicts}
         if all(scores.get(name, False) for name in names):
             return []
-        return rehearse(dict(zip(names, earlier)), follows, self._rehearsal)
+        return rehearse(dict(zip(names, earlier, strict=False)), follows, self._rehearsal)
 
     def _rehearsal(self, right: Any) -> None:
         """Put every question of the test to what would be right on top of earlier answers."""
@@ -116,30 +139,28 @@ class _Bench:
         lost = self._lost()
         if not lost:
             return best
-        called: set[str] = set()
-
-        def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-            return lambda *arguments, **options: (called.add(name), function(*arguments, **options))[1]
-
-        counting = {name: counted(name, function) for name, function in lost.items()}
-        with self.context.replacing(self.grade_id, student, counting) as again:
+        with self.context.replacing(self.grade_id, student, lost) as (again, used):
             if isinstance(again, Absent):
                 return best
-            other = self._verdict(self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {})
+            other = self._verdict(
+                self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {}
+            )
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
-        used = [name for name in lost if name in called]
-        return replace(other, note=_note(self.assignment, used, best.stopped > other.stopped)) if used else best
+        called = [name for name in lost if name in used] or list(lost)
+        unanswered = {verdict.exercise for verdict in self.context.verdicts if verdict.stopped}
+        blank = [name for name in called if name in unanswered] if best.stopped > other.stopped else []
+        return replace(other, note=_note(self.assignment, blank or called, bool(blank)))
 
     def _lost(self) -> dict[str, Any]:
-        """The course's functions for those earlier answers that have lost points."""
+        """The course's functions and classes for those earlier answers that have lost points."""
         verdicts = {verdict.exercise: verdict for verdict in self.context.verdicts}
         lost = {}
         for earlier in MANIFEST.get(self.assignment, ()):
             if earlier.grade_id == self.grade_id:
                 break
             verdict, right = verdicts.get(earlier.grade_id), _references.get((self.assignment, earlier.grade_id))
-            if verdict and verdict.score < verdict.max_score and isfunction(right):
+            if verdict and verdict.score < verdict.max_score and (isfunction(right) or isclass(right)):
                 lost[earlier.grade_id] = right
         return lost
 
@@ -152,7 +173,9 @@ class _Bench:
         self.body(check)
         return sum(criterion.earned for criterion in check.scored())
 
-    def _verdict(self, right: Any, student: Any, answers: dict[Place, Record], note: str = "", cached: bool = True) -> Verdict:
+    def _verdict(
+        self, right: Any, student: Any, answers: dict[Place, Record], note: str = "", cached: bool = True
+    ) -> Verdict:
         check = self._check(right, student, answers, cached)
         try:
             self.body(check)
@@ -162,7 +185,9 @@ class _Bench:
                 raise
             raise BrokenCheck(f"{self.grade_id}: {type(error).__name__}: {error}") from error
 
-    def _check(self, right: Any, student: Any, answers: dict[Place, Record] | None = None, cached: bool = True) -> "Check":
+    def _check(
+        self, right: Any, student: Any, answers: dict[Place, Record] | None = None, cached: bool = True
+    ) -> "Check":
         context = self.context if cached else replace(self.context, cache=NoCache())
         return Check(self.assignment, self.grade_id, right, student, context, answers, self.returns)
 
@@ -170,21 +195,34 @@ class _Bench:
 def _note(assignment: str, names: list[str], stopped: bool) -> str:
     own = ", ".join(f"{entry(assignment, name).number} (`{name}`)" for name in names)
     if stopped:
-        return f"It stops in your {own}, which is not answered yet; graded with the course's own in its place."
+        is_, its = ("is", "its") if len(names) == 1 else ("are", "their")
+        return f"It stops in your {own}, which {is_} not answered yet; graded with the course's own in {its} place."
     return f"Graded with the course's own in place of your {own}: a mistake there is not paid for again."
 
 
-def _refuse() -> None:
-    print("Hidden tests run only in the course's grader. Start nbgrader where nbgrader_config.py is, "
-          "or use `make autograde`.", file=sys.stderr, flush=True)
+def _refuse() -> NoReturn:
+    print(
+        "Hidden tests run only in the course's grader. Start nbgrader where nbgrader_config.py is, "
+        "or use `make autograde`.",
+        file=sys.stderr,
+        flush=True,
+    )
     os._exit(70)
 
 
 class Check:
     """The student's object on the bench: draws inputs, runs probes, collects criteria."""
 
-    def __init__(self, assignment: str, grade_id: str, reference: Any, student: Any, context: GradingContext,
-                 answers: dict[Place, Record] | None = None, returns: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        assignment: str,
+        grade_id: str,
+        reference: Any,
+        student: Any,
+        context: GradingContext,
+        answers: dict[Place, Record] | None = None,
+        returns: tuple[str, ...] = (),
+    ) -> None:
         # The student's values by place: each question is put once, however often it is judged what is right.
         self._answers = {} if answers is None else answers
         self._returns = returns
@@ -252,7 +290,7 @@ class Check:
         misses = []
         for key in keys:
             try:
-                self.agrees(lambda answers, key=key: answers[key], f"entry {key!r}", tolerance)
+                self.agrees(_entry(key), f"entry {key!r}", tolerance)
             except Miss as miss:
                 record = self._records[-1]
                 if record.error is None and record.got is None:
@@ -277,9 +315,11 @@ class Check:
         """The student's value of ``probe`` is a tensor of this dtype, whatever is in it."""
         known = [record.got for record in self._records if record.probe is probe and record.met]
         got = known[0] if known else self.value(probe, call)
-        self.require(getattr(got, "dtype", None) == dtype,
-                     f"{call} must return a {str(dtype).removeprefix('torch.')} tensor; yours returns {kind(got)}.",
-                     names=True)
+        self.require(
+            getattr(got, "dtype", None) == dtype,
+            f"{call} must return a {str(dtype).removeprefix('torch.')} tensor; yours returns {kind(got)}.",
+            names=True,
+        )
 
     def raises(self, probe: Probe, error: type[Exception], call: str) -> None:
         """The student's object refuses with ``error``."""
@@ -295,12 +335,15 @@ class Check:
             self._records.remove(self._run(probe, call, place))
         except Miss:
             raised = self._records.pop().error
-            if raised.means_unanswered:
+            if raised is None or raised.means_unanswered:
                 raise
             if wanted in raised.type_names:
                 return
             ended = raised.kind in ("ProcessEnded", "ProtocolError")
-            self.name(f"{call} must raise {wanted}; yours " + ("ends the Python process." if ended else f"raises {raised.kind}."))
+            self.name(
+                f"{call} must raise {wanted}; yours "
+                + ("ends the Python process." if ended else f"raises {raised.kind}.")
+            )
             raise Miss(f"{call}: expected {wanted}, got {raised.describe()}") from None
         self.name(f"{call} must raise {wanted}; yours returns a value.")
         raise Miss(f"{call}: expected {wanted}, but nothing was raised")
@@ -313,8 +356,8 @@ class Check:
             self.value(probe, call)
         finally:
             watched.reset(token)
-        same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before))
-        for argument, original in zip(arguments, before):
+        same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before, strict=False))
+        for argument, original in zip(arguments, before, strict=False):
             argument.data.copy_(original)
         self.require(same, f"{call} changes its argument in place; work on a new tensor.", names=True)
 
@@ -329,10 +372,17 @@ class Check:
         """Points per criterion, with the misconceptions recognised."""
         points, criteria = entry(self.assignment, self.grade_id), self.scored()
         diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
-            self._records, lambda: known_mistakes(self.assignment, self.grade_id))
+            self._records, lambda: known_mistakes(self.assignment, self.grade_id)
+        )
         stopped = sum(record.error is not None and record.error.means_unanswered for record in self._records)
-        return Verdict(self.grade_id, points.number, points.points, criteria,
-                       list(dict.fromkeys(diagnosis + self._named)), stopped=stopped)
+        return Verdict(
+            self.grade_id,
+            points.number,
+            points.points,
+            criteria,
+            list(dict.fromkeys(diagnosis + self._named)),
+            stopped=stopped,
+        )
 
     def scored(self) -> list[Criterion]:
         """Points per criterion, gated by the golden ones."""
@@ -341,7 +391,7 @@ class Check:
         if abs(total - points.points) > 1e-9:
             raise BrokenCheck(f"{self.grade_id}: the criteria add up to {total:g}, the manifest says {points.points}")
         if not any(golden and criterion.earned for criterion, golden in self._criteria):
-            for criterion, golden in self._criteria:
+            for criterion, _golden in self._criteria:
                 if criterion.earned:
                     criterion.earned, criterion.message = 0.0, "counts only when a value is right"
         return [criterion for criterion, _ in self._criteria]
@@ -349,7 +399,9 @@ class Check:
     def absent(self, reason: str) -> Verdict:
         """The verdict on an answer that is not there: nothing was run."""
         points = entry(self.assignment, self.grade_id)
-        return Verdict(self.grade_id, points.number, points.points, [Criterion("an answer", points.points, 0.0, reason)], [reason])
+        return Verdict(
+            self.grade_id, points.number, points.points, [Criterion("an answer", points.points, 0.0, reason)], [reason]
+        )
 
     def _mistaken(self, mistake: Mistake, record: Record) -> Any:
         return self._cache.recall((record.place, mistake), lambda: record.probe(mistake.subject))
@@ -362,7 +414,14 @@ class Check:
     def _place(self, call: str) -> Place:
         """The how-manieth question of which block this is, after which draws."""
         self._asked += 1
-        return self.assignment, self.grade_id, self._block, self._asked, call, hash(self.generator.get_state().numpy().tobytes())
+        return (
+            self.assignment,
+            self.grade_id,
+            self._block,
+            self._asked,
+            call,
+            hash(self.generator.get_state().numpy().tobytes()),
+        )
 
     def _expected(self, probe: Probe, place: Place) -> Any:
         try:
@@ -402,3 +461,12 @@ def _mix(seed: int, text: str) -> int:
     for byte in text.encode():
         value = (value * 1_000_003 + byte) % 2**31
     return value
+
+
+def _entry(key: str) -> Probe:
+    """The probe that looks at one entry of a hand computation."""
+
+    def look(answers: Any) -> Any:
+        return answers[key]
+
+    return look

@@ -498,6 +498,7 @@ def t5_bucket(check: Check) -> None:
             (False, 13, 41),
             (True, 32, 53),
             (True, 8, 41),
+            (True, 6, 3),  # a single exact bucket
         ):
             at([n for n in offsets if n < 0 or arguments[0]], "-90 .. 90", *arguments, hint=ARGUMENTS)
     with check.criterion("int64, any shape", 0.25):
@@ -610,8 +611,9 @@ def t5_attention(check: Check) -> None:
             tensors, words = drawn(*sizes)
             agrees(tensors, words)
     with check.criterion("causal: the mask and the causal buckets", 0.75, golden=True):
-        # Nearer than distance 9 both kinds of bucket agree (32 of them), so the text is long enough.
-        for sizes in ((4, 4, 4, 4, 4, 4, 32), (1, 2, 48, 48, 8, 4, 32), (2, 2, 14, 14, 4, 4, 32)):
+        # Nearer than distance 9 both kinds of bucket agree (32 of them), so the text is long enough. A max_distance of 127
+        # would move distance 112 to another bucket, one of 129 distance 113.
+        for sizes in ((4, 4, 4, 4, 4, 4, 32), (1, 2, 115, 115, 8, 4, 32), (2, 2, 14, 14, 4, 4, 32)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, CAUSAL, is_causal=True)
     with check.criterion("fewer queries than keys", 0.5, golden=True):

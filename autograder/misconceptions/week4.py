@@ -64,6 +64,7 @@ DIAGNOSES = {
     "always":
         "Your answer is always True: either nothing is compared, or the other form is the signed one, "
         "-slope * (i - j), which always agrees; ALiBi has the absolute value.",
+    "no abs": "A difference may have either sign: take its absolute value before the largest.",
     "first queries": "Your queries are the first positions; they are the last ones, in the distances and in the mask.",
     "not masked":
         "With causal=True keys after the query still count in your softmax: both scores must be masked before it.",
@@ -411,6 +412,8 @@ edited(equivalent_plain, "equivalent_biases_compared", 0, DIAGNOSES["biases comp
 edited(equivalent_plain, "equivalent_float32", 1.5, DIAGNOSES["float32"],
        ("scores = scores.double()", "scores = scores.float()"), ("slopes.double()", "slopes.float()"))
 edited(equivalent_plain, "equivalent_mean", 1.5, DIAGNOSES["mean"], ("gap.max()", "gap.mean()"))
+edited(equivalent_plain, "equivalent_without_abs", 1.5, DIAGNOSES["no abs"],
+       ("(a.softmax(dim=-1) - b.softmax(dim=-1)).abs()", "a.softmax(dim=-1) - b.softmax(dim=-1)"))
 edited(equivalent_plain, "equivalent_tensor", 1.75, DIAGNOSES["bool tensor"], ("bool(gap.max() <= 1e-5)", "gap.max() <= 1e-5"))
 
 

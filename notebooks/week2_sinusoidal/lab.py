@@ -15,6 +15,7 @@ import math
 
 import matplotlib
 import matplotlib.pyplot as plt
+import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
 from PIL import Image
@@ -292,6 +293,47 @@ def moving_frequencies(ntk_base, yarn_frequencies, head_dim=16, base=10000.0, or
     fig.legend(loc="outside right center")
     return Moving("frequencies", title, alt, fig, {
         "unscaled": _rounded(unscaled), "ntk": ntk, "yarn": yarn, "length": original_len, "scale": scale})
+
+
+def moving_buckets(t5_bucket, offset=-40, max_offset=150, num_buckets=32, max_distance=128):
+    """T5's bucket of the offset under the mouse, two-sided and causal, and which offsets share it.
+
+    ``t5_bucket``: the student's function.
+    """
+    title = "The bucket of an offset, and who shares it"
+    alt = (f"Two step curves against the offset from {-max_offset} to {max_offset}: T5's bucket with two sides, 0 to "
+           f"{num_buckets - 1}, and the causal one, which is 0 for keys ahead. Near offsets have a step each, far ones "
+           "share.")
+    offsets = torch.arange(-max_offset, max_offset + 1)
+    kinds = {kind: [int(bucket) for bucket in t5_bucket(offsets, both, num_buckets, max_distance)]
+             for kind, both in (("two sides", True), ("causal", False))}
+    fig, ax = figure(title, height=3.6)
+    for (kind, buckets), colour, style in zip(kinds.items(), (QUERY, KEY), ("-", "--")):
+        ax.step(offsets.tolist(), buckets, where="mid", color=colour, linestyle=style, label=kind)
+        ax.plot(offset, buckets[offset + max_offset], "o", color=colour)
+    ax.axvline(offset, color=GREY, linewidth=1.2, linestyle="--")
+    ax.set(xlabel="offset: key position − query position", ylabel="bucket", xlim=(-max_offset, max_offset))
+    ax.grid(axis="y")
+    fig.legend(loc="outside right center")
+    return Moving("buckets", title, alt, fig, {
+        "twoSides": kinds["two sides"], "causal": kinds["causal"], "offset": offset, "maxOffset": max_offset,
+        "buckets": num_buckets})
+
+
+def moving_cache(cached=5, new=3, max_cached=10, max_new=6):
+    """The mask and the positions of a piece of ``new`` tokens that meets a cache of ``cached`` tokens."""
+    title = "A piece of text meets the cache"
+    alt = ("A grid: one row per new token with its position, one column per key. Filled cells are seen: cached keys in "
+           "one colour, keys of the piece itself in another, with a diagonal right edge. Empty cells are hidden.")
+    fig, ax = figure(title, width=6.4, height=0.9 + 0.4 * new)
+    for row in range(new):
+        for key in range(cached + new):
+            colour = "white" if key > cached + row else QUERY if key < cached else ORANGE
+            ax.add_patch(plt.Rectangle((key - 0.45, row - 0.45), 0.9, 0.9, facecolor=colour, edgecolor="#888888"))
+    ax.set(xlim=(-0.6, cached + new - 0.4), ylim=(new - 0.4, -0.6), xticks=range(cached + new), yticks=range(new),
+           xlabel="key, position", yticklabels=[f"position {cached + row}" for row in range(new)])
+    ax.set_aspect("equal")
+    return Moving("cache", title, alt, fig, {"cached": cached, "new": new, "maxCached": max_cached, "maxNew": max_new})
 
 
 # What the pictures share, in the page: elements, shapes, axes, sliders. A picture lies in a shadow tree, out of reach
@@ -682,5 +724,76 @@ PICTURES = {"clocks": r"""
       const whole = data.unscaled.filter((frequency) => frequency * trained >= turn).length;
       say(`Training on ${trained} positions shows a full turn of ${whole} of ${pairs} pairs. `
         + `An angle is new if ${commas(length)} positions reach it and training did not.`);
+    };
+""", "buckets": r"""
+    const most = data.maxOffset;
+    const offset = slider("offset: key position \u2212 query position", -most, most, data.offset);
+    const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
+    const table = element(element(stage, "div", {class: "values"}), "table");
+    const kinds = [["two sides", data.twoSides, colours.query, "none"], ["causal", data.causal, colours.key, "6 4"]];
+    const inside = (at) => Math.max(-most, Math.min(most, at));
+    let scale;
+    follow(view.svg, (event) => inside(scale.read(event)), offset);
+    function sharing(buckets) {  // the offsets beside the chosen one that lie in its bucket
+      const chosen = offset.value + most, bucket = buckets[chosen];
+      let from = chosen, to = chosen;
+      while (from > 0 && buckets[from - 1] === bucket) from--;
+      while (to < 2 * most && buckets[to + 1] === bucket) to++;
+      const low = from === 0 ? "\u2026" : minus(from - most), high = to === 2 * most ? "\u2026" : minus(to - most);
+      return {bucket, from: from - most, to: to - most, text: from === to ? minus(offset.value) : `${low} to ${high}`};
+    }
+    return () => {
+      const width = Math.max(view.svg.parentNode.clientWidth, 240), height = 330, svg = view.clear(width, height);
+      const box = {left: 40, right: width - 12, top: 28, bottom: height - 44};
+      const ticks = [-most, -most / 2, 0, most / 2, most].map(minus);
+      scale = axes(svg, box, {from: -most, to: most, ticks: [], label: "offset"},
+        {from: 0, to: data.buckets, ticks: range(5, (quarter) => quarter * data.buckets / 4), label: "bucket"});
+      ticks.forEach((tick, index) => write(svg, scale.px((index / 2 - 1) * most), box.bottom + 13, tick, "middle"));
+      const x = scale.px(offset.value), body = rows(table, ["buckets", "bucket", "offsets that share it"]);
+      stroke(svg, [[x, box.top], [x, box.bottom]], grey);
+      const found = kinds.map(([name, buckets, colour, dashes]) => {
+        const shared = sharing(buckets), y = scale.py(shared.bucket);
+        const [left, right] = [inside(shared.from - 0.5), inside(shared.to + 0.5)].map(scale.px);
+        shape(svg, "rect", {x: left, y: y - 5, width: Math.max(right - left, 2), height: 10, fill: colours.angle,
+          "fill-opacity": 0.5});
+        const steps = buckets.flatMap((bucket, index) =>
+          [-0.5, 0.5].map((side) => [scale.px(inside(index - most + side)), scale.py(bucket)]));
+        stroke(svg, steps, colour, 1.8, {"stroke-dasharray": dashes});
+        dot(svg, x, y, 4, colour);
+        const row = element(body, "tr"), head = element(row, "th", {scope: "row"});
+        sign(head, "M0 6h12", {stroke: colour, "stroke-width": 4, "stroke-dasharray": dashes});
+        head.append(name);
+        element(row, "td", {}, String(shared.bucket));
+        element(row, "td", {}, shared.text);
+        return shared.bucket;
+      });
+      const at = offset.value, side = at < 0 ? "behind" : "ahead of";
+      const where = at === 0 ? "at the query" : `${Math.abs(at)} ${side} the query`;
+      say(`A key ${where}: bucket ${found[0]} with two sides, ${found[1]} when causal.`);
+""", "cache": r"""
+    const cached = slider("tokens in the cache", 0, data.maxCached, data.cached);
+    const fresh = slider("new tokens", 1, data.maxNew, data.new);
+    const view = drawing(element(stage, "div", {class: "wide"}), "", data.alt);
+    return () => {
+      const c = cached.value, n = fresh.value, width = Math.max(stage.clientWidth, 280), left = 86;
+      const cell = Math.min(34, (width - left - 4) / (data.maxCached + data.maxNew));
+      const svg = view.clear(width, cell * data.maxNew + 44);
+      for (let row = 0; row < n; row++) {
+        const place = {x: left - 8, y: cell * (row + 0.5) + 4, "text-anchor": "end", class: "position"};
+        shape(svg, "text", place, `position ${c + row}`);
+        for (let key = 0; key < c + n; key++) {
+          const seen = key <= c + row, fill = !seen ? "#fff" : key < c ? colours.query : colours.angle;
+          shape(svg, "rect", {x: left + cell * key + 1, y: cell * row + 1, width: cell - 2, height: cell - 2, fill,
+            stroke: "#888", "data-seen": seen ? (key < c ? "cached" : "new") : "hidden"});
+        }
+      }
+      for (let key = 0; key < c + n; key++) {
+        const below = {x: left + cell * (key + 0.5), y: cell * n + 16, "text-anchor": "middle", fill: "#444"};
+        shape(svg, "text", below, key);
+      }
+      shape(svg, "text", {x: left, y: cell * n + 34, fill: "#444"}, "key, position");
+      view.svg.setAttribute("aria-label", `${n} rows, ${c + n} columns; row r sees the keys 0 to ${c} + r`);
+      say(`The first new token stands at position ${c} and sees ${c + 1} key${c ? "s" : ""}; `
+        + `the last one sees all ${c + n}.`);
     };
 """}

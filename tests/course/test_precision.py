@@ -25,12 +25,15 @@ def graded(week, answer):
     assignment = next(name for name in MANIFEST if name.startswith(f"{week}_"))
     names = dict(NAMES)
     for entry in MANIFEST[assignment]:
-        if entry.kind != "text" and entry.grade_id != answer["exercise"]:
-            if right := next((solution for solution in bank(assignment, entry.grade_id) if solution.is_right), None):
-                exec(right.source, names)
+        if entry.kind == "text" or entry.grade_id == answer["exercise"]:
+            continue
+        if right := next((solution for solution in bank(assignment, entry.grade_id) if solution.is_right), None):
+            exec(right.source, names)
     exec(answer["source"], names)
     with grading(1):
-        return getattr(importlib.import_module(f"autograder.checks.{week}"), answer["exercise"])(names[answer["exercise"]])
+        return getattr(importlib.import_module(f"autograder.checks.{week}"), answer["exercise"])(
+            names[answer["exercise"]]
+        )
 
 
 @pytest.mark.parametrize("week", WEEKS)
@@ -48,12 +51,17 @@ def test_no_false_name(week, capsys):
         where = f"{answer['exercise']}/{answer['name']}"
         if verdict.score == verdict.max_score:
             unpunished.append(where)
-        false += [f"{where}: {sentence} (its cause: {answer['cause']})" for sentence in verdict.named
-                  if sentence not in answer["accepted"]]
+        false += [
+            f"{where}: {sentence} (its cause: {answer['cause']})"
+            for sentence in verdict.named
+            if sentence not in answer["accepted"]
+        ]
         told += not answer["silent"] and any(sentence in answer["accepted"] for sentence in verdict.named)
     recall = told / (len(answers) - silent)
     with capsys.disabled():
-        print(f"\n{week}: {len(answers)} wrong answers, {silent} of them due silence; false names {len(false)}, recall {recall:.0%}")
+        print(
+            f"\n{week}: {len(answers)} wrong answers, {silent} of them due silence; false names {len(false)}, recall {recall:.0%}"
+        )
     assert not unpunished
     assert not false, "\n".join(false)
     assert recall >= RECALL

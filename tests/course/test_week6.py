@@ -250,6 +250,14 @@ SHAW_WRONG = """def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
     scores = scores if mask is None else scores.masked_fill(~mask, -1e30)
     weights = scores.softmax(-1) * (1 if mask is None else mask)
     return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights"""
+SHAW_CALLER = SHAW_WRONG.replace(
+    """    i = torch.arange(k.shape[-2] - q.shape[-2], k.shape[-2])[:, None]
+    row = (i - torch.arange(k.shape[-2]))""",
+    "    row = relative_positions(q.shape[-2], k.shape[-2])",
+)
+XL_CALLER = """def transformer_xl_scores(q, k, r, content_bias, position_bias):
+    position = rel_shift((q + position_bias[:, None]) @ r.flip(1).mT)
+    return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])"""
 XL_UNSHIFTED = """def transformer_xl_scores(q, k, r, content_bias, position_bias):
     position = (q + position_bias[:, None]) @ r.flip(1).mT
     return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])"""
@@ -265,6 +273,20 @@ HONEST = {  # a later answer that calls an earlier wrong one
         {"relative_positions": OFFSETS["offsets_query_minus_key"], "t5_bucket": BUCKETS, "t5_attention": CALLER},
         {"relative_positions": 0, "t5_bucket": 4, "t5_attention": 3},
     ),
+    "offsets_left_blank": (
+        {"t5_bucket": BUCKETS, "t5_attention": CALLER},
+        {"relative_positions": 0, "t5_bucket": 4, "t5_attention": 3},
+    ),
+    "buckets_left_blank": (
+        {"relative_positions": OFFSETS["offsets_plain"], "t5_attention": CALLER, "shaw_attention": SHAW_CALLER},
+        {"relative_positions": 2, "shaw_attention": 4, "t5_bucket": 0, "t5_attention": 3},
+    ),
+    "shift_left_blank": ({"transformer_xl_scores": XL_CALLER}, {"rel_shift": 0, "transformer_xl_scores": 4}),
+}
+STOPS_IN = {
+    "offsets_left_blank": ("t5_attention", "6.2"),
+    "buckets_left_blank": ("t5_attention", "6.6"),
+    "shift_left_blank": ("transformer_xl_scores", "6.4"),
 }
 DISHONEST = {  # name -> answers, the points that each exercise is due
     # Offsets that turn round once they are asked again (the visible check asks too), to excuse a wrong sign in 6.3.
@@ -366,6 +388,10 @@ def test_who_calls_a_wrong_answer_or_keeps_state_or_lies_gets_what_the_values_ar
         for grade_id, points in due.items():
             text = "".join(output["text"] for output in result.outputs[f"{grade_id}_tests"])
             assert result.scores[f"{grade_id}_tests"] == points, (name, text)
+        if name in STOPS_IN:
+            grade_id, number = STOPS_IN[name]
+            text = "".join(output["text"] for output in result.outputs[f"{grade_id}_tests"])
+            assert f"stops in your {number}" in text, text
 
 
 # ---- shipped results ------------------------------------------------------------------------------------------------

@@ -5,15 +5,20 @@ import json
 import math
 import random
 
+import nbformat
 import pytest
 import torch
+from course.test_follow_through import CALLING
+from course.variants_week7 import Cached
 from helpers import COURSE
 from torch import nn
-from course.variants_week7 import Cached
 
 from autograder import reference
 from autograder.checks import week7
 from autograder.checks.framework import grading
+from autograder.classroom import make_course_root
+from autograder.grading.messages import Graded, Options
+from autograder.grading.pipeline import grade_submissions
 from autograder.manifest import MANIFEST, RELEASED_FILES, entry
 from autograder.misconceptions.bank import bank
 
@@ -121,6 +126,55 @@ def test_a_right_answer_is_right_whatever_the_earlier_ones():
     ):
         for grade_id in ("CachedAttention", "CrossAttention", "HybridDecoderBlock"):
             assert grade(grade_id, getattr(reference, grade_id), earlier).score == entry(WEEK, grade_id).points
+
+
+HONEST = {  # answers that call blank ones: what is there, the points due, which one stops where
+    "attention_left_blank": (
+        {"CachedAttention": CALLING[WEEK]["CachedAttention"], "CrossAttention": CALLING[WEEK]["CrossAttention"]},
+        {"grouped_query_attention": 0, "CachedAttention": 6, "CrossAttention": 4, "HybridDecoderBlock": 0},
+        {"CachedAttention": "7.1", "CrossAttention": "7.1"},
+    ),
+    "crossing_left_blank": (
+        {"HybridDecoderBlock": CALLING[WEEK]["HybridDecoderBlock"]},
+        {"CrossAttention": 0, "HybridDecoderBlock": 4},
+        {"HybridDecoderBlock": "7.6"},
+    ),
+    "crossing_wrong": (
+        {
+            "CrossAttention": next(s.source for s in bank(WEEK, "CrossAttention") if s.name == "cross_causal"),
+            "HybridDecoderBlock": CALLING[WEEK]["HybridDecoderBlock"],
+        },
+        {"HybridDecoderBlock": 4},
+        {},
+    ),
+    "crossing_blank_and_the_block_wrong": (
+        {"HybridDecoderBlock": CALLING[WEEK]["HybridDecoderBlock"].replace("memory, memory_mask)\n", "memory)\n")},
+        {"CrossAttention": 0, "HybridDecoderBlock": 3.25},
+        {"HybridDecoderBlock": "7.6"},
+    ),
+}
+
+
+@pytest.mark.isolation
+def test_who_calls_a_blank_or_wrong_answer_is_graded_with_the_courses_own_in_its_place(tmp_path):
+    make_course_root(COURSE, tmp_path / "course", [WEEK])
+    files = {}
+    for name, (answers, _, _) in HONEST.items():
+        notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
+        for grade_id, source in answers.items():
+            next(cell for cell in notebook.cells if cell.id == grade_id).source = source
+        files[name] = tmp_path / "course" / f"{name}.ipynb"
+        nbformat.write(notebook, files[name])
+    graded = {}
+    grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"), graded.__setitem__)
+    for name, (_, due, stops) in HONEST.items():
+        assert isinstance(graded[name], Graded), graded[name]
+        result = graded[name].result
+        for grade_id, points in due.items():
+            text = "".join(output["text"] for output in result.outputs[f"{grade_id}_tests"])
+            assert result.scores[f"{grade_id}_tests"] == points, (name, text)
+            if grade_id in stops:
+                assert f"It stops in your {stops[grade_id]} (" in text, text
 
 
 def pair(out):

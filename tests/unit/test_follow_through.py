@@ -20,6 +20,7 @@ def sums_up(earlier):
 
 def on_top(student, earlier, follows=sums_up, trivial=(), before=None):
     """The verdict on an exercise whose right answer is 2 * 10 * n, for a student with ``earlier``, which should be 10 * n."""
+
     def body(check: Check) -> None:
         with check.criterion("values", 1, golden=True):
             for n in (1, 2, 3):
@@ -119,10 +120,18 @@ def test_gradients_through_an_earlier_answer_are_kept_too():
     assert torch.equal(first, torch.tensor([2.0, 6.0])) and torch.equal(slope(), first)
 
 
+def test_gradients_with_respect_to_one_argument_and_to_both_are_two_questions():
+    kept = Kept(lambda x, y: x * y, Book(), ("f",))
+    for both in (False, True):
+        x, y = torch.tensor([2.0], requires_grad=True), torch.tensor([3.0], requires_grad=both)
+        found = torch.autograd.grad(kept(x, y).sum(), [x, y] if both else [x])
+        assert [float(slope) for slope in found] == [3.0, 2.0][: len(found)]
+
+
 def test_replaced_answers_are_put_back():
     space = {"inner": lambda: 1}
     exec("def outer():\n    return inner()\nclass Outer:\n    def call(self):\n        return inner()", space)
     for answer, call in ((space["outer"], space["outer"]), (space["Outer"], lambda: space["Outer"]().call())):
-        with in_this_process("outer", answer, {"inner": lambda: 2, "another": lambda: 3}):
-            assert call() == 2
+        with in_this_process("outer", answer, {"inner": lambda: 2, "another": lambda: 3}) as (again, used):
+            assert call() == 2 and again is answer and used == {"inner"}
         assert call() == 1 and "another" not in space

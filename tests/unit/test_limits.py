@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from autograder.errors import LimitExceeded
-from autograder.grading.sandbox.limits import MAX_CALLBACK_BYTES, MAX_CALLBACKS, Budget, Limits, UsageMonitor, kernel_limit
+from autograder.grading.sandbox.limits import (
+    MAX_CALLBACK_BYTES,
+    MAX_CALLBACKS,
+    Budget,
+    Limits,
+    UsageMonitor,
+    kernel_limit,
+)
 
 
 class Nothing:

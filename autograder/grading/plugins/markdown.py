@@ -12,24 +12,44 @@ from collections.abc import Iterator
 from html import escape
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
-from nbconvert.filters.markdown_mistune import MarkdownWithMath
+from nbconvert.filters.markdown_mistune import InvalidNotebook, MarkdownWithMath
 
 from autograder.grading.plugins.mathml import MathRenderer
 
 PAGE_SECONDS = 10.0  # of CPU, for the Markdown of one submission; ours takes a fiftieth of that
 MOST_OPENINGS = 2_000_000  # brackets that may open a formula, times the characters that each could reach over
 FORBIDDEN_ATTRIBUTES = frozenset({"id", "name", "for", "form", "usemap", "aria-labelledby", "aria-describedby"})
-FORBIDDEN_TAGS = frozenset({"form", "input", "button", "select", "option", "optgroup", "textarea", "label", "fieldset",
-                            "legend", "output", "datalist", "meter", "progress", "map", "area"})
+FORBIDDEN_TAGS = frozenset(
+    {
+        "form",
+        "input",
+        "button",
+        "select",
+        "option",
+        "optgroup",
+        "textarea",
+        "label",
+        "fieldset",
+        "legend",
+        "output",
+        "datalist",
+        "meter",
+        "progress",
+        "map",
+        "area",
+    }
+)
 
 
 @pass_context
 def markdown2html(context: Context, source: str) -> str:
     """nbconvert's filter of this name. What takes too long to render is shown as it was written."""
-    attachments = context.get("cell", {}).get("attachments", {})
+    pasted = context.get("cell", {}).get("attachments", {})
+    attachments = {form(name): data for name, data in pasted.items() for form in (str, quote)}  # mistune quotes names
     page: dict[str, Any] = context.get("resources", {})
     left = page.get("markdown_seconds", PAGE_SECONDS)
     if left <= 0 or _openings(source) * len(source) > MOST_OPENINGS:
@@ -37,8 +57,10 @@ def markdown2html(context: Context, source: str) -> str:
     start = time.process_time()
     try:
         with _at_most(left):
-            return without_hooks(MarkdownWithMath(renderer=MathRenderer(escape=False, attachments=attachments)).render(source))
-    except (_TooLong, RecursionError):
+            return without_hooks(
+                MarkdownWithMath(renderer=MathRenderer(escape=False, attachments=attachments)).render(source)
+            )
+    except (_TooLong, RecursionError, InvalidNotebook):  # the last: a picture that is not there
         return as_written(source)
     finally:
         page["markdown_seconds"] = left - (time.process_time() - start)
@@ -67,10 +89,16 @@ class _Cleaner(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in FORBIDDEN_TAGS:
             return
+        if tag == "img" and not (dict(attrs).get("src") or "").startswith("data:image/"):
+            self.parts.append(escape(dict(attrs).get("alt") or ""))  # a picture from the web would tell who looks
+            return
         text = self.get_starttag_text() or ""
         if any(name in FORBIDDEN_ATTRIBUTES for name, _ in attrs):
-            kept = [name if value is None else f'{name}="{escape(value)}"' for name, value in attrs
-                    if name not in FORBIDDEN_ATTRIBUTES]
+            kept = [
+                name if value is None else f'{name}="{escape(value)}"'
+                for name, value in attrs
+                if name not in FORBIDDEN_ATTRIBUTES
+            ]
             text = f"<{' '.join([tag, *kept])}{' /' if text.endswith('/>') else ''}>"
         self.parts.append(text)
 

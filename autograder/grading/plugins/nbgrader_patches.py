@@ -60,7 +60,7 @@ def generate_feedback(converter: GenerateFeedback) -> None:
 def create_tables(bind: Engine) -> None:
     """nbgrader's look for every table, once, unless the file is a new one."""
     file = bind.url.database if bind.dialect.name == "sqlite" else None
-    if bind not in _courses or file and os.path.exists(file) and not os.path.getsize(file):
+    if bind not in _courses or (file and os.path.exists(file) and not os.path.getsize(file)):
         _create_tables(bind=bind)
         _courses[bind] = set()
 

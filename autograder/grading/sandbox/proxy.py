@@ -3,6 +3,7 @@
 A proxy can be called with tensors, differentiated through, and asked for a state_dict. What comes back is decoded data.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -19,8 +20,9 @@ class Caller(Protocol):
 
     generation: int  # of the fork: a new one knows no object of the one before
 
-    def call(self, target: "RemoteObject", method: str | None, args: tuple[Any, ...],
-             kwargs: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]], int]:
+    def call(
+        self, target: "RemoteObject", method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[tuple[int, Any]], int]:
         """The value, the arguments that the call changed, and the number by which to differentiate it."""
 
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
@@ -59,27 +61,36 @@ class _Differentiable(torch.autograd.Function):
         outputs = state["run"]()
         ctx.state, ctx.count = state, len(inputs)
         flat = [tensor.detach() for tensor in outputs]
-        ctx.mark_non_differentiable(*[f for f, o in zip(flat, outputs) if not o.requires_grad])
+        ctx.mark_non_differentiable(*[f for f, o in zip(flat, outputs, strict=True) if not o.requires_grad])
         return tuple(flat)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         session, call = ctx.state["session"], ctx.state["call"]
         gradients = session.backward(call, list(cotangents))
-        gradients = [g if isinstance(g, torch.Tensor) else None for g in gradients][:ctx.count]
+        gradients = [g if isinstance(g, torch.Tensor) else None for g in gradients][: ctx.count]
         return None, *gradients, *[None] * (ctx.count - len(gradients))
 
 
-def gradients(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], cotangents: list[Any]) -> list[Any]:
+def gradients(
+    function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], cotangents: list[Any]
+) -> list[Any]:
     """Of a function of this side, at arguments from the other, with respect to those that need a gradient."""
     inputs = [tensor for tensor in _tensors((args, kwargs)) if tensor.requires_grad]
     with torch.enable_grad():
         outputs = _tensors(function(*args, **kwargs))
-    pairs = [(o, c.to(o.dtype)) for o, c in zip(outputs, cotangents) if o.requires_grad and isinstance(c, torch.Tensor)]
+    pairs = [
+        (o, c.to(o.dtype))
+        for o, c in zip(outputs, cotangents, strict=False)
+        if o.requires_grad and isinstance(c, torch.Tensor)
+    ]
     if not pairs:
         return [torch.zeros_like(tensor) for tensor in inputs]
-    return list(torch.autograd.grad([o for o, _ in pairs], inputs, [c for _, c in pairs], allow_unused=True,
-                                    materialize_grads=True))
+    return list(
+        torch.autograd.grad(
+            [o for o, _ in pairs], inputs, [c for _, c in pairs], allow_unused=True, materialize_grads=True
+        )
+    )
 
 
 def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -90,8 +101,11 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
     def run() -> list[torch.Tensor]:
         state["value"], changed, state["call"] = session.call(proxy, method, args, kwargs)
         for index, tensor in changed:  # what an in-place change would have done here
-            if 0 <= index < len(inputs) and _is_watched(inputs[index]) and _has_shape(tensor, inputs[index]):
-                inputs[index].data.copy_(tensor)
+            if 0 <= index < len(inputs) and _is_watched(inputs[index]):
+                if _has_shape(tensor, inputs[index]):
+                    inputs[index].data.copy_(tensor)
+                else:  # changed beyond recognition: nothing is equal to it
+                    inputs[index].data.fill_(math.nan if inputs[index].is_floating_point() else -1)
         return _tensors(state["value"])
 
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # imports torch, which takes long: the sandbox's own import o
     from autograder.grading.sandbox.worker.wire import Connection
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+USUAL = Limits()
 START_SECONDS = 180  # importing torch on a cold disk
 HELLO_SECONDS = 60
 END_SECONDS = 60
@@ -30,19 +31,25 @@ END_SECONDS = 60
 class Sandbox:
     """The fork server. As a context manager it is ready inside the block; else call ``wait_ready``."""
 
-    def __init__(self, isolate: bool = True, device: str = "cpu", limits: Limits = Limits()) -> None:
+    def __init__(self, isolate: bool = True, device: str = "cpu", limits: Limits = USUAL) -> None:
         self.isolate, self.device, self.limits = isolate, device, limits
         self._jobs = itertools.count(1)
         self._scratch = None if isolate else tempfile.TemporaryDirectory(prefix="autograder-")
         # Messages with their ends; where there is no SEQPACKET (macOS), datagrams, which never end: see close().
         kind = socket.SOCK_SEQPACKET if LINUX else socket.SOCK_DGRAM
         self.control, theirs = socket.socketpair(socket.AF_UNIX, kind)
-        self._log = tempfile.TemporaryFile()  # has no name: even a kill leaves none behind
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  ends with close(); has no name: even a kill leaves none behind
         self._groups = MemoryGroups.find() if isolate and LINUX else None
         try:
             self.process = subprocess.Popen(
-                self._command(theirs.fileno()), pass_fds=(theirs.fileno(),), env=self._environment(),
-                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd="/")
+                self._command(theirs.fileno()),
+                pass_fds=(theirs.fileno(),),
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                cwd="/",
+            )
         except OSError as error:
             raise SandboxError(f"the sandbox could not be started: {error}") from error
         finally:
@@ -68,8 +75,16 @@ class Sandbox:
         ours, theirs = socket.socketpair()
         ask_for_pid(ours)
         directory = tempfile.mkdtemp(prefix="job-", dir=self._scratch.name) if self._scratch else "/tmp/work"
-        request = {"op": "fork", "job": number, "token": token, "isolate": self.isolate, "seed": seed,
-                   "directory": directory, "device": self.device, "limits": self._job_limits()}
+        request = {
+            "op": "fork",
+            "job": number,
+            "token": token,
+            "isolate": self.isolate,
+            "seed": seed,
+            "directory": directory,
+            "device": self.device,
+            "limits": self._job_limits(),
+        }
         self._control_request(request, theirs)
         connection = Connection(ours)
         try:
@@ -174,9 +189,16 @@ class Sandbox:
         scratch = self._scratch.name if self._scratch else "/tmp"
         if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython may be known by its path outside
             threads["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
-        return threads | {"PATH": "/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch, "MPLCONFIGDIR": f"{scratch}/mpl",
-                          "IPYTHONDIR": f"{scratch}/ipython", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
-                          "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        return threads | {
+            "PATH": "/usr/bin:/bin",
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "MPLCONFIGDIR": f"{scratch}/mpl",
+            "IPYTHONDIR": f"{scratch}/ipython",
+            "LANG": "C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        }
 
     def _command(self, control: int) -> list[str]:
         if not self.isolate:

@@ -17,10 +17,10 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot  # noqa: E402,F401
-import numpy.random  # noqa: E402,F401  else every fork imports it
-import torch  # noqa: E402
-from isolation import (  # noqa: E402
+import matplotlib.pyplot
+import numpy.random  # noqa: F401  else every fork imports it
+import torch
+from isolation import (
     KILLED,
     close_walls,
     detach,
@@ -30,8 +30,8 @@ from isolation import (  # noqa: E402
     set_limits,
     wait_outside,
 )
-from student_notebook import make_shell, run_notebook  # noqa: E402
-from wire import Connection, PeerGone  # noqa: E402
+from student_notebook import make_shell, run_notebook
+from wire import Connection, PeerGone
 
 
 def fork_job(sock: socket.socket, shell: Any, job: dict[str, Any]) -> int:
@@ -112,10 +112,8 @@ def end_job(pid: int | None, isolate: bool, status: int) -> int:
     """End a submission and all it started, if it still runs; returns its exit status."""
     if pid is None:
         return status
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM) if isolate else os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     return os.waitpid(pid, 0)[1]
 
 

@@ -1,0 +1,74 @@
+"""Mutants of right answers: what changes, how they are judged, and that the list of the right ones is of use."""
+
+import sys
+
+import pytest
+import torch
+from helpers import COURSE
+
+sys.path.insert(0, str(COURSE / "benchmarks"))
+
+import mutants as command
+from mutators import Mutant, mutants
+
+from autograder.manifest import MANIFEST, entry
+
+ANSWER = """
+def mean_gap(x, base=2.0):
+    \"\"\"Doc.\"\"\"
+    if len(x) < 2:
+        raise ValueError("at least 2")
+    return (x[1:] - x[:-1]).abs().max() * base
+"""
+
+
+def test_every_change_is_in_one_place_and_told() -> None:
+    changes = [mutant.change for mutant in mutants(ANSWER)]
+    assert len(changes) == len(set(changes))
+    for change in (
+        "- if len(x) < 2: + if len(x) <= 2:",
+        "- def mean_gap(x, base=2.0): + def mean_gap(x, base=1.0):",
+        "- return (x[1:] - x[:-1]).abs().max() * base + return (x[1:] - x[:-1]).max() * base",
+        "- return (x[1:] - x[:-1]).abs().max() * base + return (x[1:] - x[:-1]).abs().max() * int(base)",
+        "- return (x[1:] - x[:-1]).abs().max() * base + return (x[1:] - x[:-1 + 1]).abs().max() * base",
+    ):
+        assert change in changes
+    assert not any("Doc" in change or "at least" in change for change in changes)
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> command.Judge:
+    monkeypatch.setattr(
+        command.autograder.checks.framework, "known_mistakes", None
+    )  # the judge replaces it; put back after
+    week = "week5_extrapolation"
+    return command.Judge(week, entry(week, "ntk_base"), {"torch": torch})
+
+
+def test_what_does_not_end_or_takes_all_memory_is_noticed(
+    judge: command.Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "CPU_SECONDS", 1)
+    head = "def ntk_base(base, scale, head_dim):\n"
+    right = head + "    return base * scale ** (head_dim / (head_dim - 2))"
+    sources = (right, head + "    while True: pass", head + "    torch.empty(2**40)", right, "1 / 0")
+    assert judge.pass_apart([Mutant(source, "") for source in sources]) == [True, False, False, True, False]
+
+
+def test_a_survivor_and_an_entry_without_one_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.autograder.checks.framework, "known_mistakes", None)
+    monkeypatch.setattr(command, "_equivalents", lambda: {"log_n_scale": [{"reason": "none", "changes": ["- a + b"]}]})
+    week = "week5_extrapolation"
+    _, one, source, names = next(answer for answer in command.answers(week) if answer[1].grade_id == "log_n_scale")
+    found = command.examine(week, one, source, names)
+    assert found.count == found.killed > 10
+    assert found.stale == ["- a + b"]
+    monkeypatch.setattr(command, "mutants", lambda source: [Mutant(source, "- x + y")])
+    assert command.examine(week, one, source, names).unlisted == ["- x + y"]
+
+
+def test_the_list_names_exercises_and_reasons() -> None:
+    known = {one.grade_id for entries in MANIFEST.values() for one in entries}
+    for grade_id, groups in command._equivalents().items():
+        assert grade_id in known
+        assert all(group["reason"].endswith(".") and group["changes"] for group in groups)
