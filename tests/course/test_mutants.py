@@ -7,6 +7,7 @@ import torch
 from helpers import COURSE
 
 sys.path.insert(0, str(COURSE / "benchmarks"))
+sys.path.append(str(COURSE / "source"))
 
 import mutants as command
 from mutators import Mutant, mutants
