@@ -47,7 +47,7 @@ def test_a_student_answers_an_exercise(student: JupyterServer, page: Page, shoot
     lab.answer(answer, WRONG_SIGN)
     expect(lab.run(answer)).to_have_text("")
     said = lab.run(check)
-    message = _message(check_source, "the speeds must fall")
+    message = _message(check_source, "the frequencies must fall")
     expect(said).to_contain_text(f"AssertionError: {message}")
     expect(said).not_to_contain_text("Looks right")
     shoot(page, "student-3-wrong")
