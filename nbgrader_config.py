@@ -54,7 +54,9 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
-c.HTMLExporter.filters = {"markdown2html": "autograder.grading.plugins.markdown.markdown2html"}  # formulas without a network
+c.HTMLExporter.filters = {
+    "markdown2html": "autograder.grading.plugins.markdown.markdown2html"
+}  # formulas without a network
 c.HTMLExporter.template_file = str(GRADING / "templates" / "formgrader" / "formgrader.html.j2")
 c.GenerateFeedback.exporter_class = "autograder.grading.plugins.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [

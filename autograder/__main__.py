@@ -21,8 +21,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {missing_package(error)}", file=sys.stderr)
         return 2
     except (OSError, _database_error()) as error:
-        print(f"error: the course's files cannot be read or written ({first_line(error)}): free some space or mend "
-              "the permissions, then run the same command again; what is graded is kept", file=sys.stderr)
+        print(
+            f"error: the course's files cannot be read or written ({first_line(error)}): free some space or mend "
+            "the permissions, then run the same command again; what is graded is kept",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         print("stopped; run the same command again to go on where it stopped", file=sys.stderr)
@@ -95,7 +98,10 @@ def _import(options: argparse.Namespace) -> int:
         raise CourseError("say which week, for example WEEK=3")
     text = texts(options.root, options.week)[0]
     changed = import_week(options.root, text)
-    print(f"source/{text.name}: " + ("updated; look at `git diff`, then run `make build`" if changed else "nothing to import"))
+    print(
+        f"source/{text.name}: "
+        + ("updated; look at `git diff`, then run `make build`" if changed else "nothing to import")
+    )
     return 0
 
 
@@ -104,8 +110,10 @@ def _student_release(options: argparse.Namespace) -> int:
 
     folder, archive = release(options.root.resolve(), options.week)
     weeks = ", ".join(path.name for path in sorted(folder.glob("week*")))
-    print(f"wrote {weeks} with README.md, requirements.txt and environment.yml to\n"
-          f"  {folder.relative_to(options.root.resolve())}\n  {archive.relative_to(options.root.resolve())}")
+    print(
+        f"wrote {weeks} with README.md, requirements.txt and environment.yml to\n"
+        f"  {folder.relative_to(options.root.resolve())}\n  {archive.relative_to(options.root.resolve())}"
+    )
     return 0
 
 

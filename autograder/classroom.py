@@ -16,8 +16,32 @@ from autograder.course import source_notebook
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import MANIFEST, Entry
 
-NAMES = ("ada", "boole", "cantor", "dirac", "emmy", "fermat", "galois", "hopper", "ivanov", "jacobi", "kepler", "lovelace",
-         "markov", "noether", "oresme", "pascal", "quine", "ramanujan", "shannon", "turing", "ulam", "viete", "weyl", "zeno")
+NAMES = (
+    "ada",
+    "boole",
+    "cantor",
+    "dirac",
+    "emmy",
+    "fermat",
+    "galois",
+    "hopper",
+    "ivanov",
+    "jacobi",
+    "kepler",
+    "lovelace",
+    "markov",
+    "noether",
+    "oresme",
+    "pascal",
+    "quine",
+    "ramanujan",
+    "shannon",
+    "turing",
+    "ulam",
+    "viete",
+    "weyl",
+    "zeno",
+)
 
 
 @dataclass
@@ -76,7 +100,9 @@ def _name(number: int) -> str:
     return NAMES[number] if number < len(NAMES) else f"{NAMES[number % len(NAMES)]}{number // len(NAMES) + 1}"
 
 
-def _answer(notebook: nbformat.NotebookNode, student: Student, assignment: str, number: int, chance: random.Random) -> None:
+def _answer(
+    notebook: nbformat.NotebookNode, student: Student, assignment: str, number: int, chance: random.Random
+) -> None:
     """The first five have a role, so that every kind is in a small class; the others answer by chance."""
     cells = {cell.metadata.nbgrader.grade_id: cell for cell in notebook.cells if "nbgrader" in cell.metadata}
     role = {0: "all right", 1: "blank", 2: "truncated file", 3: "breaks", 4: "all wrong"}.get(number, "mixed")
@@ -85,15 +111,20 @@ def _answer(notebook: nbformat.NotebookNode, student: Student, assignment: str, 
         if entry.grade_id not in cells:
             continue
         cell = cells[entry.grade_id]
-        kind = {"all right": "right", "blank": "blank", "breaks": chance.choice(["exception", "syntax error"]),
-                "all wrong": "wrong"}.get(role) or chance.choices(["right", "wrong", "blank", "exception"], [10, 6, 1, 1])[0]
+        kind = {
+            "all right": "right",
+            "blank": "blank",
+            "breaks": chance.choice(["exception", "syntax error"]),
+            "all wrong": "wrong",
+        }.get(role) or chance.choices(["right", "wrong", "blank", "exception"], [10, 6, 1, 1])[0]
         points, name = _fill(cell, entry, assignment, kind, chance)
         student.expected[entry.graded_cell] = points
         student.story.append(("text" if points is None else kind, name))
 
 
-def _fill(cell: nbformat.NotebookNode, entry: Entry, assignment: str, kind: str,
-          chance: random.Random) -> tuple[float | None, str]:
+def _fill(
+    cell: nbformat.NotebookNode, entry: Entry, assignment: str, kind: str, chance: random.Random
+) -> tuple[float | None, str]:
     """Write one answer; returns the points it is due and the name of the bank's entry, if it is one."""
     if entry.kind == "text":
         if kind == "blank":

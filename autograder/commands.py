@@ -44,14 +44,24 @@ def autograde(root: Path, assignment: str, options: argparse.Namespace) -> int:
     standing += [Score(name, None, max_score(assignment), reason) for name, reason in refused.items()]
     console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
     if options.timings:
-        console.print(timings_table(assignment, seconds) if seconds else "no timings: nothing was graded in this run (REGRADE=1 grades again)")
+        console.print(
+            timings_table(assignment, seconds)
+            if seconds
+            else "no timings: nothing was graded in this run (REGRADE=1 grades again)"
+        )
     for failure in failures:
         console.print(f"[red]not graded:[/red] {escape(failure)}", highlight=False)
     return 1 if failures else 0
 
 
-def run_autograde(root: Path, assignment: str, options: argparse.Namespace, student: str = "*",
-                  seconds: dict[str, dict[str, float]] | None = None, refused: dict[str, str] | None = None) -> list[str]:
+def run_autograde(
+    root: Path,
+    assignment: str,
+    options: argparse.Namespace,
+    student: str = "*",
+    seconds: dict[str, dict[str, float]] | None = None,
+    refused: dict[str, str] | None = None,
+) -> list[str]:
     """nbgrader's own converter, with our plug-ins and a progress bar; returns what went wrong, line by line.
 
     ``seconds`` receives, by student, how long each cell took; ``refused`` the folders that no student can be called.
@@ -63,9 +73,15 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, stud
     if options.isolation == "none":
         console.print(f"[bold yellow]{NO_ISOLATION}[/bold yellow]")
     with GradingProgress(assignment, options.workers) as progress:
-        config.SubmissionExporter.merge({"isolation": options.isolation, "workers": options.workers,
-                                         "scheduler": getattr(options, "scheduler", ""),
-                                         "on_start": progress.on_start, "on_result": progress.on_outcome})
+        config.SubmissionExporter.merge(
+            {
+                "isolation": options.isolation,
+                "workers": options.workers,
+                "scheduler": getattr(options, "scheduler", ""),
+                "on_start": progress.on_start,
+                "on_result": progress.on_outcome,
+            }
+        )
         converter = CourseAutograde(coursedir=course, config=config)
         converter.force = bool(getattr(options, "regrade", False))
         problems = _capture_errors(converter)
@@ -73,8 +89,10 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, stud
             converter.start()
         except NbGraderException as error:
             if broken := re.search(r"sqlite3\.OperationalError\) ([^\n]*)", "\n".join(problems)):
-                raise GradingFailed(f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, "
-                                    "then run the same command again; what is graded is kept") from None
+                raise GradingFailed(
+                    f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, "
+                    "then run the same command again; what is graded is kept"
+                ) from None
             if not converter.refused and not any("There was an error processing" in line for line in problems):
                 raise GradingFailed(str(error)) from None
     if seconds is not None:
@@ -83,7 +101,9 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, stud
         refused |= converter.refused
     reasons = re.findall(r"^autograder[\w.]*\.GradingFailed: (.*)", "\n".join(problems), flags=re.MULTILINE)
     reasons += [f"submitted/{name}: {reason}" for name, reason in converter.refused.items()]
-    return list(dict.fromkeys(reasons)) or [line for line in problems if line.startswith("There was an error processing assignment '")]
+    return list(dict.fromkeys(reasons)) or [
+        line for line in problems if line.startswith("There was an error processing assignment '")
+    ]
 
 
 def write_feedback(root: Path, assignment: str) -> int:
@@ -135,13 +155,20 @@ def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
     assignment = _assignment_in(path, root)
     isolate = options.isolation != "none" and not why_not_isolated()
     if not isolate:
-        console.print("Your notebook runs without isolation here, with your own rights. That is fine for your own code.")
+        console.print(
+            "Your notebook runs without isolation here, with your own rights. That is fine for your own code."
+        )
     with tempfile.TemporaryDirectory(prefix="check-") as scratch:
         make_course_root(root, Path(scratch) / "course", [assignment])
         with console.status(f"running {path.name} and the hidden tests of {assignment} …"):
             outcomes: dict[str, Outcome] = {}
-            grade_submissions(Path(scratch) / "course", assignment, {"you": path}, Options(isolate, wanted_device()),
-                              outcomes.__setitem__)
+            grade_submissions(
+                Path(scratch) / "course",
+                assignment,
+                {"you": path},
+                Options(isolate, wanted_device()),
+                outcomes.__setitem__,
+            )
     graded = outcomes["you"]
     if isinstance(graded, Failed | Ungradable):
         raise GradingFailed(graded.reason)
@@ -150,7 +177,9 @@ def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
     total = 0.0
     for entry in MANIFEST[assignment]:
         if entry.kind == "text":
-            console.print(f"Exercise {entry.number}, {entry.grade_id}: {entry.points} points, graded by a person", highlight=False)
+            console.print(
+                f"Exercise {entry.number}, {entry.grade_id}: {entry.points} points, graded by a person", highlight=False
+            )
             continue
         total += graded.result.scores.get(entry.graded_cell, 0.0)
         for output in graded.result.outputs.get(entry.graded_cell, []):
@@ -168,11 +197,15 @@ def demo(root: Path, options: argparse.Namespace) -> int:
     from autograder.report import write_report  # draws, so it imports matplotlib
 
     target = root / "demo"
-    built = [path.parent.name for path in sorted(root.glob("notebooks/week*/week*.ipynb")) if path.parent.name in MANIFEST]
+    built = [
+        path.parent.name for path in sorted(root.glob("notebooks/week*/week*.ipynb")) if path.parent.name in MANIFEST
+    ]
     if not built:
         raise CourseError("the course is not built yet: run `make build`")
     if options.isolation != "none" and (problem := why_not_isolated()):
-        console.print(f"[yellow]{problem}\nThe simulated class is harmless, so the demo goes on without isolation.[/yellow]")
+        console.print(
+            f"[yellow]{problem}\nThe simulated class is harmless, so the demo goes on without isolation.[/yellow]"
+        )
         options.isolation = "none"
     make_course_root(root, target, built)
     wrong = 0
@@ -180,7 +213,9 @@ def demo(root: Path, options: argparse.Namespace) -> int:
         students = simulate(root, target, assignment, options.students)
         failures = run_autograde(target, assignment, options)
         standing = {score.student: score for score in scores(_course(target, assignment), assignment)}
-        (target / f"{assignment}-expected.json").write_text(json.dumps({s.name: s.expected for s in students}, indent=1))
+        (target / f"{assignment}-expected.json").write_text(
+            json.dumps({s.name: s.expected for s in students}, indent=1)
+        )
         console.print(comparison_table(assignment, students, standing))
         wrong += len(failures) + sum(not agrees(student, standing.get(student.name)) for student in students)
         pages = _feedback_pages(target, assignment)

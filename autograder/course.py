@@ -53,8 +53,13 @@ def assignment_of(week: str | None, root: Path) -> str:
     choice = ", ".join(week_number(name) for name in known)
     if not week:
         raise CourseError(f"say which week, for example WEEK={week_number(known[0])}; there is: {choice}")
-    matches = [name for name in known if name == week or re.match(rf"(week)?{re.escape(week)}$", name.split("_")[0])
-               or name.split("_")[0] == f"week{week}"]
+    matches = [
+        name
+        for name in known
+        if name == week
+        or re.match(rf"(week)?{re.escape(week)}$", name.split("_")[0])
+        or name.split("_")[0] == f"week{week}"
+    ]
     if len(matches) != 1:
         raise CourseError(f"there is no week {week!r}; there is: {choice}")
     return matches[0]
@@ -88,8 +93,17 @@ def _read_cells(path: Path, stamp: float) -> tuple[Cell, ...]:
     for cell in notebook.cells:
         grading, role = cell.metadata.get("nbgrader", {}), role_of(cell)
         source = clear_solution(cell) if role is Role.ANSWER else cell.source
-        cells.append(Cell(cell.id, grading.get("grade_id"), role, cell.cell_type, source, dict(cell.metadata),
-                          float(grading.get("points") or 0)))
+        cells.append(
+            Cell(
+                cell.id,
+                grading.get("grade_id"),
+                role,
+                cell.cell_type,
+                source,
+                dict(cell.metadata),
+                float(grading.get("points") or 0),
+            )
+        )
     return tuple(cells)
 
 

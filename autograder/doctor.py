@@ -31,8 +31,10 @@ def report(root: Path) -> int:
 def _components(root: Path) -> list[tuple[str, bool, Callable[[], Finding]]]:
     return [
         ("Python", True, _python),
-        *[(f"package {name}", True, lambda name=name, version=version: _package(name, version))
-          for name, version in _pins(root)],
+        *[
+            (f"package {name}", True, lambda name=name, version=version: _package(name, version))
+            for name, version in _pins(root)
+        ],
         ("built course", True, lambda: _built(root)),
         ("gradebook", True, lambda: _gradebook(root)),
         ("isolation (bubblewrap)", True, _isolation),
@@ -52,8 +54,11 @@ def _pins(root: Path) -> list[tuple[str, str]]:
     if not path.is_file():
         return []
     lines = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["dependencies"]
-    return [(m.group(1), m.group(2)) for line in lines if (m := re.match(r"([\w-]+)==([\w.]+)", line))
-            and ("linux" not in line or sys.platform.startswith("linux"))]
+    return [
+        (m.group(1), m.group(2))
+        for line in lines
+        if (m := re.match(r"([\w-]+)==([\w.]+)", line)) and ("linux" not in line or sys.platform.startswith("linux"))
+    ]
 
 
 def _package(name: str, version: str) -> Finding:
@@ -117,4 +122,8 @@ def _cuda() -> Finding:
 
 def _browser() -> Finding:
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    return found is not None, found or "none", "only `make test` needs one: install Chromium (Debian: sudo apt install chromium)"
+    return (
+        found is not None,
+        found or "none",
+        "only `make test` needs one: install Chromium (Debian: sudo apt install chromium)",
+    )

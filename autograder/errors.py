@@ -106,8 +106,10 @@ class BrokenCheck(Exception):
 
 def missing_package(error: ImportError) -> str:
     """What to do about an import that failed, in one line."""
-    return (f"a package that the course needs is missing here ({error}): run `make setup` in the course's folder, or "
-            "`pip install -e .` in the environment that you use")
+    return (
+        f"a package that the course needs is missing here ({error}): run `make setup` in the course's folder, or "
+        "`pip install -e .` in the environment that you use"
+    )
 
 
 def first_line(error: BaseException) -> str:

@@ -125,12 +125,19 @@ def entry(assignment: str, grade_id: str) -> Entry:
     known = ", ".join(e.grade_id for e in MANIFEST[assignment])
     raise KeyError(f"{assignment} has no exercise {grade_id!r}; it has {known}")
 
+
 # Where an exercise is to be written from scratch: what would be the answer ready-made. Its use is shown to a person.
 FROM_SCRATCH: dict[str, dict[str, frozenset[str]]] = {
     "week1_permutation_equivariance": {
-        "scaled_dot_product_attention": frozenset({
-            "scaled_dot_product_attention", "_scaled_dot_product_attention_math", "MultiheadAttention",
-            "multi_head_attention_forward", "sdpa_kernel"}),
+        "scaled_dot_product_attention": frozenset(
+            {
+                "scaled_dot_product_attention",
+                "_scaled_dot_product_attention_math",
+                "MultiheadAttention",
+                "multi_head_attention_forward",
+                "sdpa_kernel",
+            }
+        ),
     },
 }
 READY_MADE_LIBRARIES = frozenset({"transformers", "rotary_embedding_torch", "x_transformers", "xformers", "flash_attn"})

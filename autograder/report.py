@@ -41,11 +41,16 @@ def write_report(root: Path, assignment: str, standing: list[Score], isolated: b
     exercises = summaries(root, assignment, graded)
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
     page = environment.get_template("report.html.j2").render(
-        assignment=assignment, isolated=isolated, graded=graded, exercises=exercises,
+        assignment=assignment,
+        isolated=isolated,
+        graded=graded,
+        exercises=exercises,
         ungradable=[score for score in standing if score.score is None],
         waiting=[score for score in graded if score.to_grade_by_hand],
-        distribution=_svg(_distribution(graded)), per_exercise=_svg(_per_exercise(exercises)),
-        best=graded[0].max_score if graded else 0)
+        distribution=_svg(_distribution(graded)),
+        per_exercise=_svg(_per_exercise(exercises)),
+        best=graded[0].max_score if graded else 0,
+    )
     path = root / "report" / f"{assignment}.html"
     path.parent.mkdir(exist_ok=True)
     path.write_text(page, encoding="utf-8")
@@ -111,4 +116,4 @@ def _svg(figure: Figure) -> str:
         figure.savefig(target, format="svg", bbox_inches="tight", metadata={"Date": None})
         plt.close(figure)
         text = target.getvalue()
-    return text[text.index("<svg"):]
+    return text[text.index("<svg") :]

@@ -29,8 +29,16 @@ class GradingProgress:
         self._at_a_time = workers or os.cpu_count() or 1
         self._waiting: list[str] = []
         self._progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-            TextColumn("{task.fields[now]}"), console=console, transient=True, refresh_per_second=4)
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[now]}"),
+            console=console,
+            transient=True,
+            refresh_per_second=4,
+        )
         self._bar = self._progress.add_task(f"grading {assignment}", total=None, now="")
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
@@ -53,7 +61,7 @@ class GradingProgress:
         if student in self._waiting:
             self._waiting.remove(student)
         # Submissions are taken up in order, so these are the ones in work.
-        now = ", ".join(self._waiting[:self._at_a_time]) or "writing grades and notebooks"
+        now = ", ".join(self._waiting[: self._at_a_time]) or "writing grades and notebooks"
         self._progress.update(self._bar, advance=1, now=f"now: {now}")
         if isinstance(outcome, Graded):
             self.seconds[student] = outcome.result.seconds
@@ -64,7 +72,16 @@ class GradingProgress:
 def comparison_table(assignment: str, students: list[Student], standing: dict[str, Score]) -> Table:
     """Expected and given automatic scores of a simulated class."""
     table = Table(title=f"{assignment}: a simulated class, expected and given points", title_justify="left")
-    _add_columns(table, ("student", "left"), ("expected", "right"), ("given", "right"), ("", "left"), ("by hand", "right"), ("story or reason", "left"), fold=True)
+    _add_columns(
+        table,
+        ("student", "left"),
+        ("expected", "right"),
+        ("given", "right"),
+        ("", "left"),
+        ("by hand", "right"),
+        ("story or reason", "left"),
+        fold=True,
+    )
     for student in sorted(students, key=lambda s: (not s.ungradable, s.name)):
         score = standing.get(student.name)
         given = "–" if score is None or score.score is None else f"{score.score:g}"
@@ -78,27 +95,67 @@ def comparison_table(assignment: str, students: list[Student], standing: dict[st
 def class_table(assignment: str, standing: list[Score], isolated: bool = True) -> Table:
     """A graded class: who has how many points, what waits for a person, what could not be graded (first)."""
     caption = "" if isolated else "graded without isolation: student code ran with the instructor's rights"
-    table = Table(title=f"{assignment}", title_justify="left", caption=caption, caption_justify="left", caption_style="bold yellow")
-    _add_columns(table, ("student", "left"), ("points", "right"), ("of", "right"), ("by hand", "right"), ("not graded because", "left"), fold=True)
+    table = Table(
+        title=f"{assignment}",
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+        caption_style="bold yellow",
+    )
+    _add_columns(
+        table,
+        ("student", "left"),
+        ("points", "right"),
+        ("of", "right"),
+        ("by hand", "right"),
+        ("not graded because", "left"),
+        fold=True,
+    )
     for score in sorted(standing, key=lambda s: (not s.reason, s.student)):
         points = "–" if score.score is None else f"{score.score:g}"
-        table.add_row(escape(score.student), points, f"{score.max_score:g}", str(score.to_grade_by_hand or ""), escape(score.reason))
+        table.add_row(
+            escape(score.student),
+            points,
+            f"{score.max_score:g}",
+            str(score.to_grade_by_hand or ""),
+            escape(score.reason),
+        )
     return table
 
 
 def timings_table(assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
     """How long each exercise took over the class: the student's cell and its hidden tests, and who took longest."""
     table = Table(title=f"{assignment}: seconds per exercise, over {len(seconds)} submissions", title_justify="left")
-    _add_columns(table, ("exercise", "left"), ("", "left"), ("cell, median", "right"), ("max", "right"), ("tests, median", "right"), ("max", "right"), ("longest", "left"))
+    _add_columns(
+        table,
+        ("exercise", "left"),
+        ("", "left"),
+        ("cell, median", "right"),
+        ("max", "right"),
+        ("tests, median", "right"),
+        ("max", "right"),
+        ("longest", "left"),
+    )
     for entry in MANIFEST[assignment]:
         if entry.kind != "text":
             cell = {student: times.get(entry.grade_id, 0.0) for student, times in seconds.items()}
             tests = {student: times.get(entry.graded_cell, 0.0) for student, times in seconds.items()}
-            figures = [f"{figure(times.values()):.3f}" for times in (cell, tests) for figure in (statistics.median, max)]
-            table.add_row(entry.number, entry.grade_id, *figures, max(seconds, key=lambda student: cell[student] + tests[student]))
+            figures = [
+                f"{figure(times.values()):.3f}" for times in (cell, tests) for figure in (statistics.median, max)
+            ]
+            table.add_row(
+                entry.number, entry.grade_id, *figures, max(seconds, key=lambda student: cell[student] + tests[student])
+            )
     whole = {student: sum(times.values()) for student, times in seconds.items()}
-    table.add_row("all", f"median {statistics.median(whole.values()):.2f}, max {max(whole.values()):.2f}", "", "", "", "",
-                  max(whole, key=lambda student: whole[student]))
+    table.add_row(
+        "all",
+        f"median {statistics.median(whole.values()):.2f}, max {max(whole.values()):.2f}",
+        "",
+        "",
+        "",
+        "",
+        max(whole, key=lambda student: whole[student]),
+    )
     return table
 
 

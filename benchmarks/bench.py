@@ -44,11 +44,29 @@ def main() -> int:
     return 1 if any(measured.get("differences") for measured in found) else 0
 
 
-COMPLETE = {"ours", "one", "open", "workers_2", "workers_4", "start_up", "stages", "stages_open", "floor", "stock", "differences", "load"}
+COMPLETE = {
+    "ours",
+    "one",
+    "open",
+    "workers_2",
+    "workers_4",
+    "start_up",
+    "stages",
+    "stages_open",
+    "floor",
+    "stock",
+    "differences",
+    "load",
+}
 
 
-def week(assignment: str, count: int, fresh: bool = False, runs: Path = RUNS,
-         stock_command: Callable[[str], list[str]] = lambda assignment: ["nbgrader", "autograde", assignment]) -> dict:
+def week(
+    assignment: str,
+    count: int,
+    fresh: bool = False,
+    runs: Path = RUNS,
+    stock_command: Callable[[str], list[str]] = lambda assignment: ["nbgrader", "autograde", assignment],
+) -> dict:
     """Measure one week, or what is missing of it; returns everything measured."""
     runs.mkdir(parents=True, exist_ok=True)
     path = runs / f"{assignment}-{count}.json"
@@ -64,7 +82,9 @@ def week(assignment: str, count: int, fresh: bool = False, runs: Path = RUNS,
         root, one, few, stock = (Path(scratch) / name for name in ("ours", "one", "few", "stock"))
         make_course_root(COURSE, root, [assignment])
         students = simulate(COURSE, root, assignment, count)
-        (state_folder(root) / "seed").write_text("benchmark\n")  # the same hidden inputs for both, also in a run in pieces
+        (state_folder(root) / "seed").write_text(
+            "benchmark\n"
+        )  # the same hidden inputs for both, also in a run in pieces
         keep("assignment", lambda: assignment)
         keep("students", lambda: count)
         keep("load", load)
@@ -76,7 +96,10 @@ def week(assignment: str, count: int, fresh: bool = False, runs: Path = RUNS,
         make_course_root(COURSE, few, [assignment])
         simulate(COURSE, few, assignment, min(count, FEW))
         for workers in (2, 4):
-            keep(f"workers_{workers}", lambda workers=workers: _ours(few, assignment, "--workers", str(workers), "--regrade", every=0.1))
+            keep(
+                f"workers_{workers}",
+                lambda workers=workers: _ours(few, assignment, "--workers", str(workers), "--regrade", every=0.1),
+            )
         keep("start_up", lambda: start_up(assignment))
         keep("stages", lambda: in_own_process(root, assignment, "isolated"))
         keep("stages_open", lambda: in_own_process(root, assignment, "open"))
@@ -100,7 +123,9 @@ def _ours(root: Path, assignment: str, *more: str, every: float = 1.0) -> dict:
 def _stock(ours: Path, root: Path, assignment: str, command: list[str], log: Path) -> dict:
     make_stock_root(ours, root, assignment, class_seed(ours, assignment))
     measured = measure(command, cwd=root, env=_plain_environment(), stdout=_log(log), stderr=_log(log))
-    return asdict(measured) | {"scores": gradebook_scores(root, assignment)}  # it fails where one submission cannot be read
+    return asdict(measured) | {
+        "scores": gradebook_scores(root, assignment)
+    }  # it fails where one submission cannot be read
 
 
 def _plain_environment() -> dict[str, str]:
@@ -122,8 +147,12 @@ def gradebook_scores(root: Path, assignment: str) -> dict[str, dict[str, float |
             submissions = gradebook.find_assignment(assignment).submissions
         except MissingEntry:
             return {}
-        return {submission.student.id: {grade.name: grade.auto_score for notebook in submission.notebooks for grade in notebook.grades}
-                for submission in submissions}
+        return {
+            submission.student.id: {
+                grade.name: grade.auto_score for notebook in submission.notebooks for grade in notebook.grades
+            }
+            for submission in submissions
+        }
 
 
 def differences(students: list[Student], ours: dict, stock: dict) -> list[str]:
@@ -154,36 +183,93 @@ def report(weeks: list[dict]) -> str:
     if not weeks:
         return "# Benchmark\n\nNothing is measured yet: run `make bench`.\n"
     total = {side: sum(w[side]["wall"] for w in weeks) for side in ("stock", "ours")}
-    rows = [[_short(w), str(w["students"]), f"{w['stock']['wall']:.0f} s", f"{w['ours']['wall']:.1f} s",
-             f"**{w['stock']['wall'] / w['ours']['wall']:.1f} ×**", f"{w['stock']['cpu']:.0f} s", f"{w['ours']['cpu']:.1f} s",
-             f"{w['stock']['peak']:.0f} MB", f"{w['ours']['peak']:.0f} MB",
-             "identical" if not w["differences"] else f"{len(w['differences'])} differ"] for w in weeks]
-    rows.append(["all", "", f"{total['stock']:.0f} s", f"{total['ours']:.1f} s", f"**{total['stock'] / total['ours']:.1f} ×**",
-                 *[f"{sum(w[side]['cpu'] for w in weeks):.0f} s" for side in ("stock", "ours")], "", "", ""])
-    lines = ["# Benchmark", "", "Made by `make bench`: the same simulated class, graded by stock `nbgrader autograde` and by "
-             "`make autograde` in sandboxes.", "",
-             *_table(["week", "submissions", "wall, stock", "wall, ours", "ratio", "CPU, stock", "CPU, ours", "memory, stock",
-                      "memory, ours", "scores"], rows), "",
-             *[f"- {_short(w)}: {line}" for w in weeks for line in w["differences"]],
-             "Stock runs with nbgrader's defaults, on one core, and gives ungradable files no grade either. Neither runs the cells tagged "
-             "`experiment`: stock by its option `Execute.skip_cells_with_tag = \"experiment\"`. For stock the hidden tests are let into the "
-             "student's kernel (they refuse otherwise) and their score is the cell's value, nbgrader's partial credit; warnings are silenced in them, as stock "
-             "takes anything on stderr for a failure. Memory is the "
-             "highest sum of all processes (PSS), looked at once a second; CPU is user and system time of all of them.", "",
-             "## Where our time goes", "", "CPU seconds, without plots and training cells: of a whole run with one submission, the start of its processes included, and of "
-             "each further submission.",
-             "", *_table(["", *map(_short, weeks)], _stage_rows(weeks)), "",
-             "The floor is the notebook's cells, visible and hidden tests included, run by a bare `exec` in a bare fork of a warm process: "
-             "no isolation, no wire, no intake, no gradebook. The goal is at most 3 × the floor.", "",
-             "## Memory and isolation", "", *_table(["", *map(_short, weeks)], _other_rows(weeks)), "",
-             "## Machine", "", *[f"- {name}: {text}" for name, text in machine().items()],
-             f"- cores in use by others when the weeks began: {', '.join(str(w['load']) for w in weeks)}" + _warning(weeks), ""]
+    rows = [
+        [
+            _short(w),
+            str(w["students"]),
+            f"{w['stock']['wall']:.0f} s",
+            f"{w['ours']['wall']:.1f} s",
+            f"**{w['stock']['wall'] / w['ours']['wall']:.1f} ×**",
+            f"{w['stock']['cpu']:.0f} s",
+            f"{w['ours']['cpu']:.1f} s",
+            f"{w['stock']['peak']:.0f} MB",
+            f"{w['ours']['peak']:.0f} MB",
+            "identical" if not w["differences"] else f"{len(w['differences'])} differ",
+        ]
+        for w in weeks
+    ]
+    rows.append(
+        [
+            "all",
+            "",
+            f"{total['stock']:.0f} s",
+            f"{total['ours']:.1f} s",
+            f"**{total['stock'] / total['ours']:.1f} ×**",
+            *[f"{sum(w[side]['cpu'] for w in weeks):.0f} s" for side in ("stock", "ours")],
+            "",
+            "",
+            "",
+        ]
+    )
+    lines = [
+        "# Benchmark",
+        "",
+        "Made by `make bench`: the same simulated class, graded by stock `nbgrader autograde` and by "
+        "`make autograde` in sandboxes.",
+        "",
+        *_table(
+            [
+                "week",
+                "submissions",
+                "wall, stock",
+                "wall, ours",
+                "ratio",
+                "CPU, stock",
+                "CPU, ours",
+                "memory, stock",
+                "memory, ours",
+                "scores",
+            ],
+            rows,
+        ),
+        "",
+        *[f"- {_short(w)}: {line}" for w in weeks for line in w["differences"]],
+        "Stock runs with nbgrader's defaults, on one core, and gives ungradable files no grade either. Neither runs the cells tagged "
+        '`experiment`: stock by its option `Execute.skip_cells_with_tag = "experiment"`. For stock the hidden tests are let into the '
+        "student's kernel (they refuse otherwise) and their score is the cell's value, nbgrader's partial credit; warnings are silenced in them, as stock "
+        "takes anything on stderr for a failure. Memory is the "
+        "highest sum of all processes (PSS), looked at once a second; CPU is user and system time of all of them.",
+        "",
+        "## Where our time goes",
+        "",
+        "CPU seconds, without plots and training cells: of a whole run with one submission, the start of its processes included, and of "
+        "each further submission.",
+        "",
+        *_table(["", *map(_short, weeks)], _stage_rows(weeks)),
+        "",
+        "The floor is the notebook's cells, visible and hidden tests included, run by a bare `exec` in a bare fork of a warm process: "
+        "no isolation, no wire, no intake, no gradebook. The goal is at most 3 × the floor.",
+        "",
+        "## Memory and isolation",
+        "",
+        *_table(["", *map(_short, weeks)], _other_rows(weeks)),
+        "",
+        "## Machine",
+        "",
+        *[f"- {name}: {text}" for name, text in machine().items()],
+        f"- cores in use by others when the weeks began: {', '.join(str(w['load']) for w in weeks)}" + _warning(weeks),
+        "",
+    ]
     return "\n".join(lines)
 
 
 def _warning(weeks: list[dict]) -> str:
     busy = max(w["load"] for w in weeks) > QUIET
-    return ". **The machine was busy with other things: wall times and their ratio mean little, CPU times are somewhat too high.**" if busy else ""
+    return (
+        ". **The machine was busy with other things: wall times and their ratio mean little, CPU times are somewhat too high.**"
+        if busy
+        else ""
+    )
 
 
 def _stage_rows(weeks: list[dict]) -> list[list[str]]:
@@ -221,10 +307,18 @@ def _other_rows(weeks: list[dict]) -> list[list[str]]:
     each = [(w["workers_4"]["peak"] - w["workers_2"]["peak"]) / 2 for w in weeks]
     return [
         ["memory of each further worker (goal: at most 150 MB)", *[f"{mb:.0f} MB" for mb in each]],
-        ["CPU of the run with isolation, without", *[f"{w['ours']['cpu']:.1f} s, {w['open']['cpu']:.1f} s" for w in weeks]],
-        ["wall of the run with isolation, without", *[f"{w['ours']['wall']:.1f} s, {w['open']['wall']:.1f} s" for w in weeks]],
-        ["fork, namespaces, handshake, end: with isolation, without",
-         *[f"{1000 * w['stages']['open']:.0f} ms, {1000 * w['stages_open']['open']:.0f} ms" for w in weeks]],
+        [
+            "CPU of the run with isolation, without",
+            *[f"{w['ours']['cpu']:.1f} s, {w['open']['cpu']:.1f} s" for w in weeks],
+        ],
+        [
+            "wall of the run with isolation, without",
+            *[f"{w['ours']['wall']:.1f} s, {w['open']['wall']:.1f} s" for w in weeks],
+        ],
+        [
+            "fork, namespaces, handshake, end: with isolation, without",
+            *[f"{1000 * w['stages']['open']:.0f} ms, {1000 * w['stages_open']['open']:.0f} ms" for w in weeks],
+        ],
     ]
 
 

@@ -47,7 +47,9 @@ def measure(command: list[str], every: float = 1.0, **options) -> Measured:
     watcher.join()
     reap(others)
     _inherit_orphans(False)
-    return Measured(round(wall, 2), round(_children_cpu() - before, 2), max([mb for _, mb in samples], default=0.0), code, samples)
+    return Measured(
+        round(wall, 2), round(_children_cpu() - before, 2), max([mb for _, mb in samples], default=0.0), code, samples
+    )
 
 
 def reap(others: set[int]) -> None:
@@ -116,18 +118,26 @@ def _processes() -> dict[int, list[str]]:
                 text = Path(f"/proc/{entry}/stat").read_text()
             except OSError:
                 continue
-            table[int(entry)] = text[text.rindex(")") + 2:].split()
+            table[int(entry)] = text[text.rindex(")") + 2 :].split()
     return table
 
 
 def machine() -> dict[str, str]:
     """What ran it, without names or paths."""
-    model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    model = [
+        line.split(":")[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     packages = ("torch", "nbgrader", "nbclient", "ipykernel", "matplotlib")
-    return {"CPU": model[0] if model else platform.machine(), "cores": str(len(os.sched_getaffinity(0))), "memory": f"{memory:.0f} GB",
-            "system": f"Linux {platform.release().split('-')[0]}, Python {platform.python_version()}",
-            "packages": ", ".join(f"{name} {version(name)}" for name in packages)}
+    return {
+        "CPU": model[0] if model else platform.machine(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{memory:.0f} GB",
+        "system": f"Linux {platform.release().split('-')[0]}, Python {platform.python_version()}",
+        "packages": ", ".join(f"{name} {version(name)}" for name in packages),
+    }
 
 
 QUIET = 0.3  # cores that others may use before a measurement means little

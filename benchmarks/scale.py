@@ -32,8 +32,10 @@ class Run:
     def flatness(self) -> tuple[float, float]:
         """Memory in the second quarter of the run and in the last one, megabytes; the median, as workers come and go."""
         end = self.measured.samples[-1][0] if self.measured.samples else 0
+
         def between(a: float, b: float) -> float:
             return statistics.median([mb for when, mb in self.measured.samples if a * end <= when <= b * end] or [0.0])
+
         return between(0.25, 0.5), between(0.75, 1)
 
 
@@ -56,17 +58,42 @@ def main() -> int:
 def run(assignment: str, count: int, isolation: str = "bubblewrap") -> Run:
     """Simulate and grade ``count`` submissions in a fresh course root."""
     print(f"{assignment}: {count} submissions …", flush=True)
-    with tempfile.TemporaryDirectory(prefix="scale-") as scratch, tempfile.TemporaryDirectory(prefix="scale-tmp-") as temporary:
+    with (
+        tempfile.TemporaryDirectory(prefix="scale-") as scratch,
+        tempfile.TemporaryDirectory(prefix="scale-tmp-") as temporary,
+    ):
         root = Path(scratch) / "course"
         make_course_root(COURSE, root, [assignment])
         students = simulate(COURSE, root, assignment, count)
-        command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", assignment, "--isolation", isolation]
+        command = [
+            sys.executable,
+            "-m",
+            "autograder",
+            "--root",
+            str(root),
+            "autograde",
+            "--week",
+            assignment,
+            "--isolation",
+            isolation,
+        ]
         with open(root / "scale.log", "w") as log:
-            measured = measure(command, every=2.0 if count > 50 else 0.5, env=_plain_environment() | {"TMPDIR": temporary},
-                               cwd=COURSE, stdout=log, stderr=log)
+            measured = measure(
+                command,
+                every=2.0 if count > 50 else 0.5,
+                env=_plain_environment() | {"TMPDIR": temporary},
+                cwd=COURSE,
+                stdout=log,
+                stderr=log,
+            )
         if measured.code:
             raise SystemExit(f"grading failed: {(root / 'scale.log').read_text()[-2000:]}")
-        return Run(count, measured, wrong_scores(students, gradebook_scores(root, assignment)), left_behind(root, Path(temporary)))
+        return Run(
+            count,
+            measured,
+            wrong_scores(students, gradebook_scores(root, assignment)),
+            left_behind(root, Path(temporary)),
+        )
 
 
 def wrong_scores(students: list[Student], found: dict[str, dict[str, float | None]]) -> list[str]:
@@ -90,24 +117,37 @@ def left_behind(root: Path, temporary: Path) -> list[str]:
 def report(assignment: str, runs: list[Run], busy: float) -> str:
     """The page people read."""
     one, small, large = runs
+
     def each(r: Run, what: str) -> float:
         return (getattr(r.measured, what) - getattr(one.measured, what)) / (r.count - 1)
+
     rows = []
     for r in (small, large):
         early, late = r.flatness()
-        rows.append(f"| {r.count} | {r.measured.wall:.0f} s | {1000 * each(r, 'wall'):.0f} ms | {1000 * each(r, 'cpu'):.0f} ms | {early:.0f} MB | "
-                    f"{late:.0f} MB | {r.measured.peak:.0f} MB | {len(r.wrong) or 'none'} | {len(r.left) or 'nothing'} |")
+        rows.append(
+            f"| {r.count} | {r.measured.wall:.0f} s | {1000 * each(r, 'wall'):.0f} ms | {1000 * each(r, 'cpu'):.0f} ms | {early:.0f} MB | "
+            f"{late:.0f} MB | {r.measured.peak:.0f} MB | {len(r.wrong) or 'none'} | {len(r.left) or 'nothing'} |"
+        )
     change = {what: 100 * (each(large, what) / each(small, what) - 1) for what in ("wall", "cpu")}
-    return "\n".join([
-        f"# {large.count} submissions in one run", "",
-        f"Made by `make scale`: {assignment}, the simulated class, isolation on, one worker per core. Time per submission is what it "
-        "takes beyond a class of one; memory is the sum over all processes (PSS), the median in the second and in the last quarter of the run.", "",
-        "| submissions | wall | wall each | CPU each | memory early | memory late | highest | wrong scores | left behind |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", *rows, "",
-        f"A submission among {large.count} takes {change['cpu']:+.0f}% CPU and {change['wall']:+.0f}% wall time, compared with one among "
-        f"{small.count} (goal: within 10%).", "",
-        *[f"- {name}: {text}" for name, text in machine().items()],
-        f"- cores in use by others when it began: {busy}" + (" (wall times mean little)" if busy > QUIET else ""), ""])
+    return "\n".join(
+        [
+            f"# {large.count} submissions in one run",
+            "",
+            f"Made by `make scale`: {assignment}, the simulated class, isolation on, one worker per core. Time per submission is what it "
+            "takes beyond a class of one; memory is the sum over all processes (PSS), the median in the second and in the last quarter of the run.",
+            "",
+            "| submissions | wall | wall each | CPU each | memory early | memory late | highest | wrong scores | left behind |",
+            "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+            *rows,
+            "",
+            f"A submission among {large.count} takes {change['cpu']:+.0f}% CPU and {change['wall']:+.0f}% wall time, compared with one among "
+            f"{small.count} (goal: within 10%).",
+            "",
+            *[f"- {name}: {text}" for name, text in machine().items()],
+            f"- cores in use by others when it began: {busy}" + (" (wall times mean little)" if busy > QUIET else ""),
+            "",
+        ]
+    )
 
 
 if __name__ == "__main__":

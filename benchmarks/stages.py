@@ -19,12 +19,21 @@ COURSE = Path(__file__).resolve().parents[1]
 def main() -> None:
     """In a process of its own, which ends up with torch in it: print the costs of one week's class as JSON."""
     root, assignment = Path(sys.argv[1]), sys.argv[2]
-    print(json.dumps(floor(root, assignment) if sys.argv[3] == "floor" else stages(root, assignment, sys.argv[3] == "isolated")))
+    print(
+        json.dumps(
+            floor(root, assignment) if sys.argv[3] == "floor" else stages(root, assignment, sys.argv[3] == "isolated")
+        )
+    )
 
 
 def in_own_process(root: Path, assignment: str, what: str) -> dict:
-    done = subprocess.run([sys.executable, __file__, str(root), assignment, what], env=environment(), cwd=COURSE,
-                          stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, str(root), assignment, what],
+        env=environment(),
+        cwd=COURSE,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
     return json.loads(done.stdout)
 
 
@@ -35,11 +44,17 @@ def environment() -> dict[str, str]:
 
 def start_up(assignment: str) -> dict[str, float]:
     """CPU seconds of what is paid once per run: the command, the process that checks."""
+
     def cpu_of(statement: str) -> float:
         options = {"env": environment(), "cwd": COURSE}
         return min(measure([sys.executable, "-c", statement], **options).cpu for _ in range(3))
 
-    return {"command": cpu_of("import autograder.commands"), "checks": cpu_of(f"import autograder.grading.executors.local, autograder.grading.judge, autograder.checks as c; c.prepare({assignment!r})")}
+    return {
+        "command": cpu_of("import autograder.commands"),
+        "checks": cpu_of(
+            f"import autograder.grading.executors.local, autograder.grading.judge, autograder.checks as c; c.prepare({assignment!r})"
+        ),
+    }
 
 
 def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
@@ -69,8 +84,15 @@ def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
         checks.append(sum(seconds for cell, seconds in result.seconds.items() if cell in tests))
     trusted, untrusted = (seconds / len(tasks) for seconds in mark())
     sandbox.close()
-    return {"intake": reading / len(tasks), "sandbox": started, "open": sum(opened) / 10, "trusted": trusted, "untrusted": untrusted,
-            "cells_wall": statistics.mean(cells), "checks_wall": statistics.mean(checks)}
+    return {
+        "intake": reading / len(tasks),
+        "sandbox": started,
+        "open": sum(opened) / 10,
+        "trusted": trusted,
+        "untrusted": untrusted,
+        "cells_wall": statistics.mean(cells),
+        "checks_wall": statistics.mean(checks),
+    }
 
 
 def floor(root: Path, assignment: str) -> dict[str, float]:
@@ -88,8 +110,10 @@ def floor(root: Path, assignment: str) -> dict[str, float]:
     torch.set_num_threads(1)
     prepare(assignment)
     costs = {}
-    for name, roles in (("cells", {"setup", "locked", "answer", "student"}),
-                        ("cells_and_tests", {"setup", "locked", "answer", "student", "test"})):
+    for name, roles in (
+        ("cells", {"setup", "locked", "answer", "student"}),
+        ("cells_and_tests", {"setup", "locked", "answer", "student", "test"}),
+    ):
         before = _children_cpu()
         for task in tasks:
             _in_fork(lambda task=task, roles=roles: _run_plainly(task, roles, framework))
@@ -104,7 +128,11 @@ def _run_plainly(task, roles: set[str], framework) -> None:
         exec(compile(source, name, "exec"), module.__dict__)
         sys.modules[module.__name__] = module
     namespace = {"__name__": "__main__"}
-    with framework.grading(task.seed), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        framework.grading(task.seed),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         for cell in task.cells:
             if cell.role in roles:
                 with contextlib.suppress(Exception):
@@ -128,7 +156,11 @@ def _tasks(root: Path, assignment: str) -> tuple[list, float]:
     from autograder.grading.messages import Task
     from autograder.grading.submission import intake
 
-    template, released, seed = instructor_cells(root, assignment), released_files(root, assignment), class_seed(root, assignment)
+    template, released, seed = (
+        instructor_cells(root, assignment),
+        released_files(root, assignment),
+        class_seed(root, assignment),
+    )
     tasks, start = [], time.process_time()
     for folder in sorted(root.glob(f"submitted/*/{assignment}")):
         with contextlib.suppress(intake.Ungradable):

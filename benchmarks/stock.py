@@ -50,7 +50,9 @@ def open_to_the_kernel(source: str, seed: int) -> str:
     if not found:
         return source
     body = "\n".join("    " + line for line in found.group(1).splitlines())
-    opened = ("import warnings as _warnings\n_warnings.simplefilter('ignore')\n"
-              f"from autograder.checks.framework import grading as _grading\nwith _grading({seed}, 'cpu') as _context:\n{body}\n"
-              "float(sum(verdict.score for verdict in _context.verdicts))")
-    return source[:found.start(1)] + opened + source[found.end(1):]
+    opened = (
+        "import warnings as _warnings\n_warnings.simplefilter('ignore')\n"
+        f"from autograder.checks.framework import grading as _grading\nwith _grading({seed}, 'cpu') as _context:\n{body}\n"
+        "float(sum(verdict.score for verdict in _context.verdicts))"
+    )
+    return source[: found.start(1)] + opened + source[found.end(1) :]

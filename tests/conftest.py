@@ -34,7 +34,9 @@ def graded_class(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Gr
             students = _grade(shared).students
             (shared / "students.json").write_text(json.dumps([asdict(student) for student in students]))
     shutil.copytree(shared / "course", place / "course")
-    return GradedClass(place / "course", [Student(**student) for student in json.loads((shared / "students.json").read_text())])
+    return GradedClass(
+        place / "course", [Student(**student) for student in json.loads((shared / "students.json").read_text())]
+    )
 
 
 def _grade(place: Path) -> GradedClass:

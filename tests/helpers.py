@@ -32,8 +32,16 @@ def environment(**more: str) -> dict[str, str]:
 
 def run(*command: str, cwd: Path = COURSE, code: int | None = 0, **more: str) -> subprocess.CompletedProcess:
     """A command as a user would type it, in the tests' own environment; fails the test on another exit code."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, errors="replace", env=environment(**more),
-                          timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=environment(**more),
+        timeout=PATIENCE,
+        check=False,
+    )
     assert code is None or done.returncode == code, f"{command} gave {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -91,7 +99,9 @@ def family(root: int) -> set[tuple[int, str]]:
 
 
 def wait_until_gone(processes: set[tuple[int, str]]) -> None:
-    wait_until(lambda: not processes & {(pid, start) for pid, (_, start) in _running().items()}, f"the end of {processes}")
+    wait_until(
+        lambda: not processes & {(pid, start) for pid, (_, start) in _running().items()}, f"the end of {processes}"
+    )
 
 
 def command_of(pid: int) -> str:

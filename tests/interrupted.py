@@ -19,7 +19,11 @@ NO_LIMITS = "\nc.SubmissionExporter.limits = {'cell_cpu': 1e5, 'total_cpu': 1e5,
 def fresh(graded_class: GradedClass, tmp_path: Path) -> Path:
     """The class before it was graded, with time for every submission."""
     root = tmp_path / "course"
-    shutil.copytree(graded_class.root, root, ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db", "pending", "lock", "holder"))
+    shutil.copytree(
+        graded_class.root,
+        root,
+        ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db", "pending", "lock", "holder"),
+    )
     with (root / "nbgrader_config.py").open("a", encoding="utf-8") as config:
         config.write(NO_LIMITS)
     return root
@@ -27,9 +31,27 @@ def fresh(graded_class: GradedClass, tmp_path: Path) -> Path:
 
 def start(root: Path, *more: str, **variables: str) -> subprocess.Popen:
     """`autograde`, on its way."""
-    command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", "3", "--workers", "2", *more]
-    return subprocess.Popen(command, env=environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            preexec_fn=_listen_to_ctrl_c)
+    command = [
+        sys.executable,
+        "-m",
+        "autograder",
+        "--root",
+        str(root),
+        "autograde",
+        "--week",
+        "3",
+        "--workers",
+        "2",
+        *more,
+    ]
+    return subprocess.Popen(
+        command,
+        env=environment(**variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=_listen_to_ctrl_c,
+    )
 
 
 def _listen_to_ctrl_c() -> None:
@@ -49,7 +71,14 @@ def keep_busy(root: Path, source: str) -> Iterator[None]:
     path = root / "submitted" / FIRST / WEEK3 / f"{WEEK3}.ipynb"
     before = path.read_text(encoding="utf-8")
     notebook = json.loads(before)
-    cell = {"cell_type": "code", "id": "own-cell", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+    cell = {
+        "cell_type": "code",
+        "id": "own-cell",
+        "metadata": {},
+        "source": source,
+        "outputs": [],
+        "execution_count": None,
+    }
     path.write_text(json.dumps(notebook | {"cells": [*notebook["cells"], cell]}), encoding="utf-8")
     try:
         yield

@@ -39,8 +39,11 @@ def build(root: Path, text: Path) -> list[str]:
         source = _stage(root, stage, text)
         digest = _solution_digest(source)
         if _recorded_digest(root / "solutions" / assignment / f"{assignment}.ipynb") == digest:
-            shutil.copytree(root / "solutions" / assignment, stage / "solutions" / assignment,
-                            ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
+            shutil.copytree(
+                root / "solutions" / assignment,
+                stage / "solutions" / assignment,
+                ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"),
+            )
         else:
             _generate(root, stage, GenerateSolution, assignment)
             _record_digest(stage / "solutions" / assignment / f"{assignment}.ipynb", digest)
@@ -56,9 +59,12 @@ def stale_products(root: Path, text: Path) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:
         stage = Path(scratch)
         _stage(root, stage, text)
-        return [str(Path(folder) / text.stem / path.name) for folder in ("source", "notebooks")
-                for path in sorted((stage / folder / text.stem).iterdir())
-                if not _same_bytes(path, root / folder / text.stem / path.name)]
+        return [
+            str(Path(folder) / text.stem / path.name)
+            for folder in ("source", "notebooks")
+            for path in sorted((stage / folder / text.stem).iterdir())
+            if not _same_bytes(path, root / folder / text.stem / path.name)
+        ]
 
 
 def _stage(root: Path, stage: Path, text: Path) -> Path:
@@ -91,8 +97,10 @@ def import_week(root: Path, text: Path) -> bool:
     if _same_content(edited, to_notebook(current)):
         return False
     if text.stat().st_mtime > notebook.stat().st_mtime:
-        raise CourseError(f"{text.relative_to(root)} is newer than {notebook.relative_to(root)}: an import would undo the edit "
-                          f"of the text. Keep the text with `make build`, or, to take the notebook, `touch` it first")
+        raise CourseError(
+            f"{text.relative_to(root)} is newer than {notebook.relative_to(root)}: an import would undo the edit "
+            f"of the text. Keep the text with `make build`, or, to take the notebook, `touch` it first"
+        )
     imported = to_text(edited)
     to_notebook(imported)  # a notebook that breaks a rule is refused before anything is written
     text.write_text(imported, encoding="utf-8")

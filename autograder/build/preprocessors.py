@@ -17,7 +17,9 @@ from autograder.errors import RegionError
 class ClearAnswers(NbGraderPreprocessor):
     """Stubs for solutions; in cells tagged ``by-hand`` the solution vanishes and the dict of ``None`` stays."""
 
-    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple[NotebookNode, ResourcesDict]:
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: ResourcesDict, index: int
+    ) -> tuple[NotebookNode, ResourcesDict]:
         if utils.is_solution(cell):
             cell.source = clear_solution(cell)
         elif replace_region(cell.source, "SOLUTION")[1]:
@@ -28,7 +30,9 @@ class ClearAnswers(NbGraderPreprocessor):
 class KeepSolution(NbGraderPreprocessor):
     """The solution notebook: answers without markers, no hidden tests, no mark scheme, no old output."""
 
-    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple[NotebookNode, ResourcesDict]:
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: ResourcesDict, index: int
+    ) -> tuple[NotebookNode, ResourcesDict]:
         cell.source = clear_hidden(unmark(cell.source, "SOLUTION"))
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -54,7 +58,7 @@ class DescribeFigures(NbGraderPreprocessor):
                 if text:
                     alt = html.escape(text if len(pictures) == 1 else f"Picture {number} of {len(pictures)}. {text}")
                     before, _, after = data["text/html"].partition('alt="')
-                    data["text/html"] = before + f'alt="{alt}' + after[after.index('"'):]
+                    data["text/html"] = before + f'alt="{alt}' + after[after.index('"') :]
         return nb, resources
 
 

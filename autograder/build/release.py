@@ -48,7 +48,8 @@ def _require_fresh(root: Path, text: Path) -> None:
     raise CourseError(
         f"not released, since these are not what source/{text.name} builds: {', '.join(stale)}\n"
         f"If you edited source/{text.stem}/{text.stem}.ipynb, run `make import WEEK={week}` first. Then run "
-        f"`make build WEEK={week}`; it overwrites what was changed by hand under notebooks/.")
+        f"`make build WEEK={week}`; it overwrites what was changed by hand under notebooks/."
+    )
 
 
 def _week_files(root: Path, assignment: str) -> dict[str, bytes]:
@@ -59,11 +60,17 @@ def _week_files(root: Path, assignment: str) -> dict[str, bytes]:
 def _setup_files(root: Path, chosen: list[Path]) -> dict[str, bytes]:
     packages = _student_packages(root)
     weeks = [{"name": text.stem, "title": _title(root, text.stem), "points": max_score(text.stem)} for text in chosen]
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), keep_trailing_newline=True,
-                                     trim_blocks=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
     made = {"README.md": "student_readme.md.j2", "environment.yml": "student_environment.yml.j2"}
-    rendered = {name: environment.get_template(template).render(packages=packages, weeks=weeks)
-                for name, template in made.items()}
+    rendered = {
+        name: environment.get_template(template).render(packages=packages, weeks=weeks)
+        for name, template in made.items()
+    }
     rendered["requirements.txt"] = "".join(f"{package}\n" for package in packages)
     return {name: text.encode() for name, text in rendered.items()}
 
@@ -87,8 +94,10 @@ def _require_no_secrets(files: dict[str, bytes]) -> None:
     for name, content in files.items():
         for secret in SECRETS:
             if secret.encode() in content:
-                raise CourseError(f"not released: {name} contains {secret!r}, which only the instructor's copy may have; "
-                                  f"docs/authoring.md says how answers, hidden tests and mark schemes are marked")
+                raise CourseError(
+                    f"not released: {name} contains {secret!r}, which only the instructor's copy may have; "
+                    f"docs/authoring.md says how answers, hidden tests and mark schemes are marked"
+                )
 
 
 def _write_folder(folder: Path, files: dict[str, bytes]) -> None:

@@ -16,8 +16,11 @@ from autograder.errors import TextError
 
 DEFAULTS = {"grade": False, "locked": False, "solution": False, "task": False, "schema_version": 3}
 HEADER = {
-    "jupytext": {"text_representation": {"extension": ".py", "format_name": "percent"},
-                 "cell_metadata_filter": "tags,jupyter,nbgrader", "notebook_metadata_filter": "jupytext"},
+    "jupytext": {
+        "text_representation": {"extension": ".py", "format_name": "percent"},
+        "cell_metadata_filter": "tags,jupyter,nbgrader",
+        "notebook_metadata_filter": "jupytext",
+    },
 }
 KEPT = ("tags", "jupyter", "nbgrader")  # jupyter={"source_hidden": true} folds a cell that nobody needs to read
 
@@ -32,7 +35,9 @@ def to_notebook(text: str) -> NotebookNode:
         if "nbgrader" in cell.metadata:
             cell.metadata["nbgrader"] = _expanded(cell)
         elif cell.cell_type == "code" and "experiment" not in cell.metadata.get("tags", []):
-            raise TextError(f"a code cell is neither graded nor locked nor tagged experiment; it begins: {_beginning(cell)}")
+            raise TextError(
+                f"a code cell is neither graded nor locked nor tagged experiment; it begins: {_beginning(cell)}"
+            )
         cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT if key in cell.metadata})
         cell.id = _cell_id(cell, seen)
     nbformat.validate(notebook)
@@ -70,17 +75,24 @@ def _contracted(cell: NotebookNode) -> NotebookNode:
     full = dict(cell.metadata["nbgrader"])
     order = ["grade_id", "grade", "locked", "solution", "task", "points"]
     implied_lock = full.get("grade") and not full.get("solution")
-    kept = {key: full[key] for key in order if key in full and full[key] != DEFAULTS.get(key)
-            and not (key == "locked" and implied_lock) and not (key == "points" and not full.get("grade"))}
+    kept = {
+        key: full[key]
+        for key in order
+        if key in full
+        and full[key] != DEFAULTS.get(key)
+        and not (key == "locked" and implied_lock)
+        and not (key == "points" and not full.get("grade"))
+    }
     return NotebookNode(kept)
 
 
 def _cell_id(cell: NotebookNode, seen: set[str]) -> str:
     grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
-    if grade_id:
-        base = re.sub(r"[^A-Za-z0-9_-]", "-", grade_id)[:60]
-    else:
-        base = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:12]
+    base = (
+        re.sub(r"[^A-Za-z0-9_-]", "-", grade_id)[:60]
+        if grade_id
+        else hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:12]
+    )
     name, number = base, 2
     while name in seen:
         name, number = f"{base}-{number}", number + 1

@@ -11,8 +11,10 @@ from autograder.checks.probes import Probe, gradient
 
 PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
 BIASES = tuple(name.replace("weight", "bias") for name in PROJECTIONS)
-FOUR_WEIGHTS = ("The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no "
-                "biases, no saved tables; all four are trained.")
+FOUR_WEIGHTS = (
+    "The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no "
+    "biases, no saved tables; all four are trained."
+)
 
 
 def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
@@ -36,9 +38,17 @@ def built(cls: Any, weights: dict, n_heads: int, **options: Any) -> Any:
     return module
 
 
-def attended(weights: dict, n_heads: int, x: torch.Tensor, base: float | None = None, differentiate: bool = False,
-             evaluating: bool = False, **options: Any) -> Probe:
+def attended(
+    weights: dict,
+    n_heads: int,
+    x: torch.Tensor,
+    base: float | None = None,
+    differentiate: bool = False,
+    evaluating: bool = False,
+    **options: Any,
+) -> Probe:
     """The output of the student's module with our weights in x's dtype, or its gradient with respect to x."""
+
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads, **({} if base is None else {"base": base}))
         if evaluating:
@@ -46,7 +56,9 @@ def attended(weights: dict, n_heads: int, x: torch.Tensor, base: float | None = 
         if x.dtype != torch.float32:
             module.to(x.dtype)
         leaf = x.clone().requires_grad_(differentiate)
-        output = module(leaf, **{key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in options.items()})
+        output = module(
+            leaf, **{key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in options.items()}
+        )
         return gradient(output, leaf) if differentiate else output
 
     return probe
@@ -54,6 +66,7 @@ def attended(weights: dict, n_heads: int, x: torch.Tensor, base: float | None = 
 
 def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch.Tensor) -> Probe:
     """The output for ``then`` of a module that has seen ``first``, of another length, before."""
+
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads)
         module(first.clone())

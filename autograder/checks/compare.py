@@ -28,9 +28,31 @@ FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)  # of a hand computation
 CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
 
 KNOWN_TYPES = {name for name, value in vars(builtins).items() if isinstance(value, type)} | {
-    "ndarray", "function", "method", "builtin_function_or_method", "generator", "Size", "dtype", "device", "Parameter", "Linear",
-    "Embedding", "Module", "Sequential", "module", "NoneType", "Fraction", "Decimal", "OrderedDict", "Generator", "int64", "float64",
-    "float32", "int of more than 64 bits", "deeply nested value"}
+    "ndarray",
+    "function",
+    "method",
+    "builtin_function_or_method",
+    "generator",
+    "Size",
+    "dtype",
+    "device",
+    "Parameter",
+    "Linear",
+    "Embedding",
+    "Module",
+    "Sequential",
+    "module",
+    "NoneType",
+    "Fraction",
+    "Decimal",
+    "OrderedDict",
+    "Generator",
+    "int64",
+    "float64",
+    "float32",
+    "int of more than 64 bits",
+    "deeply nested value",
+}
 
 
 WORDS = {1: "one", 2: "two", 3: "three"}
@@ -68,7 +90,9 @@ def off(got: float, expected: float) -> str:
     if got == round(got) and expected == round(expected):
         return f"{'one ' if abs(got - expected) == 1 else ''}too {_side(got, expected)}"
     if got * expected < 0:
-        return "the sign is wrong" if math.isclose(abs(got), abs(expected), rel_tol=1e-3) else "another sign is expected"
+        return (
+            "the sign is wrong" if math.isclose(abs(got), abs(expected), rel_tol=1e-3) else "another sign is expected"
+        )
     if expected == 0 or got == 0 or abs(got / expected) >= 2 or abs(got / expected) <= 0.5:
         return f"far too {_side(abs(got), abs(expected))}"
     percent = 100 * abs(got / expected - 1)
@@ -101,7 +125,7 @@ def difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, 
         return _sequence_difference(got, expected, tolerance, names)
     if isinstance(expected, dict):
         return _dict_difference(got, expected, tolerance)
-    if isinstance(expected, bool) or isinstance(expected, int):
+    if isinstance(expected, (bool, int)):
         return _plain_difference(got, expected)
     if isinstance(expected, float):
         return _float_difference(got, expected, tolerance)
@@ -131,19 +155,21 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
 
 
 def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:
-    if isinstance(got, torch.Tensor) and got.ndim and len(got) == len(expected):  # a stacked tensor unpacks like a tuple
+    if (
+        isinstance(got, torch.Tensor) and got.ndim and len(got) == len(expected)
+    ):  # a stacked tensor unpacks like a tuple
         got = got.unbind()
     if not isinstance(got, (tuple, list)):
         return f"expected {len(expected)} values, got {kind(got)}"
     if len(got) != len(expected):
         return f"expected {len(expected)} values, got {len(got)}"
-    for index, (a, b) in enumerate(zip(got, expected)):
+    for index, (a, b) in enumerate(zip(got, expected, strict=False)):
         if problem := difference(a, b, tolerance):
             return f"{names[index] if len(names) == len(expected) else f'result {index + 1}'}: {problem}"
     return ""
 
 
-def _dict_difference(got: Any, expected: dict, tolerance: Tolerance) -> str:
+def _dict_difference(got: Any, expected: dict[str, Any], tolerance: Tolerance) -> str:
     if not isinstance(got, dict):
         return f"expected a dict, got {kind(got)}"
     if set(got) != set(expected):

@@ -32,19 +32,19 @@ class Record:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A mistake that fits all that passed: which failures it explains, and how many it does not fit."""
+    """A mistake that fits all that passed: which failures it explains, and at which it gives another wrong value."""
 
     says: tuple[str, ...]
     explains: frozenset[int]
-    contradicts: int
+    contradicts: frozenset[int]
 
 
 class Diagnosis:
     """At most two sentences on the likely cause. Silence beats a wrong name:
 
     - A known mistake, or two at once, is named when it gives what the student gave, value or error, on every probe that
-      passed and on the first that failed. Where it gives another wrong value than the student's on some failure, only
-      values that are never the same by chance speak for it.
+      passed and on the first that failed. Where it gives another wrong value than the student's on some failure, it is
+      not what was done: it may be named only beside another that explains that failure.
     - Where several mistakes say as much and only an error or a single word (a bool, a whole number) speaks for them, none
       is named.
     - A check's hint is given only for the first failure, when everything asked before has held: its premise was seen then.
@@ -57,8 +57,9 @@ class Diagnosis:
 
     def sentences(self, records: Sequence[Record], mistakes: Callable[[], Sequence[Mistake]]) -> list[str]:
         """What to tell the student who left these records."""
-        failing = [record for record in records
-                   if not record.met and not (record.error and record.error.means_unanswered)]
+        failing = [
+            record for record in records if not record.met and not (record.error and record.error.means_unanswered)
+        ]
         passing = [record for record in records if record.met]
         if not failing:
             return []
@@ -84,17 +85,17 @@ class Diagnosis:
         return in_one_call[:1]
 
     def _candidate(self, mistake: Mistake, failing: Sequence[Record]) -> _Candidate | None:
-        explains, contradicts = set(), 0
+        explains, contradicts = set(), set()
         for index, record in enumerate(failing):
             if self._is_right(mistake, record):
                 continue  # there is another cause besides
             if self._reproduces(mistake, record):
                 explains.add(index)
             else:
-                contradicts += 1
+                contradicts.add(index)
         if not explains or (contradicts and not any(_telling(failing[index]) for index in explains)):
             return None
-        return _Candidate(mistake.says, frozenset(explains), contradicts)
+        return _Candidate(mistake.says, frozenset(explains), frozenset(contradicts))
 
     def _is_right(self, mistake: Mistake, record: Record) -> bool:
         try:
@@ -116,18 +117,37 @@ class Diagnosis:
 def _best(found: list[_Candidate], failing: Sequence[Record]) -> list[str]:
     """The sentences that explain most, the first failure among it; at most two, and none where it is a guess."""
     sentences: list[str] = []
+    chosen: list[_Candidate] = []
     unexplained = set(range(len(failing)))
-    while useful := [candidate for candidate in found if candidate.explains & unexplained
-                     and len({*candidate.says, *sentences}) <= 2 and (sentences or 0 in candidate.explains)]:
-        best = max(useful, key=lambda c: (len(c.explains & unexplained), -c.contradicts, -len(c.says)))
+    while useful := [
+        candidate
+        for candidate in found
+        if candidate.explains & unexplained
+        and len({*candidate.says, *sentences}) <= 2
+        and (sentences or 0 in candidate.explains)
+    ]:
+        best = max(useful, key=lambda c: (len(c.explains & unexplained), -len(c.contradicts), -len(c.says)))
         new = best.explains & unexplained
-        rivals = {other.says for other in useful if other.explains & unexplained == new
-                  and (other.contradicts, len(other.says)) == (best.contradicts, len(best.says))}
-        if len(rivals) > 1 and not any(_telling(failing[index]) for index in new):
+        rivals = {
+            other.says
+            for other in useful
+            if other.explains & unexplained == new
+            and (len(other.contradicts), len(other.says)) == (len(best.contradicts), len(best.says))
+        }
+        # a yes or no, or an error, is too little to choose by, and too little evidence for a second cause
+        if not any(_telling(failing[index]) for index in new) and (sentences or len(rivals) > 1 or len(best.says) > 1):
             break
+        chosen.append(best)
         sentences += [sentence for sentence in best.says if sentence not in sentences]
         unexplained -= best.explains
-    return sentences
+    while doubtful := [
+        one
+        for one in chosen
+        if one.contradicts - {index for other in chosen if other is not one for index in other.explains}
+    ]:
+        chosen.remove(doubtful[0])
+    explained = any(0 in candidate.explains for candidate in chosen)
+    return list(dict.fromkeys(sentence for candidate in chosen for sentence in candidate.says)) if explained else []
 
 
 def _telling(record: Record) -> bool:

@@ -23,7 +23,9 @@ import torch
 from autograder.checks.compare import Tolerance, difference
 from autograder.checks.errors import BrokenCheck, StudentError, by_student
 
-EQUAL = Tolerance(rtol=1e-4, atol=1e-6, exact_dtype=True)  # two runs of one computation on other threads, or another device
+EQUAL = Tolerance(
+    rtol=1e-4, atol=1e-6, exact_dtype=True
+)  # two runs of one computation on other threads, or another device
 NOT_ASKED = StudentError(("LookupError",), "follow-through asks nothing new once an answer is being graded")
 
 
@@ -73,10 +75,13 @@ class Kept:
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         key = (*self._path, _key((arguments, options)))
-        inputs = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad] if torch.is_grad_enabled() else []
+        inputs = (
+            [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad] if torch.is_grad_enabled() else []
+        )
         if not inputs:
             return self._ask(key, lambda: self._subject(*_copies(arguments), **options))
-        return _Differentiable.apply(self, key, arguments, options, *inputs)
+        node: Any = _Differentiable
+        return node.apply(self, key, arguments, options, *inputs)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
@@ -95,39 +100,49 @@ class Kept:
     def _ask(self, key: Hashable, call: Callable[[], Any]) -> Any:
         steady = "now" if self._loaded else "later" if len(self._path) == 1 else ""
         value = self._book.ask(key, call, steady)
-        return Kept(value, self._book, (key,) + ("made",)) if _is_object(value) else value
+        return Kept(value, self._book, (key, "made")) if _is_object(value) else value
 
 
 class _Differentiable(torch.autograd.Function):
     """A kept answer in a graph. Its gradient is a question like any other, asked in the rehearsal."""
 
     @staticmethod
-    def forward(ctx: Any, kept: Kept, key: Hashable, arguments: tuple, options: dict, *inputs: torch.Tensor) -> Any:
+    def forward(
+        ctx: Any, kept: Kept, key: Hashable, arguments: tuple[Any, ...], options: dict[str, Any], *inputs: torch.Tensor
+    ) -> Any:
         ctx.kept, ctx.key, ctx.arguments, ctx.options, ctx.inputs = kept, key, arguments, options, inputs
         return kept._ask(key, lambda: _detached(kept._subject(*_copies(arguments), **options)))
 
     @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple:
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[Any, ...]:
         def gradients() -> Any:
-            copies = [a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a
-                      for a in ctx.arguments]
+            copies = [
+                a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a
+                for a in ctx.arguments
+            ]
             wanted = [c for c in copies if isinstance(c, torch.Tensor) and c.requires_grad]
             with torch.enable_grad():
                 out = ctx.kept._subject(*copies, **ctx.options)
-            outs = [o for o in (out if isinstance(out, (tuple, list)) else [out])]
-            pairs = [(o, c) for o, c in zip(outs, cotangents) if isinstance(o, torch.Tensor) and o.requires_grad]
+            outs = list(out if isinstance(out, (tuple, list)) else [out])
+            pairs = [
+                (o, c)
+                for o, c in zip(outs, cotangents, strict=False)
+                if isinstance(o, torch.Tensor) and o.requires_grad
+            ]
             if not pairs:
                 return tuple(torch.zeros_like(w) for w in wanted)
-            return torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True,
-                                       materialize_grads=True)
+            return torch.autograd.grad(
+                [o for o, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True, materialize_grads=True
+            )
 
         asked_for = tuple(isinstance(a, torch.Tensor) and a.requires_grad for a in ctx.arguments)
         found = ctx.kept._book.ask((ctx.key, "gradient", asked_for, _key(cotangents)), gradients, "")
         return None, None, None, None, *found
 
 
-def rehearse(earlier: Mapping[str, Any], follows: Callable[..., Iterator[tuple[Any, str]]],
-             run: Callable[[Any], None]) -> list[tuple[Any, str]]:
+def rehearse(
+    earlier: Mapping[str, Any], follows: Callable[..., Iterator[tuple[Any, str]]], run: Callable[[Any], None]
+) -> list[tuple[Any, str]]:
     """What would be right on top of the earlier answers, with a note each. ``run`` puts the test's questions to it."""
     book = Book()
     found = []
@@ -145,7 +160,9 @@ def rehearse(earlier: Mapping[str, Any], follows: Callable[..., Iterator[tuple[A
 
 
 @contextmanager
-def in_this_process(grade_id: str, student: Any, replacements: Mapping[str, Any]) -> Iterator[tuple[Any, Collection[str]]]:
+def in_this_process(
+    grade_id: str, student: Any, replacements: Mapping[str, Any]
+) -> Iterator[tuple[Any, Collection[str]]]:
     """The student's answer with ``replacements`` under the names of earlier ones, and which of them it uses. In grading a
     sandbox does this; here it is done for answers that live in this process (banks)."""
     spaces = {id(space): space for space in _namespaces(student)}.values()
@@ -183,8 +200,13 @@ def _reached(subject: Any) -> set[str]:
         new = set(code.co_names) - found
         found |= new
         waiting += [(inner, space) for inner in code.co_consts if isinstance(inner, CodeType)]
-        waiting += [(member.__code__, space) for name in new if name in space for member in _functions(space[name])
-                    if member.__globals__ is space]
+        waiting += [
+            (member.__code__, space)
+            for name in new
+            if name in space
+            for member in _functions(space[name])
+            if member.__globals__ is space
+        ]
     return found
 
 
@@ -205,7 +227,9 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, (tuple, list)):
         return type(one) is type(other) and len(one) == len(other) and all(map(_equal, one, other))
     if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+        return (
+            isinstance(other, dict) and one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+        )
     if isinstance(one, float) and one != one:
         return isinstance(other, float) and other != other
     return not difference(other, one, EQUAL)
@@ -221,8 +245,11 @@ def _copies(values: tuple[Any, ...]) -> list[Any]:
 
 
 def _detached(value: Any) -> Any:
-    return tuple(map(_detached, value)) if isinstance(value, (tuple, list)) else (
-        value.detach() if isinstance(value, torch.Tensor) else value)
+    return (
+        tuple(map(_detached, value))
+        if isinstance(value, (tuple, list))
+        else (value.detach() if isinstance(value, torch.Tensor) else value)
+    )
 
 
 def _key(value: Any) -> Hashable:

@@ -26,18 +26,39 @@ from autograder.checks.verdict import Criterion, Verdict
 from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import Mistake, known_mistakes
 
-__all__ = ["Absent", "BrokenCheck", "Check", "GradingContext", "Miss", "Probe", "StudentError", "calling",
-           "differentiating", "exercise", "gradient", "grading", "watched"]
+__all__ = [
+    "Absent",
+    "BrokenCheck",
+    "Check",
+    "GradingContext",
+    "Miss",
+    "Probe",
+    "StudentError",
+    "calling",
+    "differentiating",
+    "exercise",
+    "gradient",
+    "grading",
+    "watched",
+]
 
-Follows = Callable[..., Iterator[tuple[Any, str]]]  # from the student's earlier answers: what is right on top, and a note
+Follows = Callable[
+    ..., Iterator[tuple[Any, str]]
+]  # from the student's earlier answers: what is right on top, and a note
 Body = Callable[["Check"], None]
 
 
 _references: dict[tuple[str, str], Any] = {}
 
 
-def exercise(assignment: str, grade_id: str, reference: Any = None, follows: Follows | None = None,
-             returns: tuple[str, ...] = (), trivial: tuple[Any, ...] = ()) -> Callable[[Body], Callable[..., Verdict]]:
+def exercise(
+    assignment: str,
+    grade_id: str,
+    reference: Any = None,
+    follows: Follows | None = None,
+    returns: tuple[str, ...] = (),
+    trivial: tuple[Any, ...] = (),
+) -> Callable[[Body], Callable[..., Verdict]]:
     """Turn ``body(check)`` into the hidden test ``test(student)``.
 
     ``reference`` is the right object; by default the reference kernel of the same name. ``returns`` are the names of
@@ -81,7 +102,9 @@ class _Bench:
     context: GradingContext
     returns: tuple[str, ...]
 
-    def judge(self, student: Any, earlier: tuple[Any, ...], follows: Follows | None, trivial: tuple[Any, ...]) -> Verdict:
+    def judge(
+        self, student: Any, earlier: tuple[Any, ...], follows: Follows | None, trivial: tuple[Any, ...]
+    ) -> Verdict:
         """The best verdict. What follow-through builds on is asked before the student's answer is."""
         if isinstance(student, Absent):
             return self._check(self.right, student).absent(student.reason)
@@ -103,7 +126,7 @@ class _Bench:
         scores = {verdict.exercise: verdict.score == verdict.max_score for verdict in self.context.verdicts}
         if all(scores.get(name, False) for name in names):
             return []
-        return rehearse(dict(zip(names, earlier)), follows, self._rehearsal)
+        return rehearse(dict(zip(names, earlier, strict=False)), follows, self._rehearsal)
 
     def _rehearsal(self, right: Any) -> None:
         """Put every question of the test to what would be right on top of earlier answers."""
@@ -119,7 +142,9 @@ class _Bench:
         with self.context.replacing(self.grade_id, student, lost) as (again, used):
             if isinstance(again, Absent):
                 return best
-            other = self._verdict(self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {})
+            other = self._verdict(
+                self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {}
+            )
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
         called = [name for name in lost if name in used] or list(lost)
@@ -148,7 +173,9 @@ class _Bench:
         self.body(check)
         return sum(criterion.earned for criterion in check.scored())
 
-    def _verdict(self, right: Any, student: Any, answers: dict[Place, Record], note: str = "", cached: bool = True) -> Verdict:
+    def _verdict(
+        self, right: Any, student: Any, answers: dict[Place, Record], note: str = "", cached: bool = True
+    ) -> Verdict:
         check = self._check(right, student, answers, cached)
         try:
             self.body(check)
@@ -158,7 +185,9 @@ class _Bench:
                 raise
             raise BrokenCheck(f"{self.grade_id}: {type(error).__name__}: {error}") from error
 
-    def _check(self, right: Any, student: Any, answers: dict[Place, Record] | None = None, cached: bool = True) -> "Check":
+    def _check(
+        self, right: Any, student: Any, answers: dict[Place, Record] | None = None, cached: bool = True
+    ) -> "Check":
         context = self.context if cached else replace(self.context, cache=NoCache())
         return Check(self.assignment, self.grade_id, right, student, context, answers, self.returns)
 
@@ -172,16 +201,28 @@ def _note(assignment: str, names: list[str], stopped: bool) -> str:
 
 
 def _refuse() -> NoReturn:
-    print("Hidden tests run only in the course's grader. Start nbgrader where nbgrader_config.py is, "
-          "or use `make autograde`.", file=sys.stderr, flush=True)
+    print(
+        "Hidden tests run only in the course's grader. Start nbgrader where nbgrader_config.py is, "
+        "or use `make autograde`.",
+        file=sys.stderr,
+        flush=True,
+    )
     os._exit(70)
 
 
 class Check:
     """The student's object on the bench: draws inputs, runs probes, collects criteria."""
 
-    def __init__(self, assignment: str, grade_id: str, reference: Any, student: Any, context: GradingContext,
-                 answers: dict[Place, Record] | None = None, returns: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        assignment: str,
+        grade_id: str,
+        reference: Any,
+        student: Any,
+        context: GradingContext,
+        answers: dict[Place, Record] | None = None,
+        returns: tuple[str, ...] = (),
+    ) -> None:
         # The student's values by place: each question is put once, however often it is judged what is right.
         self._answers = {} if answers is None else answers
         self._returns = returns
@@ -274,9 +315,11 @@ class Check:
         """The student's value of ``probe`` is a tensor of this dtype, whatever is in it."""
         known = [record.got for record in self._records if record.probe is probe and record.met]
         got = known[0] if known else self.value(probe, call)
-        self.require(getattr(got, "dtype", None) == dtype,
-                     f"{call} must return a {str(dtype).removeprefix('torch.')} tensor; yours returns {kind(got)}.",
-                     names=True)
+        self.require(
+            getattr(got, "dtype", None) == dtype,
+            f"{call} must return a {str(dtype).removeprefix('torch.')} tensor; yours returns {kind(got)}.",
+            names=True,
+        )
 
     def raises(self, probe: Probe, error: type[Exception], call: str) -> None:
         """The student's object refuses with ``error``."""
@@ -297,7 +340,10 @@ class Check:
             if wanted in raised.type_names:
                 return
             ended = raised.kind in ("ProcessEnded", "ProtocolError")
-            self.name(f"{call} must raise {wanted}; yours " + ("ends the Python process." if ended else f"raises {raised.kind}."))
+            self.name(
+                f"{call} must raise {wanted}; yours "
+                + ("ends the Python process." if ended else f"raises {raised.kind}.")
+            )
             raise Miss(f"{call}: expected {wanted}, got {raised.describe()}") from None
         self.name(f"{call} must raise {wanted}; yours returns a value.")
         raise Miss(f"{call}: expected {wanted}, but nothing was raised")
@@ -310,8 +356,8 @@ class Check:
             self.value(probe, call)
         finally:
             watched.reset(token)
-        same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before))
-        for argument, original in zip(arguments, before):
+        same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before, strict=False))
+        for argument, original in zip(arguments, before, strict=False):
             argument.data.copy_(original)
         self.require(same, f"{call} changes its argument in place; work on a new tensor.", names=True)
 
@@ -326,10 +372,17 @@ class Check:
         """Points per criterion, with the misconceptions recognised."""
         points, criteria = entry(self.assignment, self.grade_id), self.scored()
         diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
-            self._records, lambda: known_mistakes(self.assignment, self.grade_id))
+            self._records, lambda: known_mistakes(self.assignment, self.grade_id)
+        )
         stopped = sum(record.error is not None and record.error.means_unanswered for record in self._records)
-        return Verdict(self.grade_id, points.number, points.points, criteria,
-                       list(dict.fromkeys(diagnosis + self._named)), stopped=stopped)
+        return Verdict(
+            self.grade_id,
+            points.number,
+            points.points,
+            criteria,
+            list(dict.fromkeys(diagnosis + self._named)),
+            stopped=stopped,
+        )
 
     def scored(self) -> list[Criterion]:
         """Points per criterion, gated by the golden ones."""
@@ -338,7 +391,7 @@ class Check:
         if abs(total - points.points) > 1e-9:
             raise BrokenCheck(f"{self.grade_id}: the criteria add up to {total:g}, the manifest says {points.points}")
         if not any(golden and criterion.earned for criterion, golden in self._criteria):
-            for criterion, golden in self._criteria:
+            for criterion, _golden in self._criteria:
                 if criterion.earned:
                     criterion.earned, criterion.message = 0.0, "counts only when a value is right"
         return [criterion for criterion, _ in self._criteria]
@@ -346,7 +399,9 @@ class Check:
     def absent(self, reason: str) -> Verdict:
         """The verdict on an answer that is not there: nothing was run."""
         points = entry(self.assignment, self.grade_id)
-        return Verdict(self.grade_id, points.number, points.points, [Criterion("an answer", points.points, 0.0, reason)], [reason])
+        return Verdict(
+            self.grade_id, points.number, points.points, [Criterion("an answer", points.points, 0.0, reason)], [reason]
+        )
 
     def _mistaken(self, mistake: Mistake, record: Record) -> Any:
         return self._cache.recall((record.place, mistake), lambda: record.probe(mistake.subject))
@@ -359,7 +414,14 @@ class Check:
     def _place(self, call: str) -> Place:
         """The how-manieth question of which block this is, after which draws."""
         self._asked += 1
-        return self.assignment, self.grade_id, self._block, self._asked, call, hash(self.generator.get_state().numpy().tobytes())
+        return (
+            self.assignment,
+            self.grade_id,
+            self._block,
+            self._asked,
+            call,
+            hash(self.generator.get_state().numpy().tobytes()),
+        )
 
     def _expected(self, probe: Probe, place: Place) -> Any:
         try:

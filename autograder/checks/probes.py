@@ -23,6 +23,7 @@ def calling(*arguments: Any, **options: Any) -> Probe:
 
 def differentiating(*arguments: Any, at: int = 0) -> Probe:
     """The probe that calls the object and takes the gradient with respect to argument number ``at``."""
+
     def probe(subject: Any) -> torch.Tensor:
         copies = [_copy(argument) for argument in arguments]
         copies[at].requires_grad_()
@@ -41,7 +42,8 @@ def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
 def parameter_gradients(module: Any, x: torch.Tensor) -> list[torch.Tensor | None]:
     """The gradients of the module's trained parameters from a weighted sum of its output for ``x``."""
     if hasattr(module, "parameter_gradients"):  # it lives in the sandbox
-        return module.parameter_gradients(x, uneven)
+        found: list[torch.Tensor | None] = module.parameter_gradients(x, uneven)
+        return found
     with torch.enable_grad():
         output = module(x.clone().requires_grad_())
     wanted = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -60,5 +62,13 @@ def _copy(argument: Any) -> Any:
 def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """``one - other`` of one shape: where two shapes broadcast, the difference may be far larger than both."""
     if one.shape != other.shape:
-        raise StudentError(("ValueError",), f"two results that belong together have the shapes {tuple(one.shape)} and {tuple(other.shape)}")
+        raise StudentError(
+            ("ValueError",),
+            f"two results that belong together have the shapes {tuple(one.shape)} and {tuple(other.shape)}",
+        )
     return one - other
+
+
+def making(*sizes: int, then: torch.Tensor) -> Probe:
+    """Makes a module of the student's class with these sizes and calls it."""
+    return lambda cls: cls(*sizes)(then)

@@ -1,6 +1,7 @@
 """What a check says: points per criterion, one message each, and the misconceptions it recognised."""
 
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -29,16 +30,17 @@ class Verdict:
     def score(self) -> float:
         return sum(criterion.earned for criterion in self.criteria)
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         data = asdict(self) | {"score": self.score}
         del data["stopped"]  # known only while grading
         return data
 
     @classmethod
-    def from_json(cls, data: dict) -> "Verdict":
+    def from_json(cls, data: dict[str, Any]) -> "Verdict":
         criteria = [Criterion(**criterion) for criterion in data["criteria"]]
-        return cls(data["exercise"], data["number"], data["max_score"], criteria, list(data["named"]),
-                   data.get("note", ""))
+        return cls(
+            data["exercise"], data["number"], data["max_score"], criteria, list(data["named"]), data.get("note", "")
+        )
 
     def render(self) -> str:
         """The text a student reads in the feedback."""

@@ -26,20 +26,37 @@ ROUNDED = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Toleranc
 
 # ---- 1.1 scaled_dot_product_attention -------------------------------------------------------------------------------
 
-BROADCAST = ("A mask of this shape goes wrong: it must broadcast to (batch, heads, n_queries, n_keys) by PyTorch's own "
-             "rules, from the last axis backwards.")
+BROADCAST = (
+    "A mask of this shape goes wrong: it must broadcast to (batch, heads, n_queries, n_keys) by PyTorch's own "
+    "rules, from the last axis backwards."
+)
 EMPTY_ROW = "A query that may attend to no key must have zero weights and a zero output, with finite gradients."
-LARGE_SCORES = ("Large scores go wrong: use torch.softmax or subtract the largest score of each row first, and hide keys "
-                "before the softmax.")
-HALF = ("Half precision goes wrong: divide by sqrt(head_dim) before the product or compute the scores in float32, and "
-        "hide keys by -inf.")
+LARGE_SCORES = (
+    "Large scores go wrong: use torch.softmax or subtract the largest score of each row first, and hide keys "
+    "before the softmax."
+)
+HALF = (
+    "Half precision goes wrong: divide by sqrt(head_dim) before the product or compute the scores in float32, and "
+    "hide keys by -inf."
+)
 
 
-def drawn(check: Check, batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, v_dim: int,
-          dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
+def drawn(
+    check: Check,
+    batch: int,
+    heads: int,
+    n_queries: int,
+    n_keys: int,
+    head_dim: int,
+    v_dim: int,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
     """q, k, v with scores of order 2, and how a message calls them."""
     q = 2 * check.randn(batch, heads, n_queries, head_dim, dtype=dtype)
-    k, v = check.randn(batch, heads, n_keys, head_dim, dtype=dtype), check.randn(batch, heads, n_keys, v_dim, dtype=dtype)
+    k, v = (
+        check.randn(batch, heads, n_keys, head_dim, dtype=dtype),
+        check.randn(batch, heads, n_keys, v_dim, dtype=dtype),
+    )
     word = "" if dtype == torch.float32 else f"{str(dtype).removeprefix('torch.')} "
     return q, k, v, f"{word}q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
 
@@ -53,6 +70,7 @@ def some(check: Check, *shape: int) -> torch.Tensor:
 
 def sloping(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, at: int) -> Probe:
     """The gradient of the output with respect to q, k or v."""
+
     def probe(f: Any) -> torch.Tensor:
         arguments = [tensor.detach().clone() for tensor in (q, k, v)]
         arguments[at].requires_grad_()
@@ -72,8 +90,14 @@ def scaled_dot_product_attention(check: Check) -> None:
     name = "scaled_dot_product_attention"
 
     with check.criterion("output and weights without a mask", 1.25, golden=True):
-        for shape in ((4, 4, 4, 4, 4, 4), (2, 3, 5, 5, 8, 6), (3, 2, 4, 7, 16, 5), (2, 1, 6, 3, 4, 2), (1, 2, 1, 9, 5, 3)):
-            q, k, v, words = drawn(check, *shape)
+        for sizes in (
+            (4, 4, 4, 4, 4, 4),
+            (2, 3, 5, 5, 8, 6),
+            (3, 2, 4, 7, 16, 5),
+            (2, 1, 6, 3, 4, 2),
+            (1, 2, 1, 9, 5, 3),
+        ):
+            q, k, v, words = drawn(check, *sizes)
             check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
         q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=torch.float64)
         check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
@@ -82,11 +106,13 @@ def scaled_dot_product_attention(check: Check) -> None:
         q, k, v, words = drawn(check, 4, 4, 4, 4, 6, 5)
         everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
         check.agrees(calling(q, k, v, everything), f"{name}({words}, mask (4, 4), all True)", CLOSE)
-        for shape in ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4)):
+        shapes: tuple[tuple[int, ...], ...] = ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4))
+        for shape in shapes:
             mask = some(check, *shape)
             check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
         q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
-        for shape in ((5, 7), (7,), (2, 1, 1, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7)):
+        shapes = ((5, 7), (7,), (2, 1, 1, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7))
+        for shape in shapes:
             mask = some(check, *shape)
             check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
             check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)
@@ -99,16 +125,25 @@ def scaled_dot_product_attention(check: Check) -> None:
         mask[2] = False
         check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7) with row 2 all False)", CLOSE, EMPTY_ROW)
         for at, letter in enumerate("qkv"):
-            check.agrees(finite_slope(q, k, v, mask, at),
-                         f"whether the gradient for {letter} is finite, where row 2 of the mask is all False", hint=EMPTY_ROW)
+            check.agrees(
+                finite_slope(q, k, v, mask, at),
+                f"whether the gradient for {letter} is finite, where row 2 of the mask is all False",
+                hint=EMPTY_ROW,
+            )
         padding = torch.ones(2, 1, 1, 7, dtype=torch.bool, device=check.device)
         padding[1] = False
-        check.agrees(calling(q, k, v, padding), f"{name}({words}, mask (2, 1, 1, 7), sequence 1 all False)", CLOSE, EMPTY_ROW)
+        check.agrees(
+            calling(q, k, v, padding), f"{name}({words}, mask (2, 1, 1, 7), sequence 1 all False)", CLOSE, EMPTY_ROW
+        )
 
         one_head = some(check, 2, 3, 5, 7)
         one_head[:, 1, 3] = False
-        check.agrees(calling(q, k, v, one_head), f"{name}({words}, mask (2, 3, 5, 7) with row 3 all False in head 1 alone)", CLOSE,
-                     EMPTY_ROW)
+        check.agrees(
+            calling(q, k, v, one_head),
+            f"{name}({words}, mask (2, 3, 5, 7) with row 3 all False in head 1 alone)",
+            CLOSE,
+            EMPTY_ROW,
+        )
         nothing = torch.zeros(5, 7, dtype=torch.bool, device=check.device)
         check.agrees(calling(q, k, v, nothing), f"{name}({words}, mask (5, 7) all False)", CLOSE, EMPTY_ROW)
 
@@ -143,7 +178,9 @@ def large_scores(check: Check, name: str) -> None:
     q = q.sign() + (q == 0)
     k = torch.cat((80 * q, k[:, :, 1:]), dim=2)
     mask = torch.tensor([False, True, True, False, True], device=check.device)
-    check.agrees(calling(q, k, v, mask), f"{name}({words}), the hidden key 0 has a score above 200", CLOSE, LARGE_SCORES)
+    check.agrees(
+        calling(q, k, v, mask), f"{name}({words}), the hidden key 0 has a score above 200", CLOSE, LARGE_SCORES
+    )
 
 
 def half_precision(check: Check, name: str) -> None:
@@ -178,9 +215,16 @@ def _by_hand() -> dict[str, float]:
         return weights @ v, weights
 
     (out, w), (swapped_out, swapped_w) = attention([0, 1, 2]), attention([0, 2, 1])
-    return {"w_0_0": w[0, 0].item(), "w_0_1": w[0, 1].item(), "w_0_2": w[0, 2].item(),
-            "out_0_0": out[0, 0].item(), "out_0_1": out[0, 1].item(), "swapped_w_0_1": swapped_w[0, 1].item(),
-            "swapped_out_0_0": swapped_out[0, 0].item(), "swapped_out_1_0": swapped_out[1, 0].item()}
+    return {
+        "w_0_0": w[0, 0].item(),
+        "w_0_1": w[0, 1].item(),
+        "w_0_2": w[0, 2].item(),
+        "out_0_0": out[0, 0].item(),
+        "out_0_1": out[0, 1].item(),
+        "swapped_w_0_1": swapped_w[0, 1].item(),
+        "swapped_out_0_0": swapped_out[0, 0].item(),
+        "swapped_out_1_0": swapped_out[1, 0].item(),
+    }
 
 
 @exercise(WEEK, "attention_by_hand", reference=_by_hand())
@@ -197,10 +241,14 @@ def attention_by_hand(check: Check) -> None:
 
 # Differences of numbers of order 10 in float32; a gap is compared relative to its size.
 GAP = Tolerance(rtol=1e-3, atol=1e-4)
-WHOLE_BATCH = ("With several sequences the gap is wrong: call f once with the whole batch, and take the largest "
-               "difference over everything.")
+WHOLE_BATCH = (
+    "With several sequences the gap is wrong: call f once with the whole batch, and take the largest "
+    "difference over everything."
+)
 
-UNROUNDED = "Large gaps are right, a tiny one is not: return the gap as it is, not rounded, nor set to zero where it is small."
+UNROUNDED = (
+    "Large gaps are right, a tiny one is not: return the gap as it is, not rounded, nor set to zero where it is small."
+)
 NOT_A_FLOAT = "Your result is not a Python float: use .item()."
 
 # Functions from (batch, seq_len, d) to (batch, seq_len, ...), with the words for a message.
@@ -224,11 +272,21 @@ def cycle(n: int, step: int) -> list[int]:
 
 @exercise(WEEK, "equivariance_gap")
 def equivariance_gap(check: Check) -> None:
-    def measured(words: str, f: Callable, shape: tuple[int, ...], order: list[int], hint: str = "",
-                 dtype: torch.dtype = torch.float32) -> None:
+    def measured(
+        words: str,
+        f: Callable,
+        shape: tuple[int, ...],
+        order: list[int],
+        hint: str = "",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         x = check.randn(*shape, dtype=dtype)
-        check.agrees(calling(f, x, torch.tensor(order, device=check.device)),
-                     f"equivariance_gap(f, x {shape}, perm {order}), f: {words}", GAP, hint)
+        check.agrees(
+            calling(f, x, torch.tensor(order, device=check.device)),
+            f"equivariance_gap(f, x {shape}, perm {order}), f: {words}",
+            GAP,
+            hint,
+        )
 
     with check.criterion("functions that see the order, two tokens exchanged", 0.5, golden=True):
         for words, f in ORDERED:
@@ -236,30 +294,46 @@ def equivariance_gap(check: Check) -> None:
             measured(words, f, (1, 5, 3), [4, 1, 2, 3, 0])
     with check.criterion("the same, with permutations that are not their own inverse", 1, golden=True):
         for words, f in ORDERED:
-            measured(words, f, (1, 4, 4), [0, 2, 1, 3])
             measured(words, f, (1, 4, 4), [2, 0, 1, 3])
             measured(words, f, (1, 6, 3), cycle(6, 1))
             measured(words, f, (1, 7, 2), [3, 0, 6, 5, 1, 2, 4], dtype=torch.float64)
-        measured("the running sum of the first channel, one number per token", lambda t: t[..., 0].cumsum(1), (1, 6, 3),
-                 [3, 0, 5, 1, 2, 4])
-        measured("the running sum in a wider output", lambda t: torch.cat((t, t.cumsum(1), t), -1), (1, 6, 2), cycle(6, 2))
+        measured(
+            "the running sum of the first channel, one number per token",
+            lambda t: t[..., 0].cumsum(1),
+            (1, 6, 3),
+            [3, 0, 5, 1, 2, 4],
+        )
+        measured(
+            "the running sum in a wider output", lambda t: torch.cat((t, t.cumsum(1), t), -1), (1, 6, 2), cycle(6, 2)
+        )
     with check.criterion("functions that do not see the order have the gap 0", 0.5):
         for words, f in UNORDERED:
             for order in ([1, 0, 2, 3, 4], cycle(5, 2), [2, 0, 1, 4, 3]):
                 measured(words, f, (1, 5, 4), order)
     with check.criterion("several sequences at once", 0.5):
         measured(*ORDERED[0], (1, 4, 4), [0, 3, 2, 1])
-        for words, f in (ORDERED[0], UNORDERED[0],
-                         ("minus the running sum, times the size of the batch", lambda t: -t.cumsum(dim=1) * len(t)),
-                         ("minus the running sum, less the mean over the batch",
-                          lambda t: t.mean(dim=0, keepdim=True) - t.cumsum(dim=1))):
+        for words, f in (
+            ORDERED[0],
+            UNORDERED[0],
+            ("minus the running sum, times the size of the batch", lambda t: -t.cumsum(dim=1) * len(t)),
+            (
+                "minus the running sum, less the mean over the batch",
+                lambda t: t.mean(dim=0, keepdim=True) - t.cumsum(dim=1),
+            ),
+        ):
             measured(words, f, (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH)
             measured(words, f, (3, 5, 2), [1, 0, 2, 3, 4], WHOLE_BATCH)
     with check.criterion("returns a Python float, not rounded; leaves x and perm alone", 0.5):
-        check.agrees(calling(ORDERED[0][1], check.randn(1, 5, 3, dtype=torch.float64) * 1e-8,
-                             torch.tensor([1, 0, 2, 4, 3], device=check.device)),
-                     "equivariance_gap(f, x (1, 5, 3) of order 1e-8, perm), f: minus the running sum over the tokens",
-                     Tolerance(rtol=1e-3, atol=1e-12), UNROUNDED)
+        check.agrees(
+            calling(
+                ORDERED[0][1],
+                check.randn(1, 5, 3, dtype=torch.float64) * 1e-8,
+                torch.tensor([1, 0, 2, 4, 3], device=check.device),
+            ),
+            "equivariance_gap(f, x (1, 5, 3) of order 1e-8, perm), f: minus the running sum over the tokens",
+            Tolerance(rtol=1e-3, atol=1e-12),
+            UNROUNDED,
+        )
         x, perm = check.randn(2, 5, 3), torch.tensor([1, 0, 2, 3, 4], device=check.device)
         for words, f in (ORDERED[0], UNORDERED[0]):
             probe, call = calling(f, x, perm), f"equivariance_gap(f, x (2, 5, 3), perm), f: {words}"
@@ -273,8 +347,10 @@ def equivariance_gap(check: Check) -> None:
 # ---- 1.5 causal_mask ------------------------------------------------------------------------------------------------
 
 
-WITH_A_CACHE = ("Square masks are right, but with a cache there is one row per query, one column per key, and the queries are the "
-                "last positions: row r stands at position n_keys - n_queries + r.")
+WITH_A_CACHE = (
+    "Square masks are right, but with a cache there is one row per query, one column per key, and the queries are the "
+    "last positions: row r stands at position n_keys - n_queries + r."
+)
 
 
 LONG = "Small masks are right, one of 3,000 keys is not: no number of keys is too large."
@@ -284,6 +360,7 @@ LONG = "Small masks are right, one of 3,000 keys is not: no number of keys is to
 def causal_mask(check: Check) -> None:
     """Whether each call makes a new tensor is not tested: what comes out of the sandbox is a copy, so a cached mask that
     somebody changes in place cannot be told from one made afresh."""
+
     def masks(*sizes: tuple[int, int]) -> None:
         for n_queries, n_keys in sizes:
             hint = LONG if n_keys > 100 else WITH_A_CACHE if n_queries < n_keys else ""

@@ -13,7 +13,7 @@ import torch
 
 from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind
 from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise, gradient
-from autograder.checks.probes import parameter_gradients
+from autograder.checks.probes import making, parameter_gradients
 from autograder.misconceptions.week2 import DIAGNOSES
 
 WEEK = "week2_sinusoidal"
@@ -29,8 +29,11 @@ NEAR = Tolerance(rtol=0, atol=1e-4)
 # ---- hand computations ----------------------------------------------------------------------------------------------
 
 
-ENCODED_BY_HAND = {f"pe_{p}_{channel}": value for p in (0, 1, 5, 6)
-                   for channel, value in enumerate((math.sin(p), math.cos(p), math.sin(p / 100), math.cos(p / 100)))}
+ENCODED_BY_HAND = {
+    f"pe_{p}_{channel}": value
+    for p in (0, 1, 5, 6)
+    for channel, value in enumerate((math.sin(p), math.cos(p), math.sin(p / 100), math.cos(p / 100)))
+}
 ENCODED_BY_HAND |= {f"dot_{p}_{q}": math.cos(q - p) + math.cos((q - p) / 100) for p, q in ((0, 1), (5, 6), (0, 5))}
 
 
@@ -47,8 +50,16 @@ def encode_by_hand(check: Check) -> None:
         check.entries("dot_0_5", tolerance=FOUR_DIGITS)
 
 
-@exercise(WEEK, "wavelengths_by_hand", reference={
-    "pair_0": 2 * math.pi, "pair_8": 20 * math.pi, "pair_16": 200 * math.pi, "longest": 2 * math.pi * 10000 ** (62 / 64)})
+@exercise(
+    WEEK,
+    "wavelengths_by_hand",
+    reference={
+        "pair_0": 2 * math.pi,
+        "pair_8": 20 * math.pi,
+        "pair_16": 200 * math.pi,
+        "longest": 2 * math.pi * 10000 ** (62 / 64),
+    },
+)
 def wavelengths_by_hand(check: Check) -> None:
     with check.criterion("pairs 0, 8 and 16", 1, golden=True):
         check.entries("pair_0", "pair_8", "pair_16", tolerance=FOUR_DIGITS)
@@ -59,8 +70,10 @@ def wavelengths_by_hand(check: Check) -> None:
 # ---- the table ------------------------------------------------------------------------------------------------------
 
 BASE = "The default base is right, another one is not: the frequencies must follow the argument `base`."
-FAR_ANGLES = ("Positions near 0 are right, far ones are not: positions, frequencies and angles must be float64 (or Python "
-              "floats), and only the finished sines and cosines be rounded to float32.")
+FAR_ANGLES = (
+    "Positions near 0 are right, far ones are not: positions, frequencies and angles must be float64 (or Python "
+    "floats), and only the finished sines and cosines be rounded to float32."
+)
 LENGTH = "Some lengths are right, others are not: row p belongs to position p, whatever seq_len is."
 NEGATIVE = "Offsets to the right are right, 0 or a negative one is not: the same formula holds for every whole number."
 
@@ -135,7 +148,7 @@ def shift_matrix(check: Check) -> None:
 
 # One sum, rounded once or twice: relative 2^-8 of values below 6 in bfloat16, 2^-11 in float16.
 SUM = Tolerance(rtol=0, atol=1e-5)
-TABLE_GRADIENT = ("The gradient for the table is wrong: every row must be trained, and enter the sum once, as it is.")
+TABLE_GRADIENT = "The gradient for the table is wrong: every row must be trained, and enter the sum once, as it is."
 LOW_SUM = {torch.bfloat16: Tolerance(rtol=0, atol=0.06), torch.float16: Tolerance(rtol=0, atol=0.008)}
 
 
@@ -144,7 +157,9 @@ def holding(cls: Any, rows: torch.Tensor) -> Any:
     max_len, d_model = rows.shape
     module = cls(max_len, d_model)
     state = module.state_dict()
-    tables = [name for name, value in state.items() if isinstance(value, torch.Tensor) and value.numel() == rows.numel()]
+    tables = [
+        name for name, value in state.items() if isinstance(value, torch.Tensor) and value.numel() == rows.numel()
+    ]
     if len(tables) != 1:
         found = "several tensors" if tables else "no tensor" if state else "nothing, so no tensor"
         raise StudentError(("KeyError",), f"the state_dict has {found} of max_len * d_model = {rows.numel()} entries")
@@ -164,6 +179,7 @@ def added(rows: torch.Tensor, x: torch.Tensor) -> Probe:
 
 def input_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
     """The gradient with respect to x, which is the sum's weights whatever the table."""
+
     def probe(cls: Any) -> torch.Tensor:
         leaf = x.clone().requires_grad_()
         return gradient(holding(cls, rows)(leaf), leaf)
@@ -173,6 +189,7 @@ def input_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
 
 def table_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
     """The gradient with respect to the table, one row per position, however the table is shaped."""
+
     def probe(cls: Any) -> torch.Tensor:
         found = parameter_gradients(holding(cls, rows), x)
         tables = [g for g in found if isinstance(g, torch.Tensor) and g.numel() == rows.numel()]
@@ -199,9 +216,14 @@ def LearnedPositionalEmbedding(check: Check) -> None:
 
     with check.criterion("one trainable tensor; gradients reach every row of it and x; x stays as it is", 0.5):
         rows, x, call = drawn(7, 2, 4, 6)
-        sizes = [parameter.numel() for parameter in check.value(lambda cls: list(cls(7, 6).parameters()), f"{name}(7, 6).parameters()")
-                 if getattr(parameter, "requires_grad", False)]
-        check.require(sizes == [42], DIAGNOSES["not trainable"] if not sizes else DIAGNOSES["more parameters"], names=True)
+        trained = [
+            parameter.numel()
+            for parameter in check.value(lambda cls: list(cls(7, 6).parameters()), f"{name}(7, 6).parameters()")
+            if getattr(parameter, "requires_grad", False)
+        ]
+        check.require(
+            trained == [42], DIAGNOSES["not trainable"] if not trained else DIAGNOSES["more parameters"], names=True
+        )
         # asked of an input that needs no gradient: then a graph can only come from the table
         with torch.enable_grad():
             out = check.value(added(rows, x), call)
@@ -225,7 +247,9 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         for max_len, seq_len, d_model in ((5, 6, 3), (4, 9, 4), (1, 2, 4), (3, 4, 1)):
             x = torch.zeros(2, seq_len, d_model)
             try:
-                check.raises(lambda cls: cls(max_len, d_model)(x), Exception, f"{name}({max_len}, {d_model})(x {tuple(x.shape)})")
+                check.raises(
+                    making(max_len, d_model, then=x), Exception, f"{name}({max_len}, {d_model})(x {tuple(x.shape)})"
+                )
             except Miss as miss:
                 if "nothing was raised" in str(miss):
                     check.name(DIAGNOSES["broadcast" if max_len == 1 else "silent"])
@@ -255,8 +279,11 @@ def similarity(offset: int, d_model: int) -> float:
 def require_counterexample(check: Check, d_model: int) -> None:
     call = f"similarity_counterexample({d_model})"
     pair = check.value(calling(d_model), call)
-    check.require(isinstance(pair, (tuple, list)) and len(pair) == 2,
-                  f"{call} must return two numbers (k1, k2); yours returns {kind(pair)}.", names=True)
+    check.require(
+        isinstance(pair, (tuple, list)) and len(pair) == 2,
+        f"{call} must return two numbers (k1, k2); yours returns {kind(pair)}.",
+        names=True,
+    )
     check.require(all(type(k) is int for k in pair), DIAGNOSES["not ints"], names=True)
     k1, k2 = pair
     check.require(k1 != 0 and k2 != 0, DIAGNOSES["offset 0"], names=True)

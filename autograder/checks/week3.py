@@ -13,7 +13,7 @@ import torch
 from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, built, module_weights
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
 from autograder.checks.framework import Check, Probe, calling, differentiating, exercise
-from autograder.checks.probes import less
+from autograder.checks.probes import less, making
 
 WEEK = "week3_rope"
 
@@ -35,9 +35,12 @@ MOVED = Tolerance(rtol=0, atol=1e-6)
 EXACT = Tolerance(rtol=0, atol=0)
 
 ROTATED_BY_HAND = {
-    "q3_0": math.cos(3), "q3_1": math.sin(3),
-    "k1_0": -math.sin(1), "k1_1": math.cos(1),
-    "score_3_1": math.sin(2), "score_12_10": math.sin(2),
+    "q3_0": math.cos(3),
+    "q3_1": math.sin(3),
+    "k1_0": -math.sin(1),
+    "k1_1": math.cos(1),
+    "score_3_1": math.sin(2),
+    "score_12_10": math.sin(2),
 }
 
 
@@ -87,10 +90,14 @@ FRACTION = "Whole positions are right, fractional ones are not: positions are re
 NEGATIVE = "Positions from 0 upwards are right, negative ones are not: they turn the other way by the same formula."
 ROWS = "One row of positions per sequence goes wrong: row b belongs to sequence b of the batch, for all its heads."
 BASE = "The default base is right, another one is not: the frequencies must follow the argument `base`."
-HALF_PRECISION = ("Far positions are right in float32, but not for half-precision input: positions, frequencies and "
-                  "angles must be computed in at least float32, whatever the dtype of the input.")
-TABLES = ("The tables are wrong for far positions in half precision: angles must be computed in at least float32, "
-          "and only cos and sin be rounded.")
+HALF_PRECISION = (
+    "Far positions are right in float32, but not for half-precision input: positions, frequencies and "
+    "angles must be computed in at least float32, whatever the dtype of the input."
+)
+TABLES = (
+    "The tables are wrong for far positions in half precision: angles must be computed in at least float32, "
+    "and only cos and sin be rounded."
+)
 
 
 def on(x: torch.Tensor, positions: str) -> str:
@@ -232,8 +239,11 @@ def interleaved_to_half(check: Check) -> None:
         check.unchanged(lambda f: f(weight, 1), call, weight)  # first: it spoils the gradient
         check.agrees(differentiating(weight, 1), f"the gradient of {call}", MOVED, CUT)
         for rows, n_heads in ((10, 2), (10, 3), (14, 3)):
-            check.raises(calling(check.randn(rows, 4), n_heads), ValueError,
-                         f"interleaved_to_half(weight ({rows}, 4), {n_heads})")
+            check.raises(
+                calling(check.randn(rows, 4), n_heads),
+                ValueError,
+                f"interleaved_to_half(weight ({rows}, 4), {n_heads})",
+            )
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
@@ -245,11 +255,15 @@ ATTENDED = Tolerance(rtol=0, atol=3e-4)
 # most 0.18; angles in bfloat16 move some output by more than 3.
 ATTENDED_BFLOAT16 = Tolerance(rtol=0, atol=0.6)
 
-LENGTHS_ONE_BY_ONE = "The first text is right, one of another length after it is not: nothing of a call may stay for the next."
+LENGTHS_ONE_BY_ONE = (
+    "The first text is right, one of another length after it is not: nothing of a call may stay for the next."
+)
 EVALUATING = "In train mode the output is right, after .eval() it is not."
 CAUSAL = "With is_causal=True the token at index i must see the indices 0..i, whatever their positions say."
-MODULE_BFLOAT16 = ("The module is right in float32, but not after .to(torch.bfloat16): positions, frequencies and "
-                   "angles must stay in at least float32 (a buffer is converted with the module).")
+MODULE_BFLOAT16 = (
+    "The module is right in float32, but not after .to(torch.bfloat16): positions, frequencies and "
+    "angles must stay in at least float32 (a buffer is converted with the module)."
+)
 
 
 def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
@@ -257,6 +271,7 @@ def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch
 
     It is zero whatever the rotation: a mistake there is not paid for again.
     """
+
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads)
         ends = [module(x[:, :t], positions=positions[:t])[:, -1] for t in range(1, x.shape[1] + 1)]
@@ -281,22 +296,31 @@ def RotaryMultiHeadAttention(check: Check) -> None:
     def positions(*values: Any) -> torch.Tensor:
         return torch.tensor(values, device=check.device)
 
-    with check.criterion("attention as such (all positions equal, so rotations cancel)", 0.5, golden=True):
+    with check.criterion("attention as such (all positions equal, so rotations cancel)", 0.25, golden=True):
         for batch, seq_len, d_model, n_heads in ((2, 5, 12, 2), (4, 4, 16, 4), (1, 3, 8, 1)):
             weights, x = drawn(batch, seq_len, d_model)
-            check.agrees(attended(weights, n_heads, x, positions=positions(*[5] * seq_len)),
-                         f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, positions all 5)", ATTENDED)
+            check.agrees(
+                attended(weights, n_heads, x, positions=positions(*[5] * seq_len)),
+                f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, positions all 5)",
+                ATTENDED,
+            )
 
-    with check.criterion("rotated queries and keys, positions 0..n-1", 1, golden=True):
+    with check.criterion("rotated queries and keys, positions 0..n-1", 1.5, golden=True):
         for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 16, 2), (1, 12, 8, 1), (3, 2, 36, 6)):
             weights, x = drawn(batch, seq_len, d_model)
             check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
 
         weights, x = drawn(2, 9, 16)
         for first, then in ((9, 4), (3, 9)):
-            check.agrees(attended_twice(weights, 2, x[:, :first], x[:, :then]),
-                         f"{name}(16, 2) on a text of {first} tokens, then on one of {then}", ATTENDED, LENGTHS_ONE_BY_ONE)
-        check.agrees(attended(weights, 2, x, evaluating=True), f"{name}(16, 2).eval()(x {tuple(x.shape)})", ATTENDED, EVALUATING)
+            check.agrees(
+                attended_twice(weights, 2, x[:, :first], x[:, :then]),
+                f"{name}(16, 2) on a text of {first} tokens, then on one of {then}",
+                ATTENDED,
+                LENGTHS_ONE_BY_ONE,
+            )
+        check.agrees(
+            attended(weights, 2, x, evaluating=True), f"{name}(16, 2).eval()(x {tuple(x.shape)})", ATTENDED, EVALUATING
+        )
 
     with check.criterion("positions as given, also one row per sequence", 1, golden=True):
         weights, x = drawn(3, 4, 16)
@@ -306,26 +330,37 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             (positions(7, 2, -9, 2.5), "in any order, negative and fractional", GIVEN),
             (positions((0, 1, 2, 3), (2, 9, 4, 0), (5, 5, -8, 30)), "of shape (3, 4)", ROWS),
         ):
-            check.agrees(attended(weights, 2, x, positions=given),
-                         f"{name}(16, 2)(x {tuple(x.shape)}, positions {words})", ATTENDED, hint)
+            check.agrees(
+                attended(weights, 2, x, positions=given),
+                f"{name}(16, 2)(x {tuple(x.shape)}, positions {words})",
+                ATTENDED,
+                hint,
+            )
 
     with check.criterion("another base", 0.25, golden=True):
         weights, x = drawn(2, 9, 16)
         check.agrees(attended(weights, 2, x), f"{name}(16, 2)(x {tuple(x.shape)})", ATTENDED)
         for base in (50.0, 7.5):
-            check.agrees(attended(weights, 2, x, base=base), f"{name}(16, 2, base={base:g})(x {tuple(x.shape)})", ATTENDED, BASE)
+            check.agrees(
+                attended(weights, 2, x, base=base), f"{name}(16, 2, base={base:g})(x {tuple(x.shape)})", ATTENDED, BASE
+            )
         # At far positions a base of 10,001 moves some output by 0.004.
-        check.agrees(beyond_the_default(weights, 2, x, far_positions(check, 9)),
-                     f"{name}(16, 2, base=10000.0)(x {tuple(x.shape)}, far positions) less the same without base",
-                     ATTENDED)
+        check.agrees(
+            beyond_the_default(weights, 2, x, far_positions(check, 9)),
+            f"{name}(16, 2, base=10000.0)(x {tuple(x.shape)}, far positions) less the same without base",
+            ATTENDED,
+        )
 
     with check.criterion("is_causal masks by index", 1):
         weights, x = drawn(2, 5, 16)
         call = f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True)"
         given = 9 - 2 * check.randperm(5)
-        check.agrees(beyond_causal(weights, 2, x, given),
-                     f"{call}, each row less the last row without a mask for the sequence that ends there", ATTENDED,
-                     CAUSAL)
+        check.agrees(
+            beyond_causal(weights, 2, x, given),
+            f"{call}, each row less the last row without a mask for the sequence that ends there",
+            ATTENDED,
+            CAUSAL,
+        )
         causal = attended(weights, 2, x, positions=given, is_causal=True)
         # The first token sees itself only, whatever the rotation; the last one more than itself.
         check.agrees(lambda cls: causal(cls)[:, 0], f"{call}, the first row", ATTENDED, CAUSAL)
@@ -338,17 +373,31 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         far, shown = far_positions(check, 24), f"x {tuple(x.shape)}, far positions"
         # float32 angles up to 8191 are off by 2e-3 (see FAR), outputs were by 1e-3; wrong frequencies give more than 1
         check.agrees(attended(weights, 2, x, positions=far), f"{name}(32, 2)({shown})", FAR)
-        check.agrees(attended(weights, 2, x.to(torch.bfloat16), positions=far),
-                     f"{name}(32, 2).to(bfloat16)({shown})", ATTENDED_BFLOAT16, MODULE_BFLOAT16)
+        check.agrees(
+            attended(weights, 2, x.to(torch.bfloat16), positions=far),
+            f"{name}(32, 2).to(bfloat16)({shown})",
+            ATTENDED_BFLOAT16,
+            MODULE_BFLOAT16,
+        )
         x = check.randn(1, 330, 32, dtype=torch.bfloat16)  # bfloat16 cannot count to 330
-        check.agrees(attended(weights, 2, x), f"{name}(32, 2).to(bfloat16)(x {tuple(x.shape)})", ATTENDED_BFLOAT16,
-                     MODULE_BFLOAT16)
+        check.agrees(
+            attended(weights, 2, x),
+            f"{name}(32, 2).to(bfloat16)(x {tuple(x.shape)})",
+            ATTENDED_BFLOAT16,
+            MODULE_BFLOAT16,
+        )
 
-    with check.criterion("four bias-free projections and nothing else in the state_dict", 0.5):
-        check.agrees(lambda cls: {key: tuple(value.shape) for key, value in cls(12, 2).state_dict().items()},
-                     f"{name}(12, 2).state_dict()", hint=FOUR_WEIGHTS)
-        check.agrees(lambda cls: {key: True for key, _ in cls(12, 2).named_parameters()},
-                     f"{name}(12, 2).named_parameters()", hint=FOUR_WEIGHTS)
+    with check.criterion("four bias-free projections and nothing else in the state_dict", 0.25):
+        check.agrees(
+            lambda cls: {key: tuple(value.shape) for key, value in cls(12, 2).state_dict().items()},
+            f"{name}(12, 2).state_dict()",
+            hint=FOUR_WEIGHTS,
+        )
+        check.agrees(
+            lambda cls: {key: True for key, _ in cls(12, 2).named_parameters()},
+            f"{name}(12, 2).named_parameters()",
+            hint=FOUR_WEIGHTS,
+        )
 
     with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.25):
         weights, x = drawn(2, 4, 12)
@@ -356,11 +405,12 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         check.unchanged(lambda cls: built(cls, weights, 2)(x, positions=equal), call, x, equal)
         check.agrees(attended(weights, 2, x, positions=equal), call, ATTENDED)
         # products with one more matrix than the outputs, of the same order
-        check.agrees(attended(weights, 2, x, positions=equal, differentiate=True), f"the gradient of {call}", ATTENDED,
-                     CUT)
+        check.agrees(
+            attended(weights, 2, x, positions=equal, differentiate=True), f"the gradient of {call}", ATTENDED, CUT
+        )
         for d_model, n_heads in ((10, 4), (6, 2)):
             x = check.randn(1, 2, d_model)
-            check.raises(lambda cls: cls(d_model, n_heads)(x), ValueError, f"{name}({d_model}, {n_heads})")
+            check.raises(making(d_model, n_heads, then=x), ValueError, f"{name}({d_model}, {n_heads})")
 
 
 # ---- bug hunt -------------------------------------------------------------------------------------------------------
@@ -390,14 +440,21 @@ def rotary_tables(check: Check) -> None:
             for head_dim in (16, 64):
                 far = far_positions(check, 20)
                 check.agrees(calling(far, head_dim), f"rotary_tables(positions up to 8191, {head_dim})", FAR)
-                check.agrees(calling(far, head_dim, dtype=dtype),
-                             f"rotary_tables(positions up to 8191, {head_dim}, {dtype})",
-                             Tolerance(rtol=0, atol=atol, exact_dtype=True), TABLES)
+                check.agrees(
+                    calling(far, head_dim, dtype=dtype),
+                    f"rotary_tables(positions up to 8191, {head_dim}, {dtype})",
+                    Tolerance(rtol=0, atol=atol, exact_dtype=True),
+                    TABLES,
+                )
     with check.criterion("the rest of the contract still holds", 0.5):
         near, steps = replace(NEAR, exact_dtype=True), torch.arange(6, device=check.device)
         check.agrees(calling(steps, 6), "rotary_tables(positions 0..5, 6)", near)
-        check.agrees(calling(torch.tensor([3.5, -2.0, 40.0], device=check.device), 6),
-                     "rotary_tables(positions [3.5, -2, 40], 6)", near, FRACTION)
+        check.agrees(
+            calling(torch.tensor([3.5, -2.0, 40.0], device=check.device), 6),
+            "rotary_tables(positions [3.5, -2, 40], 6)",
+            near,
+            FRACTION,
+        )
         for base in (500.0, 7.5):
             check.agrees(calling(steps, 8, base=base), f"rotary_tables(positions 0..5, 8, base={base:g})", near, BASE)
         check.agrees(calling(steps, 8, torch.float64), "rotary_tables(positions 0..5, 8, torch.float64)", near)

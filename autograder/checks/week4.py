@@ -19,7 +19,8 @@ import torch
 from autograder import reference
 from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, module_weights
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
-from autograder.checks.framework import Check, Miss, StudentError, calling, exercise
+from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise
+from autograder.checks.probes import making
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
 
 WEEK = "week4_alibi"
@@ -32,8 +33,14 @@ BIAS = Tolerance(rtol=1e-5, atol=1e-6)
 # ---- hand computations ----------------------------------------------------------------------------------------------
 
 SLOPES_BY_HAND = {
-    "h8_0": 2.0**-1, "h8_2": 2.0**-3, "h8_7": 2.0**-8,
-    "h12_0": 2.0**-1, "h12_7": 2.0**-8, "h12_8": 2.0**-0.5, "h12_9": 2.0**-1.5, "h12_11": 2.0**-3.5,
+    "h8_0": 2.0**-1,
+    "h8_2": 2.0**-3,
+    "h8_7": 2.0**-8,
+    "h12_0": 2.0**-1,
+    "h12_7": 2.0**-8,
+    "h12_8": 2.0**-0.5,
+    "h12_9": 2.0**-1.5,
+    "h12_11": 2.0**-3.5,
 }
 
 
@@ -53,7 +60,9 @@ def _row(name: str, distances: tuple[int, ...]) -> dict[str, float]:
 
 
 ATTENTION_WITH_SLOPE = _row("causal", (3, 2, 1, 0)) | _row("open", (1, 0, 1, 2))
-ATTENTION_WITH_SLOPE["output"] = sum(ATTENTION_WITH_SLOPE[f"causal_{key}"] * value for key, value in enumerate((8, 4, 2, 1)))
+ATTENTION_WITH_SLOPE["output"] = sum(
+    ATTENTION_WITH_SLOPE[f"causal_{key}"] * value for key, value in enumerate((8, 4, 2, 1))
+)
 
 
 @exercise(WEEK, "attention_with_slope", reference=ATTENTION_WITH_SLOPE)
@@ -68,10 +77,14 @@ def attention_with_slope(check: Check) -> None:
 
 # ---- slopes and bias ------------------------------------------------------------------------------------------------
 
-OTHER_COUNTS = ("Powers of two are right, other numbers of heads are not: there the slopes of the next smaller power of "
-                "two come first, then every second one of the next larger.")
-ONE_STEP = ("Square biases are right, but with fewer queries than keys the queries are the last positions: query row r "
-            "stands at position n_keys - n_queries + r.")
+OTHER_COUNTS = (
+    "Powers of two are right, other numbers of heads are not: there the slopes of the next smaller power of "
+    "two come first, then every second one of the next larger."
+)
+ONE_STEP = (
+    "Square biases are right, but with fewer queries than keys the queries are the last positions: query row r "
+    "stands at position n_keys - n_queries + r."
+)
 
 
 @exercise(WEEK, "alibi_slopes")
@@ -90,10 +103,13 @@ def alibi_slopes(check: Check) -> None:
 
 def own_slopes(function: Callable) -> Callable[[int], torch.Tensor | None]:
     """The slopes of the student's own function where something can be built on them: none of them zero, or beyond all measure."""
+
     @functools.cache
     def slopes(n_heads: int) -> torch.Tensor | None:
         value = _own(function, n_heads)
-        fit = value is not None and value.numel() == n_heads and bool(((value.abs() > 1e-6) & (value.abs() < 1e6)).all())
+        fit = (
+            value is not None and value.numel() == n_heads and bool(((value.abs() > 1e-6) & (value.abs() < 1e6)).all())
+        )
         return value.flatten() if value is not None and fit else None
 
     return slopes
@@ -169,14 +185,18 @@ class All:
 
 # ---- the bias per key -----------------------------------------------------------------------------------------------
 
-NO_KEY_BEHIND = ("Without a mask a single query at the end sees no key after it, so the two forms agree: align the query "
-                 "with the last key, and compute both sides.")
+NO_KEY_BEHIND = (
+    "Without a mask a single query at the end sees no key after it, so the two forms agree: align the query "
+    "with the last key, and compute both sides."
+)
 NOTHING_TO_SEE = "Where keys after the query get no weight, the two forms agree without a mask as well."
 ZERO_SLOPES = "With slopes that are all zero the two forms are one and the same, also without a mask."
 ONE_HEAD = "One place that differs is enough: take the largest difference over all heads, queries and keys."
 SMALL = "Large differences are seen, a small one is not: the two agree where no weight differs by more than 1e-5."
-SIGN = ("Where one weight differs and all others hardly do, your answer is wrong: a difference may have either sign, so "
-        "take .abs().")
+SIGN = (
+    "Where one weight differs and all others hardly do, your answer is wrong: a difference may have either sign, so "
+    "take .abs()."
+)
 LONG = "Long texts go wrong: compute in float64, and take the largest difference, not the mean."
 
 
@@ -201,49 +221,64 @@ def per_key_bias_is_equivalent(check: Check) -> None:
         for scores, given, causal, words, hint in cases:
             call = calling(scores, torch.tensor(given, device=check.device), causal)
             with every.case():
-                check.agrees(lambda f, call=call: bool(call(f)),
-                             f"per_key_bias_is_equivalent(scores {tuple(scores.shape)}, {words}, causal={causal})",
-                             hint=hint)
+                check.agrees(
+                    _as(bool, call),
+                    f"per_key_bias_is_equivalent(scores {tuple(scores.shape)}, {words}, causal={causal})",
+                    hint=hint,
+                )
         every.require()
 
     # Both answers occur in every golden block, with and without the mask: no constant and no `causal` passes.
     with check.criterion("with a mask and without, one query, zero slopes", 1.25, golden=True):
         square, few = check.randn(4, 4, 4, 4), check.randn(2, 4, 3, 9)
         behind = torch.ones(5, 5, device=check.device).triu(1)
-        answers([
-            (square, slopes, True, "four slopes", ""),
-            (square, slopes, False, "four slopes", ""),
-            (few, slopes, True, "four slopes", ""),
-            (few, slopes, False, "four slopes", ""),
-            (check.randn(2, 4, 1, 7), slopes, False, "four slopes", NO_KEY_BEHIND),
-            (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", ZERO_SLOPES),
-            (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
-            (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_HEAD),
-            (check.randn(2, 4, 5, 5), [0.01] * 4, False, "slopes 0.01", SMALL),  # the two differ by some 0.01
-            (check.randn(2, 4, 5, 5), [0.003] * 4, False, "slopes 0.003", SMALL),
-            (check.randn(2, 4, 5, 5) - 1e4 * behind, slopes, False, "four slopes, keys after the query at -10,000",
-             NOTHING_TO_SEE),
-        ])
-    with check.criterion("the largest difference of all: in float64, whatever its sign, at most 1e-5", 0.5, golden=True):
+        answers(
+            [
+                (square, slopes, True, "four slopes", ""),
+                (square, slopes, False, "four slopes", ""),
+                (few, slopes, True, "four slopes", ""),
+                (few, slopes, False, "four slopes", ""),
+                (check.randn(2, 4, 1, 7), slopes, False, "four slopes", NO_KEY_BEHIND),
+                (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", ZERO_SLOPES),
+                (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
+                (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_HEAD),
+                (check.randn(2, 4, 5, 5), [0.01] * 4, False, "slopes 0.01", SMALL),  # the two differ by some 0.01
+                (check.randn(2, 4, 5, 5), [0.003] * 4, False, "slopes 0.003", SMALL),
+                (
+                    check.randn(2, 4, 5, 5) - 1e4 * behind,
+                    slopes,
+                    False,
+                    "four slopes, keys after the query at -10,000",
+                    NOTHING_TO_SEE,
+                ),
+            ]
+        )
+    with check.criterion(
+        "the largest difference of all: in float64, whatever its sign, at most 1e-5", 0.5, golden=True
+    ):
         # float32 numbers near 0.37 * 20,000 are 5e-4 apart. In the second case one row of sixteen differs, so that the
         # mean over 320,000 weights is below 1e-5.
         long = check.randn(1, 8, 2, 20_000)
-        answers([
-            (long, [0.37] * 8, True, "slopes 0.37", LONG),
-            (long, [0.37] + [0.0] * 7, False, "one slope not zero", LONG),
-            (long[:, :, 1:], [0.37] * 8, False, "slopes 0.37", LONG),
-            (long, [0.0] * 8, False, "slopes all zero", LONG),
-            # Two keys of equal weight, one of them behind the query: the weights differ by half the slope.
-            (torch.zeros(1, 1, 2, 2, device=check.device), [1.4e-5], False, "slope 1.4e-5", SMALL),
-            (torch.zeros(1, 1, 2, 2, device=check.device), [3.6e-5], False, "slope 3.6e-5", SMALL),
-            *((scores, [slope], False, f"slope {slope:g}", SIGN) for scores, slope in one_sided(check, 300)),
-        ])
+        answers(
+            [
+                (long, [0.37] * 8, True, "slopes 0.37", LONG),
+                (long, [0.37] + [0.0] * 7, False, "one slope not zero", LONG),
+                (long[:, :, 1:], [0.37] * 8, False, "slopes 0.37", LONG),
+                (long, [0.0] * 8, False, "slopes all zero", LONG),
+                # Two keys of equal weight, one of them behind the query: the weights differ by half the slope.
+                (torch.zeros(1, 1, 2, 2, device=check.device), [1.4e-5], False, "slope 1.4e-5", SMALL),
+                (torch.zeros(1, 1, 2, 2, device=check.device), [3.6e-5], False, "slope 3.6e-5", SMALL),
+                *((scores, [slope], False, f"slope {slope:g}", SIGN) for scores, slope in one_sided(check, 300)),
+            ]
+        )
     with check.criterion("a Python bool", 0.25):
         scores = check.randn(1, 4, 3, 3)
         for causal in (True, False):
-            check.agrees(calling(scores, torch.tensor(slopes, device=check.device), causal),
-                         f"per_key_bias_is_equivalent(scores (1, 4, 3, 3), four slopes, causal={causal})",
-                         hint="The answer must be a Python bool: wrap the comparison in bool().")
+            check.agrees(
+                calling(scores, torch.tensor(slopes, device=check.device), causal),
+                f"per_key_bias_is_equivalent(scores (1, 4, 3, 3), four slopes, causal={causal})",
+                hint="The answer must be a Python bool: wrap the comparison in bool().",
+            )
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
@@ -258,13 +293,16 @@ ATTENDED_HALF = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: To
 SYMMETRIC = "With the mask all is right, without it not: is_causal=False needs the symmetric bias -slope * |i - j|."
 EVALUATING = "In train mode the output is right, after .eval() it is not."
 LENGTHS = "The layer must take texts of any length, one after the other: the bias belongs to the length at hand."
-HALF = ("The module is right in float32, but not after .to({}): build the bias from exact positions in float32, cast it to "
-        "the dtype of the scores, mask with -inf, and return the dtype of x.")
+HALF = (
+    "The module is right in float32, but not after .to({}): build the bias from exact positions in float32, cast it to "
+    "the dtype of the scores, mask with -inf, and return the dtype of x."
+)
 
 
 def own_bias(function: Callable) -> Callable[[int, int], torch.Tensor | None]:
     """The bias of the student's own function, if it leaves something to test: it must matter, and not drown the content.
     Else a layer without a bias, or one without attention, could pass."""
+
     @functools.cache
     def bias(n_heads: int, n: int) -> torch.Tensor | None:
         value = _own(function, n_heads, n)
@@ -288,7 +326,9 @@ class WithoutBias(MultiHeadProjections):
 
     def forward(self, x: torch.Tensor, is_causal: bool = True) -> torch.Tensor:
         q, k, v = self.heads(x)
-        return self.output(attend(self.queries(q), k, v, mask=causal_mask(x.shape[1], x.shape[1]) if is_causal else None)[0])
+        return self.output(
+            attend(self.queries(q), k, v, mask=causal_mask(x.shape[1], x.shape[1]) if is_causal else None)[0]
+        )
 
     def queries(self, q: torch.Tensor) -> torch.Tensor:
         return q
@@ -310,13 +350,19 @@ class WithoutAttention(WithoutBias):
 
 def layer_with(bias_of: Callable[[int, int], torch.Tensor | None]) -> type:
     """The right layer on top of another bias; of the right one where there is none."""
+
     class ALiBiMultiHeadAttention(MultiHeadProjections):
         def forward(self, x: torch.Tensor, is_causal: bool = True) -> torch.Tensor:
             n = x.shape[1]
             bias = bias_of(self.n_heads, n)
             q, k, v = self.heads(x)
-            out, _ = attend(q, k, v, mask=causal_mask(n, n) if is_causal else None,
-                            bias=reference.alibi_bias(self.n_heads, n) if bias is None else bias)
+            out, _ = attend(
+                q,
+                k,
+                v,
+                mask=causal_mask(n, n) if is_causal else None,
+                bias=reference.alibi_bias(self.n_heads, n) if bias is None else bias,
+            )
             return self.output(out)
 
     return ALiBiMultiHeadAttention
@@ -343,8 +389,9 @@ def _fingerprint(bias_of: Callable[[int, int], torch.Tensor | None]) -> torch.Te
     return torch.cat([(right if bias is None else bias).clamp(min=-1e30).flatten() for bias, right in values])
 
 
-@exercise(WEEK, "ALiBiMultiHeadAttention", follows=layer_after_slopes_and_bias,
-          trivial=(WithoutBias, Mean, WithoutAttention))
+@exercise(
+    WEEK, "ALiBiMultiHeadAttention", follows=layer_after_slopes_and_bias, trivial=(WithoutBias, Mean, WithoutAttention)
+)
 def ALiBiMultiHeadAttention(check: Check) -> None:
     name = "ALiBiMultiHeadAttention"
 
@@ -356,25 +403,43 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
             weights, x = drawn(batch, seq_len, d_model)
             check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
         weights, x = drawn(2, 40, 16)
-        check.agrees(attended(weights, 4, x, is_causal=True), f"{name}(16, 4)(x {tuple(x.shape)}, is_causal=True)", ATTENDED)
+        check.agrees(
+            attended(weights, 4, x, is_causal=True), f"{name}(16, 4)(x {tuple(x.shape)}, is_causal=True)", ATTENDED
+        )
         for first, then in ((6, 40), (40, 6)):
-            check.agrees(attended_twice(weights, 4, x[:, :first], x[:, :then]),
-                         f"{name}(16, 4) on a text of {first} tokens, then on one of {then}", ATTENDED, LENGTHS)
+            check.agrees(
+                attended_twice(weights, 4, x[:, :first], x[:, :then]),
+                f"{name}(16, 4) on a text of {first} tokens, then on one of {then}",
+                ATTENDED,
+                LENGTHS,
+            )
 
     with check.criterion("without the mask: the symmetric bias", 1, golden=True):
         for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 9, 32, 8), (1, 5, 12, 2)):
             weights, x = drawn(batch, seq_len, d_model)
-            check.agrees(attended(weights, n_heads, x, is_causal=False),
-                         f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=False)", ATTENDED, SYMMETRIC)
+            check.agrees(
+                attended(weights, n_heads, x, is_causal=False),
+                f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=False)",
+                ATTENDED,
+                SYMMETRIC,
+            )
 
-            check.agrees(attended(weights, n_heads, x, is_causal=False, evaluating=True),
-                         f"{name}({d_model}, {n_heads}).eval()(x {tuple(x.shape)}, is_causal=False)", ATTENDED, EVALUATING)
+            check.agrees(
+                attended(weights, n_heads, x, is_causal=False, evaluating=True),
+                f"{name}({d_model}, {n_heads}).eval()(x {tuple(x.shape)}, is_causal=False)",
+                ATTENDED,
+                EVALUATING,
+            )
 
     with check.criterion("other numbers of heads", 0.5, golden=True):
         for batch, seq_len, d_model, n_heads in ((2, 9, 36, 12), (2, 6, 12, 3), (1, 8, 24, 6)):
             weights, x = drawn(batch, seq_len, d_model)
-            check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED,
-                         OTHER_COUNTS)
+            check.agrees(
+                attended(weights, n_heads, x),
+                f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})",
+                ATTENDED,
+                OTHER_COUNTS,
+            )
 
     with check.criterion("float64, bfloat16 and float16", 1, golden=True):
         # bfloat16 cannot count to 330. A wrong bias of the student's own may be large where the weights are; there its
@@ -389,10 +454,16 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
             check.has_dtype(probe, dtype, call)
 
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.5):
-        check.agrees(lambda cls: {key: tuple(value.shape) for key, value in cls(12, 2).state_dict().items()},
-                     f"{name}(12, 2).state_dict()", hint=FOUR_WEIGHTS)
-        check.agrees(lambda cls: {key: True for key, _ in cls(12, 2).named_parameters()},
-                     f"{name}(12, 2).named_parameters()", hint=FOUR_WEIGHTS)
+        check.agrees(
+            lambda cls: {key: tuple(value.shape) for key, value in cls(12, 2).state_dict().items()},
+            f"{name}(12, 2).state_dict()",
+            hint=FOUR_WEIGHTS,
+        )
+        check.agrees(
+            lambda cls: {key: True for key, _ in cls(12, 2).named_parameters()},
+            f"{name}(12, 2).named_parameters()",
+            hint=FOUR_WEIGHTS,
+        )
 
     with check.criterion("passes gradients, refuses sizes that do not fit", 0.5):
         weights, x = drawn(2, 4, 12)
@@ -402,7 +473,7 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
         check.agrees(attended(weights, 2, x, differentiate=True), f"the gradient of {call}", ATTENDED, CUT)
         for d_model, n_heads in ((10, 4), (6, 5)):
             x = check.randn(1, 2, d_model)
-            check.raises(lambda cls: cls(d_model, n_heads)(x), ValueError, f"{name}({d_model}, {n_heads})")
+            check.raises(making(d_model, n_heads, then=x), ValueError, f"{name}({d_model}, {n_heads})")
 
 
 # ---- reach ----------------------------------------------------------------------------------------------------------
@@ -416,8 +487,11 @@ def effective_window(check: Check) -> None:
         for arguments in cases:
             call = calling(*arguments)
             with every.case():
-                check.agrees(lambda f, call=call: float(call(f)),
-                             f"effective_window({', '.join(f'{a:.6g}' for a in arguments)})", Tolerance(rtol=0, atol=1e-6))
+                check.agrees(
+                    _as(float, call),
+                    f"effective_window({', '.join(f'{a:.6g}' for a in arguments)})",
+                    Tolerance(rtol=0, atol=1e-6),
+                )
         every.require()
 
     with check.criterion("windows at the default tolerance", 1, golden=True):
@@ -426,6 +500,13 @@ def effective_window(check: Check) -> None:
         reaches((0.05, 0.2), (0.013, 0.001), (1.7, 0.5), (0.01, 0.05), (2.0**-8, 0.9))
     with check.criterion("a Python int, also from 0-d tensors", 0.5):
         check.agrees(calling(0.25), "effective_window(0.25)", hint="The window must be a Python int.")
-        check.agrees(calling(torch.tensor(0.25), torch.tensor(0.02)),
-                     "effective_window(torch.tensor(0.25), torch.tensor(0.02))",
-                     hint="0-d tensors must be taken too, and the window be a Python int.")
+        check.agrees(
+            calling(torch.tensor(0.25), torch.tensor(0.02)),
+            "effective_window(torch.tensor(0.25), torch.tensor(0.02))",
+            hint="0-d tensors must be taken too, and the window be a Python int.",
+        )
+
+
+def _as(kind: Callable[[Any], Any], probe: Probe) -> Probe:
+    """The probe's value as a plain bool or float."""
+    return lambda subject: kind(probe(subject))

@@ -98,7 +98,7 @@ def out_slope(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, at: int) -> Pro
     return lambda f: slope(lambda *arguments: f(*arguments)[0])
 
 
-@exercise(WEEK, "grouped_query_attention")
+@exercise(WEEK, "grouped_query_attention", returns=("out", "weights"))
 def grouped_query_attention(check: Check) -> None:
     with check.criterion("several query heads for each key head", 1.25, golden=True):
         # 8/2 and 12/3 heads: with one key head, or with all, `repeat` and `repeat_interleave` are the same
@@ -312,7 +312,10 @@ def same_parts(check: Check, arguments: tuple[Any, ...], call: str, hint: str) -
 
 # ---- 7.3 CachedAttention --------------------------------------------------------------------------------------------
 
-RESTART = "The first call is right, those with a cache are not: the new tokens stand at n_cached, n_cached + 1, ...."
+WITH_A_CACHE = (
+    "The first call is right, those with a cache are not: look at the positions of the new tokens, at the mask, and at "
+    "what of the cache takes part."
+)
 LATER_PIECES = (
     "Pieces of one token are right, longer ones with a cache are not: there the causal mask is aligned at the end."
 )
@@ -418,7 +421,9 @@ def CachedAttention(check: Check) -> None:
                 f"{call}, the first {pieces[0]} alone",
                 MODULE,
             )
-            check.agrees(in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, RESTART)
+            check.agrees(
+                in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, WITH_A_CACHE
+            )
 
     with check.criterion("pieces of any length", 1, golden=True):
         arguments, weights, x, call = drawn(2, 12, 32, 8, 2)
@@ -430,7 +435,7 @@ def CachedAttention(check: Check) -> None:
     with check.criterion("two continuations of one prefix", 0.5, golden=True):
         arguments, weights, x, call = drawn(2, 5, 32, 8, 2)
         one = check.randn(2, 1, 32)
-        check.agrees(continued(arguments, weights, x, [one]), f"{call}, then one token more", MODULE, RESTART)
+        check.agrees(continued(arguments, weights, x, [one]), f"{call}, then one token more", MODULE, WITH_A_CACHE)
         check.agrees(
             continued(arguments, weights, x, [one, check.randn(2, 1, 32), check.randn(2, 3, 32)]),
             f"{call}, then three continuations of it",
@@ -690,6 +695,12 @@ def CrossAttention(check: Check) -> None:
         steps = positions(0, 1, 2, 3)
         check.agrees(
             crossing(arguments, weights, x, memory, None, steps, steps), f"{call}, positions 0..3 for both)", MODULE
+        )
+        check.agrees(
+            crossing(arguments, weights, x, memory, None, steps, positions(9, 4, 0, 2)),
+            f"{call}, positions 0..3 and 9, 4, 0, 2)",
+            MODULE,
+            WHERE_THE_MEMORY_STANDS,
         )
         arguments, weights, x, memory, call = drawn(3, 4, 6, 24, 3)
         for x_at, memory_at, words, hint in (

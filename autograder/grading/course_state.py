@@ -33,8 +33,10 @@ def run_lock(root: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         process = holder.read_text(encoding="ascii").strip() if holder.exists() else "unknown"
-        raise GradingFailed(f"another grading run is under way in this course (process {process}): wait for it to end, "
-                            "then start again; what it has graded is kept") from None
+        raise GradingFailed(
+            f"another grading run is under way in this course (process {process}): wait for it to end, "
+            "then start again; what it has graded is kept"
+        ) from None
     try:
         holder.write_text(str(os.getpid()), encoding="ascii")
         yield

@@ -1,5 +1,6 @@
 """The trusted side of one submission: student cells go to the sandbox, test cells run here against proxies."""
 
+import ast
 import contextlib
 import io
 import json
@@ -48,6 +49,7 @@ class CheckingTooLong(BaseException):
 @contextlib.contextmanager
 def at_most(cpu_seconds: float) -> Iterator[None]:
     """Raises ``CheckingTooLong`` in the block when this process has used that much CPU time; and again, should it go on."""
+
     def too_long(*_: Any) -> None:
         raise CheckingTooLong
 
@@ -102,9 +104,15 @@ def _run_cells(task: Task, session: Session, context: GradingContext, result: Re
         result.seconds[cell.id] = round(time.perf_counter() - start, 4)
 
 
-def _run_test(cell: TaskCell, session: Session, context: GradingContext, trusted: dict[str, Any],
-              failed: dict[str, StudentError], given: list[TaskCell],
-              result: Result) -> None:
+def _run_test(
+    cell: TaskCell,
+    session: Session,
+    context: GradingContext,
+    trusted: dict[str, Any],
+    failed: dict[str, StudentError],
+    given: list[TaskCell],
+    result: Result,
+) -> None:
     """A visible check or a hidden test; its verdict is decided here and nowhere else."""
     names = free_names(cell.source, trusted)
     printed, before = io.StringIO(), len(context.verdicts)
@@ -142,12 +150,17 @@ def _run_test(cell: TaskCell, session: Session, context: GradingContext, trusted
 
 
 @contextlib.contextmanager
-def _replacing(task: Task, session: Session, name: str, student: Any, functions: Mapping[str, Any],
-               ) -> Iterator[tuple[Any, Collection[str]]]:
+def _replacing(
+    task: Task,
+    session: Session,
+    name: str,
+    student: Any,
+    functions: Mapping[str, Any],
+) -> Iterator[tuple[Any, Collection[str]]]:
     """The student's answer anew, its cell run again where the course's functions stand in place of earlier answers, and
     which of these it uses; an ``Absent`` where it uses none."""
     cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
-    used = _reached(cell, task.cells) & set(functions) if cell else set()
+    used = _reached(cell, task.cells, _words) & set(functions) if cell else set()
     if cell is None or not used:
         yield Absent(name, ""), used
         return
@@ -155,44 +168,73 @@ def _replacing(task: Task, session: Session, name: str, student: Any, functions:
         fresh: Any = Absent(name, "")
         with contextlib.suppress(StudentError):
             stand_ins = {key: functions[key] for key in functions if key in used}
-            until_graded.enter_context(session.replacing(
-                {key: _as_function(it) if isclass(it) else _within_bounds(it) for key, it in stand_ins.items()},
-                modules={key for key, it in stand_ins.items() if isclass(it)}))
+            until_graded.enter_context(
+                session.replacing(
+                    {key: _as_function(it) if isclass(it) else _within_bounds(it) for key, it in stand_ins.items()},
+                    modules={key for key, it in stand_ins.items() if isclass(it)},
+                )
+            )
             session.again(cell.id, cell.source)
             fresh = session.lookup([name]).get(name, fresh)
-        yield fresh, used
-    with contextlib.suppress(StudentError):  # what it took from the earlier answers when it was run is the student's again
+        yield fresh, _reached(cell, task.cells, _names) & used or used
+    with contextlib.suppress(
+        StudentError
+    ):  # what it took from the earlier answers when it was run is the student's again
         session.again(cell.id, cell.source)
 
 
-def _reached(cell: TaskCell, cells: list[TaskCell]) -> set[str]:
+def _words(source: str) -> set[str]:
+    return set(WORD.findall(source))
+
+
+def _names(source: str) -> set[str]:
+    """The names in the code, without those in comments and strings."""
+    try:
+        return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    except (SyntaxError, ValueError, RecursionError):
+        return _words(source)
+
+
+def _reached(cell: TaskCell, cells: list[TaskCell], names: Callable[[str], set[str]]) -> set[str]:
     """The names that a cell uses, and those that what it uses uses."""
     found: set[str] = set()
     waiting = [cell.source]
     while waiting:
-        new = set(WORD.findall(waiting.pop())) - found
+        new = names(waiting.pop()) - found
         found |= new
-        waiting += [other.source for other in cells if other.role != Role.TEST and other is not cell
-                    and new & (set(other.defines) | defined_names(other.source))]
+        waiting += [
+            other.source
+            for other in cells
+            if other.role != Role.TEST
+            and other is not cell
+            and new & (set(other.defines) | defined_names(other.source))
+        ]
     return found
 
 
 def _within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function for the student's code to call: it chooses the arguments, but not how much memory that takes here."""
+
     def bounded(*args: Any, **kwargs: Any) -> Any:
-        _require_small((*args, *kwargs.values()))
+        _require_small_result((*args, *kwargs.values()))
         return function(*args, **kwargs)
 
     return bounded
 
 
-def _as_function(cls: type[torch.nn.Module]) -> Callable[..., Any]:
+def _as_function(cls: Any) -> Callable[..., Any]:
     """A module class for the student's code to make modules of: the parameters live there, what they do happens here.
 
     The function gives the shapes of the state_dict; with a state and inputs, the module's output. A module on the meta
     device takes no memory, whatever its sizes."""
-    def asked(arguments: list[Any], options: dict[str, Any], state: dict[str, torch.Tensor] | None = None,
-              inputs: tuple[Any, ...] = (), named: dict[str, Any] | None = None) -> Any:
+
+    def asked(
+        arguments: list[Any],
+        options: dict[str, Any],
+        state: dict[str, torch.Tensor] | None = None,
+        inputs: tuple[Any, ...] = (),
+        named: dict[str, Any] | None = None,
+    ) -> Any:
         with torch.device("meta"):
             module = cls(*arguments, **options)
         if state is None:
@@ -203,9 +245,28 @@ def _as_function(cls: type[torch.nn.Module]) -> Callable[..., Any]:
     return asked
 
 
+def _require_small_result(values: tuple[Any, ...]) -> None:
+    """Two tensors at most meet in a product, and a mask in scores of the queries' and keys' shape."""
+    masks = [value for value in values if isinstance(value, torch.Tensor) and value.dtype == torch.bool]
+    tensors = [value for value in values if isinstance(value, torch.Tensor) and value.dtype != torch.bool]
+    if not masks or not tensors:
+        return _require_small(values)
+    _require_small((*[value for value in values if type(value) is int], *sorted(tensors, key=torch.Tensor.numel)[-2:]))
+    longest = [max((t.shape[-at] for t in tensors if t.ndim >= at), default=1) for at in range(1, 5)]
+    scores = [longest[1], *longest[1:]]  # keys, queries, and what stands before them
+    if math.prod(max(1, size) for size in scores) > LARGEST or any(
+        mask.ndim > 4 or any(size > scores[at] for at, size in enumerate(reversed(mask.shape))) for mask in masks
+    ):
+        raise ValueError("these sizes are larger than any that is asked for")
+    return None
+
+
 def _require_small(values: tuple[Any, ...]) -> None:
-    sizes = [value.numel() if hasattr(value, "numel") else abs(value) for value in values
-             if hasattr(value, "numel") or type(value) is int]
+    sizes = [
+        value.numel() if hasattr(value, "numel") else abs(value)
+        for value in values
+        if hasattr(value, "numel") or type(value) is int
+    ]
     if math.prod(max(1, size) for size in sizes) > LARGEST:
         raise ValueError("these sizes are larger than any that is asked for")
 

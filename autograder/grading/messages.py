@@ -40,8 +40,15 @@ class Task:
     seed: int
 
     @classmethod
-    def of(cls, key: str, assignment: str, notebook: NotebookNode, template: tuple[Cell, ...], files: dict[str, str],
-           seed: int) -> Self:
+    def of(
+        cls,
+        key: str,
+        assignment: str,
+        notebook: NotebookNode,
+        template: tuple[Cell, ...],
+        files: dict[str, str],
+        seed: int,
+    ) -> Self:
         """The task of a rebuilt notebook. Experiments are not run."""
         known = {cell.id: cell for cell in template}
         cells = []
@@ -63,8 +70,12 @@ class Task:
 
     def digest(self) -> str:
         """Names the content: equal digests mean equal results."""
-        content = {"assignment": self.assignment, "cells": [vars(cell) for cell in self.cells], "files": self.files,
-                   "seed": self.seed}
+        content = {
+            "assignment": self.assignment,
+            "cells": [vars(cell) for cell in self.cells],
+            "files": self.files,
+            "seed": self.seed,
+        }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

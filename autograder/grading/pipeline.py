@@ -18,7 +18,9 @@ from autograder.grading.pending import Pending
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.submission import intake
 
-NO_ISOLATION = "WARNING: grading without isolation (--isolation none): student code runs as you, with your files and network."
+NO_ISOLATION = (
+    "WARNING: grading without isolation (--isolation none): student code runs as you, with your files and network."
+)
 
 
 @contextmanager
@@ -42,8 +44,9 @@ def require_isolation(options: Options) -> None:
         raise GradingFailed(problem)
 
 
-def grade_submissions(root: Path, assignment: str, files: dict[str, Path], options: Options, on_outcome: OnOutcome,
-                      again: bool = False) -> None:
+def grade_submissions(
+    root: Path, assignment: str, files: dict[str, Path], options: Options, on_outcome: OnOutcome, again: bool = False
+) -> None:
     """Grade submissions of one assignment, by student; ``again`` even if an interrupted run has left results.
 
     Submissions are read as they can be graded, in a thread of its own: ``on_outcome`` is called from two threads. Raises

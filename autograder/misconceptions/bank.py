@@ -54,14 +54,16 @@ _families: dict[tuple[str, str], tuple[Callable[[frozenset[str]], Any], dict[str
 
 def wrong(assignment: str, grade_id: str, score: float, says: str) -> Callable:
     """Register a wrong function or class: the points it is due and the sentence its author should read."""
-    return lambda subject: _register(Solution(
-        assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), score, says))
+    return lambda subject: _register(
+        Solution(assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), score, says)
+    )
 
 
 def right(assignment: str, grade_id: str) -> Callable:
     """Register a right function or class that differs from the reference in form."""
-    return lambda subject: _register(Solution(
-        assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), None, ""))
+    return lambda subject: _register(
+        Solution(assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), None, "")
+    )
 
 
 def edited(original: Any, name: str, score: float, says: str, *changes: tuple[str, str]) -> None:
@@ -77,8 +79,9 @@ def edited(original: Any, name: str, score: float, says: str, *changes: tuple[st
     _register(Solution(solution.assignment, solution.grade_id, name, namespace[solution.grade_id], source, score, says))
 
 
-def numbers(assignment: str, grade_id: str, name: str, answers: dict, score: float | None = None,
-            says: str = "") -> None:
+def numbers(
+    assignment: str, grade_id: str, name: str, answers: dict, score: float | None = None, says: str = ""
+) -> None:
     """Register a hand computation; with ``score=None`` a right one."""
     lines = [f"    {key!r}: {value!r}," for key, value in answers.items()]
     source = "\n".join([f"{grade_id} = {{", *lines, "}"])
@@ -91,6 +94,7 @@ def family(assignment: str, grade_id: str, says: dict[str, str]) -> Callable:
 
     The diagnosis knows every one of them and every pair, also those that nobody wrote into the bank.
     """
+
     def register(build: Callable[[frozenset[str]], Any]) -> Callable[[frozenset[str]], Any]:
         _families[assignment, grade_id] = build, says
         return build

@@ -64,6 +64,7 @@ DIAGNOSES = {
     "inverse inside": "You feed f with x in the order of the inverse permutation; both sides are indexed with perm itself.",
     "input only": "You permute the input only: f(x[:, perm]) - f(x) measures invariance, not equivariance.",
     "output only": "You permute the output only: the input of one side must be permuted too.",
+    "undone once too often": "One side is put back into the old order and the other one permuted; do one of the two.",
     "mean": "You take the mean of the differences; asked for is the largest.",
     "signed": "You take the largest difference without its absolute value; a negative one can be larger.",
     "norm": "You take a norm or a sum over all differences; asked for is the single largest absolute difference.",
@@ -182,6 +183,26 @@ def attention_tutorial_inf(q, k, v, mask=None):
     if mask is not None:
         scores = torch.where(mask, scores, -torch.inf)
     weights = F.softmax(scores, dim=-1)
+    return weights @ v, weights
+
+
+@wrong(WEEK, "scaled_dot_product_attention", 0, DIAGNOSES["over heads"])
+def attention_over_heads_finite(q, k, v, mask=None):
+    scores = (q.float() / math.sqrt(q.shape[-1])) @ k.float().mT
+    if mask is None:
+        weights = scores.softmax(dim=1)
+    else:
+        weights = scores.masked_fill(~mask, -1e30).softmax(dim=1).masked_fill(~mask, 0.0)
+    return (weights @ v.float()).to(q.dtype), weights.to(q.dtype)
+
+
+@wrong(WEEK, "scaled_dot_product_attention", 0, DIAGNOSES["over queries"])
+def attention_over_queries_finite(q, k, v, mask=None):
+    scores = (q / math.sqrt(q.shape[-1])) @ k.mT
+    if mask is None:
+        weights = scores.softmax(dim=2)
+    else:
+        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=2) * mask
     return weights @ v, weights
 
 
@@ -345,6 +366,11 @@ def gap_one_by_one(f, x, perm):
         row = row.unsqueeze(0)
         gaps.append((f(row[:, perm]) - f(row)[:, perm]).abs().max().item())
     return max(gaps)
+
+
+@wrong(WEEK, "equivariance_gap", 0, DIAGNOSES["undone once too often"])
+def gap_undone_once_too_often(f, x, perm):
+    return (f(x[:, perm])[:, perm.argsort()] - f(x)[:, perm]).abs().max().item()
 
 
 @right(WEEK, "equivariance_gap")

@@ -53,7 +53,7 @@ DIAGNOSES = {
     "transposed":
         "Your matrix is transposed: it moves by -offset. Sine comes first in a pair, so the minus sign stands below the"
         " diagonal.",
-    "at position 0 only": "Your matrix depends on p: it is right at position 0 and wrong elsewhere.",
+    "at position 0 only": "Your matrix is right at position 0 and wrong elsewhere; one matrix must move every position.",
     "halves shift":
         "Your matrix is made for the layout [sin | cos]; in the interleaved layout pair t owns rows and columns 2t and 2t+1.",
     "swapped shift": "Your blocks have sines on the diagonal; a move by 0 must be the identity, and sin 0 is 0.",
@@ -487,14 +487,14 @@ edited(LearnedPlain, "learned_scaled_input", 0, DIAGNOSES["scaled rows"], ("(x +
 edited(LearnedPlain, "learned_multiplied", 0, DIAGNOSES["multiplied"], ("(x + rows)", "(x * rows)"))
 edited(LearnedPlain, "learned_padding_row", 0, DIAGNOSES["wrong size"], (MADE, "self.pe = nn.Parameter(torch.randn(max_len + 1, d_model))"))
 edited(LearnedPlain, "learned_float32_out", 1.75, DIAGNOSES["float32 out"], (".to(x.dtype)", ""))
-edited(LearnedPlain, "learned_buffer", 1.75, DIAGNOSES["not trainable"], (MADE, 'self.register_buffer("pe", torch.randn(max_len, d_model))'))
-edited(LearnedPlain, "learned_frozen", 1.75, DIAGNOSES["not trainable"],
+edited(LearnedPlain, "learned_buffer", 1.5, DIAGNOSES["not trainable"], (MADE, 'self.register_buffer("pe", torch.randn(max_len, d_model))'))
+edited(LearnedPlain, "learned_frozen", 1.5, DIAGNOSES["not trainable"],
        (MADE, "self.pe = nn.Parameter(torch.randn(max_len, d_model), requires_grad=False)"))
-edited(LearnedPlain, "learned_detached", 1.75, DIAGNOSES["table detached"], ("self.pe[:n]", "self.pe.data[:n]"))
-edited(LearnedPlain, "learned_with_scale", 1.75, DIAGNOSES["more parameters"],
+edited(LearnedPlain, "learned_detached", 1.5, DIAGNOSES["table detached"], ("self.pe[:n]", "self.pe.data[:n]"))
+edited(LearnedPlain, "learned_with_scale", 1.5, DIAGNOSES["more parameters"],
        ("self.max_len = max_len", "self.max_len, self.scale = max_len, nn.Parameter(torch.ones(1))"),
        ("rows = self.pe[:n]", "rows = self.scale * self.pe[:n]"))
-edited(LearnedPlain, "learned_in_place", 1.75, DIAGNOSES["in place"], ("return (x + rows).to(x.dtype)", "x.data += rows.to(x.dtype)\n        return x + 0 * rows.to(x.dtype)"))
+edited(LearnedPlain, "learned_in_place", 1.5, DIAGNOSES["in place"], ("return (x + rows).to(x.dtype)", "x.data += rows.to(x.dtype)\n        return x + 0 * rows.to(x.dtype)"))
 edited(LearnedPlain, "learned_clamped", 1.5, DIAGNOSES["silent"], (LONGER, ""),
        ("self.pe[:n]", "self.pe[torch.arange(n).clamp(max=self.max_len - 1)]"))
 edited(LearnedPlain, "learned_wraps", 1.5, DIAGNOSES["silent"], (LONGER, ""), ("self.pe[:n]", "self.pe[torch.arange(n) % self.max_len]"))

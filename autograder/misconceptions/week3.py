@@ -887,21 +887,21 @@ edited(AttentionPlain, "attention_clockwise", 1.75, DIAGNOSES["clockwise"],
        ("a * c - b * s, a * s + b * c", "a * c + b * s, b * c - a * s"))
 edited(AttentionPlain, "attention_i_over_d", 1.75, DIAGNOSES["i/d"],
        ("(-torch.arange(0, d, 2) / d)", "(-torch.arange(d // 2) / d)"))
-edited(AttentionPlain, "attention_positions_ignored", 2.75, DIAGNOSES["ignored"],
+edited(AttentionPlain, "attention_positions_ignored", 3, DIAGNOSES["ignored"],
        ("        if positions is None:\n            positions", "        positions"))
 edited(AttentionPlain, "attention_first_row", 4, DIAGNOSES["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
-edited(AttentionPlain, "attention_buffer_saved", 4, DIAGNOSES["tables saved"],
+edited(AttentionPlain, "attention_buffer_saved", 4.25, DIAGNOSES["tables saved"],
        (KEPT, BUFFER + ")"), (f"self.{THETA}", "self.theta"))
 edited(AttentionPlain, "attention_buffer_rounded", 4.5, DIAGNOSES["buffer"],
        (KEPT, BUFFER + ", persistent=False)"), (f"self.{THETA}", "self.theta"))
 edited(AttentionPlain, "attention_angles_in_input_dtype", 4.5, DIAGNOSES["low precision"],
        ("positions[..., None] * theta", "(positions[..., None] * theta).to(x.dtype)"))
-edited(AttentionPlain, "attention_mask_by_position", 4.5, DIAGNOSES["mask by position"],
+edited(AttentionPlain, "attention_mask_by_position", 4, DIAGNOSES["mask by position"],
        ("torch.ones(n, n, dtype=torch.bool).triu(1)", "positions[None, :] > positions[:, None]"))
-edited(AttentionPlain, "attention_never_causal", 4.5, DIAGNOSES["no causal"],
+edited(AttentionPlain, "attention_never_causal", 4, DIAGNOSES["no causal"],
        ("scores = scores.masked_fill(future", "scores.masked_fill(future"))
-edited(AttentionPlain, "attention_strict_mask", 4.5, DIAGNOSES["strict"], (".triu(1)", ".triu(0)"))
-edited(AttentionPlain, "attention_with_biases", 4.5, DIAGNOSES["biases"], *[
+edited(AttentionPlain, "attention_strict_mask", 4, DIAGNOSES["strict"], (".triu(1)", ".triu(0)"))
+edited(AttentionPlain, "attention_with_biases", 4.75, DIAGNOSES["biases"], *[
     (f"self.{p}_proj = nn.Linear(d_model, d_model, bias=False)", f"self.{p}_proj = nn.Linear(d_model, d_model)")
     for p in "qkvo"])
 edited(AttentionPlain, "attention_own_base", 4.75, DIAGNOSES["base"], ("theta = self.base", "theta = 10000.0"))

@@ -42,7 +42,7 @@ DIAGNOSES = {
     # bias
     "sign": "Your bias has the wrong sign: it must take away from far keys, not reward them.",
     "signed":
-        "Your bias is signed, -slope * (i - j): keys after the query are rewarded; take the absolute value.",
+        "Keys after the query are rewarded: your bias is signed, -slope * (i - j) up to a constant per row; take the absolute value.",
     "top left":
         "Your queries are aligned at the top left, as if they were the first positions; they are the last ones "
         "(position n_keys - n_queries + r).",
@@ -69,7 +69,9 @@ DIAGNOSES = {
     "not masked":
         "With causal=True keys after the query still count in your softmax: both scores must be masked before it.",
     "one masked": "Only one of the two forms gets the mask; both must.",
-    "biases compared": "You compare the biases; what counts is the softmax, which does not see a constant in a row.",
+    "biases compared": (
+        "Your two forms differ wherever a slope is not zero: either they are compared before the softmax, which sees no "
+        "constant in a row, or the bias per key is not +slope * j."),
     "float32": "You compute in float32: far out the two biases are large numbers, and their rounding looks like a difference.",
     "mean": "You take the mean difference; asked for is the largest one.",
     "bool tensor": "You return a tensor; asked for is a Python bool.",

@@ -59,7 +59,7 @@ PI = {
     "multiplied": "You multiply by the scale; positions must become smaller, so divide.",
     "whole": "Whole-number division: 1/4 becomes 0. Positions must keep their fractions.",
     "dtype": "The dtype is not as asked: integers give float32, floats keep theirs.",
-    "cut": "The gradient is cut off (detach, torch.tensor, NumPy or a list on the way).",
+    "cut": "No gradient passes: a detach, torch.tensor, NumPy, a list or a whole-number division is on the way.",
     "rescaled": "You shrink the positions to the range 0..1; asked for is a division by the scale.",
     "length": "You scale by the length found in the positions; the scale is given.",
     "integers back": "The result is turned back into integers, and the fractions are lost.",
@@ -167,8 +167,8 @@ edited(ntk_plain, "ntk_divided", 0, NTK["divided"], ("base * scale", "base / sca
 edited(ntk_plain, "ntk_d_minus_one", 0, NTK["d over d-1"], ("(head_dim - 2)", "(head_dim - 1)"))
 edited(ntk_plain, "ntk_squared", 0, NTK["square"], ("(head_dim / (head_dim - 2))", "2"))
 edited(ntk_plain, "ntk_whole_exponent", 0, NTK["whole"], ("head_dim / (", "head_dim // ("))
-edited(ntk_plain, "ntk_own_base", 2, NTK["base"], ("base * scale", "10000.0 * scale"))
-edited(ntk_plain, "ntk_clamped", 2, NTK["clamped"], ("scale **", "max(scale, 1.0) **"))
+edited(ntk_plain, "ntk_own_base", 2.25, NTK["base"], ("base * scale", "10000.0 * scale"))
+edited(ntk_plain, "ntk_clamped", 2.25, NTK["clamped"], ("scale **", "max(scale, 1.0) **"))
 
 
 @right(WEEK, "ntk_base")

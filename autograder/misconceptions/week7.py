@@ -245,6 +245,8 @@ numbers(WEEK, "cache_sizes", "as_products", {
 numbers(WEEK, "cache_sizes", "values_forgotten", {
     "gqa_token": 65536, "gqa_gib": 0.5, "mha_gib": 2, "mla_token": 70272, "expanded_token": 2998272,
 }, 1, "Only the keys are counted; the values are cached as well.")
+numbers(WEEK, "cache_sizes", "heads_halved", sizes | {"gqa_token": 65536, "gqa_gib": 0.5, "mha_gib": 2}, 1.5,
+        "Your caches of heads are half as large: they hold keys and values, each number in 2 bytes.")
 numbers(WEEK, "cache_sizes", "query_heads", sizes | {"gqa_token": 524288, "gqa_gib": 4}, 2,
         "You count the 32 query heads; the cache holds the 8 key and value heads.")
 numbers(WEEK, "cache_sizes", "heads_exchanged", sizes | {"gqa_token": 524288, "gqa_gib": 4, "mha_gib": 1}, 1.5,

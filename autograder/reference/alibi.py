@@ -30,7 +30,7 @@ def _slopes(n_heads: int) -> list[float]:
     power = 2 ** (n_heads.bit_length() - 1)  # the largest power of two <= n_heads
     if power == n_heads:
         return [2.0 ** (-8 * k / n_heads) for k in range(1, n_heads + 1)]
-    return _slopes(power) + _slopes(2 * power)[0::2][:n_heads - power]
+    return _slopes(power) + _slopes(2 * power)[0::2][: n_heads - power]
 
 
 def alibi_bias(n_heads: int, n_queries: int, n_keys: int | None = None) -> torch.Tensor:
@@ -55,7 +55,7 @@ def _distance(n_queries: int, n_keys: int) -> torch.Tensor:
     if not 1 <= n_queries <= n_keys:
         raise ValueError(f"needed is 1 <= n_queries <= n_keys; got n_queries={n_queries}, n_keys={n_keys}")
     j = torch.arange(n_keys, device="cpu")
-    i = j[n_keys - n_queries:]
+    i = j[n_keys - n_queries :]
     return (i[:, None] - j).abs()
 
 
@@ -95,8 +95,13 @@ class ALiBiMultiHeadAttention(MultiHeadProjections):
         """(batch, seq_len, d_model) -> the same shape and dtype."""
         seq_len = x.shape[1]
         q, k, v = self.heads(x)
-        out, _ = attend(q, k, v, mask=causal_mask(seq_len, seq_len) if is_causal else None,
-                        bias=_bias(self.n_heads, seq_len, seq_len))
+        out, _ = attend(
+            q,
+            k,
+            v,
+            mask=causal_mask(seq_len, seq_len) if is_causal else None,
+            bias=_bias(self.n_heads, seq_len, seq_len),
+        )
         return self.output(out)
 
 

@@ -25,7 +25,11 @@ def scaled_dot_product_attention(
 
 
 def attend(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None, bias: torch.Tensor | None = None
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention as above; `bias` (broadcasting like the mask) is added to the scaled scores before the softmax."""
     dtype = compute_dtype(q.dtype)
@@ -72,8 +76,10 @@ def causal_mask(n_queries: int, n_keys: int) -> torch.Tensor:
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.3, for the mask; the alignment is that of a KV cache.
     """
     if n_queries > n_keys:
-        raise ValueError(f"queries are the last of the keys' positions, so n_queries <= n_keys; "
-                         f"got n_queries={n_queries}, n_keys={n_keys}")
+        raise ValueError(
+            f"queries are the last of the keys' positions, so n_queries <= n_keys; "
+            f"got n_queries={n_queries}, n_keys={n_keys}"
+        )
     return torch.ones(n_queries, n_keys, dtype=torch.bool, device="cpu").tril(diagonal=n_keys - n_queries)
 
 

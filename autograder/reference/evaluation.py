@@ -23,8 +23,10 @@ def loss_by_length(
     lengths = [int(length) for length in lengths]
     for length in lengths:
         if not 1 <= n_targets <= length < tokens.shape[1]:
-            raise ValueError(f"needed is 1 <= n_targets <= length < number of tokens; got n_targets={n_targets}, "
-                             f"length={length}, {tokens.shape[1]} tokens")
+            raise ValueError(
+                f"needed is 1 <= n_targets <= length < number of tokens; got n_targets={n_targets}, "
+                f"length={length}, {tokens.shape[1]} tokens"
+            )
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     flags = [module.training for module in modules]
     targets = tokens[:, -n_targets:].flatten()
@@ -34,7 +36,7 @@ def loss_by_length(
             model.eval()
         with torch.no_grad():
             for length in lengths:
-                logits = model(tokens[:, -length - 1:-1])[:, -n_targets:].flatten(0, 1)
+                logits = model(tokens[:, -length - 1 : -1])[:, -n_targets:].flatten(0, 1)
                 # float64, so that a half-precision model is not scored in half precision
                 losses[length] = functional.cross_entropy(logits.to(torch.float64), targets.to(logits.device)).item()
     finally:

@@ -48,8 +48,10 @@ def _cos_sin_for(x: torch.Tensor, positions: torch.Tensor, base: float) -> tuple
     """cos and sin of the angles in float64, then in the dtype x is rotated in, so shaped that they broadcast with x."""
     batch, seq_len, head_dim = x.shape[0], x.shape[-2], x.shape[-1]
     if tuple(positions.shape) not in ((seq_len,), (batch, seq_len), (1, seq_len)):
-        raise ValueError(f"positions must be (seq_len,) or (batch, seq_len), here ({seq_len},) or ({batch}, {seq_len});"
-                         f" got {tuple(positions.shape)}")
+        raise ValueError(
+            f"positions must be (seq_len,) or (batch, seq_len), here ({seq_len},) or ({batch}, {seq_len});"
+            f" got {tuple(positions.shape)}"
+        )
     cos, sin = rotary_tables(positions.to(x.device), head_dim, compute_dtype(x.dtype), base)
     if positions.ndim == 2:
         cos, sin = cos[:, None], sin[:, None]  # every head of a batch entry has the same positions

@@ -10,8 +10,19 @@ import pytest
 from playwright.sync_api import Page
 
 VERSION = "4.10.3"
-RULES = ["image-alt", "svg-img-alt", "role-img-alt", "input-image-alt", "object-alt", "label", "button-name",
-         "aria-input-field-name", "select-name", "frame-title", "nested-interactive"]
+RULES = [
+    "image-alt",
+    "svg-img-alt",
+    "role-img-alt",
+    "input-image-alt",
+    "object-alt",
+    "label",
+    "button-name",
+    "aria-input-field-name",
+    "select-name",
+    "frame-title",
+    "nested-interactive",
+]
 
 
 @functools.cache

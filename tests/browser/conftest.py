@@ -9,8 +9,16 @@ import pytest
 from browser.find_browser import ADVICE, find_browser
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-CHROMIUM_OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-                    "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+CHROMIUM_OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 ELSEWHERE = re.compile(r"^(?:https?|wss?)://(?!127\.0\.0\.1[:/])")
 PATIENCE = 300_000  # milliseconds until a page counts as hanging; a busy machine is slow, not broken
 
@@ -26,7 +34,9 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     home = str(tmp_path_factory.mktemp("chromium"))  # crash reports and caches stay out of the user's home
     environment = {**os.environ, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home}
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=CHROMIUM_OPTIONS, env=environment)
+        browser = playwright.chromium.launch(
+            executable_path=path, headless=True, args=CHROMIUM_OPTIONS, env=environment
+        )
         yield browser
         browser.close()
 

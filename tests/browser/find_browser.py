@@ -20,8 +20,10 @@ def find_browser() -> str | None:
 
 def _playwrights_own() -> str | None:
     # In a process of its own: where an event loop runs already, playwright's blocking interface refuses to start.
-    code = ("from playwright.sync_api import sync_playwright\n"
-            "with sync_playwright() as p: print(p.chromium.executable_path)")
+    code = (
+        "from playwright.sync_api import sync_playwright\n"
+        "with sync_playwright() as p: print(p.chromium.executable_path)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     path = done.stdout.strip()
     return path if done.returncode == 0 and path and Path(path).is_file() else None

@@ -59,15 +59,30 @@ class JupyterServer:
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         command = [
-            sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root",
+            sys.executable,
+            "-m",
+            "jupyterlab",
+            "--no-browser",
+            "--allow-root",
             "--ServerApp.jpserver_extensions={'jupytext': False}",
-            f"--ServerApp.root_dir={self.root}", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
-            "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.terminals_enabled=False",
+            f"--ServerApp.root_dir={self.root}",
+            "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.port={port}",
+            "--ServerApp.port_retries=0",
+            "--IdentityProvider.token=",
+            "--ServerApp.terminals_enabled=False",
             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         ]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=self.root, env=self._environment(), stdin=subprocess.DEVNULL,
-                                             stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                command,
+                cwd=self.root,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             if self._answers():
@@ -77,14 +92,22 @@ class JupyterServer:
         return False
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items()
-                if not name.startswith(("JUPYTER", "IPYTHON", "XDG_", "MPL", "PYTHONPATH"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("JUPYTER", "IPYTHON", "XDG_", "MPL", "PYTHONPATH"))
+        }
         home = str(self.home)
         return {
-            **kept, "PATH": str(Path(sys.executable).parent) + os.pathsep + kept["PATH"],
-            "HOME": home, "JUPYTER_CONFIG_DIR": f"{home}/config", "JUPYTER_DATA_DIR": f"{home}/data",
-            "JUPYTER_RUNTIME_DIR": f"{home}/runtime", "IPYTHONDIR": f"{home}/ipython",
-            "JUPYTERLAB_SETTINGS_DIR": f"{home}/settings", "JUPYTERLAB_WORKSPACES_DIR": f"{home}/workspaces",
+            **kept,
+            "PATH": str(Path(sys.executable).parent) + os.pathsep + kept["PATH"],
+            "HOME": home,
+            "JUPYTER_CONFIG_DIR": f"{home}/config",
+            "JUPYTER_DATA_DIR": f"{home}/data",
+            "JUPYTER_RUNTIME_DIR": f"{home}/runtime",
+            "IPYTHONDIR": f"{home}/ipython",
+            "JUPYTERLAB_SETTINGS_DIR": f"{home}/settings",
+            "JUPYTERLAB_WORKSPACES_DIR": f"{home}/workspaces",
             **self._extra,
         }
 

@@ -47,8 +47,10 @@ def test_every_figure_is_shown_in_both_themes(solution: Path, reader: JupyterSer
             image = images.nth(index)
             image.scroll_into_view_if_needed()
             expect(image).to_have_js_property("complete", True)
-            size = image.evaluate("i => ({natural: i.naturalWidth, shown: i.getBoundingClientRect().right, "
-                                  "room: i.closest('.jp-OutputArea').getBoundingClientRect().right})")
+            size = image.evaluate(
+                "i => ({natural: i.naturalWidth, shown: i.getBoundingClientRect().right, "
+                "room: i.closest('.jp-OutputArea').getBoundingClientRect().right})"
+            )
             assert size["natural"] > 0, f"{name} is not loaded"
             assert size["shown"] <= size["room"] + 1, f"{name} is cut off on the right"
             shoot(image.locator("xpath=ancestor::*[contains(@class, 'jp-OutputArea')][last()]"), f"{name}-{theme}")

@@ -35,7 +35,7 @@ MARKUP = """My proof.
 [a link](javascript:window.ran='link')
 $x<script>window.ran = 'formula'</script>$
 """
-PICTURE = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PRINTS_MARKUP = """from IPython.display import HTML, display
 print("<script>window.ran = 'print'</script>")
 display(HTML("<script>window.ran = 'display'</script>"))
@@ -53,8 +53,9 @@ class FormgraderServer(JupyterServer):
         """What the gradebook has: the score, and what a person gave, by cell."""
         with Gradebook(f"sqlite:///{self.root}/gradebook.db", "positional_encodings") as gradebook:
             submission = gradebook.find_submission(WEEK3, student)
-            return submission.score, {grade.name: grade.manual_score for notebook in submission.notebooks
-                                      for grade in notebook.grades}
+            return submission.score, {
+                grade.name: grade.manual_score for notebook in submission.notebooks for grade in notebook.grades
+            }
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +134,9 @@ def test_an_instructor_grades_a_free_text_answer(formgrader: FormgraderServer, p
     assert by_hand["relative_proof"] == 2.5
 
 
-def test_no_markup_of_a_student_runs(formgrader: FormgraderServer, page: Page, shoot: Shoot,
-                                     problems: list[str]) -> None:
+def test_no_markup_of_a_student_runs(
+    formgrader: FormgraderServer, page: Page, shoot: Shoot, problems: list[str]
+) -> None:
     _open(page, formgrader, HOSTILE)
     proof = page.locator(".nbgrader_cell", has=page.locator("input#relative_proof"))
     expect(proof).to_have_count(1)  # the student's own input is not one
@@ -148,8 +150,9 @@ def test_no_markup_of_a_student_runs(formgrader: FormgraderServer, page: Page, s
     assert problems == []
 
 
-def test_formulas_hints_and_shortcuts_need_no_network(formgrader: FormgraderServer, page: Page, shoot: Shoot,
-                                                      problems: list[str]) -> None:
+def test_formulas_hints_and_shortcuts_need_no_network(
+    formgrader: FormgraderServer, page: Page, shoot: Shoot, problems: list[str]
+) -> None:
     _open(page, formgrader, "ada")
     page.wait_for_load_state("load")
     assert "$" not in page.locator(".text_cell_render").first.inner_text()
@@ -218,7 +221,14 @@ def _make_hostile(path: Path) -> None:
     _proof(notebook)["source"] = MARKUP
     notebook["cells"] += [
         {"cell_type": "markdown", "id": "extra-1", "metadata": {}, "source": MARKUP.replace("relative_proof", "other")},
-        {"cell_type": "code", "id": "extra-2", "metadata": {}, "source": PRINTS_MARKUP, "outputs": [], "execution_count": None},
+        {
+            "cell_type": "code",
+            "id": "extra-2",
+            "metadata": {},
+            "source": PRINTS_MARKUP,
+            "outputs": [],
+            "execution_count": None,
+        },
     ]
     path.write_text(json.dumps(notebook), encoding="utf-8")
 
@@ -243,7 +253,9 @@ def _save_a_moving_picture(path: Path) -> None:
 
 
 def _proof(notebook: dict) -> dict:
-    cells = {cell["metadata"]["nbgrader"]["grade_id"]: cell for cell in notebook["cells"] if "nbgrader" in cell["metadata"]}
+    cells = {
+        cell["metadata"]["nbgrader"]["grade_id"]: cell for cell in notebook["cells"] if "nbgrader" in cell["metadata"]
+    }
     return cells["relative_proof"]
 
 
@@ -295,5 +307,7 @@ def _shown(student: str) -> str:
 
 
 def _pixels_between(upper: Locator, lower: Locator) -> float:
-    return upper.evaluate("(upper, lower) => lower.getBoundingClientRect().top - upper.getBoundingClientRect().bottom",
-                          lower.element_handle())
+    return upper.evaluate(
+        "(upper, lower) => lower.getBoundingClientRect().top - upper.getBoundingClientRect().bottom",
+        lower.element_handle(),
+    )

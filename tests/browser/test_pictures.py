@@ -60,8 +60,11 @@ def _clocks(card: Locator, at: dict[str, float]) -> None:
 def _hands(card: Locator, at: dict[str, float]) -> None:
     position = int(at["position p"])
     row = sinusoidal.sinusoidal_positional_encoding(position + 1, 8, at["base"])[position]
-    shown = [float(number.replace("−", "-")) for note in card.locator(".note").all_inner_texts()
-             for number in re.findall(r"[-−]?\d\.\d\d", note)]
+    shown = [
+        float(number.replace("−", "-"))
+        for note in card.locator(".note").all_inner_texts()
+        for number in re.findall(r"[-−]?\d\.\d\d", note)
+    ]
     assert shown == pytest.approx(row.tolist(), abs=0.0051)  # two decimals are shown
 
 
@@ -134,6 +137,8 @@ def _buckets(card: Locator, at: dict[str, float]) -> None:
             if end != "…":  # the next offset has another bucket
                 assert int(t5.t5_bucket(torch.tensor(int(end)), both)) == int(bucket)
                 assert int(t5.t5_bucket(torch.tensor(int(end) + step), both)) != int(bucket)
+
+
 def _cache(card: Locator, at: dict[str, float]) -> None:
     cached, new = int(at["tokens in the cache"]), int(at["new tokens"])
     seen = card.locator("rect").evaluate_all("cells => cells.map(cell => cell.dataset.seen !== 'hidden')")
@@ -159,8 +164,9 @@ PICTURES = {
     "shift": Picture("lab.moving_shift(sinusoidal.shift_matrix)", ("position p", "offset k"), _shift),
     "score": Picture("lab.moving_score()", ("offset m − n", "look exactly this far back: K"), _score),
     "slopes": Picture("lab.moving_slopes(alibi.alibi_slopes)", ("number of heads", "distance"), _slopes),
-    "frequencies": Picture("lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies)", ("scale s",),
-                           _frequencies),
+    "frequencies": Picture(
+        "lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies)", ("scale s",), _frequencies
+    ),
     "buckets": Picture("lab.moving_buckets(t5.t5_bucket)", (OFFSET,), _buckets),
     "cache": Picture("lab.moving_cache()", ("tokens in the cache", "new tokens"), _cache),
 }
@@ -214,8 +220,9 @@ def test_an_untrusted_notebook_shows_still_pictures(jupyter: JupyterServer, page
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_pictures_move_in_jupyterlab(theme: str, jupyter: JupyterServer, page: Page, shoot: Shoot,
-                                     errors: list[str]) -> None:
+def test_pictures_move_in_jupyterlab(
+    theme: str, jupyter: JupyterServer, page: Page, shoot: Shoot, errors: list[str]
+) -> None:
     lab = LabPage(page, jupyter.url, "pictures.ipynb")
     lab.choose_theme(THEMES[theme])
     cells = lab.notebook.locator(".jp-CodeCell")
@@ -232,15 +239,18 @@ def test_pictures_move_in_jupyterlab(theme: str, jupyter: JupyterServer, page: P
 
 @pytest.mark.parametrize("width", [820, 360])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures_move_on_a_static_page(width: int, scheme: str, notebook: Path, page: Page, shoot: Shoot,
-                                        errors: list[str], tmp_path: Path) -> None:
+def test_pictures_move_on_a_static_page(
+    width: int, scheme: str, notebook: Path, page: Page, shoot: Shoot, errors: list[str], tmp_path: Path
+) -> None:
     outputs = [cell.outputs[0].data for cell in nbformat.read(notebook, as_version=4).cells[2:]]
     background = {"light": "#fff", "dark": "#111"}[scheme]
     file = tmp_path / "page.html"
-    file.write_text('<!doctype html><html lang="en"><meta charset="utf-8"><title>Pictures</title>'
-                    '<meta name="viewport" content="width=device-width">'
-                    f'<body style="margin: 10px; background: {background}">'
-                    + "".join(data["text/html"] for data in outputs), encoding="utf-8")
+    file.write_text(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Pictures</title>'
+        '<meta name="viewport" content="width=device-width">'
+        f'<body style="margin: 10px; background: {background}">' + "".join(data["text/html"] for data in outputs),
+        encoding="utf-8",
+    )
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(file.as_uri())
     for number, (name, picture) in enumerate(PICTURES.items()):

@@ -83,8 +83,11 @@ def _source(grade_id: str) -> str:
 
 def _unanswered_but(answered: str) -> list[str]:
     """What Validate should complain of: the visible checks and the free-text answers."""
-    texts = [grade_id for grade_id, cell in _cells().items()
-             if cell["cell_type"] == "markdown" and cell["metadata"]["nbgrader"]["solution"]]
+    texts = [
+        grade_id
+        for grade_id, cell in _cells().items()
+        if cell["cell_type"] == "markdown" and cell["metadata"]["nbgrader"]["solution"]
+    ]
     checks = [grade_id for grade_id in _cells() if grade_id.endswith("_check") and grade_id != answered]
     return [_source(grade_id) for grade_id in texts + checks]
 

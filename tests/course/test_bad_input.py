@@ -113,7 +113,10 @@ def test_a_very_deep_folder_in_a_submission_is_of_no_consequence(course: Path) -
     os.close(here)
     try:
         run("nbgrader", "autograde", WEEK3, cwd=course)
-        assert "not graded" not in autograder("--root", str(course), "autograde", "--week", "3", "--regrade").stdout.splitlines()[-2]
+        assert (
+            "not graded"
+            not in autograder("--root", str(course), "autograde", "--week", "3", "--regrade").stdout.splitlines()[-2]
+        )
         assert (course / "autograded" / "ada" / WEEK3 / f"{WEEK3}.ipynb").is_file()
     finally:
         subprocess.run(["rm", "-rf", str(course)], check=True)  # Python's own rmtree would recurse too far
@@ -121,5 +124,8 @@ def test_a_very_deep_folder_in_a_submission_is_of_no_consequence(course: Path) -
 
 def test_the_notebook_of_another_week_is_known(course: Path) -> None:
     make_course_root(COURSE, course, [WEEK3, "week2_sinusoidal"])
-    with pytest.raises(UngradableError, match="none of the exercises of week3_rope is in it .it looks like the notebook of week2_sinusoidal"):
+    with pytest.raises(
+        UngradableError,
+        match="none of the exercises of week3_rope is in it .it looks like the notebook of week2_sinusoidal",
+    ):
         rebuild(COURSE / "notebooks" / "week2_sinusoidal" / "week2_sinusoidal.ipynb", course, WEEK3)

@@ -22,9 +22,17 @@ EXERCISES = [(week, entry) for week, entries in MANIFEST.items() for entry in en
 SOLUTIONS = [(week, entry, solution) for week, entry in EXERCISES for solution in bank(week, entry.grade_id)]
 BUG_HUNTS = ("rotate_half", "rotary_tables", "decode_step_scores")
 # (wrong, right) entries at least
-LEAST = {"scaled_dot_product_attention": (10, 3), "sinusoidal_positional_encoding": (10, 3), "apply_rotary_emb": (16, 6),
-         "alibi_bias": (10, 3), "ALiBiMultiHeadAttention": (10, 3), "yarn_frequencies": (10, 3), "loss_by_length": (10, 3),
-         "rotate_by_hand": (5, 2), "bfloat16_positions": (5, 2)}
+LEAST = {
+    "scaled_dot_product_attention": (10, 3),
+    "sinusoidal_positional_encoding": (10, 3),
+    "apply_rotary_emb": (16, 6),
+    "alibi_bias": (10, 3),
+    "ALiBiMultiHeadAttention": (10, 3),
+    "yarn_frequencies": (10, 3),
+    "loss_by_length": (10, 3),
+    "rotate_by_hand": (5, 2),
+    "bfloat16_positions": (5, 2),
+}
 
 
 def names(case):
@@ -77,7 +85,9 @@ def test_what_is_cached_for_others_of_the_class_changes_no_verdict(case):
         verdict, other = grade(week, entry, typed[entry.grade_id], cache=class_cache), alone[solution.name]
         assert verdict.named == other.named and verdict.score == other.score, solution.name
         # not the messages: what dropout gives is drawn anew each time
-        assert [criterion.earned for criterion in verdict.criteria] == [criterion.earned for criterion in other.criteria]
+        assert [criterion.earned for criterion in verdict.criteria] == [
+            criterion.earned for criterion in other.criteria
+        ]
 
 
 # What a check finds by a property has a sentence made in the check.
@@ -128,6 +138,7 @@ def nothing(*arguments, **options):
 
 def filled_like(right, value):
     """Zeros, or ones, in the shapes of the right answer; refuses what it refuses."""
+
     def fill(answer):
         if isinstance(answer, tuple):
             return tuple(map(fill, answer))
@@ -138,6 +149,7 @@ def filled_like(right, value):
 
 def module_with(right, forward, construct=None):
     """A class with the right parameters and another forward."""
+
     class Module(right):
         def __init__(self, *arguments, **options):
             if construct is not None:
@@ -228,8 +240,9 @@ def test_all_students_of_a_class_meet_the_same_inputs(case, monkeypatch):
     week, entry = case
     drawn = []
     randn = Check.randn
-    monkeypatch.setattr(Check, "randn", lambda self, *shape, **options: drawn.append(
-        randn(self, *shape, **options)) or drawn[-1])
+    monkeypatch.setattr(
+        Check, "randn", lambda self, *shape, **options: drawn.append(randn(self, *shape, **options)) or drawn[-1]
+    )
     right = next(s.subject for s in bank(week, entry.grade_id) if s.is_right)
     grade(week, entry, right, seed=7)
     first, drawn = drawn[:], drawn.clear() or drawn

@@ -25,18 +25,31 @@ def loaded(statement: str) -> set[str]:
 
 
 def test_grading_starts_without_what_it_does_not_need() -> None:
-    heavy = {"torch", "numpy", "matplotlib", "IPython", "rfc3987_syntax.syntax_helpers", "lark", "jupytext", "autograder.misconceptions.bank"}
+    heavy = {
+        "torch",
+        "numpy",
+        "matplotlib",
+        "IPython",
+        "rfc3987_syntax.syntax_helpers",
+        "lark",
+        "jupytext",
+        "autograder.misconceptions.bank",
+    }
     assert loaded("import autograder.commands, autograder.grading.plugins.exporter") & heavy <= {"jupytext"}
 
 
 def test_the_sandbox_is_started_before_torch_is_imported() -> None:
-    assert "torch" not in loaded("import autograder.grading.executors.grader_process, autograder.grading.sandbox.sandbox")
+    assert "torch" not in loaded(
+        "import autograder.grading.executors.grader_process, autograder.grading.sandbox.sandbox"
+    )
 
 
 def test_cpu_of_orphans_is_counted(tmp_path: Path) -> None:
     grandchild = "import time\nwhile time.process_time() < 0.5: pass"
     child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {grandchild!r}])"  # does not wait for it
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:  # not measured, not waited for
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE
+    ) as other:  # not measured, not waited for
         measured = measure.measure([sys.executable, "-c", child])
         assert measured.code == 0 and measured.cpu >= 0.5
         assert other.poll() is None
@@ -51,7 +64,11 @@ def test_memory_of_all_children_is_seen() -> None:
 
 
 def test_differences_between_two_gradebooks() -> None:
-    students = [Student("ada", {"a": 1.0, "b": None}), Student("boole", {"a": 0.0}), Student("cantor", {"a": 0.0}, ungradable=True)]
+    students = [
+        Student("ada", {"a": 1.0, "b": None}),
+        Student("boole", {"a": 0.0}),
+        Student("cantor", {"a": 0.0}, ungradable=True),
+    ]
     same = {"ada": {"a": 1.0, "b": None}, "boole": {"a": 0.0}}
     assert bench.differences(students, same, same) == []
     assert bench.differences(students, same, same | {"ada": {"a": 0.5, "b": None}}) == ["ada, a: stock 0.5, ours 1"]
@@ -60,7 +77,11 @@ def test_differences_between_two_gradebooks() -> None:
 
 
 def test_scores_of_a_large_class() -> None:
-    students = [Student("ada", {"a": 1.0}), Student("boole", {"a": 1.0}), Student("cantor", {"a": 1.0}, ungradable=True)]
+    students = [
+        Student("ada", {"a": 1.0}),
+        Student("boole", {"a": 1.0}),
+        Student("cantor", {"a": 1.0}, ungradable=True),
+    ]
     found = {"ada": {"a": 1.0}, "boole": {"a": 0.5}, "cantor": {"a": None}}
     assert scale.wrong_scores(students, found) == ["boole"]
     assert scale.wrong_scores(students, {}) == ["ada", "boole", "cantor"]
@@ -75,7 +96,10 @@ def test_hidden_tests_are_opened_to_the_kernel() -> None:
 
 
 def test_timings_name_the_slowest() -> None:
-    seconds = {"ada": {"rope_frequencies": 0.1, "rope_frequencies_tests": 0.2}, "boole": {"rope_frequencies": 0.3, "rope_frequencies_tests": 2.0}}
+    seconds = {
+        "ada": {"rope_frequencies": 0.1, "rope_frequencies_tests": 0.2},
+        "boole": {"rope_frequencies": 0.3, "rope_frequencies_tests": 2.0},
+    }
     table = timings_table(WEEK3, seconds)
     row = [list(column.cells)[1] for column in table.columns]
     assert row == ["3.2", "rope_frequencies", "0.200", "0.300", "1.100", "2.000", "boole"]
@@ -84,11 +108,15 @@ def test_timings_name_the_slowest() -> None:
 @pytest.mark.isolation
 def test_a_week_is_measured_and_reported(tmp_path: Path) -> None:
     """Two students; stock is replaced by a command that grades nothing."""
-    measured = bench.week(WEEK3, 2, runs=tmp_path, stock_command=lambda assignment: [sys.executable, "-c", "print('graded')"])
+    measured = bench.week(
+        WEEK3, 2, runs=tmp_path, stock_command=lambda assignment: [sys.executable, "-c", "print('graded')"]
+    )
     assert measured.keys() >= bench.COMPLETE
     assert measured["ours"]["code"] == 0 and measured["ours"]["cpu"] > 1
     assert 0 < measured["floor"]["cells"] < measured["floor"]["cells_and_tests"]
-    assert any("stock none" in line for line in measured["differences"]) and not any("expected" in line for line in measured["differences"])
+    assert any("stock none" in line for line in measured["differences"]) and not any(
+        "expected" in line for line in measured["differences"]
+    )
     text = bench.report([measured])
     assert "| week3 | 2 |" in text and "differ |" in text and tempfile.gettempdir() not in text
     again = bench.week(WEEK3, 2, runs=tmp_path, stock_command=lambda assignment: ["false"])

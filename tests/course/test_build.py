@@ -58,7 +58,8 @@ def test_text_and_notebook_are_two_forms_of_one_thing(text: Path) -> None:
 def test_nothing_of_the_solution_reaches_the_students(text: Path) -> None:
     released = COURSE / "notebooks" / text.stem
     assert sorted(path.name for path in released.iterdir() if path.is_file()) == sorted(
-        ["lab.py", f"{text.stem}.ipynb", *RELEASED_FILES.get(text.stem, ())])
+        ["lab.py", f"{text.stem}.ipynb", *RELEASED_FILES.get(text.stem, ())]
+    )
     student = nbformat.read(released / f"{text.stem}.ipynb", as_version=4)
     sources = "\n".join(cell.source for cell in student.cells) + (released / "lab.py").read_text(encoding="utf-8")
     for secret in ("BEGIN SOLUTION", "END SOLUTION", "HIDDEN TESTS\n", "MARK SCHEME", "autograder."):
@@ -70,10 +71,17 @@ def test_nothing_of_the_solution_reaches_the_students(text: Path) -> None:
 @by_week
 def test_points_are_the_manifests(text: Path) -> None:
     notebook = to_notebook(text.read_text(encoding="utf-8"))
-    graded = {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points for cell in notebook.cells
-              if cell.metadata.get("nbgrader", {}).get("grade") and cell.metadata.nbgrader.points}
+    graded = {
+        cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points
+        for cell in notebook.cells
+        if cell.metadata.get("nbgrader", {}).get("grade") and cell.metadata.nbgrader.points
+    }
     assert graded == {entry.graded_cell: entry.points for entry in MANIFEST[text.stem]}
-    checks = {cell.metadata.nbgrader.grade_id for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("points") == 0}
+    checks = {
+        cell.metadata.nbgrader.grade_id
+        for cell in notebook.cells
+        if cell.metadata.get("nbgrader", {}).get("points") == 0
+    }
     assert checks == {f"{entry.grade_id}_check" for entry in MANIFEST[text.stem] if entry.kind != "text"}
 
 
@@ -90,8 +98,11 @@ def test_solutions_are_executed_and_bare(text: Path) -> None:
 
 @by_week
 def test_solutions_show_the_mark_schemes_and_students_notebooks_do_not(text: Path) -> None:
-    schemes = [scheme for cell in to_notebook(text.read_text(encoding="utf-8")).cells
-               if (scheme := extract_region(cell.source, "MARK SCHEME"))]
+    schemes = [
+        scheme
+        for cell in to_notebook(text.read_text(encoding="utf-8")).cells
+        if (scheme := extract_region(cell.source, "MARK SCHEME"))
+    ]
     assert schemes
     solution = nbformat.read(COURSE / "solutions" / text.stem / f"{text.stem}.ipynb", as_version=4)
     shown = [cell.source for cell in solution.cells if TAG in cell.metadata.get("tags", [])]
@@ -122,7 +133,9 @@ def test_import_brings_an_edit_back_and_refuses_when_the_text_is_newer(copy: Pat
 
 def test_a_failing_solution_is_reported_and_leaves_everything_as_it_was(copy: Path) -> None:
     text = copy / "source" / WEEKS[0].name
-    text.write_text(text.read_text(encoding="utf-8") + '\n# %% tags=["experiment"]\nraise RuntimeError("broken demonstration")\n')
+    text.write_text(
+        text.read_text(encoding="utf-8") + '\n# %% tags=["experiment"]\nraise RuntimeError("broken demonstration")\n'
+    )
     before = {path: path.read_bytes() for path in copy.rglob("*.ipynb")}
     done = autograder("--root", str(copy), "build", "--week", text.stem, code=2)
     assert "broken demonstration" in done.stderr

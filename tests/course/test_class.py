@@ -27,7 +27,9 @@ def test_make_autograde_gives_the_same_scores_as_nbgrader(graded_class: GradedCl
     assert "cantor" in shown and "not a notebook" in shown
 
 
-def test_without_isolation_the_scores_are_the_same_and_the_output_says_so(graded_class: GradedClass, tmp_path: Path) -> None:
+def test_without_isolation_the_scores_are_the_same_and_the_output_says_so(
+    graded_class: GradedClass, tmp_path: Path
+) -> None:
     root = tmp_path / "course"
     shutil.copytree(graded_class.root, root, ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db"))
     shown = autograder("--root", str(root), "autograde", "--week", "3", "--isolation", "none").stdout

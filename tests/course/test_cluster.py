@@ -44,7 +44,17 @@ class Cluster:
     def __init__(self, folder: Path, failures: int) -> None:
         self.failures = str(failures)  # how often a submission's worker may die before the scheduler gives it up
         self.folder, self.file, self.processes, self.workers = folder, folder / "scheduler.json", [], []
-        self.start("scheduler", "--scheduler-file", str(self.file), "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show")
+        self.start(
+            "scheduler",
+            "--scheduler-file",
+            str(self.file),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--no-show",
+        )
         wait_until(lambda: self.file.is_file() and self.file.stat().st_size > 0)
 
     @property
@@ -55,7 +65,9 @@ class Cluster:
         log = open(self.folder / f"{arguments[0]}-{len(self.processes)}.log", "w")  # noqa: SIM115  the process writes to it as long as it runs
         env = {**os.environ, "PYTHONPATH": str(COURSE), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": self.failures}
         code = "import sys; from dask.__main__ import main; sys.argv[0] = 'dask'; main()"
-        self.processes.append(subprocess.Popen([sys.executable, "-c", code, *arguments], env=env, cwd=self.folder, stdout=log, stderr=log))
+        self.processes.append(
+            subprocess.Popen([sys.executable, "-c", code, *arguments], env=env, cwd=self.folder, stdout=log, stderr=log)
+        )
         return self.processes[-1]
 
     def start_worker(self, *options: str, patch: str = "") -> None:
@@ -63,8 +75,20 @@ class Cluster:
             preload = self.folder / f"preload{len(self.processes)}.py"
             preload.write_text(patch)
             options = (*options, "--preload", str(preload))
-        self.workers.append(self.start("worker", "--scheduler-file", str(self.file), "--host", "127.0.0.1", "--nthreads", "1",
-                                       "--no-dashboard", "--no-nanny", *options))
+        self.workers.append(
+            self.start(
+                "worker",
+                "--scheduler-file",
+                str(self.file),
+                "--host",
+                "127.0.0.1",
+                "--nthreads",
+                "1",
+                "--no-dashboard",
+                "--no-nanny",
+                *options,
+            )
+        )
 
     def wait_for_workers(self) -> None:
         with cluster._connected(str(self.file)) as client:
@@ -104,8 +128,12 @@ def small_class(tmp_path: Path, count: int) -> tuple[Path, list[Student], dict[s
 
 def grades(outcomes: dict[str, Outcome]) -> dict[str, object]:
     """Everything that an outcome says besides how long it took."""
-    return {key: (outcome.result.scores, outcome.result.verdicts, outcome.result.failed_checks)
-            if isinstance(outcome, Graded) else outcome.reason for key, outcome in outcomes.items()}
+    return {
+        key: (outcome.result.scores, outcome.result.verdicts, outcome.result.failed_checks)
+        if isinstance(outcome, Graded)
+        else outcome.reason
+        for key, outcome in outcomes.items()
+    }
 
 
 def task(key: str) -> Task:
@@ -132,13 +160,20 @@ def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
         given = there[student.name]
         assert isinstance(given, Ungradable if student.ungradable else Graded)
         for cell, points in student.expected.items():
-            assert student.ungradable or points is None or given.result.scores.get(cell, points) == points, (student, cell)
+            assert student.ungradable or points is None or given.result.scores.get(cell, points) == points, (
+                student,
+                cell,
+            )
 
 
 def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tmp_path: Path) -> None:
     answers: list[Answer] = []
     with running(tmp_path, KILLER, KILLER, KILLER, failures=0) as started:
-        grade([task(key) for key in ("ada", "killer", "boole", "emmy")], Options(False, scheduler=str(started.file)), answers.append)
+        grade(
+            [task(key) for key in ("ada", "killer", "boole", "emmy")],
+            Options(False, scheduler=str(started.file)),
+            answers.append,
+        )
     results = {result.key: result for result in answers}
     assert isinstance(results["killer"], Failure) and "workers of the cluster died" in results["killer"].reason
     assert all(results[key] == Result(key, scores={"a": 1.0}) for key in ("ada", "boole", "emmy"))
@@ -167,11 +202,18 @@ def test_a_worker_that_joins_later_is_asked_too() -> None:
     assert "another version" in answer["failed"]
 
 
-@pytest.mark.parametrize(("scheduler", "says"), [("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
-                                             ("nowhere.json", "there is no scheduler file nowhere.json"),
-                                             ("tls://127.0.0.1:9", "wants certificates"),
-                                             ("what is this", "no Dask scheduler answers at what is this")])
-def test_a_wrong_scheduler_is_one_line(scheduler: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("scheduler", "says"),
+    [
+        ("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
+        ("nowhere.json", "there is no scheduler file nowhere.json"),
+        ("tls://127.0.0.1:9", "wants certificates"),
+        ("what is this", "no Dask scheduler answers at what is this"),
+    ],
+)
+def test_a_wrong_scheduler_is_one_line(
+    scheduler: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
     with pytest.raises(GradingFailed, match=says):
         grade([task("ada")], Options(scheduler=scheduler), lambda result: None)

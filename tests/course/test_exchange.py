@@ -23,7 +23,8 @@ def test_a_week_goes_out_and_its_feedback_comes_back(tmp_path: Path) -> None:
         config.write(setting)
     home.mkdir()
     (home / "nbgrader_config.py").write_text(
-        f'c = get_config()\nc.CourseDirectory.course_id = "positional_encodings"{setting}', encoding="utf-8")
+        f'c = get_config()\nc.CourseDirectory.course_id = "positional_encodings"{setting}', encoding="utf-8"
+    )
 
     def instructor(*command: str) -> None:
         run("nbgrader", *command, cwd=root, HOME=str(home))
@@ -40,7 +41,7 @@ def test_a_week_goes_out_and_its_feedback_comes_back(tmp_path: Path) -> None:
     instructor("generate_feedback", WEEK3)
     instructor("release_feedback", WEEK3)
     student("fetch_feedback", WEEK3)
-    page, = home.glob(f"{WEEK3}/feedback/*/{WEEK3}.html")
+    (page,) = home.glob(f"{WEEK3}/feedback/*/{WEEK3}.html")
     text = page.read_text(encoding="utf-8")
     assert "0.0 of 29.0 points" in text
     assert "<math" in text and "<script" not in text  # formulas need no network, and no MathJax
@@ -48,6 +49,8 @@ def test_a_week_goes_out_and_its_feedback_comes_back(tmp_path: Path) -> None:
 
 def _answer_with_a_formula(path: Path) -> None:
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    proof, = [cell for cell in notebook["cells"] if cell["metadata"].get("nbgrader", {}).get("grade_id") == "relative_proof"]
+    (proof,) = [
+        cell for cell in notebook["cells"] if cell["metadata"].get("nbgrader", {}).get("grade_id") == "relative_proof"
+    ]
     proof["source"] = r"Since $R_m^\top R_n = R_{n-m}$."
     path.write_text(json.dumps(notebook), encoding="utf-8")

@@ -24,9 +24,14 @@ def test_a_flagged_answer_keeps_its_points_and_waits_for_a_person(tmp_path: Path
     root = tmp_path / "course"
     make_course_root(COURSE, root, [WEEK1])
     released = nbformat.read(COURSE / "notebooks" / WEEK1 / f"{WEEK1}.ipynb", as_version=4)
-    for name, source in (("honest", OWN), ("borrowed", OWN.replace("weights @ v", "F.scaled_dot_product_attention(q, k, v)"))):
+    for name, source in (
+        ("honest", OWN),
+        ("borrowed", OWN.replace("weights @ v", "F.scaled_dot_product_attention(q, k, v)")),
+    ):
         notebook = nbformat.from_dict(json.loads(json.dumps(released)))
-        next(cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == EXERCISE).source = source
+        next(
+            cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == EXERCISE
+        ).source = source
         path = root / "submitted" / name / WEEK1 / f"{WEEK1}.ipynb"
         path.parent.mkdir(parents=True)
         nbformat.write(notebook, path)

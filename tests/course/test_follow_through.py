@@ -12,15 +12,18 @@ from autograder.misconceptions.bank import NAMES, bank
 
 # Right answers that call earlier ones, as students write them.
 CALLING = {
-    "week2_sinusoidal": {"similarity_counterexample": """
+    "week2_sinusoidal": {
+        "similarity_counterexample": """
 def similarity_counterexample(d_model):
     table = sinusoidal_positional_encoding(400, d_model).double()
     products = table @ table[0]
     for k in range(1, 399):
         if products[k + 1] > products[k] + 1e-3:
             return k, k + 1
-"""},
-    "week3_rope": {"apply_rotary_emb": """
+"""
+    },
+    "week3_rope": {
+        "apply_rotary_emb": """
 def apply_rotary_emb(x, positions, base=10000.0):
     angles = positions.double()[..., None] * rope_frequencies(x.shape[-1], base).double()
     if positions.ndim == 2:
@@ -28,14 +31,16 @@ def apply_rotary_emb(x, positions, base=10000.0):
     even, odd = x[..., 0::2], x[..., 1::2]
     cos, sin = angles.cos(), angles.sin()
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).to(x.dtype)
-""", "apply_rotary_emb_half": """
+""",
+        "apply_rotary_emb_half": """
 def apply_rotary_emb_half(x, positions, base=10000.0):
     if x.shape[-1] % 2:
         raise ValueError("pairs")
     first, second = x.chunk(2, dim=-1)
     turned = apply_rotary_emb(torch.stack((first, second), dim=-1).flatten(-2), positions, base)
     return torch.cat((turned[..., 0::2], turned[..., 1::2]), dim=-1)
-""", "RotaryMultiHeadAttention": """
+""",
+        "RotaryMultiHeadAttention": """
 class RotaryMultiHeadAttention(nn.Module):
     def __init__(self, d_model, n_heads, base=10000.0):
         super().__init__()
@@ -53,21 +58,26 @@ class RotaryMultiHeadAttention(nn.Module):
         if is_causal:
             scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
         return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2))
-""", "rotary_tables": """
+""",
+        "rotary_tables": """
 def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
     angles = positions.double()[:, None] * rope_frequencies(head_dim, base).double()
     return angles.cos().to(dtype), angles.sin().to(dtype)
-""", "decode_step_scores": """
+""",
+        "decode_step_scores": """
 def decode_step_scores(q, k_cache, base=10000.0):
     positions = torch.arange(k_cache.shape[-2])
     return apply_rotary_emb(q, positions[-1:], base) @ apply_rotary_emb(k_cache, positions, base).mT
-"""},
-    "week4_alibi": {"alibi_bias": """
+""",
+    },
+    "week4_alibi": {
+        "alibi_bias": """
 def alibi_bias(n_heads, n_queries, n_keys=None):
     n_keys = n_queries if n_keys is None else n_keys
     i, j = torch.arange(n_keys - n_queries, n_keys)[:, None], torch.arange(n_keys)
     return -alibi_slopes(n_heads).float()[:, None, None] * (i - j).abs()
-""", "ALiBiMultiHeadAttention": """
+""",
+        "ALiBiMultiHeadAttention": """
 class ALiBiMultiHeadAttention(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -83,14 +93,18 @@ class ALiBiMultiHeadAttention(nn.Module):
         if is_causal:
             scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
         return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2).to(x.dtype))
-"""},
-    "week5_extrapolation": {"dynamic_ntk_base": """
+""",
+    },
+    "week5_extrapolation": {
+        "dynamic_ntk_base": """
 def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
     if seq_len <= original_len:
         return float(base)
     return ntk_base(base, scale * seq_len / original_len - (scale - 1), head_dim)
-"""},
-    "week6_relative_bias": {"shaw_attention": """
+"""
+    },
+    "week6_relative_bias": {
+        "shaw_attention": """
 def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
     clip = rel_k.shape[0] // 2
     row = relative_positions(q.shape[-2], k.shape[-2]).clamp(-clip, clip) + clip
@@ -99,13 +113,15 @@ def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
         scores = scores.masked_fill(~mask, -math.inf)
     weights = scores.softmax(-1).nan_to_num()
     return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights
-""", "transformer_xl_scores": """
+""",
+        "transformer_xl_scores": """
 def transformer_xl_scores(q, k, r, content_bias, position_bias):
     content = (q + content_bias[:, None]) @ k.mT
     position = rel_shift((q + position_bias[:, None]) @ r.flip(1).mT)
     scores = (content + position) / math.sqrt(q.shape[-1])
     return scores.masked_fill(relative_positions(q.shape[-2], k.shape[-2]) > 0, -math.inf)
-""", "t5_attention": """
+""",
+        "t5_attention": """
 def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
     offset = relative_positions(q.shape[-2], k.shape[-2])
     scores = q @ k.mT + table[t5_bucket(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
@@ -113,8 +129,10 @@ def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
         scores = scores.masked_fill(offset > 0, -math.inf)
     weights = scores.softmax(-1)
     return weights @ v, weights
-"""},
-    "week7_capstone": {"CrossAttention": """
+""",
+    },
+    "week7_capstone": {
+        "CrossAttention": """
 class CrossAttention(nn.Module):
     def __init__(self, d_model, n_heads, base=10000.0):
         super().__init__()
@@ -132,7 +150,8 @@ class CrossAttention(nn.Module):
             q, k = apply_rotary_emb(q, positions, self.base), apply_rotary_emb(k, memory_positions, self.base)
         out, _ = grouped_query_attention(q, k, v, None if memory_mask is None else memory_mask[:, None, None, :])
         return self.o_proj(out.transpose(1, 2).flatten(-2))
-""", "CachedAttention": """
+""",
+        "CachedAttention": """
 class CachedAttention(nn.Module):
     def __init__(self, d_model, n_heads, n_kv_heads, base=10000.0):
         super().__init__()
@@ -152,7 +171,8 @@ class CachedAttention(nn.Module):
             k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
         out, _ = grouped_query_attention(q, k, v, torch.arange(start + n) <= positions[:, None])
         return self.o_proj(out.transpose(1, 2).flatten(-2)), (k, v)
-""", "HybridDecoderBlock": """
+""",
+        "HybridDecoderBlock": """
 class HybridDecoderBlock(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -164,23 +184,40 @@ class HybridDecoderBlock(nn.Module):
         x = x + self.self_attn(self.norm1(x))
         x = x + self.cross_attn(self.norm2(x), memory, memory_mask)
         return x + self.ffn(self.norm3(x))
-"""},
+""",
+    },
 }
 READY = {name: getattr(reference, name) for name in ("apply_rotary_emb", "ALiBiMultiHeadAttention")}  # in week 7
 STUB = "def {name}(*arguments, **options):\n    raise NotImplementedError\n"
-CALLED = {"week2_sinusoidal": ["sinusoidal_positional_encoding"], "week3_rope": ["rope_frequencies", "apply_rotary_emb"],
-          "week4_alibi": ["alibi_slopes", "alibi_bias"], "week5_extrapolation": ["ntk_base"], "week6_relative_bias": ["relative_positions", "rel_shift", "t5_bucket"],
-          "week7_capstone": ["grouped_query_attention", "CrossAttention"]}
+CALLED = {
+    "week2_sinusoidal": ["sinusoidal_positional_encoding"],
+    "week3_rope": ["rope_frequencies", "apply_rotary_emb"],
+    "week4_alibi": ["alibi_slopes", "alibi_bias"],
+    "week5_extrapolation": ["ntk_base"],
+    "week6_relative_bias": ["relative_positions", "rel_shift", "t5_bucket"],
+    "week7_capstone": ["grouped_query_attention", "CrossAttention"],
+}
 GIVEN = {  # the earlier answers that hidden cells hand over
-    "alibi_bias": ["alibi_slopes"], "ALiBiMultiHeadAttention": ["alibi_slopes", "alibi_bias"],
-    "dynamic_ntk_base": ["ntk_base"], "shaw_attention": ["relative_positions"],
-    "transformer_xl_scores": ["relative_positions", "rel_shift"], "t5_attention": ["relative_positions", "t5_bucket"],
-    "CachedAttention": ["grouped_query_attention"], "CrossAttention": ["grouped_query_attention"],
+    "alibi_bias": ["alibi_slopes"],
+    "ALiBiMultiHeadAttention": ["alibi_slopes", "alibi_bias"],
+    "dynamic_ntk_base": ["ntk_base"],
+    "shaw_attention": ["relative_positions"],
+    "transformer_xl_scores": ["relative_positions", "rel_shift"],
+    "t5_attention": ["relative_positions", "t5_bucket"],
+    "CachedAttention": ["grouped_query_attention"],
+    "CrossAttention": ["grouped_query_attention"],
     "HybridDecoderBlock": ["CrossAttention"],
 }
-CASES = [(week, name, wrong) for week, names in CALLED.items() for name in names
-         for wrong in [STUB.format(name=name), f"def {name}(*a, **o):\n    return 1 / 0\n",
-                       *[s.source for s in bank(week, name) if not s.is_right][::4]]]
+CASES = [
+    (week, name, wrong)
+    for week, names in CALLED.items()
+    for name in names
+    for wrong in [
+        STUB.format(name=name),
+        f"def {name}(*a, **o):\n    return 1 / 0\n",
+        *[s.source for s in bank(week, name) if not s.is_right][::4],
+    ]
+]
 
 
 def grade_all(week, sources, wrong_name, wrong):
@@ -228,36 +265,51 @@ def test_one_wrong_answer_costs_its_own_points_alone(case):
 
 
 def test_an_answer_on_top_of_a_blank_one_is_graded_and_the_note_says_where_it_stops():
-    verdicts = grade_all("week3_rope", right_sources("week3_rope"), "rope_frequencies", STUB.format(name="rope_frequencies"))
+    verdicts = grade_all(
+        "week3_rope", right_sources("week3_rope"), "rope_frequencies", STUB.format(name="rope_frequencies")
+    )
     assert verdicts["rope_frequencies"].score == 0
     assert verdicts["apply_rotary_emb"].note == (
-        "It stops in your 3.2 (`rope_frequencies`), which is not answered yet; graded with the course's own in its place.")
-    mistake = right_sources("week3_rope") | {"apply_rotary_emb": CALLING["week3_rope"]["apply_rotary_emb"].replace(
-        "even * cos - odd", "even * cos + odd")}
-    wrong = grade_all("week3_rope", mistake, "rope_frequencies", STUB.format(name="rope_frequencies"))["apply_rotary_emb"]
-    assert wrong.score < 6 and "not answered yet" in wrong.note and "not answered" not in " ".join(
-        criterion.message for criterion in wrong.criteria)
+        "It stops in your 3.2 (`rope_frequencies`), which is not answered yet; graded with the course's own in its place."
+    )
+    mistake = right_sources("week3_rope") | {
+        "apply_rotary_emb": CALLING["week3_rope"]["apply_rotary_emb"].replace("even * cos - odd", "even * cos + odd")
+    }
+    wrong = grade_all("week3_rope", mistake, "rope_frequencies", STUB.format(name="rope_frequencies"))[
+        "apply_rotary_emb"
+    ]
+    assert (
+        wrong.score < 6
+        and "not answered yet" in wrong.note
+        and "not answered" not in " ".join(criterion.message for criterion in wrong.criteria)
+    )
 
 
-@pytest.mark.parametrize("number, blank, later", [
-    ("6.2", "relative_positions", ["shaw_attention", "transformer_xl_scores", "t5_attention"]),
-    ("6.4", "rel_shift", ["transformer_xl_scores"]),
-    ("6.6", "t5_bucket", ["t5_attention"]),
-    ("7.1", "grouped_query_attention", ["CrossAttention", "CachedAttention", "HybridDecoderBlock"]),
-    ("7.6", "CrossAttention", ["HybridDecoderBlock"]),
-])
+@pytest.mark.parametrize(
+    ("number", "blank", "later"),
+    [
+        ("6.2", "relative_positions", ["shaw_attention", "transformer_xl_scores", "t5_attention"]),
+        ("6.4", "rel_shift", ["transformer_xl_scores"]),
+        ("6.6", "t5_bucket", ["t5_attention"]),
+        ("7.1", "grouped_query_attention", ["CrossAttention", "CachedAttention", "HybridDecoderBlock"]),
+        ("7.6", "CrossAttention", ["HybridDecoderBlock"]),
+    ],
+)
 def test_in_weeks_6_and_7_too_the_note_says_where_an_answer_stops(number, blank, later):
     week = "week6_relative_bias" if number < "7" else "week7_capstone"
     verdicts = grade_all(week, right_sources(week), blank, STUB.format(name=blank))
     for name in later:
         assert verdicts[name].score == verdicts[name].max_score and not verdicts[name].named
         assert verdicts[name].note == (
-            f"It stops in your {number} (`{blank}`), which is not answered yet; graded with the course's own in its place.")
+            f"It stops in your {number} (`{blank}`), which is not answered yet; graded with the course's own in its place."
+        )
 
 
 def test_an_answer_that_is_blank_itself_is_blank():
     sources = right_sources("week3_rope") | {"apply_rotary_emb": STUB.format(name="apply_rotary_emb")}
-    verdict = grade_all("week3_rope", sources, "rope_frequencies", STUB.format(name="rope_frequencies"))["apply_rotary_emb"]
+    verdict = grade_all("week3_rope", sources, "rope_frequencies", STUB.format(name="rope_frequencies"))[
+        "apply_rotary_emb"
+    ]
     assert verdict.score == 0 and not verdict.note and verdict.criteria[0].message == "not answered yet"
 
 

@@ -15,7 +15,7 @@ def graded(week, grade_id, subject):
 
 
 def limited_mask(n_queries, n_keys):
-    return torch.ones(1024, 1024, dtype=torch.bool).tril()[n_keys - n_queries:n_keys, :n_keys]
+    return torch.ones(1024, 1024, dtype=torch.bool).tril()[n_keys - n_queries : n_keys, :n_keys]
 
 
 def all_heads_alike(q, k, v, mask=None):
@@ -32,13 +32,13 @@ def all_heads_alike(q, k, v, mask=None):
 def half_precision_bias(n_heads, n_queries, n_keys=None):
     n_keys = n_queries if n_keys is None else n_keys
     j = torch.arange(n_keys, dtype=torch.float16)
-    return (-reference.alibi_slopes(n_heads)[:, None, None] * (j[n_keys - n_queries:, None] - j).abs().float())
+    return -reference.alibi_slopes(n_heads)[:, None, None] * (j[n_keys - n_queries :, None] - j).abs().float()
 
 
 def rough_comparison(scores, slopes, causal):
     n_queries, n_keys = scores.shape[-2:]
     j = torch.arange(n_keys)
-    i = j[n_keys - n_queries:, None]
+    i = j[n_keys - n_queries :, None]
     slope, scores = slopes.double()[:, None, None], scores.double()
     hide = torch.zeros(n_queries, n_keys).masked_fill(j > i, -torch.inf) if causal else 0
     one, other = (scores + slope * j + hide).softmax(-1), (scores - slope * (i - j).abs() + hide).softmax(-1)
@@ -52,7 +52,7 @@ class Remembers(reference.RotaryMultiHeadAttention):
         if positions is None:
             longest = max(x.shape[1], getattr(self, "longest", 0))
             self.longest = longest
-            positions = torch.arange(longest)[-x.shape[1]:] * (1 + (longest > x.shape[1]))
+            positions = torch.arange(longest)[-x.shape[1] :] * (1 + (longest > x.shape[1]))
         return super().forward(x, positions, is_causal)
 
 
@@ -77,7 +77,7 @@ class HalfTrained(reference.LearnedPositionalEmbedding):
     """The table enters as it is, but half of it without a gradient."""
 
     def forward(self, x):
-        rows = self.weight[:x.shape[1]]
+        rows = self.weight[: x.shape[1]]
         if x.shape[1] > len(self.weight):
             raise ValueError("too long")
         return x + (rows / 2 + rows.detach() / 2).to(x.dtype)
@@ -85,7 +85,7 @@ class HalfTrained(reference.LearnedPositionalEmbedding):
 
 class FirstRowUntrained(reference.LearnedPositionalEmbedding):
     def forward(self, x):
-        rows = self.weight[:x.shape[1]]
+        rows = self.weight[: x.shape[1]]
         if x.shape[1] > len(self.weight):
             raise ValueError("too long")
         return x + torch.cat((rows[:1].detach(), rows[1:])).to(x.dtype)
@@ -111,10 +111,11 @@ class WholeBaseLayer(reference.RotaryMultiHeadAttention):
 
 def one_sided(sign):
     """Without abs: only weights that are larger on one side are seen."""
+
     def per_key_bias_is_equivalent(scores, slopes, causal):
         n_queries, n_keys = scores.shape[-2:]
         j = torch.arange(n_keys)
-        i = j[n_keys - n_queries:, None]
+        i = j[n_keys - n_queries :, None]
         slope, scores = slopes.double()[:, None, None], scores.double()
         hide = torch.zeros(n_queries, n_keys).masked_fill(j > i, -torch.inf) if causal else 0
         one, other = (scores + slope * j + hide).softmax(-1), (scores - slope * (i - j).abs() + hide).softmax(-1)
@@ -147,8 +148,11 @@ def by_fours(head_dim, *arguments, **options):
 
 CASES = {
     "gap rounded": ("week1", "equivariance_gap", lambda f, x, perm: round(reference.equivariance_gap(f, x, perm), 6)),
-    "gap cut": ("week1", "equivariance_gap", lambda f, x, perm: (lambda gap: gap if gap > 1e-6 else 0.0)(
-        reference.equivariance_gap(f, x, perm))),
+    "gap cut": (
+        "week1",
+        "equivariance_gap",
+        lambda f, x, perm: (lambda gap: gap if gap > 1e-6 else 0.0)(reference.equivariance_gap(f, x, perm)),
+    ),
     "mask with a limit": ("week1", "causal_mask", limited_mask),
     "empty row of one head": ("week1", "scaled_dot_product_attention", all_heads_alike),
     "whole base 2.3": ("week2", "sinusoidal_positional_encoding", whole_base(reference.sinusoidal_positional_encoding)),
@@ -157,8 +161,15 @@ CASES = {
     "whole base 3.3": ("week3", "apply_rotary_emb", whole_base(reference.apply_rotary_emb)),
     "whole base 3.4": ("week3", "apply_rotary_emb_half", whole_base(reference.apply_rotary_emb_half)),
     "whole base 3.8": ("week3", "decode_step_scores", whole_base(reference.decode_step_scores)),
-    "rows not divided": ("week3", "interleaved_to_half", lambda weight, n_heads: reference.interleaved_to_half(
-        weight, n_heads) if weight.shape[0] % n_heads == 0 or weight.shape[0] // n_heads % 2 else weight),
+    "rows not divided": (
+        "week3",
+        "interleaved_to_half",
+        lambda weight, n_heads: (
+            reference.interleaved_to_half(weight, n_heads)
+            if weight.shape[0] % n_heads == 0 or weight.shape[0] // n_heads % 2
+            else weight
+        ),
+    ),
     "state of a longer text": ("week3", "RotaryMultiHeadAttention", Remembers),
     "positions in half precision": ("week4", "alibi_bias", half_precision_bias),
     "a tolerance of 0.1": ("week4", "per_key_bias_is_equivalent", rough_comparison),
@@ -170,20 +181,35 @@ CASES = {
     "positions moved in place": ("week3", "RotaryMultiHeadAttention", MovesPositions),
     "base 10,001": ("week3", "RotaryMultiHeadAttention", BaseOneMore),
     "whole base 3.6": ("week3", "RotaryMultiHeadAttention", WholeBaseLayer),
-    "whole base 3.7": ("week3", "rotary_tables", lambda positions, head_dim, dtype=torch.float32, base=10000.0:
-                       reference.rotary_tables(positions, head_dim, dtype, int(base))),
+    "whole base 3.7": (
+        "week3",
+        "rotary_tables",
+        lambda positions, head_dim, dtype=torch.float32, base=10000.0: reference.rotary_tables(
+            positions, head_dim, dtype, int(base)
+        ),
+    ),
     "no abs": ("week4", "per_key_bias_is_equivalent", one_sided(1)),
     "neg for abs": ("week4", "per_key_bias_is_equivalent", one_sided(-1)),
     "0-d tensor 5.3": ("week5", "ntk_base", lambda *a: torch.tensor(reference.ntk_base(*a))),
     "whole base 5.4": ("week5", "dynamic_ntk_base", lambda base, *a: reference.dynamic_ntk_base(int(base), *a)),
-    "whole base 5.5": ("week5", "yarn_frequencies", lambda *a, base=10000.0, **o: reference.yarn_frequencies(
-        *a, base=int(base), **o)),
+    "whole base 5.5": (
+        "week5",
+        "yarn_frequencies",
+        lambda *a, base=10000.0, **o: reference.yarn_frequencies(*a, base=int(base), **o),
+    ),
     "multiples of four 5.5": ("week5", "yarn_frequencies", by_fours),
     "weights changed in train mode": ("week5", "loss_by_length", weights_of_a_training_model),
-    "whole base 5.3": ("week5", "ntk_base", lambda base, scale, head_dim: reference.ntk_base(int(base), scale, head_dim)),
+    "whole base 5.3": (
+        "week5",
+        "ntk_base",
+        lambda base, scale, head_dim: reference.ntk_base(int(base), scale, head_dim),
+    ),
     "weights changed": ("week5", "loss_by_length", halved_weights),
-    "head_dim 6 refused": ("week5", "yarn_frequencies", lambda head_dim, *a, **o: reference.yarn_frequencies(
-        head_dim if head_dim % 4 == 0 else 7, *a, **o)),
+    "head_dim 6 refused": (
+        "week5",
+        "yarn_frequencies",
+        lambda head_dim, *a, **o: reference.yarn_frequencies(head_dim if head_dim % 4 == 0 else 7, *a, **o),
+    ),
 }
 
 
@@ -194,7 +220,9 @@ def test_it_loses_points(case):
 
 
 def test_an_answer_that_sees_that_there_is_one_query_earns_less_than_half():
-    verdict = graded("week4", "per_key_bias_is_equivalent", lambda scores, slopes, causal: bool(causal or scores.shape[-2] == 1))
+    verdict = graded(
+        "week4", "per_key_bias_is_equivalent", lambda scores, slopes, causal: bool(causal or scores.shape[-2] == 1)
+    )
     assert verdict.score == 0, verdict.render()
 
 

@@ -23,11 +23,18 @@ def with_bubblewrap(folder: Path, script: str) -> dict[str, str]:
     return {"PATH": os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])}
 
 
-@pytest.mark.parametrize(("script", "said"), [
-    ("echo setting up uid map: Permission denied >&2; exit 1", "bubblewrap cannot start here"),
-    ('case "$*" in *fork_server.py*) echo no memory for that >&2; exit 1;; esac; exec "$REAL" "$@"', "no memory for that"),
-    ('case "$*" in *fork_server.py*) exec sleep 0;; esac; exec "$REAL" "$@"', "the sandbox did not start"),
-], ids=["nowhere", "with-a-message", "silently"])
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo setting up uid map: Permission denied >&2; exit 1", "bubblewrap cannot start here"),
+        (
+            'case "$*" in *fork_server.py*) echo no memory for that >&2; exit 1;; esac; exec "$REAL" "$@"',
+            "no memory for that",
+        ),
+        ('case "$*" in *fork_server.py*) exec sleep 0;; esac; exec "$REAL" "$@"', "the sandbox did not start"),
+    ],
+    ids=["nowhere", "with-a-message", "silently"],
+)
 def test_a_broken_bubblewrap_gives_no_grades(graded_class: GradedClass, tmp_path: Path, script: str, said: str) -> None:
     root, broken = fresh(graded_class, tmp_path), with_bubblewrap(tmp_path / "bin", script)
     ours = autograder("--root", str(root), "autograde", "--week", "3", code=2, **broken)
@@ -50,7 +57,9 @@ def test_a_full_disk_is_said_and_costs_nobody_a_grade(graded_class: GradedClass,
     assert standing(root) == standing(graded_class.root)
 
 
-COSTLY = "import time\nend = time.process_time() + 4\nwhile time.process_time() < end: pass"  # as slow as the machine is
+COSTLY = (
+    "import time\nend = time.process_time() + 4\nwhile time.process_time() < end: pass"  # as slow as the machine is
+)
 
 
 @pytest.mark.timing

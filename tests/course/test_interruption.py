@@ -68,7 +68,9 @@ def test_results_that_came_before_the_kill_are_used(graded_class: GradedClass, t
 
 
 @pytest.mark.parametrize("isolation", ["bubblewrap", "none"])
-def test_ctrl_c_is_one_line_and_leaves_nothing_behind(graded_class: GradedClass, tmp_path: Path, isolation: str) -> None:
+def test_ctrl_c_is_one_line_and_leaves_nothing_behind(
+    graded_class: GradedClass, tmp_path: Path, isolation: str
+) -> None:
     root, scratch = fresh(graded_class, tmp_path), tmp_path / "tmp"
     scratch.mkdir()
     with keep_busy(root, ENDLESS):

@@ -53,22 +53,35 @@ def notebook_of(released: Path, assignment: str) -> nbformat.NotebookNode:
 
 
 def test_only_what_students_may_have(released: Path) -> None:
-    assert {path.name for path in released.iterdir()} == {
-        "README.md", "requirements.txt", "environment.yml", *MANIFEST}
+    assert {path.name for path in released.iterdir()} == {"README.md", "requirements.txt", "environment.yml", *MANIFEST}
     suffixes = {path.suffix for path in released.glob("week*/*")}
     assert suffixes <= {".ipynb", ".py", ".json", ".npz"}
     for path in released.rglob("*"):
         content = path.read_bytes() if path.is_file() else b""
-        for secret in (b"### BEGIN ", b"### END ", b"autograder.", b"MARK SCHEME", b"BEGIN SOLUTION", b"misconceptions"):
+        for secret in (
+            b"### BEGIN ",
+            b"### END ",
+            b"autograder.",
+            b"MARK SCHEME",
+            b"BEGIN SOLUTION",
+            b"misconceptions",
+        ):
             assert secret not in content, path
 
 
 @by_week
 def test_no_line_of_a_solution_a_rubric_or_the_grader(released: Path, text: Path) -> None:
-    files = [path for path in (*released.iterdir(), *(released / text.stem).iterdir())
-             if path.suffix in (".ipynb", ".py", ".md", ".txt", ".yml")]
-    content = "\n".join("\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
-                        if path.suffix == ".ipynb" else path.read_text(encoding="utf-8") for path in files)
+    files = [
+        path
+        for path in (*released.iterdir(), *(released / text.stem).iterdir())
+        if path.suffix in (".ipynb", ".py", ".md", ".txt", ".yml")
+    ]
+    content = "\n".join(
+        "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+        if path.suffix == ".ipynb"
+        else path.read_text(encoding="utf-8")
+        for path in files
+    )
     assert [line for line in secret_lines(text) if line in content] == []
 
 
@@ -76,8 +89,11 @@ def test_no_line_of_a_solution_a_rubric_or_the_grader(released: Path, text: Path
 def test_notebooks_open_and_keep_what_grading_needs(released: Path, text: Path) -> None:
     notebook = notebook_of(released, text.stem)
     nbformat.validate(notebook)
-    graded = {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points for cell in notebook.cells
-              if cell.metadata.get("nbgrader", {}).get("grade") and cell.metadata.nbgrader.points}
+    graded = {
+        cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points
+        for cell in notebook.cells
+        if cell.metadata.get("nbgrader", {}).get("grade") and cell.metadata.nbgrader.points
+    }
     assert graded == {entry.graded_cell: entry.points for entry in MANIFEST[text.stem]}
     assert not any(cell.get("outputs") for cell in notebook.cells)
 
@@ -89,8 +105,15 @@ def test_setup_cells_run_where_there_is_nothing_else(released: Path, text: Path)
     assert code
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"MPLBACKEND": "Agg"}
     code += "\nimport sys\nassert 'autograder' not in sys.modules\nprint('it ran')"
-    done = subprocess.run([sys.executable, "-c", code], cwd=released / text.stem, env=environment, capture_output=True,
-                          text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=released / text.stem,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert "it ran" in done.stdout, done.stderr
 
 
@@ -127,8 +150,16 @@ def test_packages_are_the_courses_pins_without_the_graders(released: Path) -> No
 
 def test_readme_tells_every_system_how(released: Path) -> None:
     readme = (released / "README.md").read_text(encoding="utf-8")
-    for needed in ("Windows", "macOS", "Linux", "conda env create -f environment.yml", "requirements.txt", "Validate",
-                   "Hand in", *MANIFEST):
+    for needed in (
+        "Windows",
+        "macOS",
+        "Linux",
+        "conda env create -f environment.yml",
+        "requirements.txt",
+        "Validate",
+        "Hand in",
+        *MANIFEST,
+    ):
         assert needed in readme
 
 

@@ -64,7 +64,9 @@ def test_a_copy_from_before_some_were_graded(course: Path, graded_class: GradedC
     assert row["score"] == "" and "run autograde again" in row["reason"]
     autograder("--root", str(course), "autograde", "--week", "3")
     found = standing(course)
-    assert {name: found[name] for name in right if name != marked} == {name: right[name] for name in right if name != marked}
+    assert {name: found[name] for name in right if name != marked} == {
+        name: right[name] for name in right if name != marked
+    }
     assert by_hand(course, marked, cell) == (1.5, "nearly")
     assert exported(course)[new]["score"] == f"{right[new].score}"
 
@@ -72,10 +74,12 @@ def test_a_copy_from_before_some_were_graded(course: Path, graded_class: GradedC
 @pytest.mark.isolation
 def test_formgraders_button_lets_go_of_the_lock(course: Path) -> None:
     """The same process goes on: what it has graded must not keep others from grading."""
-    code = ("from nbgrader.apps import NbGraderAPI\nfrom autograder.course import course_config\nfrom pathlib import Path\n"
-            "from nbgrader.coursedir import CourseDirectory\n"
-            "config = course_config(Path('.'))\napi = NbGraderAPI(CourseDirectory(config=config), config=config)\n"
-            f"said = api.autograde({WEEK3!r}, 'ada')\nassert said['success'], said\n"
-            "import subprocess, sys\n"
-            f"subprocess.run([sys.executable, '-m', 'autograder', 'autograde', '--week', '3', '--students', 'ada'], check=True)\n")
+    code = (
+        "from nbgrader.apps import NbGraderAPI\nfrom autograder.course import course_config\nfrom pathlib import Path\n"
+        "from nbgrader.coursedir import CourseDirectory\n"
+        "config = course_config(Path('.'))\napi = NbGraderAPI(CourseDirectory(config=config), config=config)\n"
+        f"said = api.autograde({WEEK3!r}, 'ada')\nassert said['success'], said\n"
+        "import subprocess, sys\n"
+        f"subprocess.run([sys.executable, '-m', 'autograder', 'autograde', '--week', '3', '--students', 'ada'], check=True)\n"
+    )
     run("python", "-c", code, cwd=course)

@@ -19,4 +19,6 @@ def test_a_small_class_is_graded_as_due_and_gets_its_feedback(tmp_path: Path) ->
     given = standing(root, WEEK1)
     assert not [student.name for student in students if not agrees(student, given.get(student.name))]
     run("nbgrader", "generate_feedback", WEEK1, cwd=root)
-    assert {page.parts[-3] for page in root.glob(f"feedback/*/{WEEK1}/*.html")} == {student.name for student in students}
+    assert {page.parts[-3] for page in root.glob(f"feedback/*/{WEEK1}/*.html")} == {
+        student.name for student in students
+    }

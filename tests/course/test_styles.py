@@ -25,18 +25,35 @@ INNER = HEAD.replace("apply_rotary_emb", "rotate") + ROTATE
 
 STYLES: dict[str, tuple[str, float]] = {
     "prints": (HEAD + "\n    print('positions', positions)" + ROTATE, 6),
-    "warns on stderr": (HEAD + "\n    import sys, warnings\n    warnings.warn('careful')\n    print('!', file=sys.stderr)" + ROTATE, 6),
+    "warns on stderr": (
+        HEAD + "\n    import sys, warnings\n    warnings.warn('careful')\n    print('!', file=sys.stderr)" + ROTATE,
+        6,
+    ),
     "keeps state": ("calls = []\n" + HEAD + "\n    calls.append(tuple(x.shape))" + ROTATE, 6),
-    "uses globals": ("LAYOUT = 'interleaved'\n" + HEAD + "\n    global LAYOUT\n    assert LAYOUT == 'interleaved'" + ROTATE, 6),
-    "decorator": ("import functools\ndef logged(f):\n    @functools.wraps(f)\n    def g(*a, **k):\n        return f(*a, **k)\n    return g\n"
-                  "@logged\n" + HEAD + ROTATE, 6),
-    "class with __call__": (INNER + "class Rotary:\n    def __call__(self, x, positions, base=10000.0):\n"
-                            "        return rotate(x, positions, base)\napply_rotary_emb = Rotary()", 6),
+    "uses globals": (
+        "LAYOUT = 'interleaved'\n" + HEAD + "\n    global LAYOUT\n    assert LAYOUT == 'interleaved'" + ROTATE,
+        6,
+    ),
+    "decorator": (
+        "import functools\ndef logged(f):\n    @functools.wraps(f)\n    def g(*a, **k):\n        return f(*a, **k)\n    return g\n"
+        "@logged\n" + HEAD + ROTATE,
+        6,
+    ),
+    "class with __call__": (
+        INNER + "class Rotary:\n    def __call__(self, x, positions, base=10000.0):\n"
+        "        return rotate(x, positions, base)\napply_rotary_emb = Rotary()",
+        6,
+    ),
     "lambda": (INNER + "apply_rotary_emb = lambda x, positions, base=10000.0: rotate(x, positions, base)", 6),
     "functools.partial": ("import functools\n" + INNER + "apply_rotary_emb = functools.partial(rotate)", 6),
-    "nn.Module": (INNER + "class Rotary(nn.Module):\n    def forward(self, x, positions, base=10000.0):\n"
-                  "        return rotate(x, positions, base)\napply_rotary_emb = Rotary()", 6),
-    "numpy inside": (HEAD + """
+    "nn.Module": (
+        INNER + "class Rotary(nn.Module):\n    def forward(self, x, positions, base=10000.0):\n"
+        "        return rotate(x, positions, base)\napply_rotary_emb = Rotary()",
+        6,
+    ),
+    "numpy inside": (
+        HEAD
+        + """
     if x.shape[-1] % 2:
         raise ValueError("head_dim must be even")
     w = torch.from_numpy(base ** (-np.arange(0, x.shape[-1], 2) / x.shape[-1]))
@@ -45,7 +62,9 @@ STYLES: dict[str, tuple[str, float]] = {
     c, s = torch.from_numpy(np.cos(angles.numpy())), torch.from_numpy(np.sin(angles.numpy()))
     a, b = x.double()[..., 0::2], x.double()[..., 1::2]
     return torch.stack((a * c - b * s, a * s + b * c), dim=-1).flatten(-2).to(x.dtype)
-""", 6),
+""",
+        6,
+    ),
     "a magic and a shell line": ("%matplotlib inline\n!true\n" + HEAD + ROTATE, 6),
     "defines and plots": (HEAD + ROTATE + "\nplt.plot([1, 2]); plt.show()", 6),
     "detaches": (HEAD + ROTATE.replace("x.double()", "x.detach().double()"), 5.5),

@@ -38,6 +38,7 @@ def test_the_frame_of_the_variants_is_right():
 
 def plain_bias(slopes_of):
     """4.3 written rightly on top of somebody's 4.2."""
+
     def alibi_bias(n_heads, n_queries, n_keys=None):
         n_keys = n_queries if n_keys is None else n_keys
         i, j = torch.arange(n_keys - n_queries, n_keys)[:, None], torch.arange(n_keys)
@@ -56,12 +57,36 @@ def wrong_values(grade_id, *names):
 
 
 WRONG_SLOPES = wrong_values(
-    "alibi_slopes", "slopes_powers_of_a_half", "slopes_one_formula", "slopes_sorted", "slopes_from_zero",
-    "slopes_smallest_first", "slopes_odd_entries", "slopes_consecutive", "slopes_finer_first", "slopes_larger_cut",
-    "slopes_linear", "slopes_halved_exponent", "slopes_negative", "slopes_float64")
+    "alibi_slopes",
+    "slopes_powers_of_a_half",
+    "slopes_one_formula",
+    "slopes_sorted",
+    "slopes_from_zero",
+    "slopes_smallest_first",
+    "slopes_odd_entries",
+    "slopes_consecutive",
+    "slopes_finer_first",
+    "slopes_larger_cut",
+    "slopes_linear",
+    "slopes_halved_exponent",
+    "slopes_negative",
+    "slopes_float64",
+)
 WRONG_BIASES = wrong_values(
-    "alibi_bias", "bias_sign", "bias_signed", "bias_top_left", "bias_per_key", "bias_masked", "bias_tril", "bias_squared",
-    "bias_log_distance", "bias_one_too_far", "bias_n_keys_ignored", "bias_float64", "bias_extra_axis")
+    "alibi_bias",
+    "bias_sign",
+    "bias_signed",
+    "bias_top_left",
+    "bias_per_key",
+    "bias_masked",
+    "bias_tril",
+    "bias_squared",
+    "bias_log_distance",
+    "bias_one_too_far",
+    "bias_n_keys_ignored",
+    "bias_float64",
+    "bias_extra_axis",
+)
 
 
 @pytest.mark.parametrize("slopes", WRONG_SLOPES)
@@ -70,8 +95,10 @@ def test_wrong_slopes_are_paid_for_in_4_2_alone(slopes):
     bias = plain_bias(slopes)
     verdict = grade("alibi_bias", lambda *a, **o: bias(*a, **o).float(), slopes)
     assert verdict.score == 4, verdict.render()
-    for subject in (layer_on(bias), layer_on(lambda h, n: -slopes(h)[:, None, None] * (
-            torch.arange(n) - torch.arange(n)[:, None]).abs())):
+    for subject in (
+        layer_on(bias),
+        layer_on(lambda h, n: -slopes(h)[:, None, None] * (torch.arange(n) - torch.arange(n)[:, None]).abs()),
+    ):
         verdict = grade("ALiBiMultiHeadAttention", subject, slopes, bias)
         assert verdict.score == 5, verdict.render()
 
@@ -94,7 +121,14 @@ def test_a_right_layer_is_right_whatever_the_earlier_answers():
     def broken(*arguments):
         raise RuntimeError("no")
 
-    for earlier in (broken, lambda *a: None, lambda *a: "x", lambda *a: torch.full((2,), math.nan), "no function", None):
+    for earlier in (
+        broken,
+        lambda *a: None,
+        lambda *a: "x",
+        lambda *a: torch.full((2,), math.nan),
+        "no function",
+        None,
+    ):
         assert grade("ALiBiMultiHeadAttention", reference.ALiBiMultiHeadAttention, earlier, earlier).score == 5
         assert grade("alibi_bias", reference.alibi_bias, earlier).score == 4
 
@@ -113,12 +147,21 @@ def square(value):
     return lambda h, q, k=None: torch.full((h, q, k or q), float(value))
 
 
-@pytest.mark.parametrize("earlier", [
-    square(0), square(1), square(-math.inf), square(math.nan), square(math.inf),
-    lambda h, q, k=None: -1e9 * (1 - torch.eye(q)).expand(h, q, q),  # attention to oneself alone
-    lambda h, q, k=None: torch.full((h, q, q), -math.inf).masked_fill(torch.eye(q).bool(), 0),
-    lambda h, q, k=None: torch.zeros(0), lambda h, q, k=None: torch.zeros(h, q, q, dtype=torch.complex64),
-], ids=range(9))
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        square(0),
+        square(1),
+        square(-math.inf),
+        square(math.nan),
+        square(math.inf),
+        lambda h, q, k=None: -1e9 * (1 - torch.eye(q)).expand(h, q, q),  # attention to oneself alone
+        lambda h, q, k=None: torch.full((h, q, q), -math.inf).masked_fill(torch.eye(q).bool(), 0),
+        lambda h, q, k=None: torch.zeros(0),
+        lambda h, q, k=None: torch.zeros(h, q, q, dtype=torch.complex64),
+    ],
+    ids=range(9),
+)
 def test_nothing_can_be_built_on_an_earlier_answer_that_leaves_nothing_to_test(earlier):
     for subject in (NoBias, NoAttention):
         for slopes in (lambda h: torch.zeros(h), lambda h: torch.full((h,), 1e9)):

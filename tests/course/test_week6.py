@@ -283,8 +283,11 @@ HONEST = {  # a later answer that calls an earlier wrong one
     ),
     "shift_left_blank": ({"transformer_xl_scores": XL_CALLER}, {"rel_shift": 0, "transformer_xl_scores": 4}),
 }
-STOPS_IN = {"offsets_left_blank": ("t5_attention", "6.2"), "buckets_left_blank": ("t5_attention", "6.6"),
-            "shift_left_blank": ("transformer_xl_scores", "6.4")}
+STOPS_IN = {
+    "offsets_left_blank": ("t5_attention", "6.2"),
+    "buckets_left_blank": ("t5_attention", "6.6"),
+    "shift_left_blank": ("transformer_xl_scores", "6.4"),
+}
 DISHONEST = {  # name -> answers, the points that each exercise is due
     # Offsets that turn round once they are asked again (the visible check asks too), to excuse a wrong sign in 6.3.
     "offsets_that_turn_round": (

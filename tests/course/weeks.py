@@ -23,8 +23,14 @@ def secret_lines(text: Path) -> set[str]:
     public, _ = replace_region(public, "HIDDEN TESTS")
     week = text.stem.split("_")[0]
     folders = [Path(reference.__file__).parent, Path(misconceptions.__file__).parent]
-    code = [path.read_text(encoding="utf-8") for folder in folders for path in folder.glob("*.py")
-            if folder.name == "reference" or path.stem >= week]
+    code = [
+        path.read_text(encoding="utf-8")
+        for folder in folders
+        for path in folder.glob("*.py")
+        if folder.name == "reference" or path.stem >= week
+    ]
     lines = {line.strip(" #") for block in regions + code for line in block.splitlines()}
-    telling = {line for line in lines if len(line) > 45 and not line.startswith(('"""', "from ", "import ", "class ", "def "))}
+    telling = {
+        line for line in lines if len(line) > 45 and not line.startswith(('"""', "from ", "import ", "class ", "def "))
+    }
     return {line for line in telling if line not in public}

@@ -89,12 +89,18 @@ def circles(graph: dict[str, set[str]]) -> list[str]:
 
 
 def test_there_is_no_import_circle() -> None:
-    graph = {name: {target for target in targets if (name, target) not in EXCUSED} for name, targets in arrows().items()}
+    graph = {
+        name: {target for target in targets if (name, target) not in EXCUSED} for name, targets in arrows().items()
+    }
     assert not circles(graph)
 
 
 def test_a_circle_would_be_found() -> None:
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a -> b -> c -> a", "b -> c -> a -> b", "c -> a -> b -> c"]
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [
+        "a -> b -> c -> a",
+        "b -> c -> a -> b",
+        "c -> a -> b -> c",
+    ]
 
 
 @pytest.mark.parametrize("part", ["sandbox", "submission"])
@@ -116,8 +122,15 @@ def test_what_is_mounted_in_the_sandbox_imports_nothing_of_the_course() -> None:
 
 
 def test_every_file_that_the_page_names_is_there() -> None:
-    table = (COURSE / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where is …?")[2].partition("\n## ")[0]
-    named = [path for path in re.findall(r"`([\w./-]+(?:/|\.py))`", table) if path not in ("x.py", "tests/unit/test_x.py")]
+    table = (
+        (COURSE / "docs" / "architecture.md")
+        .read_text(encoding="utf-8")
+        .partition("## Where is …?")[2]
+        .partition("\n## ")[0]
+    )
+    named = [
+        path for path in re.findall(r"`([\w./-]+(?:/|\.py))`", table) if path not in ("x.py", "tests/unit/test_x.py")
+    ]
     missing = [path for path in named if not any(place.exists() for place in places_of(path))]
     assert len(named) > 25 and not missing
 

@@ -31,11 +31,16 @@ def test_the_seed_is_made_once_and_differs_between_assignments(tmp_path: Path) -
     assert stat.S_IMODE(state_folder(tmp_path).stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize(("text", "complete", "isolated"), [
-    ('{"metadata": {"autograder": {"graded": true, "isolated": false}}}', True, False),
-    ('{"metadata": {"autograder": {"graded": true}}}', True, True), ('{"metadata": {}}', False, True), ('{"metada', False, True),
-    ("", False, True),
-])
+@pytest.mark.parametrize(
+    ("text", "complete", "isolated"),
+    [
+        ('{"metadata": {"autograder": {"graded": true, "isolated": false}}}', True, False),
+        ('{"metadata": {"autograder": {"graded": true}}}', True, True),
+        ('{"metadata": {}}', False, True),
+        ('{"metada', False, True),
+        ("", False, True),
+    ],
+)
 def test_only_what_was_written_after_saving_is_done(tmp_path: Path, text: str, complete: bool, isolated: bool) -> None:
     path = tmp_path / "a.ipynb"
     path.write_text(text)

@@ -44,8 +44,14 @@ def test_a_damaged_gradebook_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("needed", "code", "mark"), [(True, 1, "FAIL"), (False, 0, "--")])
-def test_only_what_is_needed_makes_it_fail(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
-                                           needed: bool, code: int, mark: str) -> None:
+def test_only_what_is_needed_makes_it_fail(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    needed: bool,
+    code: int,
+    mark: str,
+) -> None:
     monkeypatch.setattr(doctor, "_components", lambda root: [("thing", needed, lambda: (False, "missing", "fetch it"))])
     assert doctor.report(tmp_path) == code
     said = capsys.readouterr().out

@@ -34,27 +34,40 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("added", "said"), [
-    ("\n# %%\nprint(1)\n", "neither graded nor locked nor tagged experiment; it begins: 'print(1)'"),
-    ("\n# %%\n", "neither graded"),
-    ('\n# %% nbgrader={"grade": true, "points": 1}\npass\n', "without a grade_id"),
-    ('\n# %% nbgrader={"grade_id": "new", "grade": true}\npass\n', "the graded cell new has no points"),
-], ids=["stray-cell", "empty-cell", "no-grade-id", "no-points"])
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ("\n# %%\nprint(1)\n", "neither graded nor locked nor tagged experiment; it begins: 'print(1)'"),
+        ("\n# %%\n", "neither graded"),
+        ('\n# %% nbgrader={"grade": true, "points": 1}\npass\n', "without a grade_id"),
+        ('\n# %% nbgrader={"grade_id": "new", "grade": true}\npass\n', "the graded cell new has no points"),
+    ],
+    ids=["stray-cell", "empty-cell", "no-grade-id", "no-points"],
+)
 def test_a_mistake_in_a_text_is_one_line_with_its_file(root: Path, added: str, said: str) -> None:
     with (root / "source" / TEXT).open("a", encoding="utf-8") as file:
         file.write(added)
     done = autograder("--root", str(root), "build", "--week", "1", code=2)
-    assert done.stderr.startswith(f"error: source/{TEXT}: ") and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith(f"error: source/{TEXT}: ") and said in done.stderr and done.stderr.count("\n") == 1, (
+        done.stderr
+    )
 
 
-def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_missing_package_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     def without_torch(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'torch'")
 
     monkeypatch.setattr("autograder.doctor.report", without_torch)
     assert main(["--root", str(tmp_path), "doctor"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("error: ") and "No module named 'torch'" in said and "make setup" in said and said.count("\n") == 1
+    assert (
+        said.startswith("error: ")
+        and "No module named 'torch'" in said
+        and "make setup" in said
+        and said.count("\n") == 1
+    )
 
 
 def test_what_a_database_says_is_said_without_its_links() -> None:

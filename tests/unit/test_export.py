@@ -62,4 +62,6 @@ def test_a_spreadsheet_takes_no_text_for_a_formula(gradebook: Gradebook, tmp_pat
 def test_students_and_assignments_can_be_chosen(gradebook: Gradebook, tmp_path: Path) -> None:
     assert set(exported(gradebook, tmp_path / "a.csv", student=["ada"])) == {("week1", "ada"), ("week2", "ada")}
     assert set(exported(gradebook, tmp_path / "b.csv", assignment=["week2"], student=["ada", "boole"])) == {
-        ("week2", "ada"), ("week2", "boole")}
+        ("week2", "ada"),
+        ("week2", "boole"),
+    }

@@ -19,7 +19,9 @@ from autograder.grading.plugins.preprocessors import MAX_SHOWN, readable
 def converter(root: Path) -> Autograde:
     course = CourseDirectory()
     course.root = str(root)
-    return Autograde(coursedir=course, config=Config(SubmissionExporter={"workers": 3, "isolation": "none", "limits": {"memory": 5}}))
+    return Autograde(
+        coursedir=course, config=Config(SubmissionExporter={"workers": 3, "isolation": "none", "limits": {"memory": 5}})
+    )
 
 
 def test_making_one_starts_no_process_no_thread_and_takes_no_lock(tmp_path: Path) -> None:

@@ -42,19 +42,26 @@ def test_hidden_tests_are_cut_out() -> None:
 
 
 def test_what_runs_after_a_hidden_test_shows_no_output() -> None:
-    before, verdict, after = kept(cell("a", solution=True), cell("a_tests", points=2.0, locked=True), cell("b", solution=True))
+    before, verdict, after = kept(
+        cell("a", solution=True), cell("a_tests", points=2.0, locked=True), cell("b", solution=True)
+    )
     assert before.outputs and verdict.outputs and not after.outputs
 
 
 def test_a_visible_check_is_shown_only_if_it_failed_and_without_its_code() -> None:
-    passed, failed = cell("passed", "check.a()", points=0.0, locked=True), cell("failed", "check.b()", points=0.0, locked=True)
+    passed, failed = (
+        cell("passed", "check.a()", points=0.0, locked=True),
+        cell("failed", "check.b()", points=0.0, locked=True),
+    )
     failed.metadata["check_failed"] = True
-    only, = kept(passed, failed)
+    (only,) = kept(passed, failed)
     assert only.id == "failed" and "check.b" not in only.source and only.outputs
 
 
 def test_of_what_cannot_be_graded_only_the_reason_is_shown() -> None:
-    assert [one.id for one in kept(nbformat.v4.new_markdown_cell("why", id="ungradable"), cell("a", solution=True))] == ["ungradable"]
+    assert [
+        one.id for one in kept(nbformat.v4.new_markdown_cell("why", id="ungradable"), cell("a", solution=True))
+    ] == ["ungradable"]
 
 
 def graded(score: float | None = 0.0, **metadata: object) -> NotebookNode:
@@ -67,21 +74,37 @@ def graded(score: float | None = 0.0, **metadata: object) -> NotebookNode:
 def test_a_row_of_the_table() -> None:
     verdict = {"named": ["Your frequencies are squared."], "criteria": []}
     assert _row(ROPE, graded(1.5, verdict=verdict), is_waiting=False) == {
-        "number": "3.2", "name": "rope_frequencies", "cell": "rope_frequencies_tests", "notes": ["Your frequencies are squared."],
-        "points": "1.5 of 2"}
+        "number": "3.2",
+        "name": "rope_frequencies",
+        "cell": "rope_frequencies_tests",
+        "notes": ["Your frequencies are squared."],
+        "points": "1.5 of 2",
+    }
     assert _row(ROPE, graded(unanswered=True), is_waiting=False)["notes"] == ["no answer"]
     waiting = _row(ROPE, graded(None), is_waiting=True)
     assert waiting["notes"] == ["will be read by a person"] and waiting["points"].startswith("–")
 
 
-@pytest.mark.parametrize(("verdict", "notes"), [
-    ({}, []),
-    ({"criteria": [{"name": "values", "earned": 1, "points": 1, "message": ""}]}, []),
-    ({"criteria": [{"name": "a", "earned": 1, "points": 1, "message": ""}, {"name": "shape", "earned": 0, "points": 1, "message": "too long\nmore"},
-                   {"name": "values", "earned": 0, "points": 1, "message": "wrong"}]}, ["shape: too long"]),
-    ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": ""}]}, ["shape"]),
-    ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": "not answered yet"}]}, ["no answer"]),
-], ids=["no verdict", "all right", "the first that was missed", "without a message", "the stub"])
+@pytest.mark.parametrize(
+    ("verdict", "notes"),
+    [
+        ({}, []),
+        ({"criteria": [{"name": "values", "earned": 1, "points": 1, "message": ""}]}, []),
+        (
+            {
+                "criteria": [
+                    {"name": "a", "earned": 1, "points": 1, "message": ""},
+                    {"name": "shape", "earned": 0, "points": 1, "message": "too long\nmore"},
+                    {"name": "values", "earned": 0, "points": 1, "message": "wrong"},
+                ]
+            },
+            ["shape: too long"],
+        ),
+        ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": ""}]}, ["shape"]),
+        ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": "not answered yet"}]}, ["no answer"]),
+    ],
+    ids=["no verdict", "all right", "the first that was missed", "without a message", "the stub"],
+)
 def test_where_no_cause_is_known_the_first_missed_criterion_is_named(verdict: dict, notes: list[str]) -> None:
     assert _what_to_look_at(verdict) == notes
 
@@ -101,12 +124,17 @@ def handed_in(tmp_path: Path) -> CourseDirectory:
 def test_the_exchange_gets_the_key_of_the_submission_that_was_graded(handed_in: CourseDirectory) -> None:
     where, root = {"student": "ada", "assignment": "week3"}, Path(handed_in.root)
     assert _exchange_key(handed_in, where) == {"submission_secret.txt": b"key"}
-    (root / "submitted" / "ada" / "week3" / "timestamp.txt").write_text("2026-01-02 10:00:00 UTC")  # handed in once more since
+    (root / "submitted" / "ada" / "week3" / "timestamp.txt").write_text(
+        "2026-01-02 10:00:00 UTC"
+    )  # handed in once more since
     assert _exchange_key(handed_in, where) == {}
 
 
 def test_a_key_that_is_a_link_or_a_novel_is_none(handed_in: CourseDirectory) -> None:
-    where, secret = {"student": "ada", "assignment": "week3"}, Path(handed_in.root) / "submitted" / "ada" / "week3" / "submission_secret.txt"
+    where, secret = (
+        {"student": "ada", "assignment": "week3"},
+        Path(handed_in.root) / "submitted" / "ada" / "week3" / "submission_secret.txt",
+    )
     secret.write_text("x" * 201)
     assert _exchange_key(handed_in, where) == {}
     secret.unlink()

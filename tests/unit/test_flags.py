@@ -14,23 +14,35 @@ OWN = """def scaled_dot_product_attention(q, k, v, mask=None):
 
 
 def flagged(*sources: str, week: str = WEEK1) -> list[tuple[str, str, int]]:
-    return [(flag.grade_id, flag.name, flag.line) for flag in flags(week, [new_code_cell(source) for source in sources])]
+    return [
+        (flag.grade_id, flag.name, flag.line) for flag in flags(week, [new_code_cell(source) for source in sources])
+    ]
 
 
-@pytest.mark.parametrize("source", [
-    "y = 1\nout = F.scaled_dot_product_attention(q, k, v)",
-    "y = 1\nfrom torch.nn.functional import scaled_dot_product_attention as f",
-    "y = 1\nf = getattr(F, 'scaled_dot_product_attention')",
-    "y = 1\nf = torch.nn.functional.scaled_dot_product_attention",
-])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "y = 1\nout = F.scaled_dot_product_attention(q, k, v)",
+        "y = 1\nfrom torch.nn.functional import scaled_dot_product_attention as f",
+        "y = 1\nf = getattr(F, 'scaled_dot_product_attention')",
+        "y = 1\nf = torch.nn.functional.scaled_dot_product_attention",
+    ],
+)
 def test_ways_to_call_it(source: str) -> None:
     assert flagged(source) == [(EXERCISE, "scaled_dot_product_attention", 2)]
 
 
 def test_what_is_not_flagged() -> None:
-    assert not flagged(OWN, "out, weights = scaled_dot_product_attention(q, k, v)", "def broken(:", '"F.scaled_dot_product_attention is fine"')
+    assert not flagged(
+        OWN,
+        "out, weights = scaled_dot_product_attention(q, k, v)",
+        "def broken(:",
+        '"F.scaled_dot_product_attention is fine"',
+    )
     assert not flagged("F.scaled_dot_product_attention(q, k, v)", week="week3_rope")  # allowed there
-    assert flagged("from transformers.models.llama import modeling_llama", week="week3_rope") == [("", "transformers", 1)]
+    assert flagged("from transformers.models.llama import modeling_llama", week="week3_rope") == [
+        ("", "transformers", 1)
+    ]
 
 
 def test_the_sentence_is_safe_to_show() -> None:

@@ -24,10 +24,18 @@ def test_people_are_called_so(tmp_path: Path, name: str) -> None:
     assert list(find_submissions(course(tmp_path, name), WEEK).folders) == [name]
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("Ada\u00a0Lovelace", "no-break space"), ("Ada\u200bLovelace", "zero width space"), ("Ada\u00adLovelace", "soft hyphen"),
-    ("ada\n", "U+000A"), ("\u202eada", "right-to-left override"), (".ada", "begins with a dot"), ("ada\x7f", "U+007F"),
-])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Ada\u00a0Lovelace", "no-break space"),
+        ("Ada\u200bLovelace", "zero width space"),
+        ("Ada\u00adLovelace", "soft hyphen"),
+        ("ada\n", "U+000A"),
+        ("\u202eada", "right-to-left override"),
+        (".ada", "begins with a dot"),
+        ("ada\x7f", "U+007F"),
+    ],
+)
 def test_what_nobody_can_be_called_is_named_with_its_reason(tmp_path: Path, name: str, said: str) -> None:
     found = find_submissions(course(tmp_path, name, "boole"), WEEK)
     assert list(found.folders) == ["boole"] and len(found.refused) == 1

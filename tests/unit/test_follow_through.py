@@ -20,6 +20,7 @@ def sums_up(earlier):
 
 def on_top(student, earlier, follows=sums_up, trivial=(), before=None):
     """The verdict on an exercise whose right answer is 2 * 10 * n, for a student with ``earlier``, which should be 10 * n."""
+
     def body(check: Check) -> None:
         with check.criterion("values", 1, golden=True):
             for n in (1, 2, 3):
@@ -124,7 +125,7 @@ def test_gradients_with_respect_to_one_argument_and_to_both_are_two_questions():
     for both in (False, True):
         x, y = torch.tensor([2.0], requires_grad=True), torch.tensor([3.0], requires_grad=both)
         found = torch.autograd.grad(kept(x, y).sum(), [x, y] if both else [x])
-        assert [float(slope) for slope in found] == [3.0, 2.0][:len(found)]
+        assert [float(slope) for slope in found] == [3.0, 2.0][: len(found)]
 
 
 def test_replaced_answers_are_put_back():

@@ -59,10 +59,19 @@ def test_only_the_first_difference_is_shown_and_to_one_digit():
     assert difference(got, expected, EXACT) == "2 of 4 values differ; the first at [0, 1]: got 2, expected 6"
 
 
-@pytest.mark.parametrize("got, expected, words", [
-    (768.0, 769.0, "got 768, expected 769: one too small"), (45, 46.0, "got 45, expected 46: one too small"),
-    (3.0, 5.0, "got 3, expected 5: two too small"), (1.049, 1.0, "got 1.05, expected 1"), (0.5, 0.25, "got 0.5, expected 0.2"),
-    (44.7, 45.2, "got 44.7, expected 45.2"), (1.00004, 1.00001, "got 1.00004, expected 1.00001"), (5.0, 800.0, "got 5, expected 800")])
+@pytest.mark.parametrize(
+    ("got", "expected", "words"),
+    [
+        (768.0, 769.0, "got 768, expected 769: one too small"),
+        (45, 46.0, "got 45, expected 46: one too small"),
+        (3.0, 5.0, "got 3, expected 5: two too small"),
+        (1.049, 1.0, "got 1.05, expected 1"),
+        (0.5, 0.25, "got 0.5, expected 0.2"),
+        (44.7, 45.2, "got 44.7, expected 45.2"),
+        (1.00004, 1.00001, "got 1.00004, expected 1.00001"),
+        (5.0, 800.0, "got 5, expected 800"),
+    ],
+)
 def test_numbers_have_as_many_digits_as_show_the_difference(got, expected, words):
     assert difference(got, expected, EXACT) == words
 
@@ -74,9 +83,18 @@ def test_two_numbers_that_differ_never_look_the_same(got, expected):
     assert got == expected or shown[1] != shown[2] or "differ by" in shown[3]
 
 
-@pytest.mark.parametrize("got, expected, words", [
-    (45, 46.0, "one too small"), (40, 46.0, "too small"), (-0.9, 0.9, "the sign is wrong"), (0.955, 0.9093, "about 5% too large"),
-    (0.91, 0.9093, "near, but not right to four significant digits"), (5.0, 0.9, "far too large"), (math.nan, 1.0, "nan is no answer")])
+@pytest.mark.parametrize(
+    ("got", "expected", "words"),
+    [
+        (45, 46.0, "one too small"),
+        (40, 46.0, "too small"),
+        (-0.9, 0.9, "the sign is wrong"),
+        (0.955, 0.9093, "about 5% too large"),
+        (0.91, 0.9093, "near, but not right to four significant digits"),
+        (5.0, 0.9, "far too large"),
+        (math.nan, 1.0, "nan is no answer"),
+    ],
+)
 def test_a_number_can_be_told_from_the_right_one_without_showing_it(got, expected, words):
     assert off(got, expected) == words
 
@@ -109,8 +127,24 @@ def test_a_number_may_be_a_tensor_of_one_element(got):
     assert not difference(got, 0.5, EXACT)
 
 
-@pytest.mark.parametrize("got", [True, "0.5", None, 10**400, -(10**400), math.nan, math.inf, 0.5j, torch.tensor(0.5j),
-                                 torch.tensor([0.5, 0.5]), [0.5], {"a": 0.5}, object()])
+@pytest.mark.parametrize(
+    "got",
+    [
+        True,
+        "0.5",
+        None,
+        10**400,
+        -(10**400),
+        math.nan,
+        math.inf,
+        0.5j,
+        torch.tensor(0.5j),
+        torch.tensor([0.5, 0.5]),
+        [0.5],
+        {"a": 0.5},
+        object(),
+    ],
+)
 def test_what_is_no_right_number_is_refused_without_an_error(got):
     assert difference(got, 0.5, EXACT)
     assert difference(got, 769, EXACT)
@@ -277,8 +311,11 @@ def test_entries_of_a_hand_computation():
     right = {"a": 1.0, "b": 2.0, "c": 3.0}
     assert run(body, {"a": 1, "b": 2.0005, "c": torch.tensor(3.0)}, right).score == 1
     message = run(body, {"a": None, "b": 2.5}, right).criteria[0].message
-    assert message.splitlines() == ["entry 'a': not answered yet",
-                                    "entry 'b': about 20% too large", "entry 'c' is missing"]
+    assert message.splitlines() == [
+        "entry 'a': not answered yet",
+        "entry 'b': about 20% too large",
+        "entry 'c' is missing",
+    ]
 
 
 # ---- trouble of ours ------------------------------------------------------------------------------------------------
@@ -313,14 +350,15 @@ def test_errors_of_the_course_are_not_the_students():
 
 
 def test_outside_the_grader_a_hidden_test_ends_the_process():
-    code = ("from autograder.checks import week3\n"
-            "try:\n"
-            "    week3.rotate_half(lambda x: x)\n"
-            "except BaseException:\n"
-            "    pass\n"
-            "print('still alive')\n")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          cwd=Path(__file__).parents[2])
+    code = (
+        "from autograder.checks import week3\n"
+        "try:\n"
+        "    week3.rotate_half(lambda x: x)\n"
+        "except BaseException:\n"
+        "    pass\n"
+        "print('still alive')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 70
     assert "still alive" not in done.stdout and "grader" in done.stderr
 
@@ -391,8 +429,13 @@ def test_a_verdict_survives_json_and_reads_well():
     verdict = Verdict("f", "3.2", 2, [Criterion("values", 1, 1), Criterion("base", 1, 0, "a\nb")], ["Because."])
     assert Verdict.from_json(verdict.to_json()) == verdict and verdict.score == 1
     assert verdict.render().splitlines() == [
-        "Exercise 3.2, f: 1 of 2 points", "  Likely cause: Because.", "  ok   1/1  values", "  MISS 0/1  base",
-        "         a", "         b"]
+        "Exercise 3.2, f: 1 of 2 points",
+        "  Likely cause: Because.",
+        "  ok   1/1  values",
+        "  MISS 0/1  base",
+        "         a",
+        "         b",
+    ]
 
 
 @pytest.fixture
@@ -426,8 +469,14 @@ def test_a_family_gives_each_mistake_and_each_pair(empty_banks):
         return lambda: sorted(mistakes)
 
     known = [(mistake.subject(), mistake.says) for mistake in banks.known_mistakes("week3_rope", "answer")]
-    assert known == [(["a"], ("A.",)), (["b"], ("B.",)), (["c"], ("C.",)), (["a", "b"], ("A.", "B.")),
-                     (["a", "c"], ("A.", "C.")), (["b", "c"], ("B.", "C."))]
+    assert known == [
+        (["a"], ("A.",)),
+        (["b"], ("B.",)),
+        (["c"], ("C.",)),
+        (["a", "b"], ("A.", "B.")),
+        (["a", "c"], ("A.", "C.")),
+        (["b", "c"], ("B.", "C.")),
+    ]
 
 
 def test_a_check_knows_its_device_and_seed():
@@ -438,10 +487,13 @@ def test_a_check_knows_its_device_and_seed():
 
 def test_a_name_that_is_not_defined_is_one_clear_sentence() -> None:
     with grading() as context:
-        week3.rope_frequencies(Absent("rope_frequencies", ": its cell stopped with SyntaxError: invalid syntax (line 1)"))
+        week3.rope_frequencies(
+            Absent("rope_frequencies", ": its cell stopped with SyntaxError: invalid syntax (line 1)")
+        )
     verdict = context.verdicts[0]
     assert verdict.score == 0 and verdict.named == [
-        "`rope_frequencies` is not defined: its cell stopped with SyntaxError: invalid syntax (line 1)"]
+        "`rope_frequencies` is not defined: its cell stopped with SyntaxError: invalid syntax (line 1)"
+    ]
     assert verdict.render().count("SyntaxError") == 1
 
 

@@ -212,8 +212,11 @@ def test_a_picture_beside_odd_html_is_kept_without_a_text(tmp_path: Path, markup
 def test_formgrader_shows_the_still_picture_with_its_text(tmp_path: Path) -> None:
     """A student's notebook as JupyterLab saves it, through the intake and nbconvert as nbgrader_config.py sets it."""
     data, metadata = bundle(lab.moving_clocks())
-    saved = new_notebook(cells=[new_code_cell("lab.moving_clocks()", outputs=[
-        new_output("execute_result", data=data, metadata=metadata)])])
+    saved = new_notebook(
+        cells=[
+            new_code_cell("lab.moving_clocks()", outputs=[new_output("execute_result", data=data, metadata=metadata)])
+        ]
+    )
     path = tmp_path / "saved.ipynb"
     path.write_text(json.dumps(saved), encoding="utf-8")
     (cell,) = read(path).cells

@@ -11,26 +11,54 @@ FILTERS = {"markdown2html": "autograder.grading.plugins.markdown.markdown2html"}
 
 
 def page(*sources: str) -> str:
-    return HTMLExporter(filters=FILTERS).from_notebook_node(new_notebook(cells=[new_markdown_cell(s) for s in sources]))[0]
+    return HTMLExporter(filters=FILTERS).from_notebook_node(
+        new_notebook(cells=[new_markdown_cell(s) for s in sources])
+    )[0]
 
 
-@pytest.mark.parametrize("source", [
-    "# 3f2a", "3f2a\n====", "- [ ] done\n- [x] not done", "text[^3f2a]\n\n[^3f2a]: a note", '<p id="3f2a">x</p>',
-    '<label for="3f2a">x</label><input name="3f2a" value="1">', '<FORM action="x"><button id=3f2a>go</button></FORM>',
-    '<a name="3f2a"/>', "<svg><a ID='3f2a'/></svg>",
-])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "# 3f2a",
+        "3f2a\n====",
+        "- [ ] done\n- [x] not done",
+        "text[^3f2a]\n\n[^3f2a]: a note",
+        '<p id="3f2a">x</p>',
+        '<label for="3f2a">x</label><input name="3f2a" value="1">',
+        '<FORM action="x"><button id=3f2a>go</button></FORM>',
+        '<a name="3f2a"/>',
+        "<svg><a ID='3f2a'/></svg>",
+    ],
+)
 def test_no_text_has_an_id_a_name_or_a_form(source: str) -> None:
     body = page(source).split("<body", 1)[1].split("<main", 1)[-1]
     cleaned = without_hooks(body)
-    for hook in (' id="3f2a', " id='3f2a", 'name="3f2a', 'for="3f2a', "<form", "<input", "<button", "<label", "fn-", "fnref"):
+    for hook in (
+        ' id="3f2a',
+        " id='3f2a",
+        'name="3f2a',
+        'for="3f2a',
+        "<form",
+        "<input",
+        "<button",
+        "<label",
+        "fn-",
+        "fnref",
+    ):
         assert hook not in body.lower() and hook not in cleaned.lower(), body
 
 
 def test_what_is_no_hook_stays_as_it_is() -> None:
-    for html in ('<p class="x">a &amp; b &#960; <br/> c</p>', "<details><summary>hint</summary>text</details>",
-                 '<math xmlns="http://www.w3.org/1998/Math/MathML"><mi>x</mi></math>', '<img src="data:image/png;base64,AA" alt="a &quot;b&quot;">'):
+    for html in (
+        '<p class="x">a &amp; b &#960; <br/> c</p>',
+        "<details><summary>hint</summary>text</details>",
+        '<math xmlns="http://www.w3.org/1998/Math/MathML"><mi>x</mi></math>',
+        '<img src="data:image/png;base64,AA" alt="a &quot;b&quot;">',
+    ):
         assert without_hooks(html) == html
-    assert without_hooks('<img src="https://a.b/c.png" alt="a <b>">') == "a &lt;b&gt;"  # a picture from the web tells who looks
+    assert (
+        without_hooks('<img src="https://a.b/c.png" alt="a <b>">') == "a &lt;b&gt;"
+    )  # a picture from the web tells who looks
     assert without_hooks('<h2 id="a" class="b">c</h2>') == '<h2 class="b">c</h2>'
 
 
@@ -58,5 +86,7 @@ def test_a_picture_with_any_name_and_one_that_is_missing_break_no_page() -> None
     pasted = {"my plot größe.png": {"image/png": "iVBORw0KGgo="}}
     named = new_markdown_cell("![x](attachment:my%20plot%20gr%C3%B6%C3%9Fe.png)", attachments=pasted)
     lost = new_markdown_cell("![x](attachment:lost.png)", attachments=pasted)
-    first, second = (HTMLExporter(filters=FILTERS).from_notebook_node(new_notebook(cells=[cell]))[0] for cell in (named, lost))
+    first, second = (
+        HTMLExporter(filters=FILTERS).from_notebook_node(new_notebook(cells=[cell]))[0] for cell in (named, lost)
+    )
     assert "data:image/png;base64,iVBORw0KGgo=" in first and "<pre>![x](attachment:lost.png)</pre>" in second

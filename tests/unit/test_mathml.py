@@ -40,25 +40,51 @@ def test_lines_of_a_derivation_stand_below_each_other() -> None:
     assert to_mathml(r"\begin{aligned}a&=b\\c&=d\end{aligned}", "block").count("<mtr>") == 2
 
 
-@pytest.mark.parametrize("latex", [
-    r"\text{&lt;script&gt;alert(1)&lt;/script&gt;}", r"\text{<script>alert(1)</script>}", r"\href{javascript:alert(1)}{x}",
-    r"\style{position:fixed}{x}", r"\class{score}{x}", r"\textcolor{red\" onclick=alert(1)}{x}", r"\text{&#60;img src=x&#62;}",
-])
+@pytest.mark.parametrize(
+    "latex",
+    [
+        r"\text{&lt;script&gt;alert(1)&lt;/script&gt;}",
+        r"\text{<script>alert(1)</script>}",
+        r"\href{javascript:alert(1)}{x}",
+        r"\style{position:fixed}{x}",
+        r"\class{score}{x}",
+        r"\textcolor{red\" onclick=alert(1)}{x}",
+        r"\text{&#60;img src=x&#62;}",
+    ],
+)
 def test_nothing_in_a_formula_becomes_markup(latex: str) -> None:
     found = list(ElementTree.fromstring(to_mathml(latex, "inline")).iter())
-    assert {re.sub(r"\{.*\}", "", element.tag) for element in found} <= {"math", "mrow", "mi", "mo", "mn", "mtext", "mstyle"}
+    assert {re.sub(r"\{.*\}", "", element.tag) for element in found} <= {
+        "math",
+        "mrow",
+        "mi",
+        "mo",
+        "mn",
+        "mtext",
+        "mstyle",
+    }
     assert not {"href", "style", "class", "onclick"} & {name for element in found for name in element.attrib}
 
 
-@pytest.mark.parametrize("latex", [
-    r"\frac{1}{", "{" * 2000, "x" * 100_000, r"\newcommand{\a}{\b\b}\newcommand{\b}{<b>}\a", r"\def\a{\a\a}\a",
-])
+@pytest.mark.parametrize(
+    "latex",
+    [
+        r"\frac{1}{",
+        "{" * 2000,
+        "x" * 100_000,
+        r"\newcommand{\a}{\b\b}\newcommand{\b}{<b>}\a",
+        r"\def\a{\a\a}\a",
+    ],
+)
 def test_what_cannot_be_drawn_is_shown_as_text(latex: str) -> None:
     shown = to_mathml(latex, "inline")
     assert shown.startswith("<code>") and "<b>" not in shown
 
 
 def test_the_page_has_formulas_and_pasted_pictures() -> None:
-    shown = page("Since $a<b$ and\n\n\\begin{align}a&=b\\end{align}\n\n![p](attachment:p.png)", **{"p.png": {"image/png": "AAAA"}})
+    shown = page(
+        "Since $a<b$ and\n\n\\begin{align}a&=b\\end{align}\n\n![p](attachment:p.png)",
+        **{"p.png": {"image/png": "AAAA"}},
+    )
     assert shown.count("<math") == 2
     assert "data:image/png;base64,AAAA" in shown

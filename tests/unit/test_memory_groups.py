@@ -42,8 +42,12 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: str, mounts: s
 
 
 def test_version_1_is_found_where_it_is_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake(tmp_path, monkeypatch, "5:cpu:/\n4:memory:/user/one\n0::/\n",
-         f"30 25 0:26 / {tmp_path}/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n")
+    fake(
+        tmp_path,
+        monkeypatch,
+        "5:cpu:/\n4:memory:/user/one\n0::/\n",
+        f"30 25 0:26 / {tmp_path}/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n",
+    )
     assert list(memory_groups._own_groups()) == [(tmp_path / "memory/user/one", V1)]
 
 
@@ -75,7 +79,10 @@ def test_systemd_is_asked_only_for_version_2(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_killed_run_leaves_no_group_for_long(tmp_path: Path) -> None:
-    gone, alive = tmp_path / f"{memory_groups.PREFIX}999999999-1-1", tmp_path / f"{memory_groups.PREFIX}{os.getpid()}-1-1"
+    gone, alive = (
+        tmp_path / f"{memory_groups.PREFIX}999999999-1-1",
+        tmp_path / f"{memory_groups.PREFIX}{os.getpid()}-1-1",
+    )
     gone.mkdir()
     alive.mkdir()
     MemoryGroups(tmp_path, V1)._remove_left_behind()

@@ -10,7 +10,13 @@ from autograder.course import Cell, Role
 from autograder.errors import CourseError
 from autograder.grading.messages import Task, TaskCell, wanted_device
 
-TASK = Task("ada", "week3_rope", [TaskCell("a", Role.ANSWER, "x = 1", 0.0, ("x",)), TaskCell("t", Role.TEST, "1", 2.0)], {"lab.py": ""}, 7)
+TASK = Task(
+    "ada",
+    "week3_rope",
+    [TaskCell("a", Role.ANSWER, "x = 1", 0.0, ("x",)), TaskCell("t", Role.TEST, "1", 2.0)],
+    {"lab.py": ""},
+    7,
+)
 
 
 def test_a_task_survives_json() -> None:
@@ -24,12 +30,20 @@ def test_equal_digests_mean_equal_content() -> None:
 
 
 def test_experiments_and_text_are_not_run_and_foreign_cells_are_the_students() -> None:
-    template = tuple(Cell(role.value, role.value, role, "code", "y = 2", {}, 0.0) for role in (Role.ANSWER, Role.EXPERIMENT, Role.TEST))
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1", id=cell.id) for cell in template]
-                                        + [nbformat.v4.new_code_cell("z", id="own"), nbformat.v4.new_markdown_cell("t")])
+    template = tuple(
+        Cell(role.value, role.value, role, "code", "y = 2", {}, 0.0)
+        for role in (Role.ANSWER, Role.EXPERIMENT, Role.TEST)
+    )
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("x = 1", id=cell.id) for cell in template]
+        + [nbformat.v4.new_code_cell("z", id="own"), nbformat.v4.new_markdown_cell("t")]
+    )
     task = Task.of("ada", "w", notebook, template, {}, 0)
     assert [(cell.id, cell.role, cell.defines) for cell in task.cells] == [
-        ("answer", "answer", ("y",)), ("test", "test", ("y",)), ("own", "student", ())]
+        ("answer", "answer", ("y",)),
+        ("test", "test", ("y",)),
+        ("own", "student", ()),
+    ]
 
 
 def test_a_device_that_does_not_exist_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

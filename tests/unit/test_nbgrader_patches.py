@@ -18,11 +18,13 @@ def patched() -> None:
 
 
 def test_importing_the_grader_changes_nothing_in_nbgrader() -> None:
-    code = ("import nbgrader.api as a, nbgrader.converters as c\n"
-            "before = a.create_engine, a.Base.metadata.create_all, a.Gradebook.check_course, c.Autograde.start\n"
-            "import autograder.commands, autograder.grading.nbgrader_plugins, autograder.grading.plugins.nbgrader_patches as p\n"
-            "after = a.create_engine, a.Base.metadata.create_all, a.Gradebook.check_course, c.Autograde.start\n"
-            "assert before == after\np.apply()\np.apply()\nassert c.Autograde.start is not before[3]")
+    code = (
+        "import nbgrader.api as a, nbgrader.converters as c\n"
+        "before = a.create_engine, a.Base.metadata.create_all, a.Gradebook.check_course, c.Autograde.start\n"
+        "import autograder.commands, autograder.grading.nbgrader_plugins, autograder.grading.plugins.nbgrader_patches as p\n"
+        "after = a.create_engine, a.Base.metadata.create_all, a.Gradebook.check_course, c.Autograde.start\n"
+        "assert before == after\np.apply()\np.apply()\nassert c.Autograde.start is not before[3]"
+    )
     run(sys.executable, "-c", code)
 
 
@@ -33,12 +35,14 @@ def test_another_nbgrader_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyP
 
 
 def test_a_fork_that_names_the_old_places_is_graded_as_before() -> None:
-    code = ("from traitlets.utils.importstring import import_item as find\n"
-            "import nbgrader.converters as c\nbefore = c.Autograde.start\n"
-            "for name in ('nbgrader_plugins.SubmissionExporter', 'nbgrader_plugins.ShowVerdicts', 'nbgrader_plugins.SaveVerdicts',\n"
-            "             'feedback.FeedbackExporter', 'feedback.HideInstructorParts', 'export.GradesWithReasons',\n"
-            "             'formulas.markdown2html'):\n    find('autograder.grading.' + name)\n"
-            "assert c.Autograde.start is not before")
+    code = (
+        "from traitlets.utils.importstring import import_item as find\n"
+        "import nbgrader.converters as c\nbefore = c.Autograde.start\n"
+        "for name in ('nbgrader_plugins.SubmissionExporter', 'nbgrader_plugins.ShowVerdicts', 'nbgrader_plugins.SaveVerdicts',\n"
+        "             'feedback.FeedbackExporter', 'feedback.HideInstructorParts', 'export.GradesWithReasons',\n"
+        "             'formulas.markdown2html'):\n    find('autograder.grading.' + name)\n"
+        "assert c.Autograde.start is not before"
+    )
     run(sys.executable, "-c", code)
 
 

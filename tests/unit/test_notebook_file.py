@@ -22,23 +22,45 @@ def path(tmp_path: Path) -> Path:
 
 
 def write(path: Path, *cells: object, **more: object) -> Path:
-    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": list(cells)} | more), encoding="utf-8")
+    path.write_text(
+        json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": list(cells)} | more), encoding="utf-8"
+    )
     return path
 
 
 def test_a_cell_keeps_its_text_its_ids_and_nothing_else(path: Path) -> None:
     metadata = {"nbgrader": {"grade_id": "rope", "points": 100}, "tags": ["setup"]}
-    only, = read(write(path, cell(["a\r\n", "b"], metadata=metadata, execution_count=3, evil=True))).cells
-    assert dict(only) == {"id": "a", "grade_id": "rope", "cell_type": "code", "source": "a\nb", "outputs": [], "attachments": {}}
+    (only,) = read(write(path, cell(["a\r\n", "b"], metadata=metadata, execution_count=3, evil=True))).cells
+    assert dict(only) == {
+        "id": "a",
+        "grade_id": "rope",
+        "cell_type": "code",
+        "source": "a\nb",
+        "outputs": [],
+        "attachments": {},
+    }
 
 
-@pytest.mark.parametrize("odd", [
-    {"id": 5}, {"metadata": None}, {"metadata": {"nbgrader": []}}, {"metadata": {"nbgrader": {"grade_id": 7}}}, {"outputs": "x"},
-    {"source": None}, {"attachments": [1]}, {"outputs": [None, {"data": []}, {"text": [1]}]},
-])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"id": 5},
+        {"metadata": None},
+        {"metadata": {"nbgrader": []}},
+        {"metadata": {"nbgrader": {"grade_id": 7}}},
+        {"outputs": "x"},
+        {"source": None},
+        {"attachments": [1]},
+        {"outputs": [None, {"data": []}, {"text": [1]}]},
+    ],
+)
 def test_what_has_another_type_counts_as_missing(path: Path, odd: dict) -> None:
-    only, = read(write(path, cell(**odd))).cells
-    assert only.id in ("a", None) and only.grade_id is None and all(output.get("text", "") == "" for output in only.outputs[1:])
+    (only,) = read(write(path, cell(**odd))).cells
+    assert (
+        only.id in ("a", None)
+        and only.grade_id is None
+        and all(output.get("text", "") == "" for output in only.outputs[1:])
+    )
 
 
 def test_a_cell_that_is_no_object_is_left_out(path: Path) -> None:
@@ -52,22 +74,46 @@ def test_encodings_that_editors_write(path: Path, encoding: str) -> None:
 
 
 def test_an_old_format_is_brought_up_to_date(path: Path) -> None:
-    old = {"cell_type": "code", "input": "x = 1", "outputs": [], "language": "python", "metadata": {}, "collapsed": False, "prompt_number": 1}
-    path.write_text(json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": [old], "metadata": {}}]}))
+    old = {
+        "cell_type": "code",
+        "input": "x = 1",
+        "outputs": [],
+        "language": "python",
+        "metadata": {},
+        "collapsed": False,
+        "prompt_number": 1,
+    }
+    path.write_text(
+        json.dumps(
+            {"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": [old], "metadata": {}}]}
+        )
+    )
     assert [kept.source for kept in read(path).cells] == ["x = 1"]
 
 
 def test_saved_output_is_text_and_png_and_says_that_nobody_verified_it(path: Path) -> None:
-    outputs = [{"output_type": "stream", "text": ["loss ", "0.5"]}, {"data": {"image/png": PNG, "text/html": "<script>"}},
-               {"data": {"image/png": "not base64!"}}]
-    only, = read(write(path, cell(outputs=outputs))).cells
-    assert [output.get("text") for output in only.outputs] == ["[saved by the student, not verified]\n", "loss 0.5", None]
+    outputs = [
+        {"output_type": "stream", "text": ["loss ", "0.5"]},
+        {"data": {"image/png": PNG, "text/html": "<script>"}},
+        {"data": {"image/png": "not base64!"}},
+    ]
+    (only,) = read(write(path, cell(outputs=outputs))).cells
+    assert [output.get("text") for output in only.outputs] == [
+        "[saved by the student, not verified]\n",
+        "loss 0.5",
+        None,
+    ]
     assert only.outputs[2].data == {"image/png": PNG}
 
 
 def test_pictures_pasted_into_text_stay_if_they_are_pictures(path: Path) -> None:
-    attachments = {"a.png": {"image/png": PNG}, "b.svg": {"image/svg+xml": "<svg>"}, "<c>": {"image/png": PNG}, "d.png": {"image/png": "x"}}
-    only, = read(write(path, cell(cell_type="markdown", attachments=attachments))).cells
+    attachments = {
+        "a.png": {"image/png": PNG},
+        "b.svg": {"image/svg+xml": "<svg>"},
+        "<c>": {"image/png": PNG},
+        "d.png": {"image/png": "x"},
+    }
+    (only,) = read(write(path, cell(cell_type="markdown", attachments=attachments))).cells
     assert only.attachments == {"a.png": {"image/png": PNG}}
 
 
@@ -75,11 +121,19 @@ def test_a_long_cell_is_cut(path: Path) -> None:
     assert len(read(write(path, cell("x" * (MAX_SOURCE + 5)))).cells[0].source) == MAX_SOURCE
 
 
-@pytest.mark.parametrize(("content", "says"), [
-    (b"", "the file is empty"), (b"{half", "not a notebook"), (b"\xff\xff", "not a notebook"), (b"[" * 100_000, "not a notebook"),
-    (b"[1]", "JSON but not a notebook"), (b"{}", "no cells"), (json.dumps({"cells": [{}] * (MAX_CELLS + 1)}).encode(), "more than"),
-    (b'{"nbformat": 3, "worksheets": 7}', "damaged|no cells"),
-])
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "the file is empty"),
+        (b"{half", "not a notebook"),
+        (b"\xff\xff", "not a notebook"),
+        (b"[" * 100_000, "not a notebook"),
+        (b"[1]", "JSON but not a notebook"),
+        (b"{}", "no cells"),
+        (json.dumps({"cells": [{}] * (MAX_CELLS + 1)}).encode(), "more than"),
+        (b'{"nbformat": 3, "worksheets": 7}', "damaged|no cells"),
+    ],
+)
 def test_what_cannot_be_graded_says_why(path: Path, content: bytes, says: str) -> None:
     path.write_bytes(content)
     with pytest.raises(UngradableError, match=says):

@@ -15,8 +15,15 @@ def budget(text: int = 1000, images: int = 1000) -> Budget:
 
 def test_text_results_and_pictures() -> None:
     image = PNG + b"rest"
-    found = cell_outputs([{"stream": "stdout", "text": "a"}, {"stream": "stderr", "text": "b"},
-                          {"show": {"text": "c", "png": [0, len(image)]}, "result": True}], image, budget())
+    found = cell_outputs(
+        [
+            {"stream": "stdout", "text": "a"},
+            {"stream": "stderr", "text": "b"},
+            {"show": {"text": "c", "png": [0, len(image)]}, "result": True},
+        ],
+        image,
+        budget(),
+    )
     assert [output.get("text") for output in found[:2]] == ["a", "b"]
     assert found[2]["data"] == {"text/plain": "c", "image/png": base64.b64encode(image).decode()}
 
@@ -30,8 +37,18 @@ def test_the_budget_is_the_whole_notebooks() -> None:
     assert cell_outputs([{"show": {"png": [0, 12]}}], PNG + b"rest", small) == []
 
 
-@pytest.mark.parametrize("item", [{"stream": "file", "text": "x"}, {"show": {"text/html": "<b>"}}, {"show": 3}, {},
-                                  {"show": {"png": [0, -1]}}, {"show": {"png": [True, 3]}}, {"show": {"png": "0"}}])
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"stream": "file", "text": "x"},
+        {"show": {"text/html": "<b>"}},
+        {"show": 3},
+        {},
+        {"show": {"png": [0, -1]}},
+        {"show": {"png": [True, 3]}},
+        {"show": {"png": "0"}},
+    ],
+)
 def test_anything_else_is_dropped(item: dict) -> None:
     assert cell_outputs([item], PNG, budget()) == []
 

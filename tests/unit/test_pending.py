@@ -39,8 +39,11 @@ def test_another_submission_has_another_name(pending: Pending, other: Task) -> N
     assert pending.name(other) != pending.name(task()) == pending.name(task())
 
 
-@pytest.mark.parametrize("options", [Options(isolate=False), Options(device="cuda"), Options(limits={"cell_cpu": 1.0})],
-                         ids=["isolation", "device", "limits"])
+@pytest.mark.parametrize(
+    "options",
+    [Options(isolate=False), Options(device="cuda"), Options(limits={"cell_cpu": 1.0})],
+    ids=["isolation", "device", "limits"],
+)
 def test_another_way_of_grading_has_another_name(pending: Pending, tmp_path: Path, options: Options) -> None:
     assert Pending(tmp_path, options).name(task()) != pending.name(task())
 

@@ -26,7 +26,9 @@ def test_whatever_was_started_ends_with_the_block(tmp_path: Path, calls: list[st
         pass
 
 
-def test_nothing_is_written_where_nothing_can_be_isolated(tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_where_nothing_can_be_isolated(
+    tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pipeline, "why_not_isolated", lambda: "no bubblewrap: install it")
     with pytest.raises(GradingFailed, match="install it"), pipeline.grading_run(tmp_path, "week3_rope", Options()):
         pass

@@ -11,7 +11,9 @@ from autograder.grading.sandbox import process_tree
 def test_gpu_memory_is_asked_by_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a stand-in for nvidia-smi: there is no GPU here."""
     program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\necho '{os.getpid()}, 5000'; echo '{os.getpid()}, 120'; echo '1, 700'; echo '[N/A], [N/A]'\n")
+    program.write_text(
+        f"#!/bin/sh\necho '{os.getpid()}, 5000'; echo '{os.getpid()}, 120'; echo '1, 700'; echo '[N/A], [N/A]'\n"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert process_tree.gpu_memory_by_process()[os.getpid()] == 5120 * 2**20

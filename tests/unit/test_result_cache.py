@@ -37,7 +37,10 @@ def test_what_does_not_fit_is_computed_again(monkeypatch: pytest.MonkeyPatch) ->
     remembered = ResultCache()
     assert remembered.recall("small", lambda: torch.zeros(100)).sum() == 0
     assert remembered.recall("large", lambda: torch.zeros(200)).sum() == 0
-    assert remembered.recall("small", lambda: torch.ones(100)).sum() == 0 and remembered.recall("large", lambda: torch.ones(200)).sum() == 200
+    assert (
+        remembered.recall("small", lambda: torch.ones(100)).sum() == 0
+        and remembered.recall("large", lambda: torch.ones(200)).sum() == 200
+    )
 
 
 def test_the_reference_runs_once_per_question_and_class() -> None:

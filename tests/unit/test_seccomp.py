@@ -10,9 +10,16 @@ MACHINES = list(seccomp.AUDIT_ARCHITECTURE)
 
 def decide(machine: str, number: int, argument: int = 0, device: str = "cpu", architecture: int | None = None) -> int:
     """What the kernel would do: a BPF machine of the five instructions in use."""
-    data = {seccomp.NUMBER: number, seccomp.FIRST_ARGUMENT: argument,
-            seccomp.ARCHITECTURE: seccomp.AUDIT_ARCHITECTURE[machine] if architecture is None else architecture}
-    tests = {seccomp.EQUAL: lambda a, k: a == k, seccomp.AT_LEAST: lambda a, k: a >= k, seccomp.ANY_BIT: lambda a, k: bool(a & k)}
+    data = {
+        seccomp.NUMBER: number,
+        seccomp.FIRST_ARGUMENT: argument,
+        seccomp.ARCHITECTURE: seccomp.AUDIT_ARCHITECTURE[machine] if architecture is None else architecture,
+    }
+    tests = {
+        seccomp.EQUAL: lambda a, k: a == k,
+        seccomp.AT_LEAST: lambda a, k: a >= k,
+        seccomp.ANY_BIT: lambda a, k: bool(a & k),
+    }
     lines, place, value = program(machine, device), 0, 0
     while True:
         code, yes, no, constant = lines[place]

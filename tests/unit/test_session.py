@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("sandbox")]
 # Nothing but a test of memory or processes meets a limit of ROOMY, however slow the machine; whoever is in HURRIED's
 # sandbox exceeds its budget for certain, or needs next to nothing.
 ROOMY = Limits(cell_cpu=300.0, call_cpu=300.0, total_cpu=3000.0, total_idle=3000.0, memory=2**30)
-HURRIED = Limits(cell_cpu=1.0, call_cpu=1.0, patience=6.0, memory=2**30)  # the last backstop: 90 s for that one CPU second
+HURRIED = Limits(
+    cell_cpu=1.0, call_cpu=1.0, patience=6.0, memory=2**30
+)  # the last backstop: 90 s for that one CPU second
 
 
 @pytest.fixture(scope="module")
@@ -55,20 +57,25 @@ def test_cells_share_a_namespace_and_released_files_are_there(session: Session) 
 
 
 def test_nothing_of_the_course_is_visible(session: Session) -> None:
-    text = printed(session, """
+    text = printed(
+        session,
+        """
 import os, sys, importlib.util
 print(importlib.util.find_spec('autograder'), os.listdir('/proc'), sorted(os.environ))
 seen = [os.path.join(d, f) for r in ('/sandbox', '/tmp') for d, _, fs in os.walk(r) for f in fs if 'autograder' in f or f.startswith('week')]
 seen = [path for path in seen if '/nbgrader/' not in path]
 print([path for path in seen if os.path.isfile(path) and os.path.getsize(path)])
 print(os.path.exists('/home') and os.listdir('/home'), os.path.exists('/etc/passwd'))
-""")
+""",
+    )
     assert text.splitlines()[0].startswith("None []") and text.splitlines()[1:] == ["[]", "False False"]
     assert "HOSTNAME" not in text and "AUTOGRADER" not in text
 
 
 def test_no_network_no_writing_outside_tmp_no_new_privileges(session: Session) -> None:
-    text = printed(session, """
+    text = printed(
+        session,
+        """
 import os, socket
 def attempt(f):
     try:
@@ -80,12 +87,15 @@ print(attempt(lambda: socket.create_connection(('127.0.0.1', 80), 1)), attempt(l
 import ctypes
 print(ctypes.CDLL(None).mount(b'tmpfs', b'/usr', b'tmpfs', 0, None))
 open('/tmp/mine', 'w').write('ok')
-""")
+""",
+    )
     assert text.split() == ["OSError", "OSError", "OSError", "OSError", "-1"]
 
 
 def test_no_place_is_writable_that_another_submission_could_read(session: Session) -> None:
-    text = printed(session, """
+    text = printed(
+        session,
+        """
 import os
 for folder, _, _ in os.walk('/'):
     try:
@@ -94,16 +104,26 @@ for folder, _, _ in os.walk('/'):
         print(folder)
     except OSError:
         pass
-""")
+""",
+    )
     assert {folder.split("/")[1] for folder in text.split()} == {"tmp", "dev"}
     assert [folder for folder in text.split() if folder.startswith("/dev")] == ["/dev/shm"]
 
 
 def test_submissions_do_not_see_each_other(sandbox: Sandbox) -> None:
     first, second = Session(sandbox, {}, 0), Session(sandbox, {}, 0)
-    first.execute("a", "open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x'); import builtins; builtins.leak = 1; import torch; torch.leak = 1")
-    assert printed(second, "import os, builtins, torch; print(os.path.exists('/tmp/secret') or os.path.exists('/dev/shm/secret'), hasattr(builtins, 'leak'), "
-                           "hasattr(torch, 'leak'))") == "False False False\n"
+    first.execute(
+        "a",
+        "open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x'); import builtins; builtins.leak = 1; import torch; torch.leak = 1",
+    )
+    assert (
+        printed(
+            second,
+            "import os, builtins, torch; print(os.path.exists('/tmp/secret') or os.path.exists('/dev/shm/secret'), hasattr(builtins, 'leak'), "
+            "hasattr(torch, 'leak'))",
+        )
+        == "False False False\n"
+    )
     first.close()
     second.close()
 
@@ -122,13 +142,20 @@ def test_random_numbers_are_the_same_for_everybody(sandbox: Sandbox) -> None:
     texts = []
     for _ in range(2):
         session = Session(sandbox, {}, 5)
-        texts.append(printed(session, "import torch, random, numpy as np; print(torch.rand(1).item(), random.random(), np.random.rand())"))
+        texts.append(
+            printed(
+                session,
+                "import torch, random, numpy as np; print(torch.rand(1).item(), random.random(), np.random.rand())",
+            )
+        )
         session.close()
     assert texts[0] == texts[1]
 
 
 def test_values_functions_classes_and_gradients_cross(session: Session) -> None:
-    session.execute("a", """
+    session.execute(
+        "a",
+        """
 import torch
 answers = {'a': 1.5, 'b': None}
 def double(x, times=2): return x * times
@@ -138,7 +165,8 @@ class Net(torch.nn.Module):
         self.linear = torch.nn.Linear(n, n, bias=False)
     def forward(self, x): return self.linear(x)
 def apply(f, x): return f(x) + 1
-""")
+""",
+    )
     found = session.lookup(["answers", "double", "Net", "apply", "missing"])
     assert set(found) == {"answers", "double", "Net", "apply"} and found["answers"] == {"a": 1.5, "b": None}
     x = torch.randn(2, 3, requires_grad=True)
@@ -180,8 +208,11 @@ def test_cpu_time_decides_and_wall_clock_is_the_backstop(hurried: Session) -> No
 @pytest.mark.timing
 def test_memory_counts_over_all_processes(session: Session) -> None:
     """Each of the four has less than the limit, and all wait until somebody has looked."""
-    run = session.execute("a", "import os, time\nfor _ in range(2): os.fork()\n"
-                               "x = bytearray(400 * 2**20); x[::4096] = bytes(102400)\ntime.sleep(3600)")
+    run = session.execute(
+        "a",
+        "import os, time\nfor _ in range(2): os.fork()\n"
+        "x = bytearray(400 * 2**20); x[::4096] = bytes(102400)\ntime.sleep(3600)",
+    )
     assert run.error.type_names[0] == "MemoryError" and "GB of memory" in run.error.message
 
 
@@ -201,8 +232,10 @@ def test_a_cell_that_hangs_costs_only_itself(hurried: Session, offence: str) -> 
     assert_costs_only_itself(hurried, offence)
 
 
-@pytest.mark.parametrize("offence", ["import os; os._exit(1)", "raise SystemExit", "import ctypes; ctypes.string_at(0)",
-                                     "x = bytearray(10**11)"])
+@pytest.mark.parametrize(
+    "offence",
+    ["import os; os._exit(1)", "raise SystemExit", "import ctypes; ctypes.string_at(0)", "x = bytearray(10**11)"],
+)
 def test_a_cell_that_dies_costs_only_itself(session: Session, offence: str) -> None:
     assert_costs_only_itself(session, offence)
 
@@ -238,13 +271,17 @@ def g(x): return x + 2
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize("offence", [
-    "[os.fork() for _ in range(7)]",
-    "os.fork(); os.fork(); x = bytearray(400 * 2**20); x[::4096] = bytes(102400)",
-    """for fd in range(3, 30):
+@pytest.mark.parametrize(
+    "offence",
+    [
+        "[os.fork() for _ in range(7)]",
+        "os.fork(); os.fork(); x = bytearray(400 * 2**20); x[::4096] = bytes(102400)",
+        """for fd in range(3, 30):
             try: os.write(fd, b'x' * 99)
             except OSError: pass""",
-], ids=["processes", "memory", "garbage"])
+    ],
+    ids=["processes", "memory", "garbage"],
+)
 def test_what_a_cell_leaves_running_costs_that_cell_only(session: Session, offence: str) -> None:
     assert session.execute("before", "def f(x): return x + 1").error is None
     assert session.execute("trouble", LATE.format(offence=offence)).error is None
@@ -278,11 +315,17 @@ def test_what_the_given_function_costs_is_charged(hurried: Session) -> None:
 
 
 def test_no_memory_that_counts_for_nobody(session: Session) -> None:
-    assert printed(session, """
+    assert (
+        printed(
+            session,
+            """
 import ctypes
 libc = ctypes.CDLL(None)
 print(libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600))
-""") == "-1 -1 -1\n"
+""",
+        )
+        == "-1 -1 -1\n"
+    )
 
 
 @pytest.mark.timing
@@ -311,7 +354,10 @@ def test_proxies_offer_nothing_but_calling() -> None:
 @pytest.mark.skipif(Path(sys.prefix) != COURSE / ".venv", reason="an environment that make has not set up")
 def test_where_the_course_lies_cannot_be_learned(session: Session) -> None:
     """Compiled files name the place of their source, and an editable package says where it is."""
-    assert printed(session, f"""
+    assert (
+        printed(
+            session,
+            f"""
 import os
 def mentions(path):
     try:
@@ -321,7 +367,10 @@ def mentions(path):
 files = [os.path.join(d, f) for d, _, fs in os.walk('/sandbox/site-packages') for f in fs if f.endswith(('.pyc', '.py', '.json', '.pth'))]
 some = [f for n, f in enumerate(sorted(files)) if n % 10 == 0 or 'torch/nn/functional' in f or f.count('/') < 5 or 'info' in f]
 print(len(files) > 1000, [path for path in some if mentions(path)])
-""") == "True []\n"
+""",
+        )
+        == "True []\n"
+    )
 
 
 def test_functions_of_this_side_stand_in_for_the_students_own(session: Session) -> None:
@@ -347,13 +396,16 @@ def test_functions_of_this_side_stand_in_for_the_students_own(session: Session) 
 
 def test_a_class_of_this_side_stands_in_with_parameters_there_and_gradients(session: Session) -> None:
     session.execute("a", "import torch\nclass Inner:\n    pass\n")
-    session.execute("b", """class Outer(torch.nn.Module):
+    session.execute(
+        "b",
+        """class Outer(torch.nn.Module):
     def __init__(self, n):
         super().__init__()
         self.inner = Inner(n, n, bias=False)
     def forward(self, x):
         return 2 * self.inner(x)
-""")
+""",
+    )
     with session.replacing({"Inner": _as_function(torch.nn.Linear)}, modules={"Inner"}):
         module = session.lookup(["Outer"])["Outer"](3)
         weight = torch.arange(9.0).reshape(3, 3)
@@ -370,7 +422,9 @@ def test_a_class_of_this_side_stands_in_with_parameters_there_and_gradients(sess
 
 
 def test_a_new_fork_has_the_functions_that_stand_in_as_long_as_they_do(hurried: Session) -> None:
-    hurried.execute("a", "import os\ndef double(x):\n    return x\ndef both(x):\n    return double(x) if x < 9 else os._exit(1)\n")
+    hurried.execute(
+        "a", "import os\ndef double(x):\n    return x\ndef both(x):\n    return double(x) if x < 9 else os._exit(1)\n"
+    )
     both = hurried.lookup(["both"])["both"]
     with hurried.replacing({"double": lambda x: 2 * x}):
         with pytest.raises(StudentError):

@@ -5,22 +5,29 @@ import pytest
 from autograder.grading.source_names import MAX_PARSED, defined_names, free_names, parsed
 
 
-@pytest.mark.parametrize(("source", "names"), [
-    ("def f(x):\n    return x", {"f"}),
-    ("async def f(): pass\nclass C: pass", {"f", "C"}),
-    ("a, (b, *c) = 1, (2, 3)", {"a", "b", "c"}),
-    ("a: int = 1\nb += 1\n(d := 2)", {"a", "b", "d"}),
-    ("import numpy.linalg\nimport torch as t\nfrom torch import nn as n, Tensor", {"numpy", "t", "n", "Tensor"}),
-    ("for i in range(3): pass\nwith open('x') as f: pass", {"i", "f"}),
-    ("print(x)", set()),
-    ("", set()),
-])
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("def f(x):\n    return x", {"f"}),
+        ("async def f(): pass\nclass C: pass", {"f", "C"}),
+        ("a, (b, *c) = 1, (2, 3)", {"a", "b", "c"}),
+        ("a: int = 1\nb += 1\n(d := 2)", {"a", "b", "d"}),
+        ("import numpy.linalg\nimport torch as t\nfrom torch import nn as n, Tensor", {"numpy", "t", "n", "Tensor"}),
+        ("for i in range(3): pass\nwith open('x') as f: pass", {"i", "f"}),
+        ("print(x)", set()),
+        ("", set()),
+    ],
+)
 def test_defined_names(source: str, names: set[str]) -> None:
     assert defined_names(source) == names
 
 
 def test_what_does_not_parse_is_read_off_the_line_starts() -> None:
-    assert defined_names("def f(x:\n    return\nclass Rotary (nn.Module):\n  def inner(): pass\nclass Plain:") == {"f", "Rotary", "Plain"}
+    assert defined_names("def f(x:\n    return\nclass Rotary (nn.Module):\n  def inner(): pass\nclass Plain:") == {
+        "f",
+        "Rotary",
+        "Plain",
+    }
 
 
 def test_free_names_are_the_students() -> None:
@@ -32,6 +39,8 @@ def test_names_come_once_and_in_the_order_of_their_use() -> None:
     assert free_names("check(b)\ncheck(a)\ncheck(b)", {"check": None}) == ["b", "a"]
 
 
-@pytest.mark.parametrize("source", ["x = = 1", "\0", "(" * 5000, "x = 1" + " " * MAX_PARSED], ids=["syntax", "zero", "deep", "long"])
+@pytest.mark.parametrize(
+    "source", ["x = = 1", "\0", "(" * 5000, "x = 1" + " " * MAX_PARSED], ids=["syntax", "zero", "deep", "long"]
+)
 def test_what_cannot_be_parsed_safely_is_none(source: str) -> None:
     assert parsed(source) is None

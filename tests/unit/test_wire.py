@@ -28,15 +28,28 @@ from autograder.grading.sandbox.worker.wire import (
 )
 
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers(-2**62, 2**62) | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=12)
+    st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 2**70) | st.floats() | st.sampled_from(["float32", "T", "x", "bool", ""]),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.sampled_from(["T", "l", "u", "d", "r", "c", "x", "dtype", "shape", "offset", "device", "grad", "id"]),
-                      inner, max_size=5),
-    max_leaves=25)
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 2**70)
+    | st.floats()
+    | st.sampled_from(["float32", "T", "x", "bool", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["T", "l", "u", "d", "r", "c", "x", "dtype", "shape", "offset", "device", "grad", "id"]),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=25,
+)
 quick = settings(max_examples=300, deadline=None, derandomize=True)
 
 
@@ -62,8 +75,13 @@ def test_tensors_survive(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
 
 
 def test_awkward_tensors_survive() -> None:
-    for tensor in (torch.arange(12.0).view(3, 4).T, torch.arange(3.0).expand(2, 3), torch.tensor([math.nan, math.inf]),
-                   torch.tensor([1 + 2j]).conj(), torch.ones(2, requires_grad=True)):
+    for tensor in (
+        torch.arange(12.0).view(3, 4).T,
+        torch.arange(3.0).expand(2, 3),
+        torch.tensor([math.nan, math.inf]),
+        torch.tensor([1 + 2j]).conj(),
+        torch.ones(2, requires_grad=True),
+    ):
         back = there_and_back(tensor)
         assert torch.allclose(back, tensor.resolve_conj(), equal_nan=True)
         assert back.requires_grad == tensor.requires_grad
@@ -77,26 +95,36 @@ def forms(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
     """The same elements in every form that honest code returns: strides, views, layouts, lazy signs, classes."""
     wide = torch.stack((tensor, tensor), dim=-1)
     found = {
-        "every second": wide[..., 0], "transposed": tensor.transpose(0, -1).contiguous().transpose(0, -1) if tensor.ndim else tensor,
-        "a window": torch.cat((tensor.reshape(-1), tensor.reshape(-1)))[:tensor.numel()].view(tensor.shape),
-        "by index": tensor[..., :] if tensor.ndim else tensor, "parameter": torch.nn.Parameter(tensor, requires_grad=False),
-        "subclass": tensor.as_subclass(Marked), "large strides": torch.empty_strided(
-            tensor.shape, [7 * (i + 2) ** 3 for i in range(tensor.ndim)], dtype=tensor.dtype).copy_(tensor),
-        "expanded": tensor.unsqueeze(0).expand(1, *tensor.shape)[0], "a flip of a flip": tensor.flip(0).flip(0) if tensor.ndim else tensor,
+        "every second": wide[..., 0],
+        "transposed": tensor.transpose(0, -1).contiguous().transpose(0, -1) if tensor.ndim else tensor,
+        "a window": torch.cat((tensor.reshape(-1), tensor.reshape(-1)))[: tensor.numel()].view(tensor.shape),
+        "by index": tensor[..., :] if tensor.ndim else tensor,
+        "parameter": torch.nn.Parameter(tensor, requires_grad=False),
+        "subclass": tensor.as_subclass(Marked),
+        "large strides": torch.empty_strided(
+            tensor.shape, [7 * (i + 2) ** 3 for i in range(tensor.ndim)], dtype=tensor.dtype
+        ).copy_(tensor),
+        "expanded": tensor.unsqueeze(0).expand(1, *tensor.shape)[0],
+        "a flip of a flip": tensor.flip(0).flip(0) if tensor.ndim else tensor,
         "half of a view": wide.flatten()[::2].view(tensor.shape) if tensor.numel() else tensor,
     }
     if tensor.dtype.is_complex:
         found |= {"conjugate": tensor.conj().resolve_conj().conj(), "minus": tensor.clone().neg().conj().neg().conj()}
     if tensor.dtype.is_floating_point and tensor.numel():
-        found["negative bit"] = torch.complex(torch.zeros_like(tensor, dtype=torch.float64), -tensor.double()).conj().imag.to(
-            tensor.dtype) if tensor.dtype != torch.float64 else torch.complex(torch.zeros_like(tensor), -tensor).conj().imag
+        found["negative bit"] = (
+            torch.complex(torch.zeros_like(tensor, dtype=torch.float64), -tensor.double()).conj().imag.to(tensor.dtype)
+            if tensor.dtype != torch.float64
+            else torch.complex(torch.zeros_like(tensor), -tensor).conj().imag
+        )
     if tensor.ndim == 2:
         found |= {"sparse": tensor.to_sparse(), "compressed rows": tensor.to_sparse_csr()}
     return found
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
-@pytest.mark.parametrize("shape", [(), (1,), (0,), (1, 1), (2, 1), (1, 5), (3, 4), (0, 3), (2, 0, 4), (1, 1, 1, 2), (2, 3, 5)])
+@pytest.mark.parametrize(
+    "shape", [(), (1,), (0,), (1, 1), (2, 1), (1, 5), (3, 4), (0, 3), (2, 0, 4), (1, 1, 1, 2), (2, 3, 5)]
+)
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_tensors_survive_in_every_form(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     tensor = (torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 3).to(dtype)
@@ -108,7 +136,12 @@ def test_tensors_survive_in_every_form(dtype: torch.dtype, shape: tuple[int, ...
 
 def test_a_single_element_with_another_stride_survives() -> None:
     """Slopes of one head, `per_channel[::2]` for two channels: a right answer that the encoder refused."""
-    for tensor in (torch.arange(2.0)[::2], torch.arange(6.0)[3:4:5], torch.ones(4, 3).T[:1, :1], torch.ones(3).as_strided((1,), (2,))):
+    for tensor in (
+        torch.arange(2.0)[::2],
+        torch.arange(6.0)[3:4:5],
+        torch.ones(4, 3).T[:1, :1],
+        torch.ones(3).as_strided((1,), (2,)),
+    ):
         back = there_and_back(tensor)
         assert torch.equal(back, tensor)
 
@@ -117,7 +150,7 @@ def test_a_single_element_with_another_stride_survives() -> None:
 @given(st.lists(st.integers(0, 3), max_size=4), st.lists(st.integers(0, 5), min_size=4, max_size=4), st.integers(0, 7))
 def test_any_strides_survive(shape: list[int], strides: list[int], offset: int) -> None:
     store = torch.arange(100.0)
-    tensor = store.as_strided(shape, strides[:len(shape)], offset)
+    tensor = store.as_strided(shape, strides[: len(shape)], offset)
     assert torch.equal(there_and_back(tensor), tensor.clone())
 
 
@@ -145,11 +178,20 @@ def test_garbage_is_refused_and_never_crashes(header: object, payload: bytes) ->
         Decoder(payload, resolve=lambda reference: reference).decode(json.loads(json.dumps(header)))
 
 
-@pytest.mark.parametrize("body", [
-    {"dtype": "float32", "shape": [2**60], "offset": 0}, {"dtype": "float32", "shape": [-1], "offset": 0},
-    {"dtype": "float32", "shape": [2], "offset": -4}, {"dtype": "float32", "shape": [2], "offset": 10**9},
-    {"dtype": "object", "shape": [], "offset": 0}, {"dtype": ["float32"], "shape": [], "offset": 0},
-    {"dtype": "float32", "shape": [True], "offset": 0}, {"dtype": "float32", "shape": [0] * 40, "offset": 0}, {}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"dtype": "float32", "shape": [2**60], "offset": 0},
+        {"dtype": "float32", "shape": [-1], "offset": 0},
+        {"dtype": "float32", "shape": [2], "offset": -4},
+        {"dtype": "float32", "shape": [2], "offset": 10**9},
+        {"dtype": "object", "shape": [], "offset": 0},
+        {"dtype": ["float32"], "shape": [], "offset": 0},
+        {"dtype": "float32", "shape": [True], "offset": 0},
+        {"dtype": "float32", "shape": [0] * 40, "offset": 0},
+        {},
+    ],
+)
 def test_hostile_tensors_are_refused_before_memory_is_taken(body: dict) -> None:
     with pytest.raises(WireError):
         Decoder(b"\0" * 8).decode({"T": body})
@@ -227,7 +269,7 @@ def test_a_vanished_peer_is_noticed() -> None:
         connection.receive(1.0)
 
 
-@pytest.mark.parametrize("text", [b"[1]", b"nonsense", b'"x"', b"[" * 3000, b"{\"a\":" * 3000])
+@pytest.mark.parametrize("text", [b"[1]", b"nonsense", b'"x"', b"[" * 3000, b'{"a":' * 3000])
 def test_headers_that_are_no_objects_are_refused(text: bytes) -> None:
     connection, theirs = pair()
     theirs.sendall(struct.pack("!II", len(text), 0) + text)

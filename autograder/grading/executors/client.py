@@ -86,7 +86,9 @@ def _grade_here(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) ->
     if feeder.failure is not None:
         raise feeder.failure
     if feeder.open:
-        raise GradingFailed(f"the grading process ended early (exit code {code}) with {len(feeder.open)} submissions not graded")
+        raise GradingFailed(
+            f"the grading process ended early (exit code {code}) with {len(feeder.open)} submissions not graded"
+        )
 
 
 class _Feeder(threading.Thread):

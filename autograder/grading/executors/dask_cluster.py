@@ -37,6 +37,7 @@ KEPT = "what was graded is kept: run the same command again"
 
 # The driver
 
+
 def grade(tasks: list[Task], options: Options, on_answer: OnAnswer) -> None:
     """Grade every task on the cluster; results as they come. Raises ``GradingFailed`` if the cluster cannot do it."""
     how, needed = json.dumps(asdict(replace(options, workers=1, scheduler=""))), json.dumps(versions())
@@ -45,13 +46,18 @@ def grade(tasks: list[Task], options: Options, on_answer: OnAnswer) -> None:
         accused = _run(client, tasks, how, needed, on_answer)
         for task in accused:  # in flight when workers died; alone, it is plain whose submission it was
             for victim in _run(client, [task], how, needed, on_answer):
-                on_answer(Failure(victim.key, "workers of the cluster died, again and again, while grading this submission"))
+                on_answer(
+                    Failure(victim.key, "workers of the cluster died, again and again, while grading this submission")
+                )
 
 
 def versions() -> dict[str, str]:
     """What must be the same on driver and workers, so that grades are."""
-    return {"course": grader_version()[:12], "Python": "{}.{}".format(*sys.version_info),
-            **{name: importlib.metadata.version(name).split("+")[0] for name in ("torch", "numpy")}}
+    return {
+        "course": grader_version()[:12],
+        "Python": "{}.{}".format(*sys.version_info),
+        **{name: importlib.metadata.version(name).split("+")[0] for name in ("torch", "numpy")},
+    }
 
 
 @contextmanager
@@ -65,12 +71,16 @@ def _connected(scheduler: str) -> Iterator["Client"]:
     warnings.filterwarnings("ignore", module="distributed")
     address = _address(scheduler)
     if address.startswith("tls://") and not getattr(distributed.Security(), "tls_client_cert", None):
-        raise GradingFailed(f"{scheduler} wants certificates, and Dask knows none here: name them in ~/.config/dask/tls.yaml (docs/cluster.md)")
+        raise GradingFailed(
+            f"{scheduler} wants certificates, and Dask knows none here: name them in ~/.config/dask/tls.yaml (docs/cluster.md)"
+        )
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False, name="autograder")
     except (OSError, ValueError, TypeError) as error:  # TimeoutError is an OSError
-        raise GradingFailed(f"no Dask scheduler answers at {scheduler} ({_short(error)}): start one with `dask scheduler`, "
-                            "check the address, and for tls:// the certificates (docs/cluster.md)") from None
+        raise GradingFailed(
+            f"no Dask scheduler answers at {scheduler} ({_short(error)}): start one with `dask scheduler`, "
+            "check the address, and for tls:// the certificates (docs/cluster.md)"
+        ) from None
     try:
         yield client
     finally:
@@ -84,18 +94,24 @@ def _address(scheduler: str) -> str:
     try:
         return str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
     except FileNotFoundError:
-        raise GradingFailed(f"there is no scheduler file {scheduler}: start one with `dask scheduler --scheduler-file {scheduler}`") from None
+        raise GradingFailed(
+            f"there is no scheduler file {scheduler}: start one with `dask scheduler --scheduler-file {scheduler}`"
+        ) from None
     except (OSError, ValueError, TypeError, KeyError):
         raise GradingFailed(f"{scheduler} is not a scheduler file of Dask's") from None
 
 
 def _require_fit_workers(client: "Client", needed: str, isolate: bool) -> None:
     if not client.nthreads():
-        raise GradingFailed("the scheduler has no workers: start some, `dask worker ADDRESS --nworkers=-1 --nthreads 1`")
+        raise GradingFailed(
+            "the scheduler has no workers: start some, `dask worker ADDRESS --nworkers=-1 --nthreads 1`"
+        )
     for address, answer in client.run(unfit, needed, isolate, on_error="return").items():
         if isinstance(answer, Exception):
-            raise GradingFailed(f"worker {address} cannot grade ({_short(answer)}): install this version of the course there, "
-                                "in the environment that runs `dask worker`")
+            raise GradingFailed(
+                f"worker {address} cannot grade ({_short(answer)}): install this version of the course there, "
+                "in the environment that runs `dask worker`"
+            )
         if answer:
             raise GradingFailed(f"worker {address}: {answer}")
 
@@ -154,7 +170,9 @@ def _next(client: "Client", done: "queue.SimpleQueue[Future[str]]", left: int) -
             raise GradingFailed(f"the Dask scheduler is gone, with {left} submissions not graded; {KEPT}")
         alone_since = None if workers else alone_since or time.monotonic()
         if alone_since and time.monotonic() - alone_since > NO_WORKERS_SECONDS:
-            raise GradingFailed(f"the cluster has no workers left, and {left} submissions are not graded; start workers; {KEPT}")
+            raise GradingFailed(
+                f"the cluster has no workers left, and {left} submissions are not graded; start workers; {KEPT}"
+            )
 
 
 def _short(error: BaseException) -> str:
@@ -164,13 +182,16 @@ def _short(error: BaseException) -> str:
 
 # A worker
 
+
 def unfit(needed: str, isolate: bool) -> str:
     """The empty string if this worker grades as the driver would, else what is wrong here and what to do."""
     here, wanted = versions(), json.loads(needed)
     differing = [f"{name} {here[name]} instead of {wanted[name]}" for name in wanted if here.get(name) != wanted[name]]
     if differing:
-        return (f"another version than where you started the run ({', '.join(differing)}): install the same course and packages there, "
-                "and start the worker again")
+        return (
+            f"another version than where you started the run ({', '.join(differing)}): install the same course and packages there, "
+            "and start the worker again"
+        )
     return why_not_isolated() if isolate else ""
 
 

@@ -81,8 +81,12 @@ class JudgePool:
             workers = workers or options.workers or os.cpu_count() or 1
             if _device(options.device) == "cuda":
                 workers = min(workers, ON_GPU)
-            self._pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"),
-                                             initializer=_begin_to_judge, initargs=(os.getpid(),))
+            self._pool = ProcessPoolExecutor(
+                workers,
+                mp_context=multiprocessing.get_context("fork"),
+                initializer=_begin_to_judge,
+                initargs=(os.getpid(),),
+            )
             self._room = threading.Semaphore(2 * workers)  # none waits for the next line to be read
         self._pool.submit(_judge, task).add_done_callback(partial(self._on_done, task, self._room))
 
@@ -95,11 +99,17 @@ class JudgePool:
         try:
             answer = future.result()
         except BrokenProcessPool:  # a judge died; nobody knows whose submission it was
-            self._failed[task.key] = task, "the process that judged this submission died (killed for its CPU time or memory)"
+            self._failed[task.key] = (
+                task,
+                "the process that judged this submission died (killed for its CPU time or memory)",
+            )
         except SandboxError as error:
             self._failed[task.key] = task, f"the sandbox failed: {error}"
         except Exception as error:  # a mistake of the grader's own: it may cost nobody else a grade
-            self._failed[task.key] = task, f"the grader failed on this submission ({type(error).__name__}: {error}); please report it"
+            self._failed[task.key] = (
+                task,
+                f"the grader failed on this submission ({type(error).__name__}: {error}); please report it",
+            )
         else:
             self._on_answer(answer)
         room.release()

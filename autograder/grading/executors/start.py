@@ -15,8 +15,12 @@ def start_grader() -> subprocess.Popen[bytes]:
     """A trusted grading process, which ends with the thread that started it."""
     return subprocess.Popen(
         [*scope_command(), sys.executable, "-m", "autograder.grading.executors.grader_process", str(os.getpid())],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(), cwd=PACKAGE_ROOT,
-        start_new_session=True)  # Ctrl-C is for us; we end it
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=_environment(),
+        cwd=PACKAGE_ROOT,
+        start_new_session=True,
+    )  # Ctrl-C is for us; we end it
 
 
 def _environment() -> dict[str, str]:

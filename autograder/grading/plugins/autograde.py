@@ -27,8 +27,7 @@ from autograder.grading.submission.folders import find_submissions
 
 
 class CourseAutograde(Autograde):
-    """Grades through `pipeline`. What nbgrader would copy or read of a submission itself, it does not.
-    """
+    """Grades through `pipeline`. What nbgrader would copy or read of a submission itself, it does not."""
 
     @classmethod
     def like(cls, converter: Autograde) -> Self:
@@ -63,7 +62,9 @@ class CourseAutograde(Autograde):
                 for student in restore(self.coursedir, assignment, self.config):
                     self.log.warning("The gradebook lacked the scores of %s; they were saved again", student)
                 self._known = self._known_students(assignment)
-                self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student, folder)}
+                self._due = {
+                    student: folder for student, folder in self._folders.items() if self._is_due(student, folder)
+                }
                 if not options.isolate:
                     self.log.warning(NO_ISOLATION)
                 if self.exporter.on_start:
@@ -73,12 +74,16 @@ class CourseAutograde(Autograde):
                 self.exporter.background.start()
                 super().convert_notebooks()
             if self.refused:
-                raise self._told(f"not graded, by the names of their folders under submitted/: {', '.join(self.refused)}")
+                raise self._told(
+                    f"not graded, by the names of their folders under submitted/: {', '.join(self.refused)}"
+                )
         except (GradingFailed, CourseError) as error:
             raise self._told(str(error)) from error
         except (OSError, DatabaseError) as error:
-            raise self._told(f"the course's files cannot be read or written ({first_line(error)}): free some space or mend the permissions, "
-                             "then start again; what is graded is kept") from error
+            raise self._told(
+                f"the course's files cannot be read or written ({first_line(error)}): free some space or mend the permissions, "
+                "then start again; what is graded is kept"
+            ) from error
 
     def init_destination(self, assignment_id: str, student_id: str) -> bool:
         """Whether this submission is part of the run; an earlier grade of it makes room."""

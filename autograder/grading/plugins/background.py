@@ -14,7 +14,9 @@ class BackgroundGrading:
     ``on_outcome``, if given, hears of every outcome as it comes, in whatever thread it comes.
     """
 
-    def __init__(self, students: Iterable[str], grade: Callable[[OnOutcome], None], on_outcome: OnOutcome | None = None) -> None:
+    def __init__(
+        self, students: Iterable[str], grade: Callable[[OnOutcome], None], on_outcome: OnOutcome | None = None
+    ) -> None:
         self._grade, self._listener = grade, on_outcome
         self._outcomes: dict[str, Future[Outcome]] = {student: Future() for student in students}
         self._works: Future[None] = Future()
@@ -47,7 +49,9 @@ class BackgroundGrading:
                 _settle(self._works, failure)
         for student, future in list(self._outcomes.items()):
             if not future.done():
-                future.set_exception(failure or GradingFailed(f"nothing became of the submission of {student}; run it again"))
+                future.set_exception(
+                    failure or GradingFailed(f"nothing became of the submission of {student}; run it again")
+                )
 
     def _on_outcome(self, student: str, outcome: Outcome) -> None:
         if self._listener is not None:

@@ -9,8 +9,21 @@ from nbgrader.plugins import ExportPlugin
 from autograder.grading.plugins.gradebook import reason_not_graded
 from autograder.grading.submission.folders import find_submissions
 
-COLUMNS = ["assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email", "raw_score",
-           "late_submission_penalty", "score", "max_score", "needs_manual_grade", "reason"]
+COLUMNS = [
+    "assignment",
+    "duedate",
+    "timestamp",
+    "student_id",
+    "last_name",
+    "first_name",
+    "email",
+    "raw_score",
+    "late_submission_penalty",
+    "score",
+    "max_score",
+    "needs_manual_grade",
+    "reason",
+]
 
 
 class GradesWithReasons(ExportPlugin):
@@ -41,9 +54,15 @@ def _as_text(value: object) -> object:
 
 
 def _row(gradebook: Gradebook, assignment: Assignment, student: Student, has_submitted: bool) -> dict[str, Any]:
-    row = {"assignment": assignment.name, "duedate": assignment.duedate, "student_id": student.id,
-           "last_name": student.last_name, "first_name": student.first_name, "email": student.email,
-           "max_score": assignment.max_score}
+    row = {
+        "assignment": assignment.name,
+        "duedate": assignment.duedate,
+        "student_id": student.id,
+        "last_name": student.last_name,
+        "first_name": student.first_name,
+        "email": student.email,
+        "max_score": assignment.max_score,
+    }
     try:
         submission = gradebook.find_submission(assignment.name, student.id)
     except MissingEntry:
@@ -54,5 +73,9 @@ def _row(gradebook: Gradebook, assignment: Assignment, student: Student, has_sub
     if reason := reason_not_graded(submission):
         return row | {"reason": reason}
     penalty = submission.late_submission_penalty or 0.0
-    return row | {"raw_score": submission.score, "late_submission_penalty": penalty,
-                  "score": max(0.0, submission.score - penalty), "needs_manual_grade": submission.needs_manual_grade}
+    return row | {
+        "raw_score": submission.score,
+        "late_submission_penalty": penalty,
+        "score": max(0.0, submission.score - penalty),
+        "needs_manual_grade": submission.needs_manual_grade,
+    }

@@ -31,17 +31,21 @@ class FeedbackExporter(HTMLExporter):
 
     def __init__(self, config: Config, **kwargs: object) -> None:
         config, theirs = Config(config), config.HTMLExporter  # nbgrader has put the places of its own templates in here
-        config.FeedbackExporter.merge({
-            "template_name": "course_feedback",
-            "template_file": "index.html.j2",  # HTMLExporter's is formgrader's
-            "exclude_input_prompt": True,
-            "exclude_output_prompt": True,
-            "extra_template_basedirs": [*theirs.extra_template_basedirs, str(TEMPLATES)],
-            "extra_template_paths": [*theirs.extra_template_paths, *theirs.extra_template_basedirs],
-        })
+        config.FeedbackExporter.merge(
+            {
+                "template_name": "course_feedback",
+                "template_file": "index.html.j2",  # HTMLExporter's is formgrader's
+                "exclude_input_prompt": True,
+                "exclude_output_prompt": True,
+                "extra_template_basedirs": [*theirs.extra_template_basedirs, str(TEMPLATES)],
+                "extra_template_paths": [*theirs.extra_template_paths, *theirs.extra_template_basedirs],
+            }
+        )
         super().__init__(config=config, **kwargs)  # type: ignore[no-untyped-call]
 
-    def from_notebook_node(self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    def from_notebook_node(
+        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kwargs: Any
+    ) -> tuple[Any, dict[str, Any]]:
         page, found = super().from_notebook_node(nb, resources, **kwargs)
         if isinstance(self.parent, GenerateFeedback):
             found.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, found["nbgrader"]))
@@ -73,6 +77,7 @@ class CourseFeedback(GenerateFeedback):
 
 def _exchange_key(course: CourseDirectory, where: dict[str, Any]) -> dict[str, bytes]:
     """The file by which nbgrader's exchange hands a page to its student; from the submission that was graded."""
+
     def folder(step: str) -> Path:
         return Path(course.format_path(step, where["student"], where["assignment"]))
 
@@ -125,11 +130,18 @@ class SummariseFeedback(NbGraderPreprocessor):
         with Gradebook(where["db_url"]) as gradebook:
             submission = gradebook.find_submission(where["assignment"], where["student"])
             reason = reason_not_graded(submission)
-            waiting = {grade.name for notebook in submission.notebooks for grade in notebook.grades
-                       if grade.needs_manual_grade and grade.manual_score is None}
+            waiting = {
+                grade.name
+                for notebook in submission.notebooks
+                for grade in notebook.grades
+                if grade.needs_manual_grade and grade.manual_score is None
+            }
         cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
-        rows = [_row(entry, cells[entry.graded_cell], entry.graded_cell in waiting)
-                for entry in MANIFEST.get(where["assignment"], ()) if entry.graded_cell in cells]
+        rows = [
+            _row(entry, cells[entry.graded_cell], entry.graded_cell in waiting)
+            for entry in MANIFEST.get(where["assignment"], ())
+            if entry.graded_cell in cells
+        ]
         resources["summary"] = {"reason": reason, "waiting": len(waiting), "rows": rows}
         return nb, resources
 
@@ -143,8 +155,13 @@ def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict[str, Any]:
     else:
         notes = _what_to_look_at(cell.metadata.get("verdict") or {})
     shown = "– " if is_waiting else f"{score:g} "
-    return {"number": entry.number, "name": entry.grade_id, "cell": entry.graded_cell, "notes": notes,
-            "points": f"{shown}of {points:g}"}
+    return {
+        "number": entry.number,
+        "name": entry.grade_id,
+        "cell": entry.graded_cell,
+        "notes": notes,
+        "points": f"{shown}of {points:g}",
+    }
 
 
 def _what_to_look_at(verdict: dict[str, Any]) -> list[str]:

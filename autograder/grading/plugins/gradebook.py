@@ -63,7 +63,8 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str, co
             raise CourseError(
                 f"{assignment} could not be entered into the gradebook. If cells were added or removed after submissions "
                 f"were graded, take the change back, or forget the grades with `nbgrader db assignment remove {assignment} "
-                "--force` and grade again") from error
+                "--force` and grade again"
+            ) from error
 
 
 def open_gradebook(course: CourseDirectory) -> Gradebook:
@@ -75,14 +76,20 @@ def open_gradebook(course: CourseDirectory) -> Gradebook:
         if any(words in said for words in DAMAGED):
             raise CourseError(
                 f"the gradebook ({where}) is damaged ({said}): put a copy of it in its place, or move it away and run autograde, "
-                "which saves the automatic scores again; what was graded by hand is in copies only") from error
+                "which saves the automatic scores again; what was graded by hand is in copies only"
+            ) from error
         raise CourseError(
             f"the gradebook ({where}) cannot be opened ({said}): if it is from an older nbgrader, make a copy of it and run "
-            "`nbgrader db upgrade`; otherwise put a copy of it in its place") from error
+            "`nbgrader db upgrade`; otherwise put a copy of it in its place"
+        ) from error
 
 
-def save_scores(notebook: SubmittedNotebook, cells: dict[str, NotebookNode], scores: dict[str, float],
-                to_look_at: frozenset[str] = frozenset()) -> None:
+def save_scores(
+    notebook: SubmittedNotebook,
+    cells: dict[str, NotebookNode],
+    scores: dict[str, float],
+    to_look_at: frozenset[str] = frozenset(),
+) -> None:
     """Write automatic scores by cell id. Unanswered free text is 0; answered free text waits for a person, and so does
     what is flagged (``to_look_at``: names of answer cells), with its score."""
     _ = notebook.notebook.grade_cells  # one query for the names of all cells, instead of one each
@@ -119,8 +126,10 @@ def scores(course: CourseDirectory, assignment: str) -> list[Score]:
 def _standing(submission: SubmittedAssignment) -> Score:
     reason = reason_not_graded(submission)
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
-    by_cell = {grade.name: (None if reason or (grade.auto_score is None and grade.manual_score is None) else grade.score)
-               for grade in grades}
+    by_cell = {
+        grade.name: (None if reason or (grade.auto_score is None and grade.manual_score is None) else grade.score)
+        for grade in grades
+    }
     waiting = 0 if reason else sum(grade.needs_manual_grade for grade in grades)
     penalty = submission.late_submission_penalty or 0.0
     score = None if reason else max(0.0, submission.score - penalty)

@@ -4,9 +4,15 @@ from nbgrader.api import Comment, Grade, Gradebook, SubmittedAssignment, Submitt
 from sqlalchemy import Index
 
 # Without these, the look for a submission's rows would read those of the whole class.
-INDEXES = [Index(f"ix_{table.__tablename__}_{column}", table.__table__.c[column])
-           for table, column in ((Grade, "notebook_id"), (Comment, "notebook_id"), (SubmittedNotebook, "assignment_id"),
-                                 (SubmittedAssignment, "student_id"))]
+INDEXES = [
+    Index(f"ix_{table.__tablename__}_{column}", table.__table__.c[column])
+    for table, column in (
+        (Grade, "notebook_id"),
+        (Comment, "notebook_id"),
+        (SubmittedNotebook, "assignment_id"),
+        (SubmittedAssignment, "student_id"),
+    )
+]
 
 
 def add_indexes(gradebook: Gradebook) -> None:

@@ -23,8 +23,26 @@ from autograder.grading.plugins.mathml import MathRenderer
 PAGE_SECONDS = 10.0  # of CPU, for the Markdown of one submission; ours takes a fiftieth of that
 MOST_OPENINGS = 2_000_000  # brackets that may open a formula, times the characters that each could reach over
 FORBIDDEN_ATTRIBUTES = frozenset({"id", "name", "for", "form", "usemap", "aria-labelledby", "aria-describedby"})
-FORBIDDEN_TAGS = frozenset({"form", "input", "button", "select", "option", "optgroup", "textarea", "label", "fieldset",
-                            "legend", "output", "datalist", "meter", "progress", "map", "area"})
+FORBIDDEN_TAGS = frozenset(
+    {
+        "form",
+        "input",
+        "button",
+        "select",
+        "option",
+        "optgroup",
+        "textarea",
+        "label",
+        "fieldset",
+        "legend",
+        "output",
+        "datalist",
+        "meter",
+        "progress",
+        "map",
+        "area",
+    }
+)
 
 
 @pass_context
@@ -39,7 +57,9 @@ def markdown2html(context: Context, source: str) -> str:
     start = time.process_time()
     try:
         with _at_most(left):
-            return without_hooks(MarkdownWithMath(renderer=MathRenderer(escape=False, attachments=attachments)).render(source))
+            return without_hooks(
+                MarkdownWithMath(renderer=MathRenderer(escape=False, attachments=attachments)).render(source)
+            )
     except (_TooLong, RecursionError, InvalidNotebook):  # the last: a picture that is not there
         return as_written(source)
     finally:
@@ -74,8 +94,11 @@ class _Cleaner(HTMLParser):
             return
         text = self.get_starttag_text() or ""
         if any(name in FORBIDDEN_ATTRIBUTES for name, _ in attrs):
-            kept = [name if value is None else f'{name}="{escape(value)}"' for name, value in attrs
-                    if name not in FORBIDDEN_ATTRIBUTES]
+            kept = [
+                name if value is None else f'{name}="{escape(value)}"'
+                for name, value in attrs
+                if name not in FORBIDDEN_ATTRIBUTES
+            ]
             text = f"<{' '.join([tag, *kept])}{' /' if text.endswith('/>') else ''}>"
         self.parts.append(text)
 

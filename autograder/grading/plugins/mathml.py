@@ -15,9 +15,32 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer
 LONGEST = 5000  # characters; nobody writes a longer formula by hand
 MACROS = re.compile(r"\\(def|newcommand|renewcommand)\b")  # a few short ones, nested, fill the memory
 ATTRIBUTES = {
-    "xmlns", "display", "displaystyle", "scriptlevel", "mathvariant", "mathcolor", "stretchy", "fence", "form", "accent",
-    "movablelimits", "minsize", "maxsize", "linethickness", "lspace", "rspace", "width", "height", "depth", "columnalign",
-    "columnlines", "columnspacing", "rowlines", "rowspacing", "notation", "linebreak",
+    "xmlns",
+    "display",
+    "displaystyle",
+    "scriptlevel",
+    "mathvariant",
+    "mathcolor",
+    "stretchy",
+    "fence",
+    "form",
+    "accent",
+    "movablelimits",
+    "minsize",
+    "maxsize",
+    "linethickness",
+    "lspace",
+    "rspace",
+    "width",
+    "height",
+    "depth",
+    "columnalign",
+    "columnlines",
+    "columnspacing",
+    "rowlines",
+    "rowspacing",
+    "notation",
+    "linebreak",
 }
 
 

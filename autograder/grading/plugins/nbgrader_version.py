@@ -9,5 +9,7 @@ def wrong_version() -> str:
     """The empty string if the patches fit the installed nbgrader, else what to do."""
     if nbgrader.__version__ == WRITTEN_FOR:
         return ""
-    return (f"nbgrader {nbgrader.__version__} is installed, and this grader was written for {WRITTEN_FOR}: "
-            f"pip install nbgrader=={WRITTEN_FOR}")
+    return (
+        f"nbgrader {nbgrader.__version__} is installed, and this grader was written for {WRITTEN_FOR}: "
+        f"pip install nbgrader=={WRITTEN_FOR}"
+    )

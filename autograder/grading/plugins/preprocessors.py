@@ -33,7 +33,9 @@ class ShowVerdicts(NbGraderPreprocessor):
         if isinstance(outcome, Graded):
             _show(nb, outcome.result)
             if outcome.notes:
-                text = "**Noticed while reading this submission:**\n\n" + "\n".join(f"- {note}" for note in outcome.notes)
+                text = "**Noticed while reading this submission:**\n\n" + "\n".join(
+                    f"- {note}" for note in outcome.notes
+                )
                 nb.cells.insert(0, nbformat.v4.new_markdown_cell(text, id="intake-notes"))
         nb.metadata["autograder"] = {"graded": True, "isolated": outcome.isolated}
         nbformat.validate(nb, relax_add_props=True)

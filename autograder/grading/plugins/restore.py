@@ -52,10 +52,14 @@ class Kept:
 
 def known_scores(gradebook: Gradebook, assignment: str) -> dict[str, Scores]:
     """The automatic scores of everybody the gradebook knows, in one query."""
-    rows = (gradebook.db.query(SubmittedAssignment.student_id, BaseCell.name, Grade.auto_score)
-            .join(SubmittedNotebook, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
-            .join(Grade, Grade.notebook_id == SubmittedNotebook.id).join(BaseCell, Grade.cell_id == BaseCell.id)
-            .filter(SubmittedAssignment.name == assignment).all())
+    rows = (
+        gradebook.db.query(SubmittedAssignment.student_id, BaseCell.name, Grade.auto_score)
+        .join(SubmittedNotebook, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
+        .join(Grade, Grade.notebook_id == SubmittedNotebook.id)
+        .join(BaseCell, Grade.cell_id == BaseCell.id)
+        .filter(SubmittedAssignment.name == assignment)
+        .all()
+    )
     found: dict[str, Scores] = {}
     for student, cell, score in rows:
         found.setdefault(student, {})[cell] = score
@@ -67,8 +71,11 @@ def restore(course: CourseDirectory, assignment: str, config: Config) -> list[st
     folders = sorted(Path(course.root).glob(f"{course.autograded_directory}/*/{assignment}"))
     with open_gradebook(course) as gradebook:
         known = known_scores(gradebook, assignment)
-        lacking = {folder: kept for folder in folders
-                   if (kept := Kept.read(folder / f"{assignment}.ipynb")) and known.get(folder.parent.name) != kept.scores}
+        lacking = {
+            folder: kept
+            for folder in folders
+            if (kept := Kept.read(folder / f"{assignment}.ipynb")) and known.get(folder.parent.name) != kept.scores
+        }
     if lacking:
         register_assignment(Path(course.root), course, assignment, config)
     with open_gradebook(course) as gradebook:
@@ -82,7 +89,9 @@ def restore(course: CourseDirectory, assignment: str, config: Config) -> list[st
 def _save(gradebook: Gradebook, assignment: str, folder: Path, kept: Kept) -> None:
     student, handed_in = folder.parent.name, timestamp(folder)
     gradebook.update_or_create_student(student)
-    gradebook.update_or_create_submission(assignment, student, **({} if handed_in is None else {"timestamp": handed_in}))
+    gradebook.update_or_create_submission(
+        assignment, student, **({} if handed_in is None else {"timestamp": handed_in})
+    )
     notebook = gradebook.find_submission_notebook(assignment, assignment, student)
     if kept.reason:
         mark_not_graded(notebook, kept.reason)

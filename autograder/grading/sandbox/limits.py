@@ -120,7 +120,9 @@ class UsageMonitor:
         """One more call of a function that the check has lent, with ``size`` bytes of tensors."""
         self.callbacks += 1
         if size > MAX_CALLBACK_BYTES:
-            raise LimitExceeded("RuntimeError", f"it called the function it was given with more than {MAX_CALLBACK_BYTES // 2**10} kB")
+            raise LimitExceeded(
+                "RuntimeError", f"it called the function it was given with more than {MAX_CALLBACK_BYTES // 2**10} kB"
+            )
         if self.callbacks > MAX_CALLBACKS:
             raise LimitExceeded("RuntimeError", f"it called the function it was given more than {MAX_CALLBACKS} times")
 
@@ -130,7 +132,9 @@ class UsageMonitor:
         self.callback_cpu += cpu
         self.budget.cpu -= cpu
         if self.callback_cpu > self.cpu_seconds:
-            raise LimitExceeded("TimeoutError", f"the function it was given ran for more than {self.cpu_seconds:g} seconds")
+            raise LimitExceeded(
+                "TimeoutError", f"the function it was given ran for more than {self.cpu_seconds:g} seconds"
+            )
 
 
 @contextlib.contextmanager

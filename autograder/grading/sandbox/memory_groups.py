@@ -150,7 +150,7 @@ def _own_groups() -> Iterator[tuple[Path, Version]]:
             kind, _, options = behind.split(" ", 2)
             fits = kind == "cgroup2" if version is V2 else kind == "cgroup" and wanted in options.split(",")
             if fits and path.startswith(root.rstrip("/")):
-                folder = Path(place) / path[len(root.rstrip("/")):].lstrip("/")
+                folder = Path(place) / path[len(root.rstrip("/")) :].lstrip("/")
                 if version is V1 or "memory" in _words(folder / "cgroup.controllers"):
                     yield folder, version
 

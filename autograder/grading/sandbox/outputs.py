@@ -36,7 +36,7 @@ def _data(show: dict[str, Any], payload: bytes, room: int, budget: Budget) -> di
         data["text/plain"] = show["text"][:room]
     place = show.get("png")
     if isinstance(place, list) and len(place) == 2 and all(type(n) is int and n >= 0 for n in place):
-        image = payload[place[0]:place[0] + place[1]]
+        image = payload[place[0] : place[0] + place[1]]
         if image.startswith(PNG) and len(image) <= min(MAX_IMAGE, budget.images):
             budget.images -= len(image)
             data["image/png"] = base64.b64encode(image).decode()

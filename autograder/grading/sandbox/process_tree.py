@@ -63,8 +63,14 @@ class ProcessTree:
         # between two looks in the second.
         reaped = sum(process.own_cpu + process.children_cpu for process in found.values())
         memory = self._memory(found) if self.counts_memory else 0
-        return Usage(max(reaped, sum(self._seen.values())), memory, any(process.runnable for process in found.values()),
-                     len(found), self._started, self._gpu_memory(found.keys()) if self.on_gpu else 0)
+        return Usage(
+            max(reaped, sum(self._seen.values())),
+            memory,
+            any(process.runnable for process in found.values()),
+            len(found),
+            self._started,
+            self._gpu_memory(found.keys()) if self.on_gpu else 0,
+        )
 
     def _memory(self, found: dict[int, _Process]) -> int:
         """What page tables show, and shared pages whole: these can be held without standing in any page table."""
@@ -148,7 +154,7 @@ def _process(pid: int) -> _Process | None:
     text = _read(f"/proc/{pid}/stat")
     if not text:
         return None
-    fields = text[text.rindex(")") + 2:].split()
+    fields = text[text.rindex(")") + 2 :].split()
     user, system, child_user, child_system = (int(field) / TICKS for field in fields[11:15])
     runnable = fields[0] == "R"  # not D: that can be had for nothing, by vfork
     has_execed = not int(fields[6]) & PF_FORKNOEXEC

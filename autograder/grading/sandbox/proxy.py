@@ -20,8 +20,9 @@ class Caller(Protocol):
 
     generation: int  # of the fork: a new one knows no object of the one before
 
-    def call(self, target: "RemoteObject", method: str | None, args: tuple[Any, ...],
-             kwargs: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]], int]:
+    def call(
+        self, target: "RemoteObject", method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[tuple[int, Any]], int]:
         """The value, the arguments that the call changed, and the number by which to differentiate it."""
 
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
@@ -67,20 +68,29 @@ class _Differentiable(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         session, call = ctx.state["session"], ctx.state["call"]
         gradients = session.backward(call, list(cotangents))
-        gradients = [g if isinstance(g, torch.Tensor) else None for g in gradients][:ctx.count]
+        gradients = [g if isinstance(g, torch.Tensor) else None for g in gradients][: ctx.count]
         return None, *gradients, *[None] * (ctx.count - len(gradients))
 
 
-def gradients(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], cotangents: list[Any]) -> list[Any]:
+def gradients(
+    function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], cotangents: list[Any]
+) -> list[Any]:
     """Of a function of this side, at arguments from the other, with respect to those that need a gradient."""
     inputs = [tensor for tensor in _tensors((args, kwargs)) if tensor.requires_grad]
     with torch.enable_grad():
         outputs = _tensors(function(*args, **kwargs))
-    pairs = [(o, c.to(o.dtype)) for o, c in zip(outputs, cotangents) if o.requires_grad and isinstance(c, torch.Tensor)]
+    pairs = [
+        (o, c.to(o.dtype))
+        for o, c in zip(outputs, cotangents, strict=False)
+        if o.requires_grad and isinstance(c, torch.Tensor)
+    ]
     if not pairs:
         return [torch.zeros_like(tensor) for tensor in inputs]
-    return list(torch.autograd.grad([o for o, _ in pairs], inputs, [c for _, c in pairs], allow_unused=True,
-                                    materialize_grads=True))
+    return list(
+        torch.autograd.grad(
+            [o for o, _ in pairs], inputs, [c for _, c in pairs], allow_unused=True, materialize_grads=True
+        )
+    )
 
 
 def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

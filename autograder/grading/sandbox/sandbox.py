@@ -42,8 +42,14 @@ class Sandbox:
         self._groups = MemoryGroups.find() if isolate and LINUX else None
         try:
             self.process = subprocess.Popen(
-                self._command(theirs.fileno()), pass_fds=(theirs.fileno(),), env=self._environment(),
-                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd="/")
+                self._command(theirs.fileno()),
+                pass_fds=(theirs.fileno(),),
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                cwd="/",
+            )
         except OSError as error:
             raise SandboxError(f"the sandbox could not be started: {error}") from error
         finally:
@@ -69,8 +75,16 @@ class Sandbox:
         ours, theirs = socket.socketpair()
         ask_for_pid(ours)
         directory = tempfile.mkdtemp(prefix="job-", dir=self._scratch.name) if self._scratch else "/tmp/work"
-        request = {"op": "fork", "job": number, "token": token, "isolate": self.isolate, "seed": seed,
-                   "directory": directory, "device": self.device, "limits": self._job_limits()}
+        request = {
+            "op": "fork",
+            "job": number,
+            "token": token,
+            "isolate": self.isolate,
+            "seed": seed,
+            "directory": directory,
+            "device": self.device,
+            "limits": self._job_limits(),
+        }
         self._control_request(request, theirs)
         connection = Connection(ours)
         try:
@@ -175,9 +189,16 @@ class Sandbox:
         scratch = self._scratch.name if self._scratch else "/tmp"
         if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython may be known by its path outside
             threads["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
-        return threads | {"PATH": "/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch, "MPLCONFIGDIR": f"{scratch}/mpl",
-                          "IPYTHONDIR": f"{scratch}/ipython", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
-                          "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        return threads | {
+            "PATH": "/usr/bin:/bin",
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "MPLCONFIGDIR": f"{scratch}/mpl",
+            "IPYTHONDIR": f"{scratch}/ipython",
+            "LANG": "C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        }
 
     def _command(self, control: int) -> list[str]:
         if not self.isolate:

@@ -100,13 +100,20 @@ class Session:
         except WireError as error:
             raise _garbage(error) from error
 
-    def call(self, target: RemoteObject, method: str | None, args: tuple[Any, ...],
-             kwargs: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]], int]:
+    def call(
+        self, target: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[tuple[int, Any]], int]:
         """Returns the value, the arguments the call changed, and the number by which to differentiate it."""
+
         def ask() -> tuple[dict[str, Any], bytes]:
             encoder = Encoder(self._refer)
-            request = {"op": "call", "target": self._target(target), "method": method,
-                       "args": encoder.encode(args), "kwargs": encoder.encode(kwargs)}
+            request = {
+                "op": "call",
+                "target": self._target(target),
+                "method": method,
+                "args": encoder.encode(args),
+                "kwargs": encoder.encode(kwargs),
+            }
             try:
                 return self._request(request, self.limits.call_cpu, bytes(encoder.payload))
             finally:
@@ -139,13 +146,18 @@ class Session:
     # ---- the conversation
 
     def _replacements(self) -> dict[str, Any]:
-        return {"op": "replace", "modules": self._modules,
-                "values": {name: {"c": -1 - index} for index, name in enumerate(self._replaced)}}
+        return {
+            "op": "replace",
+            "modules": self._modules,
+            "values": {name: {"c": -1 - index} for index, name in enumerate(self._replaced)},
+        }
 
     def _execute(self, cell: str, source: str) -> tuple[dict[str, Any], bytes]:
         return self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)
 
-    def _request(self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b"") -> tuple[dict[str, Any], bytes]:
+    def _request(
+        self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b""
+    ) -> tuple[dict[str, Any], bytes]:
         """Ask and wait. CPU seconds and memory of the submission's processes are watched; what goes wrong is the
         student's error, and ends this fork."""
         job = self._ensure_running()
@@ -182,8 +194,12 @@ class Session:
             out_of_memory = job.ran_out_of_memory()
             self._abandon()
             if out_of_memory:
-                raise StudentError(("MemoryError",), f"it used more than {self.limits.memory / 2**30:.1f} GB of memory") from None
-            raise StudentError(("ProcessEnded",), "it ended the Python process (exit, crash, memory or CPU limit)") from None
+                raise StudentError(
+                    ("MemoryError",), f"it used more than {self.limits.memory / 2**30:.1f} GB of memory"
+                ) from None
+            raise StudentError(
+                ("ProcessEnded",), "it ended the Python process (exit, crash, memory or CPU limit)"
+            ) from None
         except WireError as error:
             self._abandon()
             raise _garbage(error) from error
@@ -194,10 +210,11 @@ class Session:
             number = request["callback"]
             function = self._callbacks[number] if number >= 0 else list(self._replaced.values())[-1 - number]
             args, kwargs = decoder.decode(request["args"]), decoder.decode(request["kwargs"])
-            if "cotangents" in request:
-                value = gradients(function, args, kwargs, decoder.decode(request["cotangents"]))
-            else:
-                value = function(*args, **kwargs)
+            value = (
+                gradients(function, args, kwargs, decoder.decode(request["cotangents"]))
+                if "cotangents" in request
+                else function(*args, **kwargs)
+            )
             reply: dict[str, Any] = {"value": encoder.encode(value)}
         except WireError:
             raise
@@ -272,7 +289,9 @@ class Session:
             self._ensure_running()
             fresh = self.lookup([proxy._name]).get(proxy._name) if proxy._name else None
             if not isinstance(fresh, RemoteObject):
-                raise StudentError(("ProcessEnded",), "an earlier call ended the Python process, and this object with it")
+                raise StudentError(
+                    ("ProcessEnded",), "an earlier call ended the Python process, and this object with it"
+                )
             proxy._reference, proxy._generation = fresh._reference, self.generation
         return proxy._reference.id
 

@@ -21,7 +21,11 @@ class Flag:
 
     def sentence(self) -> str:
         quoted = "".join(c if c.isprintable() and c not in "`<>&" else "?" for c in self.text.strip())[:100]
-        where = f"line {self.line} of {self.grade_id}" if self.grade_id else f"line {self.line} of a cell besides the answers"
+        where = (
+            f"line {self.line} of {self.grade_id}"
+            if self.grade_id
+            else f"line {self.line} of a cell besides the answers"
+        )
         return f"{where} uses {self.name}, which is to be written, not called: `{quoted}`"
 
 

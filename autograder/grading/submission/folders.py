@@ -41,7 +41,9 @@ def why_no_name(name: str) -> str:
         return "the folder's name begins with a dot, which hides it from nbgrader: rename it"
     unseen = [character for character in name if not character.isprintable()]
     if unseen or name.encode("utf-8", "replace").decode() != name:
-        which = ", ".join(dict.fromkeys(_description(character) for character in unseen[:3])) or "bytes that are no text"
+        which = (
+            ", ".join(dict.fromkeys(_description(character) for character in unseen[:3])) or "bytes that are no text"
+        )
         return f"the folder's name holds what cannot be seen ({which}): rename it"
     return ""
 

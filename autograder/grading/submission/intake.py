@@ -47,12 +47,16 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
         if path.is_dir() or path.parent.is_symlink() or path.is_symlink():
             path = _choose_notebook(path, root, assignment, notes)
     except OSError as error:
-        raise UngradableError(f"the submission's folder cannot be read ({error.strerror}); look at its permissions") from error
+        raise UngradableError(
+            f"the submission's folder cannot be read ({error.strerror}); look at its permissions"
+        ) from error
     submitted = read(path)
     template = instructor_cells(root, assignment)
     matched, extras = _match(submitted, template, notes)
     if not any(cell.role is Role.ANSWER and cell.id in matched for cell in template):
-        raise UngradableError(f"none of the exercises of {assignment} is in it{_looks_like(submitted, root)}; submit the notebook of this week")
+        raise UngradableError(
+            f"none of the exercises of {assignment} is in it{_looks_like(submitted, root)}; submit the notebook of this week"
+        )
     _text_answers_below(template, matched, extras, notes)
     cells = []
     for cell in template:
@@ -62,7 +66,9 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
         cells += [_extra(source, cell_type, number) for number, source, cell_type in extras.get(cell.id, [])]
     head = [_extra(source, cell_type, number) for number, source, cell_type in extras.get(None, [])]
     notebook = nbformat.v4.new_notebook(cells=head + cells)
-    notebook.metadata = NotebookNode(kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3"))
+    notebook.metadata = NotebookNode(
+        kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3")
+    )
     flagged = flags(assignment, [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)])
     return Intake(notebook, notes + [flag.sentence() for flag in flagged], {flag.grade_id for flag in flagged})
 
@@ -90,15 +96,25 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
         notebooks.append(expected)
     if expected not in notebooks and len(notebooks) != 1:
         found = ", ".join(shown(entry.name) for entry in entries[:10]) or "nothing"
-        raise UngradableError(f"there is no {expected} in the submission (found: {found}); submit the course's notebook under its name")
+        raise UngradableError(
+            f"there is no {expected} in the submission (found: {found}); submit the course's notebook under its name"
+        )
     chosen = expected if expected in notebooks else notebooks[0]
     if chosen != expected:
         notes.append(f"the notebook was called {shown(chosen)}")
-    known = {chosen, "timestamp.txt", ".ipynb_checkpoints", "__pycache__", *released_files(root, assignment),
-             *RELEASED_FILES.get(assignment, ())}
+    known = {
+        chosen,
+        "timestamp.txt",
+        ".ipynb_checkpoints",
+        "__pycache__",
+        *released_files(root, assignment),
+        *RELEASED_FILES.get(assignment, ()),
+    }
     strays = [shown(entry.name) for entry in entries if entry.name not in known]
     if strays:
-        notes.append(f"other files were submitted and not used: {', '.join(strays[:10])}" + (" …" if len(strays) > 10 else ""))
+        notes.append(
+            f"other files were submitted and not used: {', '.join(strays[:10])}" + (" …" if len(strays) > 10 else "")
+        )
     return folder / chosen
 
 
@@ -150,9 +166,16 @@ def _text_answers_below(template: tuple[Cell, ...], matched: Matched, extras: Ex
     ours = {cell.source.strip()[:60] for cell in template}  # text of the course that has lost its id
     for cell in template:
         answer = matched.get(cell.id)
-        if cell.role is not Role.ANSWER or cell.cell_type == "code" or answer is None or answer.source.strip() not in ("", cell.source.strip()):
+        if (
+            cell.role is not Role.ANSWER
+            or cell.cell_type == "code"
+            or answer is None
+            or answer.source.strip() not in ("", cell.source.strip())
+        ):
             continue
-        below = [entry for entry in extras.get(cell.id, []) if entry[2] == "markdown" and entry[1].strip()[:60] not in ours]
+        below = [
+            entry for entry in extras.get(cell.id, []) if entry[2] == "markdown" and entry[1].strip()[:60] not in ours
+        ]
         if below:
             matched[cell.id] = NotebookNode(answer, source="\n\n".join(entry[1] for entry in below))
             extras[cell.id] = [entry for entry in extras[cell.id] if entry not in below]
@@ -164,7 +187,12 @@ def _looks_like(submitted: NotebookNode, root: Path) -> str:
     ids = {cell.grade_id for cell in submitted.cells} | {cell.id for cell in submitted.cells}
     for assignment in MANIFEST:
         try:
-            theirs = {name for cell in instructor_cells(root, assignment) if cell.role is Role.ANSWER for name in (cell.grade_id, cell.id)}
+            theirs = {
+                name
+                for cell in instructor_cells(root, assignment)
+                if cell.role is Role.ANSWER
+                for name in (cell.grade_id, cell.id)
+            }
         except CourseError:
             continue
         if theirs & ids:
@@ -201,7 +229,10 @@ def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
 def _code_cell(source: str, **fields: object) -> NotebookNode:
     """As nbformat makes it, without its check of every single cell, which takes longer than all else in here; the
     notebook is checked as a whole when it is written."""
-    return NotebookNode({"cell_type": "code", "execution_count": None, "metadata": NotebookNode(), "outputs": []} | fields, source=source)
+    return NotebookNode(
+        {"cell_type": "code", "execution_count": None, "metadata": NotebookNode(), "outputs": []} | fields,
+        source=source,
+    )
 
 
 def _markdown_cell(source: str, **fields: object) -> NotebookNode:
@@ -228,8 +259,12 @@ def _markdown(text: str, answer: NotebookNode | None, **fields: object) -> Noteb
     pictures = answer.attachments if answer is not None else {}
     if text.count("![") > MAX_PICTURES:  # each would be looked at to the end of its line
         text, pictures = text.replace("![", "!\u200b["), {}
-    text = re.sub(r"attachment:([^)\s\"'>]*)", lambda m: m.group() if unquote(m.group(1)) in pictures else "missing-picture", text)
-    text = re.sub(r"!(?=\[)(?!\[[^\]\n]*\]\(attachment:)", "!\u200b", text)  # a picture from the web would tell who reads it when
+    text = re.sub(
+        r"attachment:([^)\s\"'>]*)", lambda m: m.group() if unquote(m.group(1)) in pictures else "missing-picture", text
+    )
+    text = re.sub(
+        r"!(?=\[)(?!\[[^\]\n]*\]\(attachment:)", "!\u200b", text
+    )  # a picture from the web would tell who reads it when
     cell = _markdown_cell(text, **fields)
     if pictures:
         cell["attachments"] = pictures

@@ -44,7 +44,9 @@ def read(path: Path) -> NotebookNode:
         if status.st_size == 0:
             raise UngradableError("the file is empty; save the notebook and submit it again")
         if status.st_size > MAX_BYTES:
-            raise UngradableError(f"the file is larger than {MAX_BYTES // 2**20} MB; clear the outputs and submit again")
+            raise UngradableError(
+                f"the file is larger than {MAX_BYTES // 2**20} MB; clear the outputs and submit again"
+            )
         return _read_apart(path) if status.st_size > LARGE else _parsed(path.read_bytes())
     except OSError as error:
         raise UngradableError(f"the file cannot be read ({error.strerror}); submit it again") from error
@@ -52,13 +54,24 @@ def read(path: Path) -> NotebookNode:
 
 def shown(name: str) -> str:
     """A file name of the student's, safe to print: printable, short, no markup."""
-    return "".join(c if c.isprintable() and c not in "<>&`[]*\\" else "?" for c in name.encode("utf-8", "replace").decode())[:60]
+    return "".join(
+        c if c.isprintable() and c not in "<>&`[]*\\" else "?" for c in name.encode("utf-8", "replace").decode()
+    )[:60]
 
 
 def _read_apart(path: Path) -> NotebookNode:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))}
-    done = subprocess.run([sys.executable, "-m", "autograder.grading.submission.notebook_file", str(path.absolute())], env=environment, cwd=PACKAGE_ROOT,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")])),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "autograder.grading.submission.notebook_file", str(path.absolute())],
+        env=environment,
+        cwd=PACKAGE_ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
     if done.returncode != 0:
         raise UngradableError("the file takes too much memory or time to read; clear the outputs and submit again")
     message = json.loads(done.stdout)
@@ -72,8 +85,10 @@ def _parsed(raw: bytes) -> NotebookNode:
     try:
         data = json.loads(_decode(raw))
     except (ValueError, RecursionError) as error:
-        raise UngradableError(f"the file is not a notebook (no valid JSON: {str(error)[:80]}); "
-                         "open it in JupyterLab, save it and submit it again") from error
+        raise UngradableError(
+            f"the file is not a notebook (no valid JSON: {str(error)[:80]}); "
+            "open it in JupyterLab, save it and submit it again"
+        ) from error
     if not isinstance(data, dict):
         raise UngradableError("the file is JSON but not a notebook; submit the .ipynb file")
     try:
@@ -81,8 +96,10 @@ def _parsed(raw: bytes) -> NotebookNode:
     except UngradableError:
         raise
     except Exception as error:
-        raise UngradableError(f"the notebook's structure is damaged ({type(error).__name__}); "
-                         "open it in JupyterLab, save it and submit it again") from error
+        raise UngradableError(
+            f"the notebook's structure is damaged ({type(error).__name__}); "
+            "open it in JupyterLab, save it and submit it again"
+        ) from error
 
 
 def _decode(raw: bytes) -> str:
@@ -103,7 +120,9 @@ def _as_version_4(data: dict[str, Any]) -> NotebookNode:
         raise UngradableError(f"the notebook has more than {MAX_CELLS} cells; submit the course's notebook")
     plain = [_plain_cell(cell) for cell in cells if isinstance(cell, dict)]
     if sum(len(cell.source) for cell in plain) > MAX_TEXT:
-        raise UngradableError(f"the notebook holds more than {MAX_TEXT // 2**20} MB of code and text; submit the course's notebook")
+        raise UngradableError(
+            f"the notebook holds more than {MAX_TEXT // 2**20} MB of code and text; submit the course's notebook"
+        )
     room = MAX_SAVED
     for cell in plain:
         room -= len(json.dumps([cell.outputs, cell.attachments]))
@@ -141,8 +160,15 @@ def _pictures(attachments: object) -> NotebookNode:
     for name, data in list(attachments.items())[:10] if isinstance(attachments, dict) else []:
         for kind, start in (("image/png", "iVBORw0KGgo"), ("image/jpeg", "/9j/")):
             image = data.get(kind) if isinstance(data, dict) else None
-            image = "".join(image) if isinstance(image, list) and all(isinstance(part, str) for part in image) else image
-            if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, start) and shown(name) == name:
+            image = (
+                "".join(image) if isinstance(image, list) and all(isinstance(part, str) for part in image) else image
+            )
+            if (
+                isinstance(image, str)
+                and len(image) <= MAX_SAVED_IMAGE
+                and _is_base64(image, start)
+                and shown(name) == name
+            ):
                 kept[name] = NotebookNode({kind: image})
     return kept
 

@@ -48,6 +48,7 @@ def random(*shape, seed=0, dtype=torch.float64):
 
 # --- ALiBi ----------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("n_heads", range(1, 65))
 def test_slopes_and_bias_of_mpt_and_bloom(n_heads):
     slopes = alibi_slopes(n_heads)
@@ -85,9 +86,15 @@ def test_attention_module_of_mpt(n_heads):
 
 # --- RoPE -----------------------------------------------------------------------------------------------------------
 
+
 def llama_config(**rope):
-    return LlamaConfig(hidden_size=96, num_attention_heads=3, num_key_value_heads=3, max_position_embeddings=4096,
-                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0, **rope})
+    return LlamaConfig(
+        hidden_size=96,
+        num_attention_heads=3,
+        num_key_value_heads=3,
+        max_position_embeddings=4096,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, **rope},
+    )
 
 
 @pytest.mark.parametrize("theta", [10000.0, 500000.0])
@@ -107,12 +114,14 @@ def test_converted_module_in_llama_attention():
     config = llama_config()
     config._attn_implementation = "eager"
     peer = modeling_llama.LlamaAttention(config, layer_idx=0).eval()
-    peer.load_state_dict({
-        "q_proj.weight": interleaved_to_half(ours.q_proj.weight, 3),
-        "k_proj.weight": interleaved_to_half(ours.k_proj.weight, 3),
-        "v_proj.weight": ours.v_proj.weight,
-        "o_proj.weight": ours.o_proj.weight,
-    })
+    peer.load_state_dict(
+        {
+            "q_proj.weight": interleaved_to_half(ours.q_proj.weight, 3),
+            "k_proj.weight": interleaved_to_half(ours.k_proj.weight, 3),
+            "v_proj.weight": ours.v_proj.weight,
+            "o_proj.weight": ours.o_proj.weight,
+        }
+    )
     x, positions = random(2, 64, 96, dtype=torch.float32), torch.stack([POSITIONS, POSITIONS + 7])
     tables = modeling_llama.LlamaRotaryEmbedding(config)(x, positions)
     hidden = torch.zeros(64, 64).masked_fill(~causal_mask(64, 64), float("-inf"))
@@ -154,15 +163,18 @@ def test_interleaved_of_x_transformers():
 
 # --- sinusoidal -----------------------------------------------------------------------------------------------------
 
+
 def test_sinusoidal_table_of_gptj_and_roformer():
     interleaved = sinusoidal_positional_encoding(64, 32)
     concatenated = torch.cat((interleaved[:, 0::2], interleaved[:, 1::2]), dim=-1)  # [sin | cos]
     torch.testing.assert_close(concatenated, modeling_gptj.create_sinusoidal_positions(64, 32), **ROTARY)
-    torch.testing.assert_close(concatenated, RoFormerSinusoidalPositionalEmbedding(64, 32).create_weight(),
-                               rtol=0, atol=1e-7)
+    torch.testing.assert_close(
+        concatenated, RoFormerSinusoidalPositionalEmbedding(64, 32).create_weight(), rtol=0, atol=1e-7
+    )
 
 
 # --- length extrapolation -------------------------------------------------------------------------------------------
+
 
 def test_interpolation_of_rotary_embedding_torch():
     x = random(2, 3, 64, 32)
@@ -179,8 +191,9 @@ def test_ntk_of_rotary_embedding_torch():
 def test_linear_frequencies_of_transformers():
     peer, factor = ROPE_INIT_FUNCTIONS["linear"](llama_config(rope_type="linear", factor=4.0))
     # dividing positions or dividing frequencies gives the same angles
-    torch.testing.assert_close(rope_frequencies(32) * position_interpolation(torch.tensor(1), 4), peer,
-                               rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        rope_frequencies(32) * position_interpolation(torch.tensor(1), 4), peer, rtol=1e-6, atol=0
+    )
     assert factor == 1
 
 
@@ -195,17 +208,35 @@ def test_dynamic_frequencies_of_transformers(scale, seq_len):
 
 
 @pytest.mark.parametrize("head_dim", [8, 16, 32, 64, 128])
-@pytest.mark.parametrize(("scale", "original_len", "theta", "betas"), [
-    (4.0, 4096, 10000.0, (32.0, 1.0)), (16.0, 4096, 500000.0, (32.0, 1.0)), (2.0, 64, 10000.0, (32.0, 1.0)),
-    (8.0, 64, 10000.0, (4.0, 0.5)), (4.0, 2048, 10000.0, (1.0, 1.0)), (4.0, 100_000, 100.0, (32.0, 1.0)),
-    (1.0, 4096, 10000.0, (32.0, 1.0)), (4.0, 6, 10000.0, (32.0, 1.0)), (4.0, 3, 10000.0, (32.0, 1.0)),
-])
+@pytest.mark.parametrize(
+    ("scale", "original_len", "theta", "betas"),
+    [
+        (4.0, 4096, 10000.0, (32.0, 1.0)),
+        (16.0, 4096, 500000.0, (32.0, 1.0)),
+        (2.0, 64, 10000.0, (32.0, 1.0)),
+        (8.0, 64, 10000.0, (4.0, 0.5)),
+        (4.0, 2048, 10000.0, (1.0, 1.0)),
+        (4.0, 100_000, 100.0, (32.0, 1.0)),
+        (1.0, 4096, 10000.0, (32.0, 1.0)),
+        (4.0, 6, 10000.0, (32.0, 1.0)),
+        (4.0, 3, 10000.0, (32.0, 1.0)),
+    ],
+)
 def test_yarn_frequencies_of_transformers(head_dim, scale, original_len, theta, betas):
-    config = LlamaConfig(hidden_size=3 * head_dim, num_attention_heads=3, head_dim=head_dim,
-                         max_position_embeddings=int(original_len * scale), rope_parameters={
-                             "rope_type": "yarn", "rope_theta": theta, "factor": scale,
-                             "original_max_position_embeddings": original_len,
-                             "beta_fast": betas[0], "beta_slow": betas[1]})
+    config = LlamaConfig(
+        hidden_size=3 * head_dim,
+        num_attention_heads=3,
+        head_dim=head_dim,
+        max_position_embeddings=int(original_len * scale),
+        rope_parameters={
+            "rope_type": "yarn",
+            "rope_theta": theta,
+            "factor": scale,
+            "original_max_position_embeddings": original_len,
+            "beta_fast": betas[0],
+            "beta_slow": betas[1],
+        },
+    )
     peer, factor = ROPE_INIT_FUNCTIONS["yarn"](config)
     torch.testing.assert_close(yarn_frequencies(head_dim, scale, original_len, theta, *betas), peer, rtol=1e-6, atol=0)
     assert yarn_temperature(scale) == pytest.approx(factor, rel=1e-12)

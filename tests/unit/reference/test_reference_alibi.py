@@ -27,7 +27,9 @@ def test_slopes_of_8_and_12_heads():
     eight = [2.0**-k for k in range(1, 9)]
     assert alibi_slopes(8).tolist() == eight
     twelve = alibi_slopes(12)
-    torch.testing.assert_close(twelve, torch.tensor([*eight, 2 ** (-0.5), 2 ** (-1.5), 2 ** (-2.5), 2 ** (-3.5)]), rtol=6e-8, atol=0)
+    torch.testing.assert_close(
+        twelve, torch.tensor([*eight, 2 ** (-0.5), 2 ** (-1.5), 2 ** (-2.5), 2 ** (-3.5)]), rtol=6e-8, atol=0
+    )
     assert twelve[0] == 0.5 and twelve.max().item() == pytest.approx(0.7071, abs=5e-5)
 
 
@@ -37,7 +39,7 @@ def test_slopes_in_the_official_order(n_heads):
     assert slopes.shape == (n_heads,) and slopes.dtype == torch.float32
     power = max(2**e for e in range(8) if 2**e <= n_heads)
     expected = [2 ** (-8 * k / power) for k in range(1, power + 1)]
-    expected += [2 ** (-8 * k / (2 * power)) for k in range(1, 2 * power, 2)][:n_heads - power]
+    expected += [2 ** (-8 * k / (2 * power)) for k in range(1, 2 * power, 2)][: n_heads - power]
     torch.testing.assert_close(slopes, torch.tensor(expected), rtol=6e-8, atol=0)
     if n_heads == power:
         assert slopes[-1] == 2.0**-8 and (slopes.diff() < 0).all()  # the first head is the most local
@@ -45,7 +47,7 @@ def test_slopes_in_the_official_order(n_heads):
 
 def test_one_formula_for_every_head_count_is_wrong_for_57_of_64():
     def single_formula(n):
-        start = 2 ** (-2 ** -(math.log2(n) - 3))
+        start = 2 ** (-(2 ** -(math.log2(n) - 3)))
         return torch.tensor([start ** (k + 1) for k in range(n)])
 
     wrong = [n for n in range(1, 65) if not torch.allclose(single_formula(n), alibi_slopes(n), rtol=1e-6)]
@@ -78,16 +80,24 @@ def test_no_negative_zeros():
     assert not alibi_bias(2, 3).diagonal(dim1=1, dim2=2).signbit().any()
 
 
-@pytest.mark.parametrize("call", [
-    lambda: alibi_slopes(0), lambda: alibi_bias(0, 2), lambda: alibi_bias(2, 3, 2), lambda: alibi_bias(2, 0, 2),
-    lambda: alibi_bias(2, 0), lambda: per_key_bias_is_equivalent(torch.zeros(1, 1, 3, 2), torch.ones(1), False),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: alibi_slopes(0),
+        lambda: alibi_bias(0, 2),
+        lambda: alibi_bias(2, 3, 2),
+        lambda: alibi_bias(2, 0, 2),
+        lambda: alibi_bias(2, 0),
+        lambda: per_key_bias_is_equivalent(torch.zeros(1, 1, 3, 2), torch.ones(1), False),
+    ],
+)
 def test_errors(call):
     with pytest.raises(ValueError, match="n_heads|n_queries"):
         call()
 
 
 # --- per-key bias ---------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("n_queries", "n_keys"), [(6, 6), (3, 6), (2, 9)])
@@ -110,8 +120,11 @@ def test_per_key_bias_sizes():
     per_key = scores + slope * torch.arange(n)
     relative = scores + alibi_bias(8, n)
     hidden = ~causal_mask(n, n)
-    causal_gap = (per_key.masked_fill(hidden, -math.inf).softmax(-1)
-                  - relative.masked_fill(hidden, -math.inf).softmax(-1)).abs().max()
+    causal_gap = (
+        (per_key.masked_fill(hidden, -math.inf).softmax(-1) - relative.masked_fill(hidden, -math.inf).softmax(-1))
+        .abs()
+        .max()
+    )
     assert causal_gap < 2e-6  # rounding: about 1e-7 at 16 positions, 4e-7 at 64
     assert (per_key.softmax(-1) - relative.softmax(-1)).abs().max() > 0.7
     signed = scores - slope * (torch.arange(n)[:, None] - torch.arange(n))
@@ -127,28 +140,36 @@ def test_per_key_bias_is_flat_in_bfloat16_far_out():
 
 # --- attention ------------------------------------------------------------------------------------------------------
 
+
 def module_in_loops(module, x, is_causal):
     """The module in float64, its bias and mask entry by entry; slopes in double precision, 12 heads included."""
     n, size = x.shape[1], x.shape[-1] // module.n_heads
-    slopes = {3: [2**-4, 2**-8, 2**-2], 4: [2.0**-(2 * k) for k in range(1, 5)],
-              12: [2.0**-k for k in range(1, 9)] + [2 ** -(k + 0.5) for k in range(4)]}[module.n_heads]
+    slopes = {
+        3: [2**-4, 2**-8, 2**-2],
+        4: [2.0 ** -(2 * k) for k in range(1, 5)],
+        12: [2.0**-k for k in range(1, 9)] + [2 ** -(k + 0.5) for k in range(4)],
+    }[module.n_heads]
     q, k, v = (x.double() @ p.weight.double().T for p in (module.q_proj, module.k_proj, module.v_proj))
     out = torch.zeros_like(q)
     for h, slope in enumerate(slopes):
         part = slice(h * size, (h + 1) * size)
         for i in range(n):
             seen = range(i + 1) if is_causal else range(n)
-            scores = torch.stack([q[:, i, part].mul(k[:, j, part]).sum(-1) / math.sqrt(size) - slope * abs(i - j)
-                                  for j in seen], dim=-1)
-            out[:, i, part] = (scores.softmax(-1)[..., None] * v[:, :len(seen), part]).sum(1)
+            scores = torch.stack(
+                [q[:, i, part].mul(k[:, j, part]).sum(-1) / math.sqrt(size) - slope * abs(i - j) for j in seen], dim=-1
+            )
+            out[:, i, part] = (scores.softmax(-1)[..., None] * v[:, : len(seen), part]).sum(1)
     return out @ module.o_proj.weight.double().T
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(("d_model", "n_heads", "n"), [(12, 4, 9), (9, 3, 7), (24, 12, 15)])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-6), (torch.bfloat16, 2e-2),
-                                              (torch.float16, 2e-3)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-13), (torch.float32, 2e-6), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)],
+    ids=str,
+)
 def test_alibi_attention_in_loops(dtype, tolerance, d_model, n_heads, n, is_causal, device):
     torch.manual_seed(0)
     module = ALiBiMultiHeadAttention(d_model, n_heads).to(dtype)
@@ -207,6 +228,7 @@ def test_attention_by_hand_with_equal_content():
 
 # --- window ---------------------------------------------------------------------------------------------------------
 
+
 @deterministic
 @given(st.floats(1e-3, 5), st.floats(1e-6, 0.99))
 def test_window_is_the_least_distance(slope, tol):
@@ -225,8 +247,9 @@ def test_windows():
     assert windows == sorted(windows)  # the first head is the most local
 
 
-@pytest.mark.parametrize(("slope", "tol"), [(0, 0.1), (-1, 0.1), (1, 0), (1, 1.5), (1, -0.1), (math.nan, 0.1),
-                                       (1, math.nan)])
+@pytest.mark.parametrize(
+    ("slope", "tol"), [(0, 0.1), (-1, 0.1), (1, 0), (1, 1.5), (1, -0.1), (math.nan, 0.1), (1, math.nan)]
+)
 def test_window_errors(slope, tol):
     with pytest.raises(ValueError):
         effective_window(slope, tol)

@@ -22,8 +22,12 @@ def attention_in_loops(q, k, v, mask):
         for h in range(heads):
             for i in range(n_queries):
                 seen = [j for j in range(n_keys) if mask[b, h, i, j]]
-                exps = [math.exp(sum(q[b, h, i, c].item() * k[b, h, j, c].item() for c in range(head_dim))
-                                 / math.sqrt(head_dim)) for j in seen]
+                exps = [
+                    math.exp(
+                        sum(q[b, h, i, c].item() * k[b, h, j, c].item() for c in range(head_dim)) / math.sqrt(head_dim)
+                    )
+                    for j in seen
+                ]
                 for j, e in zip(seen, exps, strict=True):
                     weights[b, h, i, j] = e / sum(exps)
                     out[b, h, i] += e / sum(exps) * v[b, h, j].double()
@@ -32,8 +36,10 @@ def attention_in_loops(q, k, v, mask):
 
 def random_qkv(n_queries=4, n_keys=6, head_dim=5, v_dim=3, dtype=torch.float64, device="cpu", seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randn(2, 3, *shape, dtype=dtype, generator=generator).to(device)
-                 for shape in [(n_queries, head_dim), (n_keys, head_dim), (n_keys, v_dim)])
+    return tuple(
+        torch.randn(2, 3, *shape, dtype=dtype, generator=generator).to(device)
+        for shape in [(n_queries, head_dim), (n_keys, head_dim), (n_keys, v_dim)]
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -126,6 +132,7 @@ def test_weights_sum_to_one_over_the_keys_that_may_be_seen(n_queries, n_keys, se
 
 # --- equivariance ---------------------------------------------------------------------------------------------------
 
+
 def self_attention(x):
     return scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])[0][:, 0]
 
@@ -165,6 +172,7 @@ def test_gap_is_not_rounded_and_sees_the_whole_batch():
 
 
 # --- causal mask ----------------------------------------------------------------------------------------------------
+
 
 @deterministic
 @given(st.integers(1, 9), st.integers(0, 9))

@@ -81,7 +81,8 @@ def test_forward_signatures():
     assert signature(reference.ALiBiMultiHeadAttention.forward) == "(self, x, is_causal=True)"
     assert signature(reference.CachedAttention.forward) == "(self, x, cache=None)"
     assert signature(reference.CrossAttention.forward) == (
-        "(self, x, memory, memory_mask=None, positions=None, memory_positions=None)")
+        "(self, x, memory, memory_mask=None, positions=None, memory_positions=None)"
+    )
     assert signature(reference.HybridDecoderBlock.forward) == "(self, x, memory, memory_mask=None)"
 
 
@@ -181,7 +182,11 @@ def _deberta_scores(device, dtype):
 
 def _grouped(device, dtype):
     q, k, v = _qkv(device, dtype)
-    return lambda q, k, v: reference.grouped_query_attention(q, k, v)[0], [q, k[:, :1].contiguous(), v[:, :1].contiguous()]
+    return lambda q, k, v: reference.grouped_query_attention(q, k, v)[0], [
+        q,
+        k[:, :1].contiguous(),
+        v[:, :1].contiguous(),
+    ]
 
 
 def _cached(device, dtype):
@@ -203,7 +208,9 @@ def _cross(device, dtype):
     module = _module(reference.CrossAttention, device, dtype)
     mask = torch.ones(2, 7, dtype=torch.bool, device=device).triu(1)  # the second memory has its first keys hidden
     positions = torch.arange(5, device=device), torch.arange(7, device=device) / 2
-    return lambda x, m: module(x, m, mask, *positions), [torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)]
+    return lambda x, m: module(x, m, mask, *positions), [
+        torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)
+    ]
 
 
 def _hybrid(device, dtype):
@@ -211,10 +218,31 @@ def _hybrid(device, dtype):
     return module, [torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)]
 
 
-CASES = [_attention, _attention_weights, _rope, _rope_per_batch, _rope_half, _interleaved_to_half,
-         _interleaved_to_half_one_pair, _rotate_half, _decode_step_scores, _position_interpolation, _learned,
-         _rotary_module, _alibi_module, _shaw, _rel_shift, _transformer_xl_scores, _t5_attention, _deberta_scores,
-         _grouped, _cached, _shifted, _cross, _hybrid]
+CASES = [
+    _attention,
+    _attention_weights,
+    _rope,
+    _rope_per_batch,
+    _rope_half,
+    _interleaved_to_half,
+    _interleaved_to_half_one_pair,
+    _rotate_half,
+    _decode_step_scores,
+    _position_interpolation,
+    _learned,
+    _rotary_module,
+    _alibi_module,
+    _shaw,
+    _rel_shift,
+    _transformer_xl_scores,
+    _t5_attention,
+    _deberta_scores,
+    _grouped,
+    _cached,
+    _shifted,
+    _cross,
+    _hybrid,
+]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -250,16 +278,19 @@ def test_more_results_on_their_arguments_device():
     assert reference.t5_bucket(positions).device.type == "meta"
 
 
-@pytest.mark.parametrize("call", [
-    lambda: reference.causal_mask(3, 5),
-    lambda: reference.sinusoidal_positional_encoding(3, 4),
-    lambda: reference.shift_matrix(3, 4),
-    lambda: reference.rope_frequencies(4),
-    lambda: reference.alibi_slopes(3),
-    lambda: reference.alibi_bias(3, 2, 5),
-    lambda: reference.relative_positions(2, 5),
-    lambda: reference.yarn_frequencies(8, 4, 4096),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: reference.causal_mask(3, 5),
+        lambda: reference.sinusoidal_positional_encoding(3, 4),
+        lambda: reference.shift_matrix(3, 4),
+        lambda: reference.rope_frequencies(4),
+        lambda: reference.alibi_slopes(3),
+        lambda: reference.alibi_bias(3, 2, 5),
+        lambda: reference.relative_positions(2, 5),
+        lambda: reference.yarn_frequencies(8, 4, 4096),
+    ],
+)
 def test_without_tensor_argument_float32_on_the_cpu(call):
     expected = call()
     assert expected.dtype == (torch.float32 if expected.is_floating_point() else expected.dtype)
@@ -278,7 +309,8 @@ def test_without_tensor_argument_float32_on_the_cpu(call):
 @pytest.mark.parametrize("cls", [reference.RotaryMultiHeadAttention, reference.ALiBiMultiHeadAttention])
 def test_attention_modules_state_dict_and_errors(cls):
     assert {name: tuple(value.shape) for name, value in cls(24, 3).state_dict().items()} == {
-        f"{name}_proj.weight": (24, 24) for name in "qkvo"}
+        f"{name}_proj.weight": (24, 24) for name in "qkvo"
+    }
     for d_model, n_heads in [(24, 5), (24, 0), (24, 48)]:
         with pytest.raises(ValueError, match="n_heads"):
             cls(d_model, n_heads)

@@ -22,7 +22,7 @@ class Model(nn.Module):
 
     def forward(self, x):
         self.seen.append((x.clone(), torch.is_grad_enabled()))
-        return self.dropout(self.token[x] + self.index[:x.shape[1]])
+        return self.dropout(self.token[x] + self.index[: x.shape[1]])
 
 
 def tokens(device="cpu"):
@@ -48,7 +48,7 @@ def test_windows_and_no_gradients():
     model, text = Model(), tokens()
     loss_by_length(model, text, [4, 20], 4)
     for (seen, grad), length in zip(model.seen, [4, 20], strict=True):
-        assert torch.equal(seen, text[:, 20 - length:20]) and not grad
+        assert torch.equal(seen, text[:, 20 - length : 20]) and not grad
     assert all(parameter.grad is None for parameter in model.parameters()) and torch.is_grad_enabled()
 
 

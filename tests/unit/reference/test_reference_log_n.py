@@ -18,10 +18,12 @@ def test_errors(n, n0):
         log_n_scale(n, n0)
 
 
-@pytest.mark.parametrize(("n", "plain", "scaled"), [(64, .966, .966), (512, .779, .990), (4096, .306, .997),
-                                             (32768, .052, .998)])
+@pytest.mark.parametrize(
+    ("n", "plain", "scaled"), [(64, 0.966, 0.966), (512, 0.779, 0.990), (4096, 0.306, 0.997), (32768, 0.052, 0.998)]
+)
 def test_dilution_of_one_logit_of_8_among_normal_noise(n, plain, scaled):
     """Ratio of expectations: E exp(s z) = exp(s^2/2) for z ~ N(0, 1)."""
+
     def mass(s):
         signal, noise = math.exp(8 * s), n * math.exp(s * s / 2)
         return signal / (signal + noise)

@@ -60,10 +60,18 @@ def test_frequencies(head_dim, base):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("base", [10000.0, 500.0])
-@pytest.mark.parametrize("positions", [
-    torch.arange(5), torch.tensor([3, -1, 100_000, 0, 3]), torch.tensor([0.25, -7.5, 1e5, 2.0, 0.0]),
-    torch.arange(10).view(2, 5), torch.tensor([[4.5, 3, 2, 1, 0], [-9, 8, -7, 6, -5]]), torch.arange(5)[None],
-], ids=["0..4", "any integers", "reals", "per batch", "per batch, reals", "one row for the batch"])
+@pytest.mark.parametrize(
+    "positions",
+    [
+        torch.arange(5),
+        torch.tensor([3, -1, 100_000, 0, 3]),
+        torch.tensor([0.25, -7.5, 1e5, 2.0, 0.0]),
+        torch.arange(10).view(2, 5),
+        torch.tensor([[4.5, 3, 2, 1, 0], [-9, 8, -7, 6, -5]]),
+        torch.arange(5)[None],
+    ],
+    ids=["0..4", "any integers", "reals", "per batch", "per batch, reals", "one row for the batch"],
+)
 def test_interleaved_against_complex_numbers(positions, base, device):
     x = random(2, 3, 5, 8)
     expected = rotated_by_complex_numbers(x, positions, base)
@@ -147,7 +155,7 @@ def test_position_zero_is_the_identity_and_heads_do_not_mix(rotate):
     x = random(2, 3, 3, 8)  # as many heads as positions
     assert torch.equal(rotate(x, torch.zeros(3)), x)
     positions = torch.tensor([0, 5, 9])
-    each = torch.cat([rotate(x[:, h:h + 1], positions) for h in range(3)], dim=1)
+    each = torch.cat([rotate(x[:, h : h + 1], positions) for h in range(3)], dim=1)
     assert torch.equal(rotate(x, positions), each)
 
 
@@ -167,11 +175,17 @@ def test_errors(rotate):
             rotate(torch.zeros(2, 1, 2, 4), positions)
 
 
-@pytest.mark.parametrize("call", [
-    lambda: rope_frequencies(7), lambda: rotary_tables(torch.arange(3), 7), lambda: rotate_half(torch.zeros(2, 7)),
-    lambda: interleaved_to_half(torch.zeros(14, 4), 2), lambda: RotaryMultiHeadAttention(14, 2),
-    lambda: decode_step_scores(torch.zeros(1, 1, 1, 7), torch.zeros(1, 1, 2, 7)),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: rope_frequencies(7),
+        lambda: rotary_tables(torch.arange(3), 7),
+        lambda: rotate_half(torch.zeros(2, 7)),
+        lambda: interleaved_to_half(torch.zeros(14, 4), 2),
+        lambda: RotaryMultiHeadAttention(14, 2),
+        lambda: decode_step_scores(torch.zeros(1, 1, 1, 7), torch.zeros(1, 1, 2, 7)),
+    ],
+)
 def test_odd_dimensions(call):
     with pytest.raises(ValueError, match="even"):
         call()
@@ -179,11 +193,15 @@ def test_odd_dimensions(call):
 
 # --- layouts --------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("n_heads", "head_dim"), [(1, 8), (3, 6), (4, 2)])
 def test_converted_projections_give_the_same_score_per_head(n_heads, head_dim, device):
-    w_q, w_k, x = (random(n_heads * head_dim, 10, seed=1, device=device),
-                   random(n_heads * head_dim, 10, seed=2, device=device), random(2, 7, 10, device=device))
+    w_q, w_k, x = (
+        random(n_heads * head_dim, 10, seed=1, device=device),
+        random(n_heads * head_dim, 10, seed=2, device=device),
+        random(2, 7, 10, device=device),
+    )
     positions = torch.arange(7, device=device) * 3
 
     def scores(w_q, w_k, rotate):
@@ -215,6 +233,7 @@ def test_rotate_half():
 
 
 # --- precision ------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALVES], ids=str)
@@ -260,24 +279,29 @@ def test_positions_that_low_precision_can_tell_apart():
 
 # --- attention and decoding -----------------------------------------------------------------------------------------
 
+
 def module_by_hand(module, x, positions, is_causal, base):
     """The module's output in float64 from its parts: complex rotation, one head at a time."""
     heads = []
     weights = [w.double() for w in (module.q_proj.weight, module.k_proj.weight, module.v_proj.weight)]
     size = x.shape[-1] // module.n_heads
     for h in range(module.n_heads):
-        q, k, v = ((x.double() @ w[h * size:(h + 1) * size].T)[:, None] for w in weights)
+        q, k, v = ((x.double() @ w[h * size : (h + 1) * size].T)[:, None] for w in weights)
         mask = causal_mask(x.shape[1], x.shape[1]) if is_causal else None
-        out, _ = scaled_dot_product_attention(rotated_by_complex_numbers(q, positions, base),
-                                              rotated_by_complex_numbers(k, positions, base), v, mask)
+        out, _ = scaled_dot_product_attention(
+            rotated_by_complex_numbers(q, positions, base), rotated_by_complex_numbers(k, positions, base), v, mask
+        )
         heads.append(out[:, 0])
     return torch.cat(heads, dim=-1) @ module.o_proj.weight.double().T
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("positions", [None, torch.tensor([5, 0, 3, 3, 900, 2]), torch.arange(12).view(2, 6) * -0.5])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-6), (torch.bfloat16, 2e-2),
-                                              (torch.float16, 2e-3)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-12), (torch.float32, 2e-6), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)],
+    ids=str,
+)
 def test_rotary_attention_from_its_parts(dtype, tolerance, positions, is_causal):
     torch.manual_seed(0)
     module = RotaryMultiHeadAttention(24, 3, base=300.0).to(dtype)

@@ -72,6 +72,7 @@ def test_dynamic_ntk_by_hand():
 
 def yarn_in_loops(head_dim, scale, original_len, base=1e4, beta_fast=32.0, beta_slow=1.0):
     """Pair by pair in Python floats."""
+
     def dim(turns):
         return head_dim * math.log(original_len / (2 * math.pi * turns)) / (2 * math.log(base))
 
@@ -85,8 +86,13 @@ def yarn_in_loops(head_dim, scale, original_len, base=1e4, beta_fast=32.0, beta_
 
 
 @deterministic
-@given(head_dims, scales, st.integers(2, 100_000), st.sampled_from([1e4, 5e5, 100.0]),
-       st.sampled_from([(32.0, 1.0), (4.0, 0.5), (1.0, 1.0)]))
+@given(
+    head_dims,
+    scales,
+    st.integers(2, 100_000),
+    st.sampled_from([1e4, 5e5, 100.0]),
+    st.sampled_from([(32.0, 1.0), (4.0, 0.5), (1.0, 1.0)]),
+)
 def test_yarn_pair_by_pair(head_dim, scale, original_len, base, betas):
     result = yarn_frequencies(head_dim, scale, original_len, base, *betas)
     assert result.dtype == torch.float32 and result.shape == (head_dim // 2,)

@@ -83,8 +83,9 @@ def test_counterexample_for_every_dimension():
     for d_model in range(2, 1025, 2):
         k1, k2 = similarity_counterexample(d_model)
         assert type(k1) is int and type(k2) is int and 0 < k1 < k2
-        near, far = (math.fsum(math.cos(k * math.pow(1e4, -2 * i / d_model)) for i in range(d_model // 2))
-                     for k in (k1, k2))
+        near, far = (
+            math.fsum(math.cos(k * math.pow(1e4, -2 * i / d_model)) for i in range(d_model // 2)) for k in (k1, k2)
+        )
         assert far > near + 9e-4  # clear even in float32
 
 
@@ -97,7 +98,10 @@ def test_d64_first_rises_at_offset_6():
 
 @pytest.mark.parametrize("odd", [1, 7, 0, -2])
 def test_odd_d_model(odd):
-    for call in (lambda: sinusoidal_positional_encoding(3, odd), lambda: shift_matrix(3, odd),
-                 lambda: similarity_counterexample(odd)):
+    for call in (
+        lambda: sinusoidal_positional_encoding(3, odd),
+        lambda: shift_matrix(3, odd),
+        lambda: similarity_counterexample(odd),
+    ):
         with pytest.raises(ValueError, match="d_model must be even"):
             call()

@@ -10,8 +10,14 @@ from typing import Any
 
 from seccomp import forbid_system_calls, libc
 
-CLONE_NEW = {"user": 0x10000000, "pid": 0x20000000, "mount": 0x00020000, "network": 0x40000000, "ipc": 0x08000000,
-             "uts": 0x04000000}
+CLONE_NEW = {
+    "user": 0x10000000,
+    "pid": 0x20000000,
+    "mount": 0x00020000,
+    "network": 0x40000000,
+    "ipc": 0x08000000,
+    "uts": 0x04000000,
+}
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV, MS_RDONLY = 0x4000, 1 << 18, 2, 4, 1
 KILLED = 9  # exit status of a submission's outer process: the kernel killed what was inside

@@ -55,7 +55,10 @@ FORBIDDEN = MEMORY_FILES | SYSTEM_V | NAMESPACES_AND_MOUNTS | OTHERS_MEMORY | KE
 NEEDED_BY_CUDA = {"memfd_create"}
 CLONE = (56, 220)  # allowed, but makes no namespaces
 NEW_NAMESPACES = 0x7E020080  # CLONE_NEW* of clone's first argument
-CLONE3 = (435, 435)  # its flags lie in memory, where no filter sees them: it "does not exist", and libc falls back to clone
+CLONE3 = (
+    435,
+    435,
+)  # its flags lie in memory, where no filter sees them: it "does not exist", and libc falls back to clone
 # Sockets by list, not by exception: what else a kernel offers (vsock reaches the machine's host) is refused.
 SOCKET, SOCKETPAIR = (41, 198), (53, 199)
 FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10}
@@ -81,8 +84,12 @@ def program(machine: str, device: str) -> list[Instruction]:
         raise OSError(f"no system call filter for {machine}: grading in isolation works on x86-64 and ARM64")
     column = list(AUDIT_ARCHITECTURE).index(machine)
     lines: list[Instruction] = [
-        (LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, AUDIT_ARCHITECTURE[machine]), (RETURN, 0, 0, KILL),
-        (LOAD, 0, 0, NUMBER), (AT_LEAST, 0, 1, X32), (RETURN, 0, 0, KILL),
+        (LOAD, 0, 0, ARCHITECTURE),
+        (EQUAL, 1, 0, AUDIT_ARCHITECTURE[machine]),
+        (RETURN, 0, 0, KILL),
+        (LOAD, 0, 0, NUMBER),
+        (AT_LEAST, 0, 1, X32),
+        (RETURN, 0, 0, KILL),
     ]
     for name, numbers in FORBIDDEN.items():
         if device != "cuda" or name not in NEEDED_BY_CUDA:
@@ -93,8 +100,15 @@ def program(machine: str, device: str) -> list[Instruction]:
         for family in FAMILIES.values():
             lines += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]
         lines += [(RETURN, 0, 0, EAFNOSUPPORT)]
-    return [*lines, (EQUAL, 1, 0, CLONE[column]), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, FIRST_ARGUMENT),
-            (ANY_BIT, 0, 1, NEW_NAMESPACES), (RETURN, 0, 0, EPERM), (RETURN, 0, 0, ALLOW)]
+    return [
+        *lines,
+        (EQUAL, 1, 0, CLONE[column]),
+        (RETURN, 0, 0, ALLOW),
+        (LOAD, 0, 0, FIRST_ARGUMENT),
+        (ANY_BIT, 0, 1, NEW_NAMESPACES),
+        (RETURN, 0, 0, EPERM),
+        (RETURN, 0, 0, ALLOW),
+    ]
 
 
 def forbid_system_calls(device: str) -> None:

@@ -38,7 +38,7 @@ class Recorder:
         self.room, self.images = MAX_TEXT, MAX_IMAGES
 
     def write(self, name: str, text: str) -> None:
-        text = text[:self.room]
+        text = text[: self.room]
         self.room -= len(text)
         if not text:
             return
@@ -51,7 +51,7 @@ class Recorder:
         kept: dict[str, Any] = {}
         text = data.get("text/plain")
         if isinstance(text, str):
-            kept["text"] = text[:self.room]
+            kept["text"] = text[: self.room]
             self.room -= len(kept["text"])
         picture = data.get("image/png")
         image = base64.b64decode(picture) if isinstance(picture, str) else picture
@@ -155,8 +155,13 @@ class Notebook:
         self.pid = os.getpid()
 
     def serve(self) -> None:
-        operations = {"execute": self.execute, "lookup": self.lookup, "call": self.call, "backward": self.backward,
-                      "replace": self.replace}
+        operations = {
+            "execute": self.execute,
+            "lookup": self.lookup,
+            "call": self.call,
+            "backward": self.backward,
+            "replace": self.replace,
+        }
         while True:
             header, payload = self.connection.receive()
             self.record()
@@ -216,8 +221,11 @@ class Notebook:
             value = target(*args, **kwargs)
             if isinstance(value, (types.GeneratorType, map, filter, zip)):
                 value = list(itertools.islice(value, 10_000))
-        changed = [[index, encoder.encode(tensor.detach())] for index, (tensor, old) in enumerate(zip(inputs, before))
-                   if tensor.shape != old.shape or not same(tensor.detach(), old)]
+        changed = [
+            [index, encoder.encode(tensor.detach())]
+            for index, (tensor, old) in enumerate(zip(inputs, before, strict=False))
+            if tensor.shape != old.shape or not same(tensor.detach(), old)
+        ]
         number = next(self.counter)
         if any(tensor.requires_grad for tensor in inputs):
             self.graphs[number] = (inputs, tensors_in(value))
@@ -226,14 +234,23 @@ class Notebook:
     def backward(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         inputs, outputs = self.graphs[header["call"]]
         cotangents = decoder.decode(header["cotangents"])
-        pairs = [(o, c.to(o.device, o.dtype)) for o, c in zip(outputs, cotangents) if c is not None and o.requires_grad]
+        pairs = [
+            (o, c.to(o.device, o.dtype))
+            for o, c in zip(outputs, cotangents, strict=False)
+            if c is not None and o.requires_grad
+        ]
         module = self.objects[header["of"]] if header.get("of") else None
         if module is not None:
             wanted = [parameter for parameter in module.parameters() if parameter.requires_grad]
         else:
             wanted = [tensor for tensor in inputs if tensor.requires_grad]
-        found = torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True,
-                                    allow_unused=True) if pairs and wanted else [None] * len(wanted)
+        found = (
+            torch.autograd.grad(
+                [o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True, allow_unused=True
+            )
+            if pairs and wanted
+            else [None] * len(wanted)
+        )
         if module is not None:
             return {"value": encoder.encode(list(found))}
         gradients = iter(found)
@@ -260,8 +277,13 @@ class Notebook:
         """A function of the check's, as the student's code sees it."""
 
         def check_function(*args: Any, **kwargs: Any) -> Any:
-            inputs = [tensor for tensor in tensors_in((args, kwargs)) if tensor.requires_grad] if torch.is_grad_enabled() else []
-            return _Asked.apply(self, number, args, kwargs, *inputs) if inputs else self.ask(number, args, kwargs)
+            inputs = (
+                [tensor for tensor in tensors_in((args, kwargs)) if tensor.requires_grad]
+                if torch.is_grad_enabled()
+                else []
+            )
+            node: Any = _Asked
+            return node.apply(self, number, args, kwargs, *inputs) if inputs else self.ask(number, args, kwargs)
 
         return check_function
 
@@ -275,7 +297,9 @@ class Notebook:
         reply, payload = self.connection.receive()
         if "raise" in reply:
             kind = getattr(builtins, str(reply.get("type")), None)
-            raise (kind if kind in (ValueError, TypeError, IndexError, NotImplementedError) else RuntimeError)(reply["raise"])
+            raise (kind if kind in (ValueError, TypeError, IndexError, NotImplementedError) else RuntimeError)(
+                reply["raise"]
+            )
         return self.decoder(payload).decode(reply["value"])
 
 
@@ -298,10 +322,11 @@ class _Asked(torch.autograd.Function):
 def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
     """Modules that hold their parameters, and ask the check's function what these are and what comes of them."""
 
-    def make(self: torch.nn.Module, *arguments: Any, **options: Any) -> None:
+    def make(self: Any, *arguments: Any, **options: Any) -> None:
         torch.nn.Module.__init__(self)
-        self.made_with = list(arguments), options
-        for path, shape in ask(*self.made_with).items():
+        made_with: Any = list(arguments), options
+        self.made_with = made_with
+        for path, shape in ask(*made_with).items():
             *parts, last = path.split(".")
             owner = self
             for part in parts:
@@ -311,7 +336,7 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
             bound = 1 / math.sqrt(max(1, shape[-1] if shape else 1))  # as nn.Linear begins
             owner.register_parameter(last, torch.nn.Parameter(torch.empty(shape).uniform_(-bound, bound)))
 
-    def forward(self: torch.nn.Module, *inputs: Any, **named: Any) -> Any:
+    def forward(self: Any, *inputs: Any, **named: Any) -> Any:
         return ask(*self.made_with, dict(self.named_parameters()), inputs, named)
 
     return type(name, (torch.nn.Module,), {"__init__": make, "forward": forward})

@@ -31,8 +31,18 @@ TICK = 0.25
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
-        torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16,
-        torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
+        torch.float64,
+        torch.float32,
+        torch.bfloat16,
+        torch.float16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+        torch.complex64,
+        torch.complex128,
     )
 }
 
@@ -69,7 +79,7 @@ class Reference:
 class Encoder:
     """Turns values into JSON and payload. ``refer`` is asked about everything that is not plain data."""
 
-    refer: Callable[[Any], dict | None] = lambda value: None
+    refer: Callable[[Any], dict[str, Any] | None] = lambda value: None
     payload: bytearray = field(default_factory=bytearray)
     nodes: int = 0
 
@@ -98,7 +108,7 @@ class Encoder:
         reference = self.refer(value)
         return reference if reference is not None else {"x": type(value).__name__[:80]}
 
-    def _tensor(self, tensor: torch.Tensor) -> dict:
+    def _tensor(self, tensor: torch.Tensor) -> dict[str, Any]:
         name = str(tensor.dtype).removeprefix("torch.")
         size = tensor.numel() * tensor.element_size()
         if name not in DTYPES or len(self.payload) + size > MAX_PAYLOAD:
@@ -109,8 +119,15 @@ class Encoder:
             return {"x": f"{name} tensor of shape {tuple(tensor.shape)}"}
         offset = len(self.payload)
         self.payload += raw
-        return {"T": {"dtype": name, "shape": list(tensor.shape), "offset": offset, "device": tensor.device.type,
-                      "grad": bool(tensor.requires_grad)}}
+        return {
+            "T": {
+                "dtype": name,
+                "shape": list(tensor.shape),
+                "offset": offset,
+                "device": tensor.device.type,
+                "grad": bool(tensor.requires_grad),
+            }
+        }
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:
@@ -167,13 +184,13 @@ class Decoder:
             key = f"<{type(key).__name__}>"  # large ints can be chosen to have the same hash
         return key, value
 
-    def _reference(self, body: dict) -> Reference:
+    def _reference(self, body: dict[str, Any]) -> Reference:
         number, name, is_callable = body.get("id"), body.get("type"), body.get("callable")
         if type(number) is not int or not isinstance(name, str) or not isinstance(is_callable, bool):
             raise WireError("malformed reference")
         return Reference(number, name[:80], is_callable)
 
-    def _tensor(self, body: dict) -> torch.Tensor:
+    def _tensor(self, body: dict[str, Any]) -> torch.Tensor:
         shape, offset, name = body.get("shape"), body.get("offset"), body.get("dtype")
         if not isinstance(name, str) or name not in DTYPES or type(offset) is not int or offset < 0:
             raise WireError("malformed tensor")
@@ -182,13 +199,15 @@ class Decoder:
         if not all(type(n) is int and 0 <= n <= MAX_PAYLOAD for n in shape):
             raise WireError("malformed tensor")
         dtype = DTYPES[name]
-        if math.prod(max(n, 1) for n in shape) > MAX_PAYLOAD:  # of no bytes at all, but a sum over its last axis has many
+        if (
+            math.prod(max(n, 1) for n in shape) > MAX_PAYLOAD
+        ):  # of no bytes at all, but a sum over its last axis has many
             raise WireError("malformed tensor")
         size = math.prod(shape) * dtype.itemsize
         self.bytes += size
         if offset + size > len(self.payload) or self.bytes > len(self.payload):  # tensors may not share bytes
             raise WireError("tensors larger than their payload")
-        raw = bytearray(self.payload[offset:offset + size])
+        raw = bytearray(self.payload[offset : offset + size])
         if dtype == torch.bool:  # a byte other than 0 and 1 would be undefined behaviour
             tensor = torch.frombuffer(raw, dtype=torch.uint8) != 0 if size else torch.empty(0, dtype=dtype)
         else:
@@ -208,18 +227,22 @@ class Connection:
         self.sock = sock
         self._read = bytearray()  # what has come and was not asked for yet
 
-    def send(self, header: dict, payload: bytes = b"") -> None:
+    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
         text = json.dumps(header).encode()
         if len(text) > MAX_HEADER or len(payload) > MAX_PAYLOAD:
             raise WireError("frame too large to send")
         try:
-            self.sock.sendall(b"".join((struct.pack("!II", len(text), len(payload)), text, payload)))  # at once: one wake-up
+            self.sock.sendall(
+                b"".join((struct.pack("!II", len(text), len(payload)), text, payload))
+            )  # at once: one wake-up
         except TimeoutError as error:
             raise PeerSlow("the peer does not read") from error
         except OSError as error:
             raise PeerGone(str(error)) from error
 
-    def receive(self, seconds: float | None = None, tick: Callable[[], None] = lambda: None) -> tuple[dict, bytes]:
+    def receive(
+        self, seconds: float | None = None, tick: Callable[[], None] = lambda: None
+    ) -> tuple[dict[str, Any], bytes]:
         """The next frame, complete within ``seconds`` (wall clock), or ``PeerSlow``. ``tick`` is called while waiting,
         every quarter of a second, and may raise."""
         deadline = None if seconds is None else time.monotonic() + seconds

@@ -1,0 +1,67 @@
+"""What the diagnosis says about wrong answers whose cause was written down by somebody who had not seen it.
+
+``precision/weekN.jsonl`` has one answer per line: its source, its true cause, whether silence is due (``silent``), and the
+sentences that were read beside the cause and are true of this answer (``accepted``). Any other sentence is a false name.
+"""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from autograder.checks.framework import grading
+from autograder.manifest import MANIFEST
+from autograder.misconceptions.bank import NAMES, bank
+
+LEAST, LEAST_SILENT, RECALL = 40, 10, 0.7
+FOLDER = Path(__file__).parent / "precision"
+WEEKS = {path.stem: path for path in sorted(FOLDER.glob("week*.jsonl"))}
+
+
+def graded(week, answer):
+    """The verdict on one answer in a notebook whose other answers are right."""
+    assignment = next(name for name in MANIFEST if name.startswith(f"{week}_"))
+    names = dict(NAMES)
+    for entry in MANIFEST[assignment]:
+        if entry.kind == "text" or entry.grade_id == answer["exercise"]:
+            continue
+        if right := next((solution for solution in bank(assignment, entry.grade_id) if solution.is_right), None):
+            exec(right.source, names)
+    exec(answer["source"], names)
+    with grading(1):
+        return getattr(importlib.import_module(f"autograder.checks.{week}"), answer["exercise"])(
+            names[answer["exercise"]]
+        )
+
+
+@pytest.mark.parametrize("week", WEEKS)
+def test_no_false_name(week, capsys):
+    answers = [json.loads(line) for line in WEEKS[week].read_text().splitlines()]
+    silent = sum(answer["silent"] for answer in answers)
+    assert len(answers) >= LEAST and silent >= LEAST_SILENT
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    verdicts = [graded(week, answer) for answer in answers]
+    torch.set_num_threads(threads)
+
+    false, unpunished, told = [], [], 0
+    for answer, verdict in zip(answers, verdicts, strict=True):
+        where = f"{answer['exercise']}/{answer['name']}"
+        if verdict.score == verdict.max_score:
+            unpunished.append(where)
+        false += [
+            f"{where}: {sentence} (its cause: {answer['cause']})"
+            for sentence in verdict.named
+            if sentence not in answer["accepted"]
+        ]
+        told += not answer["silent"] and any(sentence in answer["accepted"] for sentence in verdict.named)
+    recall = told / (len(answers) - silent)
+    with capsys.disabled():
+        print(
+            f"\n{week}: {len(answers)} wrong answers, {silent} of them due silence; false names {len(false)}, recall {recall:.0%}"
+        )
+    assert not unpunished
+    assert not false, "\n".join(false)
+    assert recall >= RECALL
