@@ -17,6 +17,7 @@ import torch
 from autograder import reference
 from autograder.checks.compare import Tolerance
 from autograder.checks.framework import Check, Probe, StudentError, calling, differentiating, exercise, gradient
+from autograder.checks.probes import less
 
 WEEK = "week7_capstone"
 
@@ -613,6 +614,18 @@ def crossing(
     return probe
 
 
+def default_less_given(
+    arguments: tuple[Any, ...],
+    weights: dict[str, torch.Tensor],
+    x: torch.Tensor,
+    memory: torch.Tensor,
+    *at: torch.Tensor,
+) -> Probe:
+    """What the output with the default base has more than that with base 10,000: nothing."""
+    default, given = (crossing((*arguments, *base), weights, x, memory, None, *at) for base in ((), (10000.0,)))
+    return lambda cls: less(default(cls), given(cls))
+
+
 def crossing_slope(
     arguments: tuple[Any, ...],
     weights: dict[str, torch.Tensor],
@@ -729,6 +742,13 @@ def CrossAttention(check: Check) -> None:
             f"{call}, positions 0..3 and 0..5), base=50.5",
             MODULE,
             BASE,
+        )
+        # The default is 10,000 to the last bit: far away, a base of 10,001 moves some output by 0.001.
+        far = check.randint(4000, 8000, (4,)), check.randint(0, 4000, (6,))
+        check.agrees(
+            default_less_given(arguments, weights, x, memory, *far),
+            f"{call}, far positions), base=10000.0, less the same without base",
+            MODULE,
         )
 
     with check.criterion("refuses positions for one side only, and sizes that do not fit", 0.25):
