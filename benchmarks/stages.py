@@ -152,6 +152,7 @@ def _in_fork(work) -> None:
 def _tasks(root: Path, assignment: str) -> tuple[list, float]:
     """The class as the grader takes it in, and the CPU seconds that took."""
     from autograder.course import instructor_cells, released_files
+    from autograder.errors import UngradableError
     from autograder.grading.course_state import class_seed
     from autograder.grading.messages import Task
     from autograder.grading.submission import intake
@@ -163,7 +164,7 @@ def _tasks(root: Path, assignment: str) -> tuple[list, float]:
     )
     tasks, start = [], time.process_time()
     for folder in sorted(root.glob(f"submitted/*/{assignment}")):
-        with contextlib.suppress(intake.Ungradable):
+        with contextlib.suppress(UngradableError):
             notebook = intake.rebuild(folder, root, assignment).notebook
             tasks.append(Task.of(folder.parent.name, assignment, notebook, template, released, seed))
     return tasks, time.process_time() - start

@@ -179,6 +179,12 @@ def alike(given: list[torch.Tensor | None], right: list[torch.Tensor], leaf: tor
     return slopes[0] is not None and torch.allclose(slopes[0], slopes[1], atol=1e-3)
 
 
+def has_slope(answer: torch.Tensor | None, leaf: torch.Tensor) -> bool:
+    """Whether a gradient comes through: on a base without one, a later answer that cuts it off would be right."""
+    slope = None if answer is None else asked(gradient, answer, leaf)
+    return slope is not None and bool(slope.abs().max() > 0)
+
+
 def own_attention(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """The student's 7.1 if it is wrong and fit to be built upon, else None."""
     generator = torch.Generator().manual_seed(7)
@@ -195,7 +201,7 @@ def own_attention(function: Callable[..., Any]) -> Callable[..., Any] | None:
     if alike(given, [reference.grouped_query_attention(*case)[0] for case in cases], leaf):
         return None
     moved = (q.flip(2), k, v), (q, k.roll(1, 3), v), (q, k, v.flip(3))
-    if not leaves_something(given[0], [out_of(asked(function, *case), q) for case in moved]):
+    if not has_slope(given[0], leaf) or not leaves_something(given[0], [out_of(asked(function, *case), q) for case in moved]):
         return None
 
     def attention(
@@ -238,7 +244,8 @@ def own_cross_attention(cls: Callable[..., Any]) -> Callable[..., Any] | None:
     if alike(given, [right(*case) for case in cases], leaf):
         return None
     moved = [asked(module, x.flip(1), memory), asked(module, x, -memory)]
-    return cls if leaves_something(given[0], [answer if fits(answer, x) else None for answer in moved]) else None
+    differs = leaves_something(given[0], [answer if fits(answer, x) else None for answer in moved])
+    return cls if differs and has_slope(given[0], leaf) else None
 
 
 def block_after_cross_attention(CrossAttention: Callable[..., Any]) -> Iterator[tuple[Any, str]]:

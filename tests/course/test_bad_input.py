@@ -70,7 +70,7 @@ def test_old_or_damaged_database(course: Path) -> None:
     submit(course)
     (course / "gradebook.db").write_bytes(b"not a database" * 100)
     done = autograder("--root", str(course), "autograde", "--week", "3", code=2)
-    assert "cannot be opened" in done.stderr and "nbgrader db upgrade" in done.stderr and "Traceback" not in done.stderr
+    assert "is damaged" in done.stderr and "move it away" in done.stderr and "Traceback" not in done.stderr
     assert (course / "gradebook.db").read_bytes() == b"not a database" * 100
     assert not (course / "autograded").exists()
 
