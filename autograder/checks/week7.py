@@ -201,7 +201,9 @@ def own_attention(function: Callable[..., Any]) -> Callable[..., Any] | None:
     if alike(given, [reference.grouped_query_attention(*case)[0] for case in cases], leaf):
         return None
     moved = (q.flip(2), k, v), (q, k.roll(1, 3), v), (q, k, v.flip(3))
-    if not has_slope(given[0], leaf) or not leaves_something(given[0], [out_of(asked(function, *case), q) for case in moved]):
+    if not has_slope(given[0], leaf) or not leaves_something(
+        given[0], [out_of(asked(function, *case), q) for case in moved]
+    ):
         return None
 
     def attention(
