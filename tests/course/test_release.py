@@ -20,7 +20,7 @@ from autograder.build.release import NAME, release
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST
 
-PACKAGE_OF = {"IPython": "ipython"}
+PACKAGE_OF = {"IPython": "ipython", "PIL": "pillow"}
 
 
 def copy_of_course(target: Path) -> Path:
