@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Week 7 · Capstone: a cache, two sequences, one decision
 #
-# **The week in one sentence.** A model that serves people writes one token at a time and remembers the rest; you will build that memory, join an encoder with one encoding to a decoder with another, and then decide which encoding a real project should use.
+# **The week in one sentence.** A model that serves people writes one token at a time and remembers the rest: build that memory, join two encodings in one model, then decide which encoding a real project should use.
 #
 # A chat server answers you after 100,000 tokens of conversation. It does not read them again for every word. What does it keep, how large is that, and which position does the next token have? Get one index wrong and the model still talks, only worse. This week's bugs are of that kind.
 #
@@ -1099,7 +1099,13 @@ plt.show()
 # - **C. Speech on a phone.** Streams audio frames into text; memory is 200 MB, sessions last an hour.
 # - **D. Video and text.** Frames have a place and a time; text stands between them.
 #
-# The memo must hold: your choice for each part of the model; two **measurements** from this course that speak for it, with numbers, and one that you would make yourself before deciding; what you **refused**, and why; the cost in memory, computed; and what result **would change your mind**.
+# The memo must hold:
+#
+# - your choice for each part of the model;
+# - two **measurements** from this course that speak for it, with numbers, and one that you would make yourself before deciding;
+# - what you **refused**, and why;
+# - the cost in memory, computed;
+# - what result **would change your mind**.
 #
 # ### BEGIN MARK SCHEME
 # 4 points; half points are allowed. Any defensible choice can get full marks; an undefended one none.
