@@ -159,7 +159,7 @@ def write_entry(item: Entry, released: dict, folder: Path, root: Path) -> None:
 
 def load() -> list[Entry]:
     """All entries of all files."""
-    from hostile import cheating, controls, mess, privacy, resources, writing  # noqa: F401  they fill BANK
+    from hostile import cheating, controls, fresh, mess, privacy, resources, writing  # noqa: F401  they fill BANK
 
     if only := os.environ.get("HOSTILE_ONLY"):  # for work on one entry: a pattern of names
         BANK[:] = [item for item in BANK if re.search(only, item.make.__name__) or item.make.__name__ == "two_right"]
