@@ -23,7 +23,20 @@ from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.wire import Decoder, WireError
 from autograder.manifest import MANIFEST
-from hostile.bank import CANARY, COURSE, GOOD, RIGHT_FREQ, ROT_BODY, SCRIPT, WEEK, Entry, Submission, load, write_entry
+from hostile.bank import (
+    CANARY,
+    COURSE,
+    GOOD,
+    RIGHT_FREQ,
+    ROT_BODY,
+    SCRIPT,
+    WEEK,
+    Entry,
+    Submission,
+    load,
+    released,
+    write_entry,
+)
 from hostile.class_run import LIMITS, SECRET, Graded, alive, grade_class, has_unsafe_mathjax, nbgrader, plain
 
 pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("hostile")]
@@ -32,10 +45,6 @@ BY_NAME = {entry.student: entry for entry in BANK}
 ROOMY = Limits(cell_cpu=300.0, call_cpu=300.0, total_cpu=3000.0, total_idle=3000.0, memory=2**29)
 TEXT_CELLS = [entry.graded_cell for entry in MANIFEST[WEEK] if entry.kind == "text"]
 CODE_CELLS = [entry.graded_cell for entry in MANIFEST[WEEK] if entry.kind != "text"]
-
-
-def released() -> dict:
-    return json.loads((COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb").read_text(encoding="utf-8"))
 
 
 def write_class(root: Path) -> None:
