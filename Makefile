@@ -91,7 +91,7 @@ mutants: $(READY)  ## are the hidden tests sharp? every right answer changed in 
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/mutants.py $(if $(WEEK),--week "$(WEEK)")
 
 hostile: $(READY_TO_TEST)  ## the whole hostile class in one run with the default limits: seconds a submission; benchmarks/hostile.md
-	@PYTHONPATH=$(CURDIR) $(TEST_PY) benchmarks/hostile.py
+	@PYTHONPATH=$(CURDIR) $(TEST_PY) benchmarks/hostile_class.py
 
 clean:  ## remove what can be made again (.venv, demo/, release/, caches); never student work or grades
 	rm -rf .venv demo release .pytest_cache .mypy_cache .ruff_cache build *.egg-info .hypothesis

@@ -16,7 +16,7 @@ os.environ["HOSTILE_ALL"] = "1"  # before the bank is read
 
 from helpers import environment, standing  # noqa: E402
 from hostile.bank import WEEK, released, write_entry  # noqa: E402
-from hostile.bank import load as load_bank
+from hostile.bank import load as load_bank  # noqa: E402
 from hostile.class_run import ResultWatch  # noqa: E402
 
 from autograder.classroom import make_course_root  # noqa: E402
