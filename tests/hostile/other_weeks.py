@@ -204,7 +204,8 @@ def scaled_dot_product_attention(q, k, v, mask=None):
       causal_mask=RIGHT_MASK)
 
 # Patches builtins (abs, max, all, float, isinstance) so that every difference looks like 0.
-other(WEEK1, "builtins_replaced", {"causal_mask_tests": 3.0},
+# Whoever breaks its own Python goes without it in 1.5 as well.
+other(WEEK1, "builtins_replaced", {},
       equivariance_gap="""import builtins
 _isinstance = builtins.isinstance
 builtins.abs = lambda x: 0.0

@@ -13,7 +13,7 @@ from nbconvert.filters.highlight import Highlight2HTML
 
 from autograder.grading.plugins.page_budget import within_budget
 
-_highlighted = Highlight2HTML(pygments_lexer="ipython3")  # type: ignore[no-untyped-call]
+_highlighted = Highlight2HTML(pygments_lexer="ipython3")
 
 
 @pass_context
