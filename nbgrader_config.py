@@ -55,8 +55,9 @@ c.Autograde.autograde_preprocessors = [
 ]
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
 c.HTMLExporter.filters = {
-    "markdown2html": "autograder.grading.plugins.markdown.markdown2html"
-}  # formulas without a network
+    "markdown2html": "autograder.grading.plugins.markdown.markdown2html",  # formulas without a network
+    "highlight_code": "autograder.grading.plugins.code.highlight_code",
+}
 c.HTMLExporter.template_file = str(GRADING / "templates" / "formgrader" / "formgrader.html.j2")
 c.GenerateFeedback.exporter_class = "autograder.grading.plugins.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [
