@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--week")
     check = command("check", _check, "grade one notebook of your own")
     check.add_argument("file", nargs="?", default="")
+    check.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     _grading_options(check)
     demo = command("demo", _demo, "grade a simulated class")
     demo.add_argument("--students", type=int, default=12)
@@ -81,13 +82,20 @@ def _grading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from autograder.build.pipeline import build, texts
+    from autograder.build.pipeline import build, build_own, texts
+    from autograder.course import own_assignments
 
-    for text in texts(options.root, options.week):
-        changed = build(options.root, text)
-        print(f"{text.stem}: " + (f"wrote {len(changed)} files" if changed else "up to date"))
-        for name in changed:
-            print(f"  {name}")
+    def told(name: str, changed: list[str]) -> None:
+        print(f"{name}: " + (f"wrote {len(changed)} files" if changed else "up to date"))
+        for path in changed:
+            print(f"  {path}")
+
+    own = own_assignments(options.root)
+    for text in [] if options.week in own else texts(options.root, options.week):
+        told(text.stem, build(options.root, text))
+    for name in own:
+        if options.week in (None, name):
+            told(name, build_own(options.root, name))
     return 0
 
 
