@@ -65,6 +65,13 @@ def _parser() -> argparse.ArgumentParser:
     feedback.add_argument("--week")
     report = command("report", _report, "write the class report of one week")
     report.add_argument("--week")
+    lms = command("lms", _lms, "write a table of one week's points for a learning management system")
+    lms.add_argument("--week")
+    lms.add_argument("--format", default="", help="canvas, moodle, brightspace or blackboard")
+    lms.add_argument("--exercises", action="store_true", help="a column for each exercise, too")
+    gradescope = command("gradescope", _gradescope, "write the zip of one week that Gradescope takes")
+    gradescope.add_argument("--week")
+    gradescope.add_argument("--index", default="", help="where pip finds small torch wheels, without CUDA")
     check = command("check", _check, "grade one notebook of your own")
     check.add_argument("file", nargs="?", default="")
     check.add_argument("--json", action="store_true", help="print the verdicts as JSON")
@@ -149,6 +156,26 @@ def _report(options: argparse.Namespace) -> int:
     from autograder.course import assignment_of
 
     return report(options.root.resolve(), assignment_of(options.week, options.root))
+
+
+def _lms(options: argparse.Namespace) -> int:
+    from autograder.commands import lms
+    from autograder.course import assignment_of
+
+    assignment = assignment_of(options.week, options.root)
+    return lms(options.root.resolve(), assignment, options.format, options.exercises)
+
+
+def _gradescope(options: argparse.Namespace) -> int:
+    from autograder.course import assignment_of
+    from autograder.gradescope import WITHOUT_NAMESPACES, package
+
+    root = options.root.resolve()
+    path = package(root, assignment_of(options.week, options.root), options.index)
+    print(
+        f"wrote {path.relative_to(root)}: upload it as the autograder of a programming assignment.\n{WITHOUT_NAMESPACES}"
+    )
+    return 0
 
 
 def _check(options: argparse.Namespace) -> int:

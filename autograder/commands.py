@@ -19,8 +19,9 @@ from autograder.grading.course_state import is_isolated
 from autograder.grading.pipeline import NO_ISOLATION
 from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.feedback import CourseFeedback
-from autograder.grading.plugins.gradebook import Score, scores
+from autograder.grading.plugins.gradebook import Score, open_gradebook, scores
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
+from autograder.lms import Person, columns, table
 from autograder.manifest import MANIFEST
 from autograder.one_notebook import can_isolate, grade_notebook
 from autograder.terminal import GradingProgress, class_table, comparison_table, console, timings_table
@@ -137,6 +138,29 @@ def report(root: Path, assignment: str) -> int:
     path = write_report(root, assignment, standing, _was_isolated(root, assignment))
     console.print(f"wrote {path.relative_to(root)}")
     return 0
+
+
+def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
+    """Write a week's points as the table that a learning management system imports."""
+    standing = scores(_course(root, assignment), assignment)
+    if not standing:
+        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+    points = columns(assignment, exercises(root, assignment), standing, per_exercise)
+    made = table(system, _people(_course(root, assignment)), points)
+    path = root / "report" / f"{assignment}-{system}.csv"
+    made.write(path)
+    blank = sum(value is None for value in points[0].scores.values())
+    console.print(f"wrote {path.relative_to(root)}" + (f"; blank, not graded yet: {blank}" if blank else ""))
+    for name in made.left_out:
+        console.print(f"left out: {name!r}, whose id or address a spreadsheet would run as a formula", markup=False)
+    return 0
+
+
+def _people(course: CourseDirectory) -> list[Person]:
+    with open_gradebook(course) as gradebook:
+        return [
+            Person(one.id, one.last_name or "", one.first_name or "", one.email or "") for one in gradebook.students
+        ]
 
 
 def _was_isolated(root: Path, assignment: str) -> bool:

@@ -16,6 +16,7 @@ import scale
 import stock
 
 from autograder.classroom import Student
+from autograder.manifest import MANIFEST
 from autograder.terminal import timings_table
 
 
