@@ -89,6 +89,7 @@ def _grading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(options: argparse.Namespace) -> int:
+    from autograder.build.opened_alone import update_readme
     from autograder.build.pipeline import build, build_own, texts
     from autograder.course import own_assignments
 
@@ -103,6 +104,8 @@ def _build(options: argparse.Namespace) -> int:
     for name in own:
         if options.week in (None, name):
             told(name, build_own(options.root, name))
+    if update_readme(options.root):
+        print("README.md: badges")
     return 0
 
 
