@@ -95,11 +95,16 @@ def exercises(root: Path, assignment: str) -> tuple[Entry, ...]:
     """Every answer that carries points: of a week by the manifest, of an assignment of one's own by its notebook."""
     if is_week(assignment):
         return MANIFEST[assignment]
-    graded = [cell for cell in instructor_cells(root, assignment) if cell.points and cell.grade_id]
+    cells = instructor_cells(root, assignment)
+    graded = [cell for cell in cells if cell.points and (cell.is_manual or cell.role is Role.STOCK_TEST)]
     return tuple(
-        Entry(str(number), str(cell.grade_id), "text" if cell.is_manual else "test", cell.points, 0)
+        Entry(str(number), str(cell.grade_id), "text" if cell.is_manual else "test", _whole(cell.points), 0)
         for number, cell in enumerate(graded, 1)
     )
+
+
+def _whole(points: float) -> float:
+    return int(points) if points.is_integer() else points
 
 
 def stock_role_of(cell: nbformat.NotebookNode) -> Role:
@@ -159,8 +164,10 @@ def _read_cells(path: Path, stamp: float) -> tuple[Cell, ...]:
 def instructor_cells(root: Path, assignment: str) -> tuple[Cell, ...]:
     """The assignment's cells as the instructor wrote them, answers replaced by the stubs students start from."""
     path = source_notebook(root, assignment)
-    if not path.is_file():
+    if not path.is_file() and is_week(assignment):
         raise CourseError(f"{path.relative_to(root)} is missing: run `make build WEEK={assignment}`")
+    if not path.is_file():
+        raise CourseError(f"{path.relative_to(root)} is missing: an assignment of your own has one notebook, of its name")
     return _read_cells(path, path.stat().st_mtime)
 
 

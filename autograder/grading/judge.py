@@ -96,15 +96,19 @@ def _run_cells(task: Task, session: Session, context: GradingContext, result: Re
                 exec(_compiled(cell.source, "<setup>", "exec"), trusted)  # the instructor's cell
             elif cell.role == Role.LOCKED:
                 given.append(cell)
-            try:
-                run = session.execute(cell.id, cell.source)
-            except CheckingTooLong:
-                session.give_up()
-                run = CellRun(error=StudentError(("TimeoutError",), TOO_LONG))
+            run = _execute(cell, session)
             result.outputs[cell.id] = run.outputs + _error_output(run)
             if run.error is not None:
                 failed |= dict.fromkeys({*cell.defines, *defined_names(cell.source)}, run.error)
         result.seconds[cell.id] = round(time.perf_counter() - start, 4)
+
+
+def _execute(cell: TaskCell, session: Session) -> CellRun:
+    try:
+        return session.execute(cell.id, cell.source)
+    except CheckingTooLong:
+        session.give_up()
+        return CellRun(error=StudentError(("TimeoutError",), TOO_LONG))
 
 
 def _run_test(
@@ -155,7 +159,7 @@ def _run_test(
 def _run_stock_test(cell: TaskCell, session: Session, result: Result) -> None:
     """A test of an assignment of one's own, in the student's process. Its points by nbgrader's rules: none after an error or
     a word on stderr; as many as a number that the cell ends with; else all."""
-    run = session.execute(cell.id, cell.source)
+    run = _execute(cell, session)
     complained = any(output.get("name") == "stderr" for output in run.outputs)
     error = run.error.describe() if run.error else "the test wrote to stderr" if complained else ""
     score = 0.0 if error else _partial_credit(run.value, cell.points)
