@@ -100,7 +100,7 @@ def test_students_get_stubs_and_files_and_no_solution(root: Path) -> None:
     released = root / "notebooks" / QUIZ
     text = (released / f"{QUIZ}.ipynb").read_text(encoding="utf-8")
     assert text.count("YOUR CODE HERE") == 2 and "YOUR ANSWER HERE" in text
-    assert not [secret for secret in ("return 2 * x", "read_text", "Because", "HIDDEN", "42") if secret in text]
+    assert not [secret for secret in ("return 2 * x", "read_text", "Because", "HIDDEN", "double(21)") if secret in text]
     assert (released / "data" / "words.txt").read_text() == "one two three"
 
 
