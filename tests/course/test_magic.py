@@ -10,9 +10,6 @@ from helpers import COURSE, WEEK3, environment, family, wait_until_gone
 from jupyter_client.manager import start_new_kernel
 
 PATIENCE = 1800  # seconds
-RIGHT = """def rope_frequencies(head_dim, base=10000.0):
-    i = torch.arange(head_dim // 2, dtype=torch.float64)
-    return (base ** (-2 * i / head_dim)).float()"""
 
 
 @pytest.fixture
@@ -44,10 +41,15 @@ def run_cell(notebook: Path) -> Iterator[Callable[[str], str]]:
     wait_until_gone(started)
 
 
+def the_answer(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    return next(
+        cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == "rope_frequencies"
+    )
+
+
 def answer(path: Path, source: str) -> None:
     notebook = nbformat.read(path, as_version=4)
-    cell = next(c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") == "rope_frequencies")
-    cell.source = source
+    the_answer(notebook).source = source
     nbformat.write(notebook, path)
 
 
@@ -55,12 +57,13 @@ def answer(path: Path, source: str) -> None:
 def test_the_verdict_is_that_of_the_notebook_as_saved(notebook: Path, run_cell: Callable[[str], str]) -> None:
     assert run_cell("%load_ext autograder") == ""
     assert "0 of 2 points" in run_cell("%grade 3.2")
-    answer(notebook, RIGHT.replace("-2 * i", "2 * i"))
+    right = the_answer(nbformat.read(COURSE / "solutions" / WEEK3 / f"{WEEK3}.ipynb", as_version=4)).source
+    answer(notebook, right.replace("base**-exponents", "base**exponents"))
     wrong = run_cell("%grade 3.2")
     assert "Likely cause" in wrong and "2 of 2" not in wrong
-    run_cell(f"import torch\n{RIGHT}")
+    run_cell(right)
     assert "save the notebook" in run_cell("%grade rope_frequencies")
-    answer(notebook, RIGHT)
-    assert "save the notebook" not in (right := run_cell("%grade 3.2"))
-    assert "Exercise 3.2, rope_frequencies: 2 of 2 points" in right
+    answer(notebook, right)
+    said = run_cell("%grade 3.2")
+    assert "Exercise 3.2, rope_frequencies: 2 of 2 points" in said and "save the notebook" not in said
     assert "there is: 3.1" in run_cell("%grade 7")
