@@ -167,7 +167,9 @@ def instructor_cells(root: Path, assignment: str) -> tuple[Cell, ...]:
     if not path.is_file() and is_week(assignment):
         raise CourseError(f"{path.relative_to(root)} is missing: run `make build WEEK={assignment}`")
     if not path.is_file():
-        raise CourseError(f"{path.relative_to(root)} is missing: an assignment of your own has one notebook, of its name")
+        raise CourseError(
+            f"{path.relative_to(root)} is missing: an assignment of your own has one notebook, of its name"
+        )
     return _read_cells(path, path.stat().st_mtime)
 
 
