@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from jupyter_client.manager import start_new_kernel
+from measure import cpu_of_tree, load
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -27,18 +28,18 @@ def main() -> int:
     parser.add_argument("--week", help="only this week (default: all); leaves the report as it is")
     options = parser.parse_args()
     weeks = [assignment_of(options.week, COURSE)] if options.week else list(MANIFEST)
-    rows = []
+    rows, others = [], load()
     for assignment in weeks:
-        first, *later = seconds_of(assignment)
+        (first, *later), cpu = seconds_of(assignment)
         rows.append(
             f"| {assignment.split('_')[0]} | {last_exercise(assignment)} | {first:.1f} s | "
-            f"{statistics.median(later):.2f} s | {max(later):.2f} s |"
+            f"{statistics.median(later):.2f} s | {max(later):.2f} s | {cpu:.2f} s |"
         )
         print(rows[-1], flush=True)
         if statistics.median(later) > GOAL:
             print(f"{assignment}: slower than {GOAL:g} s")
     if not options.week:
-        REPORT.write_text(report(rows), encoding="utf-8")
+        REPORT.write_text(report(rows, others), encoding="utf-8")
     return 0
 
 
@@ -47,16 +48,19 @@ def last_exercise(assignment: str) -> str:
     return [entry.number for entry in MANIFEST[assignment] if entry.kind != "text"][-1]
 
 
-def seconds_of(assignment: str) -> list[float]:
-    """Of the first call, right after `%load_ext`, and of ten more, on the week's solution."""
+def seconds_of(assignment: str) -> tuple[list[float], float]:
+    """Of the first call, right after `%load_ext`, and of ten more, on the week's solution; and CPU seconds of one of these."""
     with tempfile.TemporaryDirectory(prefix="grade-") as scratch:
         name = f"{assignment}.ipynb"
         notebook = shutil.copy(COURSE / "solutions" / assignment / name, Path(scratch) / name)
-        environment = {**os.environ, "JPY_SESSION_NAME": notebook, "PYTHONPATH": str(COURSE)}
+        environment = {**os.environ, "JPY_SESSION_NAME": str(notebook), "PYTHONPATH": str(COURSE)}
         manager, client = start_new_kernel(kernel_name="python3", env=environment)
         try:
             run(client, "%load_ext autograder")
-            return [run(client, f"%grade {last_exercise(assignment)}") for _ in range(1 + CALLS)]
+            call = f"%grade {last_exercise(assignment)}"
+            first, before = run(client, call), cpu_of_tree(manager.provisioner.process.pid)
+            later = [run(client, call) for _ in range(CALLS)]
+            return [first, *later], (cpu_of_tree(manager.provisioner.process.pid) - before) / CALLS
         finally:
             client.stop_channels()
             manager.shutdown_kernel()
@@ -71,7 +75,7 @@ def run(client: object, source: str) -> float:
     return taken
 
 
-def report(rows: list[str]) -> str:
+def report(rows: list[str], others: float) -> str:
     return "\n".join(
         [
             "# %grade",
@@ -80,9 +84,11 @@ def report(rows: list[str]) -> str:
             f"last exercise that has tests. The first call follows `%load_ext` at once; then the median and the longest of {CALLS}.",
             f"Goal: a median of at most {GOAL:g} s on two idle cores.",
             "",
-            "| week | exercise | first call | median | longest |",
-            "| --- | ---: | ---: | ---: | ---: |",
+            "| week | exercise | first call | median | longest | CPU of a call |",
+            "| --- | ---: | ---: | ---: | ---: | ---: |",
             *rows,
+            "",
+            f"Cores in use by others when it began, of {os.cpu_count()}: {others:g}.",
             "",
         ]
     )
