@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from autograder.errors import LimitExceeded, SandboxError, StudentError
 from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
 from autograder.grading.sandbox.loan import Loan
-from autograder.grading.sandbox.outputs import cell_outputs
+from autograder.grading.sandbox.outputs import cell_outputs, result_text
 from autograder.grading.sandbox.proxy import RemoteObject, gradients, tensors_of
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
@@ -33,6 +33,7 @@ class CellRun:
 
     outputs: list[dict[str, Any]] = field(default_factory=list)
     error: StudentError | None = None
+    value: str = ""  # what the cell ended with, as text
 
 
 class Session:
@@ -72,7 +73,9 @@ class Session:
             return CellRun(error=error)
         self._history.append((cell, source))
         try:
-            return CellRun(cell_outputs(header.get("outputs"), payload, self._budget), _error(header.get("error")))
+            outputs = header.get("outputs")
+            shown = cell_outputs(outputs, payload, self._budget)
+            return CellRun(shown, _error(header.get("error")), result_text(outputs))
         except WireError as error:
             return CellRun(error=_garbage(error))
 
