@@ -21,7 +21,7 @@ from autograder.grading.messages import Failed, Options, Outcome, Ungradable, wa
 from autograder.grading.pipeline import NO_ISOLATION, grade_submissions
 from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.feedback import CourseFeedback
-from autograder.grading.plugins.gradebook import Score, scores
+from autograder.grading.plugins.gradebook import Score, has_gradebook, scores
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.manifest import MANIFEST
 from autograder.terminal import GradingProgress, class_table, comparison_table, console, timings_table
@@ -88,10 +88,10 @@ def run_autograde(
         try:
             converter.start()
         except NbGraderException as error:
-            if broken := re.search(r"sqlite3\.OperationalError\) ([^\n]*)", "\n".join(problems)):
+            if broken := re.search(r"\b(?:sqlite3|psycopg)\.OperationalError\) ([^\n]*)", "\n".join(problems)):
                 raise GradingFailed(
-                    f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, "
-                    "then run the same command again; what is graded is kept"
+                    f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, or see that "
+                    "its server runs, then run the same command again; what is graded is kept"
                 ) from None
             if not converter.refused and not any("There was an error processing" in line for line in problems):
                 raise GradingFailed(str(error)) from None
@@ -132,7 +132,8 @@ def report(root: Path, assignment: str) -> int:
     """Write the class report."""
     from autograder.report import write_report  # draws, so it imports matplotlib
 
-    standing = scores(_course(root, assignment), assignment) if (root / "gradebook.db").exists() else []
+    course = _course(root, assignment)
+    standing = scores(course, assignment) if has_gradebook(course) else []
     if not standing:
         raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
     path = write_report(root, assignment, standing, _was_isolated(root, assignment))
