@@ -4,6 +4,7 @@ On a hub every student has an account on the machine, or on its file system. Nob
 ``groupshared`` the instructors' group, may read the course root, and nobody else may write to it.
 """
 
+import contextlib
 import grp
 import itertools
 import os
@@ -161,10 +162,8 @@ def _other_members(gid: int, owner: int) -> list[str]:
     except KeyError:
         return ["?"]
     members |= {account.pw_name for account in pwd.getpwall() if account.pw_gid == gid and account.pw_uid != owner}
-    try:
+    with contextlib.suppress(KeyError):
         members -= {pwd.getpwuid(owner).pw_name, "root"}
-    except KeyError:
-        pass
     return sorted(members)
 
 
