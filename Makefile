@@ -23,7 +23,7 @@ JOBS ?= logical
 SPREAD := --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test quick lint build import student-release autograde feedback report formgrader lab check doctor experiments bench scale mutants clean browser setup
+.PHONY: help demo test quick lint build import student-release autograde feedback report formgrader lab check doctor experiments bench scale mutants run-docs clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -89,6 +89,9 @@ scale: $(READY)  ## a thousand submissions in one run (N=1000 WEEK=1), against a
 
 mutants: $(READY)  ## are the hidden tests sharp? every right answer changed in one place, and graded (WEEK=3); benchmarks/mutants.md
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/mutants.py $(if $(WEEK),--week "$(WEEK)")
+
+run-docs: $(READY_TO_TEST)  ## every command of README and docs/, run as written in a scratch copy; lists what it cannot run
+	@PYTHONPATH=$(CURDIR) $(TEST_PY) tests/documents.py
 
 clean:  ## remove what can be made again (.venv, demo/, release/, caches); never student work or grades
 	rm -rf .venv demo release .pytest_cache .mypy_cache .ruff_cache build *.egg-info .hypothesis

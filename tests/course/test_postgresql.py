@@ -52,7 +52,11 @@ def server() -> Iterator[Server]:
     def shell(program: str, *arguments: str) -> subprocess.CompletedProcess:
         command = [*account, str(programs[-1].with_name(program)), *arguments]
         return subprocess.run(
-            command, cwd=place, check=True, stdout=subprocess.DEVNULL, stderr=(place.parent / f"{place.name}.log").open("ab")
+            command,
+            cwd=place,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=(place.parent / f"{place.name}.log").open("ab"),
         )
 
     with socket.socket() as probe:
