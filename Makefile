@@ -106,10 +106,10 @@ browser: $(READY_TO_TEST)
 INSTALL = .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile
 COMPILE = .venv/bin/python -m compileall -qq -j 0 -s "$(CURDIR)" -p /course .venv/lib || true
 
-FIND_PYTHON = for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3; do \
-	  if [ -n "$$python" ] && command -v $$python >/dev/null && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+FIND_PYTHON = for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3.14 python3; do \
+	  if [ -n "$$python" ] && command -v $$python >/dev/null && $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then \
 	    break; fi; python=; done; \
-	[ -n "$$python" ] || { echo "error: Python 3.11 or later was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	[ -n "$$python" ] || { echo "error: Python 3.11 to 3.14 was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2; }
 # A lock of the kernel's: it goes with its process, however that ends.
 HOLDING_LOCK = import fcntl, subprocess, sys; lock = open(".setup.lock", "w"); fcntl.flock(lock, fcntl.LOCK_EX); sys.exit(subprocess.call(sys.argv[1:]))
 

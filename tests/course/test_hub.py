@@ -37,9 +37,11 @@ for path in sys.stdin.read().split("\\0"):
 
 def runnable_python() -> str | None:
     """A Python like ours that every account may start: ours may lie in root's own folder."""
+    site = Path(find_spec("nbgrader").origin).parents[1]
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for python in (os.path.realpath(sys.executable), shutil.which(version, path="/usr/local/bin:/usr/bin")):
-        if python and _as("nobody", python, "-c", "import sys", check=False).returncode == 0:
+        code = f"import sys; sys.path.append({str(site)!r}); import traitlets"
+        if python and _as("nobody", python, "-c", code, check=False).returncode == 0:
             return python
     return None
 
@@ -54,7 +56,7 @@ def why_not_here() -> str:
     if problem := why_not_isolated():
         return problem
     if runnable_python() is None:
-        return "there is no Python of this version that other accounts may start"
+        return "there is no Python of this version that other accounts may start, or its packages are closed to them"
     return ""
 
 
