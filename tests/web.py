@@ -20,12 +20,12 @@ class Client:
 
     def ask(self, path: str, method: str = "GET", form: dict[str, str] | None = None, **body: Any) -> tuple[int, str]:
         """The status and the text of a reply; ``form`` is sent as a form, ``body`` as JSON."""
-        headers = {"X-XSRFToken": self._xsrf(path)}
+        headers = {"X-XSRFToken": self._xsrf(path), "Content-Type": "application/json"}
         if form is not None:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
             data: bytes | None = urllib.parse.urlencode(form | {"_xsrf": self._xsrf(path)}).encode()
         elif body:
             data = json.dumps(body).encode()
-            headers["Content-Type"] = "application/json"
         else:
             data = b"" if method in ("POST", "PUT") else None
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)

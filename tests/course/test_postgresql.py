@@ -162,7 +162,7 @@ def test_a_copy_brings_everything_back(course: Path, server: Server) -> None:
     [
         ("postgresql://grader:{wrong}@127.0.0.1:{port}/" + NAME, "cannot be reached"),
         ("postgresql://grader:{wrong}@127.0.0.1:1/" + NAME, "cannot be reached"),
-        ("postgresql://grader:{wrong}/x@127.0.0.1:{port}/" + NAME, "no address of a database"),
+        ("postgresql://grader:x@{wrong}@127.0.0.1:{port}/" + NAME, "no address of a database"),
         ("postgresql+psycopg2://grader:{wrong}@127.0.0.1:{port}/" + NAME, "a driver that is not installed"),
     ],
     ids=["wrong-password", "nobody-there", "unreadable", "no-driver"],

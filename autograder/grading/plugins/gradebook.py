@@ -12,7 +12,7 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import URL, make_url
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, NoSuchModuleError, OperationalError
 from traitlets.config import Config
 
 from autograder.course import instructor_cells
@@ -69,14 +69,17 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str, co
 
 
 def database_url(text: str) -> URL:
-    """The gradebook's address. An error never shows it: it may hold a password, perhaps in the wrong place."""
+    """The gradebook's address. An error never shows it: it may hold a password, or a half of one where the host should be."""
     try:
-        return make_url(text)
+        url = make_url(text)
     except Exception:
+        url = None
+    if url is None or (url.get_backend_name() != "sqlite" and "@" in f"{url.host}{url.database}"):
         raise CourseError(
-            "c.CourseDirectory.db_url is no address of a database. If it holds a password with /, @, : or #, keep the "
-            "password in ~/.pgpass instead, as docs/postgresql.md says"
-        ) from None
+            "c.CourseDirectory.db_url is no address of a database. If it holds a password with @, : or /, keep the password "
+            "in ~/.pgpass instead, as docs/postgresql.md says"
+        )
+    return url
 
 
 def has_gradebook(course: CourseDirectory) -> bool:
@@ -98,7 +101,7 @@ def _why_not_opened(url: URL, error: Exception) -> str:
     where, said = url.render_as_string(hide_password=True), first_line(error)
     if url.password:
         said = said.replace(str(url.password), "***")
-    if isinstance(error, ImportError):
+    if isinstance(error, ImportError | NoSuchModuleError):
         return (
             f"the gradebook ({where}) needs a driver that is not installed here ({said}): "
             "pip install -e '.[postgresql]' in the course's folder"
@@ -110,7 +113,7 @@ def _why_not_opened(url: URL, error: Exception) -> str:
         )
     if "permission denied for schema" in said:
         return f"the gradebook ({where}) refuses new tables ({said}): make its user the owner of the database"
-    if url.get_backend_name() != "sqlite" and isinstance(error, (OperationalError, InterfaceError)):
+    if url.get_backend_name() != "sqlite" and isinstance(error, InterfaceError | OperationalError):
         return (
             f"the gradebook ({where}) cannot be reached ({said}): see whether the database runs, and look at its address in "
             "nbgrader_config.py and at the password in ~/.pgpass"
