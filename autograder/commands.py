@@ -88,7 +88,10 @@ def run_autograde(
         try:
             converter.start()
         except NbGraderException as error:
-            if broken := re.search(r"\b(?:sqlite3|psycopg)\.OperationalError\) ([^\n]*)", "\n".join(problems)):
+            if broken := re.search(
+                r"(?:sqlite3|sqlalchemy\.exc\.OperationalError: \(psycopg)\.OperationalError\) ([^\n]*)",
+                "\n".join(problems),
+            ):
                 raise GradingFailed(
                     f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, or see that "
                     "its server runs, then run the same command again; what is graded is kept"
