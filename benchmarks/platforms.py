@@ -4,6 +4,7 @@ Needs a network and uv, whose resolver answers for other systems than the one it
 """
 
 import datetime
+import os
 import re
 import subprocess
 import sys
@@ -15,9 +16,9 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 SYSTEMS = {
     "Linux x86-64": "x86_64-manylinux_2_28",
     "Linux ARM64": "aarch64-manylinux_2_28",
-    "macOS, Apple silicon": "aarch64-apple-darwin",
+    "macOS 14, Apple silicon": "aarch64-apple-darwin",
     "Windows x86-64": "x86_64-pc-windows-msvc",
-    "macOS, Intel": "x86_64-apple-darwin",
+    "macOS 14, Intel": "x86_64-apple-darwin",
     "Windows ARM64": "aarch64-pc-windows-msvc",
     "Linux x86-64, musl": "x86_64-unknown-linux-musl",
 }
@@ -55,7 +56,8 @@ def main() -> int:
 def _resolve(pins: list[str], platform: str, python: str) -> str:
     command = [sys.executable, "-m", "uv", "pip", "compile", "-", "--only-binary", ":all:", "--quiet"]
     command += ["--python-platform", platform, "--python-version", python, "--no-header", "--no-annotate"]
-    done = subprocess.run(command, input="\n".join(pins), capture_output=True, text=True, check=False)
+    environment = {**os.environ, "MACOSX_DEPLOYMENT_TARGET": "14.0"}  # the oldest macOS that torch has wheels for
+    done = subprocess.run(command, input="\n".join(pins), env=environment, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return str(len([line for line in done.stdout.splitlines() if "==" in line]))
     said = " ".join(done.stderr.split())
