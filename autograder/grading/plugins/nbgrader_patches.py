@@ -62,7 +62,8 @@ def engine(db_url: str, **options: Any) -> Engine:
     """nbgrader's engine. An address that cannot be read is an error that does not show it."""
     from autograder.grading.plugins.gradebook import database_url
 
-    return _create_engine(database_url(db_url), **options)
+    made: Engine = _create_engine(database_url(db_url), **options)
+    return made
 
 
 def create_tables(bind: Engine) -> None:
