@@ -23,7 +23,7 @@ JOBS ?= logical
 SPREAD := --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test quick lint build import student-release autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade scale mutants hostile clean browser setup
+.PHONY: help demo test quick lint build import student-release autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade scale mutants hostile run-docs clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -102,6 +102,9 @@ mutants: $(READY)  ## are the hidden tests sharp? every right answer changed in 
 hostile: $(READY_TO_TEST)  ## the whole hostile class in one run with the default limits: seconds a submission; benchmarks/hostile.md
 	@PYTHONPATH=$(CURDIR) $(TEST_PY) benchmarks/hostile_class.py
 
+run-docs: $(READY_TO_TEST)  ## every command of README and docs/, run as written in a scratch copy; lists what it cannot run
+	@PYTHONPATH=$(CURDIR) $(TEST_PY) tests/documents.py
+
 clean:  ## remove what can be made again (.venv, demo/, release/, caches); never student work or grades
 	rm -rf .venv demo release .pytest_cache .mypy_cache .ruff_cache build *.egg-info .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -115,10 +118,10 @@ browser: $(READY_TO_TEST)
 INSTALL = .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile
 COMPILE = .venv/bin/python -m compileall -qq -j 0 -s "$(CURDIR)" -p /course .venv/lib || true
 
-FIND_PYTHON = for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3; do \
-	  if [ -n "$$python" ] && command -v $$python >/dev/null && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+FIND_PYTHON = for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3.14 python3; do \
+	  if [ -n "$$python" ] && command -v $$python >/dev/null && $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then \
 	    break; fi; python=; done; \
-	[ -n "$$python" ] || { echo "error: Python 3.11 or later was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	[ -n "$$python" ] || { echo "error: Python 3.11 to 3.14 was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2; }
 # A lock of the kernel's: it goes with its process, however that ends.
 HOLDING_LOCK = import fcntl, subprocess, sys; lock = open(".setup.lock", "w"); fcntl.flock(lock, fcntl.LOCK_EX); sys.exit(subprocess.call(sys.argv[1:]))
 

@@ -39,6 +39,7 @@ c.GenerateSolution.preprocessors = [
     "autograder.build.preprocessors.KeepSolution",
     "autograder.build.preprocessors.ExecuteSolution",
     "autograder.build.preprocessors.DescribeFigures",
+    "autograder.build.preprocessors.FullAnswers",
     "autograder.build.preprocessors.ReleaseMetadata",
 ]
 c.OpenedAlone.course = str(Path(__file__).resolve().parent)
@@ -68,4 +69,5 @@ c.GenerateFeedback.preprocessors = [
     "autograder.grading.plugins.feedback.SummariseFeedback",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
+c.FormgradeExtension.debug = False  # its page would show the whole configuration, with a database's password
 c.ExportApp.plugin_class = "autograder.grading.plugins.export.GradesWithReasons"

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from autograder.errors import AutograderError, CourseError, first_line, missing_package
+from autograder.errors import AutograderError, CourseError, cannot_store, missing_package
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,8 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     except (OSError, _database_error()) as error:
         print(
-            f"error: the course's files cannot be read or written ({first_line(error)}): free some space or mend "
-            "the permissions, then run the same command again; what is graded is kept",
+            f"error: {cannot_store(error)}, then run the same command again; what is graded is kept",
             file=sys.stderr,
         )
         return 2

@@ -19,7 +19,7 @@ from autograder.grading.course_state import is_isolated
 from autograder.grading.pipeline import NO_ISOLATION
 from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.feedback import CourseFeedback
-from autograder.grading.plugins.gradebook import Score, open_gradebook, scores
+from autograder.grading.plugins.gradebook import Score, has_gradebook, open_gradebook, scores
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.lms import Person, columns, table
 from autograder.manifest import MANIFEST
@@ -88,10 +88,13 @@ def run_autograde(
         try:
             converter.start()
         except NbGraderException as error:
-            if broken := re.search(r"sqlite3\.OperationalError\) ([^\n]*)", "\n".join(problems)):
+            if broken := re.search(
+                r"(?:sqlite3|sqlalchemy\.exc\.OperationalError: \(psycopg)\.OperationalError\) ([^\n]*)",
+                "\n".join(problems),
+            ):
                 raise GradingFailed(
-                    f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, "
-                    "then run the same command again; what is graded is kept"
+                    f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, or see that "
+                    "its server runs, then run the same command again; what is graded is kept"
                 ) from None
             if not converter.refused and not any("There was an error processing" in line for line in problems):
                 raise GradingFailed(str(error)) from None
@@ -132,7 +135,8 @@ def report(root: Path, assignment: str) -> int:
     """Write the class report."""
     from autograder.report import write_report  # draws, so it imports matplotlib
 
-    standing = scores(_course(root, assignment), assignment) if (root / "gradebook.db").exists() else []
+    course = _course(root, assignment)
+    standing = scores(course, assignment) if has_gradebook(course) else []
     if not standing:
         raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
     path = write_report(root, assignment, standing, _was_isolated(root, assignment))

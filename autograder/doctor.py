@@ -1,14 +1,21 @@
 """`make doctor`: OK or FAIL for everything the course needs, each failure with its remedy."""
 
 import importlib.metadata
+import os
 import re
 import shutil
 import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+
+from autograder.errors import missing_package
+
+if TYPE_CHECKING:  # imports nbgrader, which a doctor must do without
+    from nbgrader.coursedir import CourseDirectory
 
 Finding = tuple[bool, str, str]  # works, what was found, remedy
 
@@ -18,7 +25,10 @@ def report(root: Path) -> int:
     console = Console(soft_wrap=True, highlight=False)
     bad = 0
     for name, needed, look in _components(root):
-        works, found, remedy = look()
+        try:
+            works, found, remedy = look()
+        except ImportError as error:
+            works, found, remedy = False, "cannot be looked at", missing_package(error)
         mark = "[green]OK  [/green]" if works else "[red]FAIL[/red]" if needed else "[yellow]--  [/yellow]"
         console.print(f"{mark} {name}: {found}")
         if not works and remedy:
@@ -36,6 +46,7 @@ def _components(root: Path) -> list[tuple[str, bool, Callable[[], Finding]]]:
             for name, version in _pins(root)
         ],
         ("built course", True, lambda: _built(root)),
+        ("course root", _must_be_private(root), lambda: _privacy(root)),
         ("gradebook", True, lambda: _gradebook(root)),
         ("isolation (bubblewrap)", True, _isolation),
         ("memory of submissions", False, _memory),
@@ -46,7 +57,8 @@ def _components(root: Path) -> list[tuple[str, bool, Callable[[], Finding]]]:
 
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
-    return sys.version_info >= (3, 11), version, "Python 3.11 or later is needed: install it and run `make clean setup`"
+    fits = (3, 11) <= sys.version_info[:2] <= (3, 14)
+    return fits, version, "Python 3.11 to 3.14 is needed: install it and run `make clean setup`"
 
 
 def _pins(root: Path) -> list[tuple[str, str]]:
@@ -77,21 +89,52 @@ def _built(root: Path) -> Finding:
     return not missing, f"{len(built)} weeks", f"not built: {', '.join(missing)}; run `make build`"
 
 
+def _must_be_private(root: Path) -> bool:
+    """On a laptop with one person's account, or where modes mean nothing, an open course root is only mentioned."""
+    if os.name != "posix":
+        return False
+    from autograder.permissions import has_class_data, keeps_modes, other_people
+
+    return (has_class_data(root) or other_people()) and keeps_modes(root)
+
+
+def _privacy(root: Path) -> Finding:
+    if os.name != "posix":
+        return True, "not looked at here", ""
+    from autograder import permissions
+
+    shared = bool(_course(root).groupshared)
+    if found := permissions.exposures(root, shared):
+        where = permissions.remedy(root.resolve(), shared) if permissions.keeps_modes(root) else permissions.NO_MODES
+        return False, str(found[0]), f"before a class is graded here: {where}"
+    return True, "instructors only" + (" (groupshared)" if shared else ""), ""
+
+
 def _gradebook(root: Path) -> Finding:
-    if not (root / "gradebook.db").exists():
-        return True, "none yet; the first grading makes it", ""
-    from nbgrader.coursedir import CourseDirectory
-
     from autograder.errors import CourseError
-    from autograder.grading.plugins.gradebook import open_gradebook
+    from autograder.grading.plugins.gradebook import has_gradebook, open_gradebook
 
-    course = CourseDirectory()
-    course.root = str(root)
+    course = _course(root)
     try:
+        if not has_gradebook(course):
+            return True, "none yet; the first grading makes it", ""
         with open_gradebook(course) as gradebook:
-            return True, f"{len(gradebook.students)} students, {len(gradebook.assignments)} assignments", ""
+            kind = gradebook.engine.dialect.name
+            return True, f"{len(gradebook.students)} students, {len(gradebook.assignments)} assignments ({kind})", ""
     except CourseError as error:
         return False, "cannot be opened", str(error)
+
+
+def _course(root: Path) -> "CourseDirectory":
+    """As nbgrader_config.py in the course root says, where there is one."""
+    from nbgrader.coursedir import CourseDirectory
+    from traitlets.config import Config
+
+    from autograder.course import course_config
+
+    config = course_config(root) if (root / "nbgrader_config.py").is_file() else Config()
+    config.CourseDirectory.root = str(root)
+    return CourseDirectory(config=config)
 
 
 def _isolation() -> Finding:

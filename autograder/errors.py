@@ -118,3 +118,11 @@ def first_line(error: BaseException) -> str:
         if line.strip() and not line.startswith(("(Background on", "[SQL:", "[parameters:")):
             return line.strip()
     return type(error).__name__
+
+
+def cannot_store(error: BaseException) -> str:
+    """What to do when files or the database fail in the middle of a run."""
+    said = first_line(error)
+    if "psycopg" in said.partition(")")[0]:
+        return f"the gradebook's database failed ({said}): see that it runs and can be reached"
+    return f"the course's files cannot be read or written ({said}): free some space or mend the permissions"

@@ -1,6 +1,5 @@
 """`make build`: text → instructor's notebook → student's notebook and executed solution, one way."""
 
-import hashlib
 import logging
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.build.full_answers import add_full_answers
+from autograder.build.preprocessors import PRODUCTS, source_digest
 from autograder.build.text import to_notebook, to_text
 from autograder.course import course_config
 from autograder.errors import CourseError, RegionError, TextError
@@ -37,7 +37,7 @@ def build(root: Path, text: Path) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:
         stage = Path(scratch)
         source = _stage(root, stage, text)
-        digest = _solution_digest(source)
+        digest = source_digest(source)
         if _recorded_digest(root / "solutions" / assignment / f"{assignment}.ipynb") == digest:
             shutil.copytree(
                 root / "solutions" / assignment,
@@ -46,7 +46,6 @@ def build(root: Path, text: Path) -> list[str]:
             )
         else:
             _generate(root, stage, GenerateSolution, assignment)
-            _record_digest(stage / "solutions" / assignment / f"{assignment}.ipynb", digest)
         _show_full_answers(stage / "solutions" / assignment / f"{assignment}.ipynb", source / f"{assignment}.ipynb")
         changed = []
         for folder in ("source", "notebooks", "solutions"):
@@ -170,24 +169,11 @@ def _dump(notebook: nbformat.NotebookNode) -> str:
     return f"{nbformat.writes(notebook, version=nbformat.NO_CONVERT)}\n"
 
 
-def _solution_digest(source: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(source.iterdir()):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
 def _recorded_digest(solution: Path) -> str | None:
     if not solution.is_file():
         return None
     digest: str | None = nbformat.read(solution, as_version=4).metadata.get("course", {}).get("built_from")
     return digest
-
-
-def _record_digest(solution: Path, digest: str) -> None:
-    notebook = nbformat.read(solution, as_version=4)
-    notebook.metadata["course"] = {"built_from": digest}
-    solution.write_text(_dump(notebook), encoding="utf-8")
 
 
 def _show_full_answers(solution: Path, source: Path) -> None:
@@ -207,7 +193,7 @@ def _publish(staged: Path, target: Path, root: Path) -> list[str]:
             path.write_bytes(content)
             changed.append(str(path.relative_to(root)))
     for path in target.iterdir():
-        if path.is_file() and path.name not in wanted and path.suffix in (".ipynb", ".py", ".json", ".npz"):
+        if path.is_file() and path.name not in wanted and path.suffix in PRODUCTS:
             path.unlink()
             changed.append(f"{path.relative_to(root)} (removed)")
     return changed

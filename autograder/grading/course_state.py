@@ -11,13 +11,22 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from autograder.errors import GradingFailed
+from autograder.permissions import is_groupshared
 
 
 def state_folder(root: Path) -> Path:
     """`.autograder/` in a course root, for the instructor's eyes only: seed, lock, pending results."""
     folder = root / ".autograder"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if is_groupshared(root):
+            folder.chmod(0o2770)
     return folder
+
+
+def file_mode(root: Path) -> int:
+    """Of a file that every instructor of the course root may replace, and nobody else may read."""
+    return 0o660 if is_groupshared(root) else 0o600
 
 
 @contextmanager
@@ -28,7 +37,7 @@ def run_lock(root: Path) -> Iterator[None]:
     """
     folder = state_folder(root)
     holder = folder / "holder"
-    lock = FileLock(folder / "lock", blocking=False)
+    lock = FileLock(folder / "lock", blocking=False, mode=file_mode(root))
     try:
         lock.acquire()
     except Timeout:
@@ -51,7 +60,7 @@ def class_seed(root: Path, assignment: str) -> int:
     try:
         with open(path, "x", encoding="ascii") as file:
             file.write(os.urandom(8).hex() + "\n")
-        path.chmod(0o600)
+        path.chmod(file_mode(root))
     except FileExistsError:
         pass
     secret = path.read_text(encoding="ascii").strip()

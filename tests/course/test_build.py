@@ -13,8 +13,10 @@ from helpers import COURSE, autograder
 
 from autograder.build.full_answers import OPENING, TAG
 from autograder.build.pipeline import build, import_week
+from autograder.build.preprocessors import FullAnswers, ReleaseMetadata
 from autograder.build.regions import RegionError, clear_solution, extract_region, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
+from autograder.course import course_config
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
@@ -166,3 +168,17 @@ def test_committed_notebooks_are_valid_and_small() -> None:
         if path.parts[-3] in ("source", "notebooks", "solutions"):
             nbformat.validate(json.loads(path.read_text(encoding="utf-8")))
             assert path.stat().st_size < 5_000_000
+
+
+@by_week
+def test_a_solution_made_by_plain_nbgrader_is_finished_as_by_build(text: Path) -> None:
+    """`nbgrader generate_solution` must not dirty the tree: what comes after the execution is nbgrader's configuration."""
+    path = COURSE / "solutions" / text.stem / f"{text.stem}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if TAG not in cell.metadata.get("tags", [])]
+    del notebook.metadata["course"]
+    resources = {"metadata": {"path": str(COURSE / "source" / text.stem)}, "unique_key": text.stem}
+    for preprocessor in (FullAnswers(), ReleaseMetadata()):
+        notebook, _ = preprocessor.preprocess(notebook, resources)
+    assert nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n" == path.read_text(encoding="utf-8")
+    assert "autograder.build.preprocessors.FullAnswers" in course_config(COURSE).GenerateSolution.preprocessors

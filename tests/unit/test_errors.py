@@ -74,3 +74,9 @@ def test_what_a_database_says_is_said_without_its_links() -> None:
     error = Exception("(sqlite3.DatabaseError) file is not a database\n[SQL: x]\n(Background on this error at: there)")
     assert errors.first_line(error) == "(sqlite3.DatabaseError) file is not a database"
     assert errors.first_line(Exception("(Background on this error at: there)")) == "Exception"
+
+
+def test_a_full_disk_and_a_database_that_is_gone_are_told_apart() -> None:
+    assert "free some space" in errors.cannot_store(OSError("No space left on device"))
+    gone = errors.cannot_store(Exception("(psycopg.OperationalError) consuming input failed\n[SQL: x]"))
+    assert "database failed" in gone and "see that it runs" in gone and "space" not in gone

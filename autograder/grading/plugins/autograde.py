@@ -15,7 +15,7 @@ from nbgrader.utils import rmtree
 from sqlalchemy.exc import DatabaseError
 from traitlets import Dict
 
-from autograder.errors import CourseError, GradingFailed, first_line
+from autograder.errors import CourseError, GradingFailed, cannot_store
 from autograder.grading.course_state import is_complete
 from autograder.grading.pipeline import NO_ISOLATION, grade_submissions, grading_run
 from autograder.grading.plugins.background import BackgroundGrading
@@ -24,6 +24,7 @@ from autograder.grading.plugins.nbgrader_version import wrong_version
 from autograder.grading.plugins.restore import known_scores, restore
 from autograder.grading.plugins.timestamps import timestamp
 from autograder.grading.submission.folders import find_submissions
+from autograder.permissions import require_private
 
 
 class CourseAutograde(Autograde):
@@ -56,6 +57,8 @@ class CourseAutograde(Autograde):
         try:
             if problem := wrong_version():
                 raise GradingFailed(problem)
+            if warning := require_private(root, self.coursedir.groupshared):
+                self.log.warning(warning)
             options = self.exporter.options
             with grading_run(root, assignment, options):
                 register_assignment(root, self.coursedir, assignment, self.config)
@@ -80,10 +83,7 @@ class CourseAutograde(Autograde):
         except (GradingFailed, CourseError) as error:
             raise self._told(str(error)) from error
         except (OSError, DatabaseError) as error:
-            raise self._told(
-                f"the course's files cannot be read or written ({first_line(error)}): free some space or mend the permissions, "
-                "then start again; what is graded is kept"
-            ) from error
+            raise self._told(f"{cannot_store(error)}, then start again; what is graded is kept") from error
 
     def init_destination(self, assignment_id: str, student_id: str) -> bool:
         """Whether this submission is part of the run; an earlier grade of it makes room."""

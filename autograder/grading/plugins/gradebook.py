@@ -11,7 +11,8 @@ from nbgrader.api import Gradebook, MissingEntry, SubmittedAssignment, Submitted
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import InterfaceError, NoSuchModuleError, OperationalError
 from traitlets.config import Config
 
 from autograder.course import Role, instructor_cells
@@ -67,21 +68,60 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str, co
             ) from error
 
 
+def database_url(text: str) -> URL:
+    """The gradebook's address. An error never shows it: it may hold a password, or a half of one where the host should be."""
+    try:
+        url = make_url(text)
+    except Exception:
+        url = None
+    if url is None or (url.get_backend_name() != "sqlite" and "@" in f"{url.host}{url.database}"):
+        raise CourseError(
+            "c.CourseDirectory.db_url is no address of a database. If it holds a password with @, : or /, keep the password "
+            "in ~/.pgpass instead, as docs/postgresql.md says"
+        )
+    return url
+
+
+def has_gradebook(course: CourseDirectory) -> bool:
+    """Whether there is a gradebook to open. A file of SQLite's would be made by looking into it."""
+    url = database_url(course.db_url)
+    return url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists()
+
+
 def open_gradebook(course: CourseDirectory) -> Gradebook:
-    """The gradebook. Raises ``CourseError`` for a damaged one, and for one of another nbgrader version."""
+    """The gradebook. Raises ``CourseError`` for one that is damaged, out of reach, or of another nbgrader version."""
+    url = database_url(course.db_url)
     try:
         return Gradebook(course.db_url, course.course_id)
     except Exception as error:
-        where, said = make_url(course.db_url).render_as_string(hide_password=True), first_line(error)
-        if any(words in said for words in DAMAGED):
-            raise CourseError(
-                f"the gradebook ({where}) is damaged ({said}): put a copy of it in its place, or move it away and run autograde, "
-                "which saves the automatic scores again; what was graded by hand is in copies only"
-            ) from error
-        raise CourseError(
-            f"the gradebook ({where}) cannot be opened ({said}): if it is from an older nbgrader, make a copy of it and run "
-            "`nbgrader db upgrade`; otherwise put a copy of it in its place"
-        ) from error
+        raise CourseError(_why_not_opened(url, error)) from error
+
+
+def _why_not_opened(url: URL, error: Exception) -> str:
+    where, said = url.render_as_string(hide_password=True), first_line(error)
+    if url.password:
+        said = said.replace(str(url.password), "***")
+    if isinstance(error, ImportError | NoSuchModuleError):
+        return (
+            f"the gradebook ({where}) needs a driver that is not installed here ({said}): "
+            "pip install -e '.[postgresql]' in the course's folder"
+        )
+    if any(words in said for words in DAMAGED):
+        return (
+            f"the gradebook ({where}) is damaged ({said}): put a copy of it in its place, or move it away and run autograde, "
+            "which saves the automatic scores again; what was graded by hand is in copies only"
+        )
+    if "permission denied for schema" in said:
+        return f"the gradebook ({where}) refuses new tables ({said}): make its user the owner of the database"
+    if url.get_backend_name() != "sqlite" and isinstance(error, InterfaceError | OperationalError):
+        return (
+            f"the gradebook ({where}) cannot be reached ({said}): see whether the database runs, and look at its address in "
+            "nbgrader_config.py and at the password in ~/.pgpass"
+        )
+    return (
+        f"the gradebook ({where}) cannot be opened ({said}): if it is from an older nbgrader, make a copy of it and run "
+        "`nbgrader db upgrade`; otherwise put a copy of it in its place"
+    )
 
 
 def save_scores(

@@ -18,6 +18,7 @@ from sqlalchemy.exc import SAWarning
 from autograder.grading.plugins.nbgrader_version import wrong_version
 
 _stock_autograde, _stock_feedback = Autograde.start, GenerateFeedback.start
+_create_engine = nbgrader.api.create_engine
 _create_tables, _check_course = Base.metadata.create_all, Gradebook.check_course
 _courses: dict[Engine, set[str]] = {}  # known to be in the database, and so are all tables
 
@@ -29,8 +30,7 @@ def apply() -> None:
         return
     # nbgrader opens its database many times per submission. With one engine per database, SQL is compiled once, not each
     # time; Gradebook.close() still closes every connection.
-    if not hasattr(nbgrader.api.create_engine, "cache_info"):
-        nbgrader.api.create_engine = lru_cache(nbgrader.api.create_engine)
+    nbgrader.api.create_engine = engine
     Base.metadata.create_all, Gradebook.check_course = create_tables, check_course
     # Harmless: a later SQLAlchemy says it for every new submission.
     warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
@@ -55,6 +55,15 @@ def generate_feedback(converter: GenerateFeedback) -> None:
         _stock_feedback(converter)
         return
     CourseFeedback.like(converter).start()
+
+
+@lru_cache
+def engine(db_url: str, **options: Any) -> Engine:
+    """nbgrader's engine. An address that cannot be read is an error that does not show it."""
+    from autograder.grading.plugins.gradebook import database_url
+
+    made: Engine = _create_engine(database_url(db_url), **options)
+    return made
 
 
 def create_tables(bind: Engine) -> None:

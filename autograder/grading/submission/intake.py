@@ -107,6 +107,7 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
     known = {
         chosen,
         "timestamp.txt",
+        "submission_secret.txt",  # of nbgrader's exchange
         ".ipynb_checkpoints",
         "__pycache__",
         *(name.split("/")[0] for name in released_files(root, assignment)),
