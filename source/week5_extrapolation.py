@@ -762,7 +762,7 @@ lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512
 
 # %% nbgrader={"grade_id": "probe_model", "locked": true}
 class ProbeModel(nn.Module):
-    """tokens (batch, L) -> logits (batch, L, 7). Has dropout of both kinds, and parts inside parts; looks at all tokens so far."""
+    """tokens (batch, L) -> logits (batch, L, 7). Has dropout, as module and as function; looks at all tokens so far."""
 
     def __init__(self):
         super().__init__()

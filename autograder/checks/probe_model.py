@@ -9,7 +9,7 @@ from torch import nn
 
 
 class ProbeModel(nn.Module):
-    """tokens (batch, L) -> logits (batch, L, 7). Has dropout of both kinds, and parts inside parts; looks at all tokens so far."""
+    """tokens (batch, L) -> logits (batch, L, 7). Has dropout, as module and as function; looks at all tokens so far."""
 
     def __init__(self):
         super().__init__()

@@ -160,6 +160,8 @@ def ntk_base(check: Check) -> None:
         )
 
 
+JUST_BEYOND = "A length well beyond the training length is right, one token beyond it is not."
+FAR_BEYOND = "A length up to 4 times the training length is right, one of 64 times it is not."
 SHORT = "Beyond the training length the base is right, up to it it is not. (There it stays as it was.)"
 STATE = "The same call gives another value after other calls: the function must not remember anything."
 
@@ -226,16 +228,16 @@ def dynamic_ntk_base(check: Check) -> None:
             (4.0, 16, 65, 64),
             (2.0, 64, 16384, 4096),
             (8.0, 128, 5000, 4096),
-            (8.0, 128, 4097, 4096),
-            (2.0, 8, 65_536, 1024),
         ):
             at(scale, head_dim, seq_len, original_len)
         at(2.0, 8, 300, 100, base=500.0)
         at(2.0, 8, 300, 100, base=7.5)
         at(2.5, 8, 192, 64)
-    with check.criterion("unchanged up to the training length, whatever came before", 0.75):
+    with check.criterion("one token and 64 times beyond it; unchanged up to it, whatever came before", 0.75):
         at(4.0, 8, 128, 64)
         at(4.0, 8, 256, 64)
+        at(8.0, 128, 4097, 4096, hint=JUST_BEYOND)
+        at(2.0, 8, 65_536, 1024, hint=FAR_BEYOND)
         for seq_len in (64, 63, 32, 1):
             at(4.0, 8, seq_len, 64, hint=SHORT)
         at(2.0, 8, 50, 100, base=7.5, hint=SHORT)
