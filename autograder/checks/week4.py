@@ -286,8 +286,15 @@ def per_key_bias_is_equivalent(check: Check) -> None:
                 *((scores, [slope], False, f"slope {slope:g}", SIGN) for scores, slope in one_sided(check, 300)),
             ]
         )
-    with check.criterion("a Python bool", 0.25):
+    with check.criterion("a Python bool, arguments left alone", 0.25):
         scores = check.randn(1, 4, 3, 3)
+        double, given = scores.double(), torch.tensor(slopes, device=check.device)
+        check.unchanged(
+            lambda f: f(double, given, True),
+            "per_key_bias_is_equivalent(float64 scores (1, 4, 3, 3), four slopes, causal=True)",
+            double,
+            given,
+        )
         for causal in (True, False):
             check.agrees(
                 calling(scores, torch.tensor(slopes, device=check.device), causal),
@@ -298,13 +305,6 @@ def per_key_bias_is_equivalent(check: Check) -> None:
                     form=True,
                 ),
             )
-        double, given = scores.double(), torch.tensor(slopes, device=check.device)
-        check.unchanged(
-            lambda f: f(double, given, True),
-            "per_key_bias_is_equivalent(float64 scores (1, 4, 3, 3), four slopes, causal=True)",
-            double,
-            given,
-        )
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
