@@ -143,12 +143,9 @@ def rotation_positions(check: Check, name: str) -> None:
     ):
         x = check.randn(*shape)
         check.agrees(calling(x, torch.tensor(positions, device=check.device)), f"{name}({on(x, words)})", NEAR, hint)
-    x, positions = (
-        check.randn(1, 1, 4, 16),
-        torch.tensor([0, 257, 1001, 2047], device=check.device),
-    )  # float16 holds these
-    check.agrees(calling(x, positions), f"{name}({on(x, 'up to 2047')})", FAR)
-    check.agrees(calling(x, positions.half()), f"{name}({on(x, 'up to 2047 in float16')})", FAR, HALF_POSITIONS)
+    x, whole = check.randn(1, 1, 4, 16), torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
+    check.agrees(calling(x, whole), f"{name}({on(x, 'up to 2047')})", FAR)
+    check.agrees(calling(x, whole.half()), f"{name}({on(x, 'up to 2047 in float16')})", FAR, HALF_POSITIONS)
 
 
 def rotation_rows(check: Check, name: str) -> None:

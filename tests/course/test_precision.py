@@ -17,7 +17,7 @@ from autograder.manifest import MANIFEST
 from autograder.misconceptions.bank import NAMES, bank
 
 LEAST, LEAST_SILENT, RECALL = 40, 10, 0.7
-FEWER = {"week6": (30, 0), "week7": (30, 0)}  # one blind writer; weeks 1 to 5 had several
+FEWER = {"week6": (30, 0), "week7": (15, 0)}  # one blind writer; of week 7 only what is graded quickly
 READY = {"week7": ("apply_rotary_emb", "ALiBiMultiHeadAttention")}  # what a notebook imports from the course's helper
 FOLDER = Path(__file__).parent / "precision"
 WEEKS = {path.stem: path for path in sorted(FOLDER.glob("week*.jsonl"))}
