@@ -762,7 +762,7 @@ lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512
 
 # %% nbgrader={"grade_id": "probe_model", "locked": true}
 class ProbeModel(nn.Module):
-    """tokens (batch, L) -> logits (batch, L, 7). Has dropout, and parts inside parts; looks at all tokens so far."""
+    """tokens (batch, L) -> logits (batch, L, 7). Has dropout, as module and as function; looks at all tokens so far."""
 
     def __init__(self):
         super().__init__()
@@ -773,7 +773,8 @@ class ProbeModel(nn.Module):
 
     def forward(self, tokens):
         count = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)[:, None]
-        logits = self.read(self.inside(self.embed(tokens).cumsum(1) / count.sqrt()))
+        states = self.inside(self.embed(tokens).cumsum(1) / count.sqrt())
+        logits = self.read(F.dropout(states, 0.5, self.training))
         self.recorded = self.recorded or logits.requires_grad
         return logits
 

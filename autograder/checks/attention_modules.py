@@ -6,14 +6,15 @@ from typing import Any
 import torch
 
 from autograder.checks.errors import StudentError
-from autograder.checks.framework import Check
+from autograder.checks.framework import Check, Hint
 from autograder.checks.probes import Probe, gradient
 
 PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
 BIASES = tuple(name.replace("weight", "bias") for name in PROJECTIONS)
-FOUR_WEIGHTS = (
+FOUR_WEIGHTS = Hint(
     "The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no "
-    "biases, no saved tables; all four are trained."
+    "biases, no saved tables; all four are trained.",
+    form=True,
 )
 
 
@@ -71,5 +72,17 @@ def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch
         module = built(cls, weights, n_heads)
         module(first.clone())
         return module(then.clone())
+
+    return probe
+
+
+def attended_after_conversion(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
+    """The output for ``x`` of a module that has seen it in float32, before it was converted to x's dtype."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads)
+        module(x.float())
+        module.to(x.dtype)
+        return module(x.clone())
 
     return probe

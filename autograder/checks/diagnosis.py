@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from autograder.checks.compare import Tolerance, difference
+from autograder.checks.compare import Tolerance, difference, same_form
 from autograder.checks.errors import StudentError
 from autograder.checks.probes import Probe
 from autograder.misconceptions.bank import Mistake
@@ -16,15 +16,37 @@ from autograder.misconceptions.bank import Mistake
 Place = tuple[Any, ...]
 
 
+@dataclass(frozen=True)
+class Hint:
+    """What to say of a failure that nothing better explains.
+
+    Where it says nothing else, it speaks of wrong values alone: not of an error, nor of a result of another kind, shape
+    or dtype; ``form`` takes these in. ``fits(got, expected)`` is what must be seen besides, else ``otherwise`` is said.
+    """
+
+    says: str
+    fits: Callable[[Any, Any], bool] | None = None
+    otherwise: str = ""
+    form: bool = False
+
+    def on(self, record: "Record", expected: Any) -> str:
+        """What there is to say of this failure; often nothing."""
+        if record.error is not None:
+            return self.says if self.form and self.fits is None and "in-place" not in record.error.message else ""
+        if not self.form and not same_form(record.got, expected, record.tolerance.exact_dtype):
+            return ""
+        return self.says if self.fits is None or self.fits(record.got, expected) else self.otherwise
+
+
 @dataclass(eq=False)
 class Record:
     """One probe run on the student's object. ``place`` is where in the test this happens: the same probe for every
-    student of a class. ``hint`` is what to say if nothing better explains a failure."""
+    student of a class. ``hint`` is what to say if nothing better explains a failure, a plain text of wrong values."""
 
     probe: Probe
     place: Place
     tolerance: Tolerance
-    hint: str = ""
+    hint: Hint | str = ""
     met: bool = False
     got: Any = None
     error: StudentError | None = None
@@ -48,6 +70,8 @@ class Diagnosis:
     - Where several mistakes say as much and only an error or a single word (a bool, a whole number) speaks for them, none
       is named.
     - A check's hint is given only for the first failure, when everything asked before has held: its premise was seen then.
+    - Where an argument was seen to be changed in place, later values may be wrong for that alone: no hint is given, and no
+      mistake named that only an error or a single word speaks for.
     - Last comes a mistake that the student makes in one call only. It must explain every failure, by values that say
       something.
     """
@@ -55,8 +79,10 @@ class Diagnosis:
     def __init__(self, mistaken: Callable[[Mistake, Record], Any], expected: Callable[[Record], Any]) -> None:
         self._mistaken, self._expected = mistaken, expected
 
-    def sentences(self, records: Sequence[Record], mistakes: Callable[[], Sequence[Mistake]]) -> list[str]:
-        """What to tell the student who left these records."""
+    def sentences(
+        self, records: Sequence[Record], mistakes: Callable[[], Sequence[Mistake]], in_place: bool = False
+    ) -> list[str]:
+        """What to tell the student who left these records; ``in_place`` says that an argument was changed."""
         failing = [
             record for record in records if not record.met and not (record.error and record.error.means_unanswered)
         ]
@@ -77,11 +103,15 @@ class Diagnosis:
                     break  # single mistakes come before pairs: none will do better
             elif len(mistake.says) == 1 and len(candidate.explains) == len(failing) and all(map(_telling, failing)):
                 in_one_call.append(mistake.says[0])
+        if in_place:
+            found = [one for one in found if any(_telling(failing[index]) for index in one.explains)]
+            return _best(found, failing)
         if sentences := _best(found, failing):
             return sentences
         first = failing[0]
         if first.hint and (first.error is None or passing):  # what always raises is not explained by where it did
-            return [first.hint]
+            hint = first.hint if isinstance(first.hint, Hint) else Hint(first.hint)
+            return list(filter(None, [hint.on(first, self._expected(first))]))
         return in_one_call[:1]
 
     def _candidate(self, mistake: Mistake, failing: Sequence[Record]) -> _Candidate | None:

@@ -17,7 +17,7 @@ import torch
 import autograder.reference
 from autograder.checks.compare import Tolerance, difference, kind, off
 from autograder.checks.context import GradingContext, current, grading, watched
-from autograder.checks.diagnosis import Diagnosis, Place, Record
+from autograder.checks.diagnosis import Diagnosis, Hint, Place, Record
 from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by_student
 from autograder.checks.follow_through import rehearse
 from autograder.checks.probes import Probe, calling, differentiating, gradient
@@ -31,6 +31,7 @@ __all__ = [
     "BrokenCheck",
     "Check",
     "GradingContext",
+    "Hint",
     "Miss",
     "Probe",
     "StudentError",
@@ -233,6 +234,7 @@ class Check:
         self._criteria: list[tuple[Criterion, bool]] = []
         self._records: list[Record] = []
         self._named: list[str] = []
+        self._in_place = False
 
     # ---- inputs -------------------------------------------------------------------------------------------------
 
@@ -263,7 +265,7 @@ class Check:
         else:
             criterion.earned = points
 
-    def agrees(self, probe: Probe, call: str, tolerance: Tolerance = Tolerance(), hint: str = "") -> Any:
+    def agrees(self, probe: Probe, call: str, tolerance: Tolerance = Tolerance(), hint: Hint | str = "") -> Any:
         """The student's value of ``probe`` is the reference's; returns it. ``call`` says what was called.
 
         ``hint`` names the likely cause if no known mistake reproduces the failure. The earlier probes of the block
@@ -359,6 +361,7 @@ class Check:
         same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before, strict=False))
         for argument, original in zip(arguments, before, strict=False):
             argument.data.copy_(original)
+        self._in_place |= not same
         self.require(same, f"{call} changes its argument in place; work on a new tensor.", names=True)
 
     def name(self, sentence: str) -> None:
@@ -372,7 +375,7 @@ class Check:
         """Points per criterion, with the misconceptions recognised."""
         points, criteria = entry(self.assignment, self.grade_id), self.scored()
         diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
-            self._records, lambda: known_mistakes(self.assignment, self.grade_id)
+            self._records, lambda: known_mistakes(self.assignment, self.grade_id), self._in_place
         )
         stopped = sum(record.error is not None and record.error.means_unanswered for record in self._records)
         return Verdict(
@@ -429,7 +432,9 @@ class Check:
         except Exception as error:
             raise BrokenCheck(f"{self.grade_id}: the reference fails its own check: {error!r}") from error
 
-    def _run(self, probe: Probe, call: str, place: Place, tolerance: Tolerance = Tolerance(), hint: str = "") -> Record:
+    def _run(
+        self, probe: Probe, call: str, place: Place, tolerance: Tolerance = Tolerance(), hint: Hint | str = ""
+    ) -> Record:
         record = Record(probe, place, tolerance, hint)
         self._records.append(record)
         known = None if watched.get() else self._answers.get(place)

@@ -4,11 +4,12 @@ A test keeps the two equal. Students see the cell, so the model is no secret; th
 """
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 
 class ProbeModel(nn.Module):
-    """tokens (batch, L) -> logits (batch, L, 7). Has dropout, and parts inside parts; looks at all tokens so far."""
+    """tokens (batch, L) -> logits (batch, L, 7). Has dropout, as module and as function; looks at all tokens so far."""
 
     def __init__(self):
         super().__init__()
@@ -19,7 +20,8 @@ class ProbeModel(nn.Module):
 
     def forward(self, tokens):
         count = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)[:, None]
-        logits = self.read(self.inside(self.embed(tokens).cumsum(1) / count.sqrt()))
+        states = self.inside(self.embed(tokens).cumsum(1) / count.sqrt())
+        logits = self.read(F.dropout(states, 0.5, self.training))
         self.recorded = self.recorded or logits.requires_grad
         return logits
 

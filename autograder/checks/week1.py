@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, kind
-from autograder.checks.framework import Check, Probe, calling, exercise, gradient
+from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, kind, only_where_zero
+from autograder.checks.framework import Check, Hint, Probe, calling, exercise, gradient
 
 WEEK = "week1_permutation_equivariance"
 
@@ -26,18 +26,22 @@ ROUNDED = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Toleranc
 
 # ---- 1.1 scaled_dot_product_attention -------------------------------------------------------------------------------
 
-BROADCAST = (
-    "A mask of this shape goes wrong: it must broadcast to (batch, heads, n_queries, n_keys) by PyTorch's own "
-    "rules, from the last axis backwards."
+BROADCAST = Hint(
+    "A mask of this shape goes wrong. (It broadcasts to (batch, heads, n_queries, n_keys) by PyTorch's own "
+    "rules, from the last axis backwards.)",
+    form=True,
 )
-EMPTY_ROW = "A query that may attend to no key must have zero weights and a zero output, with finite gradients."
+EMPTY_ROW = Hint(
+    "A query that may attend to no key must have zero weights and a zero output, with finite gradients.",
+    only_where_zero,
+)
 LARGE_SCORES = (
-    "Large scores go wrong: use torch.softmax or subtract the largest score of each row first, and hide keys "
-    "before the softmax."
+    "Large scores go wrong. (Use torch.softmax or subtract the largest score of each row first, and hide "
+    "keys before the softmax.)"
 )
 HALF = (
-    "Half precision goes wrong: divide by sqrt(head_dim) before the product or compute the scores in float32, and "
-    "hide keys by -inf."
+    "Half precision goes wrong. (Divide by sqrt(head_dim) before the product or compute the scores in "
+    "float32, and hide keys by -inf.)"
 )
 
 
@@ -242,12 +246,14 @@ def attention_by_hand(check: Check) -> None:
 # Differences of numbers of order 10 in float32; a gap is compared relative to its size.
 GAP = Tolerance(rtol=1e-3, atol=1e-4)
 WHOLE_BATCH = (
-    "With several sequences the gap is wrong: call f once with the whole batch, and take the largest "
-    "difference over everything."
+    "With a single sequence the gap is right, with several it is not. (f is called once with the whole "
+    "batch, and the largest difference over everything counts.)"
 )
 
-UNROUNDED = (
-    "Large gaps are right, a tiny one is not: return the gap as it is, not rounded, nor set to zero where it is small."
+UNROUNDED = Hint(
+    "Large gaps are right, a tiny one is not: return the gap as it is, not rounded, nor set to zero where it is small.",
+    lambda got, expected: got == 0,
+    otherwise="Large gaps are right, a tiny one is not.",
 )
 NOT_A_FLOAT = "Your result is not a Python float: use .item()."
 
@@ -277,7 +283,7 @@ def equivariance_gap(check: Check) -> None:
         f: Callable,
         shape: tuple[int, ...],
         order: list[int],
-        hint: str = "",
+        hint: Hint | str = "",
         dtype: torch.dtype = torch.float32,
     ) -> None:
         x = check.randn(*shape, dtype=dtype)
@@ -347,13 +353,20 @@ def equivariance_gap(check: Check) -> None:
 # ---- 1.5 causal_mask ------------------------------------------------------------------------------------------------
 
 
-WITH_A_CACHE = (
-    "Square masks are right, but with a cache there is one row per query, one column per key, and the queries are the "
-    "last positions: row r stands at position n_keys - n_queries + r."
+WITH_A_CACHE = Hint(
+    "Square masks are right, with a cache they are not. (There is one row per query, one column per key, and "
+    "the queries are the last positions: row r stands at position n_keys - n_queries + r.)",
+    form=True,
 )
 
 
-LONG = "Small masks are right, one of 3,000 keys is not: no number of keys is too large."
+LONG = "Small masks are right, one of 3,000 keys is not. (No number of keys is too large.)"
+
+
+def _like_a_shorter_one(f: Any) -> bool:
+    """No half precision tells 2,997 from 2,998. A misplaced mask is misplaced in both, and is not paid for again."""
+    long, short = (mask[:, -30:] for mask in (f(3, 3000), f(3, 40)))
+    return bool((long == short).all())
 
 
 @exercise(WEEK, "causal_mask")
@@ -363,7 +376,7 @@ def causal_mask(check: Check) -> None:
 
     def masks(*sizes: tuple[int, int]) -> None:
         for n_queries, n_keys in sizes:
-            hint = LONG if n_keys > 100 else WITH_A_CACHE if n_queries < n_keys else ""
+            hint: Hint | str = LONG if n_keys > 100 else WITH_A_CACHE if n_queries < n_keys else ""
             check.agrees(calling(n_queries, n_keys), f"causal_mask({n_queries}, {n_keys})", hint=hint)
 
     with check.criterion("as many queries as keys", 1, golden=True):
@@ -372,3 +385,6 @@ def causal_mask(check: Check) -> None:
         masks((3, 3), (2, 5), (3, 4), (2, 9), (5, 8), (6, 7))
     with check.criterion("one new query, with a cache", 0.5):
         masks((1, 6), (1, 2), (1, 33), (1, 3000))
+        check.agrees(
+            _like_a_shorter_one, "causal_mask(3, 3000), the last 30 columns, are those of causal_mask(3, 40)", hint=LONG
+        )

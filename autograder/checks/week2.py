@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind
-from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise, gradient
+from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind, within
+from autograder.checks.framework import Check, Hint, Miss, Probe, StudentError, calling, exercise, gradient
 from autograder.checks.probes import making, parameter_gradients
 from autograder.misconceptions.week2 import DIAGNOSES
 
@@ -69,20 +69,27 @@ def wavelengths_by_hand(check: Check) -> None:
 
 # ---- the table ------------------------------------------------------------------------------------------------------
 
-BASE = "The default base is right, another one is not: the frequencies must follow the argument `base`."
-FAR_ANGLES = (
-    "Positions near 0 are right, far ones are not: positions, frequencies and angles must be float64 (or Python "
-    "floats), and only the finished sines and cosines be rounded to float32."
+BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
+FAR_ANGLES = Hint(
+    "Positions near 0 are right, far ones are not: positions, frequencies and angles must be float64 (or "
+    "Python floats), and only the finished sines and cosines be rounded to float32.",
+    within(0.2),
+    otherwise="Positions near 0 are right, far ones are not.",
 )
-LENGTH = "Some lengths are right, others are not: row p belongs to position p, whatever seq_len is."
-NEGATIVE = "Offsets to the right are right, 0 or a negative one is not: the same formula holds for every whole number."
+LENGTH = (
+    "The width is right in another length, in this one it is not. (Row p belongs to position p, whatever seq_len is.)"
+)
+WIDTH = "Some widths are right, another one is not."
+NEGATIVE = (
+    "Offsets to the right are right, 0 or a negative one is not. (The same formula holds for every whole number.)"
+)
 
 
 @exercise(WEEK, "sinusoidal_positional_encoding")
 def sinusoidal_positional_encoding(check: Check) -> None:
     name = "sinusoidal_positional_encoding"
 
-    def near(seq_len: int, d_model: int, hint: str = "") -> None:
+    def near(seq_len: int, d_model: int, hint: Hint | str = "") -> None:
         check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", NEAR, hint)
 
     length = int(check.randint(17, 60))
@@ -90,8 +97,10 @@ def sinusoidal_positional_encoding(check: Check) -> None:
         table = check.value(calling(7, 6), f"{name}(7, 6)")
         check.require(getattr(table, "ndim", 2) == 2, DIAGNOSES["extra axis"], names=True)
         near(7, 6)
-        for seq_len, d_model in ((10, 16), (length, 10), (33, 64), (5, 4), (3, 512), (9, 2), (1, 8)):
-            near(seq_len, d_model, LENGTH)
+        for seq_len in (length, 1):
+            near(seq_len, 6, LENGTH)
+        for seq_len, d_model in ((10, 16), (5, 10), (33, 64), (5, 4), (3, 512), (9, 2), (1, 8)):
+            near(seq_len, d_model, WIDTH)
     with check.criterion("another base", 0.5, golden=True):
         near(9, 8)
         for base in (500.0, 1e6, 7.5):
@@ -99,7 +108,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
         check.agrees(calling(6, 4, 20), f"{name}(6, 4, 20)", NEAR, BASE)
     with check.criterion("within 1e-5 up to position 100,000", 1, golden=True):
         near(7, 6)  # the farthest comes first: there a coarse angle looks like nothing else
-        for seq_len, d_model in ((100_001, 8), (3000, 12), (9000 + length, 64)):
+        for seq_len, d_model in ((100_001, 6), (3000, 12), (9000 + length, 16)):
             check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", EXACT, FAR_ANGLES)
     with check.criterion("returns float32", 0.5):
         check.has_dtype(calling(5, 8), torch.float32, f"{name}(5, 8)")
@@ -115,7 +124,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
 def shift_matrix(check: Check) -> None:
     name = "shift_matrix"
 
-    def near(offset: int, d_model: int, hint: str = "") -> None:
+    def near(offset: int, d_model: int, hint: Hint | str = "") -> None:
         check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", NEAR, hint)
 
     drawn = int(check.randint(11, 60))
@@ -142,6 +151,7 @@ def shift_matrix(check: Check) -> None:
     with check.criterion("refuses an odd d_model", 0.5):
         for d_model in (5, 1):
             check.raises(calling(2, d_model), ValueError, f"{name}(2, {d_model})")
+        check.raises(calling(0, 5), ValueError, f"{name}(0, 5)")
 
 
 # ---- the learned table ----------------------------------------------------------------------------------------------
@@ -149,6 +159,7 @@ def shift_matrix(check: Check) -> None:
 # One sum, rounded once or twice: relative 2^-8 of values below 6 in bfloat16, 2^-11 in float16.
 SUM = Tolerance(rtol=0, atol=1e-5)
 TABLE_GRADIENT = "The gradient for the table is wrong: every row must be trained, and enter the sum once, as it is."
+LONGER = Hint("A first text is right, a longer one after it is not. (The rows are taken anew in each call.)", form=True)
 LOW_SUM = {torch.bfloat16: Tolerance(rtol=0, atol=0.06), torch.float16: Tolerance(rtol=0, atol=0.008)}
 
 
@@ -175,6 +186,26 @@ def holding(cls: Any, rows: torch.Tensor) -> Any:
 def added(rows: torch.Tensor, x: torch.Tensor) -> Probe:
     """What the module with this table returns for x."""
     return lambda cls: holding(cls, rows)(x.clone())
+
+
+def added_after(rows: torch.Tensor, first: torch.Tensor, x: torch.Tensor) -> Probe:
+    """What the module returns for x when it has read another text before."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        module = holding(cls, rows)
+        module(first.clone())
+        return module(x.clone())
+
+    return probe
+
+
+def evaluating(max_len: int, d_model: int, x: torch.Tensor) -> Probe:
+    def probe(cls: Any) -> torch.Tensor:
+        module = cls(max_len, d_model)
+        module.eval()
+        return module(x.clone())
+
+    return probe
 
 
 def input_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
@@ -232,6 +263,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, DIAGNOSES["input detached"])
         rows, x, call = drawn(7, 2, 7, 6)
         check.agrees(table_gradient(rows, x), f"the gradient for the table of {call}", SUM, TABLE_GRADIENT)
+        check.agrees(added_after(rows, x[:, :3], x), f"{call} after a text of 3 tokens", SUM, LONGER)
 
     with check.criterion("keeps the dtype of x", 0.25):
         rows, x, call = drawn(7, 2, 4, 6)
@@ -254,6 +286,8 @@ def LearnedPositionalEmbedding(check: Check) -> None:
                 if "nothing was raised" in str(miss):
                     check.name(DIAGNOSES["broadcast" if max_len == 1 else "silent"])
                 raise
+        x = torch.zeros(2, 6, 3)
+        check.raises(evaluating(5, 3, x), Exception, f"{name}(5, 3).eval()(x {tuple(x.shape)})")
 
 
 # ---- the counterexample ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import torch
 
 from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, built, module_weights
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
-from autograder.checks.framework import Check, Probe, calling, differentiating, exercise
+from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
 from autograder.checks.probes import less, making
 
 WEEK = "week3_rope"
@@ -85,18 +85,25 @@ def rope_frequencies(check: Check) -> None:
 
 AT_ZERO = "At position 0 the angle is 0 and nothing may change, but your result does."
 LENGTHS = "Your result has other lengths than x: a rotation keeps the length of every vector."
-GIVEN = "Positions 0..n-1 are right, others are not: the angles come from the positions given, not from the index."
-FRACTION = "Whole positions are right, fractional ones are not: positions are real numbers and must not be rounded."
-NEGATIVE = "Positions from 0 upwards are right, negative ones are not: they turn the other way by the same formula."
-ROWS = "One row of positions per sequence goes wrong: row b belongs to sequence b of the batch, for all its heads."
-BASE = "The default base is right, another one is not: the frequencies must follow the argument `base`."
+GIVEN = "Positions 0..n-1 are right, others are not. (The angles come from the positions given, not from the index.)"
+FRACTION = "Whole positions are right, fractional ones are not. (Positions are real numbers and are not rounded.)"
+NEGATIVE = "Positions from 0 upwards are right, negative ones are not. (They turn the other way by the same formula.)"
+ROWS = Hint(
+    "One row of positions per sequence goes wrong. (Row b belongs to sequence b of the batch, for all its heads.)",
+    form=True,
+)
+BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
+HALF_POSITIONS = (
+    "Whole positions are right as integers, but not in float16. (Angles are computed in at least float32, whatever the "
+    "dtype of the positions.)"
+)
 HALF_PRECISION = (
-    "Far positions are right in float32, but not for half-precision input: positions, frequencies and "
-    "angles must be computed in at least float32, whatever the dtype of the input."
+    "Far positions are right in float32, but not for half-precision input. (Positions, frequencies and "
+    "angles are computed in at least float32, whatever the dtype of the input.)"
 )
 TABLES = (
-    "The tables are wrong for far positions in half precision: angles must be computed in at least float32, "
-    "and only cos and sin be rounded."
+    "The tables are right in float32, but not in half precision. (Angles are computed in at least float32, "
+    "and only cos and sin are rounded.)"
 )
 
 
@@ -136,6 +143,9 @@ def rotation_positions(check: Check, name: str) -> None:
     ):
         x = check.randn(*shape)
         check.agrees(calling(x, torch.tensor(positions, device=check.device)), f"{name}({on(x, words)})", NEAR, hint)
+    x, whole = check.randn(1, 1, 4, 16), torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
+    check.agrees(calling(x, whole), f"{name}({on(x, 'up to 2047')})", FAR)
+    check.agrees(calling(x, whole.half()), f"{name}({on(x, 'up to 2047 in float16')})", FAR, HALF_POSITIONS)
 
 
 def rotation_rows(check: Check, name: str) -> None:
@@ -255,18 +265,23 @@ ATTENDED = Tolerance(rtol=0, atol=3e-4)
 # most 0.18; angles in bfloat16 move some output by more than 3.
 ATTENDED_BFLOAT16 = Tolerance(rtol=0, atol=0.6)
 
-LENGTHS_ONE_BY_ONE = (
-    "The first text is right, one of another length after it is not: nothing of a call may stay for the next."
+LENGTHS_ONE_BY_ONE = Hint(
+    "The first text is right, one of another length after it is not. (Nothing of a call may stay for the next.)",
+    form=True,
 )
 EVALUATING = "In train mode the output is right, after .eval() it is not."
-CAUSAL = "With is_causal=True the token at index i must see the indices 0..i, whatever their positions say."
+CAUSAL_POSITIONS = (
+    "With is_causal=True the output is right, with positions given besides it is not. (The mask goes by the index, the "
+    "rotation by the positions given.)"
+)
+CAUSAL = "With is_causal=True a row is not what the tokens up to it give. (The token at index i sees the indices 0..i.)"
 MODULE_BFLOAT16 = (
-    "The module is right in float32, but not after .to(torch.bfloat16): positions, frequencies and "
-    "angles must stay in at least float32 (a buffer is converted with the module)."
+    "The module is right in float32, but not after .to(torch.bfloat16). (Positions, frequencies and angles stay in at "
+    "least float32; a buffer is converted with the module.)"
 )
 
 
-def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
+def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor | None = None) -> Probe:
     """What row t of the causal output has more than the last row, without a mask, of the sequence that ends at t.
 
     It is zero whatever the rotation: a mistake there is not paid for again.
@@ -274,8 +289,13 @@ def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch
 
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads)
-        ends = [module(x[:, :t], positions=positions[:t])[:, -1] for t in range(1, x.shape[1] + 1)]
-        return less(module(x, positions=positions, is_causal=True), torch.stack(ends, dim=1))
+
+        def at(n: int) -> dict[str, torch.Tensor]:
+            return {} if positions is None else {"positions": positions[:n]}
+
+        n = x.shape[1]
+        ends = [module(x[:, :t], **at(t))[:, -1] for t in range(1, n + 1)]
+        return less(module(x, **at(n), is_causal=True), torch.stack(ends, dim=1))
 
     return probe
 
@@ -355,15 +375,17 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         weights, x = drawn(2, 5, 16)
         call = f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True)"
         given = 9 - 2 * check.randperm(5)
+        less_ends = "each row less the last row without a mask for the sequence that ends there"
         check.agrees(
-            beyond_causal(weights, 2, x, given),
-            f"{call}, each row less the last row without a mask for the sequence that ends there",
+            beyond_causal(weights, 2, x[:, :3]),
+            f"{name}(16, 2)(x (2, 3, 16), is_causal=True), {less_ends}",
             ATTENDED,
             CAUSAL,
         )
+        check.agrees(beyond_causal(weights, 2, x, given), f"{call}, {less_ends}", ATTENDED, CAUSAL_POSITIONS)
         causal = attended(weights, 2, x, positions=given, is_causal=True)
         # The first token sees itself only, whatever the rotation; the last one more than itself.
-        check.agrees(lambda cls: causal(cls)[:, 0], f"{call}, the first row", ATTENDED, CAUSAL)
+        check.agrees(lambda cls: causal(cls)[:, 0], f"{call}, the first row", ATTENDED, CAUSAL_POSITIONS)
         alone = attended(weights, 2, x[:, -1:], positions=given[-1:], is_causal=True)
         apart = check.value(lambda cls: less(causal(cls)[:, -1], alone(cls)[:, 0]), f"{call}, the last row")
         check.require(bool((apart.abs() > 1e-2).any()), f"{call}: the last row does not depend on the tokens before it")

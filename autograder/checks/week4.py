@@ -17,9 +17,15 @@ from typing import Any
 import torch
 
 from autograder import reference
-from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, module_weights
+from autograder.checks.attention_modules import (
+    FOUR_WEIGHTS,
+    attended,
+    attended_after_conversion,
+    attended_twice,
+    module_weights,
+)
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
-from autograder.checks.framework import Check, Miss, Probe, StudentError, calling, exercise
+from autograder.checks.framework import Check, Hint, Miss, Probe, StudentError, calling, exercise
 from autograder.checks.probes import making
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
 
@@ -78,12 +84,22 @@ def attention_with_slope(check: Check) -> None:
 # ---- slopes and bias ------------------------------------------------------------------------------------------------
 
 OTHER_COUNTS = (
-    "Powers of two are right, other numbers of heads are not: there the slopes of the next smaller power of "
-    "two come first, then every second one of the next larger."
+    "Powers of two are right, other numbers of heads are not. (There the slopes of the next smaller power of "
+    "two come first, then every second one of the next larger.)"
 )
-ONE_STEP = (
-    "Square biases are right, but with fewer queries than keys the queries are the last positions: query row r "
-    "stands at position n_keys - n_queries + r."
+MANY_KEYS = "Small biases are right, one of 5,001 keys is not."
+
+
+def _misaligned(got: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether there is a bias where query and key are one and the same position."""
+    return bool((got[expected == 0] != 0).any())
+
+
+ONE_STEP = Hint(
+    "Square biases are right, but with fewer queries than keys the queries are the last positions: query row "
+    "r stands at position n_keys - n_queries + r.",
+    _misaligned,
+    otherwise="Square biases are right, with fewer queries than keys they are not.",
 )
 
 
@@ -102,7 +118,8 @@ def alibi_slopes(check: Check) -> None:
 
 
 def own_slopes(function: Callable) -> Callable[[int], torch.Tensor | None]:
-    """The slopes of the student's own function where something can be built on them: none of them zero, or beyond all measure."""
+    """The slopes of the student's own function where something can be built on them: none of them zero, or "
+    "beyond all measure."""
 
     @functools.cache
     def slopes(n_heads: int) -> torch.Tensor | None:
@@ -145,7 +162,7 @@ def bias_after_slopes(alibi_slopes: Callable) -> Iterator[tuple[Any, str]]:
 
 @exercise(WEEK, "alibi_bias", follows=bias_after_slopes)
 def alibi_bias(check: Check) -> None:
-    def same(*arguments: int, hint: str = "") -> None:
+    def same(*arguments: int, hint: Hint | str = "") -> None:
         check.agrees(calling(*arguments), f"alibi_bias({', '.join(map(str, arguments))})", BIAS, hint)
 
     with check.criterion("as many queries as keys", 1.5, golden=True):
@@ -153,10 +170,11 @@ def alibi_bias(check: Check) -> None:
             same(n_heads, n)
         same(4, 5, 5)
     with check.criterion("fewer queries than keys: the last positions", 1.5, golden=True):
-        # no half precision can hold 5,001
-        for arguments in ((4, 1, 4), (4, 3, 4), (8, 1, 30), (2, 5, 9), (8, 2, 3), (2, 2, 5001)):
+        for arguments in ((4, 1, 4), (4, 3, 4), (8, 1, 30), (2, 5, 9), (8, 2, 3)):
             same(*arguments, hint=ONE_STEP)
+        same(2, 2, 5001, hint=MANY_KEYS)  # no half precision can hold 5,001
     with check.criterion("other numbers of heads", 0.5, golden=True):
+        same(1, 3)
         for n_heads, n in ((12, 6), (6, 4), (3, 5)):
             same(n_heads, n, hint=OTHER_COUNTS)
     with check.criterion("float32", 0.5):
@@ -186,18 +204,15 @@ class All:
 # ---- the bias per key -----------------------------------------------------------------------------------------------
 
 NO_KEY_BEHIND = (
-    "Without a mask a single query at the end sees no key after it, so the two forms agree: align the query "
-    "with the last key, and compute both sides."
+    "Without a mask a single query at the end sees no key after it, so the two forms agree. (The query is "
+    "aligned with the last key.)"
 )
 NOTHING_TO_SEE = "Where keys after the query get no weight, the two forms agree without a mask as well."
 ZERO_SLOPES = "With slopes that are all zero the two forms are one and the same, also without a mask."
-ONE_HEAD = "One place that differs is enough: take the largest difference over all heads, queries and keys."
-SMALL = "Large differences are seen, a small one is not: the two agree where no weight differs by more than 1e-5."
-SIGN = (
-    "Where one weight differs and all others hardly do, your answer is wrong: a difference may have either sign, so "
-    "take .abs()."
-)
-LONG = "Long texts go wrong: compute in float64, and take the largest difference, not the mean."
+ONE_HEAD = "One place that differs is enough. (The largest difference over all heads, queries and keys counts.)"
+SMALL = "Large differences are seen, a small one is not. (The two agree where no weight differs by more than 1e-5.)"
+SIGN = "Where one weight differs and all others hardly do, your answer is wrong. (A difference of either sign counts.)"
+LONG = "Long texts go wrong. (The two are computed in float64, and the largest difference counts, not the mean.)"
 
 
 def one_sided(check: Check, n: int) -> Iterator[tuple[torch.Tensor, float]]:
@@ -271,13 +286,24 @@ def per_key_bias_is_equivalent(check: Check) -> None:
                 *((scores, [slope], False, f"slope {slope:g}", SIGN) for scores, slope in one_sided(check, 300)),
             ]
         )
-    with check.criterion("a Python bool", 0.25):
+    with check.criterion("a Python bool, arguments left alone", 0.25):
         scores = check.randn(1, 4, 3, 3)
+        double, given = scores.double(), torch.tensor(slopes, device=check.device)
+        check.unchanged(
+            lambda f: f(double, given, True),
+            "per_key_bias_is_equivalent(float64 scores (1, 4, 3, 3), four slopes, causal=True)",
+            double,
+            given,
+        )
         for causal in (True, False):
             check.agrees(
                 calling(scores, torch.tensor(slopes, device=check.device), causal),
                 f"per_key_bias_is_equivalent(scores (1, 4, 3, 3), four slopes, causal={causal})",
-                hint="The answer must be a Python bool: wrap the comparison in bool().",
+                hint=Hint(
+                    "The answer must be a Python bool: wrap the comparison in bool().",
+                    lambda got, expected: type(got) is not bool,
+                    form=True,
+                ),
             )
 
 
@@ -290,12 +316,23 @@ EXACTLY = Tolerance(rtol=0, atol=1e-5)  # float64 with slopes and bias in float3
 # modules differ by at most 0.06 and 0.008; positions counted in bfloat16 move some output by 0.4 or more.
 ATTENDED_HALF = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
 
-SYMMETRIC = "With the mask all is right, without it not: is_causal=False needs the symmetric bias -slope * |i - j|."
+SYMMETRIC = (
+    "With the mask all is right, without it it is not. (is_causal=False takes the symmetric bias -slope * |i - j|.)"
+)
 EVALUATING = "In train mode the output is right, after .eval() it is not."
-LENGTHS = "The layer must take texts of any length, one after the other: the bias belongs to the length at hand."
+LENGTHS = Hint(
+    "Texts of any length are right one by one, one after another they are not. (The bias belongs to the "
+    "length at hand.)",
+    form=True,
+)
+CONVERTED = Hint(
+    "In bfloat16 the module is right, but not if it was called in float32 before. (Nothing of a call may stay for the "
+    "next.)",
+    form=True,
+)
 HALF = (
-    "The module is right in float32, but not after .to({}): build the bias from exact positions in float32, cast it to "
-    "the dtype of the scores, mask with -inf, and return the dtype of x."
+    "The module is right in float32, but not after .to({}). (The bias is built from exact positions in "
+    "float32 and cast to the dtype of the scores; the mask is -inf; the result has the dtype of x.)"
 )
 
 
@@ -452,6 +489,13 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
             call, probe = f"{name}(32, 8).to({short})(x {shape})", attended(weights, 8, x.to(dtype))
             check.agrees(probe, call, tolerance, HALF.format(short))
             check.has_dtype(probe, dtype, call)
+        x = x[:, :5].to(torch.bfloat16)
+        check.agrees(
+            attended_after_conversion(weights, 8, x),
+            f"{name}(32, 8) in float32, then after .to(bfloat16), on x {tuple(x.shape)}",
+            ATTENDED_HALF[torch.bfloat16],
+            CONVERTED,
+        )
 
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.5):
         check.agrees(
@@ -479,6 +523,9 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
 # ---- reach ----------------------------------------------------------------------------------------------------------
 
 
+WHOLE_NUMBER = Hint("The window must be a Python int.", lambda got, expected: type(got) is not int, form=True)
+
+
 @exercise(WEEK, "effective_window")
 def effective_window(check: Check) -> None:
     # No quotient -ln(tol) / slope is nearer to a whole number than 0.03, so rounding decides nothing.
@@ -499,11 +546,11 @@ def effective_window(check: Check) -> None:
     with check.criterion("other tolerances", 0.5, golden=True):
         reaches((0.05, 0.2), (0.013, 0.001), (1.7, 0.5), (0.01, 0.05), (2.0**-8, 0.9))
     with check.criterion("a Python int, also from 0-d tensors", 0.5):
-        check.agrees(calling(0.25), "effective_window(0.25)", hint="The window must be a Python int.")
+        check.agrees(calling(0.25), "effective_window(0.25)", hint=WHOLE_NUMBER)
         check.agrees(
             calling(torch.tensor(0.25), torch.tensor(0.02)),
             "effective_window(torch.tensor(0.25), torch.tensor(0.02))",
-            hint="0-d tensors must be taken too, and the window be a Python int.",
+            hint=Hint("0-d tensors must be taken too, and the window be a Python int.", form=True),
         )
 
 

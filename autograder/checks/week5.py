@@ -21,7 +21,7 @@ import torch
 from autograder import reference
 from autograder.checks import probe_model as trusted
 from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind
-from autograder.checks.framework import Check, Probe, StudentError, calling, differentiating, exercise
+from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise
 
 WEEK = "week5_extrapolation"
 
@@ -84,11 +84,21 @@ def yarn_by_hand(check: Check) -> None:
 
 # ---- positions and bases --------------------------------------------------------------------------------------------
 
-WHOLE = (
-    "Positions that the scale divides are right, others are not: the result must keep its fraction (no //, no "
-    "rounding, no conversion back to integers)."
+
+def _whole(got: torch.Tensor, expected: torch.Tensor) -> bool:
+    return bool((got == got.round()).all())
+
+
+WHOLE = Hint(
+    "Positions that the scale divides are right, others are not: the result must keep its fraction (no //, "
+    "no rounding, no conversion back to integers).",
+    _whole,
 )
-DTYPE = "Integer positions give float32, floating ones keep their dtype."
+DTYPE = Hint(
+    "Integer positions give float32, floating ones keep their dtype.",
+    lambda got, expected: getattr(got, "dtype", None) != expected.dtype,
+    form=True,
+)
 
 
 @exercise(WEEK, "position_interpolation")
@@ -106,7 +116,8 @@ def position_interpolation(check: Check) -> None:
     with check.criterion("floating positions, dtypes, negative positions", 0.75, golden=True):
         check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", Tolerance(1e-5, 1e-6, exact_dtype=True), DTYPE)
         given = torch.tensor([0.5, -3.0, 100.25, 7.0], device=check.device)
-        check.agrees(calling(given, 2.5), f"{name}(floats, some negative, 2.5)", near)
+        for scale in (2.5, 0.5):
+            check.agrees(calling(given, scale), f"{name}(floats, some negative, {scale})", near)
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
             # bfloat16 rounds once (2^-9) or, as product with 1/scale, three times
             rounding = 1e-2 if dtype == torch.bfloat16 else 1e-5
@@ -149,8 +160,10 @@ def ntk_base(check: Check) -> None:
         )
 
 
-SHORT = "Beyond the training length the base is right, up to it it is not: there it must stay as it was."
-STATE = "The same call gives another value after a longer text: the function must not remember anything."
+JUST_BEYOND = "A length well beyond the training length is right, one token beyond it is not."
+FAR_BEYOND = "A length up to 4 times the training length is right, one of 64 times it is not."
+SHORT = "Beyond the training length the base is right, up to it it is not. (There it stays as it was.)"
+STATE = "The same call gives another value after other calls: the function must not remember anything."
 
 
 def own_base(function: Callable) -> Callable[..., float | None]:
@@ -197,7 +210,9 @@ def dynamic_after_ntk(ntk_base: Callable) -> Iterator[tuple[Any, str]]:
 
 @exercise(WEEK, "dynamic_ntk_base", follows=dynamic_after_ntk, trivial=(lambda base, *stretch: float(base),))
 def dynamic_ntk_base(check: Check) -> None:
-    def at(scale: float, head_dim: int, seq_len: int, original_len: int, base: float = 10000.0, hint: str = "") -> None:
+    def at(
+        scale: float, head_dim: int, seq_len: int, original_len: int, base: float = 10000.0, hint: Hint | str = ""
+    ) -> None:
         check.agrees(
             calling(base, scale, head_dim, seq_len, original_len),
             f"dynamic_ntk_base({base:g}, {scale:g}, {head_dim}, {seq_len}, {original_len})",
@@ -206,6 +221,7 @@ def dynamic_ntk_base(check: Check) -> None:
         )
 
     with check.criterion("beyond the training length", 1.25, golden=True):
+        at(4.0, 8, 128, 64)
         for scale, head_dim, seq_len, original_len in (
             (2.0, 8, 192, 64),
             (1.0, 8, 200, 64),
@@ -217,8 +233,11 @@ def dynamic_ntk_base(check: Check) -> None:
         at(2.0, 8, 300, 100, base=500.0)
         at(2.0, 8, 300, 100, base=7.5)
         at(2.5, 8, 192, 64)
-    with check.criterion("unchanged up to the training length, whatever came before", 0.75):
+    with check.criterion("one token and 64 times beyond it; unchanged up to it, whatever came before", 0.75):
+        at(4.0, 8, 128, 64)
         at(4.0, 8, 256, 64)
+        at(8.0, 128, 4097, 4096, hint=JUST_BEYOND)
+        at(2.0, 8, 65_536, 1024, hint=FAR_BEYOND)
         for seq_len in (64, 63, 32, 1):
             at(4.0, 8, seq_len, 64, hint=SHORT)
         at(2.0, 8, 50, 100, base=7.5, hint=SHORT)
@@ -227,8 +246,14 @@ def dynamic_ntk_base(check: Check) -> None:
 
 # ---- YaRN -----------------------------------------------------------------------------------------------------------
 
-CLAMPED = "low may not fall below 0, and high not rise above head_dim - 1."
-EQUAL = "If low and high are equal, 0.001 is added to high: a step in place of a division by zero."
+CLAMPED = (
+    "Usual sizes are right, one where the ramp reaches beyond the pairs is not. (low does not fall below 0, "
+    "high does not rise above head_dim - 1.)"
+)
+EQUAL = (
+    "Usual sizes are right, one where low and high are equal is not. (There 0.001 is added to high: a step "
+    "in place of a division by zero.)"
+)
 
 
 @exercise(WEEK, "yarn_frequencies")
@@ -237,7 +262,7 @@ def yarn_frequencies(check: Check) -> None:
     # Neighbouring ramps differ by 1e-2.
     tolerance = Tolerance(rtol=2e-5, atol=0)
 
-    def at(head_dim: int, scale: float, original_len: int, hint: str = "", **options: float) -> None:
+    def at(head_dim: int, scale: float, original_len: int, hint: Hint | str = "", **options: float) -> None:
         words = "".join(f", {key}={value:g}" for key, value in options.items())
         check.agrees(
             calling(head_dim, scale, original_len, **options),
@@ -298,19 +323,19 @@ def yarn_temperature(check: Check) -> None:
 # ---- log n ----------------------------------------------------------------------------------------------------------
 
 
+NO_CLAMP = Hint(
+    "With fewer keys than n0 the factor is below 1: there is no clamp.", lambda got, expected: expected < 1 <= got
+)
+
+
 @exercise(WEEK, "log_n_scale")
 def log_n_scale(check: Check) -> None:
     with check.criterion("more keys than in training", 1.5, golden=True):
         for n, n0 in ((512, 64), (4096, 64), (1000, 7), (65, 64)):
             check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE)
     with check.criterion("as many or fewer: 1, and below 1", 0.5):
-        for n, n0 in ((64, 64), (8, 64), (2, 1000)):
-            check.agrees(
-                calling(n, n0),
-                f"log_n_scale({n}, {n0})",
-                RELATIVE,
-                "With fewer keys than n0 the factor is below 1: there is no clamp.",
-            )
+        for n, n0 in ((64, 64), (8, 64), (2, 1000), (1, 64)):
+            check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE, NO_CLAMP)
 
 
 # ---- loss_by_length -------------------------------------------------------------------------------------------------
@@ -338,6 +363,11 @@ EVAL_MODE = (
 )
 
 
+MIXED_MODES = "With the model in train mode the losses are right, with some of its parts in eval mode they are not."
+AFTER_REFUSAL = (
+    "After a refusal some training flag is not what it was before: check the lengths first, or restore in `finally`."
+)
+FROZEN = "The model's parameters no longer ask for gradients afterwards: measuring changes nothing."
 FLAGS = "Some training flag is not what it was before: note the flag of every submodule, and set each back at the end."
 WEIGHTS = "The model's weights are not what they were before: measuring changes nothing."
 RECORDED = "The model runs with gradients recorded: measure under torch.no_grad()."
@@ -375,6 +405,30 @@ def losses(*arguments: Any) -> Probe:
 
 def left_behind(key: str, *arguments: Any) -> Probe:
     return lambda subject: _measured(subject)(*_fresh(arguments))[1][key]
+
+
+def flags_after_refusal(*arguments: Any) -> Probe:
+    def probe(subject: Any) -> list[bool]:
+        measured, (weights, flags, *rest) = _measured(subject), _fresh(arguments)
+        model = measured.make(weights, list(flags))
+        try:
+            measured.function(model, *rest)
+        except StudentError:
+            pass
+        except Exception as error:
+            if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
+                raise
+        left: list[bool] = measured.observe(model)["flags"]
+        return left
+
+    return probe
+
+
+def still_trained(*arguments: Any) -> Probe:
+    """Which of the model's parameters ask for gradients after the call."""
+    return lambda subject: [
+        parameter.requires_grad for parameter in _measured(subject)(*_fresh(arguments))[2].parameters()
+    ]
 
 
 def weights_left(*arguments: Any) -> Probe:
@@ -416,7 +470,8 @@ def _loss_by_length(check: Check) -> None:
         check.agrees(losses(weights, EVAL, tokens, [8, 24], 6), call("eval mode", tokens, [8, 24], 6), LOSSES)
         for flags in (TRAIN, MIXED[1]):
             words = "train mode" if flags == TRAIN else "mixed modes"
-            check.agrees(losses(weights, flags, tokens, [8, 24], 6), call(words, tokens, [8, 24], 6), LOSSES, EVAL_MODE)
+            hint = EVAL_MODE if flags == TRAIN else MIXED_MODES
+            check.agrees(losses(weights, flags, tokens, [8, 24], 6), call(words, tokens, [8, 24], 6), LOSSES, hint)
 
     with check.criterion("every training flag and weight as it was", 0.75):
         weights, tokens = drawn(2, 15)
@@ -440,16 +495,23 @@ def _loss_by_length(check: Check) -> None:
         arguments, shown = (weights, EVAL, tokens, [6, 12], 4), call("eval mode", tokens, [6, 12], 4)
         for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
             check.agrees(left_behind(key, *arguments), f"'{key}' after {shown}", EXACT, hint)
+        check.agrees(still_trained(*arguments), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)
         check.agrees(kinds_of_losses(*arguments), f"the types of the losses of {shown}", EXACT, FLOATS)
 
     with check.criterion("refuses a text that is too short and targets that do not fit", 0.5):
         weights, tokens = drawn(2, 20)
-        for lengths, n_targets in (([8, 20], 4), ([25], 4), ([8, 16], 9)):
+        for lengths, n_targets in (([8, 20], 4), ([25], 4), ([8, 16], 9), ([20, 8], 4), ([16, 8], 9)):
             check.raises(
                 losses(weights, EVAL, tokens, lengths, n_targets),
                 ValueError,
                 call("eval mode", tokens, lengths, n_targets),
             )
+        check.agrees(
+            flags_after_refusal(weights, TRAIN, tokens, [8, 20], 4),
+            f"the training flags after {call('train mode', tokens, [8, 20], 4)} is refused",
+            EXACT,
+            AFTER_REFUSAL,
+        )
 
 
 def loss_by_length(student: Any, make: Callable = trusted.probe_model, observe: Callable = trusted.observe) -> Any:

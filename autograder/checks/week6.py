@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from autograder import reference
-from autograder.checks.compare import CUT, Tolerance
-from autograder.checks.framework import Check, Probe, StudentError, calling, exercise, gradient
+from autograder.checks.compare import CUT, Tolerance, only_where_zero
+from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, exercise, gradient
 from autograder.reference.attention import weights_of
 
 WEEK = "week6_relative_bias"
@@ -34,7 +34,11 @@ DOUBLE = Tolerance(rtol=0, atol=1e-9)
 # A gradient adds up to 50 such values.
 SLOPE = Tolerance(rtol=0, atol=1e-3)
 
-DTYPE = "In float32 the values are right, in float64 they are not: compute in the dtype of the inputs, and return it."
+DTYPE = Hint(
+    "In float32 the values are right, in float64 they are not. (The function computes in the dtype of the "
+    "inputs, and returns it.)",
+    form=True,
+)
 
 
 # ---- hand computations ----------------------------------------------------------------------------------------------
@@ -76,11 +80,18 @@ def costs_by_hand(check: Check) -> None:
 
 # ---- offsets --------------------------------------------------------------------------------------------------------
 
-LAST = (
-    "With as many queries as keys all is right; with fewer the queries are the last positions: row r stands at "
-    "position n_keys - n_queries + r."
+ALIGNED = Hint(
+    "With as many queries as keys all is right; with fewer the queries are the last positions: row r stands at position "
+    "n_keys - n_queries + r.",
+    lambda got, expected: bool((got[expected == 0] != 0).any()),
+    otherwise="With as many queries as keys all is right, with fewer queries it is not.",
 )
-INTEGERS = "The offsets must be int64: they index tables."
+LAST = "With as many queries as keys all is right, with fewer queries it is not."
+INTEGERS = Hint(
+    "The offsets must be int64: they index tables.",
+    lambda got, expected: isinstance(got, Tensor) and got.shape == expected.shape,
+    form=True,
+)
 
 
 @exercise(WEEK, "relative_positions")
@@ -91,7 +102,7 @@ def relative_positions(check: Check) -> None:
             check.agrees(calling(n, n), f"{name}({n}, {n})", EXACT)
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
         for n_queries, n_keys in ((2, 5), (1, 4), (6, 9), (1, 12)):
-            check.agrees(calling(n_queries, n_keys), f"{name}({n_queries}, {n_keys})", EXACT, LAST)
+            check.agrees(calling(n_queries, n_keys), f"{name}({n_queries}, {n_keys})", EXACT, ALIGNED)
     with check.criterion("int64, refuses more queries than keys and none at all", 0.5):
         check.agrees(calling(4, 4), f"{name}(4, 4)", Tolerance(0, 0, exact_dtype=True), INTEGERS)
         for n_queries, n_keys in ((5, 3), (0, 3)):
@@ -175,14 +186,25 @@ OWN_OFFSETS = "Graded with your own relative_positions: a mistake there is not p
 
 # ---- Shaw -----------------------------------------------------------------------------------------------------------
 
-CLIPPED = (
-    "Short texts are right, longer ones are not: offsets beyond clip take the first or the last row. (A "
-    "negative index wraps round without an error.)"
+CLIPPED = Hint(
+    "Offsets within clip are right, those beyond it are not. (They take the first or the last row; a "
+    "negative index wraps round without an error.)",
+    form=True,
 )
-ONE_ROW = "With clip 0 the tables have a single row, which belongs to every offset."
-NO_KEY = "A query that may attend to no key has zero weights and zero output; the value table must not reach it either."
-MASKED = "Without a mask all is right: hide the keys before the softmax, and let the mask broadcast."
-VALUES = "The weights are right, out is not: out adds up weight * (v + rel_v[row])."
+ONE_ROW = Hint(
+    "With larger tables all is right, with clip 0 it is not. (The tables have a single row then, which "
+    "belongs to every offset.)",
+    form=True,
+)
+NO_KEY = Hint(
+    "A query that may attend to no key has zero weights and zero output; the value table must not reach it either.",
+    only_where_zero,
+)
+MASKED = Hint(
+    "Without a mask all is right, with one it is not. (Keys are hidden before the softmax, and the mask broadcasts.)",
+    form=True,
+)
+VALUES = "The weights are right, out is not. (out adds up weight * (v + rel_v[row]).)"
 
 
 def shaw_after_offsets(relative_positions: Function) -> Iterator[tuple[Any, str]]:
@@ -226,7 +248,11 @@ def shaw_attention(check: Check) -> None:
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, k {tuple(tensors[1].shape)}, v_dim {v_dim}, clip {clip}"
 
     def agrees(
-        tensors: list[Tensor], words: str, hint: str = "", mask: Tensor | None = None, tolerance: Tolerance = CLOSE
+        tensors: list[Tensor],
+        words: str,
+        hint: Hint | str = "",
+        mask: Tensor | None = None,
+        tolerance: Tolerance = CLOSE,
     ) -> None:
         """The weights first: if they are right and out is not, the values are at fault."""
         arguments = tensors if mask is None else [*tensors, mask]
@@ -286,15 +312,18 @@ def result(call: Probe, place: int) -> Probe:
 # ---- Transformer-XL -------------------------------------------------------------------------------------------------
 
 MEMORY = (
-    "With as many queries as keys all is right, with a memory (more keys than queries) it is not: row i moves to "
-    "the left by n_queries - 1 - i, whatever the number of keys."
+    "With as many queries as keys all is right, with a memory (more keys than queries) it is not. (Row i "
+    "moves to the left by n_queries - 1 - i, whatever the number of keys.)"
 )
-STRIDES = "Right for a contiguous x, wrong for one that is not: `view` needs contiguous memory, `reshape` does not."
+STRIDES = Hint(
+    "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
+    form=True,
+)
 
 
 @exercise(WEEK, "rel_shift")
 def rel_shift(check: Check) -> None:
-    def shifted(x: Tensor, hint: str = "", words: str = "") -> None:
+    def shifted(x: Tensor, hint: Hint | str = "", words: str = "") -> None:
         check.agrees(
             looked_at(calling(x)),
             f"rel_shift(x {tuple(x.shape)}{words}), where the key is not after the query",
@@ -396,8 +425,8 @@ def xl_after_offsets_and_shift(relative_positions: Function, rel_shift: Function
 
 
 NO_BIAS = (
-    "With all biases zero the scores are right, with them they are not: both biases are per head, and each has "
-    "its own term."
+    "With all biases zero the scores are right, with them they are not. (Both biases are per head, and each "
+    "has its own term.)"
 )
 
 
@@ -424,7 +453,7 @@ def transformer_xl_scores(check: Check) -> None:
         ]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, n_keys {n_keys})"
 
-    def agrees(tensors: list[Tensor], words: str, hint: str = "", tolerance: Tolerance = CLOSE) -> None:
+    def agrees(tensors: list[Tensor], words: str, hint: Hint | str = "", tolerance: Tolerance = CLOSE) -> None:
         check.agrees(looked_at(calling(*tensors)), words, tolerance, hint)
 
     with check.criterion("both terms, biases zero", 1.25, golden=True):
@@ -452,14 +481,21 @@ def transformer_xl_scores(check: Check) -> None:
 # ---- T5 -------------------------------------------------------------------------------------------------------------
 
 ONE_SIDED = (
-    "Two-sided buckets are right, causal ones are not: there all num_buckets belong to one side, and offsets "
-    "above 0 count as 0."
+    "Two-sided buckets are right, causal ones are not. (There all num_buckets belong to one side, and "
+    "offsets above 0 count as 0.)"
 )
-ARGUMENTS = (
-    "With the default sizes all is right, with others it is not: num_buckets and max_distance must both reach "
-    "the formula."
-)
-WHOLE = "The buckets are right; they must be int64, in the shape of relative_position."
+ARGUMENTS = "With the default sizes all is right, with others it is not."
+
+
+def _same_numbers(got: Any, expected: Tensor) -> bool:
+    return (
+        isinstance(got, Tensor)
+        and got.numel() == expected.numel()
+        and torch.equal(got.flatten().double(), expected.flatten().double())
+    )
+
+
+WHOLE = Hint("The buckets are right; they must be int64, in the shape of relative_position.", _same_numbers, form=True)
 # Exact ties of the logarithm are left out, for there an honest rounding decides: 16, 32, 64 with two sides of 16.
 TIES = (16, 32, 64)
 
@@ -468,7 +504,7 @@ TIES = (16, 32, 64)
 def t5_bucket(check: Check) -> None:
     name = "t5_bucket"
 
-    def at(offsets: list[int], words: str, *arguments: Any, hint: str = "") -> None:
+    def at(offsets: list[int], words: str, *arguments: Any, hint: Hint | str = "") -> None:
         words += "".join(f", {argument}" for argument in arguments)
         check.agrees(calling(torch.tensor(offsets, device=check.device), *arguments), f"{name}({words})", EXACT, hint)
 
@@ -567,12 +603,10 @@ def t5_after_offsets_and_buckets(relative_positions: Function, t5_bucket: Functi
 
 
 CAUSAL = (
-    "Without is_causal all is right: with it the keys after the query are hidden, and the buckets are the causal "
-    "ones (bidirectional=False)."
+    "Without is_causal all is right, with it it is not. (The keys after the query are hidden, and the "
+    "buckets are the causal ones, bidirectional=False.)"
 )
-SIZES = (
-    "With 32 buckets all is right: num_buckets is the number of rows of the table, and max_distance must be handed on."
-)
+SIZES = Hint("With 32 buckets and the default max_distance all is right, with others it is not.", form=True)
 
 
 def unscaled_attention(
@@ -601,7 +635,9 @@ def t5_attention(check: Check) -> None:
         ]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, n_keys {n_keys}, table {tuple(tensors[3].shape)}"
 
-    def agrees(tensors: list[Tensor], words: str, hint: str = "", tolerance: Tolerance = CLOSE, **options: Any) -> None:
+    def agrees(
+        tensors: list[Tensor], words: str, hint: Hint | str = "", tolerance: Tolerance = CLOSE, **options: Any
+    ) -> None:
         words += "".join(f", {key}={value}" for key, value in options.items())
         for place, part in ((1, "weights"), (0, "out")):
             check.agrees(result(calling(*tensors, **options), place), f"{part} of {words})", tolerance, hint)
@@ -644,8 +680,10 @@ def t5_attention(check: Check) -> None:
 
 # ---- DeBERTa --------------------------------------------------------------------------------------------------------
 
-BEYOND = (
-    "Within the span all is right, beyond it not: clamp i - j + span to 0 .. 2*span - 1, for there is no row 2*span."
+BEYOND = Hint(
+    "Within the span all is right, beyond it it is not. (i - j + span is clamped to 0 .. 2*span - 1; there "
+    "is no row 2*span.)",
+    form=True,
 )
 
 
