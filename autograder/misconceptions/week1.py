@@ -21,6 +21,7 @@ DIAGNOSES = {
     "d_model scale": "The scores are divided by the square root of heads * head_dim; the scale belongs to head_dim, the "
                      "length of one query.",
     "n_keys scale": "The scores are divided by the square root of the number of keys; the scale belongs to head_dim.",
+    "width of v": "The scores are divided by the square root of the width of v; the scale is that of q and k.",
     "multiplied": "The scores are multiplied by sqrt(head_dim); they are divided by it.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys, the last one.",
     "over heads": "The softmax runs over the wrong axis; it belongs on the axis of the keys, the last one.",
@@ -69,6 +70,7 @@ DIAGNOSES = {
     "signed": "You take the largest difference without its absolute value; a negative one can be larger.",
     "norm": "You take a norm or a sum over all differences; asked for is the single largest absolute difference.",
     "relative": "You divide by the size of the output; asked for is the plain largest difference.",
+    "relative norm": "You divide one norm by another; asked for is the single largest absolute difference, as it is.",
     "channels": "You permute the channels (the last axis); perm reorders the tokens, axis 1.",
     "batch axis": "You permute the sequences of the batch (axis 0); perm reorders the tokens, axis 1.",
     "one by one": "You call f sequence by sequence; it must see the whole batch at once.",
@@ -122,6 +124,7 @@ edited(attention_plain, "attention_unscaled", 0, DIAGNOSES["unscaled"], (SCALED,
 edited(attention_plain, "attention_divided_by_d", 0, DIAGNOSES["by d"], ("/ math.sqrt(d)", "/ d"))
 edited(attention_plain, "attention_d_model_scale", 0, DIAGNOSES["d_model scale"], ("math.sqrt(d)", "math.sqrt(q.shape[1] * d)"))
 edited(attention_plain, "attention_n_keys_scale", 0, DIAGNOSES["n_keys scale"], ("d = q.shape[-1]", "d = k.shape[-2]"))
+edited(attention_plain, "attention_width_of_v", 0, DIAGNOSES["width of v"], ("d = q.shape[-1]", "d = v.shape[-1]"))
 edited(attention_plain, "attention_multiplied", 0, DIAGNOSES["multiplied"], ("/ math.sqrt(d)", "* math.sqrt(d)"))
 edited(attention_plain, "attention_over_queries", 0, DIAGNOSES["over queries"], ("dim=-1)\n    if", "dim=-2)\n    if"))
 edited(attention_plain, "attention_over_heads", 0, DIAGNOSES["over heads"], ("dim=-1)\n    if", "dim=1)\n    if"))
@@ -322,6 +325,8 @@ numbers(WEEK, "attention_by_hand", "queries_left_behind", by_hand | {"swapped_ou
         2, "Your queries stayed behind: after the swap the query at position 1 is that of the former token 2.")
 numbers(WEEK, "attention_by_hand", "second_channel", by_hand | {"swapped_out_1_0": -0.18071},
         2, "Your last number is the second channel; asked for is the first.")
+numbers(WEEK, "attention_by_hand", "outputs_crossed", by_hand | {"swapped_out_0_0": 1.2095470, "swapped_out_1_0": 1.1546979},
+        2, "Your last two outputs are exchanged: position 0 keeps its token, so its output stays as it was.")
 numbers(WEEK, "attention_by_hand", "two_digits", _hand(0.24, 0.09, 0.67, 1.2, -0.40, 0.67, 1.2, 1.2),
         0, "The numbers are right but given to two digits; four significant digits are asked for.")
 numbers(WEEK, "attention_by_hand", "three_digits", _hand(0.245, 0.090, 0.665, 1.15, -0.395, 0.665, 1.15, 1.21),
@@ -348,6 +353,8 @@ edited(gap_plain, "gap_mean", 0, DIAGNOSES["mean"], (".max()", ".mean()"))
 edited(gap_plain, "gap_signed", 0, DIAGNOSES["signed"], (".abs()", ""))
 edited(gap_plain, "gap_norm", 0, DIAGNOSES["norm"], (".abs().max()", ".norm()"))
 edited(gap_plain, "gap_relative", 0, DIAGNOSES["relative"], (".max().item()", ".max().item() / last.abs().max().item()"))
+edited(gap_plain, "gap_relative_norm", 0, DIAGNOSES["relative norm"],
+       (".abs().max().item()", ".norm().item() / last.norm().item()"))
 edited(gap_plain, "gap_permutes_difference", 0, DIAGNOSES["input only"], ("f(x)[:, perm]", "f(x)"),
        ("(first - last)", "(first - last)[:, perm]"))
 edited(gap_plain, "gap_of_the_channels", 0, DIAGNOSES["channels"], ("f(x[:, perm])", "f(x[..., perm])"), ("f(x)[:, perm]", "f(x)[..., perm]"))

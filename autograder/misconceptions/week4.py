@@ -160,6 +160,9 @@ numbers(WEEK, "slopes_by_hand", "odd_entries", by_hand | {"h12_8": 0.5, "h12_9":
         1, "From the 16 slopes you take every second one from the second on; begin with the first, 2^(-1/2).")
 numbers(WEEK, "slopes_by_hand", "consecutive", by_hand | {"h12_9": 0.5, "h12_11": 0.25},
         1, "From the 16 slopes you take the first four; take every second one.")
+numbers(WEEK, "slopes_by_hand", "entries_8_to_11", by_hand | {
+    "h12_8": 2**-4.5, "h12_9": 2**-5, "h12_11": 2**-6,
+}, 1, "From the 16 slopes you take numbers 8 to 11; take every second one, from the first on.")
 numbers(WEEK, "slopes_by_hand", "exponents", {
     "h8_0": 1.0, "h8_2": 3.0, "h8_7": 8.0, "h12_0": 1.0, "h12_7": 8.0, "h12_8": 0.5, "h12_9": 1.5, "h12_11": 3.5,
 }, 0, "You give the exponents; the slopes are 2 to minus these powers.")
@@ -355,6 +358,9 @@ numbers(WEEK, "attention_with_slope", "sign",
 numbers(WEEK, "attention_with_slope", "base_two",
         _answers((0.13807119, 0.19526215, 0.27614238, 0.39052429), 2.8284271, (0.24264069, 0.34314575, 0.24264069, 0.17157288)),
         0, "You use powers of 2; softmax takes powers of e.")
+numbers(WEEK, "attention_with_slope", "halved_by_distance",
+        _answers((1 / 15, 2 / 15, 4 / 15, 8 / 15), 32 / 15, (2 / 9, 4 / 9, 2 / 9, 1 / 9)),
+        0, "You halve the factor at every position, as for slope ln 2; slope 1/2 means e^(-1/2) per position.")
 numbers(WEEK, "attention_with_slope", "slope_one",
         _answers((0.032058603, 0.087144319, 0.23688282, 0.64391426), 1.7227260, (0.19661193, 0.53444665, 0.19661193, 0.072329488)),
         0, "You take the slope as 1; it is 1/2.")

@@ -57,6 +57,8 @@ numbers(WEEK, "unturned_pairs", "two_digits", {
 
 PI = {
     "multiplied": "You multiply by the scale; positions must become smaller, so divide.",
+    "unchanged": "The positions come back as they were; divide them by the scale.",
+    "clamped": "Far positions are cut off at a limit; all of them must be divided by the scale.",
     "whole": "Whole-number division: 1/4 becomes 0. Positions must keep their fractions.",
     "dtype": "The dtype is not as asked: integers give float32, floats keep theirs.",
     "cut": "No gradient passes: a detach, torch.tensor, NumPy, a list or a whole-number division is on the way.",
@@ -70,6 +72,17 @@ PI = {
 @wrong(WEEK, "position_interpolation", 0, PI["multiplied"])
 def pi_multiplied(positions, scale):
     return positions.float() * scale if not positions.is_floating_point() else positions * scale
+
+
+@wrong(WEEK, "position_interpolation", 0, PI["unchanged"])
+def pi_unchanged(positions, scale):
+    return positions.float() if not positions.is_floating_point() else positions
+
+
+@wrong(WEEK, "position_interpolation", 0, PI["clamped"])
+def pi_clamped(positions, scale):
+    x = positions.float() if not positions.is_floating_point() else positions
+    return x.clamp(max=float(x.detach().max()) / scale)
 
 
 @wrong(WEEK, "position_interpolation", 0, PI["whole"])
@@ -146,6 +159,7 @@ NTK = {
     "base too": "The power must stand on the scale alone, not on base * scale.",
     "divided": "Your base becomes smaller; a larger base is what slows the pairs down.",
     "d over d-1": "The exponent is d/(d-2): there are d/2 pairs, and the last one has the number d/2 - 1.",
+    "pairs": "Your exponent counts pairs, (d/2) / (d/2 - 2); it is d/(d-2) with d the head dimension.",
     "square": "The scale is squared; the exponent d/(d-2) is only a little above 1.",
     "base": "The default base is right, another one is not: use the argument `base`.",
     "clamped": "Scales of 1 and below are changed on the way; the formula holds for every scale.",
@@ -165,6 +179,7 @@ edited(ntk_plain, "ntk_scale_twice", 0, NTK["twice"], ("base * scale", "base * s
 edited(ntk_plain, "ntk_power_of_all", 0, NTK["base too"], ("base * scale **", "(base * scale) **"))
 edited(ntk_plain, "ntk_divided", 0, NTK["divided"], ("base * scale", "base / scale"))
 edited(ntk_plain, "ntk_d_minus_one", 0, NTK["d over d-1"], ("(head_dim - 2)", "(head_dim - 1)"))
+edited(ntk_plain, "ntk_pairs_for_channels", 0, NTK["pairs"], ("(head_dim / (head_dim - 2))", "(head_dim / 2 / (head_dim / 2 - 2))"))
 edited(ntk_plain, "ntk_squared", 0, NTK["square"], ("(head_dim / (head_dim - 2))", "2"))
 edited(ntk_plain, "ntk_whole_exponent", 0, NTK["whole"], ("head_dim / (", "head_dim // ("))
 edited(ntk_plain, "ntk_own_base", 2.25, NTK["base"], ("base * scale", "10000.0 * scale"))
@@ -201,14 +216,14 @@ numbers(WEEK, "ntk_by_hand", "from_a_blog", ntk_right | {"new_base": 41400}, 0.5
 numbers(WEEK, "ntk_by_hand", "power_of_all", ntk_right | {"new_base": 56300.67}, 0.5,
         "The power must stand on the scale alone, not on base * scale.")
 numbers(WEEK, "ntk_by_hand", "all_pairs_slower", ntk_right | {"first_pair_ratio": 0.25}, 0.5,
-        "The first pair is not slowed down: its speed is base**0 = 1 for every base.")
+        "The first pair is not slowed down: its frequency is base**0 = 1 for every base.")
 numbers(WEEK, "ntk_by_hand", "ratio_upside_down", ntk_right | {"last_pair_ratio": 4}, 0.5,
-        "The ratio is upside down: asked for is new speed / old speed, and the new one is smaller.")
+        "The ratio is upside down: asked for is new frequency / old frequency, and the new one is smaller.")
 numbers(WEEK, "ntk_by_hand", "first_and_last_swapped",
         ntk_right | {"first_pair_ratio": 0.25, "last_pair_ratio": 1}, 0.5,
-        "First and last are swapped: pair 0 keeps its speed, the last pair is slowed down.")
+        "First and last are swapped: pair 0 keeps its frequency, the last pair is slowed down.")
 numbers(WEEK, "ntk_by_hand", "ratio_of_bases", ntk_right | {"last_pair_ratio": 0.2390665}, 0.5,
-        "This is old base / new base; the last pair's exponent is -(d-2)/d, and its speed falls by exactly the scale.")
+        "This is old base / new base; the last pair's exponent is -(d-2)/d, and its frequency falls by exactly the scale.")
 
 
 # ---- 5.4 dynamic_ntk_base -------------------------------------------------------------------------------------------
@@ -317,13 +332,13 @@ YARN = {
     "everything": "All pairs are divided by the scale: that is position interpolation.",
     "nothing": "Nothing is changed: the slow pairs must be divided by the scale.",
     "ntk": "You change the base for the slow pairs (NTK); YaRN interpolates them: divide by the scale.",
-    "step": "There is no ramp, only a step: between low and high the two speeds are mixed linearly.",
+    "step": "There is no ramp, only a step: between low and high the two frequencies are mixed linearly.",
     "over turns": "The ramp is linear in the number of turns, as in the paper; the official code, and this exercise, "
                   "have it linear in the number of the pair.",
-    "wavelengths": "You mix wavelengths (the reciprocals); the speeds are mixed linearly.",
-    "temperature": "The temperature is multiplied into the speeds; it belongs on cosine and sine, not here.",
+    "wavelengths": "You mix wavelengths (the reciprocals); the frequencies are mixed linearly.",
+    "temperature": "The temperature is multiplied into the frequencies; it belongs on cosine and sine, not here.",
     "betas swapped": "beta_fast and beta_slow are swapped: 32 turns give low, 1 turn gives high.",
-    "base": "The base is written out somewhere; use the argument `base` in the ramp and in the speeds.",
+    "base": "The base is written out somewhere; use the argument `base` in the ramp and in the frequencies.",
     "betas": "The betas are written out; use the arguments beta_fast and beta_slow.",
     "odd": "An odd head_dim must raise ValueError.",
     "dtype": "The result must be float32.",
