@@ -141,11 +141,11 @@ numbers(WEEK, "encode_by_hand", "one_speed", by_hand(lambda p: waves(p, 1, 1, 1,
 numbers(WEEK, "encode_by_hand", "two_pi", by_hand(lambda p: waves(2 * math.pi * p, 1, 1, 0.01, 0.01)),
         0.5, "You multiply the angle by 2 pi; it is position times frequency.")
 numbers(WEEK, "encode_by_hand", "product_halved", by_hand(encoded, lambda a, b: sum(x * y for x, y in zip(a, b)) / 2),
-        2.5, "Your products are divided by 2 (a cosine, or a scaled score); asked for is the plain dot product.")
+        2.5, "Your products are divided by 2 (a cosine, or a scaled score); the exercise asks for the plain dot product.")
 numbers(WEEK, "encode_by_hand", "fast_pair_only", by_hand(encoded, lambda a, b: a[0] * b[0] + a[1] * b[1]),
         2.5, "Your products stop after the first pair; all four channels count.")
 numbers(WEEK, "encode_by_hand", "distance", by_hand(encoded, math.dist),
-        2.5, "You give distances; asked for are dot products.")
+        2.5, "You give distances; the exercise asks for dot products.")
 numbers(WEEK, "encode_by_hand", "three_decimals", {key: round(value, 3) for key, value in RIGHT.items()},
         4, "The numbers are right but rounded to three digits after the point; four significant digits are asked for.")
 numbers(WEEK, "encode_by_hand", "two_digits", {key: round(value, 2) for key, value in RIGHT.items()},

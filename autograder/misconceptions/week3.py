@@ -25,9 +25,9 @@ DIAGNOSES = {
         "head_dim.",
     "positive": "Your frequencies grow from pair to pair: the exponent lacks its minus sign.",
     "first pair": "Your pairs are counted from 1; the first pair has exponent 0 and turns by one radian per position.",
-    "wavelength": "You return wavelengths (2 pi / frequency), or frequencies times 2 pi; asked for are radians per position.",
+    "wavelength": "You return wavelengths (2 pi / frequency), or frequencies times 2 pi; the exercise asks for radians per position.",
     "whole exponent": "Your exponents are rounded to whole numbers (integer division).",
-    "per channel": "You return one frequency per channel; asked for is one per pair.",
+    "per channel": "You return one frequency per channel; the exercise asks for one per pair.",
     "low frequencies": "Your frequencies are rounded to half precision.",
     "base": "Your code uses its own base in place of the argument `base`.",
     # rotation
@@ -133,7 +133,7 @@ DIAGNOSES = {
     "keys only": "Only one of query and keys is rotated; both are cached unrotated.",
     "reversed": "The distance has the wrong sign: positions run backwards, or the rotation turns the wrong way.",
     "scaled": "The scores are scaled; this function returns them unscaled.",
-    "softmaxed": "You return weights after a softmax; asked for are the scores.",
+    "softmaxed": "You return weights after a softmax; the exercise asks for the scores.",
     "turned shape": "The shape is (batch, heads, 1, n_keys): one row, with one score per key.",
     "all at end": "All keys get the position of the query; key j stands at position j.",
 }
@@ -177,7 +177,7 @@ numbers(WEEK, "rotate_by_hand", "from_one", by_hand | {
     "q3_0": -0.65364, "q3_1": -0.75680, "k1_0": -0.90930, "k1_1": -0.41615,
 }, 1, "Your angles are one position too far: position 3 is the angle 3, not 4.")
 numbers(WEEK, "rotate_by_hand", "scaled", by_hand | {"score_3_1": 0.64297, "score_12_10": 0.64297},
-        2, "Your score is divided by sqrt(2); asked for is the plain dot product.")
+        2, "Your score is divided by sqrt(2); the exercise asks for the plain dot product.")
 numbers(WEEK, "rotate_by_hand", "not_rotated", by_hand | {"score_3_1": 0.0, "score_12_10": 0.0},
         2, "Your score is that of q and k before the rotation.")
 numbers(WEEK, "rotate_by_hand", "two_digits", {

@@ -30,7 +30,7 @@ numbers(WEEK, "unturned_pairs", "counted_from_one", counts | {"complete": 45, "n
 numbers(WEEK, "unturned_pairs", "one_too_many", counts | {"complete": 47, "never": 17}, 2,
         "Off by one: pair 46 lies above the boundary and does not complete a turn any more.")
 numbers(WEEK, "unturned_pairs", "channels_for_pairs", counts | {"complete": 92, "never": 36}, 2,
-        "You count channels; asked for are pairs, of which there are head_dim/2.")
+        "You count channels; the exercise asks for pairs, of which there are head_dim/2.")
 numbers(WEEK, "unturned_pairs", "first_and_last_swapped",
         counts | {"turns_first": 0.07528058, "turns_last": 651.8986}, 2,
         "First and last are swapped: pair 0 is the fastest, with one radian per position.")
@@ -45,7 +45,7 @@ numbers(WEEK, "unturned_pairs", "degrees", counts | {"turns_first": 11.37778, "t
 numbers(WEEK, "unturned_pairs", "last_pair_is_64", counts | {"turns_last": 0.06518986}, 2,
         "The last pair has the number 63, not 64: its exponent is -126/128.")
 numbers(WEEK, "unturned_pairs", "wavelengths", counts | {"turns_first": 6.283185, "turns_last": 54410.14}, 2,
-        "These are positions per turn (wavelengths); asked for are turns in 4096 positions.")
+        "These are positions per turn (wavelengths); the exercise asks for turns in 4096 positions.")
 numbers(WEEK, "unturned_pairs", "boundary_for_d", counts | {"boundary": 90.05376}, 2,
         "Your boundary counts channels: the factor in front is d/2, not d.")
 numbers(WEEK, "unturned_pairs", "two_digits", {
@@ -62,7 +62,7 @@ PI = {
     "whole": "Whole-number division: 1/4 becomes 0. Positions must keep their fractions.",
     "dtype": "The dtype is not as asked: integers give float32, floats keep theirs.",
     "cut": "No gradient passes: a detach, torch.tensor, NumPy, a list or a whole-number division is on the way.",
-    "rescaled": "You shrink the positions to the range 0..1; asked for is a division by the scale.",
+    "rescaled": "You shrink the positions to the range 0..1; the exercise asks for a division by the scale.",
     "length": "You scale by the length found in the positions; the scale is given.",
     "integers back": "The result is turned back into integers, and the fractions are lost.",
     "in place": "The positions themselves are changed in place; return a new tensor.",
@@ -218,7 +218,7 @@ numbers(WEEK, "ntk_by_hand", "power_of_all", ntk_right | {"new_base": 56300.67},
 numbers(WEEK, "ntk_by_hand", "all_pairs_slower", ntk_right | {"first_pair_ratio": 0.25}, 0.5,
         "The first pair is not slowed down: its frequency is base**0 = 1 for every base.")
 numbers(WEEK, "ntk_by_hand", "ratio_upside_down", ntk_right | {"last_pair_ratio": 4}, 0.5,
-        "The ratio is upside down: asked for is new frequency / old frequency, and the new one is smaller.")
+        "The ratio is upside down: the exercise asks for new frequency / old frequency, and the new one is smaller.")
 numbers(WEEK, "ntk_by_hand", "first_and_last_swapped",
         ntk_right | {"first_pair_ratio": 0.25, "last_pair_ratio": 1}, 0.5,
         "First and last are swapped: pair 0 keeps its frequency, the last pair is slowed down.")
@@ -557,11 +557,11 @@ LOSS = {
     "unshifted": "Inputs and targets are not shifted against each other: the logits at a place predict the next token.",
     "short context": "The context is one token too short: tokens[:, -L-1:-1] has L tokens.",
     "sees target": "The context includes the last target: the input must end one token before the text does.",
-    "first targets": "You score the first n_targets places of the window; asked for are the last ones.",
+    "first targets": "You score the first n_targets places of the window; the exercise asks for the last ones.",
     "one target": "You score only the very last token, not the last n_targets.",
     "bits": "The loss is in bits (logarithm to base 2); nats are asked for.",
-    "perplexity": "You return the perplexity exp(loss); asked for is the loss.",
-    "summed": "You add up the losses; asked for is their mean.",
+    "perplexity": "You return the perplexity exp(loss); the exercise asks for the loss.",
+    "summed": "You add up the losses; the exercise asks for their mean.",
     "per text": "You divide by the number of targets only, or of texts only; the mean goes over both.",
     "softmax twice": "A softmax is applied before cross_entropy, which applies its own.",
     "tensors": "The losses must be Python floats: use .item().",
@@ -709,7 +709,7 @@ def loss_text_by_text(model, tokens, lengths, n_targets):
 LOG_N = {
     "inverse": "The fraction is upside down: ln n stands above, ln n0 below.",
     "additive": "The difference of the logarithms is something to add; the factor is their quotient, ln n / ln n0.",
-    "quotient": "You take the logarithm of the quotient n / n0; asked for is the quotient of the logarithms.",
+    "quotient": "You take the logarithm of the quotient n / n0; the exercise asks for the quotient of the logarithms.",
     "no logarithm": "The logarithms are missing: ln n / ln n0, not n / n0.",
     "clamped": "There is no clamp: with fewer keys than n0 the factor lies below 1.",
     "log n": "The division by ln n0 is missing: at n = n0 the factor must be 1.",
