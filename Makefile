@@ -23,7 +23,7 @@ JOBS ?= logical
 SPREAD := --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test quick lint build import student-release autograde feedback report formgrader lab check doctor experiments bench scale mutants clean browser setup
+.PHONY: help demo test quick lint build import student-release autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade scale mutants hostile clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -64,8 +64,14 @@ feedback: $(READY)  ## WEEK=3: write feedback/ for everybody graded
 report: $(READY)  ## WEEK=3: one page on how the class did, with the misconceptions seen
 	@$(RUN) report $(if $(WEEK),--week "$(WEEK)")
 
-check: $(READY)  ## FILE=notebooks/week3_rope/week3_rope.ipynb: grade your own notebook
-	@$(RUN) check "$(FILE)" $(GRADING)
+lms: $(READY)  ## FORMAT=canvas|moodle|brightspace|blackboard WEEK=3: the points, as that system imports them (EXERCISES=1)
+	@$(RUN) lms --format "$(FORMAT)" $(if $(WEEK),--week "$(WEEK)") $(if $(EXERCISES),--exercises)
+
+gradescope: $(READY)  ## WEEK=3: the autograder's zip for Gradescope, under release/ (INDEX=…: where small torch wheels are)
+	@$(RUN) gradescope $(if $(WEEK),--week "$(WEEK)") $(if $(INDEX),--index "$(INDEX)")
+
+check: $(READY)  ## FILE=notebooks/week3_rope/week3_rope.ipynb: grade your own notebook (JSON=1)
+	@$(RUN) check "$(FILE)" $(if $(JSON),--json) $(GRADING)
 
 lab: $(READY)  ## JupyterLab on the course
 	@$(JUPYTER) lab $(SERVER_OPTIONS) --ServerApp.root_dir="$(CURDIR)"
@@ -84,11 +90,17 @@ experiments: $(READY)  ## the shipped results and checkpoints of weeks 5 to 7, m
 bench: $(READY)  ## stock nbgrader and this grader on one simulated class (WEEK=3 STUDENTS=24 FRESH=1); see benchmarks/
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/bench.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS)) $(if $(FRESH),--fresh)
 
+bench-grade: $(READY)  ## how long %grade takes in a notebook (WEEK=3); benchmarks/results_grade.md
+	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/grade_magic.py $(if $(WEEK),--week "$(WEEK)")
+
 scale: $(READY)  ## a thousand submissions in one run (N=1000 WEEK=1), against a hundred
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/scale.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N)) --isolation $(ISOLATION)
 
 mutants: $(READY)  ## are the hidden tests sharp? every right answer changed in one place, and graded (WEEK=3); benchmarks/mutants.md
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/mutants.py $(if $(WEEK),--week "$(WEEK)")
+
+hostile: $(READY_TO_TEST)  ## the whole hostile class in one run with the default limits: seconds a submission; benchmarks/hostile.md
+	@PYTHONPATH=$(CURDIR) $(TEST_PY) benchmarks/hostile_class.py
 
 clean:  ## remove what can be made again (.venv, demo/, release/, caches); never student work or grades
 	rm -rf .venv demo release .pytest_cache .mypy_cache .ruff_cache build *.egg-info .hypothesis

@@ -29,6 +29,7 @@ c.GenerateAssignment.preprocessors = [
     "nbgrader.preprocessors.SaveCells",
     "nbgrader.preprocessors.ClearHiddenTests",
     "nbgrader.preprocessors.ClearMarkScheme",
+    "autograder.build.opened_alone.OpenedAlone",
     "nbgrader.preprocessors.ComputeChecksums",
     "nbgrader.preprocessors.CheckCellMetadata",
     "autograder.build.preprocessors.ReleaseMetadata",
@@ -40,6 +41,7 @@ c.GenerateSolution.preprocessors = [
     "autograder.build.preprocessors.DescribeFigures",
     "autograder.build.preprocessors.ReleaseMetadata",
 ]
+c.OpenedAlone.course = str(Path(__file__).resolve().parent)
 c.ClearMarkScheme.enforce_metadata = False
 c.Execute.record_timing = False
 c.Execute.timeout = 900  # seconds of one cell: a backstop; a busy machine may take its time
@@ -55,8 +57,9 @@ c.Autograde.autograde_preprocessors = [
 ]
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
 c.HTMLExporter.filters = {
-    "markdown2html": "autograder.grading.plugins.markdown.markdown2html"
-}  # formulas without a network
+    "markdown2html": "autograder.grading.plugins.markdown.markdown2html",  # formulas without a network
+    "highlight_code": "autograder.grading.plugins.code.highlight_code",
+}
 c.HTMLExporter.template_file = str(GRADING / "templates" / "formgrader" / "formgrader.html.j2")
 c.GenerateFeedback.exporter_class = "autograder.grading.plugins.feedback.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [

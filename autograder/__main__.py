@@ -65,8 +65,16 @@ def _parser() -> argparse.ArgumentParser:
     feedback.add_argument("--week")
     report = command("report", _report, "write the class report of one week")
     report.add_argument("--week")
+    lms = command("lms", _lms, "write a table of one week's points for a learning management system")
+    lms.add_argument("--week")
+    lms.add_argument("--format", default="", help="canvas, moodle, brightspace or blackboard")
+    lms.add_argument("--exercises", action="store_true", help="a column for each exercise, too")
+    gradescope = command("gradescope", _gradescope, "write the zip of one week that Gradescope takes")
+    gradescope.add_argument("--week")
+    gradescope.add_argument("--index", default="", help="where pip finds small torch wheels, without CUDA")
     check = command("check", _check, "grade one notebook of your own")
     check.add_argument("file", nargs="?", default="")
+    check.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     _grading_options(check)
     demo = command("demo", _demo, "grade a simulated class")
     demo.add_argument("--students", type=int, default=12)
@@ -81,13 +89,23 @@ def _grading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from autograder.build.pipeline import build, texts
+    from autograder.build.opened_alone import update_readme
+    from autograder.build.pipeline import build, build_own, texts
+    from autograder.course import own_assignments
 
-    for text in texts(options.root, options.week):
-        changed = build(options.root, text)
-        print(f"{text.stem}: " + (f"wrote {len(changed)} files" if changed else "up to date"))
-        for name in changed:
-            print(f"  {name}")
+    def told(name: str, changed: list[str]) -> None:
+        print(f"{name}: " + (f"wrote {len(changed)} files" if changed else "up to date"))
+        for path in changed:
+            print(f"  {path}")
+
+    own = own_assignments(options.root)
+    for text in [] if options.week in own else texts(options.root, options.week):
+        told(text.stem, build(options.root, text))
+    for name in own:
+        if options.week in (None, name):
+            told(name, build_own(options.root, name))
+    if update_readme(options.root):
+        print("README.md: badges")
     return 0
 
 
@@ -141,6 +159,26 @@ def _report(options: argparse.Namespace) -> int:
     from autograder.course import assignment_of
 
     return report(options.root.resolve(), assignment_of(options.week, options.root))
+
+
+def _lms(options: argparse.Namespace) -> int:
+    from autograder.commands import lms
+    from autograder.course import assignment_of
+
+    assignment = assignment_of(options.week, options.root)
+    return lms(options.root.resolve(), assignment, options.format, options.exercises)
+
+
+def _gradescope(options: argparse.Namespace) -> int:
+    from autograder.course import assignment_of
+    from autograder.gradescope import WITHOUT_NAMESPACES, package
+
+    root = options.root.resolve()
+    path = package(root, assignment_of(options.week, options.root), options.index)
+    print(
+        f"wrote {path.relative_to(root)}: upload it as the autograder of a programming assignment.\n{WITHOUT_NAMESPACES}"
+    )
+    return 0
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -5,7 +5,6 @@ import gc
 import json
 import logging
 import re
-import tempfile
 from pathlib import Path
 
 from nbgrader.converters.base import BaseConverter, NbGraderException
@@ -14,16 +13,17 @@ from rich.markup import escape
 from traitlets.config import Config
 
 from autograder.classroom import agrees, make_course_root, simulate
-from autograder.course import course_config, instructor_cells, max_score
+from autograder.course import course_config, exercises, max_score
 from autograder.errors import CourseError, GradingFailed
 from autograder.grading.course_state import is_isolated
-from autograder.grading.messages import Failed, Options, Outcome, Ungradable, wanted_device
-from autograder.grading.pipeline import NO_ISOLATION, grade_submissions
+from autograder.grading.pipeline import NO_ISOLATION
 from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.feedback import CourseFeedback
-from autograder.grading.plugins.gradebook import Score, scores
+from autograder.grading.plugins.gradebook import Score, open_gradebook, scores
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
+from autograder.lms import Person, columns, table
 from autograder.manifest import MANIFEST
+from autograder.one_notebook import can_isolate, grade_notebook
 from autograder.terminal import GradingProgress, class_table, comparison_table, console, timings_table
 
 
@@ -41,11 +41,11 @@ def autograde(root: Path, assignment: str, options: argparse.Namespace) -> int:
     for name in names or ["*"]:
         failures += run_autograde(root, assignment, options, name, seconds, refused)
     standing = scores(_course(root, assignment), assignment)
-    standing += [Score(name, None, max_score(assignment), reason) for name, reason in refused.items()]
+    standing += [Score(name, None, max_score(root, assignment), reason) for name, reason in refused.items()]
     console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
     if options.timings:
         console.print(
-            timings_table(assignment, seconds)
+            timings_table(exercises(root, assignment), assignment, seconds)
             if seconds
             else "no timings: nothing was graded in this run (REGRADE=1 grades again)"
         )
@@ -140,54 +140,57 @@ def report(root: Path, assignment: str) -> int:
     return 0
 
 
+def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
+    """Write a week's points as the table that a learning management system imports."""
+    standing = scores(_course(root, assignment), assignment)
+    if not standing:
+        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+    points = columns(assignment, exercises(root, assignment), standing, per_exercise)
+    made = table(system, _people(_course(root, assignment)), points)
+    path = root / "report" / f"{assignment}-{system}.csv"
+    made.write(path)
+    blank = sum(value is None for value in points[0].scores.values())
+    console.print(f"wrote {path.relative_to(root)}" + (f"; blank, not graded yet: {blank}" if blank else ""))
+    for name in made.left_out:
+        console.print(f"left out: {name!r}, whose id or address a spreadsheet would run as a formula", markup=False)
+    return 0
+
+
+def _people(course: CourseDirectory) -> list[Person]:
+    with open_gradebook(course) as gradebook:
+        return [
+            Person(one.id, one.last_name or "", one.first_name or "", one.email or "") for one in gradebook.students
+        ]
+
+
 def _was_isolated(root: Path, assignment: str) -> bool:
     """False if any of the week's submissions was graded without isolation."""
     return all(is_isolated(path) for path in root.glob(f"autograded/*/{assignment}/{assignment}.ipynb"))
 
 
 def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
-    """Grade one notebook, outside any gradebook; prints every verdict."""
+    """Grade one notebook, outside any gradebook; prints every verdict, or all of it as JSON."""
     if not name:
         raise CourseError("say which notebook, for example FILE=notebooks/week3_rope/week3_rope.ipynb")
     path = Path(name) if Path(name).is_absolute() else root / name
     if not path.is_file():
         raise CourseError(f"there is no file {name}")
-    assignment = _assignment_in(path, root)
-    isolate = options.isolation != "none" and not why_not_isolated()
-    if not isolate:
+    if options.json:
+        print(json.dumps(grade_notebook(root, path, options.isolation).to_json(), indent=1, ensure_ascii=False))
+        return 0
+    if not can_isolate(options.isolation):
         console.print(
             "Your notebook runs without isolation here, with your own rights. That is fine for your own code."
         )
-    with tempfile.TemporaryDirectory(prefix="check-") as scratch:
-        make_course_root(root, Path(scratch) / "course", [assignment])
-        with console.status(f"running {path.name} and the hidden tests of {assignment} …"):
-            outcomes: dict[str, Outcome] = {}
-            grade_submissions(
-                Path(scratch) / "course",
-                assignment,
-                {"you": path},
-                Options(isolate, wanted_device()),
-                outcomes.__setitem__,
-            )
-    graded = outcomes["you"]
-    if isinstance(graded, Failed | Ungradable):
-        raise GradingFailed(graded.reason)
+    with console.status(f"running {path.name} and its hidden tests …"):
+        graded = grade_notebook(root, path, options.isolation)
     for note in graded.notes:
         console.print(f"note: {note}", highlight=False)
-    total = 0.0
-    for entry in MANIFEST[assignment]:
-        if entry.kind == "text":
-            console.print(
-                f"Exercise {entry.number}, {entry.grade_id}: {entry.points} points, graded by a person", highlight=False
-            )
-            continue
-        total += graded.result.scores.get(entry.graded_cell, 0.0)
-        for output in graded.result.outputs.get(entry.graded_cell, []):
-            console.print(output["text"].rstrip(), highlight=False, markup=False)
-    possible = sum(entry.points for entry in MANIFEST[assignment] if entry.kind != "text")
-    console.print(f"Automatic points: {total:g} of {possible}", style="bold")
-    solution = Path("solutions", assignment, f"{assignment}.ipynb")
-    if any(entry.kind == "text" for entry in MANIFEST[assignment]) and (root / solution).is_file():
+    for mark in graded.marks:
+        console.print(mark.text, highlight=False, markup=False)
+    console.print(f"Automatic points: {graded.score:g} of {graded.max_score:g}", style="bold")
+    solution = Path("solutions", graded.assignment, f"{graded.assignment}.ipynb")
+    if any(mark.kind == "text" for mark in graded.marks) and (root / solution).is_file():
         console.print(f'Text answers: compare yours with "A full answer says…" in {solution}', highlight=False)
     return 0
 
@@ -225,20 +228,6 @@ def demo(root: Path, options: argparse.Namespace) -> int:
     if wrong:
         console.print(f"[red]{wrong} scores differ from the expected ones[/red]")
     return 1 if wrong else 0
-
-
-def _assignment_in(path: Path, root: Path) -> str:
-    if path.stem in MANIFEST:
-        return path.stem
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for assignment in MANIFEST:
-        try:
-            ids = [cell.grade_id for cell in instructor_cells(root, assignment) if cell.grade_id not in (None, "setup")]
-        except CourseError:
-            continue
-        if any(f'"{grade_id}"' in text for grade_id in ids):
-            return assignment
-    raise CourseError(f"{path.name} does not look like a notebook of this course")
 
 
 def _course(root: Path, assignment: str, config: Config | None = None) -> CourseDirectory:

@@ -1,5 +1,6 @@
 """Where things are in a course root, and what an assignment's notebook is made of."""
 
+import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +13,9 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from autograder.errors import CourseError
-from autograder.manifest import MANIFEST
+from autograder.manifest import MANIFEST, Entry
+
+MAX_FILES = 3 * 2**20  # of an assignment of one's own, as JSON: what the sandbox takes in one message
 
 
 class Role(StrEnum):
@@ -25,6 +28,9 @@ class Role(StrEnum):
     EXPERIMENT = "experiment"  # not run
     PREDICTION = "prediction"
     TEXT = "text"
+    OPEN = "open"  # of an assignment of one's own: code that students may change, run as it stands
+    STOCK_TEST = "stock test"  # likewise: a test that runs in the student's process, as nbgrader's do
+    TASK = "task"  # likewise: instructions that carry the points of what is handed in elsewhere, graded by a person
     STUDENT = "student"  # a cell that the student has added
 
 
@@ -42,15 +48,19 @@ class Cell:
 
     @property
     def is_manual(self) -> bool:
-        return self.role is Role.ANSWER and bool(self.metadata.get("nbgrader", {}).get("grade"))
+        graded = bool(self.metadata.get("nbgrader", {}).get("grade"))
+        return self.role is Role.TASK or (self.role is Role.ANSWER and graded)
 
 
 def assignment_of(week: str | None, root: Path) -> str:
-    """The assignment of WEEK, which may be ``3``, ``week3`` or ``week3_rope``."""
+    """The assignment of WEEK, which may be ``3``, ``week3`` or ``week3_rope``, or the name of one of one's own."""
+    own = own_assignments(root)
+    if week in own:
+        return str(week)
     known = sorted(path.parent.name for path in (root / "source").glob("week*_*/week*_*.ipynb"))
     if not known:
         raise CourseError("the course is not built yet (no notebook under source/): run `make build`")
-    choice = ", ".join(week_number(name) for name in known)
+    choice = ", ".join([*(week_number(name) for name in known), *own])
     if not week:
         raise CourseError(f"say which week, for example WEEK={week_number(known[0])}; there is: {choice}")
     matches = [
@@ -70,6 +80,47 @@ def week_number(assignment: str) -> str:
     return assignment.split("_")[0].removeprefix("week")
 
 
+def is_week(assignment: str) -> bool:
+    """Whether it is a week of the course; what lies beside them in source/ is an assignment of one's own."""
+    return assignment in MANIFEST
+
+
+def own_assignments(root: Path) -> list[str]:
+    """Stock nbgrader assignments beside the weeks: ``source/NAME/NAME.ipynb``."""
+    found = sorted(path.parent.name for path in (root / "source").glob("*/*.ipynb") if path.stem == path.parent.name)
+    return [name for name in found if not is_week(name) and not (root / "source" / f"{name}.py").exists()]
+
+
+def exercises(root: Path, assignment: str) -> tuple[Entry, ...]:
+    """Every answer that carries points: of a week by the manifest, of an assignment of one's own by its notebook."""
+    if is_week(assignment):
+        return MANIFEST[assignment]
+    cells = instructor_cells(root, assignment)
+    graded = [cell for cell in cells if cell.points and (cell.is_manual or cell.role is Role.STOCK_TEST)]
+    return tuple(
+        Entry(str(number), str(cell.grade_id), "text" if cell.is_manual else "test", _whole(cell.points), 0)
+        for number, cell in enumerate(graded, 1)
+    )
+
+
+def _whole(points: float) -> float:
+    return int(points) if points.is_integer() else points
+
+
+def stock_role_of(cell: nbformat.NotebookNode) -> Role:
+    """What grading does with a cell of an assignment of one's own: what nbgrader would."""
+    marks, is_code = cell.metadata.get("nbgrader", {}), cell.cell_type == "code"
+    if marks.get("solution"):
+        return Role.ANSWER
+    if marks.get("task") or (marks.get("grade") and not is_code):
+        return Role.TASK
+    if marks.get("grade"):
+        return Role.STOCK_TEST
+    if not is_code:
+        return Role.TEXT
+    return Role.LOCKED if marks.get("locked") else Role.OPEN
+
+
 def role_of(cell: nbformat.NotebookNode) -> Role:
     """What grading does with one of the instructor's cells."""
     grading, tags = cell.metadata.get("nbgrader", {}), cell.metadata.get("tags", [])
@@ -86,16 +137,19 @@ def role_of(cell: nbformat.NotebookNode) -> Role:
 
 @lru_cache(maxsize=8)
 def _read_cells(path: Path, stamp: float) -> tuple[Cell, ...]:
-    from autograder.build.regions import clear_solution
+    from autograder.build.regions import clear_solution, clear_stock_solutions
 
     notebook = nbformat.read(path, as_version=4)
+    of_week = is_week(path.stem)
+    if not of_week:
+        clear_stock_solutions(notebook, course_config(path.parents[2]), path.stem)
     cells = []
-    for cell in notebook.cells:
-        grading, role = cell.metadata.get("nbgrader", {}), role_of(cell)
-        source = clear_solution(cell) if role is Role.ANSWER else cell.source
+    for number, cell in enumerate(notebook.cells, 1):
+        grading, role = cell.metadata.get("nbgrader", {}), role_of(cell) if of_week else stock_role_of(cell)
+        source = clear_solution(cell) if of_week and role is Role.ANSWER else cell.source
         cells.append(
             Cell(
-                cell.id,
+                cell.get("id") or f"cell-{number}",  # a notebook of before nbformat 4.5 has none
                 grading.get("grade_id"),
                 role,
                 cell.cell_type,
@@ -110,8 +164,12 @@ def _read_cells(path: Path, stamp: float) -> tuple[Cell, ...]:
 def instructor_cells(root: Path, assignment: str) -> tuple[Cell, ...]:
     """The assignment's cells as the instructor wrote them, answers replaced by the stubs students start from."""
     path = source_notebook(root, assignment)
-    if not path.is_file():
+    if not path.is_file() and is_week(assignment):
         raise CourseError(f"{path.relative_to(root)} is missing: run `make build WEEK={assignment}`")
+    if not path.is_file():
+        raise CourseError(
+            f"{path.relative_to(root)} is missing: an assignment of your own has one notebook, of its name"
+        )
     return _read_cells(path, path.stat().st_mtime)
 
 
@@ -120,9 +178,29 @@ def source_notebook(root: Path, assignment: str) -> Path:
 
 
 def released_files(root: Path, assignment: str) -> dict[str, str]:
-    """Files students receive beside the notebook, by name; grading uses the course's copies."""
+    """Files students receive beside the notebook, by name; grading uses the course's copies.
+
+    Of a week that is code alone; of an assignment of one's own all there is, with bytes that are no text as lone
+    surrogates, which the sandbox writes as the same bytes again.
+    """
     folder = root / "source" / assignment
-    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
+    if is_week(assignment):
+        return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
+    files = {
+        path.relative_to(folder).as_posix(): path.read_bytes().decode("utf-8", "surrogateescape")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != f"{assignment}.ipynb" and not _is_litter(path.relative_to(folder))
+    }
+    if sum(len(json.dumps(text)) for text in files.values()) > MAX_FILES:
+        raise CourseError(
+            f"the files beside the notebook in source/{assignment}/ are too large: grading hands at most 3 MB of text, or "
+            "half a megabyte of other data, to the sandbox with every submission"
+        )
+    return files
+
+
+def _is_litter(path: Path) -> bool:
+    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
 def course_config(root: Path) -> Config:
@@ -130,5 +208,5 @@ def course_config(root: Path) -> Config:
     return PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
 
 
-def max_score(assignment: str) -> int:
-    return sum(entry.points for entry in MANIFEST[assignment])
+def max_score(root: Path, assignment: str) -> float:
+    return sum(entry.points for entry in exercises(root, assignment))

@@ -1,6 +1,7 @@
 """The points of the course: one table per week, the only place where they are written down.
 
-Kinds: ``code`` autograded implementation, ``numbers`` autograded hand computation, ``text`` graded by a person.
+Kinds: ``code`` autograded implementation, ``numbers`` autograded hand computation, ``text`` graded by a person; ``test`` a
+test cell of an assignment of one's own (`course.exercises`).
 ``grade_id`` is the name of the answer cell; its hidden tests stand in ``<grade_id>_tests``.
 """
 
@@ -14,13 +15,13 @@ class Entry:
     number: str
     grade_id: str
     kind: str
-    points: int
+    points: float
     minutes: int
 
     @property
     def graded_cell(self) -> str:
         """Name of the cell that carries the points in nbgrader."""
-        return self.grade_id if self.kind == "text" else f"{self.grade_id}_tests"
+        return self.grade_id if self.kind in ("text", "test") else f"{self.grade_id}_tests"
 
 
 MANIFEST: dict[str, tuple[Entry, ...]] = {

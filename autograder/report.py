@@ -16,8 +16,9 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from autograder.course import exercises, is_week
 from autograder.grading.plugins.gradebook import Score
-from autograder.manifest import MANIFEST, Entry
+from autograder.manifest import Entry
 
 TEMPLATES = Path(__file__).parent / "templates"
 BAR, REST = "#0072B2", "#D5DCE3"  # colour-blind safe; the rest of a bar is lighter, so print works too
@@ -43,6 +44,7 @@ def write_report(root: Path, assignment: str, standing: list[Score], isolated: b
     page = environment.get_template("report.html.j2").render(
         assignment=assignment,
         isolated=isolated,
+        own_tests=not is_week(assignment),
         graded=graded,
         exercises=exercises,
         ungradable=[score for score in standing if score.score is None],
@@ -64,7 +66,7 @@ def summaries(root: Path, assignment: str, graded: list[Score]) -> list[Exercise
         for cell_id, verdict in _verdicts(root, assignment, score.student):
             causes[cell_id].update(verdict.get("named", []))
     found = []
-    for entry in MANIFEST[assignment]:
+    for entry in exercises(root, assignment):
         summary = ExerciseSummary(entry, causes=causes[entry.graded_cell].most_common())
         standing = [score.by_cell or {} for score in graded]
         points = [cells[entry.graded_cell] for cells in standing if entry.graded_cell in cells]

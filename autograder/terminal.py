@@ -11,9 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from autograder.classroom import Student, agrees
+from autograder.course import is_week
 from autograder.grading.messages import Failed, Graded, Outcome, Ungradable
 from autograder.grading.plugins.gradebook import Score
-from autograder.manifest import MANIFEST
+from autograder.manifest import Entry
 
 console = Console(soft_wrap=True)
 
@@ -94,7 +95,9 @@ def comparison_table(assignment: str, students: list[Student], standing: dict[st
 
 def class_table(assignment: str, standing: list[Score], isolated: bool = True) -> Table:
     """A graded class: who has how many points, what waits for a person, what could not be graded (first)."""
-    caption = "" if isolated else "graded without isolation: student code ran with the instructor's rights"
+    said = [] if isolated else ["graded without isolation: student code ran with the instructor's rights"]
+    said += [] if is_week(assignment) else ["its tests ran in each student's own process, as nbgrader's do"]
+    caption = "\n".join(said)
     table = Table(
         title=f"{assignment}",
         title_justify="left",
@@ -123,7 +126,7 @@ def class_table(assignment: str, standing: list[Score], isolated: bool = True) -
     return table
 
 
-def timings_table(assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
+def timings_table(entries: tuple[Entry, ...], assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
     """How long each exercise took over the class: the student's cell and its hidden tests, and who took longest."""
     table = Table(title=f"{assignment}: seconds per exercise, over {len(seconds)} submissions", title_justify="left")
     _add_columns(
@@ -136,7 +139,7 @@ def timings_table(assignment: str, seconds: dict[str, dict[str, float]]) -> Tabl
         ("max", "right"),
         ("longest", "left"),
     )
-    for entry in MANIFEST[assignment]:
+    for entry in entries:
         if entry.kind != "text":
             cell = {student: times.get(entry.grade_id, 0.0) for student, times in seconds.items()}
             tests = {student: times.get(entry.graded_cell, 0.0) for student, times in seconds.items()}

@@ -54,6 +54,27 @@ def build(root: Path, text: Path) -> list[str]:
     return changed
 
 
+def build_own(root: Path, assignment: str) -> list[str]:
+    """The students' version of an assignment of one's own, as nbgrader generates it; returns the files that changed."""
+    with tempfile.TemporaryDirectory(prefix="build-") as scratch:
+        stage = Path(scratch)
+        shutil.copytree(
+            root / "source" / assignment,
+            stage / "source" / assignment,
+            ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"),
+        )
+        _generate(root, stage, GenerateAssignment, assignment)
+        changed = []
+        made = stage / "notebooks" / assignment
+        for path in sorted(path for path in made.rglob("*") if path.is_file()):
+            target = root / "notebooks" / assignment / path.relative_to(made)
+            if not _same_bytes(path, target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+                changed.append(str(target.relative_to(root)))
+    return changed
+
+
 def stale_products(root: Path, text: Path) -> list[str]:
     """The files of one week under source/ and notebooks/ that are not what the text builds."""
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:

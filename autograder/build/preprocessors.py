@@ -10,12 +10,24 @@ from nbgrader import utils
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from traitlets import Bool
 
-from autograder.build.regions import clear_hidden, clear_solution, replace_region, unmark
+from autograder.build.regions import clear_hidden, clear_solution, clear_stock_solutions, replace_region, unmark
+from autograder.course import is_week
 from autograder.errors import RegionError
 
 
 class ClearAnswers(NbGraderPreprocessor):
-    """Stubs for solutions; in cells tagged ``by-hand`` the solution vanishes and the dict of ``None`` stays."""
+    """Stubs for solutions; in cells tagged ``by-hand`` the solution vanishes and the dict of ``None`` stays.
+
+    An assignment of one's own gets nbgrader's stubs.
+    """
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        assignment = resources["nbgrader"]["assignment"]
+        if is_week(assignment):
+            changed: tuple[NotebookNode, ResourcesDict] = super().preprocess(nb, resources)
+            return changed
+        clear_stock_solutions(nb, self.config, assignment)
+        return nb, resources
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int
@@ -76,9 +88,11 @@ def caption(source: str) -> str:
 
 
 class ReleaseMetadata(NbGraderPreprocessor):
-    """Notebook metadata that is the same on every machine."""
+    """Notebook metadata that is the same on every machine; an assignment of one's own keeps what it has."""
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        if not is_week(resources["nbgrader"]["assignment"]):
+            return nb, resources
         language = {"name": "python"}
         kept = {key: value for key, value in nb.metadata.items() if key == "course"}
         nb.metadata = NotebookNode(kept | {"kernelspec": KERNEL, "language_info": language})

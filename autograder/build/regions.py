@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nbformat.notebooknode import NotebookNode
+from traitlets.config import Config
+
 from autograder.errors import RegionError
 
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError")
@@ -49,6 +52,16 @@ def clear_solution(cell: Mapping[str, Any]) -> str:
     if not found:
         raise RegionError("an answer cell needs a ### BEGIN SOLUTION … ### END SOLUTION region")
     return source.rstrip("\n")
+
+
+def clear_stock_solutions(notebook: NotebookNode, config: Config, assignment: str) -> None:
+    """nbgrader's own stubs, in an assignment of one's own: a solution without a region goes as a whole."""
+    from nbgrader.preprocessors import ClearSolutions  # only now: the weeks do without
+
+    try:
+        ClearSolutions(config=config).preprocess(notebook, {})
+    except RuntimeError as error:
+        raise RegionError(f"source/{assignment}/{assignment}.ipynb: {error}") from error
 
 
 def clear_hidden(source: str) -> str:

@@ -59,7 +59,9 @@ def _week_files(root: Path, assignment: str) -> dict[str, bytes]:
 
 def _setup_files(root: Path, chosen: list[Path]) -> dict[str, bytes]:
     packages = _student_packages(root)
-    weeks = [{"name": text.stem, "title": _title(root, text.stem), "points": max_score(text.stem)} for text in chosen]
+    weeks = [
+        {"name": text.stem, "title": _title(root, text.stem), "points": max_score(root, text.stem)} for text in chosen
+    ]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         keep_trailing_newline=True,

@@ -25,7 +25,7 @@ from autograder.checks.context import GradingContext, grading
 from autograder.checks.errors import Absent
 from autograder.checks.result_cache import ResultCache
 from autograder.checks.verdict import Criterion, Verdict
-from autograder.course import Role
+from autograder.course import Role, is_week
 from autograder.errors import BrokenCheck, SandboxError, StudentError
 from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
 from autograder.grading.sandbox.sandbox import Sandbox
@@ -35,6 +35,7 @@ from autograder.grading.source_names import defined_names, free_names
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 _cache_of = lru_cache(maxsize=1)(lambda *where: ResultCache())  # of one assignment of one class on one device
 TOO_LONG = "what this notebook returns takes too long to check"
+IN_STUDENTS_PROCESS = "This test ran in the student's own process, as nbgrader's do."
 WORD = re.compile(r"[A-Za-z_]\w*")
 LARGEST = 2**26  # elements: the product of all sizes in a call of the course's functions
 SOURCE = "__course_source__"  # of a released helper module
@@ -81,27 +82,33 @@ def judge(task: Task, sandbox: Sandbox) -> Answer:
 
 
 def _run_cells(task: Task, session: Session, context: GradingContext, result: Result) -> None:
-    trusted = _trusted_namespace(task.files)
+    trusted = _trusted_namespace(task.files) if is_week(task.assignment) else {}
     failed: dict[str, StudentError] = {}
     given: list[TaskCell] = []
     for cell in task.cells:
         start = time.perf_counter()
         if cell.role == Role.TEST:
             _run_test(cell, session, context, trusted, failed, given, result)
+        elif cell.role == Role.STOCK_TEST:
+            _run_stock_test(cell, session, result)
         else:
             if cell.role == Role.SETUP:
                 exec(_compiled(cell.source, "<setup>", "exec"), trusted)  # the instructor's cell
             elif cell.role == Role.LOCKED:
                 given.append(cell)
-            try:
-                run = session.execute(cell.id, cell.source)
-            except CheckingTooLong:
-                session.give_up()
-                run = CellRun(error=StudentError(("TimeoutError",), TOO_LONG))
+            run = _execute(cell, session)
             result.outputs[cell.id] = run.outputs + _error_output(run)
             if run.error is not None:
                 failed |= dict.fromkeys({*cell.defines, *defined_names(cell.source)}, run.error)
         result.seconds[cell.id] = round(time.perf_counter() - start, 4)
+
+
+def _execute(cell: TaskCell, session: Session) -> CellRun:
+    try:
+        return session.execute(cell.id, cell.source)
+    except CheckingTooLong:
+        session.give_up()
+        return CellRun(error=StudentError(("TimeoutError",), TOO_LONG))
 
 
 def _run_test(
@@ -147,6 +154,33 @@ def _run_test(
     text = "\n".join([error[:4000]] if error else [verdict.render() for verdict in verdicts])
     text = printed.getvalue()[:4000] + (text + "\n" if text else "")
     result.outputs[cell.id] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
+
+
+def _run_stock_test(cell: TaskCell, session: Session, result: Result) -> None:
+    """A test of an assignment of one's own, in the student's process. Its points by nbgrader's rules: none after an error or
+    a word on stderr; as many as a number that the cell ends with; else all."""
+    run = _execute(cell, session)
+    complained = any(output.get("name") == "stderr" for output in run.outputs)
+    error = run.error.describe() if run.error else "the test wrote to stderr" if complained else ""
+    score = 0.0 if error else _partial_credit(run.value, cell.points)
+    if cell.points:
+        result.verdicts[cell.id] = Verdict(
+            "", "", cell.points, [Criterion("the test", cell.points, score, error[:500])]
+        ).to_json()
+    elif error:
+        result.failed_checks.append(cell.id)
+    result.scores[cell.id] = score
+    said = f"{score:g} of {cell.points:g} points. {IN_STUDENTS_PROCESS}\n" if cell.points else ""
+    shown = [{"output_type": "stream", "name": "stdout", "text": said}] if said else []
+    result.outputs[cell.id] = shown + run.outputs + _error_output(run)
+
+
+def _partial_credit(value: str, points: float) -> float:
+    try:
+        given = float(value)
+    except ValueError:
+        return points
+    return min(given, points) if given >= 0 else points
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ import scale
 import stock
 
 from autograder.classroom import Student
+from autograder.manifest import MANIFEST
 from autograder.terminal import timings_table
 
 
@@ -100,7 +101,7 @@ def test_timings_name_the_slowest() -> None:
         "ada": {"rope_frequencies": 0.1, "rope_frequencies_tests": 0.2},
         "boole": {"rope_frequencies": 0.3, "rope_frequencies_tests": 2.0},
     }
-    table = timings_table(WEEK3, seconds)
+    table = timings_table(MANIFEST[WEEK3], WEEK3, seconds)
     row = [list(column.cells)[1] for column in table.columns]
     assert row == ["3.2", "rope_frequencies", "0.200", "0.300", "1.100", "2.000", "boole"]
 

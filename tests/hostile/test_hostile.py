@@ -2,25 +2,15 @@
 
 import ast
 import copy
-import ctypes
-import hashlib
-import html
-import html.parser
 import json
 import os
 import re
-import stat
-import subprocess
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
 import pytest
 import torch
-from helpers import command_of, printed, run, standing, wait_until
+from helpers import command_of, printed, standing, wait_until
 from nbconvert.exporters import HTMLExporter
 from traitlets.config import PyFileConfigLoader
 
@@ -28,145 +18,49 @@ from autograder.checks.compare import Tolerance, difference
 from autograder.checks.framework import StudentError
 from autograder.classroom import make_course_root
 from autograder.grading.course_state import class_seed
-from autograder.grading.plugins.gradebook import Score
 from autograder.grading.sandbox.limits import Limits
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.wire import Decoder, WireError
 from autograder.manifest import MANIFEST
-from hostile.bank import CANARY, COURSE, GOOD, RIGHT_FREQ, ROT_BODY, SCRIPT, WEEK, Entry, Submission, load, write_entry
+from hostile.bank import (
+    CANARY,
+    COURSE,
+    GOOD,
+    RIGHT_FREQ,
+    ROT_BODY,
+    SCRIPT,
+    WEEK,
+    Entry,
+    Submission,
+    load,
+    released,
+    write_entry,
+)
+from hostile.class_run import LIMITS, SECRET, Graded, alive, grade_class, has_unsafe_mathjax, nbgrader, plain
 
 pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("hostile")]
 BANK = load()
 BY_NAME = {entry.student: entry for entry in BANK}
-SECRET = "canary-5f1c2e7b90"  # an environment value and a file's content that may turn up nowhere
-GRACE = 60  # seconds
-# Smaller than usual, so that the test ends within minutes.
 ROOMY = Limits(cell_cpu=300.0, call_cpu=300.0, total_cpu=3000.0, total_idle=3000.0, memory=2**29)
-LIMITS = {"cell_cpu": 3.0, "call_cpu": 1.5, "restarts": 3, "memory": 2**30, "total_cpu": 30.0, "total_idle": 12.0}
 TEXT_CELLS = [entry.graded_cell for entry in MANIFEST[WEEK] if entry.kind == "text"]
 CODE_CELLS = [entry.graded_cell for entry in MANIFEST[WEEK] if entry.kind != "text"]
 
 
-@dataclass
-class Graded:
-    root: Path
-    scratch: Path
-    done: subprocess.CompletedProcess
-    feedback: list[subprocess.CompletedProcess]
-    standing: dict[str, Score]
-    before: dict[str, str]
-    after: dict[str, str]
-    survivors: list[str]
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def pages(self) -> dict[str, str]:
-        return {path.parts[-3]: path.read_text(encoding="utf-8") for path in self.root.glob(f"feedback/*/{WEEK}/*.html")}
-
-
-def fingerprint(folder: Path) -> dict[str, str]:
-    """Every file below, of whatever kind, with its content."""
-    found = {}
-    for place, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = os.path.join(place, name)
-            status = os.lstat(path)
-            content = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
-            if stat.S_ISREG(status.st_mode):
-                with open(path, "rb") as file:
-                    content = hashlib.file_digest(file, "sha256").hexdigest()
-            found[os.fsencode(path).decode("latin-1")] = f"{stat.filemode(status.st_mode)} {content}"
-    return found
-
-
-def below(*roots: int) -> set[int]:
-    """All living processes that ``roots`` or theirs have started; this one's orphans return to it (it is their subreaper)."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                text = (entry / "stat").read_text()
-            except OSError:
-                continue
-            fields = text[text.rindex(")") + 2:].split()
-            if fields[0] != "Z":
-                parents[int(entry.name)] = int(fields[1])
-    tree, grown = set(roots), True
-    while grown:
-        more = {pid for pid, parent in parents.items() if parent in tree} - tree
-        tree, grown = tree | more, bool(more)
-    return tree.difference(roots)
-
-
-def left_of_the_run(earlier: set[int]) -> set[int]:
-    """What the run has left behind. A process that has been told to end may take its time on a busy machine; one that
-    is alive after GRACE was not told."""
-
-    def left() -> set[int]:  # the browser of other tests, for one, starts and ends processes as it likes
-        return below(os.getpid()) - earlier - below(*earlier)
-
-    deadline = time.monotonic() + GRACE
-    while left() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return left()
-
-
-class ResultWatch(threading.Thread):
-    """Reads the seconds of every submission from the results kept until they are saved."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(daemon=True)
-        self.folder, self.seconds, self.seen, self.stop = root / ".autograder" / "pending", {}, set(), threading.Event()
-
-    def run(self) -> None:
-        while not self.stop.wait(0.3):
-            for path in self.folder.glob("*") if self.folder.is_dir() else ():
-                if path.suffix or path.name in self.seen:
-                    continue
-                try:
-                    result = json.loads(path.read_text())
-                except (OSError, ValueError):
-                    continue
-                self.seen.add(path.name)
-                self.seconds[result["key"]] = sum(result["seconds"].values())
-
-
-def nbgrader(root: Path, scratch: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return run("nbgrader", *arguments, cwd=root, code=None, TMPDIR=str(scratch), AUTOGRADER_CANARY=SECRET)
-
-
-def released() -> dict:
-    return json.loads((COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what the run leaves behind becomes our child
-    place = tmp_path_factory.mktemp("hostile")
-    root, scratch = place / "course", place / "tmp"
-    scratch.mkdir()
-    (place / "canary.txt").write_text(SECRET)
-    make_course_root(COURSE, root, [WEEK])
-    with open(root / "nbgrader_config.py", "a", encoding="utf-8") as file:
-        file.write(f"\nc.SubmissionExporter.limits = {LIMITS}\n")
+def write_class(root: Path) -> None:
     notebook = released()
     for entry in BANK:
         folder = root / "submitted" / entry.student / WEEK
         folder.mkdir(parents=True)
         write_entry(entry, notebook, folder, root)
-    before, earlier = fingerprint(root / "submitted"), below(os.getpid())
-    watch = ResultWatch(root)
-    watch.start()
-    done = nbgrader(root, scratch, "autograde", WEEK, "--SubmissionExporter.workers=4")
-    watch.stop.set()
-    survivors = [command_of(pid)[:200] for pid in left_of_the_run(earlier)]
-    after = fingerprint(root / "submitted")
-    with ThreadPoolExecutor(2) as pool:
-        halves = [pool.submit(nbgrader, root, scratch, "generate_feedback", WEEK, "--student", half) for half in ("[!a-m]*", "[a-m]*")]
-        feedback = [half.result() for half in halves]
-    slowest = sorted(watch.seconds.items(), key=lambda item: -item[1])[:10]
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
+    done = grade_class(tmp_path_factory.mktemp("hostile"), WEEK, write_class, LIMITS)
+    slowest = sorted(done.seconds.items(), key=lambda item: -item[1])[:10]
     print(f"\n{len(BANK)} submissions; the slowest:", *(f"  {seconds:6.1f} s  {name}" for name, seconds in slowest), sep="\n")
-    return Graded(root, scratch, done, feedback, standing(root, WEEK), before, after, survivors, watch.seconds)
+    return done
 
 
 # ---- points ---------------------------------------------------------------------------------------------------------
@@ -233,11 +127,6 @@ def test_nothing_of_the_run_is_kept_in_the_state_folder(graded: Graded) -> None:
 # ---- feedback and the pages of formgrader ---------------------------------------------------------------------------
 
 
-def plain(page: str) -> str:
-    page = re.sub(r"<(style|script)\b.*?</\1>", "", page, flags=re.DOTALL | re.IGNORECASE)
-    return html.unescape(re.sub(r"<[^>]+>", "", page))
-
-
 def secret_lines() -> set[str]:
     """Lines of hidden tests, reference, misconceptions, mark schemes and solutions that are long enough to know."""
     files = [*COURSE.glob("autograder/reference/*.py"), COURSE / "autograder/checks/week3.py", COURSE / "autograder/misconceptions/week3.py"]
@@ -299,42 +188,6 @@ def test_feedback_gives_away_no_hidden_input(graded: Graded) -> None:
     shown = re.compile(r"HIDDEN-INPUT\W*[\d\[]|tensor\(|\d\.\d{5}")  # the marker with what follows it, whole tensors, long numbers
     pages = {student: plain(page) for student, page in graded.pages().items() if BY_NAME[student].make.__name__.endswith("_hidden_inputs")}
     assert len(pages) == 2 and not {student: shown.findall(page) for student, page in pages.items() if shown.search(_outputs(page))}
-
-
-class Alive(html.parser.HTMLParser):
-    """Collects what a browser would run: script of the student's, handlers, javascript: links, frames."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.found: list[str] = []
-        self.inside = ""
-
-    def handle_starttag(self, tag: str, attributes: list) -> None:
-        self.inside = tag if tag in ("script", "style") else ""
-        for name, value in attributes:
-            link = re.sub(r"[\s\x00-\x20]", "", value or "").lower()
-            if SCRIPT in (value or "") and (name.startswith("on") or name in ("srcdoc", "style") or link.startswith(
-                    ("javascript:", "vbscript:", "data:text/html"))):
-                self.found.append(f"<{tag} {name}={value[:80]!r}>")
-            if name.startswith("on") and SCRIPT in name:
-                self.found.append(f"<{tag} {name}>")
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self.inside and SCRIPT in data:
-            self.found.append(f"<{self.inside}> {data.strip()[:80]}")
-
-
-def alive(page: str) -> list[str]:
-    parser = Alive()
-    parser.feed(page)
-    return parser.found
-
-
-def has_unsafe_mathjax(page: str) -> bool:
-    return r"\href{javascript" in html.unescape(page) and not re.search(r"mathjax[^\"']*config=[^\"']*Safe", page, flags=re.IGNORECASE)
 
 
 def test_feedback_runs_no_script_of_students(graded: Graded) -> None:

@@ -100,6 +100,14 @@ SUBMISSIONS: dict[str, tuple[dict[str, str], dict[str, float]]] = {
         },
         {CACHED: 6},
     ),
+    "earlier_dies": (
+        {
+            "grouped_query_attention": "import os\ndef grouped_query_attention(q, k, v, mask=None):\n    os._exit(1)",
+            "CachedAttention": PLAIN,
+            "CrossAttention": CROSS_PLAIN,
+        },
+        {CACHED: 6, CROSS: 4},
+    ),
     "earlier_returns_itself": (
         {
             "grouped_query_attention": "def grouped_query_attention(q, k, v, mask=None):\n    return grouped_query_attention, [q]",

@@ -7,7 +7,7 @@ import pytest
 from nbformat.notebooknode import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.grading.plugins.feedback import HideInstructorParts, _exchange_key, _row, _what_to_look_at
+from autograder.grading.plugins.feedback import HideInstructorParts, _exchange_key, _row, what_to_look_at
 from autograder.manifest import Entry
 
 ROPE = Entry("3.2", "rope_frequencies", "code", 2, 10)
@@ -106,7 +106,7 @@ def test_a_row_of_the_table() -> None:
     ids=["no verdict", "all right", "the first that was missed", "without a message", "the stub"],
 )
 def test_where_no_cause_is_known_the_first_missed_criterion_is_named(verdict: dict, notes: list[str]) -> None:
-    assert _what_to_look_at(verdict) == notes
+    assert what_to_look_at(verdict) == notes
 
 
 @pytest.fixture

@@ -2,12 +2,15 @@
 
 import pytest
 from nbconvert.exporters import HTMLExporter
-from nbformat.v4 import new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from autograder.grading.plugins import markdown
+from autograder.grading.plugins import markdown, page_budget
 from autograder.grading.plugins.markdown import as_written, without_hooks
 
-FILTERS = {"markdown2html": "autograder.grading.plugins.markdown.markdown2html"}
+FILTERS = {
+    "markdown2html": "autograder.grading.plugins.markdown.markdown2html",
+    "highlight_code": "autograder.grading.plugins.code.highlight_code",
+}
 
 
 def page(*sources: str) -> str:
@@ -68,7 +71,7 @@ def test_brackets_without_an_end_are_shown_as_written() -> None:
 
 
 def test_a_page_has_so_much_time_and_then_text_is_shown_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markdown, "PAGE_SECONDS", 0.0)
+    monkeypatch.setattr(page_budget, "PAGE_SECONDS", 0.0)
     assert "<pre># heading</pre>" in page("# heading")
 
 
@@ -77,9 +80,20 @@ def test_a_rendering_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch)
         while True:
             pass
 
-    monkeypatch.setattr(markdown, "PAGE_SECONDS", 0.05)
+    monkeypatch.setattr(page_budget, "PAGE_SECONDS", 0.05)
     monkeypatch.setattr(markdown.MarkdownWithMath, "render", endless)
     assert "<pre>first</pre>" in page("first", "second") and "<pre>second</pre>" in page("first", "second")
+
+
+def test_code_is_highlighted_as_long_as_the_page_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = [new_code_cell("x = 1 < 2"), new_code_cell('"""a"""\n' + " \f\n" * 1500), new_code_cell("y = 3 < 4")]
+    assert (
+        HTMLExporter(filters=FILTERS).from_notebook_node(new_notebook(cells=cells[:1]))[0]
+        == (HTMLExporter().from_notebook_node(new_notebook(cells=cells[:1]))[0])
+    )
+    monkeypatch.setattr(page_budget, "PAGE_SECONDS", 0.2)
+    page = HTMLExporter(filters=FILTERS).from_notebook_node(new_notebook(cells=cells))[0]
+    assert '<span class="o">&lt;</span>' in page and "<pre>y = 3 &lt; 4</pre>" in page
 
 
 def test_a_picture_with_any_name_and_one_that_is_missing_break_no_page() -> None:

@@ -216,14 +216,24 @@ def test_memory_counts_over_all_processes(session: Session) -> None:
     assert run.error.type_names[0] == "MemoryError" and "GB of memory" in run.error.message
 
 
+def test_too_many_crashes_end_a_function_and_cost_no_other(session: Session) -> None:
+    session.execute(
+        "a", "import os\ndef f(): os._exit(1)\nclass C:\n    def __call__(self): os._exit(1)\ndef g(): return 5"
+    )
+    found = session.lookup(["f", "C", "g"])
+    for call in (found["f"], lambda: found["C"]()()):
+        for _ in range(ROOMY.restarts + 1):
+            with pytest.raises(StudentError, match="ended the Python process"):
+                call()
+        with pytest.raises(StudentError, match="too often"):
+            call()
+    assert found["g"]() == 5
+
+
 def test_too_many_crashes_end_the_notebook(session: Session) -> None:
-    session.execute("a", "import os\ndef f(): os._exit(1)")
-    f = session.lookup(["f"])["f"]
-    for _ in range(ROOMY.restarts + 1):
-        with pytest.raises(StudentError, match="ended the Python process"):
-            f()
-    with pytest.raises(StudentError, match="too often"):
-        f()
+    for number in range(ROOMY.all_restarts + 1):
+        assert "ended the Python process" in session.execute(f"a{number}", "import os; os._exit(1)").error.message
+    assert "too often" in session.execute("b", "1").error.message
 
 
 @pytest.mark.timing

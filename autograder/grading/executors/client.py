@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from autograder.errors import GradingFailed
 from autograder.grading.executors.start import start_grader
-from autograder.grading.messages import Failure, OnAnswer, Options, Result, Task
+from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Result, Task
 
 _prestarted: subprocess.Popen[bytes] | None = None  # a grading process that has not been asked for anything
 _working: subprocess.Popen[bytes] | None = None
@@ -89,6 +89,51 @@ def _grade_here(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) ->
         raise GradingFailed(
             f"the grading process ended early (exit code {code}) with {len(feeder.open)} submissions not graded"
         )
+
+
+class WarmGrader:
+    """A grading process kept between calls, for one submission at a time; it ends with ``close``, or with this process."""
+
+    def __init__(self, assignment: str, options: Options) -> None:
+        self.assignment, self.options = assignment, options
+        self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.close)
+        self._start()
+
+    def grade(self, task: Task) -> Answer:
+        """Raises ``GradingFailed`` if the grading process itself fails; the next call starts another one."""
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        process, answer = self._process, None
+        assert process is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):  # what it says below, or its end, tells why
+                _send(_stdin(process), {"task": asdict(task), "options": asdict(self.options)})
+                _send(_stdin(process), {"settle": True})
+            for line in _stdout(process):
+                message = json.loads(line)
+                if "failed" in message:
+                    raise GradingFailed(message["failed"])
+                if "done" in message:
+                    break
+                answer = Result(**message["result"]) if "result" in message else Failure(**message["failure"])
+        except BaseException:  # an interrupt too: what is still to come is for nobody
+            self.close()
+            raise
+        if answer is None:
+            self.close()
+            raise GradingFailed("the grading process ended early; ask again")
+        return answer
+
+    def close(self) -> None:
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+
+    def _start(self) -> None:
+        self._process = start_grader()
+        with contextlib.suppress(BrokenPipeError):
+            _send(_stdin(self._process), {"prestart": self.assignment, "options": asdict(self.options)})
 
 
 class _Feeder(threading.Thread):

@@ -1,7 +1,8 @@
 """The trusted grading process: reads tasks as JSON, has them judged in parallel, writes one JSON line per answer.
 
 Started by `client`, so that nbgrader's own process needs no torch and holds nothing a submission talks to. It reads
-``{"prestart": assignment, "options": {…}}``, ``{"task": {…}, "options": {…}}`` and ``{"end": true}``; it writes
+``{"prestart": assignment, "options": {…}}``, ``{"task": {…}, "options": {…}}``, ``{"end": true}`` and, where more is to
+come, ``{"settle": true}``; it writes
 ``{"result": {…}}``, ``{"failure": {…}}``, ``{"done": true}`` and ``{"failed": "why nothing can be graded here"}``.
 """
 
@@ -43,7 +44,7 @@ def main() -> None:
             elif "task" in request:
                 pool.grade(Task.from_json(request["task"]), Options(**request["options"]))
             else:
-                pool.drain()
+                pool.settle() if "settle" in request else pool.drain()
                 send({"done": True})
     except SandboxError as error:
         send({"failed": str(error)})

@@ -34,7 +34,7 @@ class JudgePool:
         self._on_answer = on_answer
         self._options: Options | None = None
         self._pool: ProcessPoolExecutor | None = None
-        self._room = threading.Semaphore(0)  # for tasks that wait or are in work
+        self._room, self._places = threading.Semaphore(0), 0  # for tasks that wait or are in work
         self._failed: dict[str, tuple[Task, str]] = {}  # with the reason
 
     def prestart(self, assignment: str, options: Options) -> None:
@@ -69,6 +69,15 @@ class JudgePool:
                 self._on_answer(Failure(task.key, self._failed.pop(task.key)[1]))
                 close_sandbox()
 
+    def settle(self) -> None:
+        """Returns when everything has its answer; the judges stay, with all that they have learnt, for what comes next."""
+        for _ in range(self._places):
+            self._room.acquire()
+        for _ in range(self._places):
+            self._room.release()
+        if self._failed:
+            self.drain()
+
     def cancel(self) -> None:
         """Begin nothing more."""
         if self._pool is not None:
@@ -87,7 +96,8 @@ class JudgePool:
                 initializer=_begin_to_judge,
                 initargs=(os.getpid(),),
             )
-            self._room = threading.Semaphore(2 * workers)  # none waits for the next line to be read
+            self._places = 2 * workers  # none waits for the next line to be read
+            self._room = threading.Semaphore(self._places)
         self._pool.submit(_judge, task).add_done_callback(partial(self._on_done, task, self._room))
 
     def _close(self) -> None:

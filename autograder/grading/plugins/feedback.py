@@ -17,6 +17,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets.config import Config
 
 from autograder.build.regions import clear_hidden
+from autograder.course import is_week
 from autograder.errors import GradingFailed
 from autograder.grading.course_state import run_lock
 from autograder.grading.plugins.gradebook import reason_not_graded
@@ -117,6 +118,8 @@ class HideInstructorParts(NbGraderPreprocessor):
             return True
         if utils.is_solution(cell):
             return True
+        if utils.is_task(cell):
+            return True
         if not utils.is_grade(cell):
             return False
         return bool(cell.metadata.nbgrader.points) or bool(cell.metadata.get("check_failed"))
@@ -139,11 +142,25 @@ class SummariseFeedback(NbGraderPreprocessor):
         cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
         rows = [
             _row(entry, cells[entry.graded_cell], entry.graded_cell in waiting)
-            for entry in MANIFEST.get(where["assignment"], ())
+            for entry in MANIFEST.get(where["assignment"]) or _own_exercises(cells)
             if entry.graded_cell in cells
         ]
-        resources["summary"] = {"reason": reason, "waiting": len(waiting), "rows": rows}
+        resources["summary"] = {
+            "reason": reason,
+            "waiting": len(waiting),
+            "rows": rows,
+            "own_tests": not is_week(where["assignment"]),
+        }
         return nb, resources
+
+
+def _own_exercises(cells: dict[str, NotebookNode]) -> list[Entry]:
+    """The cells with points of an assignment of one's own."""
+    graded = {name: cell.metadata.nbgrader.get("points") for name, cell in cells.items()}
+    return [
+        Entry(str(number), name, "test", points, 0)
+        for number, (name, points) in enumerate(((n, p) for n, p in graded.items() if p), 1)
+    ]
 
 
 def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict[str, Any]:
@@ -153,7 +170,7 @@ def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict[str, Any]:
     elif cell.metadata.get("unanswered"):
         notes = ["no answer"]
     else:
-        notes = _what_to_look_at(cell.metadata.get("verdict") or {})
+        notes = what_to_look_at(cell.metadata.get("verdict") or {})
     shown = "– " if is_waiting else f"{score:g} "
     return {
         "number": entry.number,
@@ -164,7 +181,7 @@ def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict[str, Any]:
     }
 
 
-def _what_to_look_at(verdict: dict[str, Any]) -> list[str]:
+def what_to_look_at(verdict: dict[str, Any]) -> list[str]:
     """The likely causes; where none is known, the first criterion that was missed."""
     if named := verdict.get("named"):
         return list(named)

@@ -14,7 +14,7 @@ from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import make_url
 from traitlets.config import Config
 
-from autograder.course import instructor_cells
+from autograder.course import Role, instructor_cells
 from autograder.errors import CourseError, first_line
 from autograder.grading.plugins.indexes import add_indexes
 
@@ -39,7 +39,7 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str, co
 
     Also gives a gradebook that nbgrader has made the indexes a large class needs.
     """
-    cells = [cell for cell in instructor_cells(root, assignment) if cell.grade_id]
+    cells = [cell for cell in instructor_cells(root, assignment) if cell.grade_id and cell.role is not Role.OPEN]
     graded = {cell.grade_id: cell.points for cell in cells if cell.metadata["nbgrader"].get("grade")}
     with open_gradebook(course) as gradebook:
         add_indexes(gradebook)
@@ -95,14 +95,20 @@ def save_scores(
     _ = notebook.notebook.grade_cells  # one query for the names of all cells, instead of one each
     for grade in notebook.grades:
         cell = cells[grade.name]
-        if cell.metadata.nbgrader.solution:
-            grade.auto_score = 0.0 if cell.metadata.unanswered else None
+        if is_graded_by_hand(cell):
+            grade.auto_score = 0.0 if cell.metadata.get("unanswered") else None
         else:
             grade.auto_score = scores[cell.id]
         flagged = grade.name.removesuffix("_tests") in to_look_at and bool(grade.auto_score)
         grade.needs_manual_grade = grade.auto_score is None or grade.manual_score is not None or flagged
     for comment in notebook.comments:
         comment.auto_comment = "No response." if cells[comment.name].metadata.get("unanswered") else None
+
+
+def is_graded_by_hand(cell: NotebookNode) -> bool:
+    """Whether a cell with points waits for a person: an answer, a task, or text, which has no test to run."""
+    marks = cell.metadata.nbgrader
+    return bool(marks.solution or marks.get("task") or cell.cell_type != "code")
 
 
 def mark_not_graded(notebook: SubmittedNotebook, reason: str) -> None:

@@ -4,14 +4,8 @@ formgrader finds its score boxes by id, and the first one wins: a heading, which
 another exercise's box. So no text has an id, a name, a label or a form.
 """
 
-import contextlib
-import signal
-import threading
-import time
-from collections.abc import Iterator
 from html import escape
 from html.parser import HTMLParser
-from typing import Any
 from urllib.parse import quote
 
 from jinja2 import pass_context
@@ -19,8 +13,8 @@ from jinja2.runtime import Context
 from nbconvert.filters.markdown_mistune import InvalidNotebook, MarkdownWithMath
 
 from autograder.grading.plugins.mathml import MathRenderer
+from autograder.grading.plugins.page_budget import within_budget
 
-PAGE_SECONDS = 10.0  # of CPU, for the Markdown of one submission; ours takes a fiftieth of that
 MOST_OPENINGS = 2_000_000  # brackets that may open a formula, times the characters that each could reach over
 FORBIDDEN_ATTRIBUTES = frozenset({"id", "name", "for", "form", "usemap", "aria-labelledby", "aria-describedby"})
 FORBIDDEN_TAGS = frozenset(
@@ -50,20 +44,18 @@ def markdown2html(context: Context, source: str) -> str:
     """nbconvert's filter of this name. What takes too long to render is shown as it was written."""
     pasted = context.get("cell", {}).get("attachments", {})
     attachments = {form(name): data for name, data in pasted.items() for form in (str, quote)}  # mistune quotes names
-    page: dict[str, Any] = context.get("resources", {})
-    left = page.get("markdown_seconds", PAGE_SECONDS)
-    if left <= 0 or _openings(source) * len(source) > MOST_OPENINGS:
+    if _openings(source) * len(source) > MOST_OPENINGS:
         return as_written(source)
-    start = time.process_time()
+
+    def rendered() -> str:
+        renderer = MathRenderer(escape=False, attachments=attachments)
+        return without_hooks(MarkdownWithMath(renderer=renderer).render(source))
+
     try:
-        with _at_most(left):
-            return without_hooks(
-                MarkdownWithMath(renderer=MathRenderer(escape=False, attachments=attachments)).render(source)
-            )
-    except (_TooLong, RecursionError, InvalidNotebook):  # the last: a picture that is not there
-        return as_written(source)
-    finally:
-        page["markdown_seconds"] = left - (time.process_time() - start)
+        found = within_budget(context.get("resources", {}), rendered)
+    except InvalidNotebook:  # a picture that is not there
+        found = None
+    return as_written(source) if found is None else found
 
 
 def as_written(source: str) -> str:
@@ -116,29 +108,6 @@ class _Cleaner(HTMLParser):
 
     def handle_charref(self, name: str) -> None:
         self.parts.append(f"&#{name};")
-
-
-class _TooLong(BaseException):
-    """Nothing on the way may take it for an error of its own."""
-
-
-@contextlib.contextmanager
-def _at_most(cpu_seconds: float) -> Iterator[None]:
-    """Raises ``_TooLong`` in the block; in another thread than the main one signals cannot, and nothing is limited."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def too_long(*_: Any) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGPROF, too_long)
-    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
 
 
 def _openings(source: str) -> int:

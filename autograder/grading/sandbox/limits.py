@@ -36,7 +36,8 @@ class Limits:
     total_idle: float = 60.0
     text: int = 300_000  # characters of output that are kept
     images: int = 10 * 2**20
-    restarts: int = 5  # how often a crash or time-out is forgiven before the rest fails at once
+    restarts: int = 3  # how often one function or cell is forgiven a crash or time-out before it fails at once
+    all_restarts: int = 40  # the same for a submission, whose other answers are not to pay for one
 
 
 @dataclass

@@ -30,6 +30,14 @@ def cell_outputs(items: Any, payload: bytes, budget: Budget) -> list[dict[str, A
     return outputs
 
 
+def result_text(items: Any) -> str:
+    """The value that a cell ended with, as short text; empty if there is none."""
+    for item in reversed(items if isinstance(items, list) else []):
+        if isinstance(item, dict) and item.get("result") is True and isinstance(item.get("show"), dict):
+            return str(item["show"].get("text", ""))[:40]
+    return ""
+
+
 def _data(show: dict[str, Any], payload: bytes, room: int, budget: Budget) -> dict[str, Any]:
     data: dict[str, Any] = {}
     if isinstance(show.get("text"), str):

@@ -37,8 +37,9 @@ class Caller(Protocol):
 class RemoteObject:
     """A student's function, class or module, seen from the trusted side."""
 
-    def __init__(self, session: Caller, reference: Reference, name: str | None) -> None:
-        self._session, self._reference, self._name = session, reference, name
+    def __init__(self, session: Caller, reference: Reference, name: str | None, origin: str = "") -> None:
+        """``name`` is the notebook's; what a call returned has none, but an ``origin``: the name that led to it."""
+        self._session, self._reference, self._name, self._origin = session, reference, name, origin or name or ""
         self._generation = session.generation
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -6,6 +6,7 @@ and the earlier cells are run again without the one that did it.
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from autograder.errors import LimitExceeded, SandboxError, StudentError
 from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
 from autograder.grading.sandbox.loan import Loan
-from autograder.grading.sandbox.outputs import cell_outputs
+from autograder.grading.sandbox.outputs import cell_outputs, result_text
 from autograder.grading.sandbox.proxy import RemoteObject, gradients, tensors_of
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
@@ -32,6 +33,7 @@ class CellRun:
 
     outputs: list[dict[str, Any]] = field(default_factory=list)
     error: StudentError | None = None
+    value: str = ""  # what the cell ended with, as text
 
 
 class Session:
@@ -48,7 +50,8 @@ class Session:
         self._modules: list[str] = []  # those of them that are module classes
         self._serial = 0
         self._budget = Budget.of(self.limits)
-        self._restarts = 0
+        self._crashes: Counter[str] = Counter()  # and time-outs, by the function or cell that was run
+        self._called = ""  # the function that was called last: gradients are its own
         self._job: Job | None = sandbox.open(files, seed)
 
     def give_up(self) -> None:
@@ -70,7 +73,9 @@ class Session:
             return CellRun(error=error)
         self._history.append((cell, source))
         try:
-            return CellRun(cell_outputs(header.get("outputs"), payload, self._budget), _error(header.get("error")))
+            outputs = header.get("outputs")
+            shown = cell_outputs(outputs, payload, self._budget)
+            return CellRun(shown, _error(header.get("error")), result_text(outputs))
         except WireError as error:
             return CellRun(error=_garbage(error))
 
@@ -119,6 +124,8 @@ class Session:
         loan = Loan(watched)
 
         def ask() -> tuple[dict[str, Any], bytes]:
+            self._called = target._origin
+            self._require_no_crashes(self._called)  # before a fork is made for it
             number = self._target(target)
             loan.begin(self._ensure_running().lent)
             encoder = Encoder(self._refer, loan.lend)
@@ -130,7 +137,7 @@ class Session:
                 "kwargs": encoder.encode(kwargs),
             }
             try:
-                reply = self._request(request, self.limits.call_cpu, bytes(encoder.payload))
+                reply = self._request(request, self.limits.call_cpu, bytes(encoder.payload), self._called)
             finally:
                 self._callbacks.clear()
             loan.end()
@@ -140,7 +147,7 @@ class Session:
         if error := _error(header.get("error")):
             raise error
         try:
-            decoder = self._decoder(payload)
+            decoder = self._decoder(payload, origin=target._origin)
             value = decoder.decode(header.get("value"))
             changed = [(int(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
             changed += loan.changed(tensors_of((args, kwargs)))
@@ -152,7 +159,7 @@ class Session:
         """The gradients of an earlier call's tensors, or of the module number ``of``'s parameters; what is no list is none."""
         encoder = Encoder()
         request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents), "of": of}
-        header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload))
+        header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload), self._called)
         if error := _error(header.get("error")):
             raise error
         try:
@@ -171,13 +178,15 @@ class Session:
         }
 
     def _execute(self, cell: str, source: str) -> tuple[dict[str, Any], bytes]:
-        return self._request({"op": "execute", "cell": cell, "source": source}, self.limits.cell_cpu)
+        request = {"op": "execute", "cell": cell, "source": source}
+        return self._request(request, self.limits.cell_cpu, culprit=f"cell {cell}")
 
     def _request(
-        self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b""
+        self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b"", culprit: str = ""
     ) -> tuple[dict[str, Any], bytes]:
         """Ask and wait. CPU seconds and memory of the submission's processes are watched; what goes wrong is the
-        student's error, and ends this fork."""
+        student's error, ends this fork, and counts for ``culprit``: the function or cell that is run."""
+        self._require_no_crashes(culprit)
         job = self._ensure_running()
         self._serial += 1
         connection, monitor = job.connection, UsageMonitor(job, cpu_seconds, self.limits, self._budget)
@@ -203,14 +212,14 @@ class Session:
                     self._cells_with_orphans.add((header["cell"], header["source"]))
             return reply, reply_payload
         except LimitExceeded as error:
-            self._abandon()
+            self._abandon(culprit)
             raise StudentError((error.kind,), str(error)) from None
         except PeerSlow:
-            self._abandon()
+            self._abandon(culprit)
             raise StudentError(("TimeoutError",), f"it did not finish within {wall_seconds:g} seconds") from None
         except PeerGone:
             out_of_memory = job.ran_out_of_memory()
-            self._abandon()
+            self._abandon(culprit)
             if out_of_memory:
                 raise StudentError(
                     ("MemoryError",), f"it used more than {self.limits.memory / 2**30:.1f} GB of memory"
@@ -219,7 +228,7 @@ class Session:
                 ("ProcessEnded",), "it ended the Python process (exit, crash, memory or CPU limit)"
             ) from None
         except WireError as error:
-            self._abandon()
+            self._abandon(culprit)
             raise _garbage(error) from error
 
     def _serve_callback(self, job: Job, request: dict[str, Any], payload: bytes) -> None:
@@ -264,15 +273,20 @@ class Session:
         self._history = kept
         return True
 
-    def _abandon(self) -> None:
-        self._restarts += 1
+    def _require_no_crashes(self, culprit: str) -> None:
+        """What ends every process that runs it costs itself alone: it is not run until nothing is left for the others."""
+        if culprit and self._crashes[culprit] > self.limits.restarts:
+            raise StudentError(("ProcessEnded",), "not run: it crashed or timed out too often before")
+
+    def _abandon(self, culprit: str = "") -> None:
+        self._crashes[culprit] += 1
         if self.close():
             raise SandboxError("the machine ran out of memory; free some, or grade fewer at the same time (WORKERS=1)")
 
     def _ensure_running(self) -> Job:
         """The fork to ask. After a crash or time-out: a new fork, the earlier cells again, without any that fails on the way."""
         while self._job is None:
-            if self._restarts > self.limits.restarts:
+            if self._crashes.total() > self.limits.all_restarts:
                 raise StudentError(("ProcessEnded",), "not run: this notebook crashed or timed out too often before")
             if spent := self._budget.spent():
                 raise StudentError(("TimeoutError",), f"not run: {spent}")
@@ -291,8 +305,10 @@ class Session:
 
     # ---- values
 
-    def _decoder(self, payload: bytes, name: str | None = None) -> Decoder:
-        return Decoder(payload, lambda reference: RemoteObject(self, reference, name), device=self.sandbox.device)
+    def _decoder(self, payload: bytes, name: str | None = None, origin: str = "") -> Decoder:
+        return Decoder(
+            payload, lambda reference: RemoteObject(self, reference, name, origin), device=self.sandbox.device
+        )
 
     def _refer(self, value: Any) -> dict[str, Any] | None:
         if isinstance(value, RemoteObject):

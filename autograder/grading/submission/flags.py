@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nbformat.notebooknode import NotebookNode
 
+from autograder.course import is_week
 from autograder.grading.source_names import parsed
 from autograder.manifest import FROM_SCRATCH, READY_MADE_LIBRARIES
 
@@ -30,7 +31,9 @@ class Flag:
 
 
 def flags(assignment: str, cells: list[NotebookNode]) -> list[Flag]:
-    """Flags of a student's cells (answers and cells of the student's own). Reads the text, runs nothing."""
+    """Flags of a student's cells (answers and cells of the student's own), in the weeks. Reads the text, runs nothing."""
+    if not is_week(assignment):
+        return []
     banned = {name: grade_id for grade_id, names in FROM_SCRATCH.get(assignment, {}).items() for name in names}
     found = []
     for cell in cells:

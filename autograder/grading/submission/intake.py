@@ -28,7 +28,7 @@ MAX_FILES = 1_000
 MAX_PICTURES = 200  # in one text answer
 Matched = dict[str, NotebookNode]  # the student's cell, by the id of the instructor's
 Extras = dict[str | None, list[tuple[int, str, str]]]  # number, source and type, by the instructor's cell before them
-TAKES_ANSWER = (Role.ANSWER, Role.PREDICTION, Role.EXPERIMENT)
+TAKES_ANSWER = (Role.ANSWER, Role.PREDICTION, Role.EXPERIMENT, Role.OPEN)
 
 
 @dataclass
@@ -60,6 +60,8 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     _text_answers_below(template, matched, extras, notes)
     cells = []
     for cell in template:
+        if cell.id not in matched and cell.role is Role.OPEN:
+            continue  # the student has removed it, or it is among the extras
         if cell.id not in matched and cell.role is Role.ANSWER:
             notes.append(f"the answer cell {cell.grade_id} is missing from the submission; it counts as unanswered")
         cells.append(_rebuilt(cell, matched.get(cell.id)) if cell.role in TAKES_ANSWER else _instructors(cell))
@@ -107,7 +109,7 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
         "timestamp.txt",
         ".ipynb_checkpoints",
         "__pycache__",
-        *released_files(root, assignment),
+        *(name.split("/")[0] for name in released_files(root, assignment)),
         *RELEASED_FILES.get(assignment, ()),
     }
     strays = [shown(entry.name) for entry in entries if entry.name not in known]
@@ -138,7 +140,7 @@ def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]
     _match_by_name(template, matched, extras, notes)
     for cell in template:
         answer = matched.get(cell.id)
-        if answer is None and cell.role in (Role.TEST, Role.LOCKED, Role.SETUP):
+        if answer is None and cell.role in (Role.TEST, Role.STOCK_TEST, Role.LOCKED, Role.SETUP):
             notes.append(f"the course's cell {cell.grade_id} was missing and has been put back")
         elif answer is not None and cell.role is Role.ANSWER and answer.cell_type != cell.cell_type:
             notes.append(f"the answer cell {cell.grade_id} had become a {answer.cell_type} cell")

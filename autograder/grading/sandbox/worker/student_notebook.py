@@ -387,8 +387,9 @@ def run_notebook(connection: Connection, shell: Any, job: dict[str, Any], lent: 
     os.chdir(job["directory"])
     header, _ = connection.receive()
     for name, text in header["files"].items():
-        with open(os.path.basename(name), "w", encoding="utf-8") as file:
-            file.write(text)
+        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+        with open(name, "wb") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
     sys.path.insert(0, job["directory"])
     random.seed(job["seed"])
     np.random.seed(job["seed"])  # noqa: NPY002  the generator that students' code uses

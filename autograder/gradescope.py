@@ -1,0 +1,101 @@
+"""`make gradescope`: a week's autograder as the zip that Gradescope takes; and, inside their container, its run.
+
+By https://gradescope-autograders.readthedocs.io/en/latest/specs/: setup.sh and run_autograder at the top of the archive,
+which is unpacked to /autograder/source; the submission lies in /autograder/submission; results go to
+/autograder/results/results.json.
+"""
+
+import json
+import sys
+import time
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from autograder.errors import AutograderError, UngradableError
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
+WITHOUT_NAMESPACES = (
+    "Where their container allows no user namespaces, a submission runs beside the grader, without the sandbox: code that "
+    "sets out to can read the hidden tests, use the network and write results of its own. Nothing of a class is there."
+)
+
+
+def package(root: Path, assignment: str, index: str = "") -> Path:
+    """Write ``release/gradescope-ASSIGNMENT.zip``: the same bytes for the same course."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+    )
+    pins = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    requirements = "".join(f"{line}\n" for line in [*([f"--extra-index-url {index}"] if index else []), *pins])
+    files = {"requirements.txt": requirements.encode()}
+    for name in ("setup.sh", "run_autograder"):
+        files[name] = environment.get_template(f"gradescope_{name}.j2").render(assignment=assignment).encode()
+    for path in _course_files(root, assignment):
+        files[f"course/{path.relative_to(root).as_posix()}"] = path.read_bytes()
+    target = root / "release" / f"gradescope-{assignment}.zip"
+    target.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(target, "w") as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, EARLIEST)
+            entry.create_system = 3  # the same on every system
+            entry.external_attr = (0o755 if name in ("setup.sh", "run_autograder") else 0o644) << 16
+            archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
+    return target
+
+
+def _course_files(root: Path, assignment: str) -> list[Path]:
+    """What grading one assignment needs of the course."""
+    folders = [root / "autograder", root / "source" / assignment]
+    found = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    hidden = {"__pycache__", ".ipynb_checkpoints"}
+    return [root / "nbgrader_config.py", *(path for path in found if not hidden & set(path.parts))]
+
+
+def main() -> int:
+    """Inside the container: grade what was handed in. Where grading fails there are no results, so nobody gets a score."""
+    from autograder.one_notebook import grade_notebook
+
+    assignment, submission, results = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    start = time.monotonic()
+    try:
+        checked = grade_notebook(Path.cwd(), submission, assignment=assignment)
+        made = results_of(checked.to_json())
+        if not checked.isolated:
+            print(WITHOUT_NAMESPACES)
+    except UngradableError as reason:  # the student can put it right, and hand in again
+        made = {"score": 0, "output": f"Not graded: {reason}"}
+    except AutograderError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    results.parent.mkdir(parents=True, exist_ok=True)
+    made |= {"execution_time": round(time.monotonic() - start), "visibility": "visible", "stdout_visibility": "hidden"}
+    results.write_text(json.dumps(made, indent=1), encoding="utf-8")
+    return 0
+
+
+def results_of(checked: dict[str, Any]) -> dict[str, Any]:
+    """results.json of a graded notebook: a test for each exercise, with what to look at first."""
+    tests = [
+        {
+            "name": f"{exercise['number']} {exercise['name']}",
+            "number": exercise["number"],
+            "score": exercise["score"],
+            "max_score": exercise["points"],
+            "status": "passed" if exercise["score"] == exercise["points"] else "failed",
+            "output": (exercise["feedback"] or [""])[0],
+        }
+        for exercise in checked["exercises"]
+        if exercise["score"] is not None
+    ]
+    by_hand = [f"{e['number']} {e['name']}: {e['points']:g} points" for e in checked["exercises"] if e["score"] is None]
+    said = [*checked["notes"], *([f"Graded by a person: {', '.join(by_hand)}."] if by_hand else [])]
+    return {"tests": tests, "output": "\n".join(said)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

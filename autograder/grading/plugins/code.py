@@ -1,0 +1,25 @@
+"""Code cells in formgrader and feedback: highlighted as nbconvert does it, with a limit.
+
+The patterns by which Python is read can be made to take time with the square of a text's length, and there is no list of
+the texts that do: blank lines are one kind, of any of the characters that count as blank.
+"""
+
+from html import escape
+from typing import Any
+
+from jinja2 import pass_context
+from jinja2.runtime import Context
+from nbconvert.filters.highlight import Highlight2HTML
+
+from autograder.grading.plugins.page_budget import within_budget
+
+_highlighted = Highlight2HTML(pygments_lexer="ipython3")
+
+
+@pass_context
+def highlight_code(
+    context: Context, source: str, language: str | None = None, metadata: dict[str, Any] | None = None
+) -> str:
+    """nbconvert's filter of this name. What takes too long to highlight is shown as it was written."""
+    found = within_budget(context.get("resources", {}), lambda: _highlighted(source, language, metadata))
+    return f'<div class="highlight"><pre>{escape(source)}</pre></div>' if found is None else found

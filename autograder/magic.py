@@ -1,0 +1,139 @@
+"""``%grade 3.3`` in a notebook: the verdict on one exercise of the notebook as last saved, through the same sandbox.
+
+A grading process stays warm between calls and ends with the kernel.
+"""
+
+import os
+import secrets
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nbformat.notebooknode import NotebookNode
+
+from autograder.course import Role, exercises, instructor_cells, released_files
+from autograder.errors import AutograderError, CourseError, GradingFailed
+from autograder.grading.executors.client import WarmGrader
+from autograder.grading.messages import Failure, Graded, Options, Task, wanted_device
+from autograder.grading.sandbox.bubblewrap import why_not_isolated
+from autograder.grading.source_names import defined_names
+from autograder.grading.submission import intake
+from autograder.manifest import Entry
+from autograder.one_notebook import assignment_in, marks
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def register(shell: Any) -> None:
+    """Make ``%grade`` known, and begin to warm up for the notebook it is asked in."""
+    grader = NotebookGrader(shell, ROOT)
+    shell.register_magic_function(grader.grade, "line", "grade")
+    grader.prestart()
+
+
+class NotebookGrader:
+    """Grades exercises of the notebook whose kernel this is."""
+
+    def __init__(self, shell: Any, root: Path) -> None:
+        self._shell, self._root = shell, root
+        self._seed = secrets.randbits(32)
+        self._isolate = not why_not_isolated()
+        self._grader: WarmGrader | None = None
+
+    def prestart(self) -> None:
+        """Start the grading process; what is wrong is said when something is to be graded."""
+        try:
+            self._warm(assignment_in(self._path(), self._root))
+        except AutograderError:
+            return
+        if not self._isolate:
+            print(
+                "%grade runs your notebook without isolation here, with your own rights. That is fine for your own code."
+            )
+
+    def grade(self, line: str) -> None:
+        """``%grade 3.3``: the verdict on exercise 3.3, with the likely cause of what is wrong, by the saved notebook."""
+        try:
+            self._grade(line.strip())
+        except AutograderError as error:
+            print(error)
+
+    def close(self) -> None:
+        if self._grader is not None:
+            self._grader.close()
+
+    def _grade(self, wanted: str) -> None:
+        path = self._path()
+        assignment = assignment_in(path, self._root)
+        entries = chosen(exercises(self._root, assignment), wanted)
+        rebuilt = intake.rebuild(path, self._root, assignment)
+        saved = datetime.fromtimestamp(path.stat().st_mtime)
+        print(f"{path.name}, as saved at {saved:%H:%M:%S}")
+        for name in newer_in_kernel(entries, self._history(), rebuilt.notebook):
+            print(f"You have run a newer {name} than the saved one: save the notebook and ask again for that one.")
+        template = instructor_cells(self._root, assignment)
+        files = released_files(self._root, assignment)
+        tests = {entry.graded_cell for entry in entries}
+        task = up_to(
+            {cell.id for cell in template if cell.grade_id in tests},
+            Task.of("you", assignment, rebuilt.notebook, template, files, self._seed),
+        )
+        answer = self._warm(assignment).grade(task)
+        if isinstance(answer, Failure):
+            raise GradingFailed(answer.reason)
+        graded = Graded(rebuilt.notebook, answer, rebuilt.notes)
+        names = {entry.grade_id for entry in entries}
+        for mark in marks(self._root, assignment, graded):
+            if mark.name in names:
+                print(mark.text)
+
+    def _warm(self, assignment: str) -> WarmGrader:
+        if self._grader is None or self._grader.assignment != assignment:
+            self.close()
+            self._grader = WarmGrader(assignment, Options(self._isolate, wanted_device(), workers=1))
+        return self._grader
+
+    def _path(self) -> Path:
+        """The notebook's file: Jupyter's servers name it in the environment, VS Code in the namespace."""
+        name = os.environ.get("JPY_SESSION_NAME") or self._shell.user_ns.get("__vsc_ipynb_file__") or ""
+        path = Path(name)
+        if path.suffix != ".ipynb" or not path.is_file():
+            raise CourseError(
+                "%grade does not know which file this notebook is; grade it in a terminal: make check FILE=…"
+            )
+        return path
+
+    def _history(self) -> list[str]:
+        return [str(source) for source in self._shell.history_manager.input_hist_raw]
+
+
+def chosen(entries: tuple[Entry, ...], wanted: str) -> list[Entry]:
+    """The answers of an exercise, by its number or by an answer's name. Raises ``CourseError`` if it is none, or has none
+    that a test could grade."""
+    found = [entry for entry in entries if wanted and wanted in (entry.number, entry.grade_id)]
+    if not found:
+        numbers = ", ".join(dict.fromkeys(entry.number for entry in entries))
+        raise CourseError(f"say which exercise, for example %grade {entries[0].number}; there is: {numbers}")
+    if all(entry.kind == "text" for entry in found):
+        raise CourseError(f"Exercise {found[0].number} is graded by a person.")
+    return found
+
+
+def newer_in_kernel(entries: list[Entry], history: list[str], saved: NotebookNode) -> list[str]:
+    """Names of answers whose cell was run with another text than the saved one."""
+    sources = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell.source for cell in saved.cells}
+    found = []
+    for entry in entries:
+        run = [source for source in history if entry.grade_id in defined_names(source)]
+        if run and run[-1].strip() != str(sources.get(entry.grade_id, "")).strip():
+            found.append(entry.grade_id)
+    return found
+
+
+def up_to(tests: set[str], task: Task) -> Task:
+    """The task up to the exercise, whose tests are the cells of these ids. Earlier hidden tests stay: a mistake in what an
+    answer builds on is not paid for again. Visible checks go; the student has run them."""
+    last = max(number for number, cell in enumerate(task.cells) if cell.id in tests)
+    kept = [cell for cell in task.cells[: last + 1] if not (cell.role == Role.TEST and not cell.points)]
+    return replace(task, cells=kept)

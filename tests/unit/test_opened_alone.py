@@ -1,0 +1,64 @@
+"""A released notebook without its folder fetches its files or names them; badges only where there is an address."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from autograder.build.opened_alone import colab_badge, look_for_files, update_readme
+from autograder.public_address import PublicAddress
+
+WEEK5 = "week5_extrapolation"
+PLACE = PublicAddress("https://github.com/ada/course")
+
+
+def run(source: str, folder: Path) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", source], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_missing_files_are_named_in_one_sentence(tmp_path: Path) -> None:
+    done = run(look_for_files(WEEK5, PublicAddress()), tmp_path)
+    said = done.stderr.strip().splitlines()[-1]
+    assert said.startswith("FileNotFoundError: put lab.py, ready_encodings.py, week5_results.json")
+
+
+def test_nothing_is_said_where_all_are_there(tmp_path: Path) -> None:
+    (tmp_path / "lab.py").touch()
+    assert run(look_for_files("week3_rope", PublicAddress()), tmp_path).returncode == 0
+
+
+def test_with_an_address_they_are_fetched(tmp_path: Path) -> None:
+    source = look_for_files("week3_rope", PLACE)
+    address = "https://raw.githubusercontent.com/ada/course/main/notebooks/week3_rope"
+    assert f'"{address}/{{_file}}"' in source
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "lab.py").write_text("x = 1")
+    done = run(source.replace(address, served.as_uri()), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "lab.py").read_text() == "x = 1"
+
+
+def test_no_answer_can_come_to_rest_on_its_names() -> None:
+    for place in (PublicAddress(), PLACE):
+        names: dict[str, object] = {}
+        before = os.getcwd()
+        os.chdir(Path(__file__).resolve().parents[2] / "notebooks" / "week3_rope")
+        try:
+            exec(look_for_files("week3_rope", place), names)
+        finally:
+            os.chdir(before)
+        assert not [name for name in names if not name.startswith("_")]
+
+
+def test_badges_in_the_readme_come_and_go_with_the_address(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    empty = "a\n<!-- badges: made -->\n<!-- end of badges -->\nb\n"
+    readme.write_text(empty)
+    assert not update_readme(tmp_path)
+    setting = tmp_path / "pyproject.toml"
+    setting.write_text('[tool.course]\npublic_address = "https://github.com/ada/course"\n')
+    assert update_readme(tmp_path) and not update_readme(tmp_path)
+    assert readme.read_text().count("Open in Colab") == 7 and colab_badge("week3_rope", PLACE) in readme.read_text()
+    setting.write_text('[tool.course]\npublic_address = ""\n')
+    assert update_readme(tmp_path) and readme.read_text() == empty
