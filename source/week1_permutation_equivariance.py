@@ -942,7 +942,7 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 #
 # Without a marker, no *linear* reading works. But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
 #
-# **What larger models do with it.** Haviv et al. (2022) trained causal language models without any encoding: they stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. On their reasoning tasks, longer in the test than in training, no encoding did better than RoPE and ALiBi, and as well as T5's bias.
+# **What larger models do with it.** Haviv et al. (2022) trained causal language models without any encoding: they stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. On their reasoning tasks, longer in the test than in training, models without an encoding beat those with RoPE and with ALiBi, and did at least as well as those with T5's bias.
 
 # %% [markdown]
 # ## 6 · Does A occur before B?

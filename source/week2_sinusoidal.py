@@ -1118,8 +1118,8 @@ fig, axes = lab.figure("The four terms of a score while two tokens slide along t
 rows = []
 weights = {"identity weights": torch.eye(d), "random weights": w_q.T @ w_k}
 for line, colour, (name, W) in zip(axes, (lab.BLUE, lab.VERMILLION), weights.items()):
-    terms = {"token, token": (x_query @ W @ x_key).expand(200), "token, position": (x_query @ W) @ e_key.T,
-             "position, token": e_query @ (W @ x_key), "position, position": ((e_query @ W) * e_key).sum(1)}
+    terms = {"first term": (x_query @ W @ x_key).expand(200), "second term": (x_query @ W) @ e_key.T,
+             "third term": e_query @ (W @ x_key), "fourth term": ((e_query @ W) * e_key).sum(1)}
     for ax, (term, values) in zip(line, terms.items()):
         ax.axhline(0, color=lab.GREY, linewidth=0.8, linestyle=":")
         ax.plot(values, color=colour, linestyle="-", linewidth=1.4)
@@ -1132,7 +1132,7 @@ plt.show()
 lab.table(["", *terms], rows)
 
 # %% [markdown]
-# **Figure 2.12. Which terms see the absolute position.** One column per term, named by what the query and the key contribute. Above: $W$ is the identity. Below: $W$ is random, as at the start of training.
+# **Figure 2.12. Which terms see the absolute position.** One column per term, in the order in which the right side of (7) multiplies out. Above: $W$ is the identity. Below: $W$ is random, as at the start of training.
 #
 # A layer must *learn* to be indifferent to the absolute position. Adding encodings does not give it for free.
 
@@ -1141,7 +1141,7 @@ lab.table(["", *terms], rows)
 #
 # **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
 #
-# *Why it matters:* many later encodings are decisions about these four terms. Transformer-XL gives both terms that contain the key's position a relative form, and replaces the query's position by a learned vector. DeBERTa drops position–position, TUPE drops the mixed terms. Name the terms, and you can place a new method in a minute.
+# *Why it matters:* many later encodings are decisions about these four terms. Transformer-XL gives both terms that contain the key's position a relative form, and replaces the query's position by a learned vector. DeBERTa drops one of the four, TUPE two. Name the terms, and you can place a new method in a minute.
 #
 # 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
 # 2. Which of the four change when the whole text moves by ten positions? Give the reason, in general and for identity weights.
@@ -1181,7 +1181,7 @@ lab.table(["", *terms], rows)
 #
 # <details><summary>Hint 2</summary>
 #
-# In each term, underline what changes when $i$ and $j$ both grow by 10. For position–position use $e_{i+10}=M_{10}\,e_i$ from section 5.
+# In each term, underline what changes when $i$ and $j$ both grow by 10. Where both factors change, use $e_{i+10}=M_{10}\,e_i$ from section 5.
 # </details>
 #
 # <details><summary>Hint 3</summary>

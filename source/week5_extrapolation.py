@@ -1004,7 +1004,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # **Figure 5.8. Where the loss is, and two averages.** Left: loss by position in texts of 512 (early groups hold few targets). Right: solid, the last 32 targets with a growing context; dotted, all 512 targets of the text, cut into pieces of the given length. Both averages keep their targets fixed.
 
 # %% [markdown]
-# RoPE holds up to about position 90; by position 220 its loss has doubled. Averaged over all targets its loss at 4x shrinks from 3.06 to 2.23. ALiBi's two averages even disagree about the *direction*. On the same last 32 targets its loss rises, by 0.02 to 0.03 nats in each of five runs. Over all 512 it *falls*, by 0.01 to 0.02 in the same five: longer pieces have fewer targets with next to no context. Press et al. (appendix B) trace much of ALiBi's gain at longer inputs to this. From here on we use the last 32.
+# RoPE holds up to about position 90; by position 220 its loss has doubled. Averaged over all targets its loss at 4x shrinks from 3.06 to 2.23. ALiBi's two averages even disagree about the *direction*. On the same last 32 targets its loss rises, by 0.02 to 0.03 nats in each of five runs. Over all 512 it *falls*, by 0.01 to 0.02 in the same five: longer pieces have fewer targets with next to no context. Press et al. (appendix B.2) trace much of ALiBi's gain at longer inputs to this. From here on we use the last 32.
 
 # %% [markdown]
 # ### 6.3 Train one yourself
@@ -1847,7 +1847,7 @@ print("ALiBi at 32 numbers, all sequences, seed by seed: "
 # - C. Raffel et al.: *Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer*, 2019, arXiv:1910.10683 (the T5 bias).
 # - B. Yang et al.: *Rope to Nope and Back Again: A New Hybrid Attention Strategy*, 2025, arXiv:2501.18795.
 # - A. Haviv, O. Ram, O. Press, P. Izsak, O. Levy: *Transformer Language Models without Positional Encodings Still Learn Positional Information*, 2022, arXiv:2203.16634.
-# - A. Kazemnejad et al.: *The Impact of Positional Encoding on Length Generalization in Transformers*, 2023, arXiv:2305.19466 (no encoding does well there on synthetic tasks; our language model is another matter).
+# - A. Kazemnejad et al.: *The Impact of Positional Encoding on Length Generalization in Transformers*, 2023, arXiv:2305.19466 (models without an encoding do well on its reasoning tasks; our language model is another matter).
 # - Y. Gelberg et al.: *Extending the Context of Pretrained LLMs by Dropping Their Positional Embeddings*, 2025, arXiv:2512.12167. H. Li et al.: *CoPE: Clipped RoPE as A Scalable Free Lunch for Long Context LLMs*, 2026, arXiv:2602.05258. E. Hua et al.: *Fourier Position Embedding*, ICML 2025, arXiv:2412.17739.
 # - C.-P. Hsieh et al.: *RULER: What's the Real Context Size of Your Long-Context Language Models?*, 2024, arXiv:2404.06654 (retrieval tests beyond one needle).
 # - B. Rozière et al.: *Code Llama: Open Foundation Models for Code*, 2023, arXiv:2308.12950.

@@ -79,9 +79,9 @@ np.random.seed(0)
 # | DeBERTa, span $s=4$ | query − key | $\text{clamp}(i-j+s,\,0,\,2s-1)$, of $2s$ rows | 7 | 0 |
 # | T5, 32 buckets | key − query | a bucket, see below | 8 | 24 |
 #
-# Two of the four count the other way round, and DeBERTa's table has an even number of rows: it has a row for $-s$ and none for $+s$.
+# Two of the four count the other way round. And DeBERTa's table has an even number of rows: the distance $-s$ has a row of its own, $+s$ shares one with $s-1$.
 #
-# **T5's bucket.** A side has $B$ buckets. Near offsets have one each, far ones share, and the shares grow like a logarithm. With $m=|j-i|$ and $e=B/2$ (rounded down):
+# **T5's bucket.** A side has $B$ buckets. Near offsets have one each; far ones share, and the bucket's number grows only like the logarithm of the distance. With $m=|j-i|$ and $e=B/2$ (rounded down):
 #
 # $$\text{bucket}(m)=\begin{cases} m & m<e\\[2pt] \min\!\Big(B-1,\ e+\Big\lfloor \dfrac{\ln(m/e)}{\ln(M/e)}\,(B-e)\Big\rfloor\Big) & m\ge e\end{cases} \tag{1}$$
 #
@@ -246,7 +246,7 @@ plt.show()
 #
 # $$s_{ij}=\frac{q_i\cdot\big(k_j+a^K_{t}\big)}{\sqrt d},\qquad \text{out}_i=\sum_j w_{ij}\,\big(v_j+a^V_{t}\big),\qquad t=c+\text{clamp}(j-i,-c,c). \tag{2}$$
 #
-# The key becomes "this word, three back". The query can ask for the word, for the place, or for both. A second table does the same for the values: the output can say *from where* it was read. All heads of a layer share both tables.
+# The key becomes "this word, three back". The query can ask for the word, for the offset, or for both. A second table does the same for the values: the output can say *from where* it was read. All heads of a layer share both tables.
 #
 # Offsets beyond $\pm c$ are **clipped** to the end rows. The model learns no difference between 20 and 200 back, and so it never meets an unknown row on a longer text.
 #
@@ -368,7 +368,7 @@ week6.shaw_attention(shaw_attention, relative_positions)
 #
 # $$s_{ij}=\frac{(q_i+u)\cdot k_j+(q_i+v)\cdot r_{i-j}}{\sqrt d},\qquad r_t=R_tW_{kR} . \tag{3}$$
 #
-# $R_t$ is week 2's sinusoid, of the distance $t$. Nothing is clipped: any distance has an encoding. Each head has its own $u$, $v$ and $r$.
+# $R_t$ is week 2's sinusoid, of the distance $t$. Nothing is clipped: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is no value, and your function calls the two `content_bias` and `position_bias`.)
 #
 # **The shift trick.** Compute $(q_i+v)\cdot r_t$ for all distances at once: one matrix product, columns by *distance*. But the scores need columns by *key*. Since the distance is $i-j$, row $i$ must move by an amount that depends on $i$. A loop would do it. The authors' code pads and reshapes instead (appendix B).
 
@@ -404,7 +404,7 @@ plt.show()
 # %% [markdown]
 # That last remark is no detail. Above the diagonal the result is not "some other distance": it is rubbish that belongs to another query. In Transformer-XL the causal mask hides it. Use the trick in an encoder, and it leaks. (XLNet and the speech toolkit ESPnet need both sides. They feed the distances of both signs, about $2n$ of them, and then the shift is right everywhere.)
 #
-# With a **memory** of $m$ earlier tokens there are $n$ queries and $m+n$ keys. Column $c$ then belongs to distance $n_\text{keys}-1-c$, and row $i$ moves to the left by $n_\text{queries}-1-i$. The last query, the newest token, does not move.
+# With a **memory** of earlier tokens there are more keys than queries. Column $c$ then belongs to distance $n_\text{keys}-1-c$, and row $i$ moves to the left by $n_\text{queries}-1-i$. The last query, the newest token, does not move.
 
 # %% [markdown]
 # ### Exercise 6.4 · The shift
@@ -670,7 +670,7 @@ lab.moving_buckets(t5_bucket)
 # %% [markdown]
 # So "everything beyond 128 shares a bucket" is not quite it: sharing begins at 91 with two sides, at 113 in the causal form. The floor in (1) never reaches the last step. And bucket 16 would be "distance 0, ahead", which does not exist.
 #
-# Note a trap for your own tests. Nearer than distance 9 the two forms agree! A test on short texts cannot tell a causal layer with the wrong buckets from a right one.
+# Note a trap for your own tests. Up to distance 8 the two forms agree! A test on short texts cannot tell a causal layer with the wrong buckets from a right one.
 
 # %% [markdown]
 # ### Exercise 6.7 · T5's attention
@@ -942,9 +942,9 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # **Figure 6.5. Time and memory.** Red: Shaw's equation as it is printed, with a vector for each pair of tokens, in both of its terms. Above it the same numbers from 33 products and a pick.
 
 # %% [markdown]
-# "Relative encodings are slow" is true of the tensor `(n, n, head_dim)`. All the other forms cost two or three times plain attention here, and much of that is the pick, which a fused kernel would do on the fly. (T5's bar includes the buckets, which a model computes once.) Measured on one machine: compare the bars, not the milliseconds.
+# "Relative encodings are slow" is true of the tensor `(n, n, head_dim)`. All the other forms cost one and a half to three times plain attention here. Much of that is the pick, which a fused kernel would do on the fly. (T5's bar includes the buckets, which a model computes once.) Measured on one machine: compare the bars, not the milliseconds.
 #
-# There is another cost, which no bar shows. A bias that depends on the query's *content* (Shaw, Transformer-XL, DeBERTa) must be computed for each text. T5's depends on positions alone: it can be computed before the text is known. But it still is a full matrix, and fast kernels do not take one for free.
+# There is another cost, which no bar shows. A bias that depends on the query's *content* (Shaw, Transformer-XL, DeBERTa) must be computed for each text. T5's depends on positions alone: it can be computed before the text is known. But it is still a full matrix, which a fast kernel must read or compute again.
 
 # %% [markdown] nbgrader={"grade_id": "t5_against_deberta_question", "locked": true}
 # ### Exercise 6.10 · T5 against DeBERTa
@@ -988,7 +988,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # %% [markdown]
 # ## 7 · Pull and push
 #
-# Now the question of the week. Which method can learn what? Two tasks, as small as they can be. A token is a payload (one of 8 symbols) and an offset $o$ from 1 to 4. The answer at position $i$ is the payload
+# Now the question of the week: which method can learn what? Take two tasks, as small as they can be. A token is a payload (one of 8 symbols) and an offset $o$ from 1 to 4. The answer at position $i$ is the payload
 #
 # - **pull**: of position $i-o_i$. The *query* knows how far back to look.
 # - **push**: of the position $j$ with $j+o_j=i$. The *key* knows where it wants to be read. (Scored where there is exactly one.)
@@ -1055,7 +1055,7 @@ lab.table(["mean [lowest..highest]", *(f"{task}, {n}" for task in ("pull", "push
 # | Where the key meets positions (position to content), push is learned | yes, by every seed, and it holds at 64 |
 # | Each of DeBERTa's terms alone fails at the other task | yes |
 # | DeBERTa with both learns both | yes |
-# | T5, whose bias meets neither, learns neither | with 2 heads, as good as: it stays far below 1 |
+# | T5, whose bias meets neither, learns neither | nearly so: with 2 heads it reaches 0.50 on pull and 0.63 on push |
 # | "T5 does not do it with more heads either" | **failed**: 8 heads reach about 0.86 on pull |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16, about 0.65 at 64 |
 #
@@ -1190,7 +1190,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # <details><summary>9. What does position to content give DeBERTa?</summary>
 #
-# Keys that say where they want to be read: "push". Of the others compared here only RoPE can do that.
+# Keys that say where they want to be read: "push". Of the others compared here only RoPE solved it.
 # </details>
 #
 # <details><summary>10. Why sqrt(3d)?</summary>
@@ -1229,7 +1229,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # 1. Say which way you count. Key minus query and query minus key are both common, and no error tells them apart.
 # 2. Ask of every method: who meets the position, the query, the key, both or neither?
-# 3. A bias that meets neither can be computed before the text is known. It can still be faked into more by several heads.
+# 3. A bias that meets neither can be computed before the text is known. Several heads together can still fake more.
 # 4. Half of a shifted matrix is rubbish; know which half, and test only the other.
 # 5. Relative does not mean extrapolating.
 #

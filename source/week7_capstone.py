@@ -35,7 +35,7 @@
 # | 7.10 | `design_memo` | text | – | – | 4 | 40 |
 # | | **total** | | **0** | **25** | **10** | **255** |
 #
-# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (Of numbers by hand it looks at the form only.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. The three text answers are read by a person.
+# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (For numbers by hand it checks the form only.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A person reads the three text answers.
 #
 # **A mistake is paid for once.** 7.3 and 7.6 may call your 7.1, and 7.7 calls your 7.6. If the earlier answer returns wrong numbers and the later one uses it rightly, the later one gets its points.
 #
@@ -75,7 +75,7 @@ np.random.seed(0)
 #
 # A decoder writes token after token. For the newest token it needs a query, and the keys and values of *all* tokens so far. The old keys and values have not changed: under a causal mask, no later token can reach them. So keep them. That store is the **KV cache**.
 #
-# It is large. Every layer keeps two vectors per token and head. At long contexts the cache, not the weights, decides how many people one GPU can serve. And every step must read all of it, so its size also sets the speed.
+# It is large. Every layer keeps two vectors per token and key head. At long contexts the cache, not the weights, decides how many people one GPU can serve. And every step must read all of it, so its size also sets the speed.
 #
 # **Fewer key heads.** Shazeer (2019) gave all query heads *one* key head and one value head (multi-query attention). Ainslie et al. (2023) chose the middle: $g$ key heads, each shared by a group of neighbouring query heads. This is **grouped-query attention**, GQA. LLaMA 3, Mistral and Qwen use it. With $h$ query heads, query head number $r$ reads key head
 #
@@ -454,9 +454,9 @@ print("same last token:", bool(torch.allclose(with_cache[:, -1], without[:, -1],
 # %% [markdown]
 # ## 3 · Texts of different lengths in one batch
 #
-# A server works on many conversations at once. They have different lengths, a tensor has not. So the short ones are filled up with **padding**. On which side? New tokens are appended on the right, and the last column must be everyone's newest token. So the padding goes to the **left**.
+# A server works on many conversations at once. They differ in length, and the rows of a tensor cannot. So the short ones are filled up with **padding**. On which side? New tokens are appended on the right, and the last column must be everyone's newest token. So the padding goes to the **left**.
 #
-# Now the index of a token is not its position any more. In a row with three padding tokens, the first real token has index 3 and position 0. Two things follow.
+# Now a token's index is no longer its position. In a row with three padding tokens, the first real token has index 3 and position 0. Two things follow.
 #
 # - **The mask** must hide the padding's keys. This is what really counts: without it the error is 0.25 in a small random model, with it zero.
 # - **Positions** should count real tokens only. With RoPE a row's offset cancels, since scores depend on differences alone. With learned or sinusoidal positions it does not. And prompt and decoding must agree: count with padding in the one and without in the other, and the distances jump.
@@ -484,14 +484,14 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.4. Left padding.** Blue: may be seen. Orange: earlier in the row, but padding. Grey rows: queries that are padding themselves; nobody looks at them. Below stand indices, on the left positions.
+# **Figure 7.4. Left padding.** Blue: may be seen. Orange: earlier in the row, but padding. Grey rows: queries that are padding themselves; nobody looks at them. The lower axis counts indices, the left one positions.
 
 # %% [markdown]
 # ### Exercise 7.4 · Positions and mask with padding
 #
 # **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* one training library once counted padding in decoding and not in the prompt. Single prompts were right, batches were not, and it took weeks to find.
+# *Why it matters:* one training library once counted padding in decoding and not in the prompt. Single prompts came out right, batches did not, and the report stayed open for more than two months.
 #
 # Rows of padding queries are not looked at, neither in the positions nor in the mask. (Do not hide everything from them without need: such a row makes a softmax divide by zero.)
 
@@ -577,7 +577,7 @@ week7.padded_causal(padded_causal)
 #
 # **2 points · difficulty 2/5 · 10 minutes · code**
 #
-# *Why it matters:* one call replaces the recomputation of a whole prefix. With the sign wrong, everything moves twice as far in the wrong direction.
+# *Why it matters:* one call replaces the recomputation of a whole prefix. With the sign wrong, every key ends up twice the offset away from where it belongs.
 
 # %% nbgrader={"grade_id": "shift_cached_keys", "solution": true}
 def shift_cached_keys(k, offset, base=10000.0):
@@ -622,7 +622,7 @@ week7.shift_cached_keys(shift_cached_keys)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# You have a function that turns x by given positions. Which positions, if every key shall turn by the same angle?
+# You have a function that turns x by given positions. Which positions, if every key is to turn by the same angle?
 # </details>
 #
 # <details><summary>Hint 2: bfloat16</summary>
@@ -644,7 +644,7 @@ week7.shift_cached_keys(shift_cached_keys)
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* the masks and positions of two sequences are where encoder-decoder code goes wrong. PyTorch's own `nn.MultiheadAttention` gives NaN for a memory that is padding only; yours shall give zeros.
+# *Why it matters:* the masks and positions of two sequences are where encoder-decoder code goes wrong. PyTorch's own `nn.MultiheadAttention` gives NaN for a memory that is padding only; yours must give zeros.
 #
 # Projections as in 3.6. With `positions` *and* `memory_positions`, queries turn by the first, keys by the second. With none, nothing is rotated. With one alone, raise `ValueError`: half a rotation means nothing. You may call your 7.1.
 
@@ -845,7 +845,7 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 #
 # **The model.** A RoPE encoder and your block as decoder, one or two layers each, width 64. **The data.** Sequences of different symbols out of 30, trained at lengths 2 to 10, tested at 10, 12, 15 and 20. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
 #
-# Both encodings are relative, so many people expect: *the pattern learnt at length 10 carries on at length 20.* The experiment varies one thing, the positions of the cross-attention.
+# Both encodings are relative, so many people expect: *the pattern learned at length 10 carries on at length 20.* The experiment varies one thing, the positions of the cross-attention.
 #
 # | arm | a query at decoding step $t$ stands at | source index $i$ stands at |
 # |---|---|---|
@@ -868,7 +868,7 @@ class AlignedBlock(HybridDecoderBlock):
 
 
 def trained(alignment):
-    """One small model that has learnt to copy sequences of 2 to 10 symbols."""
+    """One small model that has learned to copy sequences of 2 to 10 symbols."""
     torch.manual_seed(0)
     model = ready.CopyModel([AlignedBlock(64, 4)], alignment)
     ready.train(model, "copy", seed=0)
@@ -932,9 +932,9 @@ plt.show()
 # %% [markdown]
 # **With the right statement** one layer learns the task in 300 steps and carries on. At length 15, half as long again as anything in training, every sequence is right in all five runs. At 20 it is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse, and of the single symbols 0.98 [0.97..0.99]. **With the wrong statement** the same model fails at length 10 already: 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. Positions across two sequences are a claim. Three hundred steps do not undo a wrong one.
 #
-# **Without positions** one layer does not get there in that time: 0.01 [0.00..0.04] of the sequences at length 10. Two layers, with 500 larger steps, do: copy 0.98 [0.94..0.99], reverse 0.94 [0.77..1.00]. But they do not carry on. Copy falls to 0.61 [0.36..0.93] at 12 and to 0.05 [0.00..0.24] at 15; reverse to 0.74 [0.12..0.98] and 0.15 [0.00..0.58]. At 20 nothing is left: 0.00 [0.00..0.00] and 0.01 [0.00..0.03].
+# **Without positions** one layer does not get there in that time: 0.01 [0.00..0.04] of the sequences at length 10. Two layers, with 500 steps at a higher learning rate, do: copy 0.98 [0.94..0.99], reverse 0.94 [0.77..1.00]. But they do not carry on. Copy falls to 0.61 [0.36..0.93] at 12 and to 0.05 [0.00..0.24] at 15; reverse to 0.74 [0.12..0.98] and 0.15 [0.00..0.58]. At 20 nothing is left: 0.00 [0.00..0.00] and 0.01 [0.00..0.03].
 #
-# **What failed** is the expectation from above: "two relative encodings make copying extrapolate". Every encoding inside these models is relative. What they learnt without positions is not.
+# **What failed** is the expectation from above: "two relative encodings make copying extrapolate". Every encoding inside these models is relative. What they learned without positions is not.
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
 # ### Exercise 7.8 · What carries on, and why
@@ -955,7 +955,7 @@ plt.show()
 #
 # - 1 point (part 1): step t needs source index t (copy) or n−1−t (reverse). From the start: copy t−t=0, reverse t−(n−1−t)=2t−n+1, not a constant. From the end: copy t−(n−1−t)=2t−n+1, not a constant; reverse t−t=0. Constant exactly where the table shows success. Half a point if only one arm is right. (A difference counted from t+1, so a constant of 1, is right too.)
 # - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol stands before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
-# - 1 point (part 3): refuted: "relative encodings in all layers make copying extrapolate"; not refuted: the scores of RoPE and ALiBi depend on differences only, which is a property of the formula, not of what is learnt. Numbers of the arm without positions, one layer and two, with spread. Half a point without numbers.
+# - 1 point (part 3): refuted: "relative encodings in all layers make copying extrapolate"; not refuted: the scores of RoPE and ALiBi depend on differences only, which is a property of the formula, not of what is learned. Numbers of the arm without positions, one layer and two, with spread. Half a point without numbers.
 # - 1 point (part 4): the good arms are near 1 up to 15 and fall at 20; a test of the cause (for instance: train on longer sequences, replace the encoder's or decoder's encoding, give only the cross-attention's correct positions at test, look at single symbols by place, other bases); a limit (symbols without repeats, one small size, alignment known beforehand: a translation has no constant offset, greedy decoding, five seeds). Half a point each.
 # ### END MARK SCHEME
 
@@ -967,7 +967,7 @@ plt.show()
 #
 # 3. Refuted is "relative encodings in all layers make copying carry on": without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.61 [0.36..0.93] at 12 and 0.05 [0.00..0.24] at 15. Not refuted is that the scores of RoPE and ALiBi depend on differences alone; that is a property of the formulas. What the trained layers do at lengths they never met is another matter: more entries compete for the softmax, and nothing in training asked for more than ten.
 #
-# 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99]: a few wrong ones, and a sequence counts only as a whole. To find out where from, I would look at the errors by place, and replace encoder or decoder by a model without its encoding, one at a time. Not shown: anything about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. It is one small size and five seeds.
+# 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99]: a few wrong ones, and a sequence counts only as a whole. To find out why, I would look at the errors by position, and replace encoder or decoder by a model without its encoding, one at a time. Not shown: anything about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. It is one small size and five seeds.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -984,7 +984,7 @@ plt.show()
 # %% [markdown]
 # ## 7 · The interview
 #
-# These are the questions that come up when somebody has "transformers" in their CV. Answer aloud, then open.
+# These questions come up when "transformers" stands on your CV. Answer aloud, then open.
 #
 # <details><summary>1. Why is there a KV cache and no Q cache?</summary>
 #
@@ -1008,7 +1008,7 @@ plt.show()
 #
 # <details><summary>5. is_causal=True with one query and a cache of 100 keys: what happens in PyTorch?</summary>
 #
-# The mask is aligned at the top left, so the query sees key 0 only and the output is exactly the first value. For one query leave the mask away.
+# The mask is aligned at the top left, so the query sees key 0 only and the output is exactly the first value. For one query leave the mask out.
 # </details>
 #
 # <details><summary>6. Left padding with RoPE: must every row have its own positions?</summary>
@@ -1031,7 +1031,7 @@ plt.show()
 # At the start of the text, as it is. Elsewhere, its keys can be moved (7.5); but in deeper layers they were computed without what now stands before them, so the result is an approximation.
 # </details>
 #
-# <details><summary>10. Which positions belong into cross-attention?</summary>
+# <details><summary>10. Which positions belong in cross-attention?</summary>
 #
 # None, unless the two sequences run in step; then state it (section 6). Speech to text does so roughly, translation does not.
 # </details>
@@ -1061,13 +1061,13 @@ plt.show()
 # ### BEGIN MARK SCHEME
 # 2 points; half points are allowed. Over 150 words: at most half a point for that answer.
 #
-# - 1 point: question 1. Beyond the training length unchanged RoPE meets new angles in its slow pairs and fails; ALiBi's loss stays flat, but its reach is bounded by its slopes, so far facts are lost (half a point). RoPE can be extended (YaRN and others, with some training), most checkpoints and kernels use it; asks what "long" and "use" mean, or says what to measure: retrieval at a distance, not perplexity alone (half a point).
+# - 1 point: question 1. Beyond the training length unchanged RoPE meets distances, and so angles, that it never saw, and fails; ALiBi's loss stays flat, but a fact is found only while its content outweighs the penalty, so far facts are lost (half a point). RoPE can be extended (YaRN and others, with some training), most checkpoints and kernels use it; asks what "long" and "use" mean, or says what to measure: retrieval at a distance, not perplexity alone (half a point).
 # - 1 point: question 2. Rotated: nothing to do per step, and keys can still be moved by a common offset. Raw: all keys are turned at every step, which costs n rotations per step (or a fused kernel), but positions may be assigned anew, as when tokens are dropped from a window, and the base may change (dynamic NTK). Half a point for one side's price; full for both and a choice with its condition.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "interview", "grade": true, "solution": true, "points": 2}
 # ### BEGIN SOLUTION
-# 1. It depends on what "long" shall mean. Unchanged, RoPE breaks down beyond its training length: slow pairs reach angles they have never seen. ALiBi does not; its loss stays flat at eight times the length in our week 5. But flat is not the same as useful: its flattest head has faded to one percent after 1,179 tokens, and needles beyond that were lost. So if texts get somewhat longer than in training and recent context matters, ALiBi is simple and safe. If facts from far away are needed, I take RoPE, extend it with YaRN and train a little at the new length; nearly all kernels and checkpoints support it. Either way I measure retrieval by distance, not perplexity alone.
+# 1. It depends on what "long" is to mean. Unchanged, RoPE breaks down beyond its training length: it meets distances it has never seen. ALiBi does not; its loss stays flat at eight times the length in our week 5. But flat is not the same as useful: at sixteen times the length it found only 0.54 of the needles, 0.35 to 0.65 by seed. So if texts get somewhat longer than in training and recent context matters, ALiBi is simple and safe. If facts from far away are needed, I take RoPE, extend it with YaRN and train a little at the new length; nearly all kernels and checkpoints support it. Either way I measure retrieval by distance, not perplexity alone.
 #
 # 2. Rotated, by default: each key is turned once, and a step touches only the new one. A prefix can still be moved, since a common turn shifts all positions. I would keep them raw in two cases. First, if positions are assigned anew while decoding, as in a streaming window where tokens drop out and the rest is renumbered. Second, if the base changes with the length, as in dynamic NTK: no common turn leads from one base to another. The price of raw keys is a rotation of the whole cache at every step. Whatever I choose, the test is that any split gives the same output.
 # ### END SOLUTION
@@ -1077,10 +1077,10 @@ plt.show()
 #
 # | | new lengths | far facts | moves with the cache | cost | seen in |
 # |---|---|---|---|---|---|
-# | sinusoidal, learned | fails beyond training | – | with the token, not the cache | none | encoders of 2018 to 2020 |
+# | sinusoidal, learned | fails beyond training | – | no: the position is inside the token | one addition per token | the first Transformer; BERT, GPT-2 |
 # | RoPE | fails unchanged; extended with little training | yes, if trained there | by a common turn | one rotation per query and key | most language models |
 # | ALiBi | loss stays flat | fades with the slope | nothing to move | a bias per score | BLOOM, MPT |
-# | T5's bias | shares one bucket beyond 128 | weakly | nothing to move | a table lookup per score | T5, some rerankers |
+# | T5's bias | one bucket from distance 113 on (decoder) | weakly | nothing to move | a table lookup per score | T5, Flan-T5 |
 # | none in some layers (NoPE) | no new angle there | yes | nothing to move | none | SmolLM3, Llama 4, beside RoPE |
 #
 # The table is a start, not an answer. Each cell has conditions, and weeks 3 to 6 measured some of them.
@@ -1122,9 +1122,9 @@ plt.show()
 #
 # **Choice.** A decoder with RoPE, head dimension 128, base 500,000, trained at 8,000 tokens and then for a short while at 128,000 with YaRN's frequencies. Grouped queries: 32 query heads, 8 key heads. Keys are cached rotated. Shared system prompts stand at the start of every conversation, so their cache is reused bit for bit.
 #
-# **Why.** In week 5, unchanged RoPE models failed beyond their training length: 3.4 nats at eight times the length, where 1.4 was possible. 25 steps with YaRN at four times the length brought it to 1.43. So extending works, but not for nothing. Second, the needle test: ALiBi kept a flat loss up to 1,024 tokens, yet lost needles from a distance of about 300 on. A server for long documents is sold on exactly those facts.
+# **Why.** In week 5, unchanged RoPE models failed beyond their training length: 3.31 nats at eight times the length, against 1.37 within it. At four times the length, 25 steps with YaRN brought 3.06 down to 1.43. So extending works, but not for nothing. Second, the needle test: ALiBi kept a flat loss up to 1,024 tokens, yet found 0.79 of the needles at 512 and 0.54 at 1,024. A server for long documents is sold on exactly those facts.
 #
-# **Refused.** ALiBi: no head of it reaches 128,000 tokens; its flattest slope leaves one percent after 1,179. Dynamic NTK: its base changes with the length, so cached keys would have to be made again. Moving a prompt's keys to other places in the text: exact in the first layer only. MLA: four times smaller again, but our kernels do not support it yet.
+# **Refused.** ALiBi: at a distance of 128,000 its flattest slope takes 500 off the score, which no content makes up for. Dynamic NTK: its base changes with the length, so cached keys would have to be made again. Moving a prompt's keys to other places in the text: exact in the first layer only. MLA: four times smaller again, but our kernels do not support it yet.
 #
 # **Cost.** 32 layers · 8 heads · 256 numbers · 2 bytes = 128 KiB per token, 16 GiB for one full context, 64 GiB with 32 key heads. A shared prompt of 4,000 tokens takes 0.5 GiB once, instead of once per user.
 #
@@ -1157,6 +1157,8 @@ plt.show()
 # | Left padding with RoPE needs its own positions in every row | It needs its own mask (error 0.25 without); an offset per row cancels. Prompt and decoding must agree. | 7.4 |
 # | Use RoPE when you use GQA | Unrelated. | quiz |
 # | Cross-attention needs positions | T5, T5Gemma and Moonshine have none there. | 7.6 |
+# | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE, as in `Llama4TextConfig` and `SmolLM3Config` (transformers 5.23). | section 8 |
+# | After a video, text goes on at max(height, width) | In Qwen2-VL (Wang et al., 2024, section 2.1) it goes on at the largest position of the image or video on *any* axis, plus one. | 7.10, scenario D |
 # | Two relative encodings make copying extrapolate | Not without stating how the sequences run together; then to 1.5 times the length, with the right statement. | 7.8 |
 #
 # ## To take with you
@@ -1177,4 +1179,5 @@ plt.show()
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.2.3 (cross-attention).
 # - R. Xiong et al.: *On Layer Normalization in the Transformer Architecture*, ICML 2020, arXiv:2002.04745. Figure 1 (post-norm and pre-norm).
 # - J. Su et al.: *RoFormer*, 2021, arXiv:2104.09864. O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long*, ICLR 2022, arXiv:2108.12409.
+# - P. Wang et al.: *Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution*, 2024, arXiv:2409.12191. Section 2.1 (positions on three axes).
 # - Bugs on record: unslothai/unsloth, issue 3699 (padding counted in decoding, not in the prompt); huggingface/transformers, issue 25104 (dynamic NTK and cached keys).

@@ -21,6 +21,7 @@ DIAGNOSES = {
     "d_model scale": "The scores are divided by the square root of heads * head_dim; the scale belongs to head_dim, the "
                      "length of one query.",
     "n_keys scale": "The scores are divided by the square root of the number of keys; the scale belongs to head_dim.",
+    "width of v": "The scores are divided by the square root of the width of v; the scale is that of q and k.",
     "multiplied": "The scores are multiplied by sqrt(head_dim); they are divided by it.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys, the last one.",
     "over heads": "The softmax runs over the wrong axis; it belongs on the axis of the keys, the last one.",
@@ -30,7 +31,7 @@ DIAGNOSES = {
     "turned weights": "The weights are transposed before they meet the values: row i of the weights belongs to output i.",
     "order of results": "The two results come in the wrong order: return (out, weights).",
     "scores returned": "You return the scores in place of the weights: return (out, weights), after the softmax.",
-    "out only": "You return one thing; asked for are two: (out, weights).",
+    "out only": "You return one thing; the exercise asks for two: (out, weights).",
     "inverted": "Your mask is inverted: True means 'may attend', not 'hide'.",
     "mask ignored": "The mask has no effect on your result.",
     "mask after softmax": "You set weights to zero after the softmax, so that rows no longer add up to 1: hide keys "
@@ -65,16 +66,17 @@ DIAGNOSES = {
     "input only": "You permute the input only: f(x[:, perm]) - f(x) measures invariance, not equivariance.",
     "output only": "You permute the output only: the input of one side must be permuted too.",
     "undone once too often": "One side is put back into the old order and the other one permuted; do one of the two.",
-    "mean": "You take the mean of the differences; asked for is the largest.",
+    "mean": "You take the mean of the differences; the exercise asks for the largest.",
     "signed": "You take the largest difference without its absolute value; a negative one can be larger.",
-    "norm": "You take a norm or a sum over all differences; asked for is the single largest absolute difference.",
-    "relative": "You divide by the size of the output; asked for is the plain largest difference.",
+    "norm": "You take a norm or a sum over all differences; the exercise asks for the single largest absolute difference.",
+    "relative": "You divide by the size of the output; the exercise asks for the plain largest difference.",
+    "relative norm": "You divide one norm by another; the exercise asks for the single largest absolute difference, as it is.",
     "channels": "You permute the channels (the last axis); perm reorders the tokens, axis 1.",
     "batch axis": "You permute the sequences of the batch (axis 0); perm reorders the tokens, axis 1.",
     "one by one": "You call f sequence by sequence; it must see the whole batch at once.",
     "first sequence only": "You look at the first sequence of the batch only.",
     "tensor": "Your result is not a Python float: use .item().",
-    "yes or no": "You return whether the two sides agree; asked for is how far they are apart.",
+    "yes or no": "You return whether the two sides agree; the exercise asks how far they are apart.",
     "x in place": "Your function reorders x itself; it must work on new tensors.",
     # causal mask
     "top left": "Your mask is aligned at the top left: the queries are the last n_queries positions, so row r stands at "
@@ -122,6 +124,7 @@ edited(attention_plain, "attention_unscaled", 0, DIAGNOSES["unscaled"], (SCALED,
 edited(attention_plain, "attention_divided_by_d", 0, DIAGNOSES["by d"], ("/ math.sqrt(d)", "/ d"))
 edited(attention_plain, "attention_d_model_scale", 0, DIAGNOSES["d_model scale"], ("math.sqrt(d)", "math.sqrt(q.shape[1] * d)"))
 edited(attention_plain, "attention_n_keys_scale", 0, DIAGNOSES["n_keys scale"], ("d = q.shape[-1]", "d = k.shape[-2]"))
+edited(attention_plain, "attention_width_of_v", 0, DIAGNOSES["width of v"], ("d = q.shape[-1]", "d = v.shape[-1]"))
 edited(attention_plain, "attention_multiplied", 0, DIAGNOSES["multiplied"], ("/ math.sqrt(d)", "* math.sqrt(d)"))
 edited(attention_plain, "attention_over_queries", 0, DIAGNOSES["over queries"], ("dim=-1)\n    if", "dim=-2)\n    if"))
 edited(attention_plain, "attention_over_heads", 0, DIAGNOSES["over heads"], ("dim=-1)\n    if", "dim=1)\n    if"))
@@ -310,7 +313,7 @@ numbers(WEEK, "attention_by_hand", "scores_for_weights", _hand(1.0, 0.0, 2.0, 4.
         0, "Your weights are the scaled scores; the softmax is missing.")
 numbers(WEEK, "attention_by_hand", "roles_exchanged",
         _hand(0.30720, 0.18632, 0.50648, 1.1209, 0.052491, 0.50648, 1.1209, 1.1510),
-        0, "You compare key 0 with all queries; asked for is query 0 with all keys.")
+        0, "You compare key 0 with all queries; the exercise asks for query 0 with all keys.")
 numbers(WEEK, "attention_by_hand", "keys_for_values", by_hand | {
     "out_0_0": 0.90997, "out_0_1": 2.2405, "swapped_out_0_0": 0.90997, "swapped_out_1_0": 0.87805,
 }, 1, "Your output is a mean of the keys; it is the weighted mean of the values.")
@@ -321,7 +324,9 @@ numbers(WEEK, "attention_by_hand", "values_left_behind", by_hand | {"swapped_out
 numbers(WEEK, "attention_by_hand", "queries_left_behind", by_hand | {"swapped_out_1_0": 0.87912},
         2, "Your queries stayed behind: after the swap the query at position 1 is that of the former token 2.")
 numbers(WEEK, "attention_by_hand", "second_channel", by_hand | {"swapped_out_1_0": -0.18071},
-        2, "Your last number is the second channel; asked for is the first.")
+        2, "Your last number is the second channel; the exercise asks for the first.")
+numbers(WEEK, "attention_by_hand", "outputs_crossed", by_hand | {"swapped_out_0_0": 1.2095470, "swapped_out_1_0": 1.1546979},
+        2, "Your last two outputs are exchanged: position 0 keeps its token, so its output stays as it was.")
 numbers(WEEK, "attention_by_hand", "two_digits", _hand(0.24, 0.09, 0.67, 1.2, -0.40, 0.67, 1.2, 1.2),
         0, "The numbers are right but given to two digits; four significant digits are asked for.")
 numbers(WEEK, "attention_by_hand", "three_digits", _hand(0.245, 0.090, 0.665, 1.15, -0.395, 0.665, 1.15, 1.21),
@@ -348,6 +353,8 @@ edited(gap_plain, "gap_mean", 0, DIAGNOSES["mean"], (".max()", ".mean()"))
 edited(gap_plain, "gap_signed", 0, DIAGNOSES["signed"], (".abs()", ""))
 edited(gap_plain, "gap_norm", 0, DIAGNOSES["norm"], (".abs().max()", ".norm()"))
 edited(gap_plain, "gap_relative", 0, DIAGNOSES["relative"], (".max().item()", ".max().item() / last.abs().max().item()"))
+edited(gap_plain, "gap_relative_norm", 0, DIAGNOSES["relative norm"],
+       (".abs().max().item()", ".norm().item() / last.norm().item()"))
 edited(gap_plain, "gap_permutes_difference", 0, DIAGNOSES["input only"], ("f(x)[:, perm]", "f(x)"),
        ("(first - last)", "(first - last)[:, perm]"))
 edited(gap_plain, "gap_of_the_channels", 0, DIAGNOSES["channels"], ("f(x[:, perm])", "f(x[..., perm])"), ("f(x)[:, perm]", "f(x)[..., perm]"))

@@ -17,19 +17,19 @@ WEEK = "week2_sinusoidal"
 DIAGNOSES = {
     # frequencies
     "i/d":
-        "Your speeds fall half as fast as they should: the exponent is 2t/d with t the number of the pair, not t/d.",
+        "Your frequencies fall half as fast as they should: the exponent is 2t/d with t the number of the pair, not t/d.",
     "channel":
-        "Your sine and cosine of a pair have different speeds: the exponent counts channels. Both have 2t/d, with t the"
+        "Your sine and cosine of a pair have different frequencies: the exponent counts channels. Both have 2t/d, with t the"
         " number of the pair.",
     "doubled":
-        "Your speeds fall twice as fast as they should: the exponent is 2t/d, and the even channel numbers 0, 2, 4, ..."
+        "Your frequencies fall twice as fast as they should: the exponent is 2t/d, and the even channel numbers 0, 2, 4, ..."
         " are the 2t already.",
     "d-2": "Your exponents run up to 1, as in tensor2tensor; formula (2) divides by d, so the last one stays below 1.",
-    "positive": "Your speeds grow from pair to pair: the exponent lacks its minus sign.",
-    "first pair": "Your pairs are counted from 1; the first pair has exponent 0 and speed 1.",
-    "one frequency": "All pairs have the same speed; each has its own.",
-    "two pi": "You multiply the angle by 2 pi; it is position times speed.",
-    "degrees": "Your angles are converted from degrees; position times speed is in radians already.",
+    "positive": "Your frequencies grow from pair to pair: the exponent lacks its minus sign.",
+    "first pair": "Your pairs are counted from 1; the first pair has exponent 0 and frequency 1.",
+    "one frequency": "All pairs have the same frequency; each has its own.",
+    "two pi": "You multiply the angle by 2 pi; it is position times frequency.",
+    "degrees": "Your angles are converted from degrees; position times frequency is in radians already.",
     "base": "Your code uses its own base in place of the argument `base`.",
     # table
     "halves":
@@ -38,7 +38,7 @@ DIAGNOSES = {
     "swapped": "Sine and cosine are swapped: the even channels hold sines, the odd ones cosines, so PE(0) is 0, 1, 0, 1.",
     "from one": "Your positions start at 1; the first row belongs to position 0.",
     "low precision":
-        "Positions, speeds or angles are computed in float32, which is too coarse for far positions: use float64, and"
+        "Positions, frequencies or angles are computed in float32, which is too coarse for far positions: use float64, and"
         " round only the finished sines and cosines.",
     "half precision": "Your values are rounded to half precision; float32 is asked for.",
     "float64 out": "Your result is float64; float32 is asked for. Convert at the very end.",
@@ -123,7 +123,7 @@ numbers(WEEK, "encode_by_hand", "small_angles", RIGHT | {"pe_1_2": 0.01, "pe_5_2
 numbers(WEEK, "encode_by_hand", "degrees", by_hand(lambda p: waves(math.radians(p), 1, 1, 0.01, 0.01)),
         0.5, "Your calculator works in degrees; the angles are in radians.")
 numbers(WEEK, "encode_by_hand", "i_over_d", by_hand(lambda p: waves(p, 1, 1, 0.1, 0.1)),
-        1.5, "Your second speed is 10000^(-1/4) = 0.1: the exponent is 2t/d with t = 1, so it is 10000^(-2/4) = 0.01.")
+        1.5, "Your second frequency is 10000^(-1/4) = 0.1: the exponent is 2t/d with t = 1, so it is 10000^(-2/4) = 0.01.")
 numbers(WEEK, "encode_by_hand", "from_one", by_hand(lambda p: encoded(p + 1)),
         2.5, "Your positions start at 1: PE(0) belongs to the angle 0, so it is 0, 1, 0, 1.")
 numbers(WEEK, "encode_by_hand", "swapped", by_hand(lambda p: [encoded(p)[c] for c in (1, 0, 3, 2)]),
@@ -131,21 +131,23 @@ numbers(WEEK, "encode_by_hand", "swapped", by_hand(lambda p: [encoded(p)[c] for 
 numbers(WEEK, "encode_by_hand", "halves", by_hand(lambda p: [encoded(p)[c] for c in (0, 2, 1, 3)]),
         2.5, "Your layout is [sin | cos]; here sine and cosine of a pair stand side by side.")
 numbers(WEEK, "encode_by_hand", "channel_speeds", by_hand(lambda p: waves(p, 1, 0.1, 0.01, 0.001)),
-        0.5, "Your exponent is c/d with c the number of the channel; sine and cosine of a pair share the speed 10000^(-2t/d).")
+        0.5, "Your exponent is c/d with c the number of the channel; sine and cosine of a pair share the frequency 10000^(-2t/d).")
 numbers(WEEK, "encode_by_hand", "channel_for_pair", by_hand(lambda p: waves(p, 1, 0.01, 1e-4, 1e-6)),
         0.5, "You put the number of the channel for t; t counts pairs, so channels 0 and 1 have t = 0, channels 2 and 3 t = 1.")
 numbers(WEEK, "encode_by_hand", "speed_hundred", by_hand(lambda p: waves(p, 1, 1, 100, 100)),
         1.5, "Your second pair is 10,000 times too fast: the exponent carries a minus sign, 10000^(-1/2) = 0.01.")
 numbers(WEEK, "encode_by_hand", "one_speed", by_hand(lambda p: waves(p, 1, 1, 1, 1)),
-        1.5, "Both of your pairs have speed 1; the second has 10000^(-2/4) = 0.01.")
+        1.5, "Both of your pairs have frequency 1; the second has 10000^(-2/4) = 0.01.")
 numbers(WEEK, "encode_by_hand", "two_pi", by_hand(lambda p: waves(2 * math.pi * p, 1, 1, 0.01, 0.01)),
-        0.5, "You multiply the angle by 2 pi; it is position times speed.")
+        0.5, "You multiply the angle by 2 pi; it is position times frequency.")
 numbers(WEEK, "encode_by_hand", "product_halved", by_hand(encoded, lambda a, b: sum(x * y for x, y in zip(a, b)) / 2),
-        2.5, "Your products are divided by 2 (a cosine, or a scaled score); asked for is the plain dot product.")
+        2.5, "Your products are divided by 2 (a cosine, or a scaled score); the exercise asks for the plain dot product.")
 numbers(WEEK, "encode_by_hand", "fast_pair_only", by_hand(encoded, lambda a, b: a[0] * b[0] + a[1] * b[1]),
         2.5, "Your products stop after the first pair; all four channels count.")
 numbers(WEEK, "encode_by_hand", "distance", by_hand(encoded, math.dist),
-        2.5, "You give distances; asked for are dot products.")
+        2.5, "You give distances; the exercise asks for dot products.")
+numbers(WEEK, "encode_by_hand", "three_decimals", {key: round(value, 3) for key, value in RIGHT.items()},
+        4, "The numbers are right but rounded to three digits after the point; four significant digits are asked for.")
 numbers(WEEK, "encode_by_hand", "two_digits", {key: round(value, 2) for key, value in RIGHT.items()},
         2, "The numbers are right but rounded to two digits after the point; four significant digits are asked for.")
 numbers(WEEK, "encode_by_hand", "similar_only", RIGHT | {"dot_5_6": 1.5307},
@@ -184,11 +186,13 @@ numbers(WEEK, "wavelengths_by_hand", "in_degrees", wavelengths((0, 16 / 64, 32 /
 numbers(WEEK, "wavelengths_by_hand", "half_turn", wavelengths((0, 16 / 64, 32 / 64, 62 / 64), math.pi),
         0, "You give half turns; a full turn is 2 pi.")
 numbers(WEEK, "wavelengths_by_hand", "speeds", wavelengths((0, -16 / 64, -32 / 64, -62 / 64), 1),
-        0, "You give speeds in radians per position; the wavelength is 2 pi divided by the speed.")
+        0, "You give frequencies in radians per position; the wavelength is 2 pi divided by the frequency.")
 numbers(WEEK, "wavelengths_by_hand", "times_speed", wavelengths((0, -16 / 64, -32 / 64, -62 / 64)),
-        0, "You multiply 2 pi by the speed; the wavelength is 2 pi divided by it.")
+        0, "You multiply 2 pi by the frequency; the wavelength is 2 pi divided by it.")
 numbers(WEEK, "wavelengths_by_hand", "up_to_the_base", wavelengths((0, 8 / 31, 16 / 31, 1)),
         0, "Your exponents run up to 1, as in tensor2tensor; formula (2) divides by d.")
+numbers(WEEK, "wavelengths_by_hand", "reciprocals", {key: 1 / value for key, value in LENGTHS.items()},
+        0, "You give turns per position; the wavelength is its reciprocal, positions per turn.")
 numbers(WEEK, "wavelengths_by_hand", "two_digits", {"pair_0": 6.3, "pair_8": 63, "pair_16": 630, "longest": 47000},
         0, "The numbers are right but given to two digits; four significant digits are asked for.")
 

@@ -18,17 +18,17 @@ WEEK = "week3_rope"
 DIAGNOSES = {
     # frequencies
     "i/d":
-        "Your speeds fall half as fast as they should: the exponent counts channels (2i), not pairs (i), out of "
+        "Your frequencies fall half as fast as they should: the exponent counts channels (2i), not pairs (i), out of "
         "head_dim.",
     "d-2":
-        "Your exponents are divided by head_dim - 2, so that the last speed is exactly 1/base; RoPE divides by "
+        "Your exponents are divided by head_dim - 2, so that the last frequency is exactly 1/base; RoPE divides by "
         "head_dim.",
-    "positive": "Your speeds grow from pair to pair: the exponent lacks its minus sign.",
+    "positive": "Your frequencies grow from pair to pair: the exponent lacks its minus sign.",
     "first pair": "Your pairs are counted from 1; the first pair has exponent 0 and turns by one radian per position.",
-    "wavelength": "You return wavelengths (2 pi / speed), or speeds times 2 pi; asked for are radians per position.",
+    "wavelength": "You return wavelengths (2 pi / frequency), or frequencies times 2 pi; the exercise asks for radians per position.",
     "whole exponent": "Your exponents are rounded to whole numbers (integer division).",
-    "per channel": "You return one speed per channel; asked for is one per pair.",
-    "low frequencies": "Your speeds are rounded to half precision.",
+    "per channel": "You return one frequency per channel; the exercise asks for one per pair.",
+    "low frequencies": "Your frequencies are rounded to half precision.",
     "base": "Your code uses its own base in place of the argument `base`.",
     # rotation
     "half layout":
@@ -41,7 +41,7 @@ DIAGNOSES = {
         "Your rotation turns the wrong way: (1, 0) at a positive position must turn counter-clockwise, towards "
         "(0, 1).",
     "swapped": "Sine and cosine are swapped: at position 0 the vectors should not change at all.",
-    "degrees": "Your angles are converted from degrees; position times speed is in radians already.",
+    "degrees": "Your angles are converted from degrees; position times frequency is in radians already.",
     "mirrored": "One of the two lines of the rotation has a wrong sign: pairs are mirrored or stretched, not turned.",
     "overwritten":
         "The second channel of each pair is computed from the first one after its rotation; both need the old "
@@ -55,7 +55,7 @@ DIAGNOSES = {
     "mixed tables":
         "Two layouts are mixed: cosines and sines are repeated in the order of one layout, but the channels are "
         "paired as in the other.",
-    "one frequency": "All pairs turn at the same speed; each pair has its own.",
+    "one frequency": "All pairs have the same frequency; each pair has its own.",
     "second half first": "The second half comes out before the first: channel i must stay at place i.",
     # positions
     "ignored": "Your result does not depend on `positions`: the tokens are counted 0, 1, 2, ... instead.",
@@ -133,7 +133,7 @@ DIAGNOSES = {
     "keys only": "Only one of query and keys is rotated; both are cached unrotated.",
     "reversed": "The distance has the wrong sign: positions run backwards, or the rotation turns the wrong way.",
     "scaled": "The scores are scaled; this function returns them unscaled.",
-    "softmaxed": "You return weights after a softmax; asked for are the scores.",
+    "softmaxed": "You return weights after a softmax; the exercise asks for the scores.",
     "turned shape": "The shape is (batch, heads, 1, n_keys): one row, with one score per key.",
     "all at end": "All keys get the position of the query; key j stands at position j.",
 }
@@ -177,7 +177,7 @@ numbers(WEEK, "rotate_by_hand", "from_one", by_hand | {
     "q3_0": -0.65364, "q3_1": -0.75680, "k1_0": -0.90930, "k1_1": -0.41615,
 }, 1, "Your angles are one position too far: position 3 is the angle 3, not 4.")
 numbers(WEEK, "rotate_by_hand", "scaled", by_hand | {"score_3_1": 0.64297, "score_12_10": 0.64297},
-        2, "Your score is divided by sqrt(2); asked for is the plain dot product.")
+        2, "Your score is divided by sqrt(2); the exercise asks for the plain dot product.")
 numbers(WEEK, "rotate_by_hand", "not_rotated", by_hand | {"score_3_1": 0.0, "score_12_10": 0.0},
         2, "Your score is that of q and k before the rotation.")
 numbers(WEEK, "rotate_by_hand", "two_digits", {

@@ -37,8 +37,8 @@ DIAGNOSES = {
     "negative": "Your slopes are negative; a slope is positive, and the minus sign belongs to the bias.",
     "linear": "Your slopes are evenly spaced; they form a geometric series.",
     "halved exponent": "Your exponents are half as large as they should be: 2^(-8k/h).",
-    "float64 out": "Your result is float64; asked for is float32.",
-    "list": "You return a list; asked for is a tensor.",
+    "float64 out": "Your result is float64; the exercise asks for float32.",
+    "list": "You return a list; the exercise asks for a tensor.",
     # bias
     "sign": "Your bias has the wrong sign: it must take away from far keys, not reward them.",
     "signed":
@@ -48,7 +48,7 @@ DIAGNOSES = {
         "(position n_keys - n_queries + r).",
     "heads last": "Your heads stand on the last axis; the shape is (n_heads, n_queries, n_keys).",
     "per key":
-        "You return the bias per key, slope * j: the same only under a causal mask; asked for is -slope * |i - j|.",
+        "You return the bias per key, slope * j: the same only under a causal mask; the exercise asks for -slope * |i - j|.",
     "masked": "Your bias contains a causal mask; it must be finite on both sides.",
     "tril": "Your bias is zero after the query; the distance counts on both sides.",
     "squared": "You square the distance; the bias is linear in it.",
@@ -73,8 +73,8 @@ DIAGNOSES = {
         "Your two forms differ wherever a slope is not zero: either they are compared before the softmax, which sees no "
         "constant in a row, or the bias per key is not +slope * j."),
     "float32": "You compute in float32: far out the two biases are large numbers, and their rounding looks like a difference.",
-    "mean": "You take the mean difference; asked for is the largest one.",
-    "bool tensor": "You return a tensor; asked for is a Python bool.",
+    "mean": "You take the mean difference; the exercise asks for the largest one.",
+    "bool tensor": "You return a tensor; the exercise asks for a Python bool.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
     # attention
     "no bias": "Your output is plain attention: there is no bias in it.",
@@ -160,6 +160,12 @@ numbers(WEEK, "slopes_by_hand", "odd_entries", by_hand | {"h12_8": 0.5, "h12_9":
         1, "From the 16 slopes you take every second one from the second on; begin with the first, 2^(-1/2).")
 numbers(WEEK, "slopes_by_hand", "consecutive", by_hand | {"h12_9": 0.5, "h12_11": 0.25},
         1, "From the 16 slopes you take the first four; take every second one.")
+numbers(WEEK, "slopes_by_hand", "first_twelve_of_16", by_hand | {
+    "h12_0": 2**-0.5, "h12_7": 2**-4, "h12_8": 2**-4.5, "h12_9": 2**-5, "h12_11": 2**-6,
+}, 0.5, "For 12 heads you take the first twelve slopes of 16; the slopes of 8 heads come first, then every second one of 16.")
+numbers(WEEK, "slopes_by_hand", "entries_8_to_11", by_hand | {
+    "h12_8": 2**-4.5, "h12_9": 2**-5, "h12_11": 2**-6,
+}, 1, "From the 16 slopes you take numbers 8 to 11; take every second one, from the first on.")
 numbers(WEEK, "slopes_by_hand", "exponents", {
     "h8_0": 1.0, "h8_2": 3.0, "h8_7": 8.0, "h12_0": 1.0, "h12_7": 8.0, "h12_8": 0.5, "h12_9": 1.5, "h12_11": 3.5,
 }, 0, "You give the exponents; the slopes are 2 to minus these powers.")
@@ -355,6 +361,9 @@ numbers(WEEK, "attention_with_slope", "sign",
 numbers(WEEK, "attention_with_slope", "base_two",
         _answers((0.13807119, 0.19526215, 0.27614238, 0.39052429), 2.8284271, (0.24264069, 0.34314575, 0.24264069, 0.17157288)),
         0, "You use powers of 2; softmax takes powers of e.")
+numbers(WEEK, "attention_with_slope", "halved_by_distance",
+        _answers((1 / 15, 2 / 15, 4 / 15, 8 / 15), 32 / 15, (2 / 9, 4 / 9, 2 / 9, 1 / 9)),
+        0, "You halve the factor at every position, as for slope ln 2; slope 1/2 means e^(-1/2) per position.")
 numbers(WEEK, "attention_with_slope", "slope_one",
         _answers((0.032058603, 0.087144319, 0.23688282, 0.64391426), 1.7227260, (0.19661193, 0.53444665, 0.19661193, 0.072329488)),
         0, "You take the slope as 1; it is 1/2.")
@@ -369,7 +378,7 @@ numbers(WEEK, "attention_with_slope", "signed_distance", rows | {
 }, 2, "Your second row is that of signed distances, or of the last query: a key after query 1 is as far as one before it.")
 numbers(WEEK, "attention_with_slope", "first_query", rows | {
     "open_0": 0.45505432, "open_1": 0.27600434, "open_2": 0.16740505, "open_3": 0.10153629,
-}, 2, "Your second row is that of the query at position 0; asked for is position 1.")
+}, 2, "Your second row is that of the query at position 0; the exercise asks for position 1.")
 numbers(WEEK, "attention_with_slope", "query_two", rows | {
     "open_0": 0.14253708, "open_1": 0.23500368, "open_2": 0.38745557, "open_3": 0.23500368,
 }, 2, "Your second row is that of the query at position 2; positions are counted from 0.")

@@ -30,7 +30,7 @@ numbers(WEEK, "unturned_pairs", "counted_from_one", counts | {"complete": 45, "n
 numbers(WEEK, "unturned_pairs", "one_too_many", counts | {"complete": 47, "never": 17}, 2,
         "Off by one: pair 46 lies above the boundary and does not complete a turn any more.")
 numbers(WEEK, "unturned_pairs", "channels_for_pairs", counts | {"complete": 92, "never": 36}, 2,
-        "You count channels; asked for are pairs, of which there are head_dim/2.")
+        "You count channels; the exercise asks for pairs, of which there are head_dim/2.")
 numbers(WEEK, "unturned_pairs", "first_and_last_swapped",
         counts | {"turns_first": 0.07528058, "turns_last": 651.8986}, 2,
         "First and last are swapped: pair 0 is the fastest, with one radian per position.")
@@ -45,7 +45,7 @@ numbers(WEEK, "unturned_pairs", "degrees", counts | {"turns_first": 11.37778, "t
 numbers(WEEK, "unturned_pairs", "last_pair_is_64", counts | {"turns_last": 0.06518986}, 2,
         "The last pair has the number 63, not 64: its exponent is -126/128.")
 numbers(WEEK, "unturned_pairs", "wavelengths", counts | {"turns_first": 6.283185, "turns_last": 54410.14}, 2,
-        "These are positions per turn (wavelengths); asked for are turns in 4096 positions.")
+        "These are positions per turn (wavelengths); the exercise asks for turns in 4096 positions.")
 numbers(WEEK, "unturned_pairs", "boundary_for_d", counts | {"boundary": 90.05376}, 2,
         "Your boundary counts channels: the factor in front is d/2, not d.")
 numbers(WEEK, "unturned_pairs", "two_digits", {
@@ -57,10 +57,12 @@ numbers(WEEK, "unturned_pairs", "two_digits", {
 
 PI = {
     "multiplied": "You multiply by the scale; positions must become smaller, so divide.",
+    "unchanged": "The positions come back as they were; divide them by the scale.",
+    "clamped": "Far positions are cut off at a limit; all of them must be divided by the scale.",
     "whole": "Whole-number division: 1/4 becomes 0. Positions must keep their fractions.",
     "dtype": "The dtype is not as asked: integers give float32, floats keep theirs.",
     "cut": "No gradient passes: a detach, torch.tensor, NumPy, a list or a whole-number division is on the way.",
-    "rescaled": "You shrink the positions to the range 0..1; asked for is a division by the scale.",
+    "rescaled": "You shrink the positions to the range 0..1; the exercise asks for a division by the scale.",
     "length": "You scale by the length found in the positions; the scale is given.",
     "integers back": "The result is turned back into integers, and the fractions are lost.",
     "in place": "The positions themselves are changed in place; return a new tensor.",
@@ -70,6 +72,17 @@ PI = {
 @wrong(WEEK, "position_interpolation", 0, PI["multiplied"])
 def pi_multiplied(positions, scale):
     return positions.float() * scale if not positions.is_floating_point() else positions * scale
+
+
+@wrong(WEEK, "position_interpolation", 0, PI["unchanged"])
+def pi_unchanged(positions, scale):
+    return positions.float() if not positions.is_floating_point() else positions
+
+
+@wrong(WEEK, "position_interpolation", 0, PI["clamped"])
+def pi_clamped(positions, scale):
+    x = positions.float() if not positions.is_floating_point() else positions
+    return x.clamp(max=float(x.detach().max()) / scale)
 
 
 @wrong(WEEK, "position_interpolation", 0, PI["whole"])
@@ -146,6 +159,7 @@ NTK = {
     "base too": "The power must stand on the scale alone, not on base * scale.",
     "divided": "Your base becomes smaller; a larger base is what slows the pairs down.",
     "d over d-1": "The exponent is d/(d-2): there are d/2 pairs, and the last one has the number d/2 - 1.",
+    "pairs": "Your exponent counts pairs, (d/2) / (d/2 - 2); it is d/(d-2) with d the head dimension.",
     "square": "The scale is squared; the exponent d/(d-2) is only a little above 1.",
     "base": "The default base is right, another one is not: use the argument `base`.",
     "clamped": "Scales of 1 and below are changed on the way; the formula holds for every scale.",
@@ -165,6 +179,7 @@ edited(ntk_plain, "ntk_scale_twice", 0, NTK["twice"], ("base * scale", "base * s
 edited(ntk_plain, "ntk_power_of_all", 0, NTK["base too"], ("base * scale **", "(base * scale) **"))
 edited(ntk_plain, "ntk_divided", 0, NTK["divided"], ("base * scale", "base / scale"))
 edited(ntk_plain, "ntk_d_minus_one", 0, NTK["d over d-1"], ("(head_dim - 2)", "(head_dim - 1)"))
+edited(ntk_plain, "ntk_pairs_for_channels", 0, NTK["pairs"], ("(head_dim / (head_dim - 2))", "(head_dim / 2 / (head_dim / 2 - 2))"))
 edited(ntk_plain, "ntk_squared", 0, NTK["square"], ("(head_dim / (head_dim - 2))", "2"))
 edited(ntk_plain, "ntk_whole_exponent", 0, NTK["whole"], ("head_dim / (", "head_dim // ("))
 edited(ntk_plain, "ntk_own_base", 2.25, NTK["base"], ("base * scale", "10000.0 * scale"))
@@ -201,14 +216,14 @@ numbers(WEEK, "ntk_by_hand", "from_a_blog", ntk_right | {"new_base": 41400}, 0.5
 numbers(WEEK, "ntk_by_hand", "power_of_all", ntk_right | {"new_base": 56300.67}, 0.5,
         "The power must stand on the scale alone, not on base * scale.")
 numbers(WEEK, "ntk_by_hand", "all_pairs_slower", ntk_right | {"first_pair_ratio": 0.25}, 0.5,
-        "The first pair is not slowed down: its speed is base**0 = 1 for every base.")
+        "The first pair is not slowed down: its frequency is base**0 = 1 for every base.")
 numbers(WEEK, "ntk_by_hand", "ratio_upside_down", ntk_right | {"last_pair_ratio": 4}, 0.5,
-        "The ratio is upside down: asked for is new speed / old speed, and the new one is smaller.")
+        "The ratio is upside down: the exercise asks for new frequency / old frequency, and the new one is smaller.")
 numbers(WEEK, "ntk_by_hand", "first_and_last_swapped",
         ntk_right | {"first_pair_ratio": 0.25, "last_pair_ratio": 1}, 0.5,
-        "First and last are swapped: pair 0 keeps its speed, the last pair is slowed down.")
+        "First and last are swapped: pair 0 keeps its frequency, the last pair is slowed down.")
 numbers(WEEK, "ntk_by_hand", "ratio_of_bases", ntk_right | {"last_pair_ratio": 0.2390665}, 0.5,
-        "This is old base / new base; the last pair's exponent is -(d-2)/d, and its speed falls by exactly the scale.")
+        "This is old base / new base; the last pair's exponent is -(d-2)/d, and its frequency falls by exactly the scale.")
 
 
 # ---- 5.4 dynamic_ntk_base -------------------------------------------------------------------------------------------
@@ -317,13 +332,13 @@ YARN = {
     "everything": "All pairs are divided by the scale: that is position interpolation.",
     "nothing": "Nothing is changed: the slow pairs must be divided by the scale.",
     "ntk": "You change the base for the slow pairs (NTK); YaRN interpolates them: divide by the scale.",
-    "step": "There is no ramp, only a step: between low and high the two speeds are mixed linearly.",
+    "step": "There is no ramp, only a step: between low and high the two frequencies are mixed linearly.",
     "over turns": "The ramp is linear in the number of turns, as in the paper; the official code, and this exercise, "
                   "have it linear in the number of the pair.",
-    "wavelengths": "You mix wavelengths (the reciprocals); the speeds are mixed linearly.",
-    "temperature": "The temperature is multiplied into the speeds; it belongs on cosine and sine, not here.",
+    "wavelengths": "You mix wavelengths (the reciprocals); the frequencies are mixed linearly.",
+    "temperature": "The temperature is multiplied into the frequencies; it belongs on cosine and sine, not here.",
     "betas swapped": "beta_fast and beta_slow are swapped: 32 turns give low, 1 turn gives high.",
-    "base": "The base is written out somewhere; use the argument `base` in the ramp and in the speeds.",
+    "base": "The base is written out somewhere; use the argument `base` in the ramp and in the frequencies.",
     "betas": "The betas are written out; use the arguments beta_fast and beta_slow.",
     "odd": "An odd head_dim must raise ValueError.",
     "dtype": "The result must be float32.",
@@ -542,11 +557,11 @@ LOSS = {
     "unshifted": "Inputs and targets are not shifted against each other: the logits at a place predict the next token.",
     "short context": "The context is one token too short: tokens[:, -L-1:-1] has L tokens.",
     "sees target": "The context includes the last target: the input must end one token before the text does.",
-    "first targets": "You score the first n_targets places of the window; asked for are the last ones.",
+    "first targets": "You score the first n_targets places of the window; the exercise asks for the last ones.",
     "one target": "You score only the very last token, not the last n_targets.",
     "bits": "The loss is in bits (logarithm to base 2); nats are asked for.",
-    "perplexity": "You return the perplexity exp(loss); asked for is the loss.",
-    "summed": "You add up the losses; asked for is their mean.",
+    "perplexity": "You return the perplexity exp(loss); the exercise asks for the loss.",
+    "summed": "You add up the losses; the exercise asks for their mean.",
     "per text": "You divide by the number of targets only, or of texts only; the mean goes over both.",
     "softmax twice": "A softmax is applied before cross_entropy, which applies its own.",
     "tensors": "The losses must be Python floats: use .item().",
@@ -694,7 +709,7 @@ def loss_text_by_text(model, tokens, lengths, n_targets):
 LOG_N = {
     "inverse": "The fraction is upside down: ln n stands above, ln n0 below.",
     "additive": "The difference of the logarithms is something to add; the factor is their quotient, ln n / ln n0.",
-    "quotient": "You take the logarithm of the quotient n / n0; asked for is the quotient of the logarithms.",
+    "quotient": "You take the logarithm of the quotient n / n0; the exercise asks for the quotient of the logarithms.",
     "no logarithm": "The logarithms are missing: ln n / ln n0, not n / n0.",
     "clamped": "There is no clamp: with fewer keys than n0 the factor lies below 1.",
     "log n": "The division by ln n0 is missing: at n = n0 the factor must be 1.",

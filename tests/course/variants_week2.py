@@ -35,7 +35,7 @@ def pair_number_over_width(seq_len, d_model, base=10000.0):
     return out
 
 
-@variant("sinusoidal_positional_encoding", r"different speeds|counts channels")
+@variant("sinusoidal_positional_encoding", r"different frequencies|counts channels")
 def loop_over_channels(seq_len, d_model, base=10000.0):
     if d_model % 2:
         raise ValueError("odd")
@@ -44,7 +44,7 @@ def loop_over_channels(seq_len, d_model, base=10000.0):
     return torch.stack(columns, dim=1).float()
 
 
-@variant("sinusoidal_positional_encoding", r"twice as fast|different speeds|counts channels")
+@variant("sinusoidal_positional_encoding", r"twice as fast|different frequencies|counts channels")
 def channel_doubled(seq_len, d_model, base=10000.0):
     if d_model % 2:
         raise ValueError("odd")

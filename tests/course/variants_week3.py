@@ -31,7 +31,7 @@ def arange_over_whole_dim(head_dim, base=10000.0):
     return torch.tensor([1 / base ** (i / head_dim) for i in range(head_dim)][: head_dim // 2])
 
 
-@variant("rope_frequencies", r"head_dim - 2|last speed")
+@variant("rope_frequencies", r"head_dim - 2|last frequency")
 def linspace_with_both_ends(head_dim, base=10000.0):
     if head_dim % 2:
         raise ValueError("odd")
@@ -46,7 +46,7 @@ def default_written_out(head_dim, base=10000.0):
     return torch.tensor([math.exp(-2 * i * math.log(10_000) / head_dim) for i in range(head_dim // 2)])
 
 
-@variant("rope_frequencies", r"per channel|one speed per channel|per pair")
+@variant("rope_frequencies", r"per channel|one frequency per channel|per pair")
 def repeated_as_blocks(head_dim, base=10000.0):
     if head_dim % 2:
         raise ValueError("odd")
@@ -568,7 +568,7 @@ class FrequenciesOfTheModel(Attention):
         return self.o_proj(self.attend(q, k, v, p, is_causal).transpose(1, 2).flatten(2))
 
 
-@variant("RotaryMultiHeadAttention", r"d_model|exponent|speed")  # head_dim and d_model confused in the exponent alone
+@variant("RotaryMultiHeadAttention", r"d_model|exponent|frequenc")  # head_dim and d_model confused in the exponent alone
 class ExponentOverModel(Attention):
     def angles(self, positions, x):
         return positions.double()[..., None] * self.base ** (-torch.arange(0, self.D, 2).double() / (self.D * self.H))
