@@ -326,8 +326,8 @@ LENGTHS = Hint(
     form=True,
 )
 CONVERTED = Hint(
-    "In bfloat16 the module is right, but not if it was called in float32 before. (Nothing of a call may stay for the "
-    "next.)",
+    "In float32 the module is right, but not if it is then converted to bfloat16 and called again. (Nothing of a call "
+    "may stay for the next.)",
     form=True,
 )
 HALF = (

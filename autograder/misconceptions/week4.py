@@ -578,7 +578,7 @@ edited(LayerPlain, "layer_table_saved", 4.5, DIAGNOSES["table saved"],
         place = torch.arange(512)
         self.register_buffer("distance", (place[:, None] - place).abs())
 '''), ("distance = (position[:, None] - position[None, :]).abs()", "distance = self.distance[:n, :n]"))
-edited(LayerPlain, "layer_first_length", 3.5, DIAGNOSES["first length"],
+edited(LayerPlain, "layer_first_length", 2.5, DIAGNOSES["first length"],
        ("        self.n_heads = n_heads\n", "        self.n_heads = n_heads\n        self.bias = None\n"),
        ("        scores = scores + bias\n", '''        if self.bias is None:
             self.bias = bias
