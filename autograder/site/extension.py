@@ -1,4 +1,4 @@
-"""What Sphinx is taught here: formulas as MathML, and boxes that scroll within reach of the keyboard."""
+"""What Sphinx is taught here: formulas that are drawn at once, and boxes that scroll within reach of the keyboard."""
 
 import re
 from typing import Any
@@ -8,10 +8,10 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
-from autograder.grading.plugins.mathml import to_mathml
+from autograder.errors import CourseError
+from autograder.site.formulas import draw
 
 TAG = re.compile(r"\\tag\{(\d+)\}")
-NOT_DRAWN = "<code>"
 
 logger = logging.getLogger(__name__)
 
@@ -23,27 +23,28 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _inline(translator: HTML5Translator, node: nodes.math) -> None:
-    translator.body.append(_drawn(node.astext(), "inline", node))
+    translator.body.append(_drawn(node.astext(), display=False, node=node))
     raise nodes.SkipNode
 
 
 def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
+    """A displayed formula; its number stands beside it, so that a long formula scrolls and the number does not."""
     latex = node.astext()
-    tag = TAG.search(latex)
-    formula = _drawn(TAG.sub("", latex).strip(), "block", node)
-    number = f'<a class="equation-number" href="#equation-{tag[1]}">({tag[1]})</a>' if tag else ""
-    name = f' id="equation-{tag[1]}"' if tag else ""
-    translator.body.append(
-        f'<div class="equation"{name}><div class="formula" tabindex="0">{formula}</div>{number}</div>\n'
-    )
+    formula = _drawn(TAG.sub("", latex).strip(), display=True, node=node)
+    name = number = ""
+    if tag := TAG.search(latex):
+        name = f' id="equation-{tag[1]}"'
+        number = f'<a class="equation-number" href="#equation-{tag[1]}">({tag[1]})</a>'
+    translator.body.append(f'<div class="equation"{name}><div class="formula" tabindex="0">{formula}</div>{number}</div>\n')
     raise nodes.SkipNode
 
 
-def _drawn(latex: str, display: str, node: nodes.Node) -> str:
-    formula = to_mathml(latex, display)
-    if formula.startswith(NOT_DRAWN):
-        logger.warning("a formula cannot be drawn: %s", latex, location=node)
-    return formula
+def _drawn(latex: str, display: bool, node: nodes.Node) -> str:
+    try:
+        return draw(latex, display)
+    except CourseError as error:
+        logger.warning("a formula cannot be drawn: %s", error, location=node)
+        return ""
 
 
 def _reach_by_keyboard(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document) -> None:
