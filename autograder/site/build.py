@@ -1,4 +1,4 @@
-"""`make site`: pages as Markdown in build/site-text/, Sphinx, and a look at every link. Twice gives the same bytes."""
+"""`make site`: pages as Markdown, Sphinx, and a look at every link. Twice gives the same bytes."""
 
 import os
 import shutil
@@ -25,9 +25,9 @@ HERE = Path(__file__).parent
 EPOCH = "315532800"  # 1980, as in the zips: a date in the output would differ from day to day
 
 
-def build_site(root: Path) -> Path:
-    """Build the site; returns its folder. A warning of Sphinx or a broken link is an error."""
-    text, site = root / "build" / "site-text", root / "build" / "site"
+def build_site(root: Path, target: Path) -> Path:
+    """Build the site below ``target``; returns its folder. A warning of Sphinx or a broken link is an error."""
+    text, site = target / "site-text", target / "site"
     for folder in (text, site):
         shutil.rmtree(folder, ignore_errors=True)
     write_pages(root, text)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from autograder.site.week import EXERCISE, FIGURE, SECTION, Week
 
 APART = re.compile(
-    r"(?P<apart>^```.*?^```$|^#.*$|\$\$.*?\$\$|(?<!\\)\$[^$\n]+\$|`[^`\n]+`|<[^>\n]*>|\[[^\]\n]*\]\([^)\n]*\)|\[[^\]\n]*\](?=\())",
+    r"(?P<apart>^```.*?^```$|^#[^\n]*$|\$\$.*?\$\$|(?<!\\)\$[^$\n]+\$|`[^`\n]+`|<[^>\n]*>|\[[^\]\n]*\]\([^)\n]*\)|\[[^\]\n]*\](?=\())",
     re.DOTALL | re.MULTILINE,
 )
 

@@ -35,7 +35,9 @@ def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
     if tag := TAG.search(latex):
         name = f' id="equation-{tag[1]}"'
         number = f'<a class="equation-number" href="#equation-{tag[1]}">({tag[1]})</a>'
-    translator.body.append(f'<div class="equation"{name}><div class="formula" tabindex="0">{formula}</div>{number}</div>\n')
+    translator.body.append(
+        f'<div class="equation"{name}><div class="formula" tabindex="0">{formula}</div>{number}</div>\n'
+    )
     raise nodes.SkipNode
 
 

@@ -25,6 +25,7 @@ class Method:
     kernels: tuple[str, ...]
     picture: str
     pitfalls: str  # a regular expression for the rows of "What people get wrong"
+    section: str = ""  # the section that opens with it; none: the week's answer in one sentence is what it is
 
 
 METHODS = (
@@ -36,6 +37,7 @@ METHODS = (
         ("sinusoidal_positional_encoding", "shift_matrix"),
         "clocks",
         r"[Ss]inusoid|wavelength|dot product|odd width|Channels",
+        section="2",
     ),
     Method(
         "learned-absolute",
@@ -45,6 +47,7 @@ METHODS = (
         ("LearnedPositionalEmbedding",),
         "2.8",
         r"[Ll]earned",
+        section="6",
     ),
     Method(
         "rope",
@@ -72,9 +75,28 @@ METHODS = (
         ("position_interpolation",),
         "frequencies",
         r"\bPI\b|never completed",
+        section="2",
     ),
-    Method("ntk", "NTK-aware scaling", "5", ("3",), ("ntk_base",), "frequencies", r"^(The )?NTK"),
-    Method("dynamic-ntk", "Dynamic NTK scaling", "5", ("4",), ("dynamic_ntk_base",), "frequencies", r"Dynamic NTK"),
+    Method(
+        "ntk",
+        "NTK-aware scaling",
+        "5",
+        ("3",),
+        ("ntk_base",),
+        "frequencies",
+        r"^(The )?NTK",
+        section="3",
+    ),
+    Method(
+        "dynamic-ntk",
+        "Dynamic NTK scaling",
+        "5",
+        ("4",),
+        ("dynamic_ntk_base",),
+        "frequencies",
+        r"Dynamic NTK",
+        section="4",
+    ),
     Method(
         "yarn",
         "YaRN",
@@ -83,8 +105,18 @@ METHODS = (
         ("yarn_frequencies", "yarn_temperature"),
         "frequencies",
         r"YaRN|never completed",
+        section="5",
     ),
-    Method("log-n", "Log-n scaling of attention", "5", ("10",), ("log_n_scale",), "5.13", r"log n"),
+    Method(
+        "log-n",
+        "Log-n scaling of attention",
+        "5",
+        ("10",),
+        ("log_n_scale",),
+        "5.13",
+        r"log n",
+        section="7",
+    ),
     Method(
         "shaw",
         "Shaw's relative positions",
@@ -93,6 +125,7 @@ METHODS = (
         ("shaw_attention", "relative_positions"),
         "6.1",
         r"Shaw|Relative encodings",
+        section="2",
     ),
     Method(
         "transformer-xl",
@@ -102,9 +135,28 @@ METHODS = (
         ("transformer_xl_scores", "rel_shift"),
         "6.2",
         r"rel_shift",
+        section="3",
     ),
-    Method("t5", "T5's bucketed relative bias", "6", ("4", "1"), ("t5_bucket", "t5_attention"), "buckets", r"T5"),
-    Method("deberta", "DeBERTa's disentangled attention", "6", ("5",), ("deberta_scores",), "6.6", r"DeBERTa"),
+    Method(
+        "t5",
+        "T5's bucketed relative bias",
+        "6",
+        ("4", "1"),
+        ("t5_bucket", "t5_attention"),
+        "buckets",
+        r"T5",
+        section="4",
+    ),
+    Method(
+        "deberta",
+        "DeBERTa's disentangled attention",
+        "6",
+        ("5",),
+        ("deberta_scores",),
+        "6.6",
+        r"DeBERTa",
+        section="5",
+    ),
 )
 
 
@@ -119,9 +171,9 @@ def method_page(
     picture, caption = _picture(method, week)
     blocks = [
         f"(method-{method.slug})=\n# {method.name}",
-        f"*[Week {week.number}](#week-{week.number}) of the course derives it, tests it and measures it.*",
+        _opening(method, week),
         "## The formula",
-        *(_formula(week, tag) for tag in method.equations),
+        *(_formula(method, week, tag) for tag in method.equations),
         "## The picture",
         pictures.block(picture),
         caption,
@@ -132,6 +184,7 @@ def method_page(
         "The bodies are the course's exercises.",
         *(kernels[name].directive(index=False) for name in method.kernels),
         "## In the course",
+        f"[Week {week.number} · {week.title}](#week-{week.number}) derives it, tests it and measures it.",
         "\n".join(f"- {line}" for line in _exercises(method, week)),
     ]
     return "\n\n".join(_linked(block, week, references) for block in blocks) + "\n"
@@ -143,9 +196,15 @@ def method_list() -> str:
     return "\n".join(["| method | week |", "|---|---|", *rows])
 
 
-def _formula(week: Week, tag: str) -> str:
-    number = f"[Week {week.number}](#week-{week.number}), equation ({tag})"
-    return f"{week.before_equation(tag)}\n\n$$\n{week.equations[tag]}\n$$\n\n{number}"
+def _opening(method: Method, week: Week) -> str:
+    return week.opening(method.section) if method.section else week.answer
+
+
+def _formula(method: Method, week: Week, tag: str) -> str:
+    source = f'<a href="../weeks/{week.assignment}.html#equation-{tag}">Week {week.number}, equation ({tag})</a>'
+    formula = f"$$\n{week.equations[tag]}\n$$\n\n{source}"
+    before = week.before_equation(tag)
+    return formula if before in ("", _opening(method, week)) else f"{before}\n\n{formula}"
 
 
 def _picture(method: Method, week: Week) -> tuple[str, str]:

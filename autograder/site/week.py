@@ -16,6 +16,7 @@ EQUATION = re.compile(r"\$\$(?P<latex>(?:(?!\$\$).)*?)\\tag\{(?P<tag>\d+)\}\s*\$
 FIGURE = re.compile(r"^\*\*Figure (?P<number>\d+\.\d+)\.", re.MULTILINE)
 EXERCISE = re.compile(r"^### Exercise (?P<number>\d+\.\d+) · (?P<title>.+)$", re.MULTILINE)
 SECTION = re.compile(r"^## (?P<number>\d+) · (?P<title>.+)$", re.MULTILINE)
+BADGE = re.compile(r"^\[!\[.*\]\(.*\)\]\(.*\)\n+", re.MULTILINE)
 HEADING = re.compile(r"^#{2,3} (?P<title>.+)$", re.MULTILINE)
 
 
@@ -45,6 +46,11 @@ class Week:
     def question(self) -> str:
         """The paragraph that a week opens with."""
         return self._match(r"\A# .+\n\n(.+)$")
+
+    @cached_property
+    def answer(self) -> str:
+        """What the opening calls the answer in one sentence."""
+        return self._match(r"^\*\*The answer in one sentence\.\*\* (.+)$")
 
     @cached_property
     def time(self) -> str:
@@ -77,11 +83,20 @@ class Week:
         rows = [line.strip("| ") for line in text.splitlines() if line.startswith("|")]
         return tuple(tuple(re.split(r" (?<!\\)\| ", row)) for row in rows[2:])
 
+    def opening(self, section: str) -> str:
+        """The first paragraph of a section, by its number."""
+        for text in self.texts:
+            for heading, piece in split_at_headings(text):
+                if heading.startswith(f"{section} · "):
+                    return piece.split("\n\n")[1]
+        raise CourseError(f"week {self.number} has no section {section}")
+
     def before_equation(self, tag: str) -> str:
         """The paragraph that leads to an equation."""
         for text in self.texts:
             if found := next((found for found in EQUATION.finditer(text) if found["tag"] == tag), None):
-                return text[: found.start()].strip().split("\n\n")[-1]
+                paragraph = text[: found.start()].strip().split("\n\n")[-1]
+                return "" if paragraph.startswith(("$$", "#", "|")) else paragraph
         raise CourseError(f"week {self.number} has no equation ({tag})")
 
     def moving_picture(self, kind: str) -> tuple[str, str]:
@@ -117,6 +132,7 @@ def read_week(root: Path, assignment: str) -> Week:
         for cell in solution.cells
         if cell.cell_type == "code" and role_of(cell) is Role.EXPERIMENT
     }
+    student.cells[0].source = BADGE.sub("", student.cells[0].source)  # the page has its own way to Colab
     return Week(assignment, tuple(student.cells), results)
 
 
