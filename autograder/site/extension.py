@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_html_math_renderer("course", (_inline, None), (_block, None))
-    app.connect("html-page-context", _reach_by_keyboard)
+    app.connect("html-page-context", _for_every_reader, priority=900)  # after the theme
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -49,6 +49,13 @@ def _drawn(latex: str, display: bool, node: nodes.Node) -> str:
         return ""
 
 
-def _reach_by_keyboard(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document) -> None:
+def _for_every_reader(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Boxes that scroll are within reach of the keyboard; the captions of the menu have the level that ARIA asks for."""
     if body := context.get("body"):
-        context["body"] = body.replace("<pre>", '<pre tabindex="0">')
+        context["body"] = body.replace("<pre>", '<pre tabindex="0">').replace(
+            '<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'
+        )
+    if menu := context.get("furo_navigation_tree"):
+        context["furo_navigation_tree"] = menu.replace('role="heading"', 'role="heading" aria-level="2"')
