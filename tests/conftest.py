@@ -15,6 +15,7 @@ from autograder.site.build import build_site
 SPREAD = ("test_banks", "test_peers")  # modules whose tests share nothing that takes long to make
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own, which was registered later
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `--dist loadgroup` a module stays in one process, for the sake of its fixtures, unless its tests share none."""
     for item in items:

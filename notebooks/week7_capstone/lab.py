@@ -770,6 +770,7 @@ PICTURES = {"clocks": r"""
       const at = offset.value, side = at < 0 ? "behind" : "ahead of";
       const where = at === 0 ? "at the query" : `${Math.abs(at)} ${side} the query`;
       say(`A key ${where}: bucket ${found[0]} with two sides, ${found[1]} when causal.`);
+    };
 """, "cache": r"""
     const cached = slider("tokens in the cache", 0, data.maxCached, data.cached);
     const fresh = slider("new tokens", 1, data.maxNew, data.new);

@@ -20,7 +20,7 @@ CHROMIUM_OPTIONS = [
     "--disable-sync",
 ]
 ELSEWHERE = re.compile(r"^(?:https?|wss?)://(?!127\.0\.0\.1[:/])")
-PATIENCE = 300_000  # milliseconds until a page counts as hanging; a busy machine is slow, not broken
+PATIENCE = 120_000  # milliseconds until a page counts as hanging; a busy machine is slow, not broken
 
 Shoot = Callable[[Page | Locator, str], Path]
 

@@ -201,7 +201,7 @@ def test_in_grading_5_4_is_given_the_notebooks_own_5_3(tmp_path):
     grade_submissions(tmp_path / "course", WEEK, {"own": path}, Options(device="cpu"), graded.__setitem__)
     result = graded["own"].result
     assert result.scores["ntk_base_tests"] == 0 and result.scores["dynamic_ntk_base_tests"] == 2
-    assert "your own ntk_base" in "".join(output["text"] for output in result.outputs["dynamic_ntk_base_tests"])
+    assert "in place of your 5.3" in "".join(output["text"] for output in result.outputs["dynamic_ntk_base_tests"])
 
 
 REPLAY = """

@@ -81,8 +81,11 @@ def entries(grade_id, *left_out):
     ]
 
 
-# On an answer that is no pair, or that refuses everything, nothing can be built.
-@pytest.mark.parametrize("attention", entries("grouped_query_attention", "grouped_out_only", "grouped_undivided"))
+# On an answer that is no pair, refuses everything or has no gradient, nothing can be built (who calls it is graded with
+# the course's in its place: test_follow_through).
+@pytest.mark.parametrize(
+    "attention", entries("grouped_query_attention", "grouped_out_only", "grouped_undivided", "grouped_detached")
+)
 def test_a_wrong_7_1_is_paid_for_in_7_1_alone(attention):
     assert grade("grouped_query_attention", attention).score < 3
     for grade_id, subject in (("CachedAttention", cached_on(attention)), ("CrossAttention", crossing_on(attention))):
@@ -90,8 +93,10 @@ def test_a_wrong_7_1_is_paid_for_in_7_1_alone(attention):
         assert verdict.score == entry(WEEK, grade_id).points, verdict.render()
 
 
-# What does not look at the memory, or returns another shape, leaves nothing to build on.
-@pytest.mark.parametrize("cross", entries("CrossAttention", "cross_exchanged", "cross_self", "cross_any_size"))
+# What does not look at the memory, returns another shape or has no gradient leaves nothing to build on.
+@pytest.mark.parametrize(
+    "cross", entries("CrossAttention", "cross_exchanged", "cross_self", "cross_any_size", "cross_detached")
+)
 def test_a_wrong_7_6_is_paid_for_in_7_6_alone(cross):
     assert grade("CrossAttention", cross).score < 4
     verdict = grade("HybridDecoderBlock", block_on(cross), cross)

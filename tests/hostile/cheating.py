@@ -335,9 +335,9 @@ def attention_honest(s: Submission) -> None:
     s.answer("RotaryMultiHeadAttention", MODULE)
 
 
-@entry("cheating", {ATTENTION: 2.75})
+@entry("cheating", {ATTENTION: 3.0})
 def attention_spoils_the_weights(s: Submission) -> None:
-    """Ignores its positions: 1.5 rotated at 0..n-1, 0.25 base, 0.5 causal, 0.5 state_dict. Zeroes the weights it was lent, so that
+    """Ignores its positions: 1.5 rotated at 0..n-1, 0.25 base, 1 causal, 0.25 state_dict. Zeroes the weights it was lent, so that
     what comes after would be compared with zeros."""
     s.answer("RotaryMultiHeadAttention", IGNORES_POSITIONS + SPOIL_WEIGHTS)
 
@@ -347,9 +347,9 @@ def attention_spoils_the_weights_base(s: Submission) -> None:
     s.answer("RotaryMultiHeadAttention", IGNORES_BASE + SPOIL_WEIGHTS)
 
 
-@entry("cheating", {ATTENTION: 4.5})
+@entry("cheating", {ATTENTION: 4.25})
 def attention_spoils_the_positions(s: Submission) -> None:
-    """Angles in the module's dtype. The far positions are lent to two probes: the first call zeroes them."""
+    """Angles in the module's dtype: without 0.5 for bfloat16 and 0.25 for its arguments. The far positions are lent to two probes: the first call zeroes them."""
     s.answer("RotaryMultiHeadAttention", LOW_PRECISION + SPOIL_WEIGHTS + '''    def __call__(self, x, positions=None, **k):
         out = super().__call__(x, positions=positions, **k)
         if positions is not None:
@@ -358,12 +358,12 @@ def attention_spoils_the_positions(s: Submission) -> None:
 ''')
 
 
-@entry("cheating", {ATTENTION: 4.5})
+@entry("cheating", {ATTENTION: 4.0})
 def attention_zeros_where_causal_is_tested(s: Submission) -> None:
     s.answer("RotaryMultiHeadAttention", NOT_CAUSAL.replace("CRAFTED", "x * 0"))
 
 
-@entry("cheating", {ATTENTION: 4.5})
+@entry("cheating", {ATTENTION: 4.0})
 def attention_without_attention_where_causal_is_tested(s: Submission) -> None:
     s.answer("RotaryMultiHeadAttention", NOT_CAUSAL.replace("CRAFTED", "self.o_proj(self.v_proj(x))"))
 

@@ -139,3 +139,9 @@ def places_of(path: str) -> list[Path]:
     """Where a path of the page may lie; weekN stands for any week."""
     folders = (PACKAGE, COURSE, WORKER)
     return [folder / path.replace("weekN", "week1") for folder in folders]
+
+
+def test_a_module_stays_in_one_process(request: pytest.FixtureRequest) -> None:
+    """What its fixtures cost is paid once. (A pytest that xdist does not know yet drops the groups without a word.)"""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@test_architecture")

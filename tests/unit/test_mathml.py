@@ -88,3 +88,18 @@ def test_the_page_has_formulas_and_pasted_pictures() -> None:
     )
     assert shown.count("<math") == 2
     assert "data:image/png;base64,AAAA" in shown
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [r"\hspace{-9999em}x", r"\rule{9999em}{9999em}", r"\raise{99em}{x}", r"\hspace{-3em}x", r"\hspace{99999pt}x"],
+)
+def test_a_formula_stays_in_its_place(latex: str) -> None:
+    assert not re.search(r'"-?(?:99|3em)', to_mathml(latex, "inline"))
+
+
+def test_usual_spaces_are_kept() -> None:
+    assert 'width="1em"' in to_mathml(r"a\quad b", "inline") and 'width="-' not in to_mathml(
+        r"a\hspace{-9em}b", "inline"
+    )
+    assert 'width="2cm"' in to_mathml(r"a\hspace{2cm}b", "inline")

@@ -431,3 +431,72 @@ def test_a_new_fork_has_the_functions_that_stand_in_as_long_as_they_do(hurried: 
             both(9)
         assert both(3) == 6
     assert both(3) == 3
+
+
+IN_PLACE = """
+import gc, sys, torch
+torch.equal = lambda *a: True
+for module in list(sys.modules.values()):
+    if hasattr(module, 'tensors_in') and hasattr(module, 'same'):
+        module.same = lambda *a: True
+kept = []
+def spoil(x):
+    kept.append(x)
+    with torch.no_grad():
+        x.zero_()
+    return x + 1
+def keep(x):
+    kept.append(x)
+    return x + 1
+def first():
+    return kept[0]
+"""
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(6.0).reshape(2, 3).T,
+        torch.ones(3, requires_grad=True),
+        torch.tensor([True, False]),
+        torch.tensor(2.0, dtype=torch.float64),
+        torch.ones(3, dtype=torch.bfloat16),
+        torch.tensor([1 + 1j]),
+    ],
+    ids=lambda tensor: str(tensor.dtype),
+)
+def test_a_change_in_place_is_seen_whatever_the_student_s_process_says(session: Session, tensor: torch.Tensor) -> None:
+    session.execute("a", IN_PLACE)
+    spoil, keep = session.lookup(["spoil", "keep"]).values()
+    before = tensor.detach().clone()
+    token = watched.set((tensor,))
+    try:
+        assert torch.equal(keep(tensor).detach(), before + 1) and torch.equal(tensor.detach(), before)
+        spoil(tensor)
+    finally:
+        watched.reset(token)
+    assert torch.equal(tensor.detach(), torch.zeros_like(before))
+
+
+def test_what_a_student_keeps_of_a_lent_tensor_stays_as_it_was(session: Session) -> None:
+    session.execute("a", IN_PLACE)
+    keep, first = session.lookup(["keep", "first"]).values()
+    token = watched.set(tensors := tuple(torch.full((3,), float(n)) for n in range(4)))
+    try:
+        for tensor in tensors:
+            keep(tensor)
+    finally:
+        watched.reset(token)
+    assert torch.equal(first(), torch.zeros(3))
+
+
+def test_where_nothing_more_can_be_lent_the_process_reports(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograder.grading.sandbox.lent.SIZE", 0)
+    session.execute("a", "def spoil(x):\n    return x.zero_()")
+    spoil, tensor = session.lookup(["spoil"])["spoil"], torch.ones(3)
+    token = watched.set((tensor,))
+    try:
+        spoil(tensor)
+    finally:
+        watched.reset(token)
+    assert torch.equal(tensor, torch.zeros(3))

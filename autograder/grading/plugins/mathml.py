@@ -43,6 +43,33 @@ ATTRIBUTES = {
     "linebreak",
 }
 
+LENGTHS = {
+    "lspace",
+    "rspace",
+    "width",
+    "height",
+    "depth",
+    "columnspacing",
+    "rowspacing",
+    "linethickness",
+    "minsize",
+    "maxsize",
+}
+LENGTH = re.compile(r"([-+]?\d{0,6}(?:\.\d{0,6})?)(em|ex|px|pt|pc|cm|mm|in|mu|%)?")
+EM = {
+    "em": 1.0,
+    "ex": 0.5,
+    "px": 0.0625,
+    "pt": 0.083,
+    "pc": 1.0,
+    "cm": 2.4,
+    "mm": 0.24,
+    "in": 6.0,
+    "mu": 0.056,
+    "%": 0.01,
+}
+SHORTEST, LONGEST_SPACE = -0.5, 20.0  # em: a formula stays in its place and lies over nothing else
+
 
 def to_mathml(latex: str, display: str) -> str:
     """One formula; its LaTeX as text where it cannot be drawn."""
@@ -79,6 +106,19 @@ def _clean(element: Element) -> None:
     element.text = _in_style(text, element.get("mathvariant", ""))
     for name in set(element.attrib) - ATTRIBUTES:
         del element.attrib[name]
+    for name in LENGTHS & set(element.attrib):
+        if not all(_is_modest(length) for length in element.attrib[name].split()):
+            del element.attrib[name]
+
+
+def _is_modest(length: str) -> bool:
+    found = LENGTH.fullmatch(length)
+    if found is None:
+        return length.isalpha()  # "thin", "infinity"
+    try:
+        return SHORTEST <= float(found[1]) * EM[found[2] or "em"] <= LONGEST_SPACE
+    except ValueError:
+        return False
 
 
 def _in_style(text: str, style: str) -> str:

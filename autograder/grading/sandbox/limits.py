@@ -1,8 +1,7 @@
 """What one submission may use, what is left of it, and the one who looks."""
 
 import contextlib
-import math
-import resource
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from autograder.errors import LimitExceeded
 from autograder.grading.sandbox.process_tree import ProcessTree, Usage
 
 MAX_CALLBACKS = 1000
+SHORTEST_TIMER = 0.001  # seconds; none at all would end it
 MAX_CALLBACK_BYTES = 2**18  # of the tensors handed to one: a check's own functions work on little
 
 
@@ -140,14 +140,17 @@ class UsageMonitor:
 @contextlib.contextmanager
 def kernel_limit(cpu_seconds: float) -> Iterator[None]:
     """The kernel kills this process if the block uses that much CPU time: a product in the middle of a library hears no
-    signal of Python's. The limit before it holds again afterwards."""
-    before = resource.getrlimit(resource.RLIMIT_CPU)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    limit = math.ceil(used.ru_utime + used.ru_stime + cpu_seconds)
-    if before[0] != resource.RLIM_INFINITY:
-        limit = min(limit, before[0])
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, before[1]))
+    signal of Python's. The limit before it holds again afterwards.
+
+    A timer and not RLIMIT_CPU, which counts from the process's beginning and in ticks: after minutes of work that count
+    and the process's own (`getrusage`) are seconds apart.
+    """
+    before, _ = signal.getitimer(signal.ITIMER_PROF)
+    began = time.process_time()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+    signal.setitimer(signal.ITIMER_PROF, min(before, cpu_seconds) if before else cpu_seconds)
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_CPU, before)
+        left = max(before - (time.process_time() - began), SHORTEST_TIMER) if before else 0.0
+        signal.setitimer(signal.ITIMER_PROF, left)

@@ -4,7 +4,7 @@ A proxy can be called with tensors, differentiated through, and asked for a stat
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -21,7 +21,12 @@ class Caller(Protocol):
     generation: int  # of the fork: a new one knows no object of the one before
 
     def call(
-        self, target: "RemoteObject", method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        target: "RemoteObject",
+        method: str | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        watched: Sequence[torch.Tensor] = (),
     ) -> tuple[Any, list[tuple[int, Any]], int]:
         """The value, the arguments that the call changed, and the number by which to differentiate it."""
 
@@ -76,9 +81,9 @@ def gradients(
     function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], cotangents: list[Any]
 ) -> list[Any]:
     """Of a function of this side, at arguments from the other, with respect to those that need a gradient."""
-    inputs = [tensor for tensor in _tensors((args, kwargs)) if tensor.requires_grad]
+    inputs = [tensor for tensor in tensors_of((args, kwargs)) if tensor.requires_grad]
     with torch.enable_grad():
-        outputs = _tensors(function(*args, **kwargs))
+        outputs = tensors_of(function(*args, **kwargs))
     pairs = [
         (o, c.to(o.dtype))
         for o, c in zip(outputs, cotangents, strict=False)
@@ -95,18 +100,18 @@ def gradients(
 
 def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     session = proxy._session
-    inputs = _tensors((args, kwargs))
+    inputs = tensors_of((args, kwargs))
     state: dict[str, Any] = {"session": session}
 
     def run() -> list[torch.Tensor]:
-        state["value"], changed, state["call"] = session.call(proxy, method, args, kwargs)
+        state["value"], changed, state["call"] = session.call(proxy, method, args, kwargs, watched.get())
         for index, tensor in changed:  # what an in-place change would have done here
             if 0 <= index < len(inputs) and _is_watched(inputs[index]):
                 if _has_shape(tensor, inputs[index]):
                     inputs[index].data.copy_(tensor)
                 else:  # changed beyond recognition: nothing is equal to it
                     inputs[index].data.fill_(math.nan if inputs[index].is_floating_point() else -1)
-        return _tensors(state["value"])
+        return tensors_of(state["value"])
 
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
         run()
@@ -125,7 +130,7 @@ def _has_shape(value: Any, like: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and value.shape == like.shape
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def tensors_of(value: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:

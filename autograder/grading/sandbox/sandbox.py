@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from autograder.errors import SandboxError
 from autograder.grading.sandbox.bubblewrap import LINUX, PYTHON, WORKER, bubblewrap_command, server_command
+from autograder.grading.sandbox.lent import LentMemory
 from autograder.grading.sandbox.limits import Limits
 from autograder.grading.sandbox.memory_groups import MemoryGroup, MemoryGroups
 from autograder.grading.sandbox.process_tree import ProcessTree, ask_for_pid, memory_of, peer_pid
@@ -85,7 +86,8 @@ class Sandbox:
             "device": self.device,
             "limits": self._job_limits(),
         }
-        self._control_request(request, theirs)
+        lent = LentMemory()
+        self._control_request(request, theirs, lent.fileno())
         connection = Connection(ours)
         try:
             ours.settimeout(HELLO_SECONDS)
@@ -93,14 +95,16 @@ class Sandbox:
             pid = peer_pid(ours)
             hello, _ = connection.receive(HELLO_SECONDS)
         except (OSError, WireError) as error:
+            lent.close()
             self._end(number)
             raise SandboxError(f"the sandbox did not answer ({error}); {self._read_log()}") from error
         if hello.get("hello") != token:
+            lent.close()
             self._end(number)
             raise SandboxError(f"a submission's sandbox could not be set up: {hello.get('failed', hello)}")
         group = self._group_for(pid)
         tree = ProcessTree(pid, memory_of(pid), self.device == "cuda", group is None) if pid else None
-        return Job(self, number, connection, tree, group)
+        return Job(self, number, connection, lent, tree, group)
 
     @property
     def counts_memory_by(self) -> str:
@@ -151,10 +155,10 @@ class Sandbox:
             except OSError as error:
                 raise SandboxError(f"a submission's processes could not be ended: {error}") from error
 
-    def _control_request(self, request: dict[str, Any], answer_to: socket.socket) -> None:
+    def _control_request(self, request: dict[str, Any], answer_to: socket.socket, *files: int) -> None:
         """Ask the fork server for something; it answers on the socket sent along, so processes can share it."""
         try:
-            socket.send_fds(self.control, [json.dumps(request).encode()], [answer_to.fileno()])
+            socket.send_fds(self.control, [json.dumps(request).encode()], [answer_to.fileno(), *files])
         except OSError as error:
             raise SandboxError(f"the sandbox is gone: {error}; {self._read_log()}") from error
         finally:
@@ -213,6 +217,7 @@ class Job:
     sandbox: Sandbox
     number: str
     connection: "Connection"
+    lent: LentMemory  # tensors that this side watches
     tree: ProcessTree | None  # its processes; None where there is no /proc
     group: MemoryGroup | None  # its memory's account, where the kernel keeps one
     charged: float = 0.0  # CPU seconds already on the submission's account
@@ -224,6 +229,7 @@ class Job:
     def end(self) -> bool:
         """Returns whether the kernel had killed it because the *machine* was short of memory."""
         self.connection.close()
+        self.lent.close()
         by_kernel = self.sandbox._end(self.number)
         if self.group is None:
             return by_kernel

@@ -6,16 +6,20 @@ and the earlier cells are run again without the one that did it.
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autograder.errors import LimitExceeded, SandboxError, StudentError
 from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
+from autograder.grading.sandbox.loan import Loan
 from autograder.grading.sandbox.outputs import cell_outputs
-from autograder.grading.sandbox.proxy import RemoteObject, gradients
+from autograder.grading.sandbox.proxy import RemoteObject, gradients, tensors_of
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
+
+if TYPE_CHECKING:
+    import torch
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
@@ -101,23 +105,36 @@ class Session:
             raise _garbage(error) from error
 
     def call(
-        self, target: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        target: RemoteObject,
+        method: str | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        watched: "Sequence[torch.Tensor]" = (),
     ) -> tuple[Any, list[tuple[int, Any]], int]:
-        """Returns the value, the arguments the call changed, and the number by which to differentiate it."""
+        """Returns the value, the arguments the call changed, and the number by which to differentiate it.
+
+        ``watched`` tensors lie in memory that this side reads afterwards; of the others the student's process reports.
+        """
+        loan = Loan(watched)
 
         def ask() -> tuple[dict[str, Any], bytes]:
-            encoder = Encoder(self._refer)
+            number = self._target(target)
+            loan.begin(self._ensure_running().lent)
+            encoder = Encoder(self._refer, loan.lend)
             request = {
                 "op": "call",
-                "target": self._target(target),
+                "target": number,
                 "method": method,
                 "args": encoder.encode(args),
                 "kwargs": encoder.encode(kwargs),
             }
             try:
-                return self._request(request, self.limits.call_cpu, bytes(encoder.payload))
+                reply = self._request(request, self.limits.call_cpu, bytes(encoder.payload))
             finally:
                 self._callbacks.clear()
+            loan.end()
+            return reply
 
         header, payload = self._without_orphans(ask)
         if error := _error(header.get("error")):
@@ -126,6 +143,7 @@ class Session:
             decoder = self._decoder(payload)
             value = decoder.decode(header.get("value"))
             changed = [(int(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
+            changed += loan.changed(tensors_of((args, kwargs)))
             return value, changed, int(header.get("call") or 0)
         except (WireError, TypeError, ValueError) as malformed:
             raise _garbage(malformed) from malformed

@@ -8,6 +8,7 @@ namespaces, a private /tmp and limits of its own.
 import contextlib
 import gc
 import json
+import mmap
 import os
 import signal
 import socket
@@ -34,13 +35,14 @@ from student_notebook import make_shell, run_notebook
 from wire import Connection, PeerGone
 
 
-def fork_job(sock: socket.socket, shell: Any, job: dict[str, Any]) -> int:
+def fork_job(sock: socket.socket, lent_file: int, shell: Any, job: dict[str, Any]) -> int:
     """Fork for one submission; returns the pid whose end ends everything the submission started."""
     pid = os.fork()
     if pid:
         return pid
     status = 1
     try:
+        lent = mmap.mmap(lent_file, 0)
         detach(sock)
         if not job["isolate"]:
             os.setsid()
@@ -55,7 +57,7 @@ def fork_job(sock: socket.socket, shell: Any, job: dict[str, Any]) -> int:
                 wait_outside(inner, job["limits"]["cpu_seconds"])
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             close_walls(job["limits"], job["device"])
-        run_notebook(Connection(sock), shell, job)
+        run_notebook(Connection(sock), shell, job, lent)
         status = 0
     except PeerGone:
         status = 0
@@ -89,7 +91,7 @@ def serve(control: socket.socket) -> None:
     ended: dict[str, int] = {}  # exit statuses of those that ended by themselves
     control.send(json.dumps({"ready": True, "threads": threads()}).encode())
     while True:
-        message, fds, _, _ = socket.recv_fds(control, 2**16, 1)
+        message, fds, _, _ = socket.recv_fds(control, 2**16, 2)
         if not message:
             return
         for job, pid in list(running.items()):
@@ -101,7 +103,8 @@ def serve(control: socket.socket) -> None:
         # Several trusted processes share this control socket, so an answer goes to the socket sent along.
         sock = socket.socket(fileno=fds[0])
         if request["op"] == "fork":
-            running[request["job"]] = fork_job(sock, shell, request)
+            running[request["job"]] = fork_job(sock, fds[1], shell, request)
+            os.close(fds[1])
         elif request["op"] == "end":
             status = end_job(running.pop(request["job"], None), request["isolate"], ended.pop(request["job"], 0))
             sock.send(b"killed" if os.waitstatus_to_exitcode(status) == KILLED else b"ended")

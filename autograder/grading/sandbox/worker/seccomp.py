@@ -16,10 +16,11 @@ MEMORY_FILES = {  # memory that is in no process's page tables, and so counts fo
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
 }
-SYSTEM_V = {  # memory, semaphores and queues that outlive who made them
+QUEUES = {  # memory, semaphores and queues that outlive who made them
     "shmget": (29, 194),
     "semget": (64, 190),
     "msgget": (68, 186),
+    "mq_open": (240, 180),  # POSIX, and as lasting
 }
 NAMESPACES_AND_MOUNTS = {  # another view of the machine, and with it most of the kernel's past holes
     "unshare": (272, 97),
@@ -35,8 +36,11 @@ NAMESPACES_AND_MOUNTS = {  # another view of the machine, and with it most of th
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
 }
-OTHERS_MEMORY = {  # of processes beside one's own
+OTHERS = {  # memory, files and descriptors of processes beside one's own
     "ptrace": (101, 117),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "fanotify_init": (300, 262),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "userfaultfd": (323, 282),
@@ -51,7 +55,7 @@ KERNEL = {  # programs and counters in the kernel, its key rings, and calls that
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-FORBIDDEN = MEMORY_FILES | SYSTEM_V | NAMESPACES_AND_MOUNTS | OTHERS_MEMORY | KERNEL
+FORBIDDEN = MEMORY_FILES | QUEUES | NAMESPACES_AND_MOUNTS | OTHERS | KERNEL
 NEEDED_BY_CUDA = {"memfd_create"}
 CLONE = (56, 220)  # allowed, but makes no namespaces
 NEW_NAMESPACES = 0x7E020080  # CLONE_NEW* of clone's first argument

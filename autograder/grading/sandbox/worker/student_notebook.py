@@ -144,8 +144,8 @@ def make_shell() -> Any:
 class Notebook:
     """Answers the trusted side's requests about one student's notebook."""
 
-    def __init__(self, connection: Connection, shell: Any, device: str) -> None:
-        self.connection, self.shell, self.device = connection, shell, device
+    def __init__(self, connection: Connection, shell: Any, device: str, lent: Any) -> None:
+        self.connection, self.shell, self.device, self.lent = connection, shell, device, lent
         self.objects: dict[int, Any] = {}
         self.ids: dict[int, int] = {}
         self.graphs: dict[int, tuple[Any, ...]] = {}
@@ -268,7 +268,7 @@ class Notebook:
         return {"r": {"id": number, "type": type(value).__name__[:80], "callable": True}}
 
     def decoder(self, payload: bytes) -> Decoder:
-        return Decoder(payload, self.resolve, self.callback, self.device)
+        return Decoder(payload, self.resolve, self.callback, self.device, self.lent)
 
     def resolve(self, reference: Reference) -> Any:
         return self.objects[reference.id]
@@ -381,7 +381,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"types": [c.__name__[:80] for c in type(error).__mro__][:20], "message": message, "line": line}
 
 
-def run_notebook(connection: Connection, shell: Any, job: dict[str, Any]) -> None:
+def run_notebook(connection: Connection, shell: Any, job: dict[str, Any], lent: Any) -> None:
     make_dumpable(True)
     os.makedirs(job["directory"], exist_ok=True)
     os.chdir(job["directory"])
@@ -393,6 +393,6 @@ def run_notebook(connection: Connection, shell: Any, job: dict[str, Any]) -> Non
     random.seed(job["seed"])
     np.random.seed(job["seed"])  # noqa: NPY002  the generator that students' code uses
     torch.manual_seed(job["seed"])
-    notebook = Notebook(connection, shell, job["device"])
+    notebook = Notebook(connection, shell, job["device"], lent)
     connection.send({"hello": job["token"]})
     notebook.serve()

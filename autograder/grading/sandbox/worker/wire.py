@@ -77,9 +77,11 @@ class Reference:
 
 @dataclass
 class Encoder:
-    """Turns values into JSON and payload. ``refer`` is asked about everything that is not plain data."""
+    """Turns values into JSON and payload. ``refer`` is asked about everything that is not plain data, ``lend`` about each
+    tensor: where in the memory that both sides see its bytes lie, or ``None`` if they are to travel in the payload."""
 
     refer: Callable[[Any], dict[str, Any] | None] = lambda value: None
+    lend: Callable[[torch.Tensor, bytes], int | None] = lambda tensor, raw: None
     payload: bytearray = field(default_factory=bytearray)
     nodes: int = 0
 
@@ -117,13 +119,16 @@ class Encoder:
             raw = _bytes_of(tensor)
         except (RuntimeError, NotImplementedError):  # without data (meta), or of rows that differ in length (nested)
             return {"x": f"{name} tensor of shape {tuple(tensor.shape)}"}
-        offset = len(self.payload)
-        self.payload += raw
+        lent = self.lend(tensor, raw)
+        offset = len(self.payload) if lent is None else lent
+        if lent is None:
+            self.payload += raw
         return {
             "T": {
                 "dtype": name,
                 "shape": list(tensor.shape),
                 "offset": offset,
+                "lent": lent is not None,
                 "device": tensor.device.type,
                 "grad": bool(tensor.requires_grad),
             }
@@ -147,6 +152,7 @@ class Decoder:
     resolve: Callable[[Reference], Any] = lambda reference: reference
     callback: Callable[[int], Any] | None = None
     device: str = "cpu"
+    lent: Any = None  # the memory that both sides see, where tensors may lie; a buffer
     nodes: int = 0
     bytes: int = 0
 
@@ -204,6 +210,8 @@ class Decoder:
         ):  # of no bytes at all, but a sum over its last axis has many
             raise WireError("malformed tensor")
         size = math.prod(shape) * dtype.itemsize
+        if body.get("lent") is True:
+            return self._lent(dtype, shape, offset, body)
         self.bytes += size
         if offset + size > len(self.payload) or self.bytes > len(self.payload):  # tensors may not share bytes
             raise WireError("tensors larger than their payload")
@@ -215,9 +223,20 @@ class Decoder:
         tensor = tensor.reshape(shape)
         if body.get("device") == "cuda" and self.device == "cuda":
             tensor = tensor.cuda()
-        if body.get("grad") is True and (dtype.is_floating_point or dtype.is_complex):
-            tensor.requires_grad_(True)
-        return tensor
+        return _with_gradient(tensor, body)
+
+    def _lent(self, dtype: torch.dtype, shape: list[int], offset: int, body: dict[str, Any]) -> torch.Tensor:
+        """The tensor itself and no copy: what is done to it in place, the other side sees."""
+        count = math.prod(shape)
+        if self.lent is None or not count or offset + count * dtype.itemsize > len(self.lent):
+            raise WireError("a tensor is said to be lent, and is not")
+        return _with_gradient(torch.frombuffer(self.lent, dtype=dtype, count=count, offset=offset).reshape(shape), body)
+
+
+def _with_gradient(tensor: torch.Tensor, body: dict[str, Any]) -> torch.Tensor:
+    if body.get("grad") is True and (tensor.is_floating_point() or tensor.is_complex()):
+        tensor.requires_grad_(True)
+    return tensor
 
 
 class Connection:

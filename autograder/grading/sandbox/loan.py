@@ -1,0 +1,46 @@
+"""What becomes of the tensors that one call was lent."""
+
+from collections.abc import Sequence
+
+import torch
+
+from autograder.grading.sandbox.lent import LentMemory
+
+
+class Loan:
+    """The ``watched`` tensors of one call: lent, read again when the call has ended, compared byte by byte."""
+
+    def __init__(self, watched: Sequence[torch.Tensor]) -> None:
+        self._watched = watched
+        self._memory: LentMemory | None = None
+        self._lent: list[tuple[torch.Tensor, int, bytes]] = []
+        self._changed: list[tuple[torch.Tensor, bytes]] = []
+
+    def begin(self, memory: LentMemory) -> None:
+        """A call that is asked again begins a new loan."""
+        self._memory = memory
+        self._lent, self._changed = [], []
+
+    def lend(self, tensor: torch.Tensor, raw: bytes) -> int | None:
+        """Where the other side finds these bytes. On another device than the CPU nothing can be lent."""
+        if self._memory is None or tensor.device.type != "cpu" or not any(tensor is one for one in self._watched):
+            return None
+        offset = self._memory.lend(raw)
+        if offset is not None:
+            self._lent.append((tensor, offset, raw))
+        return offset
+
+    def end(self) -> None:
+        """While the fork is still there: what has become of the tensors."""
+        assert self._memory is not None
+        now = [(tensor, raw, self._memory.now(offset, len(raw))) for tensor, offset, raw in self._lent]
+        self._changed = [(tensor, found) for tensor, raw, found in now if found != raw]
+
+    def changed(self, arguments: list[torch.Tensor]) -> list[tuple[int, torch.Tensor]]:
+        """The number among ``arguments`` of each that has changed, and what it is now."""
+        return [
+            (number, torch.frombuffer(bytearray(found), dtype=tensor.dtype).reshape(tensor.shape))
+            for tensor, found in self._changed
+            for number, argument in enumerate(arguments)
+            if argument is tensor
+        ]
