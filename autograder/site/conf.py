@@ -13,7 +13,6 @@ myst_heading_anchors = 3
 
 smartquotes = False  # the text says which quotes it means
 add_module_names = False
-python_maximum_signature_line_length = 60
 html_math_renderer = "course"
 
 html_theme = "furo"
