@@ -8,10 +8,13 @@ MAKEFLAGS += --no-print-directory
 HAS = python -c "import importlib.util as u, sys; sys.exit(any(u.find_spec(m) is None for m in sys.argv[1:]))"
 ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
   ACTIVE := $(shell $(HAS) torch nbgrader nbval jupytext rich jupyterlab latex2mathml 2>/dev/null && echo yes)
-  ACTIVE_FOR_TESTS := $(shell $(HAS) torch nbgrader nbval pytest xdist filelock hypothesis playwright transformers latex2mathml ruff mypy 2>/dev/null && echo yes)
+  ACTIVE_FOR_SITE := $(shell $(HAS) nbgrader jupytext sphinx myst_parser furo quickjs 2>/dev/null && echo yes)
+  ACTIVE_FOR_TESTS := $(shell $(HAS) torch nbgrader nbval pytest xdist filelock hypothesis playwright transformers latex2mathml ruff mypy sphinx quickjs 2>/dev/null && echo yes)
 endif
 PY := $(if $(ACTIVE),python,$(CURDIR)/.venv/bin/python)
 READY := $(if $(ACTIVE),,.venv/.ready)
+SITE_PY := $(if $(ACTIVE_FOR_SITE),python,$(CURDIR)/.venv/bin/python)
+READY_FOR_SITE := $(if $(ACTIVE_FOR_SITE),,.venv/.ready-for-site)
 TEST_PY := $(if $(ACTIVE_FOR_TESTS),python,$(CURDIR)/.venv/bin/python)
 READY_TO_TEST := $(if $(ACTIVE_FOR_TESTS),,.venv/.ready-to-test)
 RUN := PYTHONPATH=$(CURDIR) $(PY) -m autograder
@@ -23,7 +26,7 @@ JOBS ?= logical
 SPREAD := --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test quick lint build import student-release autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade scale mutants hostile run-docs clean browser setup
+.PHONY: help demo test quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade scale mutants hostile run-docs clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -54,6 +57,9 @@ import: $(READY)  ## WEEK=3: bring an edit of source/week3_…/ made in JupyterL
 
 student-release: $(READY)  ## what students may have, as a folder and a zip under release/ (WEEK=1,2: these weeks)
 	@$(RUN) student-release $(if $(WEEK),--week "$(WEEK)")
+
+site: $(READY_FOR_SITE)  ## the course as a site to read, under build/site/
+	@PYTHONPATH=$(CURDIR) $(SITE_PY) -m autograder site
 
 autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 TIMINGS=1 ISOLATION=none WORKERS=2 SCHEDULER=tcp://…)
 	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(if $(TIMINGS),--timings) $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(GRADING)
@@ -127,7 +133,7 @@ HOLDING_LOCK = import fcntl, subprocess, sys; lock = open(".setup.lock", "w"); f
 
 ifndef SETTING_UP
 # Two makes at once in a fresh clone: the second waits here, and then finds that nothing is left to do.
-.venv/.ready .venv/.ready-to-test: pyproject.toml
+.venv/.ready .venv/.ready-for-site .venv/.ready-to-test: pyproject.toml
 	@$(FIND_PYTHON); $$python -c '$(HOLDING_LOCK)' $(MAKE) SETTING_UP=yes $@
 else
 .venv/.python:
@@ -138,6 +144,11 @@ else
 	@echo "Setting up .venv: first use only, some minutes; the README says how large the download is …"
 	@$(INSTALL) --editable .
 	@find .venv/lib -name __pycache__ -prune -exec rm -rf {} +
+	@$(COMPILE)
+	@touch $@
+
+.venv/.ready-for-site: pyproject.toml | .venv/.ready
+	@$(INSTALL) --editable '.[site]'
 	@$(COMPILE)
 	@touch $@
 

@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     importing.add_argument("--week")
     releasing = command("student-release", _student_release, "write what students may have to release/")
     releasing.add_argument("--week", help="only these, separated by commas")
+    command("site", _site, "write the course as a site to build/site/")
     autograde = command("autograde", _autograde, "grade the submissions of one week")
     autograde.add_argument("--week")
     autograde.add_argument("--students", default="", help="only these, separated by commas")
@@ -131,6 +132,15 @@ def _student_release(options: argparse.Namespace) -> int:
         f"wrote {weeks} with README.md, requirements.txt and environment.yml to\n"
         f"  {folder.relative_to(options.root.resolve())}\n  {archive.relative_to(options.root.resolve())}"
     )
+    return 0
+
+
+def _site(options: argparse.Namespace) -> int:
+    from autograder.site.build import build_site
+
+    root = options.root.resolve()
+    site = build_site(root, root / "build")
+    print(f"wrote {len(list(site.rglob('*.html')))} pages; open {(site / 'index.html').relative_to(root)}")
     return 0
 
 

@@ -10,6 +10,7 @@ from filelock import FileLock
 from helpers import COURSE, WEEK3, GradedClass, run
 
 from autograder.classroom import Student, make_course_root, simulate
+from autograder.site.build import build_site
 
 SPREAD = ("test_banks", "test_peers")  # modules whose tests share nothing that takes long to make
 
@@ -38,6 +39,18 @@ def graded_class(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Gr
     return GradedClass(
         place / "course", [Student(**student) for student in json.loads((shared / "students.json").read_text())]
     )
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The course as a site, built once for all processes, which only read it."""
+    if worker_id == "master":
+        return build_site(COURSE, tmp_path_factory.mktemp("site"))
+    shared = tmp_path_factory.getbasetemp().parent / "the_site"
+    with FileLock(f"{shared}.lock"):
+        if not (shared / "site" / "index.html").exists():
+            build_site(COURSE, shared)
+    return shared / "site"
 
 
 def _grade(place: Path) -> GradedClass:

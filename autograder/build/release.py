@@ -23,6 +23,14 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
 
 def release(root: Path, weeks: str | None = None) -> tuple[Path, Path]:
     """Write ``release/``; returns the folder and the zip. Refuses what ``make build`` would not make."""
+    files = student_files(root, weeks)
+    folder = root / "release" / NAME
+    _write_folder(folder, files)
+    return folder, write_zip(folder.with_name(f"{NAME}.zip"), NAME, files)
+
+
+def student_files(root: Path, weeks: str | None = None) -> dict[str, bytes]:
+    """What students may have of these weeks, by path. Refuses what ``make build`` would not make."""
     chosen = _chosen(root, weeks)
     for text in chosen:
         _require_fresh(root, text)
@@ -30,9 +38,7 @@ def release(root: Path, weeks: str | None = None) -> tuple[Path, Path]:
     for text in chosen:
         files |= _week_files(root, text.stem)
     _require_no_secrets(files)
-    folder = root / "release" / NAME
-    _write_folder(folder, files)
-    return folder, _write_zip(folder.with_name(f"{NAME}.zip"), files)
+    return files
 
 
 def _chosen(root: Path, weeks: str | None) -> list[Path]:
@@ -111,10 +117,11 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
         path.write_bytes(content)
 
 
-def _write_zip(path: Path, files: dict[str, bytes]) -> Path:
+def write_zip(path: Path, folder: str, files: dict[str, bytes]) -> Path:
+    """A zip that unpacks into ``folder``, with the same bytes for the same files."""
     with zipfile.ZipFile(path, "w") as archive:
         for name in sorted(files):
-            entry = zipfile.ZipInfo(f"{NAME}/{name}", EARLIEST)
+            entry = zipfile.ZipInfo(f"{folder}/{name}", EARLIEST)
             entry.create_system, entry.external_attr = 3, 0o644 << 16  # the same on every system
             archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
     return path

@@ -39,6 +39,23 @@ def axe_source() -> str:
         return (Path(folder) / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
+def serious_violations(page: Page) -> list[str]:
+    """All that axe-core calls serious or critical.
+
+    Of formulas and long listings only the frames are looked at: their thousands of glyphs would take a minute a page.
+    """
+    page.evaluate(axe_source())
+    found = page.evaluate(
+        "() => axe.run({exclude: [['.katex'], ['article .highlight pre > *']]}, {resultTypes: ['violations']})"
+    )
+    return [
+        f"{broken['id']}: {node['html'][:200]}"
+        for broken in found["violations"]
+        if broken["impact"] in ("serious", "critical")
+        for node in broken["nodes"]
+    ]
+
+
 def figures_without_text(page: Page, where: str = "body") -> list[str]:
     """What axe-core finds in images, drawings and controls that a screen reader could not name."""
     page.evaluate(axe_source())

@@ -158,7 +158,8 @@ def test_rules_of_the_text() -> None:
 
 
 def test_environment_yml_has_the_pins_of_pyproject() -> None:
-    pins = tomllib.loads((COURSE / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((COURSE / "pyproject.toml").read_text())["project"]
+    pins = project["dependencies"] + project["optional-dependencies"]["site"]
     listed = [line.strip().removeprefix("- ") for line in (COURSE / "environment.yml").read_text().splitlines()]
     assert pins == [line for line in listed if "==" in line]
 

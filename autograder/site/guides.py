@@ -1,0 +1,49 @@
+"""The guides: docs/*.md and the two files of the repository that they lean on, with links that resolve on the site."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.public_address import PublicAddress
+from autograder.site.markdown import code, folded
+
+LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+)\]\((?P<target>[^)\s]+)\)")
+DIAGRAM = re.compile(r"^```mermaid\n(?P<source>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Guide:
+    """One Markdown file of the repository; ``path`` is relative to its root."""
+
+    path: str
+
+    @property
+    def slug(self) -> str:
+        return Path(self.path).stem.lower()
+
+
+def guides(root: Path) -> tuple[Guide, ...]:
+    """Those of docs/, and the two beside README.md."""
+    docs = tuple(Guide(f"docs/{path.name}") for path in sorted((root / "docs").glob("*.md")))
+    return (*docs, Guide("CONTRIBUTING.md"), Guide("SECURITY.md"))
+
+
+def guide_page(root: Path, guide: Guide, address: PublicAddress) -> str:
+    """Markdown for the site: links to guides stay within it, links to other files lead to the repository."""
+    slugs = {other.path: other.slug for other in guides(root)}
+    folder = (root / guide.path).parent
+
+    def follow(found: re.Match[str]) -> str:
+        path, _, fragment = found["target"].partition("#")
+        if not path or "://" in path:
+            return found[0]
+        place = (folder / path).resolve().relative_to(root).as_posix()
+        if place in slugs:
+            return f"[{found['text']}]({slugs[place]}.md{f'#{fragment}' if fragment else ''})"
+        return f"[{found['text']}]({address.page(place)})" if address else found["text"]
+
+    text = LINK.sub(follow, (root / guide.path).read_text(encoding="utf-8"))
+    # Mermaid draws with a script from elsewhere. Its source is readable, and the list below it says the same.
+    return DIAGRAM.sub(
+        lambda found: folded("The diagram, as Mermaid text", code(found["source"], "text"), "code"), text
+    )

@@ -1,0 +1,25 @@
+// Two conveniences; every page is complete without them.
+"use strict";
+
+// The clocks of the title page turn when they are told to, and stop by themselves.
+for (const place of document.querySelectorAll("[data-turns]")) {
+  const root = place.querySelector("[data-lab] > div")?.shadowRoot;
+  const step = root?.querySelector('button[aria-label="move both on by one"]');
+  if (!step) continue;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "button";
+  place.after(button);
+  let timer = 0;
+  const stop = () => { clearInterval(timer); timer = 0; button.textContent = "Let both tokens move on"; };
+  button.addEventListener("click", () => {
+    if (timer) return stop();
+    let left = 40;
+    button.textContent = "Stop";
+    timer = setInterval(() => { step.click(); if (--left === 0) stop(); }, 400);
+  });
+  stop();
+}
+
+// On paper everything is open.
+addEventListener("beforeprint", () => { for (const fold of document.querySelectorAll("details")) fold.open = true; });

@@ -1,0 +1,157 @@
+"""The site, page by page in a browser: no error, no broken link or picture, formulas drawn, controls that work, readable."""
+
+import re
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from browser.axe import serious_violations
+from browser.conftest import Shoot
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+
+from autograder.manifest import MANIFEST
+
+WEEKS = [f"weeks/{assignment}.html" for assignment in MANIFEST]
+LOOKED_AT = ["index.html", WEEKS[2], "methods/rope.html", "reference.html"]
+OPEN_ALL = """() => {
+  for (const fold of document.querySelectorAll("details")) fold.open = true;
+  for (const picture of document.images) picture.loading = "eager";
+}"""
+NOT_LOADED = """async () => {
+  await Promise.all([...document.images].map((picture) => picture.decode().catch(() => {})));
+  return [...document.images].filter((picture) => !picture.naturalWidth).map((picture) => picture.src);
+}"""
+NOT_DRAWN = """() => [...document.querySelectorAll(".katex")]
+  .filter((formula) => !formula.querySelector(".katex-html")?.getBoundingClientRect().height)
+  .map((formula) => formula.outerHTML.slice(0, 200))"""
+TOO_WIDE = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def complaints(page: Page) -> list[str]:
+    """What the page's console and its requests complain of, as it comes."""
+    found: list[str] = []
+
+    def listen(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            found.append(message.text)
+
+    page.on("console", listen)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on("requestfailed", lambda request: found.append(f"no answer: {request.url}"))
+    page.on(
+        "response",
+        lambda response: found.append(f"{response.status}: {response.url}") if response.status >= 400 else None,
+    )
+    return found
+
+
+def test_every_page_is_whole(site: Path, address: str, page: Page, complaints: list[str]) -> None:
+    for path in sorted(site.rglob("*.html")):
+        name = path.relative_to(site).as_posix()
+        page.goto(f"{address}/{name}")
+        assert serious_violations(page) == [], name
+        page.evaluate(OPEN_ALL)
+        assert page.evaluate(NOT_LOADED) == [], name
+        assert page.evaluate(NOT_DRAWN) == [], name
+    assert complaints == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1440])
+def test_pages_fit_and_have_contrast(chromium: Browser, address: str, shoot: Shoot, width: int, theme: str) -> None:
+    context = chromium.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    for name in LOOKED_AT:
+        page.goto(f"{address}/{name}")
+        assert not page.evaluate(TOO_WIDE), name
+        shoot(page, f"site-{Path(name).stem}-{width}-{theme}")
+        if width == 768 and theme == "dark":  # the light theme is looked at on every page
+            assert serious_violations(page) == [], name
+    context.close()
+
+
+def test_controls_move_by_mouse_and_keyboard(address: str, page: Page) -> None:
+    moved = 0
+    for name in ["index.html", *WEEKS]:
+        page.goto(f"{address}/{name}")
+        page.evaluate(OPEN_ALL)
+        for slider in page.locator('[data-lab] input[type="range"]').all():
+            slider.scroll_into_view_if_needed()
+            slider.focus()
+            page.keyboard.press("Home")
+            least = slider.input_value()
+            page.keyboard.press("ArrowRight")
+            assert float(slider.input_value()) == float(least) + 1, name
+            box = slider.bounding_box()
+            assert box is not None
+            page.mouse.click(box["x"] + 0.75 * box["width"], box["y"] + box["height"] / 2)
+            assert float(slider.input_value()) > float(least) + 1, name
+            moved += 1
+    assert moved > len(WEEKS)
+
+
+def test_the_clocks_of_the_title_page_turn_when_told_to(address: str, page: Page) -> None:
+    page.goto(f"{address}/index.html")
+    query = page.locator('[data-lab] input[type="range"]').first
+    before = query.input_value()
+    page.get_by_role("button", name="Let both tokens move on").click()
+    expect(query).not_to_have_value(before)
+    expect(page.locator("[data-lab] .said")).to_have_text("Offset m − n = 2.")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Let both tokens move on")).to_be_visible()
+
+
+def test_results_wait_for_the_prediction(address: str, page: Page) -> None:
+    page.goto(f"{address}/{WEEKS[2]}")
+    result = page.locator("details.result").first
+    expect(result.locator("img")).to_be_hidden()
+    result.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(result.locator("img")).to_be_visible()
+
+
+def test_the_first_screen_needs_no_scripts(chromium: Browser, address: str) -> None:
+    context = chromium.new_context(java_script_enabled=False, viewport={"width": 360, "height": 800})
+    page = context.new_page()
+    for name in ("index.html", WEEKS[2]):
+        page.goto(f"{address}/{name}")
+        heading, paragraph = page.locator("article h1"), page.locator("article p").first
+        for shown in (heading, paragraph):
+            box = shown.bounding_box()
+            assert box is not None and box["y"] + box["height"] < 800, name
+    page.goto(f"{address}/index.html")
+    expect(page.locator("[data-lab] img")).to_be_visible()
+    context.close()
+
+
+def test_search_finds_a_method(address: str, page: Page) -> None:
+    page.goto(f"{address}/search.html?q=interleaved")
+    expect(page.locator("ul.search li").filter(has_text="Rotary")).not_to_have_count(0)
+
+
+def test_links_between_weeks_figures_and_equations_are_there(site: Path) -> None:
+    """The builder has followed every link; here it is that the text's own references became links."""
+    text = (site / WEEKS[2]).read_text(encoding="utf-8")
+    for target in ("week2_sinusoidal.html#week-2", "#figure-3-10", "#section-3-8", "#equation-1"):
+        assert re.search(rf'<a [^>]*href="{re.escape(target)}"', text), target

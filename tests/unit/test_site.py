@@ -1,0 +1,122 @@
+"""The site's parts: references become links, kernels lose their bodies, what is to be predicted is folded."""
+
+from pathlib import Path
+
+import pytest
+from helpers import COURSE
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+
+from autograder.errors import CourseError
+from autograder.public_address import PublicAddress
+from autograder.site.check_links import check_links
+from autograder.site.cross_references import CrossReferences, with_targets
+from autograder.site.formulas import draw
+from autograder.site.kernels import read_kernels
+from autograder.site.launch import binder, start_box
+from autograder.site.pictures import Pictures
+from autograder.site.week import Week, read_week
+from autograder.site.week_page import week_page
+
+RESULT = (new_output("stream", text="the result\n"),)
+
+
+@pytest.fixture(scope="module")
+def weeks() -> dict[str, Week]:
+    found = [read_week(COURSE, path.name) for path in sorted((COURSE / "notebooks").glob("week*"))]
+    return {week.number: week for week in found}
+
+
+def small_week(*cells: object) -> Week:
+    opening = new_markdown_cell("# Week 3 · Small\n\nA question?\n\n## What you will be able to do\n\n- little")
+    all_cells = (opening, *cells)
+    return Week("week3_small", all_cells, {cell.id: RESULT for cell in all_cells if cell.cell_type == "code"})
+
+
+def page_of(week: Week, folder: Path) -> str:
+    return week_page(week, CrossReferences({"3": week}), Pictures(folder, "../pictures"), "START")
+
+
+def experiment(source: str = "run()") -> object:
+    return new_code_cell(source, metadata={"tags": ["experiment"]})
+
+
+def test_what_the_text_names_becomes_a_link(weeks: dict[str, Week]) -> None:
+    references = CrossReferences(weeks)
+    linked = references.linked(
+        "Figures 3.9 and 3.10, section 8, week 2, equation (3), `Figure 3.1`, $week 2$", weeks["3"]
+    )
+    assert linked == (
+        "Figures [3.9](#figure-3-9) and [3.10](#figure-3-10), section [8](#section-3-8), week [2](#week-2), "
+        'equation <a href="#equation-3">(3)</a>, `Figure 3.1`, $week 2$'
+    )
+    for same in ("Figure 9.9", "section 3.4.2", "week 3", "equation (99)", "# Week 2 in a heading"):
+        assert references.linked(same, weeks["3"]) == same
+
+
+def test_figures_exercises_and_sections_are_targets(weeks: dict[str, Week]) -> None:
+    text = "**Figure 3.1. A.** b\n\n### Exercise 3.2 · C\n\n## 4 · D"
+    assert with_targets(text, weeks["3"]).count(")=\n") == 3
+
+
+def test_kernels_are_shown_without_their_bodies() -> None:
+    kernels = read_kernels(COURSE)
+    shown = "\n".join(kernel.directive() for kernel in kernels.values())
+    assert "apply_rotary_emb(x: torch.Tensor, positions: torch.Tensor, base: float=10000.0)" in shown
+    assert "CrossAttention(d_model: int" in shown  # the arguments of a class that inherits its __init__
+    assert "torch.stack(" not in shown and "(self" not in shown
+
+
+@pytest.mark.parametrize(
+    ("before", "is_folded"),
+    [
+        ([new_markdown_cell("**Predict.** What?", metadata={"tags": ["prediction"]})], True),
+        ([new_markdown_cell("### Experiment: what happens?")], True),
+        ([new_markdown_cell("### Experiment: what?"), new_markdown_cell("## 4 · Something else")], False),
+        ([], False),
+    ],
+)
+def test_results_are_folded_where_there_is_something_to_predict(
+    tmp_path: Path, before: list[object], is_folded: bool
+) -> None:
+    page = page_of(small_week(*before, experiment()), tmp_path)
+    assert "the result" in page
+    assert ('<details class="fold result">' in page) is is_folded
+
+
+def test_hidden_tests_and_empty_answers_are_left_out(tmp_path: Path) -> None:
+    graded = {"nbgrader": {"grade": True, "solution": False, "grade_id": "f_tests"}}
+    check = {"nbgrader": {"grade": True, "solution": False, "grade_id": "f_check"}}
+    text = {"nbgrader": {"grade": True, "solution": True, "grade_id": "why"}}
+    cells = (
+        new_code_cell("hidden()", metadata=graded),
+        new_code_cell("visible()", metadata=check),
+        new_markdown_cell("YOUR ANSWER HERE", metadata=text),
+    )
+    page = page_of(small_week(*cells), tmp_path)
+    assert "visible()" in page and "hidden()" not in page and "YOUR ANSWER" not in page
+
+
+def test_buttons_follow_the_public_address(weeks: dict[str, Week]) -> None:
+    here = PublicAddress("https://github.com/owner/course", "main")
+    path = "notebooks/week3_rope/week3_rope.ipynb"
+    link = "https://mybinder.org/v2/gh/owner/course/main?labpath=notebooks%2Fweek3_rope%2Fweek3_rope.ipynb"
+    assert binder(here, path) == link
+    assert link in start_box(weeks["3"], here) and "colab.research.google.com" in start_box(weeks["3"], here)
+    assert "Binder" not in start_box(weeks["3"], PublicAddress()) and "Download" in start_box(
+        weeks["3"], PublicAddress()
+    )
+    assert "ready_encodings.py" in start_box(weeks["5"], here)
+
+
+def test_formulas_are_drawn_or_refused() -> None:
+    assert 'class="katex"' in draw(r"\theta_i", display=False)
+    with pytest.raises(CourseError, match="Undefined control sequence"):
+        draw(r"\nothing", display=True)
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text('<a id="a" href="other.html#b">x</a><a href="#a">y</a><img src="gone.png">')
+    (tmp_path / "other.html").write_text("<p>")
+    with pytest.raises(CourseError) as error:
+        check_links(tmp_path)
+    assert "other.html#b" in str(error.value) and "gone.png" in str(error.value) and "#a\n" not in str(error.value)
