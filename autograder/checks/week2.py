@@ -71,8 +71,8 @@ def wavelengths_by_hand(check: Check) -> None:
 
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
 FAR_ANGLES = Hint(
-    "Positions near 0 are right, far ones are not: positions, frequencies and angles must be float64 (or "
-    "Python floats), and only the finished sines and cosines be rounded to float32.",
+    "Positions near 0 are right, far ones are off by the size of a rounding error. (Positions, frequencies and "
+    "angles are float64 or Python floats; only the finished sines and cosines are rounded.)",
     within(0.2),
     otherwise="Positions near 0 are right, far ones are not.",
 )

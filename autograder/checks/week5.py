@@ -323,7 +323,8 @@ def yarn_temperature(check: Check) -> None:
 
 
 NO_CLAMP = Hint(
-    "With fewer keys than n0 the factor is below 1: there is no clamp.", lambda got, expected: expected < 1 <= got
+    "With fewer keys than n0 the factor lies below 1; yours does not. (The formula holds for every n, without a clamp.)",
+    lambda got, expected: expected < 1 <= got,
 )
 
 

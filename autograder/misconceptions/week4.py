@@ -62,10 +62,9 @@ DIAGNOSES = {
         "Your answer is `causal` itself: with one query, with zero slopes or with nothing to see after the query the "
         "two forms agree without a mask as well. Compute both sides.",
     "always":
-        "Your answer is always True: either nothing is compared, or the other form is the signed one, "
-        "-slope * (i - j), which always agrees; ALiBi has the absolute value.",
+        "Your answer is True also where the two forms differ. (Without a mask they differ wherever a slope is not zero: the bias holds the absolute value of the distance.)",
     "no abs": "A difference may have either sign: take its absolute value before the largest.",
-    "first queries": "Your queries are the first positions; they are the last ones, in the distances and in the mask.",
+    "first queries": "With fewer queries than keys your answer is wrong. (The queries are the last positions, in the distances and in the mask.)",
     "not masked":
         "With causal=True keys after the query still count in your softmax: both scores must be masked before it.",
     "one masked": "Only one of the two forms gets the mask; both must.",

@@ -57,7 +57,7 @@ numbers(WEEK, "unturned_pairs", "two_digits", {
 
 PI = {
     "multiplied": "You multiply by the scale; positions must become smaller, so divide.",
-    "unchanged": "The positions come back as they were; divide them by the scale.",
+    "unchanged": "With some scale the positions come back as they were. (Every scale divides them.)",
     "clamped": "Far positions are cut off at a limit; all of them must be divided by the scale.",
     "whole": "Whole-number division: 1/4 becomes 0. Positions must keep their fractions.",
     "dtype": "The dtype is not as asked: integers give float32, floats keep theirs.",
