@@ -178,7 +178,11 @@ def test_a_solution_made_by_plain_nbgrader_is_finished_as_by_build(text: Path) -
     notebook = nbformat.read(path, as_version=4)
     notebook.cells = [cell for cell in notebook.cells if TAG not in cell.metadata.get("tags", [])]
     del notebook.metadata["course"]
-    resources = {"metadata": {"path": str(COURSE / "source" / text.stem)}, "unique_key": text.stem}
+    resources = {
+        "metadata": {"path": str(COURSE / "source" / text.stem)},
+        "unique_key": text.stem,
+        "nbgrader": {"assignment": text.stem},
+    }
     for preprocessor in (FullAnswers(), ReleaseMetadata()):
         notebook, _ = preprocessor.preprocess(notebook, resources)
     assert nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n" == path.read_text(encoding="utf-8")
