@@ -342,6 +342,7 @@ SHARED = r"""
 (function () {
 "use strict";
 const data = DATA, colours = data.colours, ink = "#222222", grey = "#888888";
+const letters = (colour) => colour === colours.key ? "#A84300" : colour;  // small letters need more contrast than lines
 const STYLE = `
   .card { box-sizing: border-box; max-width: 780px; padding: 12px 16px 14px; border-radius: 6px; text-align: left;
     background: #fff; color: ${ink}; color-scheme: light; font: 13px/1.45 "DejaVu Sans", Verdana, sans-serif; }
@@ -521,7 +522,7 @@ PICTURES = {"clocks": r"""
     const point = (angle, radius) => [75 + radius * Math.cos(angle), 75 - radius * Math.sin(angle)];
     function hand(svg, angle, colour, width, label, aside) {  // labels a little apart, also when the hands are not
       stroke(svg, [[75, 75], point(angle, 50)], colour, width, {"stroke-linecap": "round"});
-      write(svg, ...point(angle + aside, 68), label, "middle", {fill: colour, "font-weight": "bold"});
+      write(svg, ...point(angle + aside, 68), label, "middle", {fill: letters(colour), "font-weight": "bold"});
     }
     function shade(svg, from, to) {  // the shorter way
       const turn = Math.atan2(Math.sin(to - from), Math.cos(to - from)), end = point(from + turn, 40);
@@ -556,10 +557,10 @@ PICTURES = {"clocks": r"""
       stroke(svg, [[130, 130], tip], colour, width, {"stroke-linecap": "round"});
       dot(svg, ...tip, width + 1.5, colour);
       const anchor = cosine > 0.4 ? "start" : cosine < -0.4 ? "end" : "middle";
-      write(svg, 130 + 96 * cosine, 130 - 102 * sine, label, anchor, {fill: colour, "font-weight": "bold"});
+      write(svg, 130 + 96 * cosine, 130 - 102 * sine, label, anchor, {fill: letters(colour), "font-weight": "bold"});
     }
     function brackets(block, name, colour) {
-      const box = element(sum, "div", {class: "factor", style: `color: ${colour}`});
+      const box = element(sum, "div", {class: "factor", style: `color: ${letters(colour)}`});
       const columns = `grid-template-columns: repeat(${block[0].length}, auto)`;
       const inner = element(box, "div", {class: "brackets", style: columns});
       for (const value of block.flat()) element(inner, "span", {}, decimals(value, 3));
