@@ -39,14 +39,16 @@ def axe_source() -> str:
         return (Path(folder) / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
-def serious_violations(page: Page) -> list[str]:
-    """All that axe-core calls serious or critical.
+def serious_violations(page: Page, contrast: bool = True) -> list[str]:
+    """All that axe-core calls serious or critical; colours with ``contrast`` only, since they take nearly all the time.
 
     Of formulas and long listings only the frames are looked at: their thousands of glyphs would take a minute a page.
     """
     page.evaluate(axe_source())
     found = page.evaluate(
-        "() => axe.run({exclude: [['.katex'], ['article .highlight pre > *']]}, {resultTypes: ['violations']})"
+        """contrast => axe.run({exclude: [['.katex'], ['article .highlight pre > *']]},
+            {resultTypes: ['violations'], rules: {'color-contrast': {enabled: contrast}}})""",
+        contrast,
     )
     return [
         f"{broken['id']}: {node['html'][:200]}"
