@@ -67,7 +67,7 @@ DIAGNOSES = {
     "first queries": "With fewer queries than keys your answer is wrong. (The queries are the last positions, in the distances and in the mask.)",
     "not masked":
         "With causal=True keys after the query still count in your softmax: both scores must be masked before it.",
-    "one masked": "Only one of the two forms gets the mask; both must.",
+    "one masked": "With a mask your answer is not always right. (Both forms get the mask.)",
     "biases compared": (
         "Your two forms differ wherever a slope is not zero: either they are compared before the softmax, which sees no "
         "constant in a row, or the bias per key is not +slope * j."),
