@@ -104,7 +104,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* most open models of the last years use it. With one key head, or with as many as query heads, the wrong order gives the right result, so many tests miss it.
+# *Why it matters:* most open models of recent years use it. With one key head, or with as many as query heads, the wrong order gives the right result, so many tests miss it.
 #
 # Everything else is as in exercise 1.1: scaled scores, a boolean mask, zero weights and a zero output for a query that may attend to nothing.
 
