@@ -46,6 +46,7 @@ def fork_job(sock: socket.socket, lent_file: int, shell: Any, job: dict[str, Any
         detach(sock)
         if not job["isolate"]:
             os.setsid()
+            die_with_parent()  # no namespace ends it with the server
         set_limits(job["limits"])
         if job["isolate"]:
             enter_namespaces()
