@@ -79,9 +79,12 @@ class JudgePool:
             self.drain()
 
     def cancel(self) -> None:
-        """Begin nothing more."""
+        """Begin nothing more, and end the judges: what they were at, the next run grades. Left to themselves they may wait
+        for a submission that never ends, or for a queue that nobody fills any more."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+            for judge in multiprocessing.active_children():
+                judge.kill()
 
     def _submit(self, task: Task, options: Options, workers: int = 0) -> None:
         self._options = options
