@@ -23,7 +23,7 @@ SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
 PYTEST_RUN := PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest
 JOBS ?= logical
-SPREAD := --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup
+SPREAD = --numprocesses $(JOBS) --maxprocesses 4 --dist $(or $(1),loadgroup)
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
 .PHONY: help demo test quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade scale mutants hostile run-docs clean browser setup
@@ -38,7 +38,7 @@ demo: $(READY)  ## build, grade a simulated class, write feedback, compare with 
 # pytest ends with 5 if a selection (PYTEST="-k wire") leaves nothing; that is an error only if it leaves nothing in both.
 test: $(READY_TO_TEST) browser  ## all tests: kernels, checks, banks, build, grading, notebooks, browser (PYTEST="-k wire": some)
 	@$(PYTEST_RUN) $(SPREAD) $(PYTEST); tests=$$?; [ $$tests = 0 ] || [ $$tests = 5 ] || exit $$tests; \
-	$(PYTEST_RUN) --nbval --nbval-sanitize-with tests/nbval.cfg $(SPREAD) solutions $(PYTEST); notebooks=$$?; \
+	$(PYTEST_RUN) --nbval --nbval-sanitize-with tests/nbval.cfg $(call SPREAD,loadfile) solutions $(PYTEST); notebooks=$$?; \
 	if [ $$notebooks = 5 ]; then exit $$tests; else exit $$notebooks; fi
 
 quick: $(READY_TO_TEST)  ## the loop of a minute: unit tests and one small class, graded
