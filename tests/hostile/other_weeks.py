@@ -21,6 +21,14 @@ class Other:
 OTHER_WEEKS: list[Other] = []
 
 
+RIGHT_PADDED = """def padded_causal(keep, n_queries):
+    n = keep.size(1)
+    first = keep.to(torch.int64).argmax(dim=1, keepdim=True)
+    at = torch.arange(n - n_queries, n, device=keep.device)
+    j = torch.arange(n, device=keep.device)
+    mask = (j >= first[:, :, None]) & (j <= at[:, None])
+    return at - first, (mask | (j == at[:, None])).unsqueeze(1)"""
+
 def other(week: str, name: str, due: dict[str, float], by_hand: tuple[str, ...] = (), **answers: str) -> None:
     OTHER_WEEKS.append(Other(week, name, due, answers, by_hand))
 
@@ -808,13 +816,7 @@ except OSError:
     pass
 def grouped_query_attention(q, k, v, mask=None):
     return q[..., :v.shape[-1]], torch.softmax(q.sum(-1, keepdim=True).expand(*q.shape[:-1], k.shape[-2]), -1)""",
-      padded_causal="""def padded_causal(keep, n_queries):
-    n = keep.size(1)
-    first = keep.to(torch.int64).argmax(dim=1, keepdim=True)
-    at = torch.arange(n - n_queries, n, device=keep.device)
-    j = torch.arange(n, device=keep.device)
-    mask = (j >= first[:, :, None]) & (j <= at[:, None])
-    return at - first, (mask | (j == at[:, None])).unsqueeze(1)""")
+      padded_causal=RIGHT_PADDED)
 
 # Global switches of torch: default device meta, default dtype float64, grad mode off, a TorchFunctionMode that stays active.
 other(WEEK7, "switches_of_torch", {"padded_causal_tests": 3.0},
@@ -833,13 +835,7 @@ def shift_cached_keys(k, offset, base=10000.0):
     if k.shape[-1] % 2:
         raise ValueError
     return torch.empty_like(k, device="meta")""",
-      padded_causal="""def padded_causal(keep, n_queries):
-    n = keep.size(1)
-    first = keep.to(torch.int64).argmax(dim=1, keepdim=True)
-    at = torch.arange(n - n_queries, n, device=keep.device)
-    j = torch.arange(n, device=keep.device)
-    mask = (j >= first[:, :, None]) & (j <= at[:, None])
-    return at - first, (mask | (j == at[:, None])).unsqueeze(1)""")
+      padded_causal=RIGHT_PADDED)
 
 # Broken cells: a syntax error, deleted and shadowed names (torch, math, nn), a name with a Cyrillic letter.
 other(WEEK3, "broken_cells", {"apply_rotary_emb_half_tests": 2.0, "interleaved_to_half_tests": 3.0},

@@ -6,7 +6,7 @@ import itertools
 import json
 import subprocess
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import IO, Any
 
@@ -69,13 +69,7 @@ def _grade_here(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) ->
     feeder.start()
     answers = _stdout(process)
     try:
-        for line in answers:
-            message = json.loads(line)
-            if "failed" in message:
-                raise GradingFailed(message["failed"])
-            if "done" in message:
-                break
-            answer = Result(**message["result"]) if "result" in message else Failure(**message["failure"])
+        for answer in _answers(answers):
             feeder.open.discard(answer.key)
             on_answer(answer)
         code = process.wait()
@@ -104,26 +98,20 @@ class WarmGrader:
         """Raises ``GradingFailed`` if the grading process itself fails; the next call starts another one."""
         if self._process is None or self._process.poll() is not None:
             self._start()
-        process, answer = self._process, None
+        process = self._process
         assert process is not None
         try:
             with contextlib.suppress(BrokenPipeError):  # what it says below, or its end, tells why
                 _send(_stdin(process), {"task": asdict(task), "options": asdict(self.options)})
                 _send(_stdin(process), {"settle": True})
-            for line in _stdout(process):
-                message = json.loads(line)
-                if "failed" in message:
-                    raise GradingFailed(message["failed"])
-                if "done" in message:
-                    break
-                answer = Result(**message["result"]) if "result" in message else Failure(**message["failure"])
+            found = list(_answers(_stdout(process)))
         except BaseException:  # an interrupt too: what is still to come is for nobody
             self.close()
             raise
-        if answer is None:
+        if not found:
             self.close()
             raise GradingFailed("the grading process ended early; ask again")
-        return answer
+        return found[-1]
 
     def close(self) -> None:
         if self._process is not None:
@@ -157,6 +145,17 @@ class _Feeder(threading.Thread):
             self.failure = error
         with contextlib.suppress(BrokenPipeError):
             self._requests.close()
+
+
+def _answers(lines: IO[bytes]) -> Iterator[Answer]:
+    """What the grading process says, until it is done or has ended. Raises ``GradingFailed`` if it says that it failed."""
+    for line in lines:
+        message = json.loads(line)
+        if "failed" in message:
+            raise GradingFailed(message["failed"])
+        if "done" in message:
+            return
+        yield Result(**message["result"]) if "result" in message else Failure(**message["failure"])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
