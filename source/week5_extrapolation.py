@@ -1500,8 +1500,8 @@ with torch.no_grad():  # the first layer's scores, without the bias: QUERY's que
     scores = torch.einsum("hd,thd->ht", q[ready.QUERY], k) / 4
     filler = scores[:, :ready.FILLERS].exp().mean(1).log() - (1 - (-slopes).exp()).log()  # all of it, under the bias
     lead = ((scores[:, ready.FILLERS:ready.MARK] - filler[:, None]) / slopes[:, None]).max(0).values  # in tokens
-print("what the first layer's lead is worth, in tokens: "
-      + ", ".join(f"value {int(v)}: {round(float(lead[v]), -2):.0f}" for v in lead.argsort(descending=True)[:5]))
+print("the first layer's lead in tokens, by value: "
+      + ", ".join(f"{int(v)}: {round(float(lead[v]), -2):.0f}" for v in lead.argsort(descending=True)[:5]))
 print("farther than 700, always found:", [v for v in range(16) if found[far & (value == v)].all()],
       " never found:", [v for v in range(16) if not found[far & (value == v)].any()])
 print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: {float((wrong == wrong.mode().values).float().mean()):.0%}")
