@@ -108,6 +108,18 @@ MANIFEST: dict[str, tuple[Entry, ...]] = {
         Entry("7.9", "interview", "text", 2, 15),
         Entry("7.10", "design_memo", "text", 4, 40),
     ),
+    "week8_production": (
+        Entry("8.1", "partial_rotary_emb", "code", 3, 15),
+        Entry("8.2", "mrope_positions", "code", 3, 20),
+        Entry("8.2", "apply_mrope", "code", 4, 30),
+        Entry("8.3", "sliding_window_mask", "code", 2, 10),
+        Entry("8.3", "softmax_with_sink", "code", 2, 10),
+        Entry("8.3", "streaming_cache", "code", 2, 15),
+        Entry("8.4", "mla_attention", "code", 5, 40),
+        Entry("8.4", "absorption_explained", "text", 3, 20),
+        Entry("8.5", "configurations_by_hand", "numbers", 3, 15),
+        Entry("8.6", "stream_explained", "text", 3, 25),
+    ),
 }
 
 # Files that students of a week receive beside the notebook and lab.py. They lie in source/, like lab.py.

@@ -19,8 +19,11 @@ from autograder.reference.evaluation import loss_by_length
 from autograder.reference.grouped_query import grouped_query_attention
 from autograder.reference.hybrid import HybridDecoderBlock
 from autograder.reference.kv_cache import CachedAttention, padded_causal, shift_cached_keys
+from autograder.reference.latent import mla_attention
 from autograder.reference.learned import LearnedPositionalEmbedding
 from autograder.reference.log_n import log_n_scale
+from autograder.reference.mrope import apply_mrope, mrope_positions
+from autograder.reference.partial_rotary import partial_rotary_emb
 from autograder.reference.relative import relative_positions, shaw_attention
 from autograder.reference.rope import (
     RotaryMultiHeadAttention,
@@ -44,6 +47,7 @@ from autograder.reference.sinusoidal import (
     similarity_counterexample,
     sinusoidal_positional_encoding,
 )
+from autograder.reference.streaming import sliding_window_mask, softmax_with_sink, streaming_cache
 from autograder.reference.t5 import t5_attention, t5_bucket
 from autograder.reference.transformer_xl import rel_shift, transformer_xl_scores
 
@@ -56,6 +60,7 @@ __all__ = [
     "RotaryMultiHeadAttention",
     "alibi_bias",
     "alibi_slopes",
+    "apply_mrope",
     "apply_rotary_emb",
     "apply_rotary_emb_half",
     "causal_mask",
@@ -68,8 +73,11 @@ __all__ = [
     "interleaved_to_half",
     "log_n_scale",
     "loss_by_length",
+    "mla_attention",
+    "mrope_positions",
     "ntk_base",
     "padded_causal",
+    "partial_rotary_emb",
     "per_key_bias_is_equivalent",
     "position_interpolation",
     "rel_shift",
@@ -83,6 +91,9 @@ __all__ = [
     "shift_matrix",
     "similarity_counterexample",
     "sinusoidal_positional_encoding",
+    "sliding_window_mask",
+    "softmax_with_sink",
+    "streaming_cache",
     "t5_attention",
     "t5_bucket",
     "transformer_xl_scores",

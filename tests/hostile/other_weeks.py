@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autograder.manifest import MANIFEST
 
-WEEK1, WEEK2, WEEK3, WEEK4, WEEK5, WEEK6, WEEK7 = MANIFEST
+WEEK1, WEEK2, WEEK3, WEEK4, WEEK5, WEEK6, WEEK7, WEEK8 = MANIFEST
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,634 @@
+"""Hidden tests of week 8, positions in production.
+
+Square shapes (batch = heads = seq_len) come first where axes can be mixed up: there such a mistake gives a wrong value,
+which can be named, instead of a shape error. No exercise builds on another.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograder.checks.compare import CUT, Tolerance, only_where_zero
+from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
+
+WEEK = "week8_production"
+Drawn = tuple[list[Tensor], str]  # inputs, and words for them
+
+EXACT = Tolerance(rtol=0, atol=0)  # integers, masks, and values that are only moved
+WHOLE = Tolerance(rtol=0, atol=0, exact_dtype=True)
+# N(0, 1) inputs: honest float32 errs by at most 2e-6 here, the mistakes of the banks by 0.01 or more in some value.
+CLOSE = Tolerance(rtol=0, atol=1e-4)
+# In float64 with what the functions return in float64; computed in float32 it errs by 1e-7 or more.
+DOUBLE = Tolerance(rtol=0, atol=1e-9)
+# A gradient adds up to 50 such values.
+SLOPE = Tolerance(rtol=0, atol=1e-3)
+# Rotations as in week 3, where the reasons stand: angles may be float32; half precision rounds values, never angles.
+NEAR = Tolerance(rtol=0, atol=2e-4)
+FAR = Tolerance(rtol=0, atol=1e-2)
+ROUNDED = {torch.bfloat16: Tolerance(rtol=0, atol=0.08), torch.float16: Tolerance(rtol=0, atol=0.02)}
+
+DTYPE = Hint(
+    "In float32 the values are right, in float64 they are not. (The function computes in the dtype of the "
+    "inputs, and returns it.)",
+    form=True,
+)
+STRIDES = Hint(
+    "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
+    form=True,
+)
+GIVEN = "Positions 0..n-1 are right, others are not. (The angles come from the positions given, not from the index.)"
+FRACTION = "Whole positions are right, fractional ones are not. (Positions are real numbers and are not rounded.)"
+NEGATIVE = "Positions from 0 upwards are right, negative ones are not. (They turn the other way by the same formula.)"
+BASE = Hint(
+    "The default base is right, another one is not. (The frequencies follow the argument `base`, an int too.)",
+    form=True,
+)
+HALF_POSITIONS = (
+    "Whole positions are right as integers, but not in float16. (Angles are computed in at least float32, whatever the "
+    "dtype of the positions.)"
+)
+HALF_PRECISION = (
+    "Far positions are right in float32, but not for half-precision input. (Positions, frequencies and "
+    "angles are computed in at least float32, whatever the dtype of the input.)"
+)
+
+
+def named(x: Tensor) -> str:
+    """How a message calls x."""
+    dtype = "" if x.dtype == torch.float32 else f"{str(x.dtype).removeprefix('torch.')} "
+    return f"{dtype}x {tuple(x.shape)}"
+
+
+def far_positions(check: Check, *shape: int) -> Tensor:
+    """Odd ones from 2049 to 8191: no half precision can hold any of them."""
+    return check.randint(1024, 4096, shape) * 2 + 1
+
+
+# ---- 8.1 partial_rotary_emb -----------------------------------------------------------------------------------------
+
+ROWS = Hint(
+    "One row of positions per sequence goes wrong. (Row b belongs to sequence b of the batch, for all its heads.)",
+    form=True,
+)
+ALL_CHANNELS = Hint(
+    "Right while some channels pass, wrong where rotary_dim is head_dim. (Then nothing passes, and all channels turn.)",
+    form=True,
+)
+ODD_HEAD = Hint(
+    "An odd head_dim goes wrong. (Only rotary_dim must be even: channels that pass need no partner.)", form=True
+)
+PASSED = "The turned channels are right, the others are not. (From rotary_dim on, channels come back bit for bit.)"
+PASSED_DTYPE = (
+    "In float32 the channels that pass are right, in another dtype they are not. (They come back bit for bit: nothing is "
+    "computed with them.)"
+)
+
+
+def passed(rotary_dim: int, call: Probe) -> Probe:
+    """The channels of a result from rotary_dim on."""
+
+    def probe(subject: Any) -> Any:
+        value = call(subject)
+        return value[..., rotary_dim:] if isinstance(value, Tensor) and value.ndim else value
+
+    return probe
+
+
+@exercise(WEEK, "partial_rotary_emb")
+def partial_rotary_emb(check: Check) -> None:
+    name = "partial_rotary_emb"
+
+    def agrees(
+        x: Tensor,
+        positions: Tensor,
+        rotary_dim: int,
+        words: str = "",
+        tolerance: Tolerance = NEAR,
+        hint: Hint | str = "",
+        **options: Any,
+    ) -> None:
+        words = f"{name}({named(x)}, positions {words or f'0..{x.shape[2] - 1}'}, rotary_dim {rotary_dim}"
+        words += "".join(f", {key}={value}" for key, value in options.items())
+        check.agrees(calling(x, positions, rotary_dim, **options), f"{words})", tolerance, hint)
+
+    def steps(n: int) -> Tensor:
+        return torch.arange(n, device=check.device)
+
+    with check.criterion("the first rotary_dim channels turn, the others pass", 1.25, golden=True):
+        for shape, rotary_dim in (
+            ((4, 4, 4, 8), 4),
+            ((2, 3, 7, 16), 4),
+            ((1, 5, 2, 12), 6),
+            ((2, 1, 9, 64), 16),
+            ((3, 2, 5, 6), 2),
+        ):
+            x = check.randn(*shape)
+            agrees(x, steps(shape[2]), rotary_dim)
+        x = check.randn(2, 3, 5, 8)
+        agrees(x, steps(5), 8, hint=ALL_CHANNELS)
+        x = check.randn(2, 2, 5, 7)
+        agrees(x, steps(5), 4, hint=ODD_HEAD)
+    with check.criterion("any positions, one row of them per sequence", 0.75, golden=True):
+        agrees(check.randn(4, 4, 4, 8), steps(4), 4)
+        for shape, positions, words, hint in (
+            ((4, 4, 4, 8), [17, 18, 19, 20], "17..20", GIVEN),
+            ((2, 3, 6, 8), [5, 0, 3, 11, 1, 5], "shuffled, one of them twice", GIVEN),
+            ((2, 1, 1, 8), [29], "[29]", GIVEN),
+            ((2, 3, 5, 8), [-3, -40, 2, -1, 7], "some negative", NEGATIVE),
+            ((2, 3, 5, 8), [0.0, 0.25, 1.5, 10.75, 2.5], "some fractional", FRACTION),
+        ):
+            agrees(check.randn(*shape), torch.tensor(positions, device=check.device), 4, words, hint=hint)
+        for batch, heads, seq_len, head_dim in ((4, 4, 4, 8), (2, 3, 5, 10), (1, 2, 4, 8)):
+            x = check.randn(batch, heads, seq_len, head_dim)
+            rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1, 5])[:seq_len]
+            agrees(x, rows.to(check.device), 6, f"of shape ({batch}, {seq_len})", hint=ROWS)
+    with check.criterion("another base; far positions, also in half precision", 0.5, golden=True):
+        x = check.randn(2, 3, 6, 12)
+        agrees(x, steps(6), 8)
+        for base in (500.0, 1e6, 7.5, 500):
+            agrees(x, steps(6), 8, hint=BASE, base=base)
+        x, positions = check.randn(2, 3, 40, 20), far_positions(check, 40)
+        agrees(x, positions, 16, "up to 8191", FAR)
+        for dtype, tolerance in ROUNDED.items():
+            agrees(x.to(dtype), positions, 16, "up to 8191", tolerance, HALF_PRECISION)
+        x, whole = check.randn(1, 1, 4, 20), torch.tensor([0, 257, 1001, 2047], device=check.device)
+        agrees(x, whole, 16, "up to 2047", FAR)
+        agrees(x, whole.half(), 16, "up to 2047 in float16", FAR, HALF_POSITIONS)  # which holds these
+    with check.criterion("refuses a rotary_dim that is odd, below 2 or above head_dim", 0.25):
+        x = check.randn(1, 2, 3, 8)
+        for rotary_dim in (3, 10, 0, 7, -2):
+            check.raises(calling(x, steps(3), rotary_dim), ValueError, f"{name}({named(x)}, rotary_dim {rotary_dim})")
+    with check.criterion("dtype and gradients kept, what passes bit for bit, arguments left alone", 0.25):
+        x = check.randn(2, 3, 4, 10)
+        call = f"{name}({named(x)}, positions 0..3, rotary_dim 4)"
+        agrees(x, steps(4), 4)
+        check.unchanged(lambda f: f(x, steps(4), 4), call, x)  # first: it spoils the gradient
+        check.agrees(differentiating(x, steps(4), 4), f"the gradient of {call}", SLOPE, CUT)
+        agrees(check.randn(2, 4, 3, 10).transpose(1, 2), steps(4), 4, "0..3, x not contiguous", hint=STRIDES)
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+            other = check.randn(2, 3, 4, 10, dtype=torch.float64).to(dtype)
+            other_call = calling(other, steps(4), 4)
+            check.has_dtype(other_call, dtype, f"{name}({named(other)}, positions 0..3, rotary_dim 4)")
+            check.agrees(
+                passed(4, other_call),
+                f"channels 4 to 9 of {name}({named(other)}, positions 0..3, rotary_dim 4)",
+                EXACT,
+                PASSED if dtype == torch.float32 else PASSED_DTYPE,
+            )
+
+
+# ---- 8.2 mrope_positions --------------------------------------------------------------------------------------------
+
+AFTER = (
+    "A grid at the start is right, a text with grids is not. (A segment starts at the largest number so far on any "
+    "axis, plus 1.)"
+)
+VIDEO = "Pictures, with t = 1, are right; videos are not. (Time is an axis like the others: the largest number may be on it.)"
+NO_TOKENS = Hint(
+    "A segment without tokens goes wrong. (It adds no column and moves nothing; without any segment the result is (3, 0).)",
+    form=True,
+)
+INTEGERS = Hint(
+    "The numbers are right; they must be int64.",
+    lambda got, expected: isinstance(got, Tensor) and got.shape == expected.shape and bool((got == expected).all()),
+    form=True,
+)
+
+
+@exercise(WEEK, "mrope_positions")
+def mrope_positions(check: Check) -> None:
+    name = "mrope_positions"
+
+    def agrees(*segments: Any, hint: Hint | str = "", tolerance: Tolerance = EXACT) -> None:
+        # The sandbox passes lists and tuples as what they are.
+        check.agrees(lambda f: f(list(segments)), f"{name}({list(segments)})", tolerance, hint)
+
+    with check.criterion("a text; a single grid", 1, golden=True):
+        agrees(3)
+        agrees(5, 2)
+        agrees((1, 2, 3))
+        agrees((2, 3, 3))
+        agrees((3, 4, 2))
+    with check.criterion("text and pictures by turns", 1, golden=True):
+        agrees((1, 3, 3))
+        for segments in (
+            (2, (1, 3, 3)),
+            ((1, 2, 4), 3),
+            ((1, 4, 2), 3),
+            (2, (1, 2, 3), 2),
+            (1, (1, 5, 2), 3, (1, 2, 2), 1),
+            ((1, 2, 3), (1, 3, 2), (1, 1, 1), 2),
+        ):
+            agrees(*segments, hint=AFTER)
+    with check.criterion("videos, and what follows them", 0.75, golden=True):
+        agrees(2, (1, 2, 3), 2)
+        for segments in (
+            (2, (5, 2, 2), 3),
+            ((4, 2, 3), (2, 3, 2), 1),
+            (1, (3, 1, 1), 2, (1, 1, 6), (2, 2, 2), 4),
+            (7, (2, 4, 5), (6, 3, 3), 2),
+        ):
+            agrees(*segments, hint=VIDEO)
+    with check.criterion("int64; segments without tokens", 0.25):
+        agrees(2, (1, 2, 2), 1)
+        agrees(2, (1, 2, 2), 1, hint=INTEGERS, tolerance=WHOLE)
+        for segments in ((2, 0, (1, 2, 2), 0, 1), (0, 3), (2, (0, 2, 2), (1, 0, 3), 1), ()):
+            agrees(*segments, hint=NO_TOKENS)
+
+
+# ---- 8.2 apply_mrope ------------------------------------------------------------------------------------------------
+
+AXES = (
+    "With the same positions on all axes the result is right, with different ones it is not. (Pairs 0 .. sections[0]-1 "
+    "turn by time, the next sections[1] by height, the rest by width.)"
+)
+UNEVEN = "Sections of one size are right, others are not. (A section has as many pairs as `sections` says, one after the other.)"
+NO_PAIR = Hint(
+    "Sections with a 0 among them go wrong. (Then no pair turns by that axis, and the others keep theirs.)", form=True
+)
+MROPE_ROWS = Hint(
+    "Positions of shape (3, batch, seq_len) go wrong. (Row b of each axis belongs to sequence b, for all its heads.)",
+    form=True,
+)
+
+
+@exercise(WEEK, "apply_mrope")
+def apply_mrope(check: Check) -> None:
+    name = "apply_mrope"
+
+    def agrees(
+        x: Tensor,
+        positions: Tensor,
+        sections: tuple[int, ...] | list[int],
+        words: str = "",
+        tolerance: Tolerance = NEAR,
+        hint: Hint | str = "",
+        **options: Any,
+    ) -> None:
+        words = f"{name}({named(x)}, positions {tuple(positions.shape)}{words}, sections {sections}"
+        words += "".join(f", {key}={value}" for key, value in options.items())
+        check.agrees(calling(x, positions, sections, **options), f"{words})", tolerance, hint)
+
+    def drawn(*shape: int) -> Tensor:
+        """Positions 0 .. 39, other ones on every axis."""
+        return check.randint(0, 40, shape)
+
+    with check.criterion("each pair turns by the axis of its section", 1.5, golden=True):
+        x, same = check.randn(3, 3, 3, 12), torch.arange(3, device=check.device).expand(3, 3).contiguous()
+        agrees(x, same, (2, 2, 2), ", the same on all axes")
+        for shape in ((3, 3, 3, 12), (2, 3, 7, 12), (1, 2, 5, 6), (2, 1, 4, 24)):
+            pairs = shape[3] // 6
+            agrees(check.randn(*shape), drawn(3, shape[2]), (pairs, pairs, pairs), hint=AXES)
+    with check.criterion("sections of different sizes, another base", 1, golden=True):
+        agrees(check.randn(2, 3, 5, 12), drawn(3, 5), (2, 2, 2))
+        for shape, sections in (
+            ((4, 4, 4, 16), (2, 3, 3)),
+            ((2, 2, 5, 12), (3, 1, 2)),
+            ((2, 3, 6, 16), (1, 5, 2)),
+            ((1, 2, 4, 128), (16, 24, 24)),
+        ):
+            agrees(check.randn(*shape), drawn(3, shape[2]), sections, hint=UNEVEN)
+        x, positions = check.randn(2, 2, 5, 16), drawn(3, 5)
+        agrees(x, positions, [4, 2, 2])
+        for base in (500.0, 1e6, 7.5, 500):
+            agrees(x, positions, (4, 2, 2), hint=BASE, base=base)
+        for sections in ((4, 0, 4), (0, 3, 5), (8, 0, 0)):
+            agrees(x, positions, sections, hint=NO_PAIR)
+    with check.criterion("one row of positions per sequence", 0.5, golden=True):
+        agrees(check.randn(3, 3, 3, 12), drawn(3, 3), (2, 3, 1))
+        for batch, heads, seq_len, head_dim in ((3, 3, 3, 12), (2, 3, 5, 12), (4, 2, 1, 12), (1, 2, 4, 12)):
+            x = check.randn(batch, heads, seq_len, head_dim)
+            agrees(x, drawn(3, batch, seq_len), (2, 3, 1), hint=MROPE_ROWS)
+    with check.criterion("real positions; far ones, also in half precision", 0.5, golden=True):
+        x = check.randn(2, 3, 5, 16)
+        agrees(x, drawn(3, 5), (2, 3, 3))
+        agrees(x, drawn(3, 5) - 20, (2, 3, 3), ", some negative", hint=NEGATIVE)
+        agrees(x, drawn(3, 5) / 4, (2, 3, 3), ", some fractional", hint=FRACTION)
+        x, positions = check.randn(2, 3, 40, 16), far_positions(check, 3, 40)
+        agrees(x, positions, (2, 3, 3), " up to 8191", FAR)
+        for dtype, tolerance in ROUNDED.items():
+            agrees(x.to(dtype), positions, (2, 3, 3), " up to 8191", tolerance, HALF_PRECISION)
+        whole = torch.tensor([[0, 257, 1001, 2047], [3, 1023, 0, 511], [2045, 5, 77, 0]], device=check.device)
+        x = check.randn(1, 1, 4, 16)
+        agrees(x, whole, (2, 3, 3), " up to 2047", FAR)
+        agrees(x, whole.half(), (2, 3, 3), " up to 2047 in float16", FAR, HALF_POSITIONS)
+    with check.criterion("refuses sections that do not add up to head_dim/2", 0.25):
+        for head_dim, sections in ((12, (2, 2, 1)), (12, (4, 4, 4)), (12, (3, 3, 1)), (7, (1, 1, 1))):
+            x = check.randn(1, 2, 3, head_dim)
+            check.raises(calling(x, drawn(3, 3), sections), ValueError, f"{name}({named(x)}, sections {sections})")
+    with check.criterion("dtype and gradients kept, arguments left alone", 0.25):
+        x, positions = check.randn(2, 3, 4, 12), drawn(3, 4)
+        call = f"{name}({named(x)}, positions (3, 4), sections (2, 3, 1))"
+        agrees(x, positions, (2, 3, 1))
+        check.unchanged(lambda f: f(x, positions, (2, 3, 1)), call, x, positions)  # first: it spoils the gradient
+        check.agrees(differentiating(x, positions, (2, 3, 1)), f"the gradient of {call}", SLOPE, CUT)
+        agrees(check.randn(2, 4, 3, 12).transpose(1, 2), positions, (2, 3, 1), ", x not contiguous", hint=STRIDES)
+        for dtype in (torch.float64, torch.bfloat16, torch.float16, torch.float32):
+            other = x.to(dtype)
+            check.has_dtype(calling(other, positions, (2, 3, 1)), dtype, f"{name}({named(other)}, sections (2, 3, 1))")
+
+
+# ---- 8.3 sliding_window_mask ----------------------------------------------------------------------------------------
+
+WITH_A_CACHE = Hint(
+    "With as many queries as keys the masks are right, with fewer queries they are not. (The queries are the last "
+    "positions: row r stands at position n_keys - n_queries + r.)",
+    form=True,
+)
+SMALLEST = Hint(
+    "With larger windows the masks are right, with window 1 they are not. (There a query sees itself alone.)", form=True
+)
+WIDE = Hint(
+    "Right while the window is shorter than the text, wrong where it is not. (Then the window hides nothing, and the mask "
+    "is the causal one.)",
+    form=True,
+)
+LONG = "Small masks are right, one of 3,000 keys is not. (No number of keys is too large.)"
+
+
+@exercise(WEEK, "sliding_window_mask")
+def sliding_window_mask(check: Check) -> None:
+    def masks(*sizes: tuple[int, int, int], hint: Hint | str = "") -> None:
+        for n_queries, n_keys, window in sizes:
+            call = f"sliding_window_mask({n_queries}, {n_keys}, {window})"
+            check.agrees(calling(n_queries, n_keys, window), call, hint=hint)
+
+    with check.criterion("as many queries as keys", 1, golden=True):
+        masks((6, 6, 3), (5, 5, 2), (7, 7, 4), (9, 9, 2))
+    with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
+        masks((6, 6, 3))
+        masks((2, 7, 3), (3, 9, 4), (1, 8, 5), (4, 6, 2), (5, 8, 6), (1, 3000, 2990), hint=WITH_A_CACHE)
+    with check.criterion("window 1, windows as long as the text or longer", 0.25):
+        masks((6, 6, 3), (2, 7, 3))
+        masks((4, 4, 1), (3, 5, 1), (1, 1, 1), hint=SMALLEST)
+        masks((4, 4, 4), (3, 5, 5), (4, 4, 9), (2, 6, 100), hint=WIDE)
+
+
+# ---- 8.3 softmax_with_sink ------------------------------------------------------------------------------------------
+
+HIDDEN = "Right while all keys are seen, wrong where some scores are -inf. (exp(-inf) is 0: such a key has no weight.)"
+EMPTY_ROW = Hint("A row of -inf alone must have zero weights, not NaN: the sink takes all.", only_where_zero)
+LARGE = (
+    "Scores of order 1 are right, large ones are not. (exp overflows: use torch.softmax, or subtract the largest logit of "
+    "each row first, the sink among them.)"
+)
+EMPTY_SLOPE = "Where a row is -inf alone, the gradient must be finite."
+
+
+def sink_slope(scores: Tensor, sinks: Tensor, at: int) -> Probe:
+    return differentiating(scores, sinks, at=at)
+
+
+def finite_slope(scores: Tensor, sinks: Tensor, at: int) -> Probe:
+    slope = sink_slope(scores, sinks, at)
+    return lambda f: bool(slope(f).isfinite().all())
+
+
+@exercise(WEEK, "softmax_with_sink")
+def softmax_with_sink(check: Check) -> None:
+    name = "softmax_with_sink"
+
+    def drawn(*shape: int) -> Drawn:
+        scores, sinks = 2 * check.randn(*shape), check.randn(shape[1])
+        return [scores, sinks], f"{name}(scores {tuple(shape)}"
+
+    def agrees(tensors: list[Tensor], words: str, hint: Hint | str = "", tolerance: Tolerance = CLOSE) -> None:
+        check.agrees(calling(*tensors), f"{words})", tolerance, hint)
+
+    with check.criterion("one more logit per head, dropped after the softmax", 1, golden=True):
+        for shape in ((4, 4, 4, 4), (2, 3, 5, 7), (3, 1, 2, 6), (1, 8, 1, 9), (2, 2, 3, 1)):
+            agrees(*drawn(*shape))
+    with check.criterion("hidden keys, and rows without any", 0.5, golden=True):
+        (scores, sinks), words = drawn(3, 3, 4, 4)
+        agrees([scores, sinks], words)
+        causal = scores.masked_fill(torch.ones(4, 4, dtype=torch.bool, device=check.device).triu(1), -torch.inf)
+        agrees([causal, sinks], f"{words}, later keys -inf", HIDDEN)
+        empty = causal.clone()
+        empty[:, :, 2], empty[1, 2] = -torch.inf, -torch.inf
+        agrees([empty, sinks], f"{words}, some rows all -inf", EMPTY_ROW)
+        for at, letter in enumerate(("scores", "sinks")):
+            check.agrees(
+                finite_slope(empty, sinks, at),
+                f"whether the gradient for the {letter} is finite, where some rows are all -inf",
+                hint=EMPTY_SLOPE,
+            )
+    with check.criterion("large scores, large sinks", 0.25, golden=True):
+        (scores, sinks), words = drawn(2, 3, 4, 5)
+        agrees([scores, sinks], words)
+        for scale, shift in ((1.0, 300.0), (1.0, -300.0), (5e3, 0.0)):
+            agrees([scale * scores + shift, sinks + shift], f"{words}, times {scale:g} plus {shift:g}", LARGE)
+        agrees([scores, sinks + 500], f"{words}, sinks near 500", LARGE)
+        agrees([scores, sinks - 500], f"{words}, sinks near -500", LARGE)
+    with check.criterion("float64, dtype and gradients kept, arguments left alone", 0.25):
+        (scores, sinks), words = drawn(2, 3, 4, 5)
+        agrees([scores, sinks], words)
+        check.unchanged(lambda f: f(scores, sinks), f"{words})", scores, sinks)  # first: it spoils the gradient
+        agrees([scores.double(), sinks.double()], f"{words}, float64", DTYPE, DOUBLE)
+        for at, letter in enumerate(("scores", "sinks")):
+            check.agrees(sink_slope(scores, sinks, at), f"the gradient for the {letter} of {words})", SLOPE, CUT)
+        for dtype in (torch.float64, torch.float32, torch.bfloat16):
+            tensors = scores.to(dtype), sinks.to(dtype)
+            check.has_dtype(calling(*tensors), dtype, f"{words}, {str(dtype).removeprefix('torch.')})")
+
+
+# ---- 8.3 streaming_cache --------------------------------------------------------------------------------------------
+
+SHORT = Hint(
+    "Long texts are right, short ones are not. (While first and last tokens overlap, each token is kept once; a short text "
+    "is kept whole.)",
+    form=True,
+)
+NO_SINKS = Hint("With sinks all is right, without any it is not. (Then the last `window` tokens are kept.)", form=True)
+COUNTED = Hint(
+    "The tokens kept are right, the positions are not. (Positions count in the cache: 0, 1, ... without gaps.)",
+    form=True,
+)
+
+
+def result(call: Probe, place: int) -> Probe:
+    """One of two results; all of it if the function returns something else."""
+
+    def probe(subject: Any) -> Any:
+        value = call(subject)
+        return value[place] if isinstance(value, (tuple, list)) and len(value) == 2 else value
+
+    return probe
+
+
+@exercise(WEEK, "streaming_cache", returns=("kept", "positions"))
+def streaming_cache(check: Check) -> None:
+    name = "streaming_cache"
+
+    def part(place: int, *sizes: int, hint: Hint | str = "", tolerance: Tolerance = EXACT) -> None:
+        call = f"{('kept', 'positions')[place]} of {name}({', '.join(map(str, sizes))})"
+        check.agrees(result(calling(*sizes), place), call, tolerance, hint)
+
+    long = ((20, 4, 6), (15, 2, 5), (9, 3, 5), (1000, 4, 60), (7, 1, 1))
+    with check.criterion("which tokens are kept", 0.75, golden=True):
+        for sizes in long:
+            part(0, *sizes)
+    with check.criterion("their positions in the cache", 0.5, golden=True):
+        for sizes in long:
+            part(1, *sizes, hint=COUNTED)
+    with check.criterion("short texts, no sinks", 0.5, golden=True):
+        part(0, 20, 4, 6)
+        part(1, 20, 4, 6)
+        for sizes, hint in (
+            ((9, 0, 4), NO_SINKS),
+            ((8, 4, 6), SHORT),
+            ((10, 4, 6), SHORT),
+            ((3, 4, 6), SHORT),
+            ((5, 4, 6), SHORT),
+            ((1, 2, 3), SHORT),
+            ((4, 9, 2), SHORT),
+            ((3, 0, 8), SHORT),
+            ((1, 0, 1), SHORT),
+        ):
+            part(0, *sizes, hint=hint)
+            part(1, *sizes, hint=hint)
+    with check.criterion("int64", 0.25):
+        for place in (0, 1):
+            part(place, 20, 4, 6)
+            part(place, 20, 4, 6, hint=INTEGERS, tolerance=WHOLE)
+            part(place, 3, 4, 6, hint=INTEGERS, tolerance=WHOLE)
+
+
+# ---- 8.4 mla_attention ----------------------------------------------------------------------------------------------
+
+CONTENT = (
+    "The values are right where all scores are zero; with the content part alone they are not. (q_nope meets w_uk latent, "
+    "the scale is sqrt(dn + dr).)"
+)
+ROTATED = (
+    "The values are right where all scores are zero; with the rotated part alone they are not. (q_rope of each head meets "
+    "the one k_rope, the scale is sqrt(dn + dr).)"
+)
+SIZES = Hint("Where all sizes are equal the result is right, with different sizes it is not.", form=True)
+BROADCAST = Hint(
+    "A mask of this shape goes wrong. (It broadcasts to (batch, heads, n_queries, n_keys), True = may attend.)",
+    form=True,
+)
+NO_KEY = Hint("A query that may attend to no key must have a zero output, not NaN.", only_where_zero)
+LATENT_NAMES = ("q_nope", "q_rope", "latent", "k_rope", "w_uk", "w_uv")
+
+
+def mixed_mask(check: Check, *shape: int) -> Tensor:
+    """A random boolean mask in which every row holds both kinds."""
+    mask = check.randn(*shape) > 0
+    mask[..., 0], mask[..., 1] = True, False
+    return mask[..., check.randperm(shape[-1])]
+
+
+def masked_finite_slope(tensors: list[Tensor], mask: Tensor, at: int) -> Probe:
+    slope = differentiating(*tensors, mask, at=at)
+    return lambda f: bool(slope(f).isfinite().all())
+
+
+@exercise(WEEK, "mla_attention")
+def mla_attention(check: Check) -> None:
+    name = "mla_attention"
+
+    def drawn(batch: int, heads: int, n_queries: int, n_keys: int, dn: int, dr: int, dv: int, rank: int) -> Drawn:
+        """Inputs with scores of order 1 for each part."""
+        tensors = [
+            check.randn(*shape)
+            for shape in (
+                (batch, heads, n_queries, dn),
+                (batch, heads, n_queries, dr),
+                (batch, n_keys, rank),
+                (batch, n_keys, dr),
+                (heads, dn, rank),
+                (heads, dv, rank),
+            )
+        ]
+        tensors[4] = tensors[4] * 1.5 / rank**0.5
+        sizes = f"q_nope {tuple(tensors[0].shape)}, dr {dr}, latent {tuple(tensors[2].shape)}, dv {dv}"
+        return tensors, f"{name}({sizes}"
+
+    def agrees(
+        tensors: list[Tensor],
+        words: str,
+        hint: Hint | str = "",
+        mask: Tensor | None = None,
+        tolerance: Tolerance = CLOSE,
+    ) -> None:
+        check.agrees(calling(*tensors, *([] if mask is None else [mask])), f"{words})", tolerance, hint)
+
+    def without(*places: int) -> Callable[[list[Tensor]], list[Tensor]]:
+        return lambda tensors: [torch.zeros_like(t) if at in places else t for at, t in enumerate(tensors)]
+
+    square, some = (4, 4, 4, 4, 4, 4, 4, 4), (2, 3, 5, 5, 6, 4, 7, 9)
+    with check.criterion("the values: queries zero", 0.75, golden=True):
+        for sizes in (square, some):
+            tensors, words = drawn(*sizes)
+            agrees(without(0, 1)(tensors), f"{words}, q_nope and q_rope zero")
+    with check.criterion("the content part: q_rope zero", 1, golden=True):
+        for sizes in (square, some):
+            tensors, words = drawn(*sizes)
+            agrees(without(0, 1)(tensors), f"{words}, q_nope and q_rope zero")
+            agrees(without(1)(tensors), f"{words}, q_rope zero", CONTENT)
+    with check.criterion("the rotated part: q_nope zero", 0.75, golden=True):
+        for sizes in (square, some):
+            tensors, words = drawn(*sizes)
+            agrees(without(0, 1)(tensors), f"{words}, q_nope and q_rope zero")
+            agrees(without(0)(tensors), f"{words}, q_nope zero", ROTATED)
+    with check.criterion("both parts, any sizes", 1, golden=True):
+        for sizes in (square, some, (2, 3, 2, 7, 8, 2, 5, 6), (1, 2, 1, 9, 4, 6, 3, 16), (3, 1, 6, 4, 5, 2, 8, 3)):
+            tensors, words = drawn(*sizes)
+            agrees(tensors, words, "" if sizes == square else SIZES)
+    with check.criterion("masks, and rows that may attend to nothing", 1, golden=True):
+        tensors, words = drawn(4, 4, 4, 4, 4, 6, 5, 8)
+        agrees(tensors, f"{words}, mask (4, 4), all True", mask=torch.ones(4, 4, dtype=torch.bool, device=check.device))
+        for shape in ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4), (4, 1, 4)):
+            agrees(tensors, f"{words}, mask {shape}", BROADCAST, mixed_mask(check, *shape))
+        tensors, words = drawn(2, 3, 4, 6, 5, 4, 7, 8)
+        for shape in ((4, 6), (2, 1, 1, 6), (2, 3, 4, 6), (6,)):
+            mask = mixed_mask(check, *shape)
+            agrees(tensors, f"{words}, mask {shape}", BROADCAST, mask)
+        mask = mixed_mask(check, 2, 3, 4, 6)
+        mask[:, :, 1], mask[1, 2] = False, False
+        agrees(tensors, f"{words}, mask (2, 3, 4, 6), some rows all False", NO_KEY, mask)
+        for at, letter in enumerate(LATENT_NAMES):
+            check.agrees(
+                masked_finite_slope(tensors, mask, at),
+                f"whether the gradient for {letter} is finite, where some rows of the mask are all False",
+                hint=NO_KEY,
+            )
+    with check.criterion("float64, gradients, arguments left alone", 0.5):
+        tensors, words = drawn(2, 2, 3, 5, 4, 2, 6, 7)
+        agrees(tensors, words)
+        check.unchanged(lambda f: f(*tensors), f"{words})", *tensors)  # first: it spoils the gradient
+        agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, tolerance=DOUBLE)
+        for at, letter in enumerate(LATENT_NAMES):
+            check.agrees(differentiating(*tensors, at=at), f"the gradient for {letter} of {words})", SLOPE, CUT)
+        for dtype in (torch.float64, torch.float32):
+            other = [tensor.to(dtype) for tensor in tensors]
+            check.has_dtype(calling(*other), dtype, f"{words}, {str(dtype).removeprefix('torch.')})")
+
+
+# ---- 8.5 configurations_by_hand -------------------------------------------------------------------------------------
+
+# Read from the configuration classes of the pinned transformers; a test reads them again.
+CONFIGURATIONS = {
+    "smollm3_layers": 27.0,
+    "cohere2_layers": 30.0,
+    "gemma3_base_17": 1e6,
+    "gemma3_layers_1e4": 22.0,
+    "neox_channels": 24.0,
+    "qwen3_next_layers": 12.0,
+    "qwen3_next_channels": 64.0,
+}
+
+
+@exercise(WEEK, "configurations_by_hand", reference=CONFIGURATIONS)
+def configurations_by_hand(check: Check) -> None:
+    with check.criterion("layers without positions: SmolLM3, Cohere 2", 1, golden=True):
+        check.entries("smollm3_layers", "cohere2_layers", tolerance=EXACT)
+    with check.criterion("two bases: Gemma 3", 0.75, golden=True):
+        check.entries("gemma3_base_17", "gemma3_layers_1e4", tolerance=EXACT)
+    with check.criterion("a part of the channels: GPT-NeoX", 0.5, golden=True):
+        check.entries("neox_channels", tolerance=EXACT)
+    with check.criterion("both at once: Qwen3-Next", 0.75, golden=True):
+        check.entries("qwen3_next_layers", "qwen3_next_channels", tolerance=EXACT)
