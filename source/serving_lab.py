@@ -39,24 +39,27 @@ def stream(model, tokens, policy):
 
     policy(n_tokens): which of the tokens 0 .. n_tokens-1 are kept (ascending, the newest among them), and the
     position of each. Keys are cached before the rotation, so positions may be given anew at every step. A token's keys
-    and values are computed once, from what was in the cache then. Returns (texts, tokens - 1).
+    and values are computed once, from what was in the cache then. Returns (texts, tokens - 1). One CPU thread: steps
+    this small are no faster with more.
     """
-    caches = [([], []) for _ in model.blocks]  # raw keys and values of every token, per layer; the policy chooses
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    n_steps, angles = tokens.shape[1] - 1, (ready.frequencies_of(model.head_dim), 1.0)
+    room = (len(tokens), model.n_heads, n_steps, model.head_dim)
+    caches = [(torch.empty(room), torch.empty(room)) for _ in model.blocks]  # of all tokens; the policy says what is read
     losses = []
-    for step in range(tokens.shape[1] - 1):
+    for step in range(n_steps):
         kept, positions = policy(step + 1)
         x = model.embed(tokens[:, step : step + 1])
         for block, (keys, values) in zip(model.blocks, caches):
-            q, k, v = _projected(block, x)
-            keys.append(k)
-            values.append(v)
-            seen_k, seen_v = (torch.cat([part[at] for at in kept.tolist()], dim=2) for part in (keys, values))
-            q = ready.rotate(q, positions[-1:], *_angles(model))
-            mixed = F.scaled_dot_product_attention(q, ready.rotate(seen_k, positions, *_angles(model)), seen_v)
+            q, keys[:, :, step : step + 1], values[:, :, step : step + 1] = _projected(block, x)
+            q, k = ready.rotate(q, positions[-1:], *angles), ready.rotate(keys[:, :, kept], positions, *angles)
+            mixed = F.scaled_dot_product_attention(q, k, values[:, :, kept])
             x = x + block.attention.out(mixed.transpose(1, 2).flatten(2))
             x = x + block.mlp(block.norm2(x))
         logits = model.read(model.norm(x))[:, 0]
         losses.append(F.cross_entropy(logits, tokens[:, step + 1], reduction="none"))
+    torch.set_num_threads(threads)
     return torch.stack(losses, dim=1)
 
 
@@ -64,10 +67,6 @@ def _projected(block, x):
     """A block's queries, keys and values of x: three times (batch, heads, seq_len, head_dim)."""
     attention = block.attention
     return attention.qkv(block.norm1(x)).unflatten(-1, (3, attention.n_heads, -1)).permute(2, 0, 3, 1, 4)
-
-
-def _angles(model):
-    return ready.frequencies_of(model.head_dim), 1.0
 
 
 @torch.no_grad()
@@ -102,7 +101,7 @@ def weight_on_the_first(model, tokens):
     at = torch.arange(TRAINED)
     for block in model.blocks:
         q, k, v = _projected(block, x)
-        q, k = (ready.rotate(part, at, *_angles(model)) for part in (q, k))
+        q, k = (ready.rotate(part, at, ready.frequencies_of(model.head_dim)) for part in (q, k))
         scores = q @ k.transpose(-2, -1) / math.sqrt(model.head_dim)
         weights = scores.masked_fill(at > at[:, None], -math.inf).softmax(-1)
         shares += weights[:, :, TRAINED // 2 :, 0].mean((0, 2)).tolist()
@@ -114,24 +113,36 @@ def weight_on_the_first(model, tokens):
 # ---- memory ---------------------------------------------------------------------------------------------------------
 
 
-class _Largest(TorchDispatchMode):
-    """Sees every operation of PyTorch and notes the largest tensor that one makes, views of the arguments left out."""
+class _Written(TorchDispatchMode):
+    """Sees every operation of PyTorch; notes the memory that each one has written, views left out."""
 
     def __init__(self, arguments):
         super().__init__()
-        self.given = {part.untyped_storage().data_ptr() for part in arguments if isinstance(part, torch.Tensor)}
-        self.numbers = 0
+        self.known = {part.untyped_storage().data_ptr() for part in arguments if isinstance(part, torch.Tensor)}
+        self.alive = []  # so that no address is used twice
+        self.sizes = [0]
 
     def __torch_dispatch__(self, function, types, arguments=(), options=None):
         out = function(*arguments, **(options or {}))
         for made in out if isinstance(out, (tuple, list)) else [out]:
-            if isinstance(made, torch.Tensor) and made.untyped_storage().data_ptr() not in self.given:
-                self.numbers = max(self.numbers, made.untyped_storage().nbytes() // made.element_size())
+            if isinstance(made, torch.Tensor) and made.untyped_storage().data_ptr() not in self.known:
+                self.known.add(made.untyped_storage().data_ptr())
+                self.alive.append(made)
+                self.sizes.append(made.untyped_storage().nbytes() // made.element_size())
         return out
+
+
+def _written(function, arguments):
+    with torch.no_grad(), _Written(arguments) as seen:
+        function(*arguments)
+    return seen.sizes
 
 
 def largest_tensor(function, *arguments):
     """How many numbers the largest tensor holds that ``function(*arguments)`` makes."""
-    with torch.no_grad(), _Largest(arguments) as seen:
-        function(*arguments)
-    return seen.numbers
+    return max(_written(function, arguments))
+
+
+def numbers_written(function, *arguments):
+    """How many numbers ``function(*arguments)`` writes to memory in all its operations."""
+    return sum(_written(function, arguments))

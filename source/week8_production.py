@@ -600,3 +600,531 @@ serving.moving_conveyor(streaming_cache)
 
 # %% [markdown]
 # **Figure 8.4. The cache as a conveyor belt.** Squares are tokens of the text; blue: sinks, orange: the window, dashed: dropped. Below each kept token stands its position in the cache. Let the text grow: which positions does the newest token meet, and which would it meet with true ones?
+
+# %% [markdown]
+# ## 4 · A cache without heads
+#
+# Exercise 7.2 ended with a riddle. DeepSeek-V3 has 128 heads and stores none of their keys. It keeps one **latent** $c_j$ of 512 numbers per token, and a small rotated key of 64 that all heads share. This is **multi-head latent attention**, MLA (DeepSeek-AI, 2024, section 2.1). How does it attend?
+#
+# On paper, every head $h$ makes its own key and value from the latent:
+#
+# $$k_{hj}=W^{UK}_h c_j,\qquad v_{hj}=W^{UV}_h c_j, \tag{4}$$
+#
+# and the score of a query has two parts, content and position:
+#
+# $$s_{hj}=\frac{q_h\cdot k_{hj}+q'_h\cdot k'_j}{\sqrt{d_n+d_r}}. \tag{5}$$
+#
+# $q_h$ and $k_{hj}$ have $d_n$ channels and no position. $q'_h$ and $k'_j$ have $d_r$ channels and are rotated already. This is partial rotary again, with one twist: $k'_j$ is *the same for all heads*.
+#
+# If you write out the keys of equation (4) for every cached token at every step, you have saved memory and lost time. You need not. A matrix may change sides in a product:
+#
+# $$q_h\cdot\big(W^{UK}_h c_j\big)=\big(W^{UK\,\top}_h q_h\big)\cdot c_j. \tag{6}$$
+#
+# Carry the *query* into the space of the latent, once, and compare it with the latents as they lie in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. Values go the same way: mix the latents with the weights first, apply $W^{UV}_h$ to the one result.
+#
+# **A worked example.** One head, $W^{UK}=\begin{pmatrix}1&2\\0&1\end{pmatrix}$, $q=(1,1)$, $c=(3,1)$. On the left of (6), $W^{UK}c=(5,1)$ and the product is 6. On the right, $W^{UK\,\top}q=(1,3)$ and the product is $3+3=6$.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** 16 heads, $d_n=128$, a latent of 512, 4,096 cached tokens, one query. The keys of all heads would be $16\cdot4096\cdot128$, some 8.4 million numbers. How large is the largest tensor that a function needs if it follows equation (6)?
+#
+# *Your prediction:*
+
+# %% [markdown]
+# ### Exercise 8.4 · Latent attention
+#
+# **5 points · difficulty 4/5 · 40 minutes · code**
+#
+# *Why it matters:* the two forms give the same numbers, and one of them reads 28 times less memory per step in a model of DeepSeek-V3's sizes.
+#
+# Write it **without** a tensor of `n_keys × heads × dn` numbers. (Memory is measured below, not graded.) Rows of the mask without a key give zeros, as in exercise 1.1.
+
+# %% nbgrader={"grade_id": "mla_attention", "solution": true}
+def mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
+    """Multi-head latent attention on a cache of latents.
+
+    q_nope:  (batch, heads, n_queries, dn), not rotated
+    q_rope:  (batch, heads, n_queries, dr), rotated already
+    latent:  (batch, n_keys, r)
+    k_rope:  (batch, n_keys, dr), rotated already, the same for all heads
+    w_uk:    (heads, dn, r): key of a head = w_uk[head] latent, beside k_rope
+    w_uv:    (heads, dv, r): value of a head = w_uv[head] latent
+    mask:    boolean, broadcasts to (batch, heads, n_queries, n_keys), True = may attend; None = everywhere
+    returns: (batch, heads, n_queries, dv); scores are divided by sqrt(dn + dr)
+    """
+    ### BEGIN SOLUTION
+    in_latent = torch.einsum("bhqd,hdr->bhqr", q_nope, w_uk)  # the query crosses over, not the keys
+    scores = torch.einsum("bhqr,bkr->bhqk", in_latent, latent) + torch.einsum("bhqd,bkd->bhqk", q_rope, k_rope)
+    scores = scores / math.sqrt(q_nope.shape[-1] + q_rope.shape[-1])
+    if mask is None:
+        weights = scores.softmax(dim=-1)
+    else:
+        nothing = ~mask.any(dim=-1, keepdim=True)  # rows without a key: finite scores first, zero weights after
+        weights = scores.masked_fill(~mask, -math.inf).masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
+    mixed = torch.einsum("bhqk,bkr->bhqr", weights, latent)
+    return torch.einsum("bhqr,hvr->bhqv", mixed, w_uv)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "mla_attention_check", "grade": true, "points": 0}
+# Visible check (0 points).
+generator = torch.Generator().manual_seed(4)
+q_nope, q_rope = torch.randn(2, 3, 4, 6, generator=generator), torch.randn(2, 3, 4, 2, generator=generator)
+latent, k_rope = torch.randn(2, 5, 7, generator=generator), torch.randn(2, 5, 2, generator=generator)
+w_uk, w_uv = torch.randn(3, 6, 7, generator=generator), torch.randn(3, 8, 7, generator=generator)
+out = mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
+assert tuple(out.shape) == (2, 3, 4, 8), f"shape (batch, heads, n_queries, dv) = (2, 3, 4, 8) expected, got {tuple(out.shape)}."
+single = mla_attention(q_nope, q_rope, latent[:, :1], k_rope[:, :1], w_uk, w_uv)
+assert torch.allclose(single[0, 1, 0], w_uv[1] @ latent[0, 0], atol=1e-4), (
+    "with one key its weight is 1, and the output of head 1 is w_uv[1] applied to that latent.")
+alone = mla_attention(q_nope[:, 1:2], q_rope[:, 1:2], latent, k_rope, w_uk[1:2], w_uv[1:2])
+assert torch.allclose(out[:, 1:2], alone, atol=1e-4), "head 1 must give what it gives alone, with its own w_uk and w_uv."
+# One head whose matrices are the identity: plain attention with the keys latent beside k_rope, and the latent as value.
+eye = torch.eye(7)[None]
+q = torch.randn(2, 1, 4, 7, generator=generator)
+plain = F.scaled_dot_product_attention(
+    torch.cat((q, q_rope[:, :1]), dim=-1), torch.cat((latent, k_rope), dim=-1)[:, None], latent[:, None])
+found = mla_attention(q, q_rope[:, :1], latent, k_rope, eye, eye)
+assert torch.allclose(found, plain, atol=1e-4), (
+    "with identities for w_uk and w_uv this is attention with the keys (latent, k_rope) and the latent as values, "
+    "and a scale of 1/sqrt(dn + dr); yours differs.")
+swap = eye[:, [1, 0, 2, 3, 4, 5, 6]] * torch.tensor([1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])[:, None]
+swapped = F.scaled_dot_product_attention(
+    torch.cat((q, q_rope[:, :1]), dim=-1), torch.cat((latent @ swap[0].T, k_rope), dim=-1)[:, None], latent[:, None])
+assert torch.allclose(mla_attention(q, q_rope[:, :1], latent, k_rope, swap, eye), swapped, atol=1e-4), (
+    "with another w_uk the key is w_uk applied to the latent. Equation (6): on the query's side stands the transpose.")
+mask = torch.ones(2, 1, 4, 5, dtype=torch.bool).tril()
+mask[0, 0, 2] = False
+masked = mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask)
+assert torch.allclose(masked[:, :, 0], single[:, :, 0], atol=1e-4), "a query that may see key 0 alone has its value as output."
+assert bool(masked.isfinite().all()), "query 2 of text 0 may see nothing: its output is zero, not NaN."
+assert float(masked[0, :, 2].abs().max()) == 0, "a query that may attend to nothing has a zero output."
+print("Looks right. The hidden tests use other sizes, and masks of every shape.")
+
+# %% nbgrader={"grade_id": "mla_attention_tests", "grade": true, "points": 5}
+# Hidden tests (5 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week8
+week8.mla_attention(mla_attention)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `torch.einsum("bhqd,hdr->bhqr", q_nope, w_uk)` carries the queries into the latent space: per head a matrix, summed over $d_n$.
+# </details>
+#
+# <details><summary>Hint 2: the scores</summary>
+#
+# Two einsums of the form `"bhqr,bkr->bhqk"`, one on the latents and one on the rotated part. Add, then divide once.
+# </details>
+#
+# <details><summary>Hint 3: the values</summary>
+#
+# Weights times latents first, `(batch, heads, n_queries, r)`. Only then `w_uv`, which now meets queries and no keys.
+# </details>
+
+# %% tags=["experiment"]
+generator = torch.Generator().manual_seed(0)
+heads, dn, dr, r, dv = 16, 128, 64, 512, 128
+rows = []
+for n_keys in (256, 1024, 4096):
+    inputs = [torch.randn(*shape, generator=generator) for shape in (
+        (2, heads, 1, dn), (2, heads, 1, dr), (2, n_keys, r), (2, n_keys, dr), (heads, dn, r), (heads, dv, r))]
+    rows.append([f"{n_keys:,}", f"{2 * n_keys * heads * dn:,}", f"{serving.largest_tensor(mla_attention, *inputs):,}"])
+lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of your function"], rows)
+
+
+# %% [markdown]
+# The table counts numbers, not bytes. With equation (6) and `einsum`, the largest tensor that this notebook's solution makes holds the scores. Beware of a shortcut: `in_latent @ latent[:, None].mT` looks the same. For a batch of two, PyTorch's `matmul` copies the latents once for every head, and those copies are larger than the keys that you wanted to avoid.
+#
+# ### Where the rotation may not stand
+#
+# Why are the rotated channels kept apart at all? One could rotate the key of equation (4) like any other. The picture lets you try: one head, a latent of three numbers, a key of two channels.
+
+# %% tags=["experiment"]
+serving.moving_absorbed()
+
+
+# %% [markdown]
+# **Figure 8.5. What stands between a query and a latent.** A 2 × 3 matrix takes a latent to the query's side of the product. Left: without a rotation. Right: the same key, rotated. Move the query or the key, and watch which matrix changes.
+
+# %% [markdown] nbgrader={"grade_id": "absorption_explained_question", "locked": true}
+# ### Exercise 8.4, second part · Why the rotation stays outside
+#
+# **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+#
+# *Why it matters:* "RoPE is incompatible with MLA" is what people say. You can say which product fails, and what it would cost.
+#
+# Two to five sentences per part. $R(p)$ is the rotation by position $p$; the query stands at $m$, the key at $n$.
+#
+# 1. **The product.** Write the score of a rotated query with a rotated key $R(n)W^{UK}c$ in the form $q^\top(\dots)c$. What stands in the brackets, and on what does it depend? Why can it not be multiplied out once, before serving?
+# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose its keys were rotated after $W^{UK}$. Name two ways to serve it all the same, and give for one of them a number: cached numbers per token, or multiplications per step.
+# 3. **The way out.** How do the separate channels $q', k'$ avoid the problem, and what do they cost? Would ALiBi or T5's bias have had it?
+#
+# ### BEGIN MARK SCHEME
+# 3 points; half points are allowed.
+#
+# - 1 point (part 1): the bracket is $R(m)^\top R(n)W^{UK}=R(n-m)W^{UK}$ (either form; with the sign of the offset as defined): it depends on the offset, so it is another matrix for every key of a query, and for the same key at every step. Rotations and $W^{UK}$ do not commute, so the rotation cannot be moved to the outside, past $W^{UK}$, onto c. Half a point for the bracket without a reason why it cannot be fixed beforehand.
+# - 1 point (part 2): two of: expand keys of all cached tokens at every step (about n·128·128·512, some 8.4 million multiplications per cached token, layer and step); cache the expanded (rotated) keys, 128·128 = 16,384 numbers per token, 28 times the 576 of latent and rotated key (32 times the latent; more with values, which may stay latent); one absorbed matrix per offset; give up rotation. Half a point without a correct number.
+# - 1 point (part 3): what is rotated does not come out of the latent through a per-head matrix that is to be absorbed: $k'$ is projected from the token, rotated once, cached as it is; the score is a sum of two products, and each part has its own treatment. Cost: 64 more cached numbers per token (an eighth on top of 512), a projection, 64 channels more per query and head (half a point). ALiBi and T5's bias are added to the score after the product, nothing stands between q and $W^{UK}$, so absorption is untouched (half a point).
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "absorption_explained", "grade": true, "solution": true, "points": 3}
+# ### BEGIN SOLUTION
+# 1. $(R(m)q)^\top R(n)W^{UK}c=q^\top\big(R(m)^\top R(n)W^{UK}\big)c=q^\top\big(R(n-m)W^{UK}\big)c$. In the brackets stands $W^{UK}$ with a rotation before it, and that depends on the offset $n-m$. So every key of a query has a matrix of its own, and the same key another one at the next step. It could be fixed beforehand only if the rotation could change places with $W^{UK}$ and go onto $c$, but matrices do not commute in general.
+#
+# 2. One way is to expand the keys of all cached tokens at every step: $128\cdot128\cdot512$, some 8.4 million multiplications per cached token and layer. Another is to cache the rotated keys of all heads: $128\cdot128=16{,}384$ numbers per token instead of 576, 28 times as many. The first gives back the time, the second the memory that MLA was made to save.
+#
+# 3. $k'$ does not come out of the latent through a matrix per head. It is projected from the token, rotated once at its own position and cached like that; $q'$ is rotated beside it. The score is a sum: one part has no rotation and absorbs $W^{UK}$, the other has nothing to absorb. The price is 64 cached numbers beside 512, one more projection, and 64 more channels per query and head. ALiBi and T5's bias would not have had the problem: they are added to the score when the product is done, so nothing stands between $q$ and $W^{UK}$.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# $(Ax)^\top B y = x^\top A^\top B\, y$, and $R(m)^\top=R(-m)$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The worked example with a quarter turn: $R=\begin{pmatrix}0&-1\\1&0\end{pmatrix}$ between $q$ and $W^{UK}c$. Which vector must now be compared with $c$? And after half a turn?
+# </details>
+
+# %% [markdown]
+# ## 5 · Reading configurations
+#
+# All of this is decided in a file of a few dozen lines. The next cell holds fields of five configuration classes: their defaults in `transformers` 5.23.0, as the classes build them. Nothing is downloaded. A released checkpoint may set other values; read its own `config.json` in the same way.
+
+# %% tags=["experiment"]
+VERSION = "5.23.0"
+window, full = "sliding_attention", "full_attention"
+configurations = {
+    "SmolLM3Config": {"num_hidden_layers": 36, "hidden_size": 2048, "num_attention_heads": 16,
+                      "no_rope_layers": 9 * [1, 1, 1, 0]},
+    "Cohere2Config": {"num_hidden_layers": 40, "sliding_window": 4096, "layer_types": 10 * [window, window, window, full]},
+    "Gemma3TextConfig": {"num_hidden_layers": 26, "layer_types": 4 * [*5 * [window], full] + 2 * [window],
+                         "rope_parameters": {window: {"rope_theta": 10000.0}, full: {"rope_theta": 1000000.0}}},
+    "GPTNeoXConfig": {"num_hidden_layers": 44, "hidden_size": 6144, "num_attention_heads": 64,
+                      "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.25}},
+    "Qwen3NextConfig": {"num_hidden_layers": 48, "hidden_size": 2048, "num_attention_heads": 16, "head_dim": 256,
+                        "layer_types": 12 * [*3 * ["linear_attention"], full],
+                        "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.25}},
+}
+SHORT = {"sliding_attention": "sliding", "full_attention": "full", "linear_attention": "linear"}
+for name, fields in configurations.items():
+    print(f"{name} (transformers {VERSION})")
+    for field, value in fields.items():
+        if isinstance(value, list):
+            value = " ".join(str(SHORT.get(entry, entry)) for entry in value)
+        print(f"  {field}: {value}")
+
+
+# %% [markdown]
+# What the fields mean stands in the code that reads them, not in their names:
+#
+# - **SmolLM3.** Layer `i` rotates if `no_rope_layers[i]` is true (`SmolLM3Attention`: `self.use_rope = config.no_rope_layers[layer_idx]`). Llama 4 has the same field with the same meaning.
+# - **Cohere 2.** Only layers with a window rotate (`Cohere2Attention`). The full ones have no position at all.
+# - **Gemma 3.** All layers rotate; a layer's type chooses its base.
+# - **GPT-NeoX.** The factor is a share of the head dimension, which is `hidden_size / num_attention_heads` where no field says otherwise.
+# - **Qwen3-Next.** A given `head_dim` wins over that quotient. Linear-attention layers have no rotation.
+
+# %% [markdown]
+# ### Exercise 8.5 · Seven numbers
+#
+# **3 points · difficulty 2/5 · 15 minutes · numbers**
+#
+# *Why it matters:* one field of this exercise was read the wrong way round in a bug report against `transformers` itself (issue 43756).
+#
+# Channels are counted per head. Layers are counted from 0, as in the code.
+
+# %% tags=["by-hand"] nbgrader={"grade_id": "configurations_by_hand", "solution": true}
+# Replace every None by a whole number.
+configurations_by_hand = {
+    "smollm3_layers": None,  # SmolLM3: layers that turn queries and keys
+    "cohere2_layers": None,  # Cohere 2: layers that turn queries and keys
+    "gemma3_base_17": None,  # Gemma 3: the base of layer 17
+    "gemma3_layers_1e4": None,  # Gemma 3: layers with base 10,000
+    "neox_channels": None,  # GPT-NeoX: channels of a head that turn
+    "qwen3_next_layers": None,  # Qwen3-Next: layers that turn queries and keys
+    "qwen3_next_channels": None,  # Qwen3-Next: channels of a head that turn, in such a layer
+}
+### BEGIN SOLUTION
+configurations_by_hand |= {
+    "smollm3_layers": 27,  # a 1 means: uses RoPE
+    "cohere2_layers": 30,  # the sliding ones
+    "gemma3_base_17": 1000000,  # layers 5, 11, 17, 23 are full
+    "gemma3_layers_1e4": 22,  # 26 - 4
+    "neox_channels": 24,  # 6144 / 64 = 96, a quarter
+    "qwen3_next_layers": 12,  # the full ones
+    "qwen3_next_channels": 64,  # a quarter of 256
+}
+### END SOLUTION
+
+# %% nbgrader={"grade_id": "configurations_by_hand_check", "grade": true, "points": 0}
+# Visible check (0 points). It looks at the form of the answer, not at the values.
+assert isinstance(configurations_by_hand, dict), "configurations_by_hand must stay a dictionary; fill in its values."
+names = ("smollm3_layers", "cohere2_layers", "gemma3_base_17", "gemma3_layers_1e4", "neox_channels", "qwen3_next_layers",
+         "qwen3_next_channels")
+for key in names:
+    assert key in configurations_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
+    value = configurations_by_hand[key]
+    assert value is not None, f"{key!r} is still None."
+    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
+    assert value == round(value) and value >= 0, f"{key!r} is a whole number, got {value}."
+assert len(configurations_by_hand) == len(names), "there are more keys than asked for: remove the others."
+print("Seven whole numbers. The hidden tests look at the values.")
+
+# %% nbgrader={"grade_id": "configurations_by_hand_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week8
+week8.configurations_by_hand(configurations_by_hand)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A name can mislead: does a 1 in `no_rope_layers` switch the rotation off? The line of code above decides.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Write the first twelve layers of Gemma 3 with their numbers from 0 on. At which number does the first full one stand?
+# </details>
+
+# %% [markdown]
+# ### More of the same
+#
+# Also read from the classes of `transformers` 5.23; defaults again.
+#
+# | model (class) | what it does | this week |
+# |---|---|---|
+# | gpt-oss (`GptOssConfig`) | a window of 128 in every second layer; a learned sink per head in all of them | section 3 |
+# | Llama 4 (`Llama4TextConfig`) | every fourth layer without positions; the others see chunks of 8,192 | section 5 |
+# | EXAONE 4 (`Exaone4Config`) | as Cohere 2: three windows of 4,096 with RoPE, one full layer without | section 5 |
+# | ModernBERT (`ModernBertConfig`) | base 10,000 in windows, 160,000 in every third layer, which sees everything | section 5 |
+# | Phi (`PhiConfig`), GLM-4 (`Glm4Config`) | half of a head's channels turn; GLM-4 pairs neighbours | section 1 |
+# | StableLM (`StableLmConfig`) | a quarter of a head's channels turn | section 1 |
+# | Qwen2-VL (`Qwen2VLTextConfig`), Qwen3-VL (`Qwen3VLTextConfig`) | three axes, sections `[16, 24, 24]` in blocks; `[24, 20, 20]` dealt out in turn | section 2 |
+# | DeepSeek-V3 (`DeepseekV3Config`) | latent of 512, shared rotated key of 64; 128 channels per head without position | section 4 |
+
+# %% [markdown]
+# ## 6 · A stream through 64 places
+#
+# Now let a model run past its training length and keep its cache small. Take week 5's language model with RoPE: two layers, trained on 64 characters. Feed it 512 characters, one at a time. Its loss with everything kept you know from week 5: it breaks down. Here are five ways to keep 64 keys instead.
+#
+# | rule | keys kept | their positions |
+# |---|---|---|
+# | recomputed | the last 64, computed from nothing at every step | 0 to 63 |
+# | window | the last 64, cached | 0 to 63, in the cache |
+# | sinks | the first 4 and the last 60, cached | 0 to 63, in the cache |
+# | sinks, true positions | the same | those in the text, up to 511 |
+# | ring buffer | the last 64, cached | position in the text modulo 64: the place in the buffer |
+#
+# The last one looks like an innocent simplification. A ring buffer overwrites its oldest entry, so entry number $p \bmod 64$ holds token $p$, and someone takes that number for the position.
+#
+# You can read that a window without sinks ruins a model, and for large models Xiao et al. (2024, section 3.1) measured it: perplexity explodes as soon as the first tokens leave the cache.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** The recomputed window has 1.38 nats, everything kept 3.31. Order the other four rules between the two, or outside. Which one is worst? And how much does the window lose without its first four tokens?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+# One stream per rule, live, through the shipped checkpoint: up to half a minute in all.
+model, tokens = serving.trained_model(), serving.texts(32)
+rules = {
+    "window": lambda n: streaming_cache(n, 0, 64),
+    "4 sinks + 60": lambda n: streaming_cache(n, 4, 60),
+    "4 sinks + 60, true positions": lambda n: (streaming_cache(n, 4, 60)[0], streaming_cache(n, 4, 60)[0]),
+    "ring buffer": lambda n: (streaming_cache(n, 0, 64)[0], streaming_cache(n, 0, 64)[0] % 64),
+}
+live = {name: serving.stream(model, tokens, rule) for name, rule in rules.items()}
+
+# %% tags=["experiment"]
+fig, ax = lab.figure("Loss along the stream, seed 0, 32 texts (trained on 64 characters)", height=3.6)
+live = {"everything kept": serving.dense(model, tokens)} | live
+for (name, losses), colour, style in zip(live.items(), (lab.GREY, lab.BLUE, lab.GREEN, lab.ORANGE, lab.VERMILLION), lab.LINES):
+    ax.plot(range(16, 512, 32), losses.mean(0).unflatten(0, (-1, 32)).mean(1), color=colour, linestyle=style, label=name)
+ax.axvline(64, color=lab.GREY, linewidth=1.2, linestyle="--")
+ax.set(xlabel="characters read (means of 32)", ylabel="loss (nats per character)", xlim=(0, 512))
+ax.grid(axis="y")
+fig.legend(loc="outside right center")
+plt.show()
+
+# %% [markdown]
+# **Figure 8.6. One stream, five rules.** Dashed: the training length. Up to there all rules agree, since nothing has been dropped. Which curves leave the others at 64, and which one climbs slowly?
+
+# %% tags=["experiment"]
+# The shipped results of five training seeds, 96 texts: loss on the last 32 of 512 characters, mean [lowest..highest].
+with open("week8_results.json") as file:
+    results = json.load(file)
+fresh = np.array(results["end"]["window of 64, recomputed"])
+
+
+def spread(numbers):
+    return f"{np.mean(numbers):.2f} [{min(numbers):.2f}..{max(numbers):.2f}]"
+
+
+lab.table(["", "loss", "minus the recomputed window, same seed"],
+          [[name, spread(numbers), spread(np.array(numbers) - fresh + 0.0)] for name, numbers in results["end"].items()])
+print()
+shares = np.array(results["first"])
+print(f"weight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most")
+
+# %% [markdown] nbgrader={"grade_id": "stream_explained_question", "locked": true}
+# ### Exercise 8.6 · What the stream shows
+#
+# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
+#
+# *Why it matters:* three of the five rules stand in deployed code. Two of them make no error message and cost a quarter of a nat or more in some model.
+#
+# Two to five sentences per part, with numbers and their spread.
+#
+# 1. **Positions.** Compare "sinks" with "sinks, true positions", and "window" with "ring buffer". In each pair the keys are the same. Which distances and directions does a query meet that training never showed? Why is one mistake so much worse than the other?
+# 2. **The popular sentence.** "Without sinks a window collapses." What do the tables say about this model? Use the weight on the first character to explain why, and say what a model must have learned for the sentence to be true of it.
+# 3. **What is not shown.** The cached window has the loss of a recomputed one. Does the model use anything beyond 64 characters? Name one measurement that would tell, and one reason why these numbers may not carry over to a large model.
+#
+# ### BEGIN MARK SCHEME
+# 3 points; half points are allowed.
+#
+# - 1 point (part 1): true positions: the recent 60 keys are at known distances, only the four sinks at up to 511, never seen; cost 0.17 [0.10..0.28]. Ring buffer: a query at place p meets keys at places above p, at distances −1 to −63: they seem to lie ahead, never seen in a causal model, and all but the newest part of the window is out of order; cost 0.86 [0.67..0.98]. Four wrong keys against most of them. Half a point for one pair, or for both without numbers.
+# - 1 point (part 2): here the window loses 0.00 [0.00..0.01] against the recomputed one and sinks gain nothing; the first character gets at most 0.02 of a head's weight, about an equal share, so no sink has formed and dropping it takes nothing away (half a point). True of a model whose heads put much weight on the first tokens (large models; training texts with a fixed first token): removing them changes the denominator of every softmax (half a point).
+# - 1 point (part 3): loss on the next character hardly needs far context, so an equal loss does not show use; a needle or key-value task with distances above 64, or the loss with the far text exchanged, would tell (with two layers something may pass on through cached values, up to about twice the window) (half a point). A reason: two layers, 64 characters, no first token that is always the same, five seeds of one size, one kind of text (half a point).
+# ### END MARK SCHEME
+
+# %% [markdown] nbgrader={"grade_id": "stream_explained", "grade": true, "solution": true, "points": 3}
+# ### BEGIN SOLUTION
+# 1. With true positions the 60 recent keys keep their known distances. Only the four sinks are far away, up to 511, where training ended at 63. That costs 0.17 [0.10..0.28] nats. In the ring buffer the newest token stands at place $p$, and all keys at places above $p$ seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. For most of the window the order is wrong as well. That costs 0.86 [0.67..0.98]. Four strange keys do less harm than thirty.
+#
+# 2. It is not true of this model. Without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets 0.006 of a head's weight on average and 0.017 at most, and an equal share would be 0.02. No sink has formed, so dropping it takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
+#
+# 3. The table does not say so. The next character depends mostly on the last few, so the loss is the same whether far text is used or not. A needle test would tell: a key and its value more than 64 characters before the question, with its distance reported. The numbers come from two layers trained on 64 characters cut out of the middle of a text, so no token was ever reliably the first. A large model that has always seen one can behave as Xiao et al. report.
+# ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Take token 100 in the ring buffer: its place is 36. Which tokens lie at the places 37 to 63, and what is key position minus query position for them?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# If a head gave 0.6 of its weight to token 0, what would happen to the other weights when token 0 leaves the softmax?
+# </details>
+
+# %% [markdown]
+# Why has no sink formed? Every training text of this model began at a random character, so no token was always the first, and there are only two layers. That is a conjecture: we have not trained the other kind. What is measured is that the sentence "a window without sinks collapses" is a statement about *a model*, and that you can check yours in one line.
+
+# %% [markdown]
+# ## 7 · Demonstration: one pass over the memory
+#
+# A rotation is six operations for every pair of channels, two numbers in and two out. A processor does those in no time; moving the numbers takes long. Written as PyTorch operations, each product and each sum is a tensor of its own, written to memory and read again. A **fused** kernel reads every pair once, turns it in registers and writes it once.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** For every number of $x$, how many numbers does *your* `partial_rotary_emb` write with all channels rotated: 1, 2, 5 or 10?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+x = torch.randn(4, 8, 512, 64)
+written = serving.numbers_written(partial_rotary_emb, x, torch.arange(512), 64)
+print(f"written by your function, per number of x: {written / x.numel():.1f}; by a fused kernel: 1.0")
+
+# %% [markdown]
+# The kernel below is in Triton, a language that looks like Python and compiles for a GPU. Each program takes a block of rows. `tl.load` and `tl.store` are the only places where memory moves.
+#
+# ```python
+# @triton.jit
+# def rotate(x, out, cos, sin, n_rows, seq_len, HALF: tl.constexpr, BLOCK: tl.constexpr):
+#     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]   # a row: one head of one token
+#     pair = tl.arange(0, HALF)[None, :]
+#     inside = row < n_rows
+#     at, angle = row * 2 * HALF + pair, (row % seq_len) * HALF + pair
+#     first, second = tl.load(x + at, inside), tl.load(x + at + HALF, inside)
+#     c, s = tl.load(cos + angle, inside), tl.load(sin + angle, inside)
+#     tl.store(out + at, first * c - second * s, inside)
+#     tl.store(out + at + HALF, second * c + first * s, inside)
+# ```
+#
+# Without a GPU, Triton's interpreter runs the same lines in NumPy: slow, and right for testing. Triton is optional (`pip install triton`, on Linux). Where it is missing, the next cell says so and does nothing.
+
+# %% tags=["experiment", "nbval-ignore-output"]
+import fused_rope
+
+print(fused_rope.demonstration(partial_rotary_emb))
+
+# %% [markdown]
+# We ran it with the interpreter of Triton TRITON_VERSION: the kernel and this notebook's solution agree to the last bit in float32. On a GPU, the figure to look at is the bandwidth beside that of a plain copy, since no kernel that must read and write everything can beat one.
+
+# %% [markdown]
+# ## Ask yourself
+#
+# Answer aloud, then open.
+#
+# <details><summary>1. A checkpoint says partial_rotary_factor 0.25, head_dim 128. Your code uses exponent −2i/128. What do you see?</summary>
+#
+# Nothing at short distances. The sixteen pairs end at a wavelength of some 200 positions and not 35,000, so far distances look alike: quality falls with length.
+# </details>
+#
+# <details><summary>2. A two-hour video at one frame per second, 10 × 10 patches. How many positions does M-RoPE use, and how many tokens are there?</summary>
+#
+# 7,200 positions on the axis of time, 720,000 tokens. Positions are cheap; the cache is not.
+# </details>
+#
+# <details><summary>3. Does a learned sink replace the first tokens of a streaming cache?</summary>
+#
+# It replaces their role as a place for weight without use. What those tokens say is gone all the same when they leave the window.
+# </details>
+#
+# <details><summary>4. Why does a streaming cache keep keys before the rotation?</summary>
+#
+# Their positions change at every step in which a token is dropped. Rotated keys could be turned back by a common angle, except the sinks, which do not move.
+# </details>
+#
+# <details><summary>5. MLA caches 576 numbers per token and layer, GQA with 8 heads of 128 stores 2,048. Which one computes less per step?</summary>
+#
+# GQA: its keys have 128 channels per head, absorbed MLA compares 576. MLA trades arithmetic for memory traffic, and decoding is limited by traffic (section 2 of week 7).
+# </details>
+#
+# <details><summary>6. A layer has no position. Can the model still tell the order there?</summary>
+#
+# Through what the layers below wrote into the tokens, and through the causal mask (week 1).
+# </details>
+
+# %% [markdown]
+# ## What people get wrong
+#
+# | You may read | What is true | where |
+# |---|---|---|
+# | Partial rotary takes the first pairs of the usual frequencies | The exponent runs over `rotary_dim`: few pairs, the whole range. | 8.1, Figure 8.1 |
+# | A partial factor of 0.25 means a quarter of the model's width | A quarter of each *head's* channels. | 8.5 |
+# | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE. It was read inverted in a bug report (transformers, issue 43756). | 8.5 |
+# | After a video, M-RoPE goes on at max(height, width) | At the largest number on any axis plus one (Qwen2-VL, section 2.1). `transformers` 5.23 itself leaves out time: after two tokens and a grid of 5 frames of 2 × 2, its text goes on at 4 and not at 7. | 8.2 |
+# | M-RoPE sections count channels, and frequencies start again in each | They count pairs; the frequencies run through. | 8.2 |
+# | A sink is a token that you must keep | gpt-oss has one logit per head and no token; StreamingLLM keeps tokens. Two means to one end. | 8.3 |
+# | A window without sinks ruins every model | Not this one: no head gives its first token more than 0.017 of its weight. | 8.6 |
+# | A streaming cache keeps the true positions | Places in the cache; true ones cost 0.17 [0.10..0.28] nats here. | 8.6 |
+# | In a ring buffer the slot is the position | It costs 0.86 [0.67..0.98] nats: keys seem to lie ahead of the query. | 8.6 |
+# | MLA must expand keys for every head | The query goes into the latent space instead; no key is made. | 8.4 |
+# | MLA and RoPE cannot go together | They do, on separate channels. What fails is a rotation of the keys that come out of the latent. | 8.4 |
+#
+# ## To take with you
+#
+# 1. A part of the channels is enough for position; its frequencies are those of a small RoPE.
+# 2. On three axes, text is the special case in which all agree. Go on after the largest number on any axis.
+# 3. In a bounded cache, count places in the cache.
+# 4. A matrix may change sides in a product. A rotation that depends on the key may not be passed on the way.
+# 5. Read what the code does with a field, not its name.
+# 6. Whether a model needs its first tokens is a property of the model. Measure it.
+#
+# ## References
+#
+# - S. Black et al.: *GPT-NeoX-20B: An Open-Source Autoregressive Language Model*, 2022, arXiv:2204.06745. Section 2.1.1 (rotary embeddings on a quarter of the channels).
+# - M. A. Khan, K. P. Gummadi, M. Gupta, A. Ravichander: *Fractional Rotation, Full Potential? Investigating Performance and Convergence of Partial RoPE*, 2026, arXiv:2603.11611.
+# - P. Wang et al.: *Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution*, 2024, arXiv:2409.12191. Section 2.1.
+# - G. Xiao, Y. Tian, B. Chen, S. Han, M. Lewis: *Efficient Streaming Language Models with Attention Sinks*, ICLR 2024, arXiv:2309.17453. Sections 3.1 and 3.2.
+# - OpenAI: *gpt-oss-120b & gpt-oss-20b Model Card*, 2025, arXiv:2508.10925. Section 2 (windows, a learned sink per head).
+# - DeepSeek-AI: *DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model*, 2024, arXiv:2405.04434. Sections 2.1.2 and 2.1.3 (latent attention; the decoupled rotated key). *DeepSeek-V3 Technical Report*, 2024, arXiv:2412.19437 (sizes).
+# - B. Yang et al.: *Rope to Nope and Back Again: A New Hybrid Attention Strategy*, 2025, arXiv:2501.18795 (layers without positions, as in Cohere's models).
+# - P. Tillet, H. T. Kung, D. Cox: *Triton: An Intermediate Language and Compiler for Tiled Neural Network Computations*, MAPL 2019.
+# - Code: huggingface/transformers 5.23.0, the configuration classes of section 5, `modeling_qwen2_vl.py` (`get_rope_index`); issue 43756 there.
