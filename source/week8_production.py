@@ -1054,7 +1054,7 @@ import fused_rope
 print(fused_rope.demonstration(partial_rotary_emb))
 
 # %% [markdown]
-# We ran it with the interpreter of Triton TRITON_VERSION: the kernel and this notebook's solution agree to the last bit in float32. On a GPU, the figure to look at is the bandwidth beside that of a plain copy, since no kernel that must read and write everything can beat one.
+# We ran it with the interpreter of Triton 3.9.0: the kernel and this notebook's solution agree to the last bit in float32. On a GPU, the figure to look at is the bandwidth beside that of a plain copy, since no kernel that must read and write everything can beat one.
 
 # %% [markdown]
 # ## Ask yourself
