@@ -1001,3 +1001,394 @@ for _name, _score, _says, _slips in (
     ),
 ):
     numbers(WEEK, "configurations_by_hand", _name, read | _slips, _score, _says)
+
+
+# ---- families -------------------------------------------------------------------------------------------------------
+
+TURNS = (
+    "clockwise",
+    "mirrored",
+    "half exponent",
+    "positive exponent",
+    "degrees",
+    "index",
+    "first row",
+    "rows for heads",
+    "base",
+    "half angles",
+    "whole",
+    "absolute",
+    "interleaved",
+)
+
+
+def _angles(positions, pairs, base, mistakes, dtype, seq_len):
+    """Angles of some pairs, p of n: (..., seq_len, len(pairs))."""
+    numbers, n = pairs
+    base = 10000.0 if "base" in mistakes else base
+    exponent = torch.tensor(numbers, dtype=torch.float64) / n * (0.5 if "half exponent" in mistakes else 1)
+    freqs = float(base) ** (exponent if "positive exponent" in mistakes else -exponent)
+    if "index" in mistakes:
+        positions = torch.arange(seq_len).expand(positions.shape)
+    positions = positions.abs() if "absolute" in mistakes else positions
+    positions = positions.long() if "whole" in mistakes else positions
+    if "half angles" in mistakes:
+        angles = positions.to(dtype)[..., None] * freqs.to(dtype)
+    else:
+        angles = positions.double()[..., None] * freqs
+    return angles * math.pi / 180 if "degrees" in mistakes else angles
+
+
+def _spread(angles, has_rows, mistakes):
+    """With an axis for the heads."""
+    if not has_rows or "rows for heads" in mistakes:
+        return angles
+    return angles[0] if "first row" in mistakes else angles[:, None]
+
+
+def _turn(x, angles, mistakes):
+    cos, sin = angles.cos(), angles.sin()
+    sin = -sin if "clockwise" in mistakes else sin
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    a, b = (wide[..., 0::2], wide[..., 1::2]) if "interleaved" in mistakes else wide.chunk(2, dim=-1)
+    y1, y2 = a * cos - b * sin, b * cos - a * sin if "mirrored" in mistakes else b * cos + a * sin
+    both = torch.stack((y1, y2), -1).flatten(-2) if "interleaved" in mistakes else torch.cat((y1, y2), dim=-1)
+    return both.to(torch.float32 if "float32" in mistakes else x.dtype)
+
+
+@family(
+    WEEK,
+    "partial_rotary_emb",
+    _say(
+        *TURNS,
+        "head exponent",
+        "last channels",
+        "rest zeroed",
+        "rest dropped",
+        "rest first",
+        "no error",
+        "even head",
+        "float32",
+    ),
+)
+def partial_with(mistakes):
+    def subject(x, positions, rotary_dim, base=10000.0):
+        head_dim = x.shape[-1]
+        impossible = rotary_dim % 2 or rotary_dim < 2 or rotary_dim > head_dim
+        if ("no error" not in mistakes and impossible) or ("even head" in mistakes and head_dim % 2):
+            raise ValueError("rotary_dim")
+        start = head_dim - rotary_dim if "last channels" in mistakes else 0
+        part, before, after = x[..., start : start + rotary_dim], x[..., :start], x[..., start + rotary_dim :]
+        pairs = range(rotary_dim // 2), (head_dim if "head exponent" in mistakes else rotary_dim) / 2
+        angles = _angles(positions, pairs, base, mistakes, x.dtype, x.shape[2])
+        turned = _turn(part, _spread(angles, positions.ndim == 2, mistakes), mistakes)
+        if "rest dropped" in mistakes:
+            return turned
+        if "rest zeroed" in mistakes:
+            before, after = torch.zeros_like(before), torch.zeros_like(after)
+        return torch.cat((after, turned, before) if "rest first" in mistakes else (before, turned, after), dim=-1)
+
+    return subject
+
+
+@family(
+    WEEK,
+    "apply_mrope",
+    _say(
+        *TURNS,
+        "axes exchanged",
+        "width first",
+        "woven sections",
+        "restarted",
+        "one axis",
+        "summed",
+        "equal sections",
+        "sections unchecked",
+        "no empty section",
+        "float32",
+    ),
+)
+def mrope_with(mistakes):
+    def subject(x, positions, sections, base=10000.0):
+        n = x.shape[-1] // 2
+        if "sections unchecked" not in mistakes and 2 * sum(sections) != x.shape[-1]:
+            raise ValueError("sections")
+        if "no empty section" in mistakes and min(sections) < 1:
+            raise ValueError("sections")
+        if "equal sections" in mistakes:
+            sections = (n // 3, n // 3, n - 2 * (n // 3))
+        axis = [p % 3 if "woven sections" in mistakes else a for p, a in enumerate(a for a, s in enumerate(sections) for _ in range(s))]
+        axis = [0 for _ in axis] if "one axis" in mistakes else axis
+        order = (0, 2, 1) if "axes exchanged" in mistakes else (2, 1, 0) if "width first" in mistakes else (0, 1, 2)
+        starts = [sum(sections[:a]) for a in range(3)]
+        columns = []
+        for p, a in enumerate(axis):
+            of_axis = positions.sum(0) if "summed" in mistakes else positions[order[a]]
+            pair = p - starts[a] if "restarted" in mistakes else p
+            columns.append(_angles(of_axis, ([pair], n), base, mistakes, x.dtype, x.shape[2]))
+        angles = _spread(torch.cat(columns, dim=-1), positions.ndim == 3, mistakes)
+        return _turn(x, angles, mistakes)
+
+    return subject
+
+
+@family(
+    WEEK,
+    "mrope_positions",
+    _say(
+        "time forgotten",
+        "time only",
+        "tokens counted",
+        "no start",
+        "time from 0",
+        "place from 0",
+        "one short",
+        "one late",
+        "without s",
+        "rows and columns",
+        "axes reversed",
+        "time fastest",
+        "columns first",
+        "flat",
+        "not turned",
+        "float numbers",
+        "int32",
+        "nothing there",
+        "text on time",
+    ),
+)
+def grid_with(mistakes):
+    def subject(segments):
+        parts, s = [torch.zeros(3, 0, dtype=torch.long)], 0
+        for segment in segments:
+            if isinstance(segment, int):
+                part = torch.arange(segment).expand(3, -1) * torch.tensor([[1], [0], [0]]) if "text on time" in mistakes else torch.arange(segment).expand(3, -1)
+                step, start = segment, [s, s, s]
+            else:
+                t, h, w = segment
+                order = (2, 1, 0) if "time fastest" in mistakes else (0, 2, 1) if "columns first" in mistakes else (0, 1, 2)
+                axes = torch.meshgrid(torch.arange(t), torch.arange(h), torch.arange(w), indexing="ij")
+                part = torch.stack([axis.permute(order).flatten() for axis in axes])
+                part = torch.arange(t * h * w).expand(3, -1) if "flat" in mistakes else part
+                part = part[[0, 2, 1]] if "rows and columns" in mistakes else part.flip(0) if "axes reversed" in mistakes else part
+                step = max(t, h, w)
+                step = max(h, w) if "time forgotten" in mistakes else t if "time only" in mistakes else step
+                step = t * h * w if mistakes & {"tokens counted", "flat"} else step
+                start = [s * (not mistakes & {"no start", "time from 0"})] + 2 * [s * (not mistakes & {"no start", "place from 0"})]
+                step = step - s if "without s" in mistakes else step
+            parts.append(part + torch.tensor(start)[:, None])
+            if part.numel() or "nothing there" in mistakes:
+                s += step + ("one late" in mistakes) - ("one short" in mistakes)
+        out = torch.cat(parts, dim=1)
+        out = out.T if "not turned" in mistakes else out
+        return out.float() if "float numbers" in mistakes else out.int() if "int32" in mistakes else out
+
+    return subject
+
+
+@family(
+    WEEK,
+    "sliding_window_mask",
+    _say(
+        "one too many",
+        "one too few",
+        "top left",
+        "half aligned",
+        "both sides",
+        "ahead",
+        "no window",
+        "inverted",
+        "strict",
+        "blocks",
+        "square",
+        "bias",
+        "numbers",
+        "short text",
+    ),
+)
+def window_with(mistakes):
+    def subject(n_queries, n_keys, window):
+        if "short text" in mistakes and window > n_keys:
+            raise ValueError("window")
+        size = window + ("one too many" in mistakes) - ("one too few" in mistakes)
+        first = 0 if mistakes & {"top left", "square"} else n_keys - n_queries
+        i, j = torch.arange(first, first + (n_keys if "square" in mistakes else n_queries))[:, None], torch.arange(n_keys)
+        far = j > i - size if "half aligned" not in mistakes else j > i - first - size
+        near = j < i if "strict" in mistakes else j <= i
+        if "ahead" in mistakes:
+            near, far = (j > i if "strict" in mistakes else j >= i), j < i + size
+        near = j < i + size if "both sides" in mistakes else near
+        far = torch.ones_like(far) if "no window" in mistakes else (j // window == i // window) if "blocks" in mistakes else far
+        mask = near & far
+        mask = ~mask if "inverted" in mistakes else mask
+        if "bias" in mistakes:
+            return torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
+        return mask.int() if "numbers" in mistakes else mask
+
+    return subject
+
+
+@family(
+    WEEK,
+    "softmax_with_sink",
+    _say(
+        "kept",
+        "wrong column",
+        "first sink",
+        "sinks by query",
+        "adds up to 1",
+        "sink sign",
+        "zero sink",
+        "heads together",
+        "over queries",
+        "nan row",
+        "overflow",
+        "hidden seen",
+        "float32",
+        "log",
+    ),
+)
+def sink_with(mistakes):
+    def subject(scores, sinks):
+        batch, heads, n_queries, _ = scores.shape
+        sinks = -sinks if "sink sign" in mistakes else sinks
+        sinks = sinks * 0 if "zero sink" in mistakes else sinks
+        sinks = sinks[:1].expand(heads) if "first sink" in mistakes else sinks
+        sinks = sinks.logsumexp(0).expand(heads) if "heads together" in mistakes else sinks
+        shape = (1, 1, -1, 1) if "sinks by query" in mistakes else (1, -1, 1, 1)
+        column = sinks.view(shape).expand(batch, heads, n_queries, 1)
+        seen = scores.masked_fill(scores.isinf(), 0) if "hidden seen" in mistakes else scores
+        logits = torch.cat((column, seen) if "wrong column" in mistakes else (seen, column), dim=-1)
+        dim = -2 if "over queries" in mistakes else -1
+        if "overflow" in mistakes:
+            weights = logits.exp() / logits.exp().sum(dim, keepdim=True)
+        elif "nan row" in mistakes:
+            top = (logits - scores.amax(-1, keepdim=True)).exp()
+            weights = top / top.sum(dim, keepdim=True)
+        else:
+            weights = logits.softmax(dim)
+        weights = weights if "kept" in mistakes else weights[..., :-1]
+        weights = weights / weights.sum(-1, keepdim=True) if "adds up to 1" in mistakes else weights
+        weights = weights.log() if "log" in mistakes else weights
+        return weights.float() if "float32" in mistakes else weights
+
+    return subject
+
+
+@family(
+    WEEK,
+    "streaming_cache",
+    _say(
+        "true positions",
+        "from 1",
+        "ring",
+        "window from 0",
+        "twice",
+        "negative",
+        "sinks in window",
+        "window small",
+        "window large",
+        "no sinks",
+        "one sink",
+        "sinks last",
+        "descending",
+        "one sink at least",
+        "float numbers",
+        "int32",
+        "exchanged",
+    ),
+)
+def stream_with(mistakes):
+    def subject(n_tokens, n_sinks, window):
+        wanted = 0 if "no sinks" in mistakes else min(n_sinks, 1) if "one sink" in mistakes else n_sinks
+        wanted = max(wanted, 1) if "one sink at least" in mistakes else wanted
+        size = window - (n_sinks if "sinks in window" in mistakes else 0)
+        size += ("window large" in mistakes) - ("window small" in mistakes)
+        start = n_tokens - size if "negative" in mistakes else max(n_tokens - size, 0)
+        first, last = range(min(wanted, n_tokens)), range(start, n_tokens)
+        kept = [*first, *last] if "twice" in mistakes else sorted({*first, *last})
+        kept = [*kept[len(first) :], *first] if "sinks last" in mistakes else kept
+        kept = torch.tensor(kept[::-1] if "descending" in mistakes else kept, dtype=torch.long)
+        positions = torch.arange(len(kept)) + ("from 1" in mistakes)
+        if "true positions" in mistakes:
+            positions = kept.clone()
+        elif "ring" in mistakes:
+            positions = torch.where(kept < n_sinks, kept, n_sinks + (kept - n_sinks) % window)
+        elif "window from 0" in mistakes:
+            positions = torch.cat((torch.arange(len(first)), torch.arange(max(len(kept) - len(first), 0))))
+        pair = (positions, kept) if "exchanged" in mistakes else (kept, positions)
+        cast = torch.float32 if "float numbers" in mistakes else torch.int32 if "int32" in mistakes else torch.int64
+        return tuple(part.to(cast) for part in pair)
+
+    return subject
+
+
+@family(
+    WEEK,
+    "mla_attention",
+    _say(
+        "dn scale",
+        "dr scale",
+        "rank scale",
+        "unscaled",
+        "two scales",
+        "sum of roots",
+        "rope per head",
+        "values from keys",
+        "keys from values",
+        "no rope",
+        "no content",
+        "parts multiplied",
+        "first uk",
+        "first uv",
+        "first latent",
+        "mask inverted",
+        "mask ignored",
+        "mask after softmax",
+        "nan row",
+        "even row",
+        "over queries",
+        "both",
+        "merged",
+        "float32 out",
+    ),
+)
+def mla_with(mistakes):
+    def subject(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
+        dn, dr = q_nope.shape[-1], q_rope.shape[-1]
+        latent = latent[:1].expand_as(latent) if "first latent" in mistakes else latent
+        of_keys = w_uv if "keys from values" in mistakes else w_uk
+        of_values = w_uk if "values from keys" in mistakes else w_uv
+        of_keys = of_keys[:1] if "first uk" in mistakes else of_keys
+        of_values = of_values[:1] if "first uv" in mistakes else of_values
+        content = q_nope @ (latent[:, None] @ of_keys.mT).mT
+        rotated = q_rope @ (k_rope.mT if "rope per head" in mistakes else k_rope[:, None].mT)
+        if "two scales" in mistakes:
+            content, rotated = content / math.sqrt(dn), rotated / math.sqrt(dr)
+        content = content * ("no content" not in mistakes)
+        rotated = rotated * ("no rope" not in mistakes)
+        scores = content * rotated if "parts multiplied" in mistakes else content + rotated
+        scale = math.sqrt(dn + dr)
+        for name, other in (
+            ("dn scale", math.sqrt(dn)),
+            ("dr scale", math.sqrt(dr)),
+            ("rank scale", math.sqrt(latent.shape[-1] + dr)),
+            ("unscaled", 1),
+            ("two scales", 1),
+            ("sum of roots", math.sqrt(dn) + math.sqrt(dr)),
+        ):
+            scale = other if name in mistakes else scale
+        scores = scores / scale
+        hidden = None if mask is None or "mask ignored" in mistakes else mask if "mask inverted" in mistakes else ~mask
+        if hidden is not None and "mask after softmax" not in mistakes:
+            scores = scores.masked_fill(hidden, -1e9 if "even row" in mistakes else -math.inf)
+        weights = scores.softmax(-2 if "over queries" in mistakes else -1)
+        weights = weights if "nan row" in mistakes else weights.nan_to_num()
+        if hidden is not None and "mask after softmax" in mistakes:
+            weights = weights.masked_fill(hidden, 0)
+        out = weights @ (latent[:, None] @ of_values.mT)
+        out = out.transpose(1, 2).flatten(2) if "merged" in mistakes else out
+        out = out.float() if "float32 out" in mistakes else out
+        return (out, weights) if "both" in mistakes else out
+
+    return subject
