@@ -87,7 +87,7 @@ SAYS = {
     "(position n_keys - n_queries + r).",
     "half aligned": "One edge of your window is aligned at the end, the other at the top left.",
     "both sides": "Your queries see keys after them: the window reaches back only.",
-    "ahead": "Your window reaches ahead; it reaches back. (Rows are queries, columns are keys.)",
+    "ahead": "Your window reaches ahead; it reaches back. Rows are queries, columns are keys.",
     "no window": "Your mask is the causal one: the window hides nothing.",
     "inverted": "Your mask is inverted: True means that a query may attend to a key.",
     "strict": "Your mask hides the token itself; a query sees its own key.",
