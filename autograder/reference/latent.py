@@ -30,10 +30,12 @@ def mla_attention(
     """
     if mask is not None and mask.dtype != torch.bool:
         raise TypeError(f"mask must be boolean, got {mask.dtype}")
-    dtype = compute_dtype(q_nope.dtype)
-    latent, k_rope = latent.to(dtype)[:, None], k_rope.to(dtype)[:, None]  # the same for every head
+    dtype, heads = compute_dtype(q_nope.dtype), q_nope.shape[1]
+    latent, k_rope, w_uv = latent.to(dtype), k_rope.to(dtype), w_uv.to(dtype)
     # q . (w_uk c) = (w_uk^T q) . c: a query moves into the latent space once, and n_keys keys need not move out of it.
     in_latent = q_nope.to(dtype) @ w_uk.to(dtype)
-    scores = in_latent @ latent.mT + q_rope.to(dtype) @ k_rope.mT
-    weights = weights_of(scores / math.sqrt(q_nope.shape[-1] + q_rope.shape[-1]), mask)
-    return ((weights @ latent) @ w_uv.to(dtype).mT).to(q_nope.dtype)
+    # Heads count as queries: a product that broadcasts over them would copy the latents for each head.
+    scores = in_latent.flatten(1, 2) @ latent.mT + q_rope.to(dtype).flatten(1, 2) @ k_rope.mT
+    scores = scores.unflatten(1, (heads, -1)) / math.sqrt(q_nope.shape[-1] + q_rope.shape[-1])
+    read = (weights_of(scores, mask).flatten(1, 2) @ latent).unflatten(1, (heads, -1))
+    return (read @ w_uv.mT).to(q_nope.dtype)

@@ -51,6 +51,13 @@ SIGNATURES = {
     "shift_cached_keys": "(k, offset, base=10000.0)",
     "CrossAttention": "(d_model, n_heads, base=10000.0)",
     "HybridDecoderBlock": "(d_model, n_heads)",
+    "partial_rotary_emb": "(x, positions, rotary_dim, base=10000.0)",
+    "mrope_positions": "(segments)",
+    "apply_mrope": "(x, positions, sections, base=10000.0)",
+    "sliding_window_mask": "(n_queries, n_keys, window)",
+    "softmax_with_sink": "(scores, sinks)",
+    "streaming_cache": "(n_tokens, n_sinks, window)",
+    "mla_attention": "(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None)",
 }
 
 
@@ -218,6 +225,35 @@ def _hybrid(device, dtype):
     return module, [torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)]
 
 
+def _partial(device, dtype):
+    return lambda x: reference.partial_rotary_emb(x, torch.arange(5, device=device), 4), _qkv(device, dtype)[:1]
+
+
+def _mrope(device, dtype):
+    positions = torch.arange(15, device=device).view(3, 5)
+    return lambda x: reference.apply_mrope(x, positions, (1, 1, 2)), _qkv(device, dtype)[:1]
+
+
+def _mrope_per_batch(device, dtype):
+    positions = torch.arange(30, device=device).view(3, 2, 5) * 0.5
+    return lambda x: reference.apply_mrope(x, positions, [2, 0, 2]), _qkv(device, dtype)[:1]
+
+
+def _sink(device, dtype):
+    hidden = torch.ones(5, 8, dtype=torch.bool, device=device).triu()  # the first row has no key
+    return lambda scores, sinks: reference.softmax_with_sink(scores.masked_fill(hidden, -torch.inf), sinks), [
+        _qkv(device, dtype)[0],
+        torch.randn(3, device=device, dtype=dtype),
+    ]
+
+
+def _latent(device, dtype):
+    mask = torch.ones(5, 7, dtype=torch.bool, device=device).tril(-1)  # the first row is fully masked
+    shapes = (2, 3, 5, 8), (2, 3, 5, 4), (2, 7, 6), (2, 7, 4), (3, 8, 6), (3, 5, 6)
+    arguments = [torch.randn(*shape, device=device, dtype=dtype) for shape in shapes]
+    return lambda *tensors: reference.mla_attention(*tensors, mask), arguments
+
+
 CASES = [
     _attention,
     _attention_weights,
@@ -242,6 +278,11 @@ CASES = [
     _shifted,
     _cross,
     _hybrid,
+    _partial,
+    _mrope,
+    _mrope_per_batch,
+    _sink,
+    _latent,
 ]
 
 
@@ -289,6 +330,9 @@ def test_more_results_on_their_arguments_device():
         lambda: reference.alibi_bias(3, 2, 5),
         lambda: reference.relative_positions(2, 5),
         lambda: reference.yarn_frequencies(8, 4, 4096),
+        lambda: reference.mrope_positions([2, (1, 2, 2)]),
+        lambda: reference.sliding_window_mask(2, 5, 3),
+        lambda: torch.stack(reference.streaming_cache(9, 2, 3)),
     ],
 )
 def test_without_tensor_argument_float32_on_the_cpu(call):
