@@ -6,14 +6,13 @@ runs in the notebook and what the tables report is one and the same stream.
 
 import math
 
+import lab
 import matplotlib.pyplot as plt
 import numpy as np
 import ready_encodings as ready
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
-
-import lab
 
 # ---- a stream -------------------------------------------------------------------------------------------------------
 
@@ -46,7 +45,7 @@ def stream(model, tokens, policy):
     torch.set_num_threads(1)
     n_steps, angles = tokens.shape[1] - 1, (ready.frequencies_of(model.head_dim), 1.0)
     room = (len(tokens), model.n_heads, n_steps, model.head_dim)
-    caches = [(torch.empty(room), torch.empty(room)) for _ in model.blocks]  # of all tokens; the policy says what is read
+    caches = [(torch.empty(room), torch.empty(room)) for _ in model.blocks]  # of all tokens; a policy chooses
     losses = []
     for step in range(n_steps):
         kept, positions = policy(step + 1)
@@ -196,7 +195,10 @@ def _square(ax, x, y, colour, text="", dashed=False):
 
 
 def moving_axes(mrope_positions, before=3, grid=(2, 2, 3), after=2, token=6, max_side=5):
-    """Three positions for every token of a text, a video and a text again. ``mrope_positions``: the student's function."""
+    """Three positions for every token of a text, a video and a text again.
+
+    ``mrope_positions``: the student's function.
+    """
     title = "A token on three axes: time, height, width"
     alt = ("Squares in reading order: text tokens, the frames of a small video side by side, text tokens again; one is "
            "marked. Below, three scales, time, height and width, each with a mark at the position of that token.")
@@ -227,7 +229,7 @@ def _places(before, grid, after):
     t, h, w = grid
     places = [(column, 0, True) for column in range(before)]
     start = before + 0.6
-    for frame in range(t):
+    for _ in range(t):
         places += [(start + column, row, False) for row in range(h) for column in range(w)]
         start += w + 0.6
     return places + [(start + column, 0, True) for column in range(after)]

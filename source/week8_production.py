@@ -50,9 +50,9 @@
 # - Functions keep the dtype and device of their input, keep gradients, and never change an argument in place. Angles are computed in at least float32, also for bfloat16 inputs.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
-import importlib.util
 import json
 import math
+import textwrap
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -418,7 +418,7 @@ fig, axes = lab.figure("Who sees whom? Ten tokens", ncols=3, height=3.1, sharey=
 query, key = torch.arange(10)[:, None], torch.arange(10)
 for ax, (title, seen) in zip(axes, {"causal": key <= query, "window of 4": (key <= query) & (key > query - 4),
                                     "2 sinks, window of 4": (key <= query) & ((key > query - 4) | (key < 2))}.items()):
-    shown = torch.where(seen & (key < 2) & (key <= query - 4), 2, seen.long())
+    shown = torch.where(seen & (key < 2) & (key <= query - 4), 2, seen.long()) if "sinks" in title else seen.long()
     ax.imshow(shown, cmap=plt.matplotlib.colors.ListedColormap(["white", lab.BLUE, lab.ORANGE][:int(shown.max()) + 1]),
               interpolation="nearest")
     ax.set(title=f"{title}: {int(seen.sum(1).max())} keys at most", xlabel="key", xticks=range(0, 10, 3), yticks=range(0, 10, 3))
@@ -735,7 +735,7 @@ lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of 
 
 
 # %% [markdown]
-# The table counts numbers, not bytes. With equation (6) and `einsum`, the largest tensor that this notebook's solution makes holds the scores. Beware of a shortcut: `in_latent @ latent[:, None].mT` looks the same. For a batch of two, PyTorch's `matmul` copies the latents once for every head, and those copies are larger than the keys that you wanted to avoid.
+# The table counts numbers, not bytes. With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut: `in_latent @ latent[:, None].mT` looks the same. For a batch of two, PyTorch's `matmul` first copies the latents once for every head: 16.8 million numbers for two texts of 1,024 tokens, four times the keys that you wanted to avoid.
 #
 # ### Where the rotation may not stand
 #
@@ -815,7 +815,7 @@ for name, fields in configurations.items():
     for field, value in fields.items():
         if isinstance(value, list):
             value = " ".join(str(SHORT.get(entry, entry)) for entry in value)
-        print(f"  {field}: {value}")
+        print(textwrap.fill(f"{field}: {value}", 100, initial_indent="  ", subsequent_indent="    "))
 
 
 # %% [markdown]
@@ -955,21 +955,33 @@ plt.show()
 # **Figure 8.6. One stream, five rules.** Dashed: the training length. Up to there all rules agree, since nothing has been dropped. Which curves leave the others at 64, and which one climbs slowly?
 
 # %% tags=["experiment"]
-# The shipped results of five training seeds, 96 texts: loss on the last 32 of 512 characters, mean [lowest..highest].
+# The shipped results of five training seeds, 96 texts each: mean [lowest..highest].
 with open("week8_results.json") as file:
     results = json.load(file)
-fresh = np.array(results["end"]["window of 64, recomputed"])
+fresh = "window of 64, recomputed"
+curves = {name: np.array(rows) for name, rows in results["curves"].items()}  # a row per seed, a column per 4 characters
+settled = {name: rows[:, 128 // results["every"]:].mean(1) for name, rows in curves.items()}
 
 
 def spread(numbers):
-    return f"{np.mean(numbers):.2f} [{min(numbers):.2f}..{max(numbers):.2f}]"
+    return f"{np.mean(numbers):.2f} [{min(numbers):.2f}..{max(numbers):.2f}]".replace("-0.00", "0.00")
 
 
-lab.table(["", "loss", "minus the recomputed window, same seed"],
-          [[name, spread(numbers), spread(np.array(numbers) - fresh + 0.0)] for name, numbers in results["end"].items()])
+def beside(losses, other):
+    return spread(np.array(losses) - np.array(other))
+
+
+end = results["end"]
+lab.table(["last 32 characters", "loss", "minus the recomputed window, same seed"],
+          [[name, spread(end[name]), beside(end[name], end[fresh])] for name in end])
 print()
+lab.table(["characters 128 to 511", "loss", "minus the cached window, same seed"],
+          [[name, spread(settled[name]), beside(settled[name], settled["window of 64, cached"])] for name in settled])
 shares = np.array(results["first"])
-print(f"weight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most")
+print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most")
+
+# %% [markdown]
+# Two ways to read one stream, because the curves are not flat. The last 32 characters are one spot, and for the ring buffer they happen to be a good one. The mean from 128 on covers six rounds of the buffer.
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained_question", "locked": true}
 # ### Exercise 8.6 · What the stream shows
@@ -987,16 +999,16 @@ print(f"weight on the first of 64 characters: {shares.mean():.3f} on average, {s
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
 #
-# - 1 point (part 1): true positions: the recent 60 keys are at known distances, only the four sinks at up to 511, never seen; cost 0.17 [0.10..0.28]. Ring buffer: a query at place p meets keys at places above p, at distances −1 to −63: they seem to lie ahead, never seen in a causal model, and all but the newest part of the window is out of order; cost 0.86 [0.67..0.98]. Four wrong keys against most of them. Half a point for one pair, or for both without numbers.
+# - 1 point (part 1): true positions: the recent 60 keys are at known distances, only the four sinks at up to 511, never seen; cost 0.22 [0.14..0.29] from 128 on (0.17 [0.10..0.28] at the end). Ring buffer: a query at place p meets keys at places above p, at distances −1 to −63: they seem to lie ahead, never seen in a causal model, and all but the newest part of the window is out of order; cost 1.09 [0.87..1.26] from 128 on (0.85 [0.67..0.98] at the end). Four wrong keys against most of them. Half a point for one pair, or for both without numbers.
 # - 1 point (part 2): here the window loses 0.00 [0.00..0.01] against the recomputed one and sinks gain nothing; the first character gets at most 0.02 of a head's weight, about an equal share, so no sink has formed and dropping it takes nothing away (half a point). True of a model whose heads put much weight on the first tokens (large models; training texts with a fixed first token): removing them changes the denominator of every softmax (half a point).
 # - 1 point (part 3): loss on the next character hardly needs far context, so an equal loss does not show use; a needle or key-value task with distances above 64, or the loss with the far text exchanged, would tell (with two layers something may pass on through cached values, up to about twice the window) (half a point). A reason: two layers, 64 characters, no first token that is always the same, five seeds of one size, one kind of text (half a point).
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. With true positions the 60 recent keys keep their known distances. Only the four sinks are far away, up to 511, where training ended at 63. That costs 0.17 [0.10..0.28] nats. In the ring buffer the newest token stands at place $p$, and all keys at places above $p$ seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. For most of the window the order is wrong as well. That costs 0.86 [0.67..0.98]. Four strange keys do less harm than thirty.
+# 1. With true positions the 60 recent keys keep their known distances. Only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token stands at place $p$, and all keys at places above $p$ seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. For most of the window the order is wrong as well. That costs 1.09 [0.87..1.26]. Four strange keys do less harm than thirty.
 #
-# 2. It is not true of this model. Without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets 0.006 of a head's weight on average and 0.017 at most, and an equal share would be 0.02. No sink has formed, so dropping it takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
+# 2. It is not true of this model. Without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets 0.004 of a head's weight on average and 0.017 at most, and an equal share would be 0.02. No sink has formed, so dropping it takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
 #
 # 3. The table does not say so. The next character depends mostly on the last few, so the loss is the same whether far text is used or not. A needle test would tell: a key and its value more than 64 characters before the question, with its distance reported. The numbers come from two layers trained on 64 characters cut out of the middle of a text, so no token was ever reliably the first. A large model that has always seen one can behave as Xiao et al. report.
 # ### END SOLUTION
@@ -1013,7 +1025,38 @@ print(f"weight on the first of 64 characters: {shares.mean():.3f} on average, {s
 # </details>
 
 # %% [markdown]
-# Why has no sink formed? Every training text of this model began at a random character, so no token was always the first, and there are only two layers. That is a conjecture: we have not trained the other kind. What is measured is that the sentence "a window without sinks collapses" is a statement about *a model*, and that you can check yours in one line.
+# Why has no sink formed? Every training text of this model began at a random character, so no token was always the first, and there are only two layers. That is a conjecture: we have not trained the other kind. What is measured is that "a window without sinks collapses" is a statement about *a model*, and that you can check yours in one line.
+#
+# ### A closer look: when the clocks come round
+#
+# One curve of Figure 8.6 is jagged in a way that its neighbours are not. With true positions the four sinks cost nothing at some distances and a whole nat at others. You know enough to say where. In this model a head has 16 channels, so by week 3 its three fastest pairs take $2\pi\approx6.28$, $19.9$ and $62.8$ positions for a full turn. At a distance that is a multiple of all three, these clocks show what they show for the token itself.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Which distances between 64 and 511 are nearly multiples of 6.28, of 19.9 *and* of 62.8? What should the loss do when the sinks are that far away?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+excess = curves["4 sinks + 60, true positions"] - curves["window of 64, cached"]
+at = results["every"] * np.arange(excess.shape[1]) + results["every"] / 2
+fig, ax = lab.figure("What true positions of the sinks cost, by the position of the newest character", height=3.2)
+for row in excess:
+    ax.plot(at, row, color=lab.BLUE, linestyle="-", linewidth=0.8, alpha=0.5)
+ax.plot(at, excess.mean(0), color=lab.BLACK, linestyle="-", label="mean of five seeds")
+ax.axvline(377, color=lab.VERMILLION, linestyle="--", linewidth=1.4, label="377 = 60.0, 19.0 and 6.0 turns")
+ax.set(xlabel="characters read (means of 4)", ylabel="nats above the cached window", xlim=(0, 512))
+ax.grid(axis="y")
+ax.legend(loc="upper left")
+plt.show()
+print("highest at:", ", ".join(f"{at[row.argmax()]:.0f}" for row in excess), "(one number per seed)")
+
+# %% [markdown]
+# **Figure 8.7. The price of true positions.** Thin lines: five training seeds; black: their mean; dashed: the distance at which the three fastest pairs have made nearly whole turns.
+
+# %% [markdown]
+# CLOSERLOOK
+#
+# So an unknown distance is not just "unknown". A model reads it as whatever known distance its clocks resemble. The three pairs do not explain everything: near 258 and 440 they come round almost as well, and little happens. There the slower pairs stand elsewhere.
 
 # %% [markdown]
 # ## 7 · Demonstration: one pass over the memory
@@ -1103,8 +1146,8 @@ print(fused_rope.demonstration(partial_rotary_emb))
 # | M-RoPE sections count channels, and frequencies start again in each | They count pairs; the frequencies run through. | 8.2 |
 # | A sink is a token that you must keep | gpt-oss has one logit per head and no token; StreamingLLM keeps tokens. Two means to one end. | 8.3 |
 # | A window without sinks ruins every model | Not this one: no head gives its first token more than 0.017 of its weight. | 8.6 |
-# | A streaming cache keeps the true positions | Places in the cache; true ones cost 0.17 [0.10..0.28] nats here. | 8.6 |
-# | In a ring buffer the slot is the position | It costs 0.86 [0.67..0.98] nats: keys seem to lie ahead of the query. | 8.6 |
+# | A streaming cache keeps the true positions | Places in the cache; true ones cost 0.22 [0.14..0.29] nats here. | 8.6 |
+# | In a ring buffer the slot is the position | It costs 1.09 [0.87..1.26] nats: keys seem to lie ahead of the query. | 8.6 |
 # | MLA must expand keys for every head | The query goes into the latent space instead; no key is made. | 8.4 |
 # | MLA and RoPE cannot go together | They do, on separate channels. What fails is a rotation of the keys that come out of the latent. | 8.4 |
 #

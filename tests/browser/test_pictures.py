@@ -19,12 +19,13 @@ from helpers import COURSE
 from nbclient import NotebookClient
 from playwright.sync_api import Locator, Page, expect
 
-from autograder.reference import alibi, attention, rope, scaling, sinusoidal, t5
+from autograder.reference import alibi, attention, mrope, rope, scaling, sinusoidal, streaming, t5
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SET_UP = """import matplotlib.pyplot as plt
 import lab
-from autograder.reference import alibi, scaling, sinusoidal, t5
+import serving_lab as serving
+from autograder.reference import alibi, mrope, scaling, sinusoidal, streaming, t5
 lab.use_style()"""
 FIGURE = """fig, (left, right) = lab.figure("An ordinary figure", ncols=2)
 left.set(title="one panel"), right.set(title="another")
@@ -146,6 +147,28 @@ def _cache(card: Locator, at: dict[str, float]) -> None:
     assert _numbers(card.locator("text.position")) == list(range(cached, cached + new))
 
 
+def _conveyor(card: Locator, at: dict[str, float]) -> None:
+    kept, positions = streaming.streaming_cache(*(int(at[name]) for name in ("tokens read", "sinks", "window")))
+    shown = card.locator("rect[data-token]").evaluate_all("all => all.map(square => Number(square.dataset.token))")
+    assert shown == kept.tolist()
+    assert _numbers(card.locator("text.position")) == positions.tolist()
+
+
+def _axes(card: Locator, at: dict[str, float]) -> None:
+    positions = mrope.mrope_positions([3, tuple(int(at[name]) for name in ("frames", "rows", "columns")), 2])
+    expect(card.locator("rect[data-number]")).to_have_count(positions.shape[1])
+    assert _numbers(card.locator("text.value")) == positions[:, int(at["token"])].tolist()
+    expect(card.locator(".said")).to_contain_text(f"goes on at {int(positions[0, -2])}.")
+
+
+def _absorbed(card: Locator, at: dict[str, float]) -> None:
+    matrix = torch.tensor([[0.8, -0.5, 0.3], [0.2, 0.9, -0.7]])
+    angle = 0.5 * torch.tensor(at["key position n"] - at["query position m"])
+    rotation = torch.stack((angle.cos(), -angle.sin(), angle.sin(), angle.cos())).view(2, 2)
+    expected = torch.cat((matrix.flatten(), (rotation @ matrix).flatten()))
+    assert _numbers(card.locator("text.entry")) == pytest.approx(expected.tolist(), abs=0.0051)  # two decimals are shown
+
+
 def _numbers_after(titles: Locator) -> list[float]:
     return [_number(text.partition(": ")[2]) for text in titles.evaluate_all("all => all.map(t => t.textContent)")]
 
@@ -169,6 +192,11 @@ PICTURES = {
     ),
     "buckets": Picture("lab.moving_buckets(t5.t5_bucket)", (OFFSET,), _buckets),
     "cache": Picture("lab.moving_cache()", ("tokens in the cache", "new tokens"), _cache),
+    "conveyor": Picture(
+        "serving.moving_conveyor(streaming.streaming_cache)", ("tokens read", "sinks", "window"), _conveyor
+    ),
+    "axes": Picture("serving.moving_axes(mrope.mrope_positions)", ("token", "frames", "rows", "columns"), _axes),
+    "absorbed": Picture("serving.moving_absorbed()", ("query position m", "key position n"), _absorbed),
 }
 WITH_POINTER = {"score": "offset m − n", "slopes": "distance", "buckets": OFFSET}
 
@@ -177,7 +205,8 @@ WITH_POINTER = {"score": "offset m − n", "slopes": "distance", "buckets": OFFS
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an executed notebook of every picture and one figure; nobody has signed it."""
     folder = tmp_path_factory.mktemp("pictures")
-    shutil.copy(COURSE / "source" / "lab.py", folder)
+    for name in ("lab.py", "serving_lab.py", "ready_encodings.py"):
+        shutil.copy(COURSE / "source" / name, folder)
     set_up = f"import sys\nsys.path.append({str(COURSE)!r})\n{SET_UP}"
     sources = [set_up, FIGURE, *(picture.code for picture in PICTURES.values())]
     content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])

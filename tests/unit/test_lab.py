@@ -10,7 +10,7 @@ import bs4
 import matplotlib.pyplot as plt
 import pytest
 import torch
-from helpers import COURSE, load_lab
+from helpers import COURSE, load_lab, load_serving_lab
 from nbconvert import HTMLExporter
 from nbformat.notebooknode import NotebookNode, from_dict
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -19,14 +19,14 @@ from PIL import Image
 from autograder.build.preprocessors import DescribeFigures, caption
 from autograder.course import course_config
 from autograder.grading.submission.notebook_file import read
-from autograder.reference import alibi, rope, scaling, sinusoidal, t5
+from autograder.reference import alibi, mrope, rope, scaling, sinusoidal, streaming, t5
 
 SIX_DIGITS = 1e-5  # the pictures keep six, and the kernels answer in float32
 LARGEST = 60_000  # bytes of HTML; a student's notebook holds the still picture once more
 
 
 plt.switch_backend("agg")
-lab = load_lab()
+lab, serving = load_lab(), load_serving_lab()
 lab.use_style()
 PICTURES = {
     "clocks": lambda: lab.moving_clocks(),
@@ -37,6 +37,9 @@ PICTURES = {
     "bias": lambda: lab.moving_slopes(alibi.alibi_slopes, weights=False),
     "frequencies": lambda: lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies),
     "buckets": lambda: lab.moving_buckets(t5.t5_bucket),
+    "conveyor": lambda: serving.moving_conveyor(streaming.streaming_cache),
+    "axes": lambda: serving.moving_axes(mrope.mrope_positions),
+    "absorbed": lambda: serving.moving_absorbed(),
 }
 every_picture = pytest.mark.parametrize("name", PICTURES)
 
@@ -130,11 +133,29 @@ def test_buckets_are_those_of_t5() -> None:
     assert data["causal"] == t5.t5_bucket(offsets, False).tolist()
 
 
+def test_the_conveyor_holds_what_the_reference_keeps() -> None:
+    data = serving.moving_conveyor(streaming.streaming_cache).data
+    for sinks, by_window in enumerate(data["cases"]):
+        for window, by_tokens in enumerate(by_window, 1):
+            for tokens, packed in enumerate(by_tokens, 1):
+                shown = [[int(digit, 36) for digit in part] for part in packed]
+                assert shown == [part.tolist() for part in streaming.streaming_cache(tokens, sinks, window)]
+
+
+def test_the_three_axes_are_those_of_the_reference() -> None:
+    data = serving.moving_axes(mrope.mrope_positions).data
+    for t, by_height in enumerate(data["cases"], 1):
+        for h, by_width in enumerate(by_height, 1):
+            for w, packed in enumerate(by_width, 1):
+                shown = [[int(digit, 36) for digit in axis] for axis in packed]
+                assert shown == mrope.mrope_positions([data["before"], (t, h, w), data["after"]]).tolist()
+
+
 def test_an_answer_that_is_missing_says_so() -> None:
     def not_answered(*arguments: object) -> None:
         raise NotImplementedError
 
-    for picture in (lab.moving_shift, lab.moving_slopes):
+    for picture in (lab.moving_shift, lab.moving_slopes, serving.moving_conveyor, serving.moving_axes):
         with pytest.raises(NotImplementedError):
             picture(not_answered)
     with pytest.raises(NotImplementedError):
