@@ -23,7 +23,8 @@ SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
 PYTEST_RUN := PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest
 JOBS ?= logical
-SPREAD = --numprocesses $(JOBS) --maxprocesses 4 --dist $(or $(1),loadgroup)
+# A process that dies ends the run: xdist may wait for ever for the one that it starts in its place.
+SPREAD = --max-worker-restart 0 --numprocesses $(JOBS) --maxprocesses 4 --dist $(or $(1),loadgroup)
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
 .PHONY: help demo test quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade scale mutants hostile run-docs clean browser setup

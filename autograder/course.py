@@ -13,7 +13,7 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from autograder.errors import CourseError
-from autograder.manifest import MANIFEST, Entry
+from autograder.manifest import MANIFEST, Exercise
 
 MAX_FILES = 3 * 2**20  # of an assignment of one's own, as JSON: what the sandbox takes in one message
 
@@ -91,14 +91,14 @@ def own_assignments(root: Path) -> list[str]:
     return [name for name in found if not is_week(name) and not (root / "source" / f"{name}.py").exists()]
 
 
-def exercises(root: Path, assignment: str) -> tuple[Entry, ...]:
+def exercises(root: Path, assignment: str) -> tuple[Exercise, ...]:
     """Every answer that carries points: of a week by the manifest, of an assignment of one's own by its notebook."""
     if is_week(assignment):
         return MANIFEST[assignment]
     cells = instructor_cells(root, assignment)
     graded = [cell for cell in cells if cell.points and (cell.is_manual or cell.role is Role.STOCK_TEST)]
     return tuple(
-        Entry(str(number), str(cell.grade_id), "text" if cell.is_manual else "test", _whole(cell.points), 0)
+        Exercise(str(number), str(cell.grade_id), "text" if cell.is_manual else "test", _whole(cell.points), 0)
         for number, cell in enumerate(graded, 1)
     )
 

@@ -30,12 +30,13 @@ def mla_attention(
     """
     if mask is not None and mask.dtype != torch.bool:
         raise TypeError(f"mask must be boolean, got {mask.dtype}")
-    dtype, heads = compute_dtype(q_nope.dtype), q_nope.shape[1]
-    latent, k_rope, w_uv = latent.to(dtype), k_rope.to(dtype), w_uv.to(dtype)
+    dtype = compute_dtype(q_nope.dtype)
+    latent = latent.to(dtype)
     # q . (w_uk c) = (w_uk^T q) . c: a query moves into the latent space once, and n_keys keys need not move out of it.
-    in_latent = q_nope.to(dtype) @ w_uk.to(dtype)
-    # Heads count as queries: a product that broadcasts over them would copy the latents for each head.
-    scores = in_latent.flatten(1, 2) @ latent.mT + q_rope.to(dtype).flatten(1, 2) @ k_rope.mT
-    scores = scores.unflatten(1, (heads, -1)) / math.sqrt(q_nope.shape[-1] + q_rope.shape[-1])
-    read = (weights_of(scores, mask).flatten(1, 2) @ latent).unflatten(1, (heads, -1))
-    return (read @ w_uv.mT).to(q_nope.dtype)
+    # einsum folds heads and queries; a product that broadcasts (`q @ latent[:, None].mT`) copies the latents per head.
+    in_latent = torch.einsum("bhqd,hdr->bhqr", q_nope.to(dtype), w_uk.to(dtype))
+    content = torch.einsum("bhqr,bkr->bhqk", in_latent, latent)
+    rotated = torch.einsum("bhqd,bkd->bhqk", q_rope.to(dtype), k_rope.to(dtype))
+    weights = weights_of((content + rotated) / math.sqrt(q_nope.shape[-1] + q_rope.shape[-1]), mask)
+    read = torch.einsum("bhqk,bkr->bhqr", weights, latent)
+    return torch.einsum("bhqr,hdr->bhqd", read, w_uv.to(dtype)).to(q_nope.dtype)
