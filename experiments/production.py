@@ -99,7 +99,9 @@ def collected():
 
 def cell(numbers, digits=2):
     """mean (lowest to highest) over the seeds"""
-    return f"{np.mean(numbers):.{digits}f} ({min(numbers):.{digits}f} to {max(numbers):.{digits}f})"
+    text = f"{np.mean(numbers):.{digits}f} ({min(numbers):.{digits}f} to {max(numbers):.{digits}f})"
+    zero = f"{0:.{digits}f}"
+    return text.replace(f"-{zero}", zero)
 
 
 def tables(data):
@@ -115,9 +117,8 @@ def tables(data):
         f"seeds, PyTorch {made['torch']}, Python {made['python']}, NumPy {made['numpy']}. Week 5's language model with "
         "RoPE, two layers, trained on",
         f"{serving.TRAINED} characters; seed 0 is the shipped checkpoint. {len(serving.texts())} texts of "
-        f"{serving.LENGTH} characters, fed one at a time; loss in nats: of the last {serving.TARGETS} (and minus the "
-        "recomputed window of the same",
-        f"seed), and of the characters {SETTLED} to {serving.LENGTH - 1} (and minus the cached window).",
+        f"{serving.LENGTH} characters, fed one at a time;",
+        f"loss in nats: of the last {serving.TARGETS} (and minus the recomputed window of the same seed), and of the characters {SETTLED} to {serving.LENGTH - 1} (and minus the cached window).",
         "",
         "| | last | minus recomputed | settled | minus cached window |",
         "|---|---|---|---|---|",
