@@ -588,6 +588,7 @@ def mla_attention(check: Check) -> None:
         for shape in ((4, 6), (2, 1, 1, 6), (2, 3, 4, 6), (6,)):
             mask = mixed_mask(check, *shape)
             agrees(tensors, f"{words}, mask {shape}", BROADCAST, mask)
+        check.agrees(calling(*tensors, mask=mask), f"{words}, mask=mask (6,))", CLOSE, BROADCAST)
         mask = mixed_mask(check, 2, 3, 4, 6)
         mask[:, :, 1], mask[1, 2] = False, False
         agrees(tensors, f"{words}, mask (2, 3, 4, 6), some rows all False", NO_KEY, mask)

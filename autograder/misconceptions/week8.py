@@ -734,7 +734,7 @@ def sink_through_logsumexp(scores, sinks):
 
 @right(WEEK, "softmax_with_sink")
 def sink_in_front(scores, sinks):
-    padded = F.pad(scores, (1, 0)) + 0
+    padded = F.pad(scores, (1, 0))
     front = torch.zeros_like(padded, dtype=torch.bool)
     front[..., 0] = True
     padded = torch.where(front, sinks[:, None, None].to(padded.dtype), padded)
@@ -746,7 +746,7 @@ def sink_head_by_head(scores, sinks):
     out = []
     for h, sink in enumerate(sinks):
         of_head = scores[:, h]
-        column = torch.ones_like(of_head[..., :1]).masked_fill(of_head[..., :1].isinf(), 1.0) * sink
+        column = sink.expand(of_head.shape[0], of_head.shape[1], 1)
         out.append(torch.cat([of_head, column], dim=2).softmax(2).narrow(2, 0, scores.shape[3]))
     return torch.stack(out, dim=1)
 
@@ -981,15 +981,15 @@ for _name, _score, _says, _slips in (
     ("gemma3_exponent", 2.25, "You give the exponent of the base; give the base itself.", {"gemma3_base_17": 6}),
     ("gemma3_global", 2.25, "You counted Gemma 3's layers of full attention; they have the other base.", {"gemma3_layers_1e4": 4}),
     ("gemma3_all", 2.25, "You counted all layers of Gemma 3; every sixth has another base.", {"gemma3_layers_1e4": 26}),
-    ("gemma3_rounded", 2.25, "You rounded the number of Gemma 3's groups of six up; the last group is cut off before its full layer.", {"gemma3_layers_1e4": 21}),
-    ("gemma3_five", 2.25, "You left out the last layers of Gemma 3, those behind the fourth layer of full attention.", {"gemma3_layers_1e4": 20}),
+    ("gemma3_rounded", 2.25, "26 is no multiple of six: Gemma 3's pattern breaks off after two more layers, and neither of them is full.", {"gemma3_layers_1e4": 21}),
+    ("gemma3_five", 2.25, "26 is no multiple of six: Gemma 3's pattern breaks off after two more layers, and neither of them is full.", {"gemma3_layers_1e4": 20}),
     ("neox_model", 2.5, "GPT-NeoX's factor is taken of hidden_size; it is taken of a head.", {"neox_channels": 1536}),
     ("neox_head", 2.5, "You give GPT-NeoX's whole head; only a part of it turns.", {"neox_channels": 96}),
     ("neox_pairs", 2.5, "You counted pairs in GPT-NeoX; a pair has two channels.", {"neox_channels": 12}),
     ("neox_rest", 2.5, "You counted the channels of GPT-NeoX that do not turn.", {"neox_channels": 72}),
     ("qwen_linear", 2.25, "You counted Qwen3-Next's linear layers; they have no rotation.", {"qwen3_next_layers": 36}),
     ("qwen_all", 2.25, "You counted all layers of Qwen3-Next; the linear ones have no rotation.", {"qwen3_next_layers": 48}),
-    ("qwen_divided", 2.25, "You divided hidden_size by the heads; Qwen3-Next states its head_dim, and it is another.", {"qwen3_next_channels": 32}),
+    ("qwen_divided", 2.25, "Qwen3-Next states its head_dim, which is not hidden_size divided by the heads; and channels are counted, not pairs.", {"qwen3_next_channels": 32}),
     ("qwen_head", 2.25, "You give Qwen3-Next's whole head; only a part of it turns.", {"qwen3_next_channels": 256}),
     ("qwen_model", 2.25, "Qwen3-Next's factor is taken of hidden_size; it is taken of head_dim.", {"qwen3_next_channels": 512}),
     ("qwen_rest", 2.25, "You counted the channels of Qwen3-Next that do not turn.", {"qwen3_next_channels": 192}),
