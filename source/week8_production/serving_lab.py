@@ -6,14 +6,13 @@ runs in the notebook and what the tables report is one and the same stream.
 
 import math
 
+import lab
 import matplotlib.pyplot as plt
 import numpy as np
 import ready_encodings as ready
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
-
-import lab
 
 # ---- a stream -------------------------------------------------------------------------------------------------------
 
@@ -46,7 +45,7 @@ def stream(model, tokens, policy):
     torch.set_num_threads(1)
     n_steps, angles = tokens.shape[1] - 1, (ready.frequencies_of(model.head_dim), 1.0)
     room = (len(tokens), model.n_heads, n_steps, model.head_dim)
-    caches = [(torch.empty(room), torch.empty(room)) for _ in model.blocks]  # of all tokens; the policy says what is read
+    caches = [(torch.empty(room), torch.empty(room)) for _ in model.blocks]  # of all tokens; a policy chooses
     losses = []
     for step in range(n_steps):
         kept, positions = policy(step + 1)
@@ -196,7 +195,10 @@ def _square(ax, x, y, colour, text="", dashed=False):
 
 
 def moving_axes(mrope_positions, before=3, grid=(2, 2, 3), after=2, token=6, max_side=5):
-    """Three positions for every token of a text, a video and a text again. ``mrope_positions``: the student's function."""
+    """Three positions for every token of a text, a video and a text again.
+
+    ``mrope_positions``: the student's function.
+    """
     title = "A token on three axes: time, height, width"
     alt = ("Squares in reading order: text tokens, the frames of a small video side by side, text tokens again; one is "
            "marked. Below, three scales, time, height and width, each with a mark at the position of that token.")
@@ -227,7 +229,7 @@ def _places(before, grid, after):
     t, h, w = grid
     places = [(column, 0, True) for column in range(before)]
     start = before + 0.6
-    for frame in range(t):
+    for _ in range(t):
         places += [(start + column, row, False) for row in range(h) for column in range(w)]
         start += w + 0.6
     return places + [(start + column, 0, True) for column in range(after)]
@@ -248,7 +250,7 @@ def moving_absorbed(m=5, n=2, max_position=16):
     fig, axes = lab.figure(title, ncols=2, height=2.6)
     for ax, name, matrix in zip(axes, ("without a rotation: W", f"with a rotation: R({n} − {m}) W"),
                                 (np.array(W_UK), rotation @ np.array(W_UK))):
-        lab.heatmap(ax, matrix, name, 1.2, "", "")
+        lab.heatmap(ax, matrix, name, 2.5, "", "")
         for (row, column), value in np.ndenumerate(matrix):
             ax.text(column, row, f"{value:.2f}", ha="center", va="center")
         ax.set(xticks=[], yticks=[])
@@ -264,28 +266,28 @@ lab.PICTURES |= {"conveyor": r"""
     return () => {
       const n = tokens.value, [kept, positions] = data.cases[sinks.value][size.value - 1][n - 1].map(numbers);
       const width = Math.max(view.svg.parentNode.clientWidth, 240), left = 56;
-      const cell = Math.min(30, (width - left) / data.maxTokens), top = 6, low = top + cell + 46;
-      const svg = view.clear(width, low + cell + 26), small = {"font-size": Math.min(12, cell * 0.72)};
-      const x = (place) => left + cell * place, colour = (token) => token < sinks.value ? colours.query : colours.angle;
-      function square(place, y, token, more) {
-        shape(svg, "rect", {x: x(place) + 1, y, width: cell - 2, height: cell - 2, stroke: grey, ...more});
+      const [narrow, cell] = [data.maxTokens, data.maxSinks + data.maxWindow].map((count) => Math.min(28, (width - left) / count));
+      const top = 6, low = top + narrow + 44, svg = view.clear(width, low + cell + 26), small = {"font-size": 11};
+      const colour = (token) => token < sinks.value ? colours.query : colours.angle;
+      function square(place, y, side, token, more) {
+        shape(svg, "rect", {x: left + side * place + 1, y, width: side - 2, height: side - 2, stroke: grey, ...more});
         const fill = more.fill === colours.query ? "#fff" : ink;
-        write(svg, x(place) + cell / 2, y + cell / 2 - 1, token, "middle", {...small, fill});
+        if (side > 15) write(svg, left + side * (place + 0.5), y + side / 2 - 1, token, "middle", {...small, fill});
       }
-      write(svg, 0, top + cell / 2, "text");
+      write(svg, 0, top + narrow / 2, "text");
       write(svg, 0, low + cell / 2, "cache");
       write(svg, 0, low + cell + 12, "position");
       kept.forEach((token, place) => {
-        const ends = [[x(token) + cell / 2, top + cell], [x(place) + cell / 2, low]];
+        const ends = [[left + narrow * (token + 0.5), top + narrow], [left + cell * (place + 0.5), low]];
         stroke(svg, ends, colour(token), 1.2);
       });
       for (const token of range(n)) {
         const held = kept.includes(token);
-        square(token, top, token, held ? {fill: colour(token)} : {fill: "#fff", "stroke-dasharray": "3 2"});
+        square(token, top, narrow, token, held ? {fill: colour(token)} : {fill: "#fff", "stroke-dasharray": "3 2"});
       }
       kept.forEach((token, place) => {
-        square(place, low, token, {fill: colour(token), "data-token": token});
-        write(svg, x(place) + cell / 2, low + cell + 12, positions[place], "middle", {...small, class: "position"});
+        square(place, low, cell, token, {fill: colour(token), "data-token": token});
+        write(svg, left + cell * (place + 0.5), low + cell + 12, positions[place], "middle", {...small, class: "position"});
       });
       const last = positions.length - 1, far = positions[last] - positions[0], true_far = kept[last] - kept[0];
       say(`${kept.length} of ${n} tokens are kept. The newest stands at position ${positions[last]} of the cache, `
@@ -309,7 +311,7 @@ lab.PICTURES |= {"conveyor": r"""
       const chosen = token.value, patch = chosen - data.before, width = Math.max(view.svg.parentNode.clientWidth, 240);
       const across = data.before + data.after + 1.2 + frames * (columns + 0.6), cell = Math.min(24, width / across);
       const highest = Math.max(...positions.flat()), scales = rows_ * cell + 44, left = 56;
-      const svg = view.clear(width, scales + 3 * 34 + 16);
+      const svg = view.clear(width, scales + 2 * 34 + 26);
       function square(column, row, number, fill) {
         const marked = number === chosen ? {stroke: ink, "stroke-width": 2, fill: colours.angle} : {stroke: grey, fill};
         const place = {x: column * cell + 1, y: row * cell + 1, width: cell - 2, height: cell - 2, "data-number": number};
