@@ -40,6 +40,22 @@ RULES = {
         kept % WINDOW,
     ),
 }
+
+
+def one_pair(n, pair, true_there):
+    """4 sinks + 60: true positions in one pair of channels and places in the cache in the others, or the reverse."""
+    kept, places = streaming_cache(n, SINKS, WINDOW - SINKS)
+    positions = (places if true_there else kept)[:, None].repeat(1, PAIRS)
+    positions[:, pair] = kept if true_there else places
+    return kept, positions
+
+
+# The first pair past the boundary: one turn takes 199 positions, training showed 63.
+PAIRS, SLOW = 8, 3
+PAIR_RULES = {
+    "true positions but for pair 3": lambda n: one_pair(n, SLOW, False),
+    "true positions in pair 3 alone": lambda n: one_pair(n, SLOW, True),
+}
 DENSE, FRESH = "everything kept", "window of 64, recomputed"
 ARMS = (DENSE, FRESH, *RULES)
 EVERY = 4  # predictions per point of the curve
@@ -59,6 +75,8 @@ def run(seed):
     end = {name: serving.at_the_end(rows) for name, rows in losses.items()}
     end[FRESH] = float(serving.recomputed(model, tokens).mean())
     curves = {name: rows.mean(0).unflatten(0, (-1, EVERY)).mean(1).tolist() for name, rows in losses.items()}
+    pairs = {name: serving.stream(model, tokens, rule) for name, rule in PAIR_RULES.items()}
+    curves |= {name: rows.mean(0).unflatten(0, (-1, EVERY)).mean(1).tolist() for name, rows in pairs.items()}
     return {"end": end, "curves": curves, "first": serving.weight_on_the_first(model, tokens)}
 
 
@@ -93,6 +111,7 @@ def collected():
         "curves": {
             arm: [[round(loss, 3) for loss in run["curves"][arm]] for run in runs] for arm in ARMS if arm != FRESH
         },
+        "pairs": {rule: [[round(loss, 3) for loss in run["curves"][rule]] for run in runs] for rule in PAIR_RULES},
         "first": [[round(share, 4) for share in run["first"]] for run in runs],
     }
 
@@ -117,8 +136,9 @@ def tables(data):
         f"seeds, PyTorch {made['torch']}, Python {made['python']}, NumPy {made['numpy']}. Week 5's language model with "
         "RoPE, two layers, trained on",
         f"{serving.TRAINED} characters; seed 0 is the shipped checkpoint. {len(serving.texts())} texts of "
-        f"{serving.LENGTH} characters, fed one at a time;",
-        f"loss in nats: of the last {serving.TARGETS} (and minus the recomputed window of the same seed), and of the characters {SETTLED} to {serving.LENGTH - 1} (and minus the cached window).",
+        f"{serving.LENGTH} characters, fed one at a time. Loss in nats: of the last {serving.TARGETS}, and minus the",
+        f"recomputed window of the same seed; settled, of the characters {SETTLED} to {serving.LENGTH - 1}, and minus the "
+        "cached window.",
         "",
         "| | last | minus recomputed | settled | minus cached window |",
         "|---|---|---|---|---|",
@@ -127,6 +147,9 @@ def tables(data):
         row = [cell(data["end"][arm], 3), cell(np.array(data["end"][arm]) - fresh, 3)]
         row += [cell(settled[arm], 3), cell(settled[arm] - window, 3)] if arm in settled else ["", ""]
         lines += [f"| {arm} | " + " | ".join(row) + " |"]
+    lines += ["", "4 sinks + 60, settled, minus the cached window:", ""]
+    for rule, rows in data["pairs"].items():
+        lines += [f"- {rule}: {cell(np.array(rows)[:, SETTLED // EVERY :].mean(1) - window, 3)}"]
     lines += [
         "",
         "Share of the attention that a head gives to the first token of a text of "

@@ -72,7 +72,7 @@ np.random.seed(0)
 #
 # GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. Phi and GLM-4 turn half of them, StableLM and Qwen3-Next a quarter. The channels that stay still compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
 #
-# Why give up most of the rotation? Three reasons, of different strength. It is cheaper, which was the reason given for GPT-NeoX. It seems to cost nothing: Khan et al. (2026) trained models with several fractions and found that about a tenth of the channels converges like all of them. And a channel that does not turn meets no unknown angle at any length. That last point is what section 8.2 of week 5 used in whole layers.
+# Why give up most of the rotation? Three reasons, of different strength. It is cheaper, which was part of the reason given for GPT-NeoX. It seems to cost nothing: Khan et al. (2026) trained models with several fractions and found that about a tenth of the channels converges like all of them. And a channel that does not turn meets no unknown angle at any length. That last point is what section 8.2 of week 5 used in whole layers.
 #
 # The rotated part is a small RoPE of its own. With $r$ rotated channels (`rotary_dim`) pair $i$ turns at
 #
@@ -213,7 +213,7 @@ week8.partial_rotary_emb(partial_rotary_emb)
 # | row 1, columns 0, 1, 2 | 2, 2, 2 | 3, 3, 3 | 2, 3, 4 |
 # | text | 5 | 5 | 5 |
 #
-# The six patches took three positions, not six. A side effect that people like: long videos use up few of the positions that the model was trained on.
+# The six patches took three positions, not six. The paper counts this as an advantage: a long video uses up few of the positions that the model was trained on.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Two text tokens, then a video of 5 frames of 2 × 2 patches, then text. At which number does the text go on: 4, 7, 12 or 22?
@@ -634,7 +634,7 @@ serving.moving_conveyor(streaming_cache)
 #
 # **5 points · difficulty 4/5 · 40 minutes · code**
 #
-# *Why it matters:* the two forms give the same numbers, and one of them reads 28 times less memory per step in a model of DeepSeek-V3's sizes.
+# *Why it matters:* by exercise 7.2 the cache of DeepSeek-V3 is 71 times smaller than its keys and values written out. Only this form can use it as it lies there.
 #
 # Write it **without** a tensor of `n_keys × heads × dn` numbers. (Memory is measured below, not graded.) Rows of the mask without a key give zeros, as in exercise 1.1.
 
@@ -988,7 +988,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 #
 # **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* three of the five rules stand in deployed code. Two of them make no error message and cost a quarter of a nat or more in some model.
+# *Why it matters:* the wrong rules raise no error, and one of them costs a whole nat.
 #
 # Two to five sentences per part, with numbers and their spread.
 #
@@ -1106,7 +1106,7 @@ print(fused_rope.demonstration(partial_rotary_emb))
 #
 # <details><summary>1. A checkpoint says partial_rotary_factor 0.25, head_dim 128. Your code uses exponent −2i/128. What do you see?</summary>
 #
-# Nothing at short distances. The sixteen pairs end at a wavelength of some 200 positions and not 35,000, so far distances look alike: quality falls with length.
+# Nothing at short distances. The sixteen pairs end at a wavelength of 54 positions and not 35,000, so far distances look like near ones: quality falls with length.
 # </details>
 #
 # <details><summary>2. A two-hour video at one frame per second, 10 × 10 patches. How many positions does M-RoPE use, and how many tokens are there?</summary>
@@ -1126,7 +1126,7 @@ print(fused_rope.demonstration(partial_rotary_emb))
 #
 # <details><summary>5. MLA caches 576 numbers per token and layer, GQA with 8 heads of 128 stores 2,048. Which one computes less per step?</summary>
 #
-# GQA: its keys have 128 channels per head, absorbed MLA compares 576. MLA trades arithmetic for memory traffic, and decoding is limited by traffic (week 7).
+# GQA, with as many query heads: its keys have 128 channels, absorbed MLA compares 576 per head. MLA trades arithmetic for memory traffic, and decoding is limited by traffic (week 7).
 # </details>
 #
 # <details><summary>6. A layer has no position. Can the model still tell the order there?</summary>
