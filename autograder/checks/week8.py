@@ -220,7 +220,6 @@ def mrope_positions(check: Check) -> None:
         ):
             agrees(*segments, hint=AFTER)
     with check.criterion("videos, and what follows them", 0.75, golden=True):
-        agrees(2, (1, 2, 3), 2)
         for segments in (
             (2, (5, 2, 2), 3),
             ((4, 2, 3), (2, 3, 2), 1),
@@ -438,10 +437,7 @@ SHORT = Hint(
     form=True,
 )
 NO_SINKS = Hint("With sinks all is right, without any it is not. (Then the last `window` tokens are kept.)", form=True)
-COUNTED = Hint(
-    "The tokens kept are right, the positions are not. (Positions count in the cache: 0, 1, ... without gaps.)",
-    form=True,
-)
+COUNTED = "The tokens kept are right, the positions are not. (Positions count in the cache: 0, 1, ... without gaps.)"
 
 
 def result(call: Probe, place: int) -> Probe:
@@ -506,7 +502,11 @@ ROTATED = (
     "The values are right where all scores are zero; with the rotated part alone they are not. (q_rope of each head meets "
     "the one k_rope, the scale is sqrt(dn + dr).)"
 )
-SIZES = Hint("Where all sizes are equal the result is right, with different sizes it is not.", form=True)
+TOGETHER = "Each part of the score alone is right, both together are not. (They are added, and divided once.)"
+SIZES = Hint(
+    "With as many queries as keys all is right, with other numbers of queries, keys or heads it is not.", form=True
+)
+MASKED = "Without a mask all is right, with one it is not. (True = may attend; keys are hidden before the softmax.)"
 BROADCAST = Hint(
     "A mask of this shape goes wrong. (It broadcasts to (batch, heads, n_queries, n_keys), True = may attend.)",
     form=True,
@@ -560,7 +560,8 @@ def mla_attention(check: Check) -> None:
     def without(*places: int) -> Callable[[list[Tensor]], list[Tensor]]:
         return lambda tensors: [torch.zeros_like(t) if at in places else t for at, t in enumerate(tensors)]
 
-    square, some = (4, 4, 4, 4, 4, 4, 4, 4), (2, 3, 5, 5, 6, 4, 7, 9)
+    # batch = heads, and dn = dv = rank: there a mixed-up axis or matrix gives a wrong value.
+    square, some = (3, 3, 5, 5, 4, 2, 4, 4), (2, 3, 5, 5, 6, 4, 7, 9)
     with check.criterion("the values: queries zero", 0.75, golden=True):
         for sizes in (square, some):
             tensors, words = drawn(*sizes)
@@ -576,14 +577,21 @@ def mla_attention(check: Check) -> None:
             agrees(without(0, 1)(tensors), f"{words}, q_nope and q_rope zero")
             agrees(without(0)(tensors), f"{words}, q_nope zero", ROTATED)
     with check.criterion("both parts, any sizes", 1, golden=True):
-        for sizes in (square, some, (2, 3, 2, 7, 8, 2, 5, 6), (1, 2, 1, 9, 4, 6, 3, 16), (3, 1, 6, 4, 5, 2, 8, 3)):
+        for sizes, hint in (
+            (some, TOGETHER),
+            (square, TOGETHER),
+            ((2, 3, 2, 7, 8, 2, 5, 6), SIZES),
+            ((1, 2, 1, 9, 4, 6, 3, 16), SIZES),
+            ((3, 1, 6, 4, 5, 2, 8, 3), SIZES),
+        ):
             tensors, words = drawn(*sizes)
-            agrees(tensors, words, "" if sizes == square else SIZES)
+            agrees(tensors, words, hint)
     with check.criterion("masks, and rows that may attend to nothing", 1, golden=True):
         tensors, words = drawn(4, 4, 4, 4, 4, 6, 5, 8)
         agrees(tensors, f"{words}, mask (4, 4), all True", mask=torch.ones(4, 4, dtype=torch.bool, device=check.device))
         for shape in ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4), (4, 1, 4)):
-            agrees(tensors, f"{words}, mask {shape}", BROADCAST, mixed_mask(check, *shape))
+            hint = MASKED if shape == (4, 4) else BROADCAST
+            agrees(tensors, f"{words}, mask {shape}", hint, mixed_mask(check, *shape))
         tensors, words = drawn(2, 3, 4, 6, 5, 4, 7, 8)
         for shape in ((4, 6), (2, 1, 1, 6), (2, 3, 4, 6), (6,)):
             mask = mixed_mask(check, *shape)

@@ -28,6 +28,7 @@ SAYS = {
     "interleaved": "Your pairs are neighbours, (0, 1), (2, 3), ...; this exercise has the half layout.",
     "clockwise": "You turn the wrong way: the sign of sin is exchanged.",
     "mirrored": "Your second half has the wrong sign: it is x2*cos + x1*sin.",
+    "first mirrored": "Your first half has the wrong sign: it is x1*cos - x2*sin.",
     "half exponent": "Your exponent is half of what it should be: -2i/dim, with i counting pairs.",
     "positive exponent": "Your frequencies grow: the exponent is negative.",
     "degrees": "Your angles are taken as degrees; they are radians.",
@@ -88,7 +89,7 @@ SAYS = {
     "half aligned": "One edge of your window is aligned at the end, the other at the top left.",
     "both sides": "Your queries see keys after them: the window reaches back only.",
     "ahead": "Your window reaches ahead; it reaches back. Rows are queries, columns are keys.",
-    "no window": "Your mask is the causal one: the window hides nothing.",
+    "no window": "Your window hides nothing: keys more than window - 1 positions away must be hidden.",
     "inverted": "Your mask is inverted: True means that a query may attend to a key.",
     "strict": "Your mask hides the token itself; a query sees its own key.",
     "blocks": "Your mask cuts the text into blocks; the window moves with the query.",
@@ -99,7 +100,7 @@ SAYS = {
     "short text": "A window longer than the text is allowed: then it hides nothing.",
     # the sink
     "kept": "The column of the sink is still there: drop it after the softmax.",
-    "wrong column": "You drop a key and keep the sink: it must be dropped where it was added.",
+    "wrong column": "The first column of your result is the sink's: drop that one, and no key.",
     "first sink": "All heads have the sink of the first one; each has its own.",
     "sinks by query": "The sinks are spread over the queries; there is one per head.",
     "adds up to 1": "Your weights add up to 1: the sink's share must be missing from them.",
@@ -136,6 +137,7 @@ SAYS = {
     "dr scale": "The scale is sqrt(dn + dr), since a key has both parts; yours is sqrt(dr).",
     "rank scale": "The scale is sqrt(dn + dr), the width of a whole key, also in absorbed form; yours is that of the "
     "latent.",
+    "no root": "You divide by dn + dr; the scale is its square root.",
     "unscaled": "The scores are not divided by sqrt(dn + dr).",
     "two scales": "Each part has a scale of its own; the whole score is divided by sqrt(dn + dr).",
     "sum of roots": "The scale is sqrt(dn + dr); yours is sqrt(dn) + sqrt(dr).",
@@ -203,6 +205,7 @@ for _name, _score, _says, *_changes in (
     ("partial_rest_first", 0, "rest first", (JOINED, "return torch.cat((rest, turned.to(x.dtype)), dim=-1)")),
     ("partial_clockwise", 0, "clockwise", ("angles.sin()", "-angles.sin()")),
     ("partial_mirrored", 0, "mirrored", ("x2 * cos + x1 * sin", "x2 * cos - x1 * sin")),
+    ("partial_first_mirrored", 0, "first mirrored", ("x1 * cos - x2 * sin", "x1 * cos + x2 * sin")),
     ("partial_half_exponent", 0, "half exponent", (FREQS, "freqs = base ** (-torch.arange(rotary_dim // 2) / rotary_dim)")),
     ("partial_positive_exponent", 0, "positive exponent", ("base ** (-torch", "base ** (torch")),
     ("partial_degrees", 0, "degrees", (ANGLES, ANGLES + " * math.pi / 180")),
@@ -483,6 +486,7 @@ for _name, _score, _says, *_changes in (
     ("mrope_positive_exponent", 0, "positive exponent", ("base ** (-torch", "base ** (torch")),
     ("mrope_clockwise", 0, "clockwise", ("angles.sin()", "-angles.sin()")),
     ("mrope_mirrored", 0, "mirrored", ("x2 * cos + x1 * sin", "x2 * cos - x1 * sin")),
+    ("mrope_first_mirrored", 0, "first mirrored", ("x1 * cos - x2 * sin", "x1 * cos + x2 * sin")),
     ("mrope_degrees", 0, "degrees", ("angles.cos(), angles.sin()", "angles.deg2rad().cos(), angles.deg2rad().sin()")),
     ("mrope_equal", 1.75, "equal sections", (LOOP, "sections = (d // 6, d // 6, d // 2 - 2 * (d // 6))\n    " + LOOP)),
     ("mrope_base", 3, "base", ("freqs = base **", "freqs = 10000.0 **")),
@@ -865,6 +869,8 @@ for _name, _score, _says, *_changes in (
     ("mla_dn_scale", 0.75, "dn scale", ("math.sqrt(dn + dr)", "math.sqrt(dn)")),
     ("mla_dr_scale", 0.75, "dr scale", ("math.sqrt(dn + dr)", "math.sqrt(dr)")),
     ("mla_unscaled", 0.75, "unscaled", (" / math.sqrt(dn + dr)", "")),
+    ("mla_no_root", 0.75, "no root", ("math.sqrt(dn + dr)", "(dn + dr)")),
+    ("mla_rank_alone", 0.75, "rank scale", ("math.sqrt(dn + dr)", "math.sqrt(latent.shape[-1])")),
     ("mla_two_scales", 0.75, "two scales", (SCORES, "scores = content / math.sqrt(dn) + rotated / math.sqrt(dr)")),
     ("mla_sum_of_roots", 0.75, "sum of roots", ("math.sqrt(dn + dr)", "(math.sqrt(dn) + math.sqrt(dr))")),
     ("mla_rope_per_head", 0, "rope per head", ("k_rope[:, None].mT", "k_rope.mT")),
@@ -1008,6 +1014,7 @@ for _name, _score, _says, _slips in (
 TURNS = (
     "clockwise",
     "mirrored",
+    "first mirrored",
     "half exponent",
     "positive exponent",
     "degrees",
@@ -1051,7 +1058,8 @@ def _turn(x, angles, mistakes):
     sin = -sin if "clockwise" in mistakes else sin
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     a, b = (wide[..., 0::2], wide[..., 1::2]) if "interleaved" in mistakes else wide.chunk(2, dim=-1)
-    y1, y2 = a * cos - b * sin, b * cos - a * sin if "mirrored" in mistakes else b * cos + a * sin
+    y1 = a * cos + b * sin if "first mirrored" in mistakes else a * cos - b * sin
+    y2 = b * cos - a * sin if "mirrored" in mistakes else b * cos + a * sin
     both = torch.stack((y1, y2), -1).flatten(-2) if "interleaved" in mistakes else torch.cat((y1, y2), dim=-1)
     return both.to(torch.float32 if "float32" in mistakes else x.dtype)
 
@@ -1330,6 +1338,7 @@ def stream_with(mistakes):
         "dn scale",
         "dr scale",
         "rank scale",
+        "no root",
         "unscaled",
         "two scales",
         "sum of roots",
@@ -1373,6 +1382,7 @@ def mla_with(mistakes):
             ("dn scale", math.sqrt(dn)),
             ("dr scale", math.sqrt(dr)),
             ("rank scale", math.sqrt(latent.shape[-1] + dr)),
+            ("no root", dn + dr),
             ("unscaled", 1),
             ("two scales", 1),
             ("sum of roots", math.sqrt(dn) + math.sqrt(dr)),
