@@ -3,7 +3,7 @@
 #
 # **The week in one sentence.** Models that people use bend the encodings of weeks 3 to 7 to save memory, to read video and to run for ever: build those bends, read them in five configurations, and measure one of them.
 #
-# You have learned RoPE from its formula. Now open the configuration of a model that you use. `partial_rotary_factor: 0.25`. `no_rope_layers: [1, 1, 1, 0, …]`. `mrope_section: [16, 24, 24]`. `sliding_window: 128`. `qk_rope_head_dim: 64`. Each of these lines changes what a position is. Which one do you have to know to serve the model, and what happens if you read it wrong?
+# You have learned RoPE from its formula. Now open the configuration of a model that you use. `partial_rotary_factor: 0.25`. `no_rope_layers: [1, 1, 1, 0, …]`. `mrope_section: [16, 24, 24]`. `sliding_window: 128`. `qk_rope_head_dim: 64`. Each of these lines changes what a position is. Read one of them wrongly, and in most cases nothing complains: the model still talks, only worse.
 #
 # This week is **optional**. Nothing later builds on it.
 #
@@ -103,7 +103,7 @@ lab.table(["", "pairs", "fastest", "slowest"],
 # **Figure 8.1. Wavelengths of the pairs.** One mark per pair; far right is slow. Compare where the three rows end.
 
 # %% [markdown]
-# With the right exponent twelve pairs reach as far as forty-eight. With the wrong one the slowest comes round after 52 positions: the model has no pair left that tells 60 from 8. Nothing fails loudly. A checkpoint loaded into such code just gets worse with distance.
+# With the right exponent twelve pairs reach as far as forty-eight. With the wrong one the slowest comes round after 52 positions: the model has no pair left that tells 60 from 8. Nothing fails loudly. A checkpoint loaded into such code just confuses far with near.
 
 # %% [markdown]
 # ### Exercise 8.1 · Partial rotary embedding
@@ -399,11 +399,11 @@ week8.apply_mrope(apply_mrope)
 # %% [markdown]
 # ## 3 · Windows, sinks, and a stream without end
 #
-# A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools stand in released models, alone or together.
+# A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Released models use three tools, alone or together.
 #
 # **A sliding window.** Each query sees itself and the $w-1$ keys before it. The cache then holds $w$ tokens, however long the text. Gemma 3 gives five of six layers a window, gpt-oss every second one.
 #
-# **A sink in the softmax.** A softmax must give out weight 1, also where no key deserves it. Trained models often pile that weight onto the first tokens of the text. Xiao et al. (2024) call these **attention sinks**. gpt-oss builds one in: each head learns one number $b$, a logit that belongs to no key,
+# **A sink in the softmax.** A softmax hands out a total weight of 1, even where no key deserves any. Xiao et al. (2024, section 3.1) found that large language models pile much of it onto the first tokens of the text, whatever these say. They call them **attention sinks**. gpt-oss builds one in: each head learns one number $b$, a logit that belongs to no key,
 #
 # $$w_j=\frac{e^{s_j}}{e^{b}+\sum_k e^{s_k}}. \tag{3}$$
 #
@@ -1027,36 +1027,47 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # %% [markdown]
 # Why has no sink formed? Every training text of this model began at a random character, so no token was always the first, and there are only two layers. That is a conjecture: we have not trained the other kind. What is measured is that "a window without sinks collapses" is a statement about *a model*, and that you can check yours in one line.
 #
-# ### A closer look: when the clocks come round
+# ### A closer look: one clock
 #
-# One curve of Figure 8.6 is jagged in a way that its neighbours are not. With true positions the four sinks cost nothing at some distances and a whole nat at others. You know enough to say where. In this model a head has 16 channels, so by week 3 its three fastest pairs take $2\pi\approx6.28$, $19.9$ and $62.8$ positions for a full turn. At a distance that is a multiple of all three, these clocks show what they show for the token itself.
+# One curve of Figure 8.6 goes up and down as no other does. With true positions the four sinks cost nothing at some distances and a whole nat at others. You know enough to say where.
+#
+# In this model a head has 16 channels. By week 3 its pairs take 6.28, 19.9, 62.8, 199, 628, … positions for a full turn. Training showed distances up to 63, so pairs 0 to 2 have been all the way round. Pair 3 is the first that has not, the one that mattered most in Figure 5.12.
+#
+# A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At 230 it shows the same as at 31, an old acquaintance.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Which distances between 64 and 511 are nearly multiples of 6.28, of 19.9 *and* of 62.8? What should the loss do when the sinks are that far away?
+# **Predict.** Between which distances does pair 3's hand stand in the half that belongs to keys ahead? What should the loss do there, and between 200 and 290? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"]
-excess = curves["4 sinks + 60, true positions"] - curves["window of 64, cached"]
-at = results["every"] * np.arange(excess.shape[1]) + results["every"] / 2
-fig, ax = lab.figure("What true positions of the sinks cost, by the position of the newest character", height=3.2)
-for row in excess:
-    ax.plot(at, row, color=lab.BLUE, linestyle="-", linewidth=0.8, alpha=0.5)
-ax.plot(at, excess.mean(0), color=lab.BLACK, linestyle="-", label="mean of five seeds")
-ax.axvline(377, color=lab.VERMILLION, linestyle="--", linewidth=1.4, label="377 = 60.0, 19.0 and 6.0 turns")
+window = curves["window of 64, cached"]
+arms = {"true positions in all pairs": curves["4 sinks + 60, true positions"],
+        "in pair 3 alone": np.array(results["pairs"]["true positions in pair 3 alone"]),
+        "in all pairs but pair 3": np.array(results["pairs"]["true positions but for pair 3"])}
+at = results["every"] * (np.arange(window.shape[1]) + 0.5)
+turn = 2 * math.pi * 10000 ** (3 / 8)  # pair 3 of 8
+fig, ax = lab.figure("What true positions of the sinks cost: five seeds, mean and range", height=3.6)
+for start in (turn / 2, 3 * turn / 2, 5 * turn / 2):
+    ax.axvspan(start, min(start + turn / 2, 512), color="#EEEEEE", zorder=0)
+for (name, losses), colour, style in zip(arms.items(), (lab.BLACK, lab.VERMILLION, lab.BLUE), ("-", "--", "-.")):
+    excess = losses - window
+    ax.plot(at, excess.mean(0), color=colour, linestyle=style, label=name)
+    ax.fill_between(at, excess.min(0), excess.max(0), color=colour, alpha=0.15, linewidth=0)
 ax.set(xlabel="characters read (means of 4)", ylabel="nats above the cached window", xlim=(0, 512))
 ax.grid(axis="y")
-ax.legend(loc="upper left")
+fig.legend(loc="outside right center")
 plt.show()
-print("highest at:", ", ".join(f"{at[row.argmax()]:.0f}" for row in excess), "(one number per seed)")
+lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
+          [[name, beside(losses[:, 32:].mean(1), settled["window of 64, cached"])] for name, losses in arms.items()])
 
 # %% [markdown]
-# **Figure 8.7. The price of true positions.** Thin lines: five training seeds; black: their mean; dashed: the distance at which the three fastest pairs have made nearly whole turns.
+# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3's hand stands where keys ahead of the query would put it. (a) Where does the black curve rise? (b) Which of the other two follows it?
 
 # %% [markdown]
-# Four of the five seeds have their highest point at 378, the fifth at 362. At 378 the sinks stand 375 to 378 positions away, and true positions cost 1.24 [1.06..1.48] nats. Between 200 and 290 they cost next to nothing, although those distances are just as new.
+# One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, PAIR_BUT. With true positions there and nowhere else, PAIR_ALONE: more than with all of them. The teeth on the black hills stand 20 apart, which is the turn of pair 1: where it comes round as well, a sink looks most like a neighbour.
 #
-# So an unknown distance is not just "unknown". A model reads it as whatever known distance its clocks resemble. The three pairs do not explain everything: near 258 and 440 they come round almost as well, and little happens. There the slower pairs stand elsewhere.
+# So an unknown distance is not just unknown. A model reads it as the known or unknown distance that its clocks resemble. Distances of 200 to 290 are as new as those of 100 to 190, and harmless.
 
 # %% [markdown]
 # ## 7 · Demonstration: one pass over the memory
