@@ -624,11 +624,6 @@ serving.moving_conveyor(streaming_cache)
 #
 # **A worked example.** One head, $W^{UK}=\begin{pmatrix}1&2\\0&1\end{pmatrix}$, $q=(1,1)$, $c=(3,1)$. On the left of (6), $W^{UK}c=(5,1)$ and the product is 6. On the right, $W^{UK\,\top}q=(1,3)$ and the product is $3+3=6$.
 
-# %% [markdown] tags=["prediction"]
-# **Predict.** 16 heads, $d_n=128$, a latent of 512, 4,096 cached tokens, one query. The keys of all heads would be $16\cdot4096\cdot128$, some 8.4 million numbers. How large is the largest tensor that a function needs if it follows equation (6)?
-#
-# *Your prediction:*
-
 # %% [markdown]
 # ### Exercise 8.4 · Latent attention
 #
@@ -722,6 +717,11 @@ week8.mla_attention(mla_attention)
 #
 # Weights times latents first, `(batch, heads, n_queries, r)`. Only then `w_uv`, which now meets queries and no keys.
 # </details>
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** 16 heads, $d_n=128$, a latent of 512, two texts of 4,096 cached tokens, one query each. The keys of all heads would be $2\cdot16\cdot4096\cdot128$, some 16.8 million numbers. How large is the largest tensor that *your* function makes?
+#
+# *Your prediction:*
 
 # %% tags=["experiment"]
 generator = torch.Generator().manual_seed(0)
@@ -1065,7 +1065,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3's hand stands where keys ahead of the query would put it. (a) Where does the black curve rise? (b) Which of the other two follows it?
 
 # %% [markdown]
-# One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, PAIR_BUT. With true positions there and nowhere else, PAIR_ALONE: more than with all of them. The teeth on the black hills stand 20 apart, which is the turn of pair 1: where it comes round as well, a sink looks most like a neighbour.
+# One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, 0.00 [−0.01..0.01] nats are left of it. With true positions there and nowhere else, the price is 0.40 [0.30..0.51]: higher than with all of them. The teeth on the black hills stand 20 apart, which is the turn of pair 1: where it comes round as well, a sink looks most like a neighbour.
 #
 # So an unknown distance is not just unknown. A model reads it as the known or unknown distance that its clocks resemble. Distances of 200 to 290 are as new as those of 100 to 190, and harmless.
 

@@ -166,7 +166,9 @@ def _absorbed(card: Locator, at: dict[str, float]) -> None:
     angle = 0.5 * torch.tensor(at["key position n"] - at["query position m"])
     rotation = torch.stack((angle.cos(), -angle.sin(), angle.sin(), angle.cos())).view(2, 2)
     expected = torch.cat((matrix.flatten(), (rotation @ matrix).flatten()))
-    assert _numbers(card.locator("text.entry")) == pytest.approx(expected.tolist(), abs=0.0051)  # two decimals are shown
+    assert _numbers(card.locator("text.entry")) == pytest.approx(
+        expected.tolist(), abs=0.0051
+    )  # two decimals are shown
 
 
 def _numbers_after(titles: Locator) -> list[float]:

@@ -119,6 +119,8 @@ def test_the_table():
         assert fresh(name).rope_parameters["partial_rotary_factor"] == factor
     pairs = modeling_glm4.rotate_half(torch.arange(4.0))
     assert pairs.tolist() == [-1.0, 0.0, -3.0, 2.0]  # neighbours
+    gptj = fresh("GPTJConfig")
+    assert (gptj.rotary_dim, gptj.n_embd // gptj.n_head) == (64, 256)
     deepseek = fresh("DeepseekV3Config")
     assert (deepseek.kv_lora_rank, deepseek.qk_rope_head_dim, deepseek.qk_nope_head_dim) == (512, 64, 128)
     assert (deepseek.num_attention_heads, deepseek.num_hidden_layers) == (128, 61)
