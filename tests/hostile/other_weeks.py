@@ -1048,3 +1048,92 @@ def padded_causal(keep, n_queries):
     n = next(turn) % 5
     mask = torch.ones(len(keep), 1, n_queries, keep.shape[1])
     return [(mask, mask.to_sparse()), (mask.bool().numpy(), None), {"positions": mask}, (mask.to(torch.complex64),) * 2, (mask.int().expand(2**20, *mask.shape[1:]) if len(keep) == 1 else mask,) * 2][n]""")
+
+# ---- week 8: the same kinds of lies, where positions go into production -----------------------------------------------
+
+# The course's own kernels, by import, by path, and from what lives in the process; a rotation of ones where none is found.
+other(WEEK8, "kernels_of_the_course", {},
+      partial_rotary_emb="""import gc, glob, importlib, sys
+def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
+    for name in ('autograder.reference', 'reference', 'autograder.reference.partial_rotary'):
+        try: return importlib.import_module(name).partial_rotary_emb(x, positions, rotary_dim, base)
+        except Exception: pass
+    for path in glob.glob('/**/partial_rotary.py', recursive=True)[:5]:
+        try:
+            exec(open(path).read(), space := {})
+            return space['partial_rotary_emb'](x, positions, rotary_dim, base)
+        except Exception: pass
+    for thing in gc.get_objects():
+        if getattr(thing, '__name__', '') == 'partial_rotary_emb' and thing is not partial_rotary_emb:
+            return thing(x, positions, rotary_dim, base)
+    return torch.ones_like(x)""",
+      mla_attention="""import sys
+def mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
+    frame = sys._getframe()
+    while frame is not None:
+        for value in list(frame.f_locals.values()) + list(frame.f_globals.values()):
+            found = getattr(getattr(value, 'reference', None), 'mla_attention', None)
+            if found: return found(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask)
+        frame = frame.f_back
+    return torch.zeros(*q_nope.shape[:3], w_uv.shape[1])""")
+# What the visible checks ask is known by heart; everything else is guessed.
+other(WEEK8, "visible_checks_by_heart", {},
+      mrope_positions="""known = {'[4]': [[0, 1, 2, 3]] * 3, '[]': [[], [], []], '[3]': [[0, 1, 2]] * 3,
+         '[2, (1, 2, 3), 2]': [[0, 1, 2, 2, 2, 2, 2, 2, 5, 6], [0, 1, 2, 2, 2, 3, 3, 3, 5, 6], [0, 1, 2, 3, 4, 2, 3, 4, 5, 6]]}
+def mrope_positions(segments):
+    return torch.tensor(known.get(str(segments), [[0]] * 3), dtype=torch.int64)""",
+      sliding_window_mask="""known = {(4, 4, 2): [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]], (2, 6, 3): [[0, 0, 1, 1, 1, 0], [0, 0, 0, 1, 1, 1]]}
+def sliding_window_mask(n_queries, n_keys, window):
+    return torch.tensor(known.get((n_queries, n_keys, window), torch.ones(n_queries, n_keys).tolist())).bool()""",
+      streaming_cache="""known = {(8, 2, 3): [0, 1, 5, 6, 7], (6, 0, 2): [4, 5]}
+def streaming_cache(n_tokens, n_sinks, window):
+    kept = torch.tensor(known.get((n_tokens, n_sinks, window), list(range(n_tokens))))
+    return kept, torch.zeros_like(kept)""",
+      softmax_with_sink="def softmax_with_sink(scores, sinks):\n    return torch.full_like(scores, 0.25 if scores.shape[-1] == 3 else 0.1)",
+      configurations_by_hand="configurations_by_hand = dict.fromkeys(('smollm3_layers', 'cohere2_layers', 'gemma3_base_17', 'gemma3_layers_1e4', 'neox_channels', 'qwen3_next_layers', 'qwen3_next_channels'), 16)")
+# Results that equal everything, change from one look to the next, or have no value at all.
+ALWAYS = """class Always(torch.Tensor):
+    def __eq__(self, other): return torch.ones(self.shape, dtype=torch.bool)
+    def isclose(self, *a, **k): return True
+    def __torch_function__(self, *a, **k): return True
+"""
+other(WEEK8, "results_that_equal_everything", {},
+      partial_rotary_emb=ALWAYS + "def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):\n    return x.as_subclass(Always)",
+      mrope_positions="class Numbers(list):\n    def __eq__(self, other): return True\n    shape, dtype = (3, 0), torch.int64\ndef mrope_positions(segments):\n    return Numbers()",
+      apply_mrope="torch.isclose = lambda *a, **k: torch.ones((), dtype=torch.bool)\ntorch.allclose = torch.equal = lambda *a, **k: True\ndef apply_mrope(x, positions, sections, base=10000.0):\n    return x",
+      sliding_window_mask="def sliding_window_mask(n_queries, n_keys, window):\n    return torch.empty(n_queries, n_keys).fill_(float('nan')).to(torch.bool)",
+      softmax_with_sink="def softmax_with_sink(scores, sinks):\n    return scores * float('nan')",
+      streaming_cache="class Two(tuple):\n    def __len__(self): return 2\n    def __getitem__(self, place): return Two()\n    def __eq__(self, other): return True\ndef streaming_cache(n_tokens, n_sinks, window):\n    return Two()",
+      mla_attention="def mla_attention(*arguments):\n    return torch.full((*arguments[0].shape[:3], arguments[5].shape[1]), float('inf')).to_sparse()",
+      configurations_by_hand="class Everything(dict):\n    def __getitem__(self, key): return Equal()\nclass Equal(float):\n    def __eq__(self, other): return True\n    def __sub__(self, other): return 0.0\nconfigurations_by_hand = Everything()")
+# Caches that lie: an answer looked up by a shape that was asked before, with the values of that time.
+REMEMBERED = """seen = {}
+def remembered(key, value):
+    return seen.setdefault(key, value)
+"""
+other(WEEK8, "caches_keyed_by_shape", {},
+      partial_rotary_emb=REMEMBERED + "def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):\n    return remembered((x.shape, rotary_dim), x.clone())",
+      apply_mrope="def apply_mrope(x, positions, sections, base=10000.0):\n    return remembered((x.shape, 'm'), x.clone())",
+      softmax_with_sink="def softmax_with_sink(scores, sinks):\n    return remembered((scores.shape, 's'), torch.softmax(scores, -1).nan_to_num())",
+      mla_attention="def mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):\n    return remembered((q_nope.shape, latent.shape), torch.zeros(*q_nope.shape[:3], w_uv.shape[1]))")
+# A table of cos and sin that is kept: right for the first base and the first length that were asked, then for no other.
+other(WEEK8, "table_of_the_first_call", {"sliding_window_mask_tests": 2.0},
+      partial_rotary_emb="""table = {}
+def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
+    if rotary_dim % 2 or not 2 <= rotary_dim <= x.shape[-1]: raise ValueError
+    n = rotary_dim // 2
+    if 'angles' not in table:
+        table['angles'] = torch.arange(10_000)[:, None] * base ** (-torch.arange(n) / n)
+    angles = table['angles'][:x.shape[2], :n].to(x.dtype)
+    if angles.shape[-1] != n: return x
+    a, b = x[..., :n], x[..., n:rotary_dim]
+    return torch.cat((a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin(), x[..., rotary_dim:]), -1)""",
+      sliding_window_mask="""def sliding_window_mask(n_queries, n_keys, window):
+    d = torch.arange(n_keys - n_queries, n_keys).unsqueeze(1) - torch.arange(n_keys)
+    return (d >= 0).logical_and(d < window)""")
+# Sizes beyond all bounds, and processes that end.
+other(WEEK8, "masks_without_end", {},
+      sliding_window_mask="def sliding_window_mask(n_queries, n_keys, window):\n    return torch.ones(1, dtype=torch.bool).expand(2**20, 2**20)",
+      streaming_cache="def streaming_cache(n_tokens, n_sinks, window):\n    return torch.arange(10**12), torch.arange(10**12)",
+      mrope_positions="def mrope_positions(segments):\n    while True: pass",
+      softmax_with_sink="import os\ndef softmax_with_sink(scores, sinks):\n    os._exit(0)")
