@@ -37,13 +37,13 @@ def stream(model, tokens, policy):
     """Feed the tokens one at a time through a cache that ``policy`` keeps small; the loss of every prediction.
 
     policy(n_tokens): which of the tokens 0 .. n_tokens-1 are kept (ascending, the newest among them), and the
-    position of each. Keys are cached before the rotation, so positions may be given anew at every step. A token's keys
-    and values are computed once, from what was in the cache then. Returns (texts, tokens - 1). One CPU thread: steps
-    this small are no faster with more.
+    position of each, (m,), or of each pair of channels in each, (m, head_dim/2). Keys are cached before the rotation,
+    so positions may be given anew at every step. A token's keys and values are computed once, from what was in the
+    cache then. Returns (texts, tokens - 1). One CPU thread: steps this small are no faster with more.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    n_steps, angles = tokens.shape[1] - 1, (ready.frequencies_of(model.head_dim), 1.0)
+    n_steps = tokens.shape[1] - 1
     room = (len(tokens), model.n_heads, n_steps, model.head_dim)
     caches = [(torch.empty(room), torch.empty(room)) for _ in model.blocks]  # of all tokens; a policy chooses
     losses = []
@@ -52,7 +52,7 @@ def stream(model, tokens, policy):
         x = model.embed(tokens[:, step : step + 1])
         for block, (keys, values) in zip(model.blocks, caches):
             q, keys[:, :, step : step + 1], values[:, :, step : step + 1] = _projected(block, x)
-            q, k = ready.rotate(q, positions[-1:], *angles), ready.rotate(keys[:, :, kept], positions, *angles)
+            q, k = _rotated(q, positions[-1:]), _rotated(keys[:, :, kept], positions)
             mixed = F.scaled_dot_product_attention(q, k, values[:, :, kept])
             x = x + block.attention.out(mixed.transpose(1, 2).flatten(2))
             x = x + block.mlp(block.norm2(x))
@@ -66,6 +66,16 @@ def _projected(block, x):
     """A block's queries, keys and values of x: three times (batch, heads, seq_len, head_dim)."""
     attention = block.attention
     return attention.qkv(block.norm1(x)).unflatten(-1, (3, attention.n_heads, -1)).permute(2, 0, 3, 1, 4)
+
+
+def _rotated(x, positions):
+    """``ready.rotate``, also with a position for each pair of channels: (seq_len, pairs)."""
+    frequencies = ready.frequencies_of(x.shape[-1])
+    if positions.ndim == 1:
+        return ready.rotate(x, positions, frequencies)
+    cos, sin = (positions * frequencies).cos().float(), (positions * frequencies).sin().float()
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
 
 
 @torch.no_grad()
