@@ -82,7 +82,7 @@ np.random.seed(0)
 #
 # **An example.** $d=8$, $r=4$, base 10,000. Two pairs: channels 0 and 2 turn by 1 radian per position, channels 1 and 3 by $10000^{-2/4}=0.01$. Channels 4 to 7 pass. Pair partners are $r/2=2$ apart, not $d/2=4$.
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 wavelengths = {
     "all 96 channels turn": [2 * math.pi * 10000 ** (2 * i / 96) for i in range(48)],
     "24 turn, exponent −2i/24": [2 * math.pi * 10000 ** (2 * i / 24) for i in range(12)],
@@ -413,7 +413,7 @@ week8.apply_mrope(apply_mrope)
 #
 # **An example.** $n_s=2$, $w=3$, and 8 tokens so far. Kept: 0, 1, 5, 6, 7. Their positions: 0, 1, 2, 3, 4. With 4 tokens, all are kept, each once: 0, 1, 2, 3.
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, axes = lab.figure("Who sees whom? Ten tokens", ncols=3, height=3.1, sharey=True)
 query, key = torch.arange(10)[:, None], torch.arange(10)
 for ax, (title, seen) in zip(axes, {"causal": key <= query, "window of 4": (key <= query) & (key > query - 4),
@@ -940,7 +940,7 @@ rules = {
 }
 live = {name: serving.stream(model, tokens, rule) for name, rule in rules.items()}
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 fig, ax = lab.figure("Loss along the stream, seed 0, 32 texts (trained on 64 characters)", height=3.6)
 live = {"everything kept": serving.dense(model, tokens)} | live
 for (name, losses), colour, style in zip(live.items(), (lab.GREY, lab.BLUE, lab.GREEN, lab.ORANGE, lab.VERMILLION), lab.LINES):
@@ -954,7 +954,7 @@ plt.show()
 # %% [markdown]
 # **Figure 8.6. One stream, five rules.** Dashed: the training length. Up to there all rules agree, since nothing has been dropped. Which curves leave the others at 64, and which one climbs slowly?
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 # The shipped results of five training seeds, 96 texts each: mean [lowest..highest].
 with open("week8_results.json") as file:
     results = json.load(file)
@@ -1040,7 +1040,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
 window = curves["window of 64, cached"]
 arms = {"true positions in all pairs": curves["4 sinks + 60, true positions"],
         "in pair 3 alone": np.array(results["pairs"]["true positions in pair 3 alone"]),
