@@ -128,14 +128,14 @@ def partial_rotary_emb(check: Check) -> None:
             agrees(x, steps(shape[2]), rotary_dim)
     with check.criterion("any positions, one row of them per sequence", 0.75, golden=True):
         agrees(check.randn(4, 4, 4, 8), steps(4), 4)
-        for shape, positions, words, hint in (
+        for shape, places, words, hint in (
             ((4, 4, 4, 8), [17, 18, 19, 20], "17..20", GIVEN),
             ((2, 3, 6, 8), [5, 0, 3, 11, 1, 5], "shuffled, one of them twice", GIVEN),
             ((2, 1, 1, 8), [29], "[29]", GIVEN),
             ((2, 3, 5, 8), [-3, -40, 2, -1, 7], "some negative", NEGATIVE),
             ((2, 3, 5, 8), [0.0, 0.25, 1.5, 10.75, 2.5], "some fractional", FRACTION),
         ):
-            agrees(check.randn(*shape), torch.tensor(positions, device=check.device), 4, words, hint=hint)
+            agrees(check.randn(*shape), torch.tensor(places, device=check.device), 4, words, hint=hint)
         for batch, heads, seq_len, head_dim in ((4, 4, 4, 8), (2, 3, 5, 10), (1, 2, 4, 8)):
             x = check.randn(batch, heads, seq_len, head_dim)
             rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1, 5])[:seq_len]
@@ -195,43 +195,48 @@ INTEGERS = Hint(
 )
 
 
+Text = tuple[int | tuple[int, int, int], ...]  # a list of segments
+
+WITH_PICTURES: tuple[Text, ...] = (
+    (5, 2),
+    (2, (1, 3, 3)),
+    ((1, 2, 4), 3),
+    ((1, 4, 2), 3),
+    (2, (1, 2, 3), 2),
+    (1, (1, 5, 2), 3, (1, 2, 2), 1),
+    ((1, 2, 3), (1, 3, 2), (1, 1, 1), 2),
+)
+WITH_VIDEOS: tuple[Text, ...] = (
+    (2, (5, 2, 2), 3),
+    ((4, 2, 3), (2, 3, 2), 1),
+    (1, (3, 1, 1), 2, (1, 1, 6), (2, 2, 2), 4),
+    (7, (2, 4, 5), (6, 3, 3), 2),
+)
+WITHOUT_TOKENS: tuple[Text, ...] = ((2, 0, (1, 2, 2), 0, 1), (0, 3), (2, (0, 2, 2), (1, 0, 3), 1), ())
+
+
 @exercise(WEEK, "mrope_positions")
 def mrope_positions(check: Check) -> None:
-    name = "mrope_positions"
-
-    def agrees(*segments: Any, hint: Hint | str = "", tolerance: Tolerance = EXACT) -> None:
+    def agrees(segments: Text, hint: Hint | str = "", tolerance: Tolerance = EXACT) -> None:
         # The sandbox passes lists and tuples as what they are.
-        check.agrees(lambda f: f(list(segments)), f"{name}({list(segments)})", tolerance, hint)
+        check.agrees(lambda f: f(list(segments)), f"mrope_positions({list(segments)})", tolerance, hint)
 
     with check.criterion("a text; a single grid", 1, golden=True):
-        agrees(3)
-        for segment in ((2, 3, 4), (1, 2, 3), (2, 3, 3), (3, 4, 2)):
-            agrees(segment)
+        agrees((3,))
+        for grid in ((2, 3, 4), (1, 2, 3), (2, 3, 3), (3, 4, 2)):
+            agrees((grid,))
     with check.criterion("text and pictures by turns", 1, golden=True):
-        agrees((1, 3, 3))
-        for segments in (
-            (5, 2),
-            (2, (1, 3, 3)),
-            ((1, 2, 4), 3),
-            ((1, 4, 2), 3),
-            (2, (1, 2, 3), 2),
-            (1, (1, 5, 2), 3, (1, 2, 2), 1),
-            ((1, 2, 3), (1, 3, 2), (1, 1, 1), 2),
-        ):
-            agrees(*segments, hint=AFTER)
+        agrees(((1, 3, 3),))
+        for segments in WITH_PICTURES:
+            agrees(segments, AFTER)
     with check.criterion("videos, and what follows them", 0.75, golden=True):
-        for segments in (
-            (2, (5, 2, 2), 3),
-            ((4, 2, 3), (2, 3, 2), 1),
-            (1, (3, 1, 1), 2, (1, 1, 6), (2, 2, 2), 4),
-            (7, (2, 4, 5), (6, 3, 3), 2),
-        ):
-            agrees(*segments, hint=VIDEO)
+        for segments in WITH_VIDEOS:
+            agrees(segments, VIDEO)
     with check.criterion("int64; segments without tokens", 0.25):
-        agrees(2, (1, 2, 2), 1)
-        agrees(2, (1, 2, 2), 1, hint=INTEGERS, tolerance=WHOLE)
-        for segments in ((2, 0, (1, 2, 2), 0, 1), (0, 3), (2, (0, 2, 2), (1, 0, 3), 1), ()):
-            agrees(*segments, hint=NO_TOKENS)
+        agrees((2, (1, 2, 2), 1))
+        agrees((2, (1, 2, 2), 1), INTEGERS, WHOLE)
+        for segments in WITHOUT_TOKENS:
+            agrees(segments, NO_TOKENS)
 
 
 # ---- 8.2 apply_mrope ------------------------------------------------------------------------------------------------
@@ -589,11 +594,13 @@ def mla_attention(check: Check) -> None:
     with check.criterion("masks, and rows that may attend to nothing", 1, golden=True):
         tensors, words = drawn(4, 4, 4, 4, 4, 6, 5, 8)
         agrees(tensors, f"{words}, mask (4, 4), all True", mask=torch.ones(4, 4, dtype=torch.bool, device=check.device))
-        for shape in ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4), (4, 1, 4)):
+        shapes: tuple[tuple[int, ...], ...] = ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4), (4, 1, 4))
+        for shape in shapes:
             hint = MASKED if shape == (4, 4) else BROADCAST
             agrees(tensors, f"{words}, mask {shape}", hint, mixed_mask(check, *shape))
         tensors, words = drawn(2, 3, 4, 6, 5, 4, 7, 8)
-        for shape in ((4, 6), (2, 1, 1, 6), (2, 3, 4, 6), (6,)):
+        shapes = ((4, 6), (2, 1, 1, 6), (2, 3, 4, 6), (6,))
+        for shape in shapes:
             mask = mixed_mask(check, *shape)
             agrees(tensors, f"{words}, mask {shape}", BROADCAST, mask)
         check.agrees(calling(*tensors, mask=mask), f"{words}, mask=mask (6,))", CLOSE, BROADCAST)
