@@ -17,10 +17,23 @@ FOUR_WEIGHTS = Hint(
     form=True,
 )
 
+FAR_BELOW = (
+    "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low number, and "
+    "softmax looks at differences of scores.)"
+)
+
 
 def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
     """Weights that make scores of order 2: attention looks at few tokens, and a wrong score shows."""
     return {name: check.randn(d_model, d_model) * 1.4 / math.sqrt(d_model) for name in PROJECTIONS}
+
+
+def far_below(weights: dict[str, torch.Tensor], n_heads: int, n_kv_heads: int | None = None) -> dict[str, torch.Tensor]:
+    """The same weights, but the first head of each group has keys against its queries: a token's score with itself is
+    some hundreds below zero, whatever a rotation does to both."""
+    q = 8 * weights["q_proj.weight"]
+    first = q.view(n_kv_heads or n_heads, -1, q.shape[-1])[:, : q.shape[0] // n_heads]
+    return {**weights, "q_proj.weight": q, "k_proj.weight": -first.reshape(-1, q.shape[-1])}
 
 
 def built(cls: Any, weights: dict, n_heads: int, **options: Any) -> Any:

@@ -10,7 +10,15 @@ from typing import Any
 
 import torch
 
-from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, built, module_weights
+from autograder.checks.attention_modules import (
+    FAR_BELOW,
+    FOUR_WEIGHTS,
+    attended,
+    attended_twice,
+    built,
+    far_below,
+    module_weights,
+)
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
 from autograder.checks.probes import less, making
@@ -389,6 +397,14 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         alone = attended(weights, 2, x[:, -1:], positions=given[-1:], is_causal=True)
         apart = check.value(lambda cls: less(causal(cls)[:, -1], alone(cls)[:, 0]), f"{call}, the last row")
         check.require(bool((apart.abs() > 1e-2).any()), f"{call}: the last row does not depend on the tokens before it")
+        weights, x = drawn(2, 4, 32)
+        low = attended(far_below(weights, 2), 2, x, is_causal=True)
+        check.agrees(
+            lambda cls: low(cls)[:, 0],
+            f"{name}(32, 2)(x {tuple(x.shape)}, scores far below 0, is_causal=True), the first row",
+            ATTENDED,
+            FAR_BELOW,
+        )
 
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
         weights, x = drawn(2, 24, 32)
