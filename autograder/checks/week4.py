@@ -24,6 +24,7 @@ from autograder.checks.attention_modules import (
     attended_after_conversion,
     attended_twice,
     far_below,
+    like_tokens,
     module_weights,
 )
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
@@ -452,8 +453,8 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
                 ATTENDED,
                 LENGTHS,
             )
-        weights, x = drawn(2, 4, 32)
-        low = attended(far_below(weights, 2), 2, x, is_causal=True)
+        weights, x = module_weights(check, 32), like_tokens(check, 2, 4, 32)
+        low = attended(far_below(weights, x, 2), 2, x, is_causal=True)
         check.agrees(
             lambda cls: low(cls)[:, 0],
             f"{name}(32, 2)(x {tuple(x.shape)}, scores far below 0, is_causal=True), the first row",

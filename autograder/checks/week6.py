@@ -231,10 +231,12 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, *tables: Any, **options: An
     return weights @ v, weights
 
 
-def _far_below(tensors: list[Tensor], words: str) -> Drawn:
-    """The same arguments, but each key against its query: a token's score with itself is far below -100."""
+def _far_below(check: Check, tensors: list[Tensor], words: str) -> Drawn:
+    """The same arguments, but queries that are alike and keys against them: all scores are far below -100."""
     q, _, *others = tensors
-    return [16 * q, -16 * q, *others], f"{words}, k = -q, entries of order 16"
+    q = 16 * (q[..., :1, :].sign() + 0.02 * q)
+    k = -q + 0.02 * check.randn(*q.shape)
+    return [q, k, *others], f"{words}, k against q, scores far below 0"
 
 
 @exercise(WEEK, "shaw_attention", follows=shaw_after_offsets, trivial=(plain_attention,))
@@ -297,7 +299,7 @@ def shaw_attention(check: Check) -> None:
         padding = torch.ones(4, 1, 1, 4, dtype=torch.bool, device=check.device)
         padding[1, ..., :2] = False
         agrees(tensors, f"{words}, mask (4, 1, 1, 4)", MASKED, padding)
-        agrees(*_far_below(tensors, words), FAR_BELOW, torch.eye(4, dtype=torch.bool, device=check.device))
+        agrees(*_far_below(check, tensors, words), FAR_BELOW, torch.eye(4, dtype=torch.bool, device=check.device))
     with check.criterion("float64, gradients, arguments left alone", 0.25):
         tensors, words = drawn(2, 2, 5, 5, 4, 6, 6)
         agrees(tensors, words)
@@ -660,7 +662,7 @@ def t5_attention(check: Check) -> None:
         for sizes in ((4, 4, 4, 4, 4, 4, 32), (1, 2, 115, 115, 8, 4, 32), (2, 2, 14, 14, 4, 4, 32)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, CAUSAL, is_causal=True)
-        tensors, words = _far_below(*drawn(2, 2, 4, 4, 8, 4, 32))
+        tensors, words = _far_below(check, *drawn(2, 2, 4, 4, 8, 4, 32))
         low = calling(*tensors, is_causal=True)
         check.agrees(
             lambda f: result(low, 1)(f)[..., 0, :],
