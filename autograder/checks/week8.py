@@ -279,14 +279,15 @@ def apply_mrope(check: Check) -> None:
     with check.criterion("each pair turns by the axis of its section", 1.5, golden=True):
         x, same = check.randn(3, 3, 3, 12), torch.arange(3, device=check.device).expand(3, 3).contiguous()
         agrees(x, same, (2, 2, 2), ", the same on all axes")
+        agrees(check.randn(1, 1, 40, 24), drawn(1, 40).repeat(3, 1), (4, 4, 4), ", the same on all axes")
         for shape in ((3, 3, 3, 12), (2, 3, 7, 12), (1, 2, 5, 6), (2, 1, 4, 24)):
             pairs = shape[3] // 6
             agrees(check.randn(*shape), drawn(3, shape[2]), (pairs, pairs, pairs), hint=AXES)
     with check.criterion("sections of different sizes, another base", 1, golden=True):
         agrees(check.randn(2, 3, 5, 12), drawn(3, 5), (2, 2, 2))
         for shape, sections in (
-            ((4, 4, 4, 16), (2, 3, 3)),
             ((2, 2, 5, 12), (3, 1, 2)),
+            ((4, 4, 4, 16), (2, 3, 3)),
             ((2, 3, 6, 16), (1, 5, 2)),
             ((1, 2, 4, 128), (16, 24, 24)),
         ):
