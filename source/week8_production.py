@@ -143,18 +143,22 @@ generator = torch.Generator().manual_seed(1)
 x = torch.randn(2, 3, 5, 8, generator=generator)
 out = partial_rotary_emb(x, torch.arange(5), 4)
 assert tuple(out.shape) == (2, 3, 5, 8), f"shape (2, 3, 5, 8) expected, got {tuple(out.shape)}."
-assert torch.allclose(out[:, :, 0], x[:, :, 0], atol=1e-6), "at position 0 no channel may change."
 assert not bool(out[..., 4:].eq(0).all()), "channels 4 to 7 are zeros: they must pass as they are."
+assert torch.allclose(out[:, :, 0], x[:, :, 0], atol=1e-6), "at position 0 no channel may change."
 assert torch.equal(out[..., 4:], x[..., 4:]), "with rotary_dim 4 the channels 4 to 7 must pass unchanged."
 lengths, before = out[..., :4].norm(dim=-1), x[..., :4].norm(dim=-1)
 assert torch.allclose(lengths, before, atol=1e-5), "a rotation keeps lengths; the first four channels have lost theirs."
 e = torch.zeros(1, 1, 1, 8)
 e[..., 0] = 1.0
 turned = partial_rotary_emb(e, torch.tensor([1.0]), 4)[0, 0, 0]
+reached = [channel for channel, value in enumerate(turned.tolist()) if channel and abs(value) > 1e-6]
+assert reached in ([], [2]), (
+    f"channel 0, turned, reaches into channel {reached}; its partner is channel 2: pair partners are rotary_dim/2 apart.")
+assert abs(float(turned[2]) + math.sin(1)) > 1e-4, "channel 0 has turned the other way: channel 2 must become sin 1, not -sin 1."
 expected = torch.tensor([math.cos(1), 0.0, math.sin(1), 0.0, 0.0, 0.0, 0.0, 0.0])
 assert torch.allclose(turned, expected, atol=1e-5), (
-    "channel 0 alone, at position 1, must become cos 1 in channel 0 and sin 1 in channel 2; "
-    f"you have {[round(value, 3) for value in turned.tolist()]}. Pair partners are rotary_dim/2 apart.")
+    "channel 0 alone, at position 1, must become cos 1 = 0.540 in channel 0 and sin 1 = 0.841 in channel 2; "
+    f"you have {float(turned[0]):.3f} and {float(turned[2]):.3f}.")
 e = torch.zeros(1, 1, 1, 8)
 e[..., 1] = 1.0
 turned = partial_rotary_emb(e, torch.tensor([10.0]), 4)[0, 0, 0]
@@ -256,6 +260,7 @@ def mrope_positions(segments):
 # %% nbgrader={"grade_id": "mrope_positions_check", "grade": true, "points": 0}
 # Visible check (0 points).
 text_only = mrope_positions([4])
+assert isinstance(text_only, torch.Tensor), f"a tensor is asked for, you return a {type(text_only).__name__}."
 assert tuple(text_only.shape) == (3, 4), f"four text tokens: shape (3, 4) expected, got {tuple(text_only.shape)}."
 assert text_only.dtype == torch.int64, f"positions are int64; yours are {text_only.dtype}."
 assert text_only.tolist() == [[0, 1, 2, 3]] * 3, f"text has the same number on all axes; yours: {text_only.tolist()}."
@@ -354,7 +359,7 @@ ones = torch.cat((torch.ones(1, 1, 1, 4), torch.zeros(1, 1, 1, 4)), dim=-1)  # e
 
 
 def angles_at(positions):
-    turned = apply_mrope(ones, positions, (1, 2, 1))[0, 0, 0]
+    turned = apply_mrope(ones.clone(), positions, (1, 2, 1))[0, 0, 0]
     return [round(float(torch.atan2(turned[pair + 4], turned[pair])), 4) for pair in range(4)]
 
 
@@ -510,11 +515,12 @@ def softmax_with_sink(scores, sinks):
 weights = softmax_with_sink(torch.zeros(1, 2, 1, 3), torch.tensor([0.0, math.log(7.0)]))
 assert tuple(weights.shape) == (1, 2, 1, 3), f"the sink is dropped again: shape (1, 2, 1, 3) expected, got {tuple(weights.shape)}."
 assert torch.allclose(weights[0, 0], torch.full((1, 3), 0.25), atol=1e-5), (
-    f"three scores of 0 and a sink of 0 share the weight in four: 0.25 each; yours: {weights[0, 0].tolist()}. "
+    f"three scores of 0 and a sink of 0 share the weight in four: 0.25 each; yours: {[round(weight, 3) for weight in weights[0, 0, 0].tolist()]}. "
     "The weights of the keys add up to less than 1.")
+assert not torch.allclose(weights[0, 1], weights[0, 0], atol=1e-5), (
+    "the sinks of the two heads are 0 and log 7, and both heads give the same weights: each head has its own sink.")
 assert torch.allclose(weights[0, 1], torch.full((1, 3), 0.1), atol=1e-5), (
-    f"head 1 has a sink of log 7: three keys of weight 1 beside a 7 get 0.1 each; yours: {weights[0, 1].tolist()}. "
-    "Each head has its own sink.")
+    f"head 1 has a sink of log 7: three keys of weight 1 beside a 7 get 0.1 each; yours: {[round(weight, 3) for weight in weights[0, 1, 0].tolist()]}.")
 hidden = softmax_with_sink(torch.full((1, 2, 1, 3), -math.inf), torch.zeros(2))
 assert bool(hidden.eq(0).all()), f"a row of -inf alone has zero weights; yours: {hidden.flatten().tolist()}."
 large = softmax_with_sink(torch.tensor([[[[1000.0, 999.0]]]]), torch.tensor([998.0]))
@@ -567,7 +573,9 @@ def streaming_cache(n_tokens, n_sinks, window):
 
 # %% nbgrader={"grade_id": "streaming_cache_check", "grade": true, "points": 0}
 # Visible check (0 points).
-kept, positions = streaming_cache(8, 2, 3)
+answer = streaming_cache(8, 2, 3)
+assert isinstance(answer, (tuple, list)) and len(answer) == 2, "two tensors are asked for: (kept, positions)."
+kept, positions = answer
 assert kept.dtype == positions.dtype == torch.int64, f"both are int64; yours: {kept.dtype}, {positions.dtype}."
 assert kept.tolist() == [0, 1, 5, 6, 7], f"of 8 tokens, 2 sinks and the last 3: 0, 1, 5, 6, 7; yours: {kept.tolist()}."
 assert positions.tolist() != kept.tolist(), "these are the tokens' true positions: in the cache they stand at 0, 1, 2, 3, 4."
@@ -575,8 +583,9 @@ assert positions.tolist() == [0, 1, 2, 3, 4], f"positions in the cache: 0, 1, 2,
 for n_tokens, expected in ((1, [0]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (6, [0, 1, 3, 4, 5])):
     kept, positions = streaming_cache(n_tokens, 2, 3)
     assert kept.tolist() == expected, (
-        f"{n_tokens} tokens, 2 sinks, a window of 3: {expected}, each token once; yours: {kept.tolist()}.")
-    assert positions.tolist() == list(range(len(expected))), f"positions are counted from 0; yours: {positions.tolist()}."
+        f"n_tokens={n_tokens}, 2 sinks, a window of 3: {expected}, each token once; yours: {kept.tolist()}.")
+    assert positions.tolist() == list(range(len(expected))), (
+        f"n_tokens={n_tokens}: positions are 0, 1, 2, ... in the order of the cache; yours: {positions.tolist()}.")
 kept, _ = streaming_cache(6, 0, 2)
 assert kept.tolist() == [4, 5], f"without sinks the last 2 of 6 tokens remain: 4, 5; yours: {kept.tolist()}."
 print("Looks right. The hidden tests try longer texts.")
@@ -666,7 +675,10 @@ generator = torch.Generator().manual_seed(4)
 q_nope, q_rope = torch.randn(2, 3, 4, 6, generator=generator), torch.randn(2, 3, 4, 2, generator=generator)
 latent, k_rope = torch.randn(2, 5, 7, generator=generator), torch.randn(2, 5, 2, generator=generator)
 w_uk, w_uv = torch.randn(3, 6, 7, generator=generator), torch.randn(3, 8, 7, generator=generator)
+given = [part.clone() for part in (q_nope, q_rope, latent, k_rope, w_uk, w_uv)]
 out = mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
+assert isinstance(out, torch.Tensor), "one tensor is asked for: the output, without the weights."
+assert all(map(torch.equal, given, (q_nope, q_rope, latent, k_rope, w_uk, w_uv))), "an argument has been changed in place."
 assert tuple(out.shape) == (2, 3, 4, 8), f"shape (batch, heads, n_queries, dv) = (2, 3, 4, 8) expected, got {tuple(out.shape)}."
 single = mla_attention(q_nope, q_rope, latent[:, :1], k_rope[:, :1], w_uk, w_uv)
 assert torch.allclose(single[0, 1, 0], w_uv[1] @ latent[0, 0], atol=1e-4), (
@@ -682,11 +694,12 @@ found = mla_attention(q, q_rope[:, :1], latent, k_rope, eye, eye)
 assert torch.allclose(found, plain, atol=1e-4), (
     "with identities for w_uk and w_uv this is attention with the keys (latent, k_rope) and the latent as values, "
     "and a scale of 1/sqrt(dn + dr); yours differs.")
-swap = eye[:, [1, 0, 2, 3, 4, 5, 6]] * torch.tensor([1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])[:, None]
-swapped = F.scaled_dot_product_attention(
-    torch.cat((q, q_rope[:, :1]), dim=-1), torch.cat((latent @ swap[0].T, k_rope), dim=-1)[:, None], latent[:, None])
-assert torch.allclose(mla_attention(q, q_rope[:, :1], latent, k_rope, swap, eye), swapped, atol=1e-4), (
-    "with another w_uk the key is w_uk applied to the latent. Equation (6): on the query's side stands the transpose.")
+pick = eye[:, [1, 0]] * torch.tensor([[1.0], [2.0]])  # a key of two channels: channel 1 of the latent, and twice channel 0
+narrow = F.scaled_dot_product_attention(
+    torch.cat((q[..., :2], q_rope[:, :1]), dim=-1), torch.cat((latent @ pick[0].T, k_rope), dim=-1)[:, None], latent[:, None])
+assert torch.allclose(mla_attention(q[..., :2], q_rope[:, :1], latent, k_rope, pick, eye), narrow, atol=1e-4), (
+    "with dn = 2 and r = 7: the key is w_uk applied to the latent, beside k_rope, and the scale is 1/sqrt(dn + dr) = 1/2; "
+    "yours differs.")
 mask = torch.ones(2, 1, 4, 5, dtype=torch.bool).tril()
 mask[0, 0, 2] = False
 masked = mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask)
