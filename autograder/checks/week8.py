@@ -513,6 +513,10 @@ SIZES = Hint(
     "With as many queries as keys all is right, with other numbers of queries, keys or heads it is not.", form=True
 )
 MASKED = "Without a mask all is right, with one it is not. (True = may attend; keys are hidden before the softmax.)"
+LARGE_SCORES = (
+    "Scores of order 1 are right, large ones are not. (exp overflows: use torch.softmax, or subtract the largest score of "
+    "each row first.)"
+)
 BROADCAST = Hint(
     "A mask of this shape goes wrong. (It broadcasts to (batch, heads, n_queries, n_keys), True = may attend.)",
     form=True,
@@ -592,6 +596,10 @@ def mla_attention(check: Check) -> None:
         ):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, hint)
+        for sign, side in ((1.0, "far larger"), (-1.0, "far smaller")):  # for all keys alike: nothing may change
+            shifted = [tensor.clone() for tensor in tensors]
+            shifted[1][..., 0], shifted[3][..., 0] = 30.0, sign * 30.0
+            agrees(shifted, f"{words}, all scores {side}", LARGE_SCORES, tolerance=SLOPE)
     with check.criterion("masks, and rows that may attend to nothing", 1, golden=True):
         tensors, words = drawn(4, 4, 4, 4, 4, 6, 5, 8)
         agrees(tensors, f"{words}, mask (4, 4), all True", mask=torch.ones(4, 4, dtype=torch.bool, device=check.device))

@@ -894,6 +894,12 @@ for _name, _score, _says, *_changes in (
         ("weights = weights.nan_to_num()", "weights = weights if mask is None else weights * mask"),
     ),
     ("mla_over_queries", 0.75, "over queries", ("softmax(dim=-1)", "softmax(dim=-2)")),
+    (
+        "mla_overflow",
+        4,
+        "overflow",
+        ("weights = scores.softmax(dim=-1)", "weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)"),
+    ),
     ("mla_both", 0, "both", ("return weights @ v", "return weights @ v, weights")),
     ("mla_merged", 0, "merged", ("return weights @ v", "return (weights @ v).transpose(1, 2).flatten(2)")),
     ("mla_float32", 4.5, "float32 out", ("return weights @ v", "return (weights @ v).float()")),
@@ -1357,6 +1363,7 @@ def stream_with(mistakes):
         "nan row",
         "even row",
         "over queries",
+        "overflow",
         "both",
         "merged",
         "float32 out",
@@ -1392,7 +1399,8 @@ def mla_with(mistakes):
         hidden = None if mask is None or "mask ignored" in mistakes else mask if "mask inverted" in mistakes else ~mask
         if hidden is not None and "mask after softmax" not in mistakes:
             scores = scores.masked_fill(hidden, -1e9 if "even row" in mistakes else -math.inf)
-        weights = scores.softmax(-2 if "over queries" in mistakes else -1)
+        dim = -2 if "over queries" in mistakes else -1
+        weights = scores.exp() / scores.exp().sum(dim, keepdim=True) if "overflow" in mistakes else scores.softmax(dim)
         weights = weights if "nan row" in mistakes else weights.nan_to_num()
         if hidden is not None and "mask after softmax" in mistakes:
             weights = weights.masked_fill(hidden, 0)
