@@ -216,7 +216,7 @@ class Notebook:
             target = getattr(target, header["method"])
         args, kwargs = decoder.decode(header["args"]), decoder.decode(header["kwargs"])
         inputs = tensors_in((args, kwargs))
-        before = [tensor.detach().clone() for tensor in inputs]
+        before = [tensor.detach().clone() for tensor in inputs] if header.get("watched") else []
         with usual_dtype():
             value = target(*args, **kwargs)
             if isinstance(value, (types.GeneratorType, map, filter, zip)):
