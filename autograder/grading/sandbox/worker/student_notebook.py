@@ -23,6 +23,7 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from isolation import make_dumpable
+from pullback import pullback
 from traitlets import Type
 from traitlets.config import Config
 from wire import Connection, Decoder, Encoder, PeerGone, Reference
@@ -245,9 +246,7 @@ class Notebook:
         else:
             wanted = [tensor for tensor in inputs if tensor.requires_grad]
         found = (
-            torch.autograd.grad(
-                [o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True, allow_unused=True
-            )
+            pullback([o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True, allow_unused=True)
             if pairs and wanted
             else [None] * len(wanted)
         )
