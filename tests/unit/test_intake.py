@@ -7,6 +7,7 @@ import pytest
 from helpers import COURSE
 
 from autograder.course import Role, instructor_cells
+from autograder.errors import UngradableError
 from autograder.grading.submission import intake
 from autograder.manifest import MANIFEST
 
@@ -30,9 +31,20 @@ def write(notebook: dict, assignment: str, tmp_path: Path) -> Path:
 def test_the_courses_cells_are_not_run_as_the_students(assignment: str, new: bool, tmp_path: Path) -> None:
     rebuilt = intake.rebuild(write(without_ids(assignment, new), assignment, tmp_path), COURSE, assignment)
     template = instructor_cells(COURSE, assignment)
-    theirs = [cell for cell in rebuilt.notebook.cells if cell.id.startswith("student-")]
+    code = [cell for cell in rebuilt.notebook.cells if cell.cell_type == "code"]
+    theirs = [cell for cell in code if cell.id.startswith("student-")]
     assert len(theirs) <= 1 and all("Opened alone?" in cell.source for cell in theirs), theirs
-    assert [cell.id for cell in rebuilt.notebook.cells if cell not in theirs] == [cell.id for cell in template]
+    assert [cell.id for cell in code if cell not in theirs] == [
+        cell.id for cell in template if cell.cell_type == "code"
+    ]
+
+
+def test_a_notebook_of_another_week_holds_none_of_the_exercises(tmp_path: Path) -> None:
+    with pytest.raises(UngradableError, match="looks like the notebook of week2"):
+        notebook = json.loads(
+            (COURSE / "notebooks/week2_sinusoidal/week2_sinusoidal.ipynb").read_text(encoding="utf-8")
+        )
+        intake.rebuild(write(notebook, "week3_rope", tmp_path), COURSE, "week3_rope")
 
 
 def test_a_cell_of_the_students_own_stays_where_it_stands(tmp_path: Path) -> None:
