@@ -14,7 +14,7 @@ from nbgrader.api import Gradebook
 
 from autograder.course import source_notebook
 from autograder.grading.plugins.gradebook import Score
-from autograder.manifest import MANIFEST, Entry
+from autograder.manifest import MANIFEST, Exercise
 
 NAMES = (
     "ada",
@@ -123,7 +123,7 @@ def _answer(
 
 
 def _fill(
-    cell: nbformat.NotebookNode, entry: Entry, assignment: str, kind: str, chance: random.Random
+    cell: nbformat.NotebookNode, entry: Exercise, assignment: str, kind: str, chance: random.Random
 ) -> tuple[float | None, str]:
     """Write one answer; returns the points it is due and the name of the bank's entry, if it is one."""
     if entry.kind == "text":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autograder.errors import CourseError
-from autograder.manifest import MANIFEST, Entry
+from autograder.manifest import MANIFEST, Exercise
 
 if TYPE_CHECKING:  # they take longer than all else here, and the grading process needs neither
     from nbformat import NotebookNode
@@ -91,14 +91,14 @@ def own_assignments(root: Path) -> list[str]:
     return [name for name in found if not is_week(name) and not (root / "source" / f"{name}.py").exists()]
 
 
-def exercises(root: Path, assignment: str) -> tuple[Entry, ...]:
+def exercises(root: Path, assignment: str) -> tuple[Exercise, ...]:
     """Every answer that carries points: of a week by the manifest, of an assignment of one's own by its notebook."""
     if is_week(assignment):
         return MANIFEST[assignment]
     cells = instructor_cells(root, assignment)
     graded = [cell for cell in cells if cell.points and (cell.is_manual or cell.role is Role.STOCK_TEST)]
     return tuple(
-        Entry(str(number), str(cell.grade_id), "text" if cell.is_manual else "test", _whole(cell.points), 0)
+        Exercise(str(number), str(cell.grade_id), "text" if cell.is_manual else "test", _whole(cell.points), 0)
         for number, cell in enumerate(graded, 1)
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from autograder.errors import CourseError
 from autograder.grading.plugins.gradebook import Score
-from autograder.manifest import Entry
+from autograder.manifest import Exercise
 
 SOURCES = {
     "canvas": "https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb",
@@ -63,7 +63,7 @@ class LmsTable:
 
 
 def columns(
-    assignment: str, entries: tuple[Entry, ...], standing: list[Score], per_exercise: bool = False
+    assignment: str, entries: tuple[Exercise, ...], standing: list[Score], per_exercise: bool = False
 ) -> list[Column]:
     """The assignment's column, and one for each exercise on request: points before a penalty for being late."""
     whole = {score.student: None if score.to_grade_by_hand else score.score for score in standing}

@@ -19,7 +19,7 @@ from autograder.grading.messages import Failure, Graded, Options, Task, wanted_d
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.source_names import defined_names
 from autograder.grading.submission import intake
-from autograder.manifest import Entry
+from autograder.manifest import Exercise
 from autograder.one_notebook import assignment_in, marks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,7 +108,7 @@ class NotebookGrader:
         return [str(source) for source in self._shell.history_manager.input_hist_raw]
 
 
-def chosen(entries: tuple[Entry, ...], wanted: str) -> list[Entry]:
+def chosen(entries: tuple[Exercise, ...], wanted: str) -> list[Exercise]:
     """The answers of an exercise, by its number or by an answer's name. Raises ``CourseError`` if it is none, or has none
     that a test could grade."""
     found = [entry for entry in entries if wanted and wanted in (entry.number, entry.grade_id)]
@@ -120,7 +120,7 @@ def chosen(entries: tuple[Entry, ...], wanted: str) -> list[Entry]:
     return found
 
 
-def newer_in_kernel(entries: list[Entry], history: list[str], saved: NotebookNode) -> list[str]:
+def newer_in_kernel(entries: list[Exercise], history: list[str], saved: NotebookNode) -> list[str]:
     """Names of answers whose cell was run with another text than the saved one."""
     sources = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell.source for cell in saved.cells}
     found = []

@@ -14,7 +14,7 @@ from autograder.grading.plugins.feedback import what_to_look_at
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.source_names import defined_names
 from autograder.grading.submission.notebook_file import read
-from autograder.manifest import MANIFEST, Entry
+from autograder.manifest import MANIFEST, Exercise
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def marks(root: Path, assignment: str, graded: Graded) -> list[Mark]:
     return [_mark(entry, ids[entry.graded_cell], graded) for entry in exercises(root, assignment)]
 
 
-def _mark(entry: Entry, cell: str, graded: Graded) -> Mark:
+def _mark(entry: Exercise, cell: str, graded: Graded) -> Mark:
     what = entry.number, entry.grade_id, entry.kind
     if entry.kind == "text":
         text = f"Exercise {entry.number}, {entry.grade_id}: {entry.points:g} points, graded by a person"

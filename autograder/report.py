@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from autograder.course import exercises, is_week
 from autograder.grading.plugins.gradebook import Score
-from autograder.manifest import Entry
+from autograder.manifest import Exercise
 
 TEMPLATES = Path(__file__).parent / "templates"
 BAR, REST = "#0072B2", "#D5DCE3"  # colour-blind safe; the rest of a bar is lighter, so print works too
@@ -28,7 +28,7 @@ BAR, REST = "#0072B2", "#D5DCE3"  # colour-blind safe; the rest of a bar is ligh
 class ExerciseSummary:
     """One exercise over the class: mean share of the points, and the sentences that were said, with their counts."""
 
-    entry: Entry
+    entry: Exercise
     graded: int = 0
     waiting: int = 0
     mean: float = 0.0

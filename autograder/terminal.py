@@ -14,7 +14,7 @@ from autograder.classroom import Student, agrees
 from autograder.course import is_week
 from autograder.grading.messages import Failed, Graded, Outcome, Ungradable
 from autograder.grading.plugins.gradebook import Score
-from autograder.manifest import Entry
+from autograder.manifest import Exercise
 
 console = Console(soft_wrap=True)
 
@@ -126,7 +126,7 @@ def class_table(assignment: str, standing: list[Score], isolated: bool = True) -
     return table
 
 
-def timings_table(entries: tuple[Entry, ...], assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
+def timings_table(entries: tuple[Exercise, ...], assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
     """How long each exercise took over the class: the student's cell and its hidden tests, and who took longest."""
     table = Table(title=f"{assignment}: seconds per exercise, over {len(seconds)} submissions", title_justify="left")
     _add_columns(

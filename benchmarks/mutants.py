@@ -29,7 +29,7 @@ from autograder.build.text import to_notebook
 from autograder.checks.framework import grading
 from autograder.checks.result_cache import ResultCache
 from autograder.course import assignment_of
-from autograder.manifest import MANIFEST, Entry, entry
+from autograder.manifest import MANIFEST, Exercise, entry
 from autograder.misconceptions.bank import NAMES
 
 COURSE, HERE = Path(__file__).resolve().parents[1], Path(__file__).parent
@@ -40,10 +40,10 @@ CPU_SECONDS, MEMORY = 20, 4 * 2**30
 
 
 @dataclass
-class Exercise:
+class Examined:
     """One exercise's mutants, and what became of them."""
 
-    entry: Entry
+    entry: Exercise
     count: int
     unlisted: list[str]  # changes that keep full marks, and are in no list
     listed: dict[str, str]  # those that are, with the reason
@@ -73,7 +73,7 @@ def main() -> int:
     return 1 if any(e.unlisted or e.stale for exercises in found.values() for e in exercises) else 0
 
 
-def answers(week: str) -> Iterator[tuple[str, Entry, str, dict[str, Any]]]:
+def answers(week: str) -> Iterator[tuple[str, Exercise, str, dict[str, Any]]]:
     """The right answers of a week that are not free text, as they stand in its text, each with the names defined before
     it."""
     graded = {e.grade_id for e in MANIFEST[week] if e.kind != "text"}
@@ -88,7 +88,7 @@ def answers(week: str) -> Iterator[tuple[str, Entry, str, dict[str, Any]]]:
             exec(source, names)
 
 
-def examine(week: str, one: Entry, source: str, names: dict[str, Any]) -> Exercise:
+def examine(week: str, one: Exercise, source: str, names: dict[str, Any]) -> Examined:
     """Grade all mutants of one answer."""
     judge = Judge(week, one, names)
     if not judge.passes(source):
@@ -96,7 +96,7 @@ def examine(week: str, one: Entry, source: str, names: dict[str, Any]) -> Exerci
     changed = mutants(source)
     survivors = [mutant.change for mutant, passed in zip(changed, judge.pass_apart(changed), strict=True) if passed]
     known = {change: group["reason"] for group in _equivalents().get(one.grade_id, ()) for change in group["changes"]}
-    return Exercise(
+    return Examined(
         one,
         len(changed),
         [change for change in survivors if change not in known],
@@ -108,7 +108,7 @@ def examine(week: str, one: Entry, source: str, names: dict[str, Any]) -> Exerci
 class Judge:
     """Says whether an answer gets full marks."""
 
-    def __init__(self, week: str, one: Entry, names: dict[str, Any]) -> None:
+    def __init__(self, week: str, one: Exercise, names: dict[str, Any]) -> None:
         self.entry, self.names, self.cache = one, names, ResultCache()
         self.check = getattr(importlib.import_module(f"autograder.checks.{week.split('_')[0]}"), one.grade_id)
         # Only the score counts here: nobody reads a cause, and the search for one takes most of the time.
@@ -160,7 +160,7 @@ def _equivalents() -> dict[str, list[dict[str, Any]]]:
     return tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
 
 
-def write_report(found: dict[str, list[Exercise]]) -> None:
+def write_report(found: dict[str, list[Examined]]) -> None:
     """The page people read; weeks that were not examined keep their part."""
     old = REPORT.read_text(encoding="utf-8") if REPORT.is_file() else ""
     parts = {part.split("\n")[0]: part.rstrip() for part in re.split(r"^## ", old, flags=re.MULTILINE)[1:]}
@@ -180,7 +180,7 @@ def write_report(found: dict[str, list[Exercise]]) -> None:
     REPORT.write_text("\n".join(text), encoding="utf-8")
 
 
-def _part(week: str, exercises: list[Exercise]) -> str:
+def _part(week: str, exercises: list[Examined]) -> str:
     rows = [
         _row(f"{e.entry.number} `{e.entry.grade_id}`", e.count, e.killed, len(e.listed), len(e.unlisted))
         for e in exercises

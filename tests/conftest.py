@@ -23,6 +23,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(AsTheyFail(config))
+
+
+class AsTheyFail:
+    """Says at once which test failed, and after how long: a run that is cut off has then told what it knew."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self.config.pluginmanager.getplugin("terminalreporter")
+        if report.failed and terminal is not None:
+            reason = getattr(getattr(report.longrepr, "reprcrash", None), "message", str(report.longrepr))
+            terminal.write_line(f"\n{report.nodeid}, {report.when}, after {report.duration:.0f} s: {reason[:300]}")
+
+
 @pytest.fixture(scope="session")
 def graded_class(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> GradedClass:
     """A simulated class, graded by plain `nbgrader autograde`; every process has its own copy of it."""

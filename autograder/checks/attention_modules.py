@@ -17,10 +17,36 @@ FOUR_WEIGHTS = Hint(
     form=True,
 )
 
+FAR_BELOW = (
+    "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low number, and "
+    "softmax looks at differences of scores.)"
+)
+
 
 def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
     """Weights that make scores of order 2: attention looks at few tokens, and a wrong score shows."""
     return {name: check.randn(d_model, d_model) * 1.4 / math.sqrt(d_model) for name in PROJECTIONS}
+
+
+def like_tokens(check: Check, batch: int, seq_len: int, d_model: int) -> torch.Tensor:
+    """Texts of tokens that hardly differ: scores of hidden keys are those of the others, so no own softmax underflows."""
+    return check.randn(batch, 1, d_model) + 0.03 * check.randn(batch, seq_len, d_model)
+
+
+def far_below(
+    weights: dict[str, torch.Tensor], x: torch.Tensor, n_heads: int, n_kv_heads: int | None = None
+) -> dict[str, torch.Tensor]:
+    """The same weights, but the first head of each group has keys against its queries: a token's score with itself is
+    -200 and less, whatever a rotation does to both."""
+    rows, width = weights["q_proj.weight"].shape
+    first = weights["q_proj.weight"].view(n_kv_heads or n_heads, -1, width)[:, : rows // n_heads]
+    scores = (x @ first.mT.unsqueeze(1)).square().sum(-1) / math.sqrt(rows // n_heads)
+    factor = torch.sqrt(200 / scores.min())
+    return {
+        **weights,
+        "q_proj.weight": factor * weights["q_proj.weight"],
+        "k_proj.weight": -factor * first.reshape(-1, width),
+    }
 
 
 def built(cls: Any, weights: dict, n_heads: int, **options: Any) -> Any:

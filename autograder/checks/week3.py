@@ -10,7 +10,16 @@ from typing import Any
 
 import torch
 
-from autograder.checks.attention_modules import FOUR_WEIGHTS, attended, attended_twice, built, module_weights
+from autograder.checks.attention_modules import (
+    FAR_BELOW,
+    FOUR_WEIGHTS,
+    attended,
+    attended_twice,
+    built,
+    far_below,
+    like_tokens,
+    module_weights,
+)
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
 from autograder.checks.probes import less, making
@@ -389,6 +398,14 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         alone = attended(weights, 2, x[:, -1:], positions=given[-1:], is_causal=True)
         apart = check.value(lambda cls: less(causal(cls)[:, -1], alone(cls)[:, 0]), f"{call}, the last row")
         check.require(bool((apart.abs() > 1e-2).any()), f"{call}: the last row does not depend on the tokens before it")
+        weights, x = module_weights(check, 32), like_tokens(check, 2, 4, 32)
+        low = attended(far_below(weights, x, 2), 2, x, positions=positions(0, 0, 0, 0), is_causal=True)
+        check.agrees(
+            lambda cls: low(cls)[:, 0],
+            f"{name}(32, 2)(x {tuple(x.shape)}, scores far below 0, positions all 0, is_causal=True), the first row",
+            ATTENDED,
+            FAR_BELOW,
+        )
 
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
         weights, x = drawn(2, 24, 32)

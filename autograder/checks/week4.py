@@ -18,10 +18,13 @@ import torch
 
 from autograder import reference
 from autograder.checks.attention_modules import (
+    FAR_BELOW,
     FOUR_WEIGHTS,
     attended,
     attended_after_conversion,
     attended_twice,
+    far_below,
+    like_tokens,
     module_weights,
 )
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
@@ -450,6 +453,14 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
                 ATTENDED,
                 LENGTHS,
             )
+        weights, x = module_weights(check, 32), like_tokens(check, 2, 4, 32)
+        low = attended(far_below(weights, x, 2), 2, x, is_causal=True)
+        check.agrees(
+            lambda cls: low(cls)[:, 0],
+            f"{name}(32, 2)(x {tuple(x.shape)}, scores far below 0, is_causal=True), the first row",
+            ATTENDED,
+            FAR_BELOW,
+        )
 
     with check.criterion("without the mask: the symmetric bias", 1, golden=True):
         for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 9, 32, 8), (1, 5, 12, 2)):

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from autograder import reference
+from autograder.checks.attention_modules import FAR_BELOW
 from autograder.checks.compare import CUT, Tolerance, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, exercise, gradient
 from autograder.reference.attention import weights_of
@@ -230,6 +231,14 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, *tables: Any, **options: An
     return weights @ v, weights
 
 
+def _far_below(check: Check, tensors: list[Tensor], words: str) -> Drawn:
+    """The same arguments, but queries that are alike and keys against them: all scores are far below -100."""
+    q, _, *others = tensors
+    q = 16 * (q[..., :1, :].sign() + 0.02 * q)
+    k = -q + 0.02 * check.randn(*q.shape)
+    return [q, k, *others], f"{words}, k against q, scores far below 0"
+
+
 @exercise(WEEK, "shaw_attention", follows=shaw_after_offsets, trivial=(plain_attention,))
 def shaw_attention(check: Check) -> None:
     name = "shaw_attention"
@@ -290,6 +299,7 @@ def shaw_attention(check: Check) -> None:
         padding = torch.ones(4, 1, 1, 4, dtype=torch.bool, device=check.device)
         padding[1, ..., :2] = False
         agrees(tensors, f"{words}, mask (4, 1, 1, 4)", MASKED, padding)
+        agrees(*_far_below(check, tensors, words), FAR_BELOW, torch.eye(4, dtype=torch.bool, device=check.device))
     with check.criterion("float64, gradients, arguments left alone", 0.25):
         tensors, words = drawn(2, 2, 5, 5, 4, 6, 6)
         agrees(tensors, words)
@@ -652,6 +662,14 @@ def t5_attention(check: Check) -> None:
         for sizes in ((4, 4, 4, 4, 4, 4, 32), (1, 2, 115, 115, 8, 4, 32), (2, 2, 14, 14, 4, 4, 32)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, CAUSAL, is_causal=True)
+        tensors, words = _far_below(check, *drawn(2, 2, 4, 4, 8, 4, 32))
+        low = calling(*tensors, is_causal=True)
+        check.agrees(
+            lambda f: result(low, 1)(f)[..., 0, :],
+            f"row 0 of the weights of {words}, is_causal=True)",
+            CLOSE,
+            FAR_BELOW,
+        )
     with check.criterion("fewer queries than keys", 0.5, golden=True):
         for sizes, causal in (
             ((2, 3, 2, 7, 4, 4, 32), False),

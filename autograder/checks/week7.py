@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from autograder import reference
+from autograder.checks.attention_modules import FAR_BELOW, far_below, like_tokens
 from autograder.checks.compare import Tolerance, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise, gradient
 from autograder.checks.probes import less
@@ -125,6 +126,15 @@ def grouped_query_attention(check: Check) -> None:
         mask = mixed_mask(check, 4, 8, 4, 4)
         mask[1, 3, 2], mask[2] = False, False
         check.agrees(calling(q, k, v, mask), f"{call}, mask (4, 8, 4, 4), some rows all False)", CLOSE, EMPTY_ROW)
+        q, k, v, call = grouped(check, 2, 4, 2, 4, 4, 8, 5)
+        q = 16 * (q[..., :1, :].sign() + 0.02 * q)
+        itself = torch.eye(4, dtype=torch.bool, device=check.device)
+        check.agrees(
+            calling(q, -q[:, ::2], v, itself),
+            f"{call}, k against q, scores far below 0, mask: each query sees its own key)",
+            CLOSE,
+            FAR_BELOW,
+        )
     with check.criterion("one key head, and as many as query heads", 0.5):
         for shape in ((2, 6, 1, 4, 5, 4, 3), (2, 4, 4, 3, 5, 4, 6)):
             q, k, v, call = grouped(check, *shape)
@@ -468,6 +478,13 @@ def CachedAttention(check: Check) -> None:
                 in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, WITH_A_CACHE
             )
 
+        arguments, weights, _, call = drawn(2, 2, 32, 2, 1)
+        x = like_tokens(check, 2, 2, 32)
+        low = in_pieces(arguments, far_below(weights, x, 2, 1), x, [2])
+        check.agrees(
+            lambda cls: low(cls)["tokens 0 to 1"][:, 0], f"{call}, scores far below 0, the first row", MODULE, FAR_BELOW
+        )
+
     with check.criterion("pieces of any length", 1, golden=True):
         arguments, weights, x, call = drawn(2, 12, 32, 8, 2)
         for pieces in ([6, 6], [1, 11], [5, 3, 4], [2, 1, 8, 1]):
@@ -747,6 +764,15 @@ def CrossAttention(check: Check) -> None:
             MODULE,
             EMPTY_ROW,
         )
+        arguments, weights, _, _, call = drawn(2, 1, 2, 32, 2)
+        memory = like_tokens(check, 2, 2, 32)
+        mask = torch.tensor([True, False], device=check.device).expand(2, 2)
+        check.agrees(
+            crossing(arguments, far_below(weights, memory, 2), memory[:, :1], memory, mask),
+            f"{call}, x = memory[:, :1], scores far below 0, memory_mask hides the second token)",
+            MODULE,
+            FAR_BELOW,
+        )
 
     with check.criterion("positions on both sides", 1.25, golden=True):
         arguments, weights, x, memory, call = drawn(4, 4, 4, 16, 4)
@@ -875,6 +901,15 @@ def HybridDecoderBlock(check: Check) -> None:
             probe = crossing(arguments, weights, x, memory)
             check.agrees(last(probe), f"{call}), the last token", MODULE)
             check.agrees(probe, f"{call})", MODULE, NOT_CAUSAL)
+        arguments, weights, _, memory, call = drawn(2, 4, 3, 32, 2)
+        x = like_tokens(check, 2, 4, 32)
+        normed = torch.nn.functional.layer_norm(x, (32,), weights["norm1.weight"], weights["norm1.bias"])
+        own = {name.removeprefix("self_attn."): weights[name] for name in weights if name.startswith("self_attn.")}
+        weights |= {f"self_attn.{name}": value for name, value in far_below(own, normed, 2).items()}
+        low = crossing(arguments, weights, x, memory)
+        check.agrees(
+            lambda cls: low(cls)[:, 0], f"{call}), scores of self_attn far below 0, the first token", MODULE, FAR_BELOW
+        )
     with check.criterion("the memory's padding", 0.75, golden=True):
         arguments, weights, x, memory, call = drawn(4, 4, 4, 16, 4)
         check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token", MODULE)

@@ -21,6 +21,11 @@ class Guide:
     def slug(self) -> str:
         return Path(self.path).stem.lower()
 
+    def title(self, root: Path) -> str:
+        """Its first heading."""
+        first, _, _ = (root / self.path).read_text(encoding="utf-8").partition("\n")
+        return first.removeprefix("# ")
+
 
 def guides(root: Path) -> tuple[Guide, ...]:
     """Those of docs/, and the two beside README.md."""
@@ -30,7 +35,7 @@ def guides(root: Path) -> tuple[Guide, ...]:
 
 def guide_page(root: Path, guide: Guide, address: PublicAddress) -> str:
     """Markdown for the site: links to guides stay within it, links to other files lead to the repository."""
-    slugs = {other.path: other.slug for other in guides(root)}
+    others = {other.path: other for other in guides(root)}
     folder = (root / guide.path).parent
 
     def follow(found: re.Match[str]) -> str:
@@ -38,8 +43,9 @@ def guide_page(root: Path, guide: Guide, address: PublicAddress) -> str:
         if not path or "://" in path:
             return found[0]
         place = (folder / path).resolve().relative_to(root).as_posix()
-        if place in slugs:
-            return f"[{found['text']}]({slugs[place]}.md{f'#{fragment}' if fragment else ''})"
+        if other := others.get(place):
+            words = other.title(root) if found["text"].endswith(".md") else found["text"]  # a site has pages, not files
+            return f"[{words}]({other.slug}.md{f'#{fragment}' if fragment else ''})"
         return f"[{found['text']}]({address.page(place)})" if address else found["text"]
 
     text = LINK.sub(follow, (root / guide.path).read_text(encoding="utf-8"))

@@ -13,6 +13,8 @@ from autograder.site.kernels import Kernel
 from autograder.site.pictures import Pictures
 from autograder.site.week import Week
 
+BARE_NUMBER = re.compile(r"(?:^|(?<=\d, )(?<!Figures \d\.\d, )(?<!Figures \d\.\d\d, ))\d+\.\d+(?=$|, )")
+
 
 @dataclass(frozen=True)
 class Method:
@@ -174,12 +176,13 @@ def method_page(
         _opening(method, week),
         "## The formula",
         *(_formula(method, week, tag) for tag in method.equations),
+        f"## The symbols\n\n{week.symbols}",
         "## The picture",
         pictures.block(picture),
         caption,
         "## What goes wrong",
         "| You may read | What is true | Where |\n|---|---|---|\n"
-        + "\n".join(f"| {' | '.join(row)} |" for row in week.misreadings if re.search(method.pitfalls, row[0])),
+        + "\n".join(f"| {' | '.join(_row(row))} |" for row in week.misreadings if re.search(method.pitfalls, row[0])),
         "## In code",
         "The bodies are the course's exercises.",
         *(kernels[name].directive(index=False) for name in method.kernels),
@@ -209,6 +212,12 @@ def _formula(method: Method, week: Week, tag: str) -> str:
 
 def _picture(method: Method, week: Week) -> tuple[str, str]:
     return week.figure(method.picture) if "." in method.picture else week.moving_picture(method.picture)
+
+
+def _row(row: tuple[str, ...]) -> list[str]:
+    """In a notebook a bare 3.4 is an exercise; whoever comes from elsewhere is told so."""
+    *cells, where = row
+    return [*cells, BARE_NUMBER.sub(r"exercise \g<0>", where)]
 
 
 def _exercises(method: Method, week: Week) -> list[str]:

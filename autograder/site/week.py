@@ -83,6 +83,12 @@ class Week:
         rows = [line.strip("| ") for line in text.splitlines() if line.startswith("|")]
         return tuple(tuple(re.split(r" (?<!\\)\| ", row)) for row in rows[2:])
 
+    @cached_property
+    def symbols(self) -> str:
+        """Those lines of the week's conventions that say what a letter stands for."""
+        text = next(text for text in self.texts if text.startswith("### Conventions"))
+        return "\n".join(line for line in text.splitlines() if line.startswith("- ") and "$" in line)
+
     def opening(self, section: str) -> str:
         """The first paragraph of a section, by its number."""
         for text in self.texts:

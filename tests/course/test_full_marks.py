@@ -1,12 +1,15 @@
 """Wrong answers that once got full marks, or right ones that did not: each differs from the reference in one thing."""
 
 import importlib
+import inspect
+import re
 
 import pytest
 import torch
 
 from autograder import reference
 from autograder.checks.framework import grading
+from autograder.misconceptions.bank import NAMES, bank
 
 
 def graded(week, grade_id, subject):
@@ -217,6 +220,32 @@ CASES = {
 def test_it_loses_points(case):
     verdict = graded(*case)
     assert verdict.score < verdict.max_score, verdict.render()
+
+
+MINUS_INFINITY = re.compile(r"""float\(["']-inf["']\)|-math\.inf""")
+MASKING = {
+    entry.name: entry
+    for week, exercise in (
+        ("week1_permutation_equivariance", "scaled_dot_product_attention"),
+        ("week3_rope", "RotaryMultiHeadAttention"),
+        ("week4_alibi", "ALiBiMultiHeadAttention"),
+        ("week6_relative_bias", "shaw_attention"),
+        ("week6_relative_bias", "t5_attention"),
+        ("week7_capstone", "grouped_query_attention"),
+        ("week7_capstone", "CachedAttention"),
+        ("week7_capstone", "CrossAttention"),
+        ("week7_capstone", "HybridDecoderBlock"),
+    )
+    for entry in [next(entry for entry in bank(week, exercise) if entry.is_right and "inf" in entry.source)]
+}
+
+
+@pytest.mark.parametrize("entry", MASKING.values(), ids=MASKING)
+def test_a_low_number_in_place_of_minus_infinity_loses_points(entry):
+    names = {**vars(inspect.getmodule(entry.subject)), **NAMES}
+    exec(MINUS_INFINITY.sub("-100.0", entry.source), names)
+    verdict = graded(entry.assignment.split("_")[0], entry.grade_id, names[entry.grade_id])
+    assert 0 < verdict.score < verdict.max_score, verdict.render()
 
 
 def test_an_answer_that_sees_that_there_is_one_query_earns_less_than_half():

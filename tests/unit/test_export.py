@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
+from autograder.grading.plugins import nbgrader_patches
 from autograder.grading.plugins.export import COLUMNS, GradesWithReasons
 from autograder.grading.plugins.gradebook import mark_not_graded
 
@@ -13,6 +14,7 @@ from autograder.grading.plugins.gradebook import mark_not_graded
 @pytest.fixture
 def gradebook(tmp_path: Path) -> Gradebook:
     """Ada has 3 of 5 points, Boole handed in what cannot be read, Cantor nothing; one is late and one writes formulas."""
+    nbgrader_patches.apply()
     with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as made:
         for week in ("week1", "week2"):
             made.add_assignment(week)

@@ -8,9 +8,9 @@ from nbformat.notebooknode import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.grading.plugins.feedback import HideInstructorParts, _exchange_key, _row, what_to_look_at
-from autograder.manifest import Entry
+from autograder.manifest import Exercise
 
-ROPE = Entry("3.2", "rope_frequencies", "code", 2, 10)
+ROPE = Exercise("3.2", "rope_frequencies", "code", 2, 10)
 PRINTED = {"output_type": "stream", "name": "stdout", "text": "hidden input"}
 
 

@@ -8,7 +8,7 @@ import pytest
 from autograder.errors import CourseError
 from autograder.grading.plugins.gradebook import Score
 from autograder.lms import FORMATS, SOURCES, Column, Person, columns, table
-from autograder.manifest import Entry
+from autograder.manifest import Exercise
 
 # As the pages in SOURCES have them, apart from the titles of the assignments.
 DOCUMENTED = {
@@ -21,7 +21,7 @@ DOCUMENTED = {
     # "the unique identifier used for each student is the student's user name"
     "blackboard": ["Last Name", "First Name", "Username", "week3_rope"],
 }
-ENTRIES = (Entry("3.2", "rope_frequencies", "code", 2, 10), Entry("3.5", "relative_proof", "text", 3, 20))
+ENTRIES = (Exercise("3.2", "rope_frequencies", "code", 2, 10), Exercise("3.5", "relative_proof", "text", 3, 20))
 STANDING = [
     Score("ada", 4.5, 5, by_cell={"rope_frequencies_tests": 2.0, "relative_proof": 3.0}),
     Score("boole", None, 5, "no valid JSON", by_cell={"rope_frequencies_tests": None, "relative_proof": None}),

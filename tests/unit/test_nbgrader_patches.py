@@ -46,6 +46,14 @@ def test_a_fork_that_names_the_old_places_is_graded_as_before() -> None:
     run(sys.executable, "-c", code)
 
 
+def test_a_new_gradebook_is_marked_as_nbgrader_marks_it() -> None:
+    code = (
+        "import nbgrader.api as a, autograder.grading.plugins.nbgrader_patches as p\n"
+        "stock = a.get_alembic_version()\np.apply()\nassert a.get_alembic_version() == stock"
+    )
+    run(sys.executable, "-c", code)
+
+
 def indexes(path: Path) -> set[str]:
     with sqlite3.connect(path) as database:
         return {name for (name,) in database.execute("select name from sqlite_master where type = 'index'")}

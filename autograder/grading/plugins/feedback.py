@@ -22,7 +22,7 @@ from autograder.errors import GradingFailed
 from autograder.grading.course_state import run_lock
 from autograder.grading.plugins.gradebook import reason_not_graded
 from autograder.grading.plugins.restore import restore
-from autograder.manifest import MANIFEST, Entry
+from autograder.manifest import MANIFEST, Exercise
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -154,16 +154,16 @@ class SummariseFeedback(NbGraderPreprocessor):
         return nb, resources
 
 
-def _own_exercises(cells: dict[str, NotebookNode]) -> list[Entry]:
+def _own_exercises(cells: dict[str, NotebookNode]) -> list[Exercise]:
     """The cells with points of an assignment of one's own."""
     graded = {name: cell.metadata.nbgrader.get("points") for name, cell in cells.items()}
     return [
-        Entry(str(number), name, "test", points, 0)
+        Exercise(str(number), name, "test", points, 0)
         for number, (name, points) in enumerate(((n, p) for n, p in graded.items() if p), 1)
     ]
 
 
-def _row(entry: Entry, cell: NotebookNode, is_waiting: bool) -> dict[str, Any]:
+def _row(entry: Exercise, cell: NotebookNode, is_waiting: bool) -> dict[str, Any]:
     score, points = cell.metadata.nbgrader.get("score") or 0.0, cell.metadata.nbgrader.points
     if is_waiting:
         notes = ["will be read by a person"]
