@@ -40,11 +40,10 @@ def test_the_courses_cells_are_not_run_as_the_students(assignment: str, new: boo
 
 
 def test_a_notebook_of_another_week_holds_none_of_the_exercises(tmp_path: Path) -> None:
+    notebook = (COURSE / "notebooks/week2_sinusoidal/week2_sinusoidal.ipynb").read_text(encoding="utf-8")
+    path = write(json.loads(notebook), "week3_rope", tmp_path)
     with pytest.raises(UngradableError, match="looks like the notebook of week2"):
-        notebook = json.loads(
-            (COURSE / "notebooks/week2_sinusoidal/week2_sinusoidal.ipynb").read_text(encoding="utf-8")
-        )
-        intake.rebuild(write(notebook, "week3_rope", tmp_path), COURSE, "week3_rope")
+        intake.rebuild(path, COURSE, "week3_rope")
 
 
 def test_a_cell_of_the_students_own_stays_where_it_stands(tmp_path: Path) -> None:
