@@ -50,7 +50,8 @@ class CourseAutograde(Autograde):
             self.log.error("Not graded: submitted/%s: %s", name, reason)
         if not self._folders and not self.refused:
             super().init_notebooks()  # says what nbgrader says
-        self.assignments = {str(folder): [str(folder / f"{assignment}.ipynb")] for folder in self._folders.values()}
+        self._notebooks = {str(folder / f"{assignment}.ipynb"): student for student, folder in self._folders.items()}
+        self.assignments = {str(Path(notebook).parent): [notebook] for notebook in self._notebooks}
 
     def convert_notebooks(self) -> None:
         """nbgrader's loop, inside a grading run."""
@@ -106,8 +107,7 @@ class CourseAutograde(Autograde):
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
         """One pass, where nbgrader needs a second: what a student wrote is sanitized by intake."""
-        folder = Path(notebook_filename).parent
-        assignment, student = folder.name, folder.parent.name
+        assignment, student = self.coursedir.assignment_id, self._notebooks[notebook_filename]
         where = {"student": student, "assignment": assignment, "notebook": assignment, "db_url": self.coursedir.db_url}
         resources: dict[str, Any] = {"unique_key": assignment, "nbgrader": where}
         try:
