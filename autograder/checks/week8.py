@@ -494,8 +494,9 @@ def streaming_cache(check: Check) -> None:
             part(place, 20, 4, 6)
             part(place, 20, 4, 6, hint=INTEGERS, tolerance=WHOLE)
             part(place, 9, 3, 5, hint=INTEGERS, tolerance=WHOLE)
-            part(place, 9, 0, 5, hint=INTEGERS, tolerance=WHOLE)
-            part(place, 3, 4, 6, hint=INTEGERS, tolerance=WHOLE)
+            for sizes in ((9, 0, 5), (3, 4, 6)):  # the type alone: what is kept there has a criterion of its own
+                call = f"{('kept', 'positions')[place]} of {name}({', '.join(map(str, sizes))})"
+                check.has_dtype(result(calling(*sizes), place), torch.int64, call)
 
 
 # ---- 8.4 mla_attention ----------------------------------------------------------------------------------------------
