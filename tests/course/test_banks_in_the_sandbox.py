@@ -1,0 +1,50 @@
+"""Every entry of the banks as a student hands it in: written into a notebook, run in the sandbox, judged over the wire."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from helpers import COURSE, autograder, standing
+
+from autograder.classroom import make_course_root
+from autograder.manifest import MANIFEST
+from autograder.misconceptions.bank import bank
+
+pytestmark = pytest.mark.isolation
+
+GAINS = {  # points that an entry is given here beyond those of the banks, and why
+    "shift_contiguous": 0.75,  # strides do not cross the wire: what arrives is contiguous
+    "layer_positions_in_half_precision": 0.5,  # on top of a wrong bias of its own the text is too short to tell
+}
+
+
+@pytest.mark.parametrize("assignment", MANIFEST)
+def test_every_entry_gets_through_the_sandbox_what_it_is_due(assignment: str, tmp_path: Path) -> None:
+    """The n-th student gives the n-th entry of every bank, beginning again where a bank has ended."""
+    root = tmp_path / "course"
+    make_course_root(COURSE, root, [assignment])
+    released = nbformat.read(COURSE / "notebooks" / assignment / f"{assignment}.ipynb", as_version=4)
+    banks = {exercise: bank(assignment, exercise.grade_id) for exercise in MANIFEST[assignment]}
+    due: dict[str, dict[str, tuple[str, float]]] = {}
+    for number in range(max(map(len, banks.values()))):
+        notebook, student = nbformat.from_dict(released), f"student{number:02}"
+        cells = {cell.metadata.nbgrader.grade_id: cell for cell in notebook.cells if "nbgrader" in cell.metadata}
+        due[student] = {}
+        for exercise, entries in banks.items():
+            if entries:
+                entry = entries[number % len(entries)]
+                cells[exercise.grade_id].source = entry.source
+                points = float(exercise.points) if entry.is_right else entry.score
+                due[student][exercise.graded_cell] = (entry.name, points)
+        path = root / "submitted" / student / assignment / f"{assignment}.ipynb"
+        path.parent.mkdir(parents=True)
+        nbformat.write(notebook, path)
+    autograder("--root", str(root), "autograde", "--week", assignment.split("_")[0].removeprefix("week"))
+    given = standing(root, assignment)
+    wrong = {
+        (student, cell, name): (given[student].by_cell.get(cell), points)
+        for student, expected in due.items()
+        for cell, (name, points) in expected.items()
+        if given[student].by_cell.get(cell) not in (points, points + GAINS.get(name, 0))
+    }
+    assert not wrong
