@@ -12,6 +12,7 @@ from autograder.public_address import PublicAddress
 from autograder.site.check_links import check_links
 from autograder.site.cross_references import CrossReferences, with_targets
 from autograder.site.formulas import draw
+from autograder.site.guides import Guide, guide_page, guides
 from autograder.site.kernels import Kernel, read_kernels
 from autograder.site.launch import binder, start_box
 from autograder.site.methods import METHODS, Method, method_page
@@ -86,6 +87,21 @@ def test_a_methods_page_has_no_sentence_that_breaks_off(
     for one, after in zip(prose, [*prose[1:], ""], strict=True):
         assert one.rstrip('"*)').endswith((".", ":", "?", "$$")) or one.startswith("- ["), one
         assert not one.endswith(":") or after.startswith("$$"), one
+
+
+@pytest.mark.parametrize("guide", guides(COURSE), ids=lambda guide: guide.slug)
+def test_a_guide_shows_commands_as_such_and_no_marks_for_tests(guide: Guide) -> None:
+    page = guide_page(COURSE, guide, PublicAddress())
+    fences = re.findall(r"^ *```(\S*)\n(.*?)^ *```$", page, flags=re.DOTALL | re.MULTILINE)
+    assert all(language for language, _ in fences)
+    assert not [text for language, text in fences if "make " in text and language not in ("bash", "python")]
+    assert "<!--" not in page and "# needs" not in page
+
+
+def test_the_list_of_guides_begins_with_teaching() -> None:
+    slugs = [guide.slug for guide in guides(COURSE)]
+    assert slugs[0] == "instructors" and slugs[-2:] == ["contributing", "security"]
+    assert {path.stem for path in (COURSE / "docs").glob("*.md")} < set(slugs)
 
 
 @pytest.mark.parametrize(
