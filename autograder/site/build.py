@@ -50,7 +50,7 @@ def write_pages(root: Path, folder: Path) -> None:
     for method in METHODS:
         pages[f"methods/{method.slug}"] = method_page(method, weeks, kernels, references, pictures)
     for guide in guides(root):
-        pages[f"guides/{guide.slug}"] = guide_page(root, guide, address)
+        pages[f"guides/{guide.slug}"] = guide_page(root, guide, address, pictures)
     pages["methods/index"] = _rendered("methods.md.j2", methods=METHODS, table=method_list())
     pages["reference"] = _reference_page(root, kernels)
     pages["index"] = _title_page(root, weeks, address, folder)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from autograder.public_address import PublicAddress
 from autograder.site.markdown import code, folded
+from autograder.site.pictures import Pictures
 
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+)\]\((?P<target>[^)\s]+)\)")
 # What tests/documents.py reads: marks above a fence, and remarks behind a command.
@@ -14,6 +15,7 @@ REMARK = re.compile(r"\s+# needs: .*$")
 FENCE = re.compile(r"(?P<indent> *)```(?P<language>\S*)\s*")
 NO_COMMANDS = {"file", "added to", "example"}
 FIRST = ("instructors", "own-assignments", "lms", "jupyterhub", "postgresql", "cluster", "authoring", "architecture")
+PICTURE = re.compile(r"^!\[(?P<words>[^\]]*)\]\((?P<path>[^)\s]+)\)$", re.MULTILINE)
 DIAGRAM = re.compile(r"^```mermaid\n(?P<source>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -40,7 +42,7 @@ def guides(root: Path) -> tuple[Guide, ...]:
     return (*(Guide(f"docs/{name}.md") for name in ordered), Guide("CONTRIBUTING.md"), Guide("SECURITY.md"))
 
 
-def guide_page(root: Path, guide: Guide, address: PublicAddress) -> str:
+def guide_page(root: Path, guide: Guide, address: PublicAddress, pictures: Pictures) -> str:
     """Markdown for the site: links to guides stay within it, links to other files lead to the repository."""
     others = {other.path: other for other in guides(root)}
     folder = (root / guide.path).parent
@@ -56,7 +58,8 @@ def guide_page(root: Path, guide: Guide, address: PublicAddress) -> str:
         return f"[{found['text']}]({address.page(place)})" if address else found["text"]
 
     text = LINK.sub(follow, _for_readers((root / guide.path).read_text(encoding="utf-8")))
-    # Mermaid draws with a script from elsewhere. Its source is readable, and the list below it says the same.
+    text = PICTURE.sub(lambda found: pictures.file(folder / found["path"], found["words"]), text)
+    # Mermaid draws with a script from elsewhere: the picture above its source shows the same.
     return DIAGRAM.sub(
         lambda found: folded("The diagram, as Mermaid text", code(found["source"], "text"), "code"), text
     )

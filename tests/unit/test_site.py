@@ -90,8 +90,8 @@ def test_a_methods_page_has_no_sentence_that_breaks_off(
 
 
 @pytest.mark.parametrize("guide", guides(COURSE), ids=lambda guide: guide.slug)
-def test_a_guide_shows_commands_as_such_and_no_marks_for_tests(guide: Guide) -> None:
-    page = guide_page(COURSE, guide, PublicAddress())
+def test_a_guide_shows_commands_as_such_and_no_marks_for_tests(guide: Guide, tmp_path: Path) -> None:
+    page = guide_page(COURSE, guide, PublicAddress(), Pictures(tmp_path, "../pictures"))
     fences = re.findall(r"^ *```(\S*)\n(.*?)^ *```$", page, flags=re.DOTALL | re.MULTILINE)
     assert all(language for language, _ in fences)
     assert not [text for language, text in fences if "make " in text and language not in ("bash", "python")]
