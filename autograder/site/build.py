@@ -7,6 +7,7 @@ from pathlib import Path
 import jinja2
 
 from autograder.build.pipeline import texts
+from autograder.course import week_number
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST
 from autograder.public_address import PublicAddress, public_address
@@ -74,13 +75,16 @@ def _title_page(root: Path, weeks: dict[str, Week], address: PublicAddress, fold
 
 
 def _reference_page(root: Path, kernels: dict[str, Kernel]) -> str:
+    """A section per module, in the order of the weeks that ask for it first."""
+    weeks = {entry.grade_id: week_number(assignment) for assignment, found in MANIFEST.items() for entry in found}
     modules: dict[str, list[Kernel]] = {}
     for kernel in kernels.values():
         modules.setdefault(kernel.module, []).append(kernel)
-    sections = [
-        "\n\n".join([f"## {module_summary(root, module).rstrip('.')}", *(kernel.directive() for kernel in found)])
-        for module, found in modules.items()
-    ]
+    sections = []
+    for module, found in modules.items():
+        asked = ", ".join(f"[week {week}](#week-{week})" for week in sorted({weeks[kernel.name] for kernel in found}))
+        heading = f"## {module_summary(root, module).rstrip('.')}\n\nFrom {asked}."
+        sections.append("\n\n".join([heading, *(kernel.directive() for kernel in found)]))
     return _rendered("reference.md.j2", sections=sections)
 
 

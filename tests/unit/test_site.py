@@ -74,6 +74,7 @@ def test_kernels_are_shown_without_their_bodies(kernels: dict[str, Kernel]) -> N
     assert "apply_rotary_emb(x: torch.Tensor, positions: torch.Tensor, base: float=10000.0)" in shown
     assert "CrossAttention(d_model: int" in shown  # the arguments of a class that inherits its __init__
     assert "torch.stack(" not in shown and "(self" not in shown
+    assert "[arXiv:2104.09864](https://arxiv.org/abs/2104.09864)" in shown
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.slug)
