@@ -144,7 +144,8 @@ def test_buttons_follow_the_public_address(weeks: dict[str, Week]) -> None:
     assert "Binder" not in start_box(weeks["3"], PublicAddress()) and "Download" in start_box(
         weeks["3"], PublicAddress()
     )
-    assert "ready_encodings.py" in start_box(weeks["5"], here)
+    assert "ready_encodings.py" in start_box(weeks["5"], here) and here.address in start_box(weeks["5"], here)
+    assert "ask whoever gave you this page" in start_box(weeks["5"], PublicAddress())
 
 
 def test_formulas_are_drawn_or_refused() -> None:
