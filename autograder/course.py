@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-import nbformat
-from traitlets.config import Config
-from traitlets.config.loader import PyFileConfigLoader
+from typing import TYPE_CHECKING, Any
 
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST, Exercise
+
+if TYPE_CHECKING:  # they take longer than all else here, and the grading process needs neither
+    from nbformat import NotebookNode
+    from traitlets.config import Config
 
 MAX_FILES = 3 * 2**20  # of an assignment of one's own, as JSON: what the sandbox takes in one message
 
@@ -107,7 +107,7 @@ def _whole(points: float) -> float:
     return int(points) if points.is_integer() else points
 
 
-def stock_role_of(cell: nbformat.NotebookNode) -> Role:
+def stock_role_of(cell: "NotebookNode") -> Role:
     """What grading does with a cell of an assignment of one's own: what nbgrader would."""
     marks, is_code = cell.metadata.get("nbgrader", {}), cell.cell_type == "code"
     if marks.get("solution"):
@@ -121,7 +121,7 @@ def stock_role_of(cell: nbformat.NotebookNode) -> Role:
     return Role.LOCKED if marks.get("locked") else Role.OPEN
 
 
-def role_of(cell: nbformat.NotebookNode) -> Role:
+def role_of(cell: "NotebookNode") -> Role:
     """What grading does with one of the instructor's cells."""
     grading, tags = cell.metadata.get("nbgrader", {}), cell.metadata.get("tags", [])
     if grading.get("solution"):
@@ -137,6 +137,8 @@ def role_of(cell: nbformat.NotebookNode) -> Role:
 
 @lru_cache(maxsize=8)
 def _read_cells(path: Path, stamp: float) -> tuple[Cell, ...]:
+    import nbformat
+
     from autograder.build.regions import clear_solution, clear_stock_solutions
 
     notebook = nbformat.read(path, as_version=4)
@@ -203,8 +205,10 @@ def _is_litter(path: Path) -> bool:
     return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
-def course_config(root: Path) -> Config:
+def course_config(root: Path) -> "Config":
     """The course root's nbgrader configuration."""
+    from traitlets.config.loader import PyFileConfigLoader
+
     return PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
 
 

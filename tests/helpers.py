@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # imports torch, which most tests of commands do without
 
 COURSE = Path(__file__).resolve().parents[1]
 WEEK3 = "week3_rope"
-PATIENCE = 400  # seconds until a test that waits gives up: for what hangs, not for what is slow
+PATIENCE = 900  # seconds until a test that waits gives up: for what hangs, not for what is slow
 
 
 def environment(**more: str) -> dict[str, str]:

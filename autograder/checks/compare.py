@@ -190,6 +190,8 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
     if expected.numel() == 0:
         return ""
     a, b = got.detach().to("cpu", torch.float64), expected.detach().to("cpu", torch.float64)
+    if torch.equal(a, b):  # takes a twentieth of the time
+        return ""
     wrong = ~torch.isclose(a, b, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True)
     if not wrong.any():
         return ""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from autograder.errors import StudentError
+from autograder.grading.sandbox.worker.pullback import pullback
 
 Probe = Callable[[Any], Any]
 
@@ -47,7 +48,7 @@ def parameter_gradients(module: Any, x: torch.Tensor) -> list[torch.Tensor | Non
     with torch.enable_grad():
         output = module(x.clone().requires_grad_())
     wanted = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return list(torch.autograd.grad(output, wanted, uneven(output), allow_unused=True)) if wanted else []
+    return list(pullback([output], wanted, [uneven(output)], allow_unused=True)) if wanted else []
 
 
 def uneven(output: torch.Tensor) -> torch.Tensor:

@@ -221,6 +221,7 @@ def _words(source: str) -> set[str]:
     return set(WORD.findall(source))
 
 
+@lru_cache(maxsize=64)  # every exercise asks about the cells before it
 def _names(source: str) -> set[str]:
     """The names in the code, without those in comments and strings."""
     try:

@@ -10,13 +10,14 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
-
-from nbformat.notebooknode import NotebookNode
+from typing import TYPE_CHECKING, Any, Self
 
 from autograder.course import Cell, Role
 from autograder.errors import CourseError
 from autograder.grading.source_names import defined_names
+
+if TYPE_CHECKING:  # the grading process knows tasks, not notebooks
+    from nbformat.notebooknode import NotebookNode
 
 # The course's own commands in a notebook: the sandbox has no grader, and a cell must not fail for that.
 OWN_COMMAND = re.compile(r"^([ \t]*)%(?:load_ext[ \t]+autograder|grade\b[^\n]*)[ \t]*$", re.MULTILINE)
@@ -48,7 +49,7 @@ class Task:
         cls,
         key: str,
         assignment: str,
-        notebook: NotebookNode,
+        notebook: "NotebookNode",
         template: tuple[Cell, ...],
         files: dict[str, str],
         seed: int,
@@ -123,7 +124,7 @@ class Options:
 class Graded:
     """A submission with its verdicts."""
 
-    notebook: NotebookNode
+    notebook: "NotebookNode"
     result: Result
     notes: list[str] = field(default_factory=list)
     to_look_at: frozenset[str] = frozenset()  # grade_ids of answers that may not be the student's own
@@ -138,7 +139,7 @@ class Graded:
 class Ungradable:
     """A submission that cannot be read, with the reason; ``notebook`` says so to whoever opens it."""
 
-    notebook: NotebookNode
+    notebook: "NotebookNode"
     reason: str
     isolated: bool = True
 

@@ -6,7 +6,7 @@ submissions it is about to convert begins too, in parallel, in sandboxes; the lo
 
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
@@ -22,6 +22,7 @@ from autograder.grading.plugins.background import BackgroundGrading
 from autograder.grading.plugins.gradebook import register_assignment
 from autograder.grading.plugins.nbgrader_version import wrong_version
 from autograder.grading.plugins.restore import known_scores, restore
+from autograder.grading.plugins.run_gradebook import RunGradebook
 from autograder.grading.plugins.timestamps import timestamp
 from autograder.grading.submission.folders import find_submissions
 from autograder.permissions import require_private
@@ -49,7 +50,8 @@ class CourseAutograde(Autograde):
             self.log.error("Not graded: submitted/%s: %s", name, reason)
         if not self._folders and not self.refused:
             super().init_notebooks()  # says what nbgrader says
-        self.assignments = {str(folder): [str(folder / f"{assignment}.ipynb")] for folder in self._folders.values()}
+        self._notebooks = {str(folder / f"{assignment}.ipynb"): student for student, folder in self._folders.items()}
+        self.assignments = {str(Path(notebook).parent): [notebook] for notebook in self._notebooks}
 
     def convert_notebooks(self) -> None:
         """nbgrader's loop, inside a grading run."""
@@ -75,7 +77,10 @@ class CourseAutograde(Autograde):
                 grade = partial(grade_submissions, root, assignment, self._due, options, again=self.force)
                 self.exporter.background = BackgroundGrading(self._due, grade, self.exporter.on_result)
                 self.exporter.background.start()
-                super().convert_notebooks()
+                for preprocessor in self.autograde_preprocessors:
+                    self.exporter.register_preprocessor(preprocessor)
+                with RunGradebook(self.coursedir, assignment, self.create_student) as self.exporter.gradebook:
+                    super().convert_notebooks()
             if self.refused:
                 raise self._told(
                     f"not graded, by the names of their folders under submitted/: {', '.join(self.refused)}"
@@ -97,15 +102,20 @@ class CourseAutograde(Autograde):
         return True
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
-        """Student and submission into the gradebook. No file is copied: a submission may hold links, devices, gigabytes."""
-        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
-            if self.create_student:
-                gradebook.update_or_create_student(student_id)
-            handed_in = timestamp(self._folders[student_id])
-            known = {} if handed_in is None else {"timestamp": handed_in}
-            submission = gradebook.update_or_create_submission(assignment_id, student_id, **known)
-            if handed_in is not None and submission.total_seconds_late > 0:
-                self.log.warning("%s is %s seconds late", submission, submission.total_seconds_late)
+        """Nothing: student and submission come into the gradebook with the scores, and no file is copied, for a submission
+        may hold links, devices, gigabytes."""
+
+    def convert_single_notebook(self, notebook_filename: str) -> None:
+        """One pass, where nbgrader needs a second: what a student wrote is sanitized by intake."""
+        assignment, student = self.coursedir.assignment_id, self._notebooks[notebook_filename]
+        where = {"student": student, "assignment": assignment, "notebook": assignment, "db_url": self.coursedir.db_url}
+        resources: dict[str, Any] = {"unique_key": assignment, "nbgrader": where}
+        try:
+            output, resources = self.exporter.from_filename(notebook_filename, resources=resources)
+        finally:
+            self.exporter.gradebook.undo()  # what was begun, if something went wrong
+        self.write_single_notebook(output, resources)
+        self.exporter.background.done(student)
 
     def _is_due(self, student: str, folder: Path) -> bool:
         """Not graded yet, graded half (a run was killed), submitted again, or --force."""

@@ -34,9 +34,11 @@ class BackgroundGrading:
             raise GradingFailed(f"the submission of {student} was not part of this run; run it again")
         return self._outcomes[student].result()
 
-    def forget(self, student: str) -> None:
-        """A large class need not be in memory as a whole."""
-        self._outcomes.pop(student, None)
+    def done(self, student: str) -> None:
+        """The outcome is saved: a large class need not be in memory, nor on disk, as a whole."""
+        outcome = self._outcomes.pop(student).result()
+        if isinstance(outcome, Graded):
+            outcome.forget()
 
     def _run(self) -> None:
         failure: BaseException | None = None

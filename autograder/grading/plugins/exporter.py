@@ -1,4 +1,4 @@
-"""What nbgrader's converter asks for a submission's notebook: the rebuilt one first, then the one with its verdicts."""
+"""What nbgrader's converter asks for a submission's notebook: the rebuilt one with its verdicts."""
 
 import json
 from dataclasses import fields
@@ -7,15 +7,15 @@ from typing import Any as AnyType
 
 import nbformat
 from nbconvert.exporters import NotebookExporter
-from nbgrader.api import Gradebook
-from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import AssignLatePenalties
 from traitlets import Any, Dict, Enum, Integer, Unicode
 
 from autograder.errors import GradingFailed
 from autograder.grading.messages import Failed, Options, wanted_device
 from autograder.grading.plugins.background import BackgroundGrading
 from autograder.grading.plugins.gradebook import mark_not_graded
-from autograder.grading.plugins.timestamps import timestamp_bytes
+from autograder.grading.plugins.run_gradebook import RunGradebook
+from autograder.grading.plugins.timestamps import timestamp, timestamp_bytes
 from autograder.grading.sandbox.limits import Limits
 
 
@@ -37,6 +37,7 @@ class SubmissionExporter(NotebookExporter):
     on_start = Any(None, allow_none=True, help="Called with the list of students about to be graded.").tag(config=True)
 
     background: BackgroundGrading | None = None  # of the run under way
+    gradebook: RunGradebook | None = None
 
     @property
     def options(self) -> Options:
@@ -46,39 +47,26 @@ class SubmissionExporter(NotebookExporter):
     def from_filename(
         self, filename: str, resources: dict[str, AnyType] | None = None, **kwargs: AnyType
     ) -> tuple[AnyType, dict[str, AnyType]]:
-        """nbgrader's two passes: a submitted file becomes the rebuilt notebook; an autograded one is read back."""
-        if self.background is None or resources is None:
+        """The rebuilt notebook of a submitted file, with its verdicts, which are in the gradebook by then."""
+        if self.background is None or self.gradebook is None or resources is None:
             raise GradingFailed(
                 f"{filename} was not part of a run; start it with `nbgrader autograde`, by the course's nbgrader_config.py"
             )
-        student, assignment = resources["nbgrader"]["student"], resources["nbgrader"]["assignment"]
+        student, submitted = resources["nbgrader"]["student"], Path(filename).parent
         outcome = self.background.outcome(student)
+        handed_in = timestamp(submitted)
         if isinstance(outcome, Failed):
-            self._mark_failed(student, assignment, outcome.reason)
+            rows = self.gradebook.rows(student, handed_in)
+            mark_not_graded(rows.notebook, outcome.reason)
+            self.gradebook.save(rows)
             raise GradingFailed(f"{student}: {outcome.reason}. No grade was given; run it again")
-        resources["output_extension"] = self.file_extension
-        if not self._preprocessors:  # the first pass, with nothing to sanitize: intake has rebuilt the notebook
-            return json.dumps(outcome.notebook), resources
-        resources["autograder"] = outcome
-        course = self._course
-        submitted = Path(course.format_path(course.submitted_directory, student, assignment))
+        resources |= {"output_extension": self.file_extension, "autograder": outcome}
+        resources |= {"gradebook": self.gradebook, "handed_in": handed_in, "seconds_late": 0.0}
         if stamp := timestamp_bytes(submitted):
             resources["outputs"] = {"timestamp.txt": stamp}  # nbgrader sees by it when a student submits again
         notebook = nbformat.from_dict(outcome.notebook)
-        for (
-            preprocessor
-        ) in self._preprocessors:  # our own, and one of nbgrader's that changes nothing: no copy, no check after each
+        for preprocessor in self._preprocessors:  # no copy, no check after each
+            if isinstance(preprocessor, AssignLatePenalties) and not resources["seconds_late"]:
+                continue  # it would open the gradebook to find that out
             notebook, resources = preprocessor(notebook, resources)
-        self.background.forget(student)
-        return nbformat.v4.writes(notebook) + "\n", resources
-
-    @property
-    def _course(self) -> CourseDirectory:
-        assert self.parent is not None  # a converter of nbgrader's made this exporter
-        return self.parent.coursedir
-
-    def _mark_failed(self, student: str, assignment: str, reason: str) -> None:
-        course = self._course
-        with Gradebook(course.db_url, course.course_id) as gradebook:
-            mark_not_graded(gradebook.find_submission_notebook(assignment, assignment, student), reason)
-            gradebook.db.commit()
+        return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n", resources

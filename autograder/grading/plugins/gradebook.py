@@ -13,6 +13,7 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.orm import selectinload, undefer
 from traitlets.config import Config
 
 from autograder.course import Role, instructor_cells
@@ -126,23 +127,25 @@ def _why_not_opened(url: URL, error: Exception) -> str:
 
 def save_scores(
     notebook: SubmittedNotebook,
+    names: dict[str, str],
     cells: dict[str, NotebookNode],
     scores: dict[str, float],
     to_look_at: frozenset[str] = frozenset(),
 ) -> None:
-    """Write automatic scores by cell id. Unanswered free text is 0; answered free text waits for a person, and so does
-    what is flagged (``to_look_at``: names of answer cells), with its score."""
-    _ = notebook.notebook.grade_cells  # one query for the names of all cells, instead of one each
+    """Write automatic scores by cell id; ``names`` are those of the gradebook's cells. Unanswered free text is 0; answered
+    free text waits for a person, and so does what is flagged (``to_look_at``: names of answer cells), with its score."""
     for grade in notebook.grades:
-        cell = cells[grade.name]
+        name = names[grade.cell_id]
+        cell = cells[name]
         if is_graded_by_hand(cell):
             grade.auto_score = 0.0 if cell.metadata.get("unanswered") else None
         else:
             grade.auto_score = scores[cell.id]
-        flagged = grade.name.removesuffix("_tests") in to_look_at and bool(grade.auto_score)
+        flagged = name.removesuffix("_tests") in to_look_at and bool(grade.auto_score)
         grade.needs_manual_grade = grade.auto_score is None or grade.manual_score is not None or flagged
     for comment in notebook.comments:
-        comment.auto_comment = "No response." if cells[comment.name].metadata.get("unanswered") else None
+        is_blank = cells[names[comment.cell_id]].metadata.get("unanswered")
+        comment.auto_comment = "No response." if is_blank else None
 
 
 def is_graded_by_hand(cell: NotebookNode) -> bool:
@@ -163,9 +166,25 @@ def scores(course: CourseDirectory, assignment: str) -> list[Score]:
     """Every student's standing in the assignment."""
     with open_gradebook(course) as gradebook:
         try:
-            submissions = gradebook.find_assignment(assignment).submissions
+            known = gradebook.find_assignment(assignment)
         except MissingEntry:
             return []
+        _cells = [
+            notebook._base_cells for notebook in known.notebooks
+        ]  # held, so that a grade finds its own among them
+        notebooks = selectinload(SubmittedAssignment.notebooks)
+        submissions = (
+            gradebook.db.query(SubmittedAssignment)
+            .filter_by(assignment_id=known.id)
+            .options(
+                *(
+                    undefer(getattr(SubmittedAssignment, name))
+                    for name in ("score", "max_score", "late_submission_penalty")
+                ),
+                notebooks.selectinload(SubmittedNotebook.grades),
+                notebooks.selectinload(SubmittedNotebook.comments),
+            )
+        )
         return sorted((_standing(submission) for submission in submissions), key=lambda score: score.student)
 
 

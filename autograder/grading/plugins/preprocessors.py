@@ -5,12 +5,12 @@ import re
 import nbformat
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat.notebooknode import NotebookNode
-from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from autograder.grading.messages import Graded, Result, Ungradable
 from autograder.grading.plugins.gradebook import mark_not_graded, save_scores
 from autograder.grading.plugins.restore import Kept
+from autograder.grading.plugins.run_gradebook import RunGradebook
 
 MAX_SHOWN = 10_000  # characters of one cell
 MAX_SHOWN_IN_ALL = 400_000  # of a notebook; ours have a quarter of that, the course's text included
@@ -60,17 +60,15 @@ class SaveVerdicts(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         outcome: Graded | Ungradable = resources["autograder"]
-        where = resources["nbgrader"]
-        with Gradebook(where["db_url"]) as gradebook:
-            notebook = gradebook.find_submission_notebook(where["notebook"], where["assignment"], where["student"])
-            if isinstance(outcome, Ungradable):
-                mark_not_graded(notebook, outcome.reason)
-            else:
-                cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
-                save_scores(notebook, cells, outcome.result.scores, outcome.to_look_at)
-            reason = outcome.reason if isinstance(outcome, Ungradable) else ""
-            nb.metadata["autograder"]["kept"] = Kept.of(notebook, reason).to_json()
-            gradebook.db.commit()
-        if isinstance(outcome, Graded):
-            outcome.forget()
+        gradebook: RunGradebook = resources["gradebook"]
+        rows = gradebook.rows(resources["nbgrader"]["student"], resources["handed_in"])
+        if isinstance(outcome, Ungradable):
+            mark_not_graded(rows.notebook, outcome.reason)
+        else:
+            cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
+            save_scores(rows.notebook, rows.names, cells, outcome.result.scores, outcome.to_look_at)
+        rows.notebook.late_submission_penalty = None  # whoever is late gets one next
+        reason = outcome.reason if isinstance(outcome, Ungradable) else ""
+        nb.metadata["autograder"]["kept"] = Kept.of(rows.notebook, rows.names, reason).to_json()
+        resources["seconds_late"] = gradebook.save(rows)
         return nb, resources

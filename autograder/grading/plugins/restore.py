@@ -31,10 +31,10 @@ class Kept:
     reason: str
 
     @classmethod
-    def of(cls, notebook: SubmittedNotebook, reason: str = "") -> "Kept":
-        """From the gradebook, at the moment of saving."""
-        waiting = frozenset(grade.name for grade in notebook.grades if grade.needs_manual_grade)
-        return cls({grade.name: grade.auto_score for grade in notebook.grades}, waiting, reason)
+    def of(cls, notebook: SubmittedNotebook, names: dict[str, str], reason: str = "") -> "Kept":
+        """From the gradebook's rows, at the moment of saving; ``names`` are those of its cells."""
+        waiting = frozenset(names[grade.cell_id] for grade in notebook.grades if grade.needs_manual_grade)
+        return cls({names[grade.cell_id]: grade.auto_score for grade in notebook.grades}, waiting, reason)
 
     def to_json(self) -> dict[str, Any]:
         """For the notebook's metadata."""

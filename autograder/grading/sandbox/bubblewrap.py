@@ -101,6 +101,8 @@ def bubblewrap_command(device: str) -> list[str]:
             command += ["--ro-bind", folder, folder]
     command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--ro-bind-try", "/etc/fonts", "/etc/fonts"]
     command += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]  # torch asks which CPU this is
+    for name in ("enabled", "hpage_pmd_size"):  # libc asks how large a large page is
+        command += ["--ro-bind-try", *[f"/sys/kernel/mm/transparent_hugepage/{name}"] * 2]
     packages = sysconfig.get_path("purelib")
     command += [
         "--ro-bind",

@@ -11,6 +11,7 @@ from autograder.errors import LimitExceeded
 from autograder.grading.sandbox.process_tree import ProcessTree, Usage
 
 MAX_CALLBACKS = 1000
+RECENT = 0.25  # seconds, as between two looks during a request
 SHORTEST_TIMER = 0.001  # seconds; none at all would end it
 MAX_CALLBACK_BYTES = 2**18  # of the tensors handed to one: a check's own functions work on little
 
@@ -73,13 +74,17 @@ class Watched(Protocol):
 class UsageMonitor:
     """Looks at a submission's processes during one request."""
 
-    def __init__(self, job: Watched, cpu_seconds: float, limits: Limits, budget: Budget) -> None:
+    def __init__(
+        self, job: Watched, cpu_seconds: float, limits: Limits, budget: Budget, counts_processes: bool = False
+    ) -> None:
+        """What was used until the last look is not this request's. With ``counts_processes`` that look is now; else it may be
+        a quarter of a second old, and what calls have used since then counts as this one's."""
         self.job, self.cpu_seconds, self.limits, self.budget = job, cpu_seconds, limits, budget
         self.idle, self.callbacks, self.callback_cpu, self.last = 0.0, 0, 0.0, time.monotonic()
         self.more_processes = 0  # now than at the start
         if job.tree is not None:
-            used = job.tree.look()
-            self._charge(used)  # what it has used since the last request is not this request's
+            used = job.tree.look() if counts_processes else job.tree.recent(RECENT)
+            self._charge(used)
             self._processes = used.processes
         self.start = job.charged
 

@@ -52,8 +52,16 @@ class ProcessTree:
         self._next_gpu_look, self._on_gpu = 0.0, 0
         self._seen: dict[int, float] = {}  # CPU seconds of every process ever met
         self._started = 0
+        self._last: tuple[float, Usage] | None = None  # when, and what was seen
+
+    def recent(self, seconds: float) -> Usage:
+        """What was seen within the last ``seconds``, or is now: a look takes longer than a quick call."""
+        if self._last is not None and time.monotonic() - self._last[0] < seconds:
+            return self._last[1]
+        return self.look()
 
     def look(self) -> Usage:
+        """What there is now."""
         found = {pid: process for pid in _tree(self.root) if (process := _process(pid)) is not None}
         for pid, process in found.items():
             if pid not in self._seen:
@@ -63,7 +71,7 @@ class ProcessTree:
         # between two looks in the second.
         reaped = sum(process.own_cpu + process.children_cpu for process in found.values())
         memory = self._memory(found) if self.counts_memory else 0
-        return Usage(
+        usage = Usage(
             max(reaped, sum(self._seen.values())),
             memory,
             any(process.runnable for process in found.values()),
@@ -71,6 +79,8 @@ class ProcessTree:
             self._started,
             self._gpu_memory(found.keys()) if self.on_gpu else 0,
         )
+        self._last = time.monotonic(), usage
+        return usage
 
     def _memory(self, found: dict[int, _Process]) -> int:
         """What page tables show, and shared pages whole: these can be held without standing in any page table."""

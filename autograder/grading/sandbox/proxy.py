@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from autograder.checks.context import watched
+from autograder.grading.sandbox.worker.pullback import pullback
 from autograder.grading.sandbox.worker.wire import Reference
 
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
@@ -93,9 +94,7 @@ def gradients(
     if not pairs:
         return [torch.zeros_like(tensor) for tensor in inputs]
     return list(
-        torch.autograd.grad(
-            [o for o, _ in pairs], inputs, [c for _, c in pairs], allow_unused=True, materialize_grads=True
-        )
+        pullback([o for o, _ in pairs], inputs, [c for _, c in pairs], allow_unused=True, materialize_grads=True)
     )
 
 

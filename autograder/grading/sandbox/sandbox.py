@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # imports torch, which takes long: the sandbox's own import o
     from autograder.grading.sandbox.worker.wire import Connection
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+# The heap in large pages, where the kernel and libc have them: forks are made by copying page tables, two for each
+# submission, and half of these are the heap's.
+LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 USUAL = Limits()
 START_SECONDS = 180  # importing torch on a cold disk
 HELLO_SECONDS = 60
@@ -193,16 +196,20 @@ class Sandbox:
         scratch = self._scratch.name if self._scratch else "/tmp"
         if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython may be known by its path outside
             threads["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
-        return threads | {
-            "PATH": "/usr/bin:/bin",
-            "HOME": scratch,
-            "TMPDIR": scratch,
-            "MPLCONFIGDIR": f"{scratch}/mpl",
-            "IPYTHONDIR": f"{scratch}/ipython",
-            "LANG": "C.UTF-8",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        }
+        return (
+            threads
+            | LARGE_PAGES
+            | {
+                "PATH": "/usr/bin:/bin",
+                "HOME": scratch,
+                "TMPDIR": scratch,
+                "MPLCONFIGDIR": f"{scratch}/mpl",
+                "IPYTHONDIR": f"{scratch}/ipython",
+                "LANG": "C.UTF-8",
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            }
+        )
 
     def _command(self, control: int) -> list[str]:
         if not self.isolate:

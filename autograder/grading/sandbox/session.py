@@ -119,7 +119,8 @@ class Session:
     ) -> tuple[Any, list[tuple[int, Any]], int]:
         """Returns the value, the arguments the call changed, and the number by which to differentiate it.
 
-        ``watched`` tensors lie in memory that this side reads afterwards; of the others the student's process reports.
+        ``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
+        GPU, the student's process reports.
         """
         loan = Loan(watched)
 
@@ -133,6 +134,7 @@ class Session:
                 "op": "call",
                 "target": number,
                 "method": method,
+                "watched": bool(watched),
                 "args": encoder.encode(args),
                 "kwargs": encoder.encode(kwargs),
             }
@@ -189,7 +191,9 @@ class Session:
         self._require_no_crashes(culprit)
         job = self._ensure_running()
         self._serial += 1
-        connection, monitor = job.connection, UsageMonitor(job, cpu_seconds, self.limits, self._budget)
+        runs_cell = header["op"] == "execute"
+        connection = job.connection
+        monitor = UsageMonitor(job, cpu_seconds, self.limits, self._budget, counts_processes=runs_cell)
         wall_seconds = cpu_seconds * self.limits.patience * (STARVED if job.tree else 1)
         deadline = time.monotonic() + wall_seconds  # for all frames together
         try:
@@ -206,7 +210,7 @@ class Session:
                 monitor.charge_callback(time.process_time() - start)
             if reply.get("serial") != self._serial:
                 raise WireError("reply to another request")
-            if header["op"] == "execute":
+            if runs_cell:
                 monitor.look()  # what a cell leaves running is that cell's
                 if monitor.more_processes > 0:
                     self._cells_with_orphans.add((header["cell"], header["source"]))

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
+from autograder.build.regions import clear_hidden
 from autograder.course import Cell, Role, instructor_cells, released_files
 from autograder.errors import CourseError, UngradableError
 from autograder.grading.source_names import defined_names
@@ -125,43 +126,73 @@ def _match(submitted: NotebookNode, template: tuple[Cell, ...], notes: list[str]
     """Which submitted cell answers which of the instructor's; the others, by the instructor's cell before them."""
     by_grade_id = {cell.grade_id: cell for cell in template if cell.grade_id}
     by_id = {cell.id: cell for cell in template}
+    known = [by_grade_id.get(cell.grade_id) or by_id.get(cell.id) for cell in submitted.cells]
+    _match_by_name(submitted, template, known, notes)
+    _match_by_source(submitted, template, known, notes)
     matched: Matched = {}
     extras: Extras = {}
     before = None
-    for number, cell in enumerate(submitted.cells):
-        known = by_grade_id.get(cell.grade_id) or by_id.get(cell.id)
-        if known is None:
+    for number, (cell, instructors) in enumerate(zip(submitted.cells, known, strict=True)):
+        if instructors is None:
             if cell.source.strip():
                 extras.setdefault(before, []).append((number, cell.source, cell.cell_type))
             continue
-        if known.id in matched and known.role is Role.ANSWER:
-            notes.append(f"there are several cells {known.grade_id}; the last one counts")
-        matched[known.id] = cell
-        before = known.id
-    _match_by_name(template, matched, extras, notes)
-    for cell in template:
-        answer = matched.get(cell.id)
-        if answer is None and cell.role in (Role.TEST, Role.STOCK_TEST, Role.LOCKED, Role.SETUP):
-            notes.append(f"the course's cell {cell.grade_id} was missing and has been put back")
-        elif answer is not None and cell.role is Role.ANSWER and answer.cell_type != cell.cell_type:
-            notes.append(f"the answer cell {cell.grade_id} had become a {answer.cell_type} cell")
+        if instructors.id in matched and instructors.role is Role.ANSWER:
+            notes.append(f"there are several cells {instructors.grade_id}; the last one counts")
+        matched[instructors.id] = cell
+        before = instructors.id
+    for template_cell in template:
+        answer = matched.get(template_cell.id)
+        if answer is None and template_cell.role in (Role.TEST, Role.STOCK_TEST, Role.LOCKED, Role.SETUP):
+            notes.append(f"the course's cell {template_cell.grade_id} was missing and has been put back")
+        elif answer is not None and template_cell.role is Role.ANSWER and answer.cell_type != template_cell.cell_type:
+            notes.append(f"the answer cell {template_cell.grade_id} had become a {answer.cell_type} cell")
     return matched, extras
 
 
-def _match_by_name(template: tuple[Cell, ...], matched: Matched, extras: Extras, notes: list[str]) -> None:
-    """Answers whose cells have lost their ids (some editors drop them): the cell that defines the exercise's name."""
-    names = lru_cache(maxsize=None)(defined_names)
-    for cell in template:
-        if cell.role is not Role.ANSWER or cell.id in matched or cell.cell_type != "code":
+def _match_by_name(
+    submitted: NotebookNode, template: tuple[Cell, ...], known: list[Cell | None], notes: list[str]
+) -> None:
+    """Answers whose cells have lost their ids (some editors drop them): the last cell that defines the exercise's name."""
+    found = {cell.id for cell in known if cell is not None}
+    lost = {cell.grade_id: cell for cell in template if cell.role is Role.ANSWER and cell.cell_type == "code"}
+    said: list[str] = []
+    for number in reversed(range(len(known))):
+        cell = submitted.cells[number]
+        if known[number] is not None or cell.cell_type != "code":
             continue
-        for place, entries in extras.items():
-            found = [entry for entry in entries if entry[2] == "code" and cell.grade_id in names(entry[1])]
-            if found:
-                number, source, cell_type = found[-1]
-                matched[cell.id] = NotebookNode(source=source, cell_type=cell_type, outputs=[], attachments={})
-                extras[place] = [entry for entry in entries if entry[0] != number]
-                notes.append(f"the answer cell {cell.grade_id} had lost its id and was recognised by its name")
+        for name in sorted(defined_names(cell.source) & lost.keys()):
+            if lost[name].id not in found:
+                known[number] = lost[name]
+                found.add(lost[name].id)
+                said.insert(0, f"the answer cell {name} had lost its id and was recognised by its name")
                 break
+    notes += said
+
+
+def _match_by_source(
+    submitted: NotebookNode, template: tuple[Cell, ...], known: list[Cell | None], notes: list[str]
+) -> None:
+    """The course's own cells that have lost their ids too, and would be run as the student's: those with the text that
+    students were given. An answer is known by its name alone: the empty ones of all weeks look the same."""
+    found = {cell.id for cell in known if cell is not None}
+    lost: dict[tuple[str, str], list[Cell]] = {}
+    for cell in reversed(template):
+        if cell.id not in found and cell.role is not Role.ANSWER:
+            lost.setdefault((cell.cell_type, _given(cell.source)), []).append(cell)
+    recognised = 0
+    for number, theirs in enumerate(submitted.cells):
+        if known[number] is None and (same := lost.get((theirs.cell_type, theirs.source.strip()))):
+            known[number] = same.pop()
+            recognised += 1
+    if recognised:
+        notes.append(f"{recognised} cells of the course had lost their ids and were recognised by their text")
+
+
+@lru_cache(maxsize=2000)
+def _given(source: str) -> str:
+    """What students were given of a cell of the course."""
+    return clear_hidden(source).strip()
 
 
 def _text_answers_below(template: tuple[Cell, ...], matched: Matched, extras: Extras, notes: list[str]) -> None:

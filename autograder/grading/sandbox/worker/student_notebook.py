@@ -23,6 +23,7 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from isolation import make_dumpable
+from pullback import pullback
 from traitlets import Type
 from traitlets.config import Config
 from wire import Connection, Decoder, Encoder, PeerGone, Reference
@@ -216,7 +217,7 @@ class Notebook:
             target = getattr(target, header["method"])
         args, kwargs = decoder.decode(header["args"]), decoder.decode(header["kwargs"])
         inputs = tensors_in((args, kwargs))
-        before = [tensor.detach().clone() for tensor in inputs]
+        before = [tensor.detach().clone() for tensor in inputs] if header.get("watched") else []
         with usual_dtype():
             value = target(*args, **kwargs)
             if isinstance(value, (types.GeneratorType, map, filter, zip)):
@@ -245,9 +246,7 @@ class Notebook:
         else:
             wanted = [tensor for tensor in inputs if tensor.requires_grad]
         found = (
-            torch.autograd.grad(
-                [o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True, allow_unused=True
-            )
+            pullback([o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True, allow_unused=True)
             if pairs and wanted
             else [None] * len(wanted)
         )

@@ -45,6 +45,7 @@ DTYPES = {
         torch.complex128,
     )
 }
+BY_NUMPY = frozenset(DTYPES.values()) - {torch.bfloat16}  # types that numpy has, too
 
 
 class WireError(Exception):
@@ -138,10 +139,17 @@ class Encoder:
 def _bytes_of(tensor: torch.Tensor) -> bytes:
     """The elements in row-major order, whatever the tensor's strides, layout, class or lazy conjugate and minus are."""
     plain = tensor.detach()
+    if type(plain) is torch.Tensor and plain.device.type == "cpu" and plain.dtype in BY_NUMPY and not _is_lazy(plain):
+        return plain.numpy().tobytes()
     plain = (plain if plain.layout == torch.strided else plain.to_dense()).as_subclass(torch.Tensor)
     # Copied into a fresh tensor: a single element counts as contiguous with any stride, and then cannot be viewed as bytes.
     fresh = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)
     return fresh.reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _is_lazy(tensor: torch.Tensor) -> bool:
+    """Whether what lies in memory is not what the tensor says, or not in rows."""
+    return tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg()
 
 
 @dataclass

@@ -1,0 +1,65 @@
+"""Which cell is which, when a notebook has lost its ids."""
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers import COURSE
+
+from autograder.course import Role, instructor_cells
+from autograder.errors import UngradableError
+from autograder.grading.submission import intake
+from autograder.manifest import MANIFEST
+
+
+def without_ids(assignment: str, new: bool) -> dict:
+    notebook = json.loads((COURSE / "notebooks" / assignment / f"{assignment}.ipynb").read_text(encoding="utf-8"))
+    for number, cell in enumerate(notebook["cells"]):
+        cell["metadata"] = {}
+        cell["id"] = f"cell-{number}" if new else None
+    return notebook
+
+
+def write(notebook: dict, assignment: str, tmp_path: Path) -> Path:
+    path = tmp_path / f"{assignment}.ipynb"
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize("assignment", MANIFEST)
+def test_the_courses_cells_are_not_run_as_the_students(assignment: str, new: bool, tmp_path: Path) -> None:
+    rebuilt = intake.rebuild(write(without_ids(assignment, new), assignment, tmp_path), COURSE, assignment)
+    template = instructor_cells(COURSE, assignment)
+    code = [cell for cell in rebuilt.notebook.cells if cell.cell_type == "code"]
+    theirs = [cell for cell in code if cell.id.startswith("student-")]
+    assert len(theirs) <= 1 and all("Opened alone?" in cell.source for cell in theirs), theirs
+    assert [cell.id for cell in code if cell not in theirs] == [
+        cell.id for cell in template if cell.cell_type == "code"
+    ]
+
+
+def test_a_notebook_of_another_week_holds_none_of_the_exercises(tmp_path: Path) -> None:
+    notebook = (COURSE / "notebooks/week2_sinusoidal/week2_sinusoidal.ipynb").read_text(encoding="utf-8")
+    path = write(json.loads(notebook), "week3_rope", tmp_path)
+    with pytest.raises(UngradableError, match="looks like the notebook of week2"):
+        intake.rebuild(path, COURSE, "week3_rope")
+
+
+def test_a_cell_of_the_students_own_stays_where_it_stands(tmp_path: Path) -> None:
+    assignment = "week3_rope"
+    notebook, template = without_ids(assignment, new=True), instructor_cells(COURSE, assignment)
+    at = next(n for n, cell in enumerate(notebook["cells"]) if "def rope_frequencies" in "".join(cell["source"]))
+    answer = "".join(notebook["cells"][at]["source"]) + "\n# mine"
+    notebook["cells"][at]["source"] = answer
+    own = {"cell_type": "code", "metadata": {}, "source": "x = 1", "outputs": [], "execution_count": None}
+    copy = dict(own, source="".join(instructor_source(template, "rope_frequencies")))
+    notebook["cells"][at + 1 : at + 1] = [own]
+    notebook["cells"].insert(at, copy)  # the stub once more, above: the last cell of that name counts
+    rebuilt = intake.rebuild(write(notebook, assignment, tmp_path), COURSE, assignment).notebook
+    sources = [cell.source for cell in rebuilt.cells]
+    assert sources[sources.index(answer) + 1] == "x = 1"
+
+
+def instructor_source(template: tuple, name: str) -> str:
+    return next(cell.source for cell in template if cell.grade_id == name and cell.role is Role.ANSWER)
