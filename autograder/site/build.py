@@ -7,6 +7,7 @@ from pathlib import Path
 import jinja2
 
 from autograder.build.pipeline import texts
+from autograder.course import week_number
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST
 from autograder.public_address import PublicAddress, public_address
@@ -50,7 +51,7 @@ def write_pages(root: Path, folder: Path) -> None:
     for method in METHODS:
         pages[f"methods/{method.slug}"] = method_page(method, weeks, kernels, references, pictures)
     for guide in guides(root):
-        pages[f"guides/{guide.slug}"] = guide_page(root, guide, address)
+        pages[f"guides/{guide.slug}"] = guide_page(root, guide, address, pictures)
     pages["methods/index"] = _rendered("methods.md.j2", methods=METHODS, table=method_list())
     pages["reference"] = _reference_page(root, kernels)
     pages["index"] = _title_page(root, weeks, address, folder)
@@ -74,13 +75,16 @@ def _title_page(root: Path, weeks: dict[str, Week], address: PublicAddress, fold
 
 
 def _reference_page(root: Path, kernels: dict[str, Kernel]) -> str:
+    """A section per module, in the order of the weeks that ask for it first."""
+    weeks = {entry.grade_id: week_number(assignment) for assignment, found in MANIFEST.items() for entry in found}
     modules: dict[str, list[Kernel]] = {}
     for kernel in kernels.values():
         modules.setdefault(kernel.module, []).append(kernel)
-    sections = [
-        "\n\n".join([f"## {module_summary(root, module).rstrip('.')}", *(kernel.directive() for kernel in found)])
-        for module, found in modules.items()
-    ]
+    sections = []
+    for module, found in modules.items():
+        asked = ", ".join(f"[week {week}](#week-{week})" for week in sorted({weeks[kernel.name] for kernel in found}))
+        heading = f"## {module_summary(root, module).rstrip('.')}\n\nFrom {asked}."
+        sections.append("\n\n".join([heading, *(kernel.directive() for kernel in found)]))
     return _rendered("reference.md.j2", sections=sections)
 
 

@@ -11,6 +11,7 @@ myst_enable_extensions = ["dollarmath"]
 myst_dmath_double_inline = True
 myst_heading_anchors = 3
 
+highlight_language = "text"  # what names no language is not taken for Python
 smartquotes = False  # the text says which quotes it means
 add_module_names = False
 html_math_renderer = "course"

@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping
 from autograder.site.week import EXERCISE, FIGURE, SECTION, Week
 
 APART = re.compile(
-    r"(?P<apart>^```.*?^```$|^#[^\n]*$|\$\$.*?\$\$|(?<!\\)\$[^$\n]+\$|`[^`\n]+`|<[^>\n]*>|\[[^\]\n]*\]\([^)\n]*\)|\[[^\]\n]*\](?=\())",
+    r"(?P<apart>^```.*?^```$|^#[^\n]*$|\$\$.*?\$\$|(?<!\\)\$[^$\n]+\$|`[^`\n]+`|<a .*?</a>|<[^>\n]*>|\[[^\]\n]*\]\([^)\n]*\)|\[[^\]\n]*\](?=\())",
     re.DOTALL | re.MULTILINE,
 )
 
 
-def _reference(words: str, number: str, after: str = "") -> re.Pattern[str]:
+def _reference(words: str, number: str, before: str = "", after: str = "") -> re.Pattern[str]:
     """One of these words and one number, or several: "Figures 2.7, 2.8", "weeks 3 and 4"."""
-    return re.compile(rf"\b(?:{words}) (?P<numbers>{number}(?:(?:, | and | to ){number})*){after}")
+    return re.compile(rf"{before}\b(?:{words}) (?P<numbers>{number}(?:(?:, | and | to ){number})*){after}")
 
 
 FIGURES = _reference("[Ff]igures?", r"\d+\.\d+")
-SECTIONS = _reference("[Ss]ections?", r"\d+", after=r"(?!\.?\d)")
+# "Shaw et al., 2018, section 3" is a paper's section.
+SECTIONS = _reference("[Ss]ections?", r"\d+", before=r"(?<!\d{4}, )", after=r"(?!\.?\d)")
 WEEKS = _reference("[Ww]eeks?", r"\d", after=r"(?! ·)")
 EQUATIONS = _reference("[Ee]quations?|[Ff]ormulas?|[Rr]ules?|[Ww]ish|[Bb]y|[Ii]n", r"\(\d+\)")
 EXERCISES = _reference("[Ee]xercises?", r"\d+\.\d+")
@@ -44,10 +45,10 @@ class CrossReferences:
         text = FIGURES.sub(lambda found: self._each(found, r"\d+\.\d+", self._figure), text)
         text = SECTIONS.sub(lambda found: self._each(found, r"\d+", lambda number: self._section(number, week)), text)
         text = WEEKS.sub(lambda found: self._each(found, r"\d", lambda number: self._week(number, week)), text)
-        if not elsewhere:  # an equation's number is one of its own page
-            text = EQUATIONS.sub(
-                lambda found: self._each(found, r"\(\d+\)", lambda tag: self._equation(tag, week)), text
-            )
+        page = f"../weeks/{week.assignment}.html" if elsewhere else ""
+        text = EQUATIONS.sub(
+            lambda found: self._each(found, r"\(\d+\)", lambda tag: self._equation(tag, week, page)), text
+        )
         return EXERCISES.sub(lambda found: self._each(found, r"\d+\.\d+", self._exercise), text)
 
     @staticmethod
@@ -69,8 +70,8 @@ class CrossReferences:
         return f"[{number}](#week-{number})" if number in self._weeks and number != week.number else ""
 
     @staticmethod
-    def _equation(tag: str, week: Week) -> str:
-        return f'<a href="#equation-{tag[1:-1]}">{tag}</a>' if tag[1:-1] in week.equations else ""
+    def _equation(tag: str, week: Week, page: str) -> str:
+        return f'<a href="{page}#equation-{tag[1:-1]}">{tag}</a>' if tag[1:-1] in week.equations else ""
 
 
 def with_targets(text: str, week: Week) -> str:

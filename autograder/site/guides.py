@@ -6,8 +6,16 @@ from pathlib import Path
 
 from autograder.public_address import PublicAddress
 from autograder.site.markdown import code, folded
+from autograder.site.pictures import Pictures
 
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+)\]\((?P<target>[^)\s]+)\)")
+# What tests/documents.py reads: marks above a fence, and remarks behind a command.
+MARK = re.compile(r"\s*<!-- (?P<kind>[^:>]+?)(?: for [^:>]+)?(?:: .*)? -->\s*")
+REMARK = re.compile(r"\s+# needs: .*$")
+FENCE = re.compile(r"(?P<indent> *)```(?P<language>\S*)\s*")
+NO_COMMANDS = {"file", "added to", "example"}
+FIRST = ("instructors", "own-assignments", "lms", "jupyterhub", "postgresql", "cluster", "authoring", "architecture")
+PICTURE = re.compile(r"^!\[(?P<words>[^\]]*)\]\((?P<path>[^)\s]+)\)$", re.MULTILINE)
 DIAGRAM = re.compile(r"^```mermaid\n(?P<source>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -28,12 +36,13 @@ class Guide:
 
 
 def guides(root: Path) -> tuple[Guide, ...]:
-    """Those of docs/, and the two beside README.md."""
-    docs = tuple(Guide(f"docs/{path.name}") for path in sorted((root / "docs").glob("*.md")))
-    return (*docs, Guide("CONTRIBUTING.md"), Guide("SECURITY.md"))
+    """Those of docs/, teaching first, and the two beside README.md."""
+    names = sorted(path.stem for path in (root / "docs").glob("*.md"))
+    ordered = [*(name for name in FIRST if name in names), *(name for name in names if name not in FIRST)]
+    return (*(Guide(f"docs/{name}.md") for name in ordered), Guide("CONTRIBUTING.md"), Guide("SECURITY.md"))
 
 
-def guide_page(root: Path, guide: Guide, address: PublicAddress) -> str:
+def guide_page(root: Path, guide: Guide, address: PublicAddress, pictures: Pictures) -> str:
     """Markdown for the site: links to guides stay within it, links to other files lead to the repository."""
     others = {other.path: other for other in guides(root)}
     folder = (root / guide.path).parent
@@ -48,8 +57,27 @@ def guide_page(root: Path, guide: Guide, address: PublicAddress) -> str:
             return f"[{words}]({other.slug}.md{f'#{fragment}' if fragment else ''})"
         return f"[{found['text']}]({address.page(place)})" if address else found["text"]
 
-    text = LINK.sub(follow, (root / guide.path).read_text(encoding="utf-8"))
-    # Mermaid draws with a script from elsewhere. Its source is readable, and the list below it says the same.
+    text = LINK.sub(follow, _for_readers((root / guide.path).read_text(encoding="utf-8")))
+    text = PICTURE.sub(lambda found: pictures.file(folder / found["path"], found["words"]), text)
+    # Mermaid draws with a script from elsewhere: the picture above its source shows the same.
     return DIAGRAM.sub(
         lambda found: folded("The diagram, as Mermaid text", code(found["source"], "text"), "code"), text
     )
+
+
+def _for_readers(text: str) -> str:
+    """Without the marks and remarks for tests; a fence without a language holds commands, or text if its mark says so."""
+    lines: list[str] = []
+    kind, inside = "", False
+    for line in text.splitlines():
+        if found := FENCE.fullmatch(line):
+            if not inside and not found["language"]:
+                line += "text" if kind in NO_COMMANDS else "bash"
+            inside, kind = not inside, ""
+        elif inside:
+            line = REMARK.sub("", line)
+        elif mark := MARK.fullmatch(line):
+            kind = mark["kind"]
+            continue
+        lines.append(line)
+    return "\n".join(lines) + "\n"

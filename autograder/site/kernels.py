@@ -10,6 +10,7 @@ from pathlib import Path
 
 from autograder.manifest import MANIFEST
 
+ARXIV = re.compile(r"\barXiv:(?P<number>\d{4}\.\d{4,5})")
 MARKUP = re.compile(r"(`+[^`]*`+)|([\\*_{}\[\]<>#$|~^])")
 
 
@@ -31,16 +32,17 @@ class Kernel:
 
 
 def read_kernels(root: Path) -> dict[str, Kernel]:
-    """All kernels that exercises are graded against, by name, in the order of their files."""
-    exercises = {entry.grade_id for entries in MANIFEST.values() for entry in entries}
+    """All kernels that exercises are graded against, by name, in the order of the exercises."""
+    exercises = [entry.grade_id for entries in MANIFEST.values() for entry in entries]
     trees = {path.stem: _tree(path) for path in sorted((root / "autograder" / "reference").glob("*.py"))}
     classes = {node.name: node for tree in trees.values() for node in tree.body if isinstance(node, ast.ClassDef)}
-    return {
+    found = {
         node.name: _kernel(node, module, classes)
         for module, tree in trees.items()
         for node in tree.body
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in exercises
     }
+    return {name: found[name] for name in exercises if name in found}
 
 
 def module_summary(root: Path, module: str) -> str:
@@ -70,5 +72,6 @@ def _arguments(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> str:
 
 
 def _as_markdown(docstring: str) -> str:
-    """A docstring is plain text with code in backticks: nothing else in it is markup."""
-    return MARKUP.sub(lambda found: found[1] or f"\\{found[2]}", docstring)
+    """A docstring is plain text with code in backticks: nothing else in it is markup. Papers become links."""
+    escaped = MARKUP.sub(lambda found: found[1] or f"\\{found[2]}", docstring)
+    return ARXIV.sub(r"[\g<0>](https://arxiv.org/abs/\g<number>)", escaped)

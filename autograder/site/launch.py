@@ -48,7 +48,14 @@ def _ready_files(week: Week) -> list[str]:
 
 def _about_ready_files(week: Week, address: PublicAddress) -> str:
     names = " and ".join(f"<code>{name}</code>" for name in _ready_files(week))
+    repository = (
+        f'the <a href="{address.address}">repository</a>'
+        if address
+        else "the repository (ask whoever gave you this page where that is)"
+    )
     return (
-        f"The notebook imports {names}, ready answers of earlier weeks. To spoil nothing, the download leaves that out; "
-        "it comes with the repository, or from your teacher."
+        f"The notebook imports {names}, ready answers of earlier weeks, and does not run without. To spoil nothing, the "
+        "download leaves that out. In a class, your teacher has it. On your own, solve the earlier weeks first, then copy "
+        f"it from <code>notebooks/{week.assignment}/</code> of {repository} and put it beside the notebook. To read the "
+        "week, with its results, you need nothing but this page."
     )

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import re
 import struct
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from autograder.site.markdown import raw
 
 EMBEDDED = re.compile(r'src="data:image/png;base64,(?P<png>[A-Za-z0-9+/=]+)"')
+IMAGE = re.compile(r'<img [^>]*?src="(?P<address>[^"]+)"[^>]*>')
 
 
 class Pictures:
@@ -18,13 +20,22 @@ class Pictures:
         self._folder, self._address = folder, address
         folder.mkdir(parents=True, exist_ok=True)
 
-    def block(self, html: str) -> str:
-        """A picture of a notebook as Markdown for the site."""
-        return raw(f'<div class="picture">{self.stored(html)}</div>')
+    def block(self, content: str) -> str:
+        """A picture of a notebook as Markdown for the site. One that does not move leads to its full size."""
+        stored = self.stored(content)
+        if "data-lab" not in stored:
+            stored = IMAGE.sub(r'<a href="\g<address>">\g<0></a>', stored)
+        return raw(f'<div class="picture">{stored}</div>')
 
-    def stored(self, html: str) -> str:
+    def file(self, path: Path, words: str) -> str:
+        """A picture of the repository as Markdown for the site."""
+        (self._folder / path.name).write_bytes(path.read_bytes())
+        image = f'<img alt="{html.escape(words)}" src="{self._address}/{path.name}" loading="lazy">'
+        return self.block(image)
+
+    def stored(self, content: str) -> str:
         """The same HTML with files in place of embedded pictures; their sizes are given, so that nothing jumps."""
-        return EMBEDDED.sub(lambda found: self._store(base64.b64decode(found["png"])), html)
+        return EMBEDDED.sub(lambda found: self._store(base64.b64decode(found["png"])), content)
 
     def _store(self, png: bytes) -> str:
         name = f"{hashlib.sha256(png).hexdigest()[:16]}.png"

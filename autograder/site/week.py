@@ -48,11 +48,6 @@ class Week:
         return self._match(r"\A# .+\n\n(.+)$")
 
     @cached_property
-    def answer(self) -> str:
-        """What the opening calls the answer in one sentence."""
-        return self._match(r"^\*\*The answer in one sentence\.\*\* (.+)$")
-
-    @cached_property
     def time(self) -> str:
         """How long the week takes, as its notebook says."""
         return self._match(r"^\*\*Time:\*\* (.+?)\.(?: |$)")
@@ -88,14 +83,6 @@ class Week:
         """Those lines of the week's conventions that say what a letter stands for."""
         text = next(text for text in self.texts if text.startswith("### Conventions"))
         return "\n".join(line for line in text.splitlines() if line.startswith("- ") and "$" in line)
-
-    def opening(self, section: str) -> str:
-        """The first paragraph of a section, by its number."""
-        for text in self.texts:
-            for heading, piece in split_at_headings(text):
-                if heading.startswith(f"{section} · "):
-                    return piece.split("\n\n")[1]
-        raise CourseError(f"week {self.number} has no section {section}")
 
     def before_equation(self, tag: str) -> str:
         """The paragraph that leads to an equation."""

@@ -1,5 +1,6 @@
 """The site's parts: references become links, kernels lose their bodies, what is to be predicted is folded."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from autograder.public_address import PublicAddress
 from autograder.site.check_links import check_links
 from autograder.site.cross_references import CrossReferences, with_targets
 from autograder.site.formulas import draw
-from autograder.site.kernels import read_kernels
+from autograder.site.guides import Guide, guide_page, guides
+from autograder.site.kernels import Kernel, read_kernels
 from autograder.site.launch import binder, start_box
+from autograder.site.methods import METHODS, Method, method_page
 from autograder.site.pictures import Pictures
 from autograder.site.week import Week, read_week
 from autograder.site.week_page import week_page
@@ -49,7 +52,10 @@ def test_what_the_text_names_becomes_a_link(weeks: dict[str, Week]) -> None:
         "Figures [3.9](#figure-3-9) and [3.10](#figure-3-10), section [8](#section-3-8), week [2](#week-2), "
         'equation <a href="#equation-3">(3)</a>, `Figure 3.1`, $week 2$'
     )
-    for same in ("Figure 9.9", "section 3.4.2", "week 3", "equation (99)", "# Week 2 in a heading"):
+    elsewhere = references.linked('equation (3) <a href="#x">equation (3)</a>', weeks["3"], elsewhere=True)
+    link = '<a href="../weeks/week3_rope.html#equation-3">(3)</a>'
+    assert elsewhere == f'equation {link} <a href="#x">equation (3)</a>'
+    for same in ("Figure 9.9", "section 3.4.2", "2018, section 3", "week 3", "equation (99)", "# Week 2 in a heading"):
         assert references.linked(same, weeks["3"]) == same
 
 
@@ -58,12 +64,45 @@ def test_figures_exercises_and_sections_are_targets(weeks: dict[str, Week]) -> N
     assert with_targets(text, weeks["3"]).count(")=\n") == 3
 
 
-def test_kernels_are_shown_without_their_bodies() -> None:
-    kernels = read_kernels(COURSE)
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Kernel]:
+    return read_kernels(COURSE)
+
+
+def test_kernels_are_shown_without_their_bodies(kernels: dict[str, Kernel]) -> None:
     shown = "\n".join(kernel.directive() for kernel in kernels.values())
     assert "apply_rotary_emb(x: torch.Tensor, positions: torch.Tensor, base: float=10000.0)" in shown
     assert "CrossAttention(d_model: int" in shown  # the arguments of a class that inherits its __init__
     assert "torch.stack(" not in shown and "(self" not in shown
+    assert "[arXiv:2104.09864](https://arxiv.org/abs/2104.09864)" in shown
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.slug)
+def test_a_methods_page_has_no_sentence_that_breaks_off(
+    method: Method, weeks: dict[str, Week], kernels: dict[str, Kernel], tmp_path: Path
+) -> None:
+    page = method_page(method, weeks, kernels, CrossReferences(weeks), Pictures(tmp_path, "../pictures"))
+    blocks = re.sub(r"^(`{3,}).*?^\1$", "", page, flags=re.DOTALL | re.MULTILINE).split("\n\n")
+    prose = [block.strip() for block in blocks if block.strip() and not block.startswith(("#", "|", "(method-", "<a "))]
+    assert prose[0] == method.gist
+    for one, after in zip(prose, [*prose[1:], ""], strict=True):
+        assert one.rstrip('"*)').endswith((".", ":", "?", "$$")) or one.startswith("- ["), one
+        assert not one.endswith(":") or after.startswith("$$"), one
+
+
+@pytest.mark.parametrize("guide", guides(COURSE), ids=lambda guide: guide.slug)
+def test_a_guide_shows_commands_as_such_and_no_marks_for_tests(guide: Guide, tmp_path: Path) -> None:
+    page = guide_page(COURSE, guide, PublicAddress(), Pictures(tmp_path, "../pictures"))
+    fences = re.findall(r"^ *```(\S*)\n(.*?)^ *```$", page, flags=re.DOTALL | re.MULTILINE)
+    assert all(language for language, _ in fences)
+    assert not [text for language, text in fences if "make " in text and language not in ("bash", "python")]
+    assert "<!--" not in page and "# needs" not in page
+
+
+def test_the_list_of_guides_begins_with_teaching() -> None:
+    slugs = [guide.slug for guide in guides(COURSE)]
+    assert slugs[0] == "instructors" and slugs[-2:] == ["contributing", "security"]
+    assert {path.stem for path in (COURSE / "docs").glob("*.md")} < set(slugs)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +144,8 @@ def test_buttons_follow_the_public_address(weeks: dict[str, Week]) -> None:
     assert "Binder" not in start_box(weeks["3"], PublicAddress()) and "Download" in start_box(
         weeks["3"], PublicAddress()
     )
-    assert "ready_encodings.py" in start_box(weeks["5"], here)
+    assert "ready_encodings.py" in start_box(weeks["5"], here) and here.address in start_box(weeks["5"], here)
+    assert "ask whoever gave you this page" in start_box(weeks["5"], PublicAddress())
 
 
 def test_formulas_are_drawn_or_refused() -> None:

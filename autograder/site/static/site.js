@@ -1,4 +1,4 @@
-// Two conveniences; every page is complete without them.
+// Conveniences; every page is complete without them.
 "use strict";
 
 // The clocks of the title page turn when they are told to, and stop by themselves.
@@ -20,6 +20,11 @@ for (const place of document.querySelectorAll("[data-turns]")) {
   });
   stop();
 }
+
+// On a phone two clocks stand side by side, so that they and their sliders fit one screen.
+const narrow = new CSSStyleSheet();
+narrow.replaceSync("@media (max-width: 30rem) { .card { padding: 8px 10px; } .clock { flex-basis: 120px; } }");
+for (const place of document.querySelectorAll("[data-lab] > div")) place.shadowRoot?.adoptedStyleSheets.push(narrow);
 
 // On paper everything is open.
 addEventListener("beforeprint", () => { for (const fold of document.querySelectorAll("details")) fold.open = true; });
