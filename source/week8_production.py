@@ -746,7 +746,6 @@ for n_keys in (256, 1024, 4096):
     rows.append([f"{n_keys:,}", f"{2 * n_keys * heads * dn:,}", f"{serving.largest_tensor(mla_attention, *inputs):,}"])
 lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of your function"], rows)
 
-
 # %% [markdown]
 # The table counts numbers, not bytes. With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut: `in_latent @ latent[:, None].mT` looks the same. For a batch of two, PyTorch's `matmul` first copies the latents once for every head: 16.8 million numbers for two texts of 1,024 tokens, four times the keys that you wanted to avoid.
 #
@@ -756,7 +755,6 @@ lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of 
 
 # %% tags=["experiment"]
 serving.moving_absorbed()
-
 
 # %% [markdown]
 # **Figure 8.5. What stands between a query and a latent.** A 2 × 3 matrix takes a latent to the query's side of the product. Left: without a rotation. Right: the same key, rotated. Move the query or the key, and watch which matrix changes.
@@ -829,7 +827,6 @@ for name, fields in configurations.items():
         if isinstance(value, list):
             value = " ".join(str(SHORT.get(entry, entry)) for entry in value)
         print(textwrap.fill(f"{field}: {value}", 100, initial_indent="  ", subsequent_indent="    "))
-
 
 # %% [markdown]
 # What the fields mean stands in the code that reads them, not in their names:
