@@ -21,7 +21,7 @@ import torch
 from autograder import reference
 from autograder.checks import probe_model as trusted
 from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind
-from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise
+from autograder.checks.framework import Absent, Check, Hint, Probe, StudentError, calling, differentiating, exercise
 
 WEEK = "week5_extrapolation"
 
@@ -516,4 +516,4 @@ def _loss_by_length(check: Check) -> None:
 
 def loss_by_length(student: Any, make: Callable = trusted.probe_model, observe: Callable = trusted.observe) -> Any:
     """The hidden test; ``make`` and ``observe`` are the notebook's own, so that models live where the answer runs."""
-    return _loss_by_length(Measured(student, make, observe))
+    return _loss_by_length(student if isinstance(student, Absent) else Measured(student, make, observe))

@@ -12,6 +12,7 @@ import torch
 
 import autograder.reference
 from autograder.checks.compare import difference
+from autograder.checks.errors import Absent
 from autograder.checks.framework import Check, grading
 from autograder.checks.result_cache import ResultCache
 from autograder.manifest import MANIFEST
@@ -186,6 +187,13 @@ def test_what_answers_nothing_scores_nothing(case):
     for answer in empty_answers(week, entry):
         verdict = grade(week, entry, answer)
         assert verdict.score == 0, verdict.render()
+
+
+@pytest.mark.parametrize("case", EXERCISES, ids=names)
+def test_an_answer_that_is_not_there_is_told_so_and_nothing_else(case):
+    verdict = grade(*case, Absent(case[1].grade_id, ": its cell stopped"))
+    assert [criterion.name for criterion in verdict.criteria] == ["an answer"]
+    assert verdict.named == [f"`{case[1].grade_id}` is not defined: its cell stopped"]
 
 
 @pytest.mark.parametrize("case", [case for case in EXERCISES if case[1].grade_id in BUG_HUNTS], ids=names)
