@@ -44,7 +44,7 @@
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`; $d$ is the head dimension. Masks are boolean, True = may attend.
-# - RoPE is in the **half layout** of exercise 3.4, as in the models of this week: pair $i$ is made of a channel in the first half and one in the second.
+# - RoPE is in the **half layout** of exercise 3.4: pair $i$ is made of a channel in the first half and one in the second. (Some models named here pair neighbours instead: GPT-J, GLM-4, Cohere 2, DeepSeek-V3. That changes the channels, not the idea.)
 # - Positions are real numbers, `(seq_len,)` or `(batch, seq_len)`; negative and fractional ones too.
 # - With fewer queries than keys, the queries are the *last* positions, as always in this course.
 # - Functions keep the dtype and device of their input, keep gradients, and never change an argument in place. Angles are computed in at least float32, also for bfloat16 inputs.
@@ -70,7 +70,7 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · A quarter of the channels
 #
-# GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. Phi and GLM-4 turn half of them, StableLM and Qwen3-Next a quarter. The channels that stay still compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
+# GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. Phi-1.5 and GLM-4 turn half of them, StableLM and Qwen3-Next a quarter. The channels that stay still compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
 #
 # Why give up most of the rotation? Three reasons, of different strength. It is cheaper, which was part of the reason given for GPT-NeoX. It seems to cost nothing: Khan et al. (2026) trained models with several fractions and found that about a tenth of the channels converges like all of them. And a channel that does not turn meets no unknown angle at any length. That last point is what section 8.2 of week 5 used in whole layers.
 #
@@ -103,7 +103,7 @@ lab.table(["", "pairs", "fastest", "slowest"],
 # **Figure 8.1. Wavelengths of the pairs.** One mark per pair; far right is slow. Compare where the three rows end.
 
 # %% [markdown]
-# With the right exponent twelve pairs reach as far as forty-eight. With the wrong one the slowest comes round after 52 positions: the model has no pair left that tells 60 from 8. Nothing fails loudly. A checkpoint loaded into such code just confuses far with near.
+# With the right exponent twelve pairs reach as far as forty-eight. With the wrong one the slowest comes round after 52 positions: no pair is left that orders longer distances. Nothing fails loudly. A checkpoint loaded into such code gets wrong angles in every pair but the first, and talks worse.
 
 # %% [markdown]
 # ### Exercise 8.1 · Partial rotary embedding
@@ -404,9 +404,9 @@ week8.apply_mrope(apply_mrope)
 # %% [markdown]
 # ## 3 · Windows, sinks, and a stream without end
 #
-# A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Released models use three tools, alone or together.
+# A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools help, alone or together. Released models have the first two built in; the third is for models that were trained without them.
 #
-# **A sliding window.** Each query sees itself and the $w-1$ keys before it. The cache then holds $w$ tokens, however long the text. Gemma 3 gives five of six layers a window, gpt-oss every second one.
+# **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may let go of all but $w$ tokens, however long the text. Gemma 3 gives five of six layers a window, gpt-oss every second one.
 #
 # **A sink in the softmax.** A softmax hands out a total weight of 1, even where no key deserves any. Xiao et al. (2024, section 3.1) found that large language models pile much of it onto the first tokens of the text, whatever these say. They call them **attention sinks**. gpt-oss builds one in: each head learns one number $b$, a logit that belongs to no key,
 #
@@ -414,7 +414,7 @@ week8.apply_mrope(apply_mrope)
 #
 # The weights of the keys now add up to less than 1. What is missing goes nowhere: there is no value behind it.
 #
-# **A streaming cache** (StreamingLLM, Xiao et al., 2024, section 3.2). Where the sink is a real token, keep it: the first $n_s$ tokens of the text, four in the paper, and the last $w$. Now a question that this course has prepared you for: *which positions do they have?* Token 0 and token 100,000 are neighbours in the cache. With their true positions the distance is 100,000, and the model has never seen it. StreamingLLM counts **places in the cache** instead: 0, 1, 2, … Keys are therefore cached before the rotation, and turned at every step.
+# **A streaming cache** (StreamingLLM, Xiao et al., 2024, section 3.2). Where the sink is a real token, keep it: the first $n_s$ tokens of the text, four in the paper, and the last $w$. Now a question that this course has prepared you for: *which positions do they have?* Token 0 and token 100,000 lie in one small cache. With their true positions the distance is 100,000, and the model has never seen it. StreamingLLM counts **places in the cache** instead: 0, 1, 2, … Keys are therefore cached before the rotation, and turned at every step. (A plain window needs none of this. RoPE sees differences only, so true positions give the same scores, and its keys may be cached after the rotation.)
 #
 # **An example.** $n_s=2$, $w=3$, and 8 tokens so far. Kept: 0, 1, 5, 6, 7. Their positions: 0, 1, 2, 3, 4. With 4 tokens, all are kept, each once: 0, 1, 2, 3.
 
@@ -629,7 +629,7 @@ serving.moving_conveyor(streaming_cache)
 #
 # $$q_h\cdot\big(W^{UK}_h c_j\big)=\big(W^{UK\,\top}_h q_h\big)\cdot c_j. \tag{6}$$
 #
-# Carry the *query* into the space of the latent, once, and compare it with the latents as they lie in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. Values go the same way: mix the latents with the weights first, apply $W^{UV}_h$ to the one result.
+# Carry the *query* into the space of the latent, once, and compare it with the latents as they lie in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. (Engines often apply the two in turn: the product would be larger than both.) Values go the same way: mix the latents with the weights first, apply $W^{UV}_h$ to the one result.
 #
 # **A worked example.** One head, $W^{UK}=\begin{pmatrix}1&2\\0&1\end{pmatrix}$, $q=(1,1)$, $c=(3,1)$. On the left of (6), $W^{UK}c=(5,1)$ and the product is 6. On the right, $W^{UK\,\top}q=(1,3)$ and the product is $3+3=6$.
 
@@ -638,7 +638,7 @@ serving.moving_conveyor(streaming_cache)
 #
 # **5 points · difficulty 4/5 · 40 minutes · code**
 #
-# *Why it matters:* by exercise 7.2 the cache of DeepSeek-V3 is 71 times smaller than its keys and values written out. Only this form can use it as it lies there.
+# *Why it matters:* by exercise 7.2 the cache of DeepSeek-V3 is 71 times smaller than its keys and values written out. Only this form can use it as it lies there, which is what decoding needs. For a long prompt, engines usually expand the keys: that computes less.
 #
 # Write it **without** a tensor of `n_keys × heads × dn` numbers. (Memory is measured below, not graded.) Rows of the mask without a key give zeros, as in exercise 1.1.
 
@@ -747,7 +747,7 @@ for n_keys in (256, 1024, 4096):
 lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of your function"], rows)
 
 # %% [markdown]
-# The table counts numbers, not bytes. With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut: `in_latent @ latent[:, None].mT` looks the same. For a batch of two, PyTorch's `matmul` first copies the latents once for every head: 16.8 million numbers for two texts of 1,024 tokens, four times the keys that you wanted to avoid.
+# The table counts numbers, not bytes. With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut: with the queries carried into the latent space as `in_latent`, `in_latent @ latent[:, None].mT` gives the same scores. For a batch of two, PyTorch's `matmul` first copies the latents once for every head: 16.8 million numbers for two texts of 1,024 tokens, four times the keys that you wanted to avoid.
 #
 # ### Where the rotation may not stand
 #
@@ -769,8 +769,8 @@ serving.moving_absorbed()
 # Two to five sentences per part. $R(p)$ is the rotation by position $p$; the query stands at $m$, the key at $n$.
 #
 # 1. **The product.** Write the score of a rotated query with a rotated key $R(n)W^{UK}c$ in the form $q^\top(\dots)c$. What stands in the brackets, and on what does it depend? Why can it not be multiplied out once, before serving?
-# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose its keys were rotated after $W^{UK}$. Name two ways to serve it all the same, and give for one of them a number: cached numbers per token, or multiplications per step.
-# 3. **The way out.** How do the separate channels $q', k'$ avoid the problem, and what do they cost? Would ALiBi or T5's bias have had it?
+# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose it had no separate channels, and rotated the 128 channels of every key that comes out of $W^{UK}$. Name two ways to serve it all the same, and give for one of them a number: cached numbers per token, or multiplications per step.
+# 3. **The way out.** How do the separate channels $q', k'$ avoid the problem, and what do they cost? Would ALiBi or T5's bias have caused the problem?
 #
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
@@ -924,7 +924,7 @@ week8.configurations_by_hand(configurations_by_hand)
 #
 # | rule | keys kept | their positions |
 # |---|---|---|
-# | recomputed | the last 64, computed from nothing at every step | 0 to 63 |
+# | recomputed | the last 64, run through the model afresh at every step (cached keys of the second layer carry traces of dropped tokens) | 0 to 63 |
 # | window | the last 64, cached | 0 to 63, in the cache |
 # | sinks | the first 4 and the last 60, cached | 0 to 63, in the cache |
 # | sinks, true positions | the same | those in the text, up to 511 |
@@ -935,7 +935,7 @@ week8.configurations_by_hand(configurations_by_hand)
 # You can read that a window without sinks ruins a model, and for large models Xiao et al. (2024, section 3.1) measured it: perplexity explodes as soon as the first tokens leave the cache.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The recomputed window has 1.38 nats, everything kept 3.31. Order the other four rules between the two, or outside. Which one is worst? And how much does the window lose without its first four tokens?
+# **Predict.** The recomputed window has 1.38 nats, everything kept 3.31. Order the other four rules between the two, or outside. Which one is worst? And by how much is the window, which lets the first four tokens go, worse than the sinks?
 #
 # *Your prediction:*
 
@@ -962,7 +962,7 @@ fig.legend(loc="outside right center")
 plt.show()
 
 # %% [markdown]
-# **Figure 8.6. One stream, five rules.** Dashed: the training length. Up to there all rules agree, since nothing has been dropped. Which curves leave the others at 64, and which one climbs slowly?
+# **Figure 8.6. Everything kept, and four rules.** Means of 32 texts. Dashed: the training length. Up to there all rules agree, since nothing has been dropped. Which curves leave the others at 64, and which one climbs slowly?
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # The shipped results of five training seeds, 96 texts each: mean [lowest..highest].
@@ -1077,7 +1077,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # %% [markdown]
 # One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, 0.00 [−0.01..0.01] nats are left of it. With true positions there and nowhere else, the price is 0.40 [0.30..0.51]: higher than with all of them. The teeth on the black hills stand 20 apart, which is the turn of pair 1: where it comes round as well, a sink looks most like a neighbour.
 #
-# So an unknown distance is not just unknown. A model reads it as the known or unknown distance that its clocks resemble. Distances of 200 to 290 are as new as those of 100 to 190, and harmless.
+# So a distance is not harmful because it is new: those of 200 to 290 are as new as those of 100 to 190, and cost nothing. The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; why, we have not measured.
 
 # %% [markdown]
 # ## 7 · Demonstration: one pass over the memory
@@ -1127,10 +1127,10 @@ print(fused_rope.demonstration(partial_rotary_emb))
 #
 # <details><summary>1. A checkpoint says partial_rotary_factor 0.25, head_dim 128. Your code uses exponent −2i/128. What do you see?</summary>
 #
-# Nothing at short distances. The sixteen pairs end at a wavelength of 54 positions and not 35,000, so far distances look like near ones: quality falls with length.
+# No error. Only the first pair turns as it was trained; the slowest has a wavelength of 54 positions and not 35,000. Scores are wrong already at short distances, and nothing orders long ones.
 # </details>
 #
-# <details><summary>2. A two-hour video at one frame per second, 10 × 10 patches. How many positions does M-RoPE use, and how many tokens are there?</summary>
+# <details><summary>2. A two-hour video: after merging, one grid of 10 × 10 patches per second. How many positions does M-RoPE use, and how many tokens are there?</summary>
 #
 # 7,200 positions on the axis of time, 720,000 tokens. Positions are cheap; the cache is not.
 # </details>
@@ -1147,7 +1147,7 @@ print(fused_rope.demonstration(partial_rotary_emb))
 #
 # <details><summary>5. MLA caches 576 numbers per token and layer, GQA with 8 heads of 128 stores 2,048. Which one computes less per step?</summary>
 #
-# GQA, with as many query heads: its keys have 128 channels, absorbed MLA compares 576 per head. MLA trades arithmetic for memory traffic, and decoding is limited by traffic (week 7).
+# GQA, with as many query heads: its keys have 128 channels, absorbed MLA compares 576 per head. MLA trades arithmetic for memory traffic, which is what limits decoding with GQA (week 7). With 128 heads on one latent it comes close to the limit of arithmetic itself.
 # </details>
 #
 # <details><summary>6. A layer has no position. Can the model still tell the order there?</summary>
@@ -1160,23 +1160,23 @@ print(fused_rope.demonstration(partial_rotary_emb))
 #
 # | You may read | What is true | where |
 # |---|---|---|
-# | Partial rotary takes the first pairs of the usual frequencies | The exponent runs over `rotary_dim`: few pairs, the whole range. | 8.1, Figure 8.1 |
+# | Partial rotary takes the first pairs of the usual frequencies | In this week's models the exponent runs over `rotary_dim`: few pairs, the whole range. (Not where `rope_type` is "proportional", as in Gemma 4.) | 8.1, Figure 8.1 |
 # | A partial factor of 0.25 means a quarter of the model's width | A quarter of each *head's* channels. | 8.5 |
 # | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE. It was read inverted in a bug report (transformers, issue 43756). | 8.5 |
 # | After a video, M-RoPE goes on at max(height, width) | At the largest number on any axis plus one (Qwen2-VL, section 2.1). `transformers` 5.23 itself leaves out time: after two tokens and a grid of 5 frames of 2 × 2, its text goes on at 4 and not at 7. | 8.2 |
 # | M-RoPE sections count channels, and frequencies start again in each | They count pairs; the frequencies run through. | 8.2 |
 # | A sink is a token that you must keep | gpt-oss has one logit per head and no token; StreamingLLM keeps tokens. Two means to one end. | 8.3 |
 # | A window without sinks ruins every model | Not this one: no head gives its first token more than 0.017 of its weight. | 8.6 |
-# | A streaming cache keeps the true positions | Places in the cache; true ones cost 0.22 [0.14..0.29] nats here. | 8.6 |
+# | A streaming cache with sinks keeps the true positions | Places in the cache; true ones cost 0.22 [0.14..0.29] nats here. | 8.6 |
 # | In a ring buffer the slot is the position | It costs 1.09 [0.87..1.26] nats: keys seem to lie ahead of the query. | 8.6 |
-# | MLA must expand keys for every head | The query goes into the latent space instead; no key is made. | 8.4 |
+# | MLA must expand keys for every head | When decoding, the query goes into the latent space instead; no key is made. | 8.4 |
 # | MLA and RoPE cannot go together | They do, on separate channels. What fails is a rotation of the keys that come out of the latent. | 8.4 |
 #
 # ## To take with you
 #
 # 1. A part of the channels is enough for position; its frequencies are those of a small RoPE.
 # 2. On three axes, text is the special case in which all agree. Go on after the largest number on any axis.
-# 3. In a bounded cache, count places in the cache.
+# 3. Where old tokens stay in a bounded cache, count places in it. A plain window may keep true positions.
 # 4. A matrix may change sides in a product. A rotation that depends on the key may not be passed on the way.
 # 5. Read what the code does with a field, not its name.
 # 6. Whether a model needs its first tokens is a property of the model. Measure it.

@@ -57,5 +57,5 @@ def demonstration(partial_rotary_emb, seq_len=64, head_dim=32):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     x = torch.randn(2, 4, seq_len, head_dim, generator=torch.Generator().manual_seed(0)).to(device)
     cos, sin = (table.to(device) for table in tables(seq_len, head_dim))
-    gap = (fused_rope(x, cos, sin) - partial_rotary_emb(x, torch.arange(seq_len), head_dim)).abs().max()
+    gap = (fused_rope(x, cos, sin) - partial_rotary_emb(x, torch.arange(seq_len, device=x.device), head_dim)).abs().max()
     return f"Triton {triton.__version__} on {device}: largest difference from your function {float(gap):.1e}"
