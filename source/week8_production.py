@@ -414,7 +414,9 @@ week8.apply_mrope(apply_mrope)
 #
 # The weights of the keys now add up to less than 1. What is missing goes nowhere: there is no value behind it.
 #
-# **A streaming cache** (StreamingLLM, Xiao et al., 2024, section 3.2). Where the sink is a real token, keep it: the first $n_s$ tokens of the text, four in the paper, and the last $w$. Now a question that this course has prepared you for: *which positions do they have?* Token 0 and token 100,000 lie in one small cache. With their true positions the distance is 100,000, and the model has never seen it. StreamingLLM counts **places in the cache** instead: 0, 1, 2, … Keys are therefore cached before the rotation, and turned at every step. (A plain window needs none of this. RoPE sees differences only, so true positions give the same scores, and its keys may be cached after the rotation.)
+# **A streaming cache** (StreamingLLM, Xiao et al., 2024, section 3.2). Where the sink is a real token, keep it: the first $n_s$ tokens of the text, four in the paper, and the last $w$. Now a question that this course has prepared you for: *which positions do they have?* Token 0 and token 100,000 lie in one small cache. With their true positions the distance is 100,000, and the model has never seen it. StreamingLLM counts **places in the cache** instead: 0, 1, 2, … Keys are therefore cached before the rotation, and turned at every step.
+#
+# (A plain window needs none of this. RoPE sees differences only, so true positions give the same scores, and its keys may be cached after the rotation.)
 #
 # **An example.** $n_s=2$, $w=3$, and 8 tokens so far. Kept: 0, 1, 5, 6, 7. Their positions: 0, 1, 2, 3, 4. With 4 tokens, all are kept, each once: 0, 1, 2, 3.
 

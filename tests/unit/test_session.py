@@ -300,6 +300,14 @@ def test_what_a_cell_leaves_running_costs_that_cell_only(session: Session, offen
     assert found["f"](1) == 2 and found["g"](1) == 3 and "early" not in found
 
 
+def test_more_processes_are_laid_to_the_cell_that_had_left_some_before(session: Session) -> None:
+    """A tree of processes may go on growing while an honest cell runs."""
+    leaves = "import subprocess\nchild = subprocess.Popen(['sleep', '3600'])"
+    for cell in ("first", "second"):
+        assert session.execute(cell, leaves).error is None
+    assert session._cells_with_orphans == {("first", leaves)}
+
+
 def test_an_error_of_the_cell_itself_is_not_charged_to_one_that_left_a_process(session: Session) -> None:
     session.execute("leaves", "import subprocess\nchild = subprocess.Popen(['sleep', '3600'])\ndef f(): return 1")
     assert session.execute("dies", "import os\nos._exit(0)").error is not None

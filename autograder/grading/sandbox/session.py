@@ -212,7 +212,8 @@ class Session:
                 raise WireError("reply to another request")
             if runs_cell:
                 monitor.look()  # what a cell leaves running is that cell's
-                if monitor.more_processes > 0:
+                if monitor.more_processes > 0 and not self._cells_with_orphans.intersection(self._history):
+                    # Else they may be children of what an earlier cell has left: run without that one, it will show.
                     self._cells_with_orphans.add((header["cell"], header["source"]))
             return reply, reply_payload
         except LimitExceeded as error:
@@ -256,18 +257,17 @@ class Session:
     def _without_orphans(self, ask: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
         """Ask. If that ends badly while processes of earlier cells may still run, ask again without these cells."""
         history = self._history
-        try:
-            return ask()
-        except StudentError as error:
-            if not self._forget_orphans(error):
+        while True:
+            try:
+                return ask()
+            except StudentError as error:
+                if self._forget_orphans(error):
+                    continue
+                if self._history is not history:  # it was not them
+                    self._history = history
+                    if self._job is not None:
+                        self._abandon()
                 raise
-        try:
-            return ask()
-        except StudentError:  # it was not them
-            self._history = history
-            if self._job is not None:
-                self._abandon()
-            raise
 
     def _forget_orphans(self, error: StudentError) -> bool:
         """Leave out the cells whose processes may have done what ``error`` says. Returns whether there were any."""
