@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -40,6 +41,17 @@ class AsTheyFail:
         if report.failed and terminal is not None:
             reason = getattr(getattr(report.longrepr, "reprcrash", None), "message", str(report.longrepr))
             terminal.write_line(f"\n{report.nodeid}, {report.when}, after {report.duration:.0f} s: {reason[:300]}")
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch on one core: the tests' tensors are small, and other processes want the others."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

@@ -233,14 +233,16 @@ def dynamic_ntk_base(check: Check) -> None:
         at(2.0, 8, 300, 100, base=7.5)
         at(2.5, 8, 192, 64)
     with check.criterion("one token and 64 times beyond it; unchanged up to it, whatever came before", 0.75):
+        # Each hint names what its call alone shows: none of these follows another length of the same text and scale.
+        at(8.0, 128, 2049, 2048, hint=JUST_BEYOND)
+        at(2.0, 8, 65_536, 1024, hint=FAR_BEYOND)
+        for scale, seq_len in ((4.0, 64), (3.0, 63), (6.0, 32), (8.0, 1)):
+            at(scale, 8, seq_len, 64, hint=SHORT)
+        at(2.0, 8, 50, 90, base=7.5, hint=SHORT)
         at(4.0, 8, 128, 64)
         at(4.0, 8, 256, 64)
-        at(8.0, 128, 4097, 4096, hint=JUST_BEYOND)
-        at(2.0, 8, 65_536, 1024, hint=FAR_BEYOND)
-        for seq_len in (64, 63, 32, 1):
-            at(4.0, 8, seq_len, 64, hint=SHORT)
-        at(2.0, 8, 50, 100, base=7.5, hint=SHORT)
-        at(4.0, 8, 128, 64, hint=STATE)
+        at(4.0, 8, 64, 64, hint=STATE)
+        at(8.0, 128, 2049, 2048, hint=STATE)
 
 
 # ---- YaRN -----------------------------------------------------------------------------------------------------------

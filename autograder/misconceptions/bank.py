@@ -32,6 +32,7 @@ class Solution:
     source: str
     score: float | None  # None: full marks
     says: str
+    remembers: bool = False  # its answers depend on the calls before: comparing values with it would be luck
 
     @property
     def is_right(self) -> bool:
@@ -52,10 +53,13 @@ _banks: dict[tuple[str, str], list[Solution]] = {}
 _families: dict[tuple[str, str], tuple[Callable[[frozenset[str]], Any], dict[str, str]]] = {}
 
 
-def wrong(assignment: str, grade_id: str, score: float, says: str) -> Callable:
-    """Register a wrong function or class: the points it is due and the sentence its author should read."""
+def wrong(assignment: str, grade_id: str, score: float, says: str, remembers: bool = False) -> Callable:
+    """Register a wrong function or class: the points it is due and the sentence its author should read.
+
+    One that ``remembers`` earlier calls is not compared with what students wrote: the check must find it out itself.
+    """
     return lambda subject: _register(
-        Solution(assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), score, says)
+        Solution(assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), score, says, remembers)
     )
 
 
@@ -111,7 +115,11 @@ def bank(assignment: str, grade_id: str) -> list[Solution]:
 @cache
 def known_mistakes(assignment: str, grade_id: str) -> tuple[Mistake, ...]:
     """The wrong entries of the bank, then the family's mistakes one by one, then in pairs."""
-    found = [Mistake(solution.subject, (solution.says,)) for solution in bank(assignment, grade_id) if solution.says]
+    found = [
+        Mistake(solution.subject, (solution.says,))
+        for solution in bank(assignment, grade_id)
+        if solution.says and not solution.remembers
+    ]
     if (assignment, grade_id) not in _families:
         return tuple(found)
     build, says = _families[assignment, grade_id]

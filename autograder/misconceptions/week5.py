@@ -237,7 +237,6 @@ DYNAMIC = {
     "exponent": "The exponent d/(d-2) is missing on the stretch.",
     "inverse": "The exponent is upside down: d/(d-2), not (d-2)/d.",
     "inside": "The scale multiplies the excess in a wrong way: scale * seq_len/original_len - (scale - 1).",
-    "state": "The function remembers the longest text so far: the same call must always give the same value.",
     "less": "At seq_len == original_len the base must be unchanged; mind the comparison and the formula there.",
     "ratio upside down": "The ratio is upside down: seq_len / original_len grows with the text.",
     "whole": "A whole-number division: seq_len // original_len moves in jumps.",
@@ -271,7 +270,8 @@ edited(dynamic_plain, "dynamic_never", 0, DYNAMIC["never"],
        ("base * stretch ** (head_dim / (head_dim - 2))", "float(base)"))
 
 
-@wrong(WEEK, "dynamic_ntk_base", 1.25, DYNAMIC["state"])
+@wrong(WEEK, "dynamic_ntk_base", 1.25, "The same call gives another value after other calls: the function must not "
+       "remember anything.", remembers=True)
 def dynamic_remembers(base, scale, head_dim, seq_len, original_len, seen={}):  # noqa: B006
     key = (base, scale, head_dim, original_len)
     seen[key] = max(seen.get(key, 0), seq_len)

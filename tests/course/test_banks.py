@@ -15,8 +15,10 @@ from autograder.checks.compare import difference
 from autograder.checks.errors import Absent
 from autograder.checks.framework import Check, grading
 from autograder.checks.result_cache import ResultCache
-from autograder.manifest import MANIFEST
+from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import NAMES, bank
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SEEDS = (1, 2)
 EXERCISES = [(week, entry) for week, entries in MANIFEST.items() for entry in entries if entry.kind != "text"]
@@ -44,6 +46,13 @@ def check_of(week, entry):
     return getattr(importlib.import_module(f"autograder.checks.{week.split('_')[0]}"), entry.grade_id)
 
 
+def typed(solution):
+    """The entry as it stands in the simulated classroom: text in a notebook, run anew."""
+    namespace = dict(NAMES)
+    exec(solution.source, namespace)
+    return namespace[solution.grade_id]
+
+
 def grade(week, entry, subject, seed=1, cache=None):
     with grading(seed, cache=cache) as context:
         verdict = check_of(week, entry)(subject)
@@ -51,21 +60,11 @@ def grade(week, entry, subject, seed=1, cache=None):
     return verdict
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.parametrize("case", SOLUTIONS, ids=names)
 def test_every_entry_gets_what_it_is_due(case):
     week, entry, solution = case
     assert solution.is_right or 0 <= solution.score < entry.points
-    typed = dict(NAMES)
-    exec(solution.source, typed)  # in the simulated classroom entries are text in a notebook
-    for seed, subject in zip(SEEDS, (solution.subject, typed[entry.grade_id]), strict=True):
+    for seed, subject in zip(SEEDS, (solution.subject, typed(solution)), strict=True):
         verdict = grade(week, entry, subject, seed)
         assert verdict.score == (entry.points if solution.is_right else solution.score), verdict.render()
         assert solution.is_right == (not verdict.named), verdict.render()
@@ -77,13 +76,9 @@ def test_what_is_cached_for_others_of_the_class_changes_no_verdict(case):
     class_cache, alone = ResultCache(), {}
     entries = bank(week, entry.grade_id)
     for solution in [*entries, *reversed(entries)]:
-        typed = dict(NAMES)
-        exec(solution.source, typed)
         if solution.name not in alone:
-            alone[solution.name] = grade(week, entry, typed[entry.grade_id])
-            typed = dict(NAMES)
-            exec(solution.source, typed)
-        verdict, other = grade(week, entry, typed[entry.grade_id], cache=class_cache), alone[solution.name]
+            alone[solution.name] = grade(week, entry, typed(solution))
+        verdict, other = grade(week, entry, typed(solution), cache=class_cache), alone[solution.name]
         assert verdict.named == other.named and verdict.score == other.score, solution.name
         # not the messages: what dropout gives is drawn anew each time
         assert [criterion.earned for criterion in verdict.criteria] == [
@@ -99,8 +94,18 @@ BY_PROPERTY = r"must raise|in place|must return a \w+ tensor"
 def test_every_wrong_entry_is_recognised(case):
     week, entry, solution = case
     assert solution.says.endswith((".", ".)")), "a sentence for the student"
-    named = grade(week, entry, solution.subject, seed=3).named
+    named = grade(week, entry, typed(solution), seed=3).named
     assert solution.says in named or re.search(BY_PROPERTY, " ".join(named)), named
+
+
+def test_an_answer_that_remembers_is_told_so_however_often_the_bank_has_been_asked():
+    week, grade_id = "week5_extrapolation", "dynamic_ntk_base"
+    remembers = [solution for solution in bank(week, grade_id) if solution.remembers]
+    assert remembers
+    for solution in remembers:
+        for _ in range(3):  # the entry itself has grown old after the first
+            grade(week, entry(week, grade_id), solution.subject)
+            assert grade(week, entry(week, grade_id), typed(solution)).named == [solution.says]
 
 
 @pytest.mark.parametrize("case", EXERCISES, ids=names)
