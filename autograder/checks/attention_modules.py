@@ -17,11 +17,6 @@ FOUR_WEIGHTS = Hint(
     form=True,
 )
 
-FAR_BELOW = (
-    "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low number, and "
-    "softmax looks at differences of scores.)"
-)
-
 
 def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
     """Weights that make scores of order 2: attention looks at few tokens, and a wrong score shows."""

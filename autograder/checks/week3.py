@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from autograder.checks.attention_functions import FAR_BELOW
 from autograder.checks.attention_modules import (
-    FAR_BELOW,
     FOUR_WEIGHTS,
     attended,
     attended_twice,
@@ -23,18 +23,21 @@ from autograder.checks.attention_modules import (
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
 from autograder.checks.probes import less, making
+from autograder.checks.rotations import (
+    FAR,
+    FRACTION,
+    GIVEN,
+    HALF_POSITIONS,
+    HALF_PRECISION,
+    NEAR,
+    NEGATIVE,
+    ROUNDED,
+    ROWS,
+    far_positions,
+)
 
 WEEK = "week3_rope"
 
-# Angles may be float32. One is off by position * (rounding of its frequency, about 1e-7 in the common formulas); with
-# |x| < 5 that was measured as 3e-5 for positions below 100 and 2e-3 below 8192 over six ways to write the frequencies.
-# The mistakes of the bank move some value by more than 0.1.
-NEAR = Tolerance(rtol=0, atol=2e-4)
-FAR = Tolerance(rtol=0, atol=1e-2)
-# Outputs in half precision: cos, sin, two products and their sum may each be rounded (relative 2^-9 in bfloat16, 2^-12
-# in float16), and the reference is rounded too: at most 0.055 and 0.007 for |x| < 5, plus FAR's angles. Angles in half
-# precision are off by radians.
-ROUNDED = {torch.bfloat16: Tolerance(rtol=0, atol=0.08), torch.float16: Tolerance(rtol=0, atol=0.02)}
 # Only rows are moved, so values are equal; a product with a permutation matrix is exact too.
 MOVED = Tolerance(rtol=0, atol=1e-6)
 
@@ -94,22 +97,7 @@ def rope_frequencies(check: Check) -> None:
 
 AT_ZERO = "At position 0 the angle is 0 and nothing may change, but your result does."
 LENGTHS = "Your result has other lengths than x: a rotation keeps the length of every vector."
-GIVEN = "Positions 0..n-1 are right, others are not. (The angles come from the positions given, not from the index.)"
-FRACTION = "Whole positions are right, fractional ones are not. (Positions are real numbers and are not rounded.)"
-NEGATIVE = "Positions from 0 upwards are right, negative ones are not. (They turn the other way by the same formula.)"
-ROWS = Hint(
-    "One row of positions per sequence goes wrong. (Row b belongs to sequence b of the batch, for all its heads.)",
-    form=True,
-)
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
-HALF_POSITIONS = (
-    "Whole positions are right as integers, but not in float16. (Angles are computed in at least float32, whatever the "
-    "dtype of the positions.)"
-)
-HALF_PRECISION = (
-    "Far positions are right in float32, but not for half-precision input. (Positions, frequencies and "
-    "angles are computed in at least float32, whatever the dtype of the input.)"
-)
 TABLES = (
     "The tables are right in float32, but not in half precision. (Angles are computed in at least float32, "
     "and only cos and sin are rounded.)"
@@ -120,11 +108,6 @@ def on(x: torch.Tensor, positions: str) -> str:
     """How a message calls these arguments."""
     dtype = "" if x.dtype == torch.float32 else f"{str(x.dtype).removeprefix('torch.')} "
     return f"{dtype}x {tuple(x.shape)}, positions {positions}"
-
-
-def far_positions(check: Check, n: int) -> torch.Tensor:
-    """Odd ones from 2049 to 8191: no half precision can hold any of them."""
-    return check.randint(1024, 4096, (n,)) * 2 + 1
 
 
 def rotation_values(check: Check, name: str) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from autograder import reference
+from autograder.checks.attention_functions import FAR_BELOW
 from autograder.checks.attention_modules import (
-    FAR_BELOW,
     FOUR_WEIGHTS,
     attended,
     attended_after_conversion,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from autograder import reference
-from autograder.checks.attention_modules import FAR_BELOW
+from autograder.checks.attention_functions import CLOSE, DOUBLE, DTYPE, FAR_BELOW, SLOPE, STRIDES, like_queries
 from autograder.checks.compare import CUT, Tolerance, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, exercise, gradient
 from autograder.reference.attention import weights_of
@@ -28,19 +28,6 @@ Drawn = tuple[list[Tensor], str]  # inputs, and words for them
 Function = Callable[..., Any]
 
 EXACT = Tolerance(rtol=0, atol=0)  # integers, and values that are only moved
-# N(0, 1) inputs: honest float32 errs by at most 7e-7 here, the mistakes of the banks by 0.05 or more in some value.
-CLOSE = Tolerance(rtol=0, atol=1e-4)
-# In float64 with what the functions return in float64; computed in float32 it errs by 1e-7 or more.
-DOUBLE = Tolerance(rtol=0, atol=1e-9)
-# A gradient adds up to 50 such values.
-SLOPE = Tolerance(rtol=0, atol=1e-3)
-
-DTYPE = Hint(
-    "In float32 the values are right, in float64 they are not. (The function computes in the dtype of the "
-    "inputs, and returns it.)",
-    form=True,
-)
-
 
 # ---- hand computations ----------------------------------------------------------------------------------------------
 
@@ -232,11 +219,10 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, *tables: Any, **options: An
 
 
 def _far_below(check: Check, tensors: list[Tensor], words: str) -> Drawn:
-    """The same arguments, but queries that are alike and keys against them: all scores are far below -100."""
+    """The same arguments, but with keys against queries that are alike."""
     q, _, *others = tensors
-    q = 16 * (q[..., :1, :].sign() + 0.02 * q)
-    k = -q + 0.02 * check.randn(*q.shape)
-    return [q, k, *others], f"{words}, k against q, scores far below 0"
+    q = like_queries(q)
+    return [q, 0.02 * check.randn(*q.shape) - q, *others], f"{words}, k against q, scores far below 0"
 
 
 @exercise(WEEK, "shaw_attention", follows=shaw_after_offsets, trivial=(plain_attention,))
@@ -324,10 +310,6 @@ def result(call: Probe, place: int) -> Probe:
 MEMORY = (
     "With as many queries as keys all is right, with a memory (more keys than queries) it is not. (Row i "
     "moves to the left by n_queries - 1 - i, whatever the number of keys.)"
-)
-STRIDES = Hint(
-    "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
-    form=True,
 )
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from autograder import reference
-from autograder.checks.attention_modules import FAR_BELOW, far_below, like_tokens
-from autograder.checks.compare import Tolerance, only_where_zero
+from autograder.checks.attention_functions import FAR_BELOW, NO_KEY, like_queries, mixed_mask
+from autograder.checks.attention_modules import FOUR_WEIGHTS, far_below, like_tokens
+from autograder.checks.compare import CUT, Tolerance
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise, gradient
 from autograder.checks.probes import less
 
@@ -34,16 +35,6 @@ ROUNDED = Tolerance(rtol=0, atol=0.06)
 # at most 0.08; positions counted in bfloat16 move some output by 1.6 or more.
 MODULE_BFLOAT16 = Tolerance(rtol=0, atol=0.4)
 
-CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
-FOUR_WEIGHTS = Hint(
-    "The state_dict must hold the weights of q_proj, k_proj, v_proj and o_proj and nothing else: no biases, "
-    "no saved tables; all four are trained.",
-    form=True,
-)
-EMPTY_ROW = Hint(
-    "A query that may attend to no key must have a zero output, not NaN.",
-    only_where_zero,
-)
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
 
 
@@ -91,13 +82,6 @@ def grouped(
     return q, k, v, f"grouped_query_attention({word}q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
 
 
-def mixed_mask(check: Check, *shape: int) -> torch.Tensor:
-    """A random boolean mask in which every row holds both kinds."""
-    mask = check.randn(*shape) > 0
-    mask[..., 0], mask[..., 1] = True, False
-    return mask[..., check.randperm(shape[-1])]
-
-
 def out_slope(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, at: int) -> Probe:
     """The gradient of the output with respect to q, k or v."""
     slope = differentiating(q, k, v, at=at)
@@ -125,9 +109,9 @@ def grouped_query_attention(check: Check) -> None:
             check.agrees(calling(q, k, v, mask), f"{call}, mask {mask_shape})", CLOSE, BROADCAST)
         mask = mixed_mask(check, 4, 8, 4, 4)
         mask[1, 3, 2], mask[2] = False, False
-        check.agrees(calling(q, k, v, mask), f"{call}, mask (4, 8, 4, 4), some rows all False)", CLOSE, EMPTY_ROW)
+        check.agrees(calling(q, k, v, mask), f"{call}, mask (4, 8, 4, 4), some rows all False)", CLOSE, NO_KEY)
         q, k, v, call = grouped(check, 2, 4, 2, 4, 4, 8, 5)
-        q = 16 * (q[..., :1, :].sign() + 0.02 * q)
+        q = like_queries(q)
         itself = torch.eye(4, dtype=torch.bool, device=check.device)
         check.agrees(
             calling(q, -q[:, ::2], v, itself),
@@ -465,6 +449,12 @@ def CachedAttention(check: Check) -> None:
             check.agrees(in_pieces(arguments, weights, x, [x.shape[1]]), call, MODULE)
         arguments, weights, x, call = drawn(2, 9, 32, 4, 2)
         check.agrees(in_pieces(arguments, weights, x.double(), [9]), f"{call} in float64", MODULE)
+        arguments, weights, _, call = drawn(2, 2, 32, 2, 1)
+        x = like_tokens(check, 2, 2, 32)
+        low = in_pieces(arguments, far_below(weights, x, 2, 1), x, [2])
+        check.agrees(
+            lambda cls: low(cls)["tokens 0 to 1"][:, 0], f"{call}, scores far below 0, the first row", MODULE, FAR_BELOW
+        )
 
     with check.criterion("a text and then single tokens", 1.25, golden=True):
         for sizes, pieces in (((4, 5, 16, 4, 4), [4, 1]), ((2, 9, 32, 8, 2), [7, 1, 1]), ((2, 6, 48, 12, 3), [1] * 6)):
@@ -477,13 +467,6 @@ def CachedAttention(check: Check) -> None:
             check.agrees(
                 in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, WITH_A_CACHE
             )
-
-        arguments, weights, _, call = drawn(2, 2, 32, 2, 1)
-        x = like_tokens(check, 2, 2, 32)
-        low = in_pieces(arguments, far_below(weights, x, 2, 1), x, [2])
-        check.agrees(
-            lambda cls: low(cls)["tokens 0 to 1"][:, 0], f"{call}, scores far below 0, the first row", MODULE, FAR_BELOW
-        )
 
     with check.criterion("pieces of any length", 1, golden=True):
         arguments, weights, x, call = drawn(2, 12, 32, 8, 2)
@@ -762,7 +745,7 @@ def CrossAttention(check: Check) -> None:
             crossing(arguments, weights, x, memory, mask),
             f"{call}, memory_mask (3, 7), row 1 all False)",
             MODULE,
-            EMPTY_ROW,
+            NO_KEY,
         )
         arguments, weights, _, _, call = drawn(2, 1, 2, 32, 2)
         memory = like_tokens(check, 2, 2, 32)

@@ -10,48 +10,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograder.checks.attention_functions import CLOSE, DOUBLE, DTYPE, NO_KEY, SLOPE, STRIDES, mixed_mask
 from autograder.checks.compare import CUT, Tolerance, kind, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise
+from autograder.checks.rotations import (
+    FAR,
+    FRACTION,
+    GIVEN,
+    HALF_POSITIONS,
+    HALF_PRECISION,
+    NEAR,
+    NEGATIVE,
+    ROUNDED,
+    ROWS,
+    far_positions,
+)
 
 WEEK = "week8_production"
 Drawn = tuple[list[Tensor], str]  # inputs, and words for them
 
 EXACT = Tolerance(rtol=0, atol=0)  # integers, masks, and values that are only moved
 WHOLE = Tolerance(rtol=0, atol=0, exact_dtype=True)
-# N(0, 1) inputs: honest float32 errs by at most 2e-6 here, the mistakes of the banks by 0.01 or more in some value.
-CLOSE = Tolerance(rtol=0, atol=1e-4)
-# In float64 with what the functions return in float64; computed in float32 it errs by 1e-7 or more.
-DOUBLE = Tolerance(rtol=0, atol=1e-9)
-# A gradient adds up to 50 such values.
-SLOPE = Tolerance(rtol=0, atol=1e-3)
-# Rotations as in week 3, where the reasons stand: angles may be float32; half precision rounds values, never angles.
-NEAR = Tolerance(rtol=0, atol=2e-4)
-FAR = Tolerance(rtol=0, atol=1e-2)
-ROUNDED = {torch.bfloat16: Tolerance(rtol=0, atol=0.08), torch.float16: Tolerance(rtol=0, atol=0.02)}
-
-DTYPE = Hint(
-    "In float32 the values are right, in float64 they are not. (The function computes in the dtype of the "
-    "inputs, and returns it.)",
-    form=True,
-)
-STRIDES = Hint(
-    "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
-    form=True,
-)
-GIVEN = "Positions 0..n-1 are right, others are not. (The angles come from the positions given, not from the index.)"
-FRACTION = "Whole positions are right, fractional ones are not. (Positions are real numbers and are not rounded.)"
-NEGATIVE = "Positions from 0 upwards are right, negative ones are not. (They turn the other way by the same formula.)"
 BASE = Hint(
     "The default base is right, another one is not. (The frequencies follow the argument `base`, an int too.)",
     form=True,
-)
-HALF_POSITIONS = (
-    "Whole positions are right as integers, but not in float16. (Angles are computed in at least float32, whatever the "
-    "dtype of the positions.)"
-)
-HALF_PRECISION = (
-    "Far positions are right in float32, but not for half-precision input. (Positions, frequencies and "
-    "angles are computed in at least float32, whatever the dtype of the input.)"
 )
 
 
@@ -61,17 +43,8 @@ def named(x: Tensor) -> str:
     return f"{dtype}x {tuple(x.shape)}"
 
 
-def far_positions(check: Check, *shape: int) -> Tensor:
-    """Odd ones from 2049 to 8191: no half precision can hold any of them."""
-    return check.randint(1024, 4096, shape) * 2 + 1
-
-
 # ---- 8.1 partial_rotary_emb -----------------------------------------------------------------------------------------
 
-ROWS = Hint(
-    "One row of positions per sequence goes wrong. (Row b belongs to sequence b of the batch, for all its heads.)",
-    form=True,
-)
 ALL_CHANNELS = Hint(
     "Right while some channels pass, wrong where rotary_dim is head_dim. (Then nothing passes, and all channels turn.)",
     form=True,
@@ -522,15 +495,7 @@ BROADCAST = Hint(
     "A mask of this shape goes wrong. (It broadcasts to (batch, heads, n_queries, n_keys), True = may attend.)",
     form=True,
 )
-NO_KEY = Hint("A query that may attend to no key must have a zero output, not NaN.", only_where_zero)
 LATENT_NAMES = ("q_nope", "q_rope", "latent", "k_rope", "w_uk", "w_uv")
-
-
-def mixed_mask(check: Check, *shape: int) -> Tensor:
-    """A random boolean mask in which every row holds both kinds."""
-    mask = check.randn(*shape) > 0
-    mask[..., 0], mask[..., 1] = True, False
-    return mask[..., check.randperm(shape[-1])]
 
 
 def masked_finite_slope(tensors: list[Tensor], mask: Tensor, at: int) -> Probe:

@@ -1,0 +1,41 @@
+"""What the hidden tests of attention functions share (weeks 6 to 8): tolerances, masks, and what a failure shows."""
+
+import torch
+
+from autograder.checks.compare import Tolerance, only_where_zero
+from autograder.checks.framework import Check, Hint
+
+# N(0, 1) inputs: honest float32 errs by at most 2e-6 here, the mistakes of the banks by 0.01 or more in some value.
+CLOSE = Tolerance(rtol=0, atol=1e-4)
+# In float64 with what the functions return in float64; computed in float32 it errs by 1e-7 or more.
+DOUBLE = Tolerance(rtol=0, atol=1e-9)
+# A gradient adds up to 50 such values.
+SLOPE = Tolerance(rtol=0, atol=1e-3)
+
+DTYPE = Hint(
+    "In float32 the values are right, in float64 they are not. (The function computes in the dtype of the "
+    "inputs, and returns it.)",
+    form=True,
+)
+STRIDES = Hint(
+    "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
+    form=True,
+)
+NO_KEY = Hint("A query that may attend to no key must have a zero output, not NaN.", only_where_zero)
+FAR_BELOW = (
+    "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low number, and "
+    "softmax looks at differences of scores.)"
+)
+
+
+def mixed_mask(check: Check, *shape: int) -> torch.Tensor:
+    """A random boolean mask in which every row holds both kinds."""
+    mask = check.randn(*shape) > 0
+    mask[..., 0], mask[..., 1] = True, False
+    return mask[..., check.randperm(shape[-1])]
+
+
+def like_queries(q: torch.Tensor) -> torch.Tensor:
+    """Large queries that hardly differ along the text: with keys against them all scores are far below -100, those of
+    hidden keys too, so that no own softmax underflows."""
+    return 16 * (q[..., :1, :].sign() + 0.02 * q)
