@@ -3,12 +3,13 @@
 import importlib
 
 import pytest
-import torch
 
 from autograder import reference
 from autograder.checks.framework import grading
 from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import NAMES, bank
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 # Right answers that call earlier ones, as students write them.
 CALLING = {
@@ -237,14 +238,6 @@ def right_sources(week):
     """The answers that are called, as some right entry of the bank has them, and the answers that call them."""
     first = {name: next(s.source for s in bank(week, name) if s.is_right) for name in CALLED[week]}
     return first | CALLING[week]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("week", CALLING)

@@ -13,15 +13,9 @@ from autograder.checks import week4
 from autograder.checks.framework import grading
 from autograder.misconceptions.bank import bank
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WEEK = "week4_alibi"
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def grade(grade_id, *subjects, seed=11):

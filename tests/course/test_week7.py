@@ -22,15 +22,9 @@ from autograder.grading.pipeline import grade_submissions
 from autograder.manifest import MANIFEST, RELEASED_FILES, entry
 from autograder.misconceptions.bank import bank
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WEEK = "week7_capstone"
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def grade(grade_id, *subjects, seed=11):

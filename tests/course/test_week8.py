@@ -14,15 +14,9 @@ from autograder.checks.framework import Check, grading
 from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import bank
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WEEK = "week8_production"
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def grade(grade_id, subject, seed=11):

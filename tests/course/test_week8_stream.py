@@ -12,17 +12,11 @@ from helpers import COURSE, load_serving_lab
 from autograder import reference
 from autograder.manifest import RELEASED_FILES
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WEEK = "week8_production"
 serving = load_serving_lab()
 TRUE, WINDOW, RING = "4 sinks + 60, true positions", "window of 64, cached", "window of 64, positions of a ring buffer"
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

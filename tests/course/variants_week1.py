@@ -9,16 +9,9 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
+from course.variants import registry
 
-VARIANTS = []  # (grade_id, pattern, subject)
-
-
-def variant(grade_id, pattern):
-    def register(subject):
-        VARIANTS.append((grade_id, pattern, subject))
-        return subject
-
-    return register
+VARIANTS, variant = registry()
 
 
 # ---- scaled_dot_product_attention -----------------------------------------------------------------------------------

@@ -8,17 +8,10 @@ import math
 
 import numpy as np
 import torch
+from course.variants import registry
 from torch import nn
 
-VARIANTS = []  # (grade_id, pattern, subject)
-
-
-def variant(grade_id, pattern):
-    def register(subject):
-        VARIANTS.append((grade_id, pattern, subject))
-        return subject
-
-    return register
+VARIANTS, variant = registry()
 
 
 # ---- sinusoidal_positional_encoding ---------------------------------------------------------------------------------

@@ -8,17 +8,10 @@ import math
 
 import torch
 import torch.nn.functional as F
+from course.variants import registry
 from torch import nn
 
-VARIANTS = []  # (grade_id, pattern, subject)
-
-
-def variant(grade_id, pattern):
-    def register(subject):
-        VARIANTS.append((grade_id, pattern, subject))
-        return subject
-
-    return register
+VARIANTS, variant = registry()
 
 
 # ---- rope_frequencies -----------------------------------------------------------------------------------------------

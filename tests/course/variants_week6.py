@@ -8,16 +8,9 @@ import math
 
 import torch
 import torch.nn.functional as F
+from course.variants import registry
 
-VARIANTS = []  # (grade_id, pattern, subject)
-
-
-def variant(grade_id, pattern):
-    def register(subject):
-        VARIANTS.append((grade_id, pattern, subject))
-        return subject
-
-    return register
+VARIANTS, variant = registry()
 
 
 # ---- hand computations ----------------------------------------------------------------------------------------------
