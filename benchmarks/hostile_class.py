@@ -4,6 +4,7 @@ Wall time per submission, and the submissions that took longest: none may take m
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -35,7 +36,10 @@ def main() -> None:
             write_entry(entry, notebook, folder, root)
         watch = ResultWatch(root)
         watch.start()
-        measured = measure(["nbgrader", "autograde", WEEK], cwd=root, env=environment(), capture_output=True)
+        log = Path(place) / "log"
+        with log.open("w") as out:
+            command = [str(Path(sys.executable).with_name("nbgrader")), "autograde", WEEK]
+            measured = measure(command, cwd=root, env=environment(), stdout=out, stderr=subprocess.STDOUT)
         watch.stop.set()
         graded = len(standing(root, WEEK))
     REPORT.write_text(report(len(bank), graded, measured.wall, measured.cpu, watch.seconds, before), encoding="utf-8")
