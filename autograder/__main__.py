@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from autograder.errors import AutograderError, CourseError, cannot_store, missing_package
+from autograder.imports import importing
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -151,7 +152,8 @@ def _autograde(options: argparse.Namespace) -> int:
 
     assignment = assignment_of(options.week, options.root)
     prestart(assignment, Options(options.isolation != "none", wanted_device(), scheduler=options.scheduler))
-    from autograder.commands import autograde  # while the grading process starts
+    with importing():
+        from autograder.commands import autograde  # while the grading process starts
 
     return autograde(options.root.resolve(), assignment, options)
 
@@ -191,7 +193,8 @@ def _gradescope(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from autograder.commands import check_file
+    with importing():
+        from autograder.commands import check_file
 
     return check_file(options.root.resolve(), options.file, options)
 

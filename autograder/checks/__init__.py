@@ -1,6 +1,5 @@
 """Hidden tests, one module per week. `autograder.checks.framework` says how they are written."""
 
-import gc
 import importlib
 
 
@@ -15,5 +14,3 @@ def prepare(assignment: str) -> None:
         return  # it brings its own tests, which run in the sandbox
     importlib.import_module(f"autograder.checks.{assignment.split('_')[0]}")
     bank(assignment, "")
-    gc.collect()
-    gc.freeze()  # the garbage collector of a fork leaves these pages shared

@@ -1,5 +1,6 @@
 """The boundary itself: what student code sees, what comes back, and what happens when it hangs or dies."""
 
+import dataclasses
 import sys
 import time
 from collections.abc import Iterator
@@ -70,6 +71,27 @@ print(os.path.exists('/home') and os.listdir('/home'), os.path.exists('/etc/pass
     )
     assert text.splitlines()[0].startswith("None []") and text.splitlines()[1:] == ["[]", "False False"]
     assert "HOSTNAME" not in text and "AUTOGRADER" not in text
+
+
+def test_the_fonts_of_the_machine_are_known_from_the_list_that_matplotlib_has_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib import font_manager
+
+    fonts = font_manager.FontManager.__new__(font_manager.FontManager)
+    fonts.__dict__ |= font_manager.fontManager.__dict__
+    of_all, of_one = fonts.ttflist[0], dataclasses.replace(fonts.ttflist[0], fname="/home/ada/a.ttf", name="For one")
+    fonts.ttflist = [of_all, dataclasses.replace(of_all, name="For all"), of_one]
+    font_manager.json_dump(fonts, tmp_path / f"fontlist-v{font_manager.FontManager.__version__}.json")
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))
+    with Sandbox(limits=ROOMY) as sandbox:
+        session = Session(sandbox, {}, seed=3)
+        told = printed(
+            session,
+            "import matplotlib.font_manager as f; print(sorted({font.name for font in f.fontManager.ttflist}))",
+        )
+        session.close()
+    assert told == f"{sorted([of_all.name, 'For all'])}\n"
 
 
 def test_no_network_no_writing_outside_tmp_no_new_privileges(session: Session) -> None:

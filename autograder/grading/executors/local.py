@@ -15,6 +15,7 @@ from autograder.errors import SandboxError
 from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Task
 from autograder.grading.sandbox.limits import Limits, kernel_limit
 from autograder.grading.sandbox.sandbox import Sandbox
+from autograder.imports import importing
 
 JUDGE_MEMORY = 4 * 2**30  # bytes beyond what a judge begins with: what is compared is small
 MARGIN = 30.0  # CPU seconds for what a judge does besides checking
@@ -138,13 +139,14 @@ def _open_sandbox(assignment: str, options: Options) -> None:
         _sandbox.limits = Limits(**options.limits)
         return
     _sandbox = Sandbox(*wanted, Limits(**options.limits))
-    import torch  # while the fork server does the same
+    with importing():
+        import torch  # while the fork server does the same
 
-    import autograder.grading.judge  # noqa: F401  once, before the judges are forked
-    from autograder.checks import prepare
+        import autograder.grading.judge  # noqa: F401  once, before the judges are forked
+        from autograder.checks import prepare
 
+        prepare(assignment)
     torch.set_num_threads(1)
-    prepare(assignment)
     _sandbox.wait_ready()
 
 

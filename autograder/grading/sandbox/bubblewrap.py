@@ -70,16 +70,20 @@ def why_not_isolated() -> str:
 def server_command(site_packages: str) -> list[str]:
     """How Python starts the fork server inside: with nothing on its path but the worker and the packages."""
     # -I -S: no environment, no site, so no .pth file tells where the course lives.
+    # No garbage is looked for while modules are imported: it is up to half of their time, and `serve` begins with it.
     start = (
-        f"import sys; sys.path[:0] = ['/sandbox/worker', {site_packages!r}]; import runpy; "
+        f"import gc, sys; gc.disable(); sys.path[:0] = ['/sandbox/worker', {site_packages!r}]; import runpy; "
         "sys.argv = ['fork_server.py', sys.argv[1]]; runpy.run_path('/sandbox/worker/fork_server.py', run_name='__main__')"
     )
     executable = Path(os.path.realpath(sys.executable)).relative_to(os.path.realpath(sys.base_prefix))
     return [f"{PYTHON}/{executable}", "-I", "-S", "-c", start]
 
 
-def bubblewrap_command(device: str) -> list[str]:
-    """The walls: a read-only system, Python and its packages, the worker; no network, no course, no home."""
+def bubblewrap_command(device: str, files: dict[str, int]) -> list[str]:
+    """The walls: a read-only system, Python and its packages, the worker; no network, no course, no home.
+
+    ``files``: what a path inside holds, as a file that is open here.
+    """
     bubblewrap = find_bubblewrap()
     if bubblewrap is None:
         raise SandboxError(why_not_isolated())
@@ -129,6 +133,8 @@ def bubblewrap_command(device: str) -> list[str]:
                 command += (
                     ["--tmpfs", place, "--remount-ro", place] if entry.is_dir() else ["--ro-bind", "/dev/null", place]
                 )
+    for place, file in files.items():
+        command += ["--ro-bind-data", str(file), place]
     if device == "cuda":
         for node in sorted(Path("/dev").glob("nvidia*")):
             command += ["--dev-bind", str(node), str(node)]

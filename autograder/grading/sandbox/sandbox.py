@@ -10,10 +10,11 @@ import sys
 import sysconfig
 import tempfile
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from autograder.errors import SandboxError
 from autograder.grading.sandbox.bubblewrap import LINUX, PYTHON, WORKER, bubblewrap_command, server_command
+from autograder.grading.sandbox.fonts import known_fonts
 from autograder.grading.sandbox.lent import LentMemory
 from autograder.grading.sandbox.limits import Limits
 from autograder.grading.sandbox.memory_groups import MemoryGroup, MemoryGroups
@@ -44,10 +45,11 @@ class Sandbox:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, kind)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  ends with close(); has no name: even a kill leaves none behind
         self._groups = MemoryGroups.find() if isolate and LINUX else None
+        files = self._files()
         try:
             self.process = subprocess.Popen(
-                self._command(theirs.fileno()),
-                pass_fds=(theirs.fileno(),),
+                self._command(theirs.fileno(), {place: file.fileno() for place, file in files.items()}),
+                pass_fds=(theirs.fileno(), *[file.fileno() for file in files.values()]),
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -58,6 +60,8 @@ class Sandbox:
             raise SandboxError(f"the sandbox could not be started: {error}") from error
         finally:
             theirs.close()
+            for file in files.values():
+                file.close()
 
     def wait_ready(self) -> None:
         """Block until the server has imported what it needs. Raises ``SandboxError`` if it does not get there."""
@@ -211,10 +215,20 @@ class Sandbox:
             }
         )
 
-    def _command(self, control: int) -> list[str]:
+    def _files(self) -> dict[str, IO[str]]:
+        """What the server finds in its /tmp, by its path there."""
+        fonts = known_fonts() if self.isolate else None
+        if fonts is None:
+            return {}
+        file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed when the server has started
+        file.write(fonts.text)
+        file.seek(0)
+        return {f"/tmp/mpl/{fonts.name}": file}
+
+    def _command(self, control: int, files: dict[str, int]) -> list[str]:
         if not self.isolate:
             return [sys.executable, "-s", str(WORKER / "fork_server.py"), str(control)]
-        return [*bubblewrap_command(self.device), *server_command("/sandbox/site-packages"), str(control)]
+        return [*bubblewrap_command(self.device, files), *server_command("/sandbox/site-packages"), str(control)]
 
 
 @dataclass

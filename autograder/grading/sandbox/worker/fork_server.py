@@ -85,8 +85,8 @@ def serve(control: socket.socket) -> None:
     warm_up()
     shell = make_shell()
     shell.run_cell("None", store_history=False)
-    gc.collect()
     gc.freeze()  # a fork's garbage collector leaves these pages shared
+    gc.enable()
     make_dumpable(False)  # no fork may look into the server
     running: dict[str, int] = {}
     ended: dict[str, int] = {}  # exit statuses of those that ended by themselves
@@ -127,3 +127,4 @@ def threads() -> int:
 
 if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])))
+    os._exit(0)  # taking torch apart piece by piece would take a quarter of a second
