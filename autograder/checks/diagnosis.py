@@ -91,9 +91,14 @@ class Diagnosis:
             return []
         found: list[_Candidate] = []
         in_one_call: list[str] = []
+        smallest = sorted(passing, key=_size)[:2]  # tell most mistakes apart, and cost next to nothing
+        may_be_in_one_call = all(map(_telling, failing))
         for mistake in mistakes():
-            if len(mistake.says) > 1 and not self._reproduces(mistake, failing[0]):
-                continue  # pairs are many; this one costs a single probe
+            alone = len(mistake.says) == 1
+            # Pairs are many: the first failure, too, before the rest.
+            needed = ([] if may_be_in_one_call else smallest) if alone else sorted([*smallest, failing[0]], key=_size)
+            if not all(self._reproduces(mistake, record) for record in needed):
+                continue
             candidate = self._candidate(mistake, failing)
             if candidate is None:
                 continue
@@ -101,7 +106,7 @@ class Diagnosis:
                 found.append(candidate)
                 if len(candidate.explains) == len(failing) and any(map(_telling, failing)):
                     break  # single mistakes come before pairs: none will do better
-            elif len(mistake.says) == 1 and len(candidate.explains) == len(failing) and all(map(_telling, failing)):
+            elif alone and len(candidate.explains) == len(failing) and may_be_in_one_call:
                 in_one_call.append(mistake.says[0])
         if in_place:
             found = [one for one in found if any(_telling(failing[index]) for index in one.explains)]
@@ -190,6 +195,11 @@ def _telling(record: Record) -> bool:
     if isinstance(got, torch.Tensor):
         return got.numel() > 1 or (got.is_floating_point() and _telling(replace(record, got=got.item())))
     return True
+
+
+def _size(record: Record) -> float:
+    """Elements of what the student gave. What says little, and an error, for which nobody knows, come last."""
+    return record.got.numel() if isinstance(record.got, torch.Tensor) and _telling(record) else math.inf
 
 
 def _pattern(error: StudentError) -> tuple[str, str]:
