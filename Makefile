@@ -43,8 +43,8 @@ test: $(READY_TO_TEST) browser  ## all tests: kernels, checks, banks, build, gra
 	$(PYTEST_RUN) --nbval --nbval-sanitize-with tests/nbval.cfg $(call SPREAD,loadfile) solutions $(PYTEST); notebooks=$$?; \
 	if [ $$notebooks = 5 ]; then exit $$tests; else exit $$notebooks; fi
 
-quick: $(READY_TO_TEST)  ## the loop of a minute: unit tests and one small class, graded
-	@$(PYTEST_RUN) $(SPREAD) tests/course/test_small_class.py tests/unit $(PYTEST)
+quick: $(READY_TO_TEST)  ## the loop of a minute: unit tests, but for the slow ones, and one small class, graded
+	@$(PYTEST_RUN) $(SPREAD) -p no:nbval -m "not slow and not timing" --ignore-glob "*/test_peers*" tests/course/test_small_class.py tests/unit $(PYTEST)
 
 lint: $(READY_TO_TEST)  ## ruff (lint and format) and mypy; changes nothing
 	@$(TEST_PY) -m ruff check .

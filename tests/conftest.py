@@ -1,5 +1,6 @@
 """One simulated class, graded once for all tests, however many processes share them."""
 
+import gc
 import json
 import shutil
 from collections.abc import Iterator
@@ -9,9 +10,6 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from helpers import COURSE, WEEK3, GradedClass, run
-
-from autograder.classroom import Student, make_course_root, simulate
-from autograder.site.build import build_site
 
 SPREAD = ("test_banks", "test_peers")  # modules whose tests share nothing that takes long to make
 
@@ -26,8 +24,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until everything is imported: there is nothing to collect, and looking takes a third of the time
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(AsTheyFail(config))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 class AsTheyFail:
@@ -57,6 +61,8 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def graded_class(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> GradedClass:
     """A simulated class, graded by plain `nbgrader autograde`; every process has its own copy of it."""
+    from autograder.classroom import Student
+
     place = tmp_path_factory.mktemp("class")
     if worker_id == "master":
         return _grade(place)
@@ -75,6 +81,8 @@ def graded_class(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Gr
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """The course as a site, built once for all processes, which only read it."""
+    from autograder.site.build import build_site
+
     if worker_id == "master":
         return build_site(COURSE, tmp_path_factory.mktemp("site"))
     shared = tmp_path_factory.getbasetemp().parent / "the_site"
@@ -85,6 +93,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 
 def _grade(place: Path) -> GradedClass:
+    from autograder.classroom import make_course_root, simulate
+
     root = place / "course"
     make_course_root(COURSE, root, [WEEK3])
     students = simulate(COURSE, root, WEEK3, count=14, seed=1)

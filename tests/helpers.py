@@ -12,12 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from nbgrader.coursedir import CourseDirectory
-
-from autograder.classroom import Student
-from autograder.grading.plugins.gradebook import Score, scores
-
-if TYPE_CHECKING:  # imports torch, which most tests of commands do without
+if TYPE_CHECKING:  # these import nbgrader and torch, seconds in every process that only hands out tests
+    from autograder.classroom import Student
+    from autograder.grading.plugins.gradebook import Score
     from autograder.grading.sandbox.session import Session
 
 COURSE = Path(__file__).resolve().parents[1]
@@ -80,11 +77,15 @@ def load_serving_lab() -> ModuleType:
 @dataclass
 class GradedClass:
     root: Path
-    students: list[Student]
+    students: list["Student"]
 
 
-def standing(root: Path, assignment: str = WEEK3) -> dict[str, Score]:
+def standing(root: Path, assignment: str = WEEK3) -> dict[str, "Score"]:
     """What the gradebook says of every student."""
+    from nbgrader.coursedir import CourseDirectory
+
+    from autograder.grading.plugins.gradebook import scores
+
     course = CourseDirectory()
     course.root = str(root)
     return {score.student: score for score in scores(course, assignment)}

@@ -349,6 +349,7 @@ def test_errors_of_the_course_are_not_the_students():
         run(golden, student)
 
 
+@pytest.mark.slow
 def test_outside_the_grader_a_hidden_test_ends_the_process():
     code = (
         "from autograder.checks import week3\n"

@@ -218,7 +218,11 @@ def test_a_figure_without_a_caption_keeps_its_own_text() -> None:
     assert _alt(data).startswith("Figure: Two")
 
 
-@pytest.mark.parametrize("markup", [5, [], ["a", 5], {"a": 1}, "", '<img alt="" src="', "<img " * 10_000])
+@pytest.mark.parametrize(
+    "markup",
+    [5, [], ["a", 5], {"a": 1}, "", '<img alt="" src="', "<img " * 10_000],
+    ids=["number", "nothing", "list", "dict", "empty", "cut off", "many"],
+)
 def test_a_picture_beside_odd_html_is_kept_without_a_text(tmp_path: Path, markup: object) -> None:
     png = bundle(lab.moving_clocks())[0]["image/png"]
     output = {"output_type": "display_data", "metadata": {}, "data": {"image/png": png, "text/html": markup}}

@@ -17,6 +17,7 @@ def patched() -> None:
     nbgrader_patches.apply()
 
 
+@pytest.mark.slow
 def test_importing_the_grader_changes_nothing_in_nbgrader() -> None:
     code = (
         "import nbgrader.api as a, nbgrader.converters as c\n"
@@ -34,6 +35,7 @@ def test_another_nbgrader_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyP
     assert "pip install nbgrader==0.9.6" in nbgrader_version.wrong_version()
 
 
+@pytest.mark.slow
 def test_a_fork_that_names_the_old_places_is_graded_as_before() -> None:
     code = (
         "from traitlets.utils.importstring import import_item as find\n"
@@ -46,6 +48,7 @@ def test_a_fork_that_names_the_old_places_is_graded_as_before() -> None:
     run(sys.executable, "-c", code)
 
 
+@pytest.mark.slow
 def test_a_new_gradebook_is_marked_as_nbgrader_marks_it() -> None:
     code = (
         "import nbgrader.api as a, autograder.grading.plugins.nbgrader_patches as p\n"
@@ -88,6 +91,7 @@ def test_another_course_in_the_same_gradebook_is_known_too(tmp_path: Path) -> No
             assert course in [course.id for course in gradebook.db.query(Course)]
 
 
+@pytest.mark.slow
 def test_a_gradebook_made_by_nbgrader_alone_gets_indexes(tmp_path: Path) -> None:
     path, wanted = tmp_path / "gradebook.db", {index.name for index in INDEXES}
     run(sys.executable, "-c", f"from nbgrader.api import Gradebook; Gradebook('sqlite:///{path}').close()")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 
 from autograder.grading.sandbox.bubblewrap import WORKER
@@ -32,6 +33,7 @@ def test_as_torch_gives_them() -> None:
             assert torch.equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_sympy_is_not_imported() -> None:
     done = subprocess.run([sys.executable, "-c", PLAIN], cwd=WORKER, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

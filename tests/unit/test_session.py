@@ -73,6 +73,7 @@ print(os.path.exists('/home') and os.listdir('/home'), os.path.exists('/etc/pass
     assert "HOSTNAME" not in text and "AUTOGRADER" not in text
 
 
+@pytest.mark.slow
 def test_the_fonts_of_the_machine_are_known_from_the_list_that_matplotlib_has_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +115,7 @@ open('/tmp/mine', 'w').write('ok')
     assert text.split() == ["OSError", "OSError", "OSError", "OSError", "-1"]
 
 
+@pytest.mark.slow
 def test_no_place_is_writable_that_another_submission_could_read(session: Session) -> None:
     text = printed(
         session,
