@@ -52,7 +52,11 @@ def start_up(assignment: str) -> dict[str, float]:
     return {
         "command": cpu_of("import autograder.commands"),
         "checks": cpu_of(
-            f"import autograder.grading.executors.local, autograder.grading.judge, autograder.checks as c; c.prepare({assignment!r})"
+            "from autograder.imports import importing\n"
+            "with importing():\n"
+            "    import autograder.grading.executors.local, autograder.grading.judge\n"
+            "    from autograder.checks import prepare\n"
+            f"    prepare({assignment!r})"
         ),
     }
 
