@@ -1172,7 +1172,7 @@ plt.show()
 #
 # ## References
 #
-# - N. Shazeer: *Fast Transformer Decoding: One Write-Head is All You Need*, 2019, arXiv:1911.02150. Sections 2.3 and 3 (memory traffic; one key head).
+# - N. Shazeer: *Fast Transformer Decoding: One Write-Head is All You Need*, 2019, arXiv:1911.02150. Section 3 (one key head for all; 3.1: the memory traffic it saves).
 # - J. Ainslie et al.: *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*, EMNLP 2023, arXiv:2305.13245. Section 2.2.
 # - DeepSeek-AI: *DeepSeek-V2*, 2024, arXiv:2405.04434, section 2.1 (MLA, the decoupled rotated key); *DeepSeek-V3*, 2024, arXiv:2412.19437 (the sizes of 7.2).
 # - G. Xiao et al.: *Efficient Streaming Language Models with Attention Sinks*, ICLR 2024, arXiv:2309.17453. Section 3.2 (keys cached before the rotation).

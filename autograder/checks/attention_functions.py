@@ -22,6 +22,7 @@ STRIDES = Hint(
     form=True,
 )
 NO_KEY = Hint("A query that may attend to no key must have a zero output, not NaN.", only_where_zero)
+NO_KEY_SLOPE = "Where a query may attend to no key, the gradients must be finite, too."
 FAR_BELOW = (
     "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low number, and "
     "softmax looks at differences of scores.)"

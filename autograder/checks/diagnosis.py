@@ -146,7 +146,17 @@ class Diagnosis:
         except Exception as error:
             ours = error if isinstance(error, StudentError) else StudentError.from_exception(error)
             return record.error is not None and _pattern(ours) == _pattern(record.error)
-        return record.error is None and not difference(record.got, value, record.tolerance)
+        return (
+            record.error is None
+            and not difference(record.got, value, record.tolerance)
+            and self._typed_alike(record, value)
+        )
+
+    def _typed_alike(self, record: Record, value: Any) -> bool:
+        """Not so where the dtype is the mistake's only and the student's is right."""
+        got, expected = record.got, self._expected(record)
+        tensors = all(isinstance(each, torch.Tensor) for each in (got, expected, value))
+        return not tensors or got.dtype != expected.dtype or value.dtype == got.dtype
 
 
 def _best(found: list[_Candidate], failing: Sequence[Record]) -> list[str]:
@@ -193,7 +203,8 @@ def _telling(record: Record) -> bool:
     if isinstance(got, float):
         return got != round(got, 2) if math.isfinite(got) else False
     if isinstance(got, torch.Tensor):
-        return got.numel() > 1 or (got.is_floating_point() and _telling(replace(record, got=got.item())))
+        single = got.numel() == 1 and got.is_floating_point()
+        return got.numel() > 1 or (single and _telling(replace(record, got=got.item())))
     return True
 
 

@@ -292,6 +292,9 @@ def shaw_attention(check: Check) -> None:
         agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, tolerance=DOUBLE)
         for at, letter in enumerate(("q", "k", "v", "rel_k", "rel_v")):
             check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
+        mask = torch.ones(5, 5, dtype=torch.bool, device=check.device)
+        mask[2] = False
+        check.unchanged(lambda f: f(*tensors, mask), f"{words}, row 2 of the mask all False)", mask)
         check.unchanged(lambda f: f(*tensors), f"{words})", *tensors)
 
 

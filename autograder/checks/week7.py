@@ -128,6 +128,9 @@ def grouped_query_attention(check: Check) -> None:
         for at, letter in enumerate("qkv"):
             check.agrees(out_slope(q, k, v, at), f"the gradient for {letter} of {call})", CLOSE, CUT)
         check.unchanged(lambda f: f(q, k, v), f"{call})", q, k, v)
+        mask = torch.ones(3, 3, dtype=torch.bool, device=check.device)
+        mask[1] = False
+        check.unchanged(lambda f: f(q, k, v, mask), f"{call}, mask (3, 3), row 1 all False)", mask)
         for n_heads, n_kv_heads in ((4, 3), (6, 4), (2, 4)):
             q, k, v, call = grouped(check, 1, n_heads, n_kv_heads, 2, 3, 4, 4)
             check.raises(calling(q, k, v), ValueError, f"{call})")
@@ -684,6 +687,24 @@ def default_less_given(
     return lambda cls: less(default(cls), given(cls))
 
 
+def empty_row_kept(
+    check: Check,
+    arguments: tuple[Any, ...],
+    weights: dict[str, torch.Tensor],
+    x: torch.Tensor,
+    memory: torch.Tensor,
+    call: str,
+) -> None:
+    """A mask with a text that is hidden as a whole is still so after a call."""
+    mask = torch.ones(memory.shape[:2], dtype=torch.bool, device=check.device)
+    mask[1] = False
+    check.unchanged(
+        lambda cls: loaded(cls, arguments, weights)(x, memory, mask),
+        f"{call}, memory_mask {tuple(mask.shape)}, row 1 all False)",
+        mask,
+    )
+
+
 def crossing_slope(
     arguments: tuple[Any, ...],
     weights: dict[str, torch.Tensor],
@@ -839,6 +860,7 @@ def CrossAttention(check: Check) -> None:
                 crossing_slope(arguments, weights, x, memory, at), f"the gradient for {name} of {call})", MODULE, CUT
             )
         check.unchanged(lambda cls: loaded(cls, arguments, weights)(x, memory), f"{call})", x, memory)
+        empty_row_kept(check, arguments, weights, x, memory, call)
 
 
 # ---- 7.7 HybridDecoderBlock -----------------------------------------------------------------------------------------
@@ -918,4 +940,5 @@ def HybridDecoderBlock(check: Check) -> None:
                 CUT,
             )
         check.unchanged(lambda cls: loaded(cls, arguments, weights)(x, memory), f"{call})", x, memory)
+        empty_row_kept(check, arguments, weights, x, memory, call)
         check.raises(lambda cls: cls(10, 4), ValueError, "HybridDecoderBlock(10, 4)")

@@ -10,7 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograder.checks.attention_functions import CLOSE, DOUBLE, DTYPE, NO_KEY, SLOPE, STRIDES, mixed_mask
+from autograder.checks.attention_functions import (
+    CLOSE,
+    DOUBLE,
+    DTYPE,
+    FAR_BELOW,
+    NO_KEY,
+    NO_KEY_SLOPE,
+    SLOPE,
+    STRIDES,
+    mixed_mask,
+)
 from autograder.checks.compare import CUT, Tolerance, kind, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise
 from autograder.checks.rotations import (
@@ -116,6 +126,7 @@ def partial_rotary_emb(check: Check) -> None:
     with check.criterion("another base; far positions, also in half precision", 0.5, golden=True):
         x = check.randn(2, 3, 6, 12)
         agrees(x, steps(6), 8)
+        agrees(x, steps(6), 10, hint=BASE, base=500.0)  # never asked before: one who remembers a base has none yet
         for base in (500.0, 1e6, 7.5, 500):
             agrees(x, steps(6), 8, hint=BASE, base=base)
         x, positions = check.randn(2, 3, 40, 20), far_positions(check, 40)
@@ -183,7 +194,14 @@ WITH_VIDEOS: tuple[Text, ...] = (
     (1, (3, 1, 1), 2, (1, 1, 6), (2, 2, 2), 4),
     (7, (2, 4, 5), (6, 3, 3), 2),
 )
-WITHOUT_TOKENS: tuple[Text, ...] = ((2, 0, (1, 2, 2), 0, 1), (0, 3), (2, (0, 2, 2), (1, 0, 3), 1), ())
+WITHOUT_TOKENS: tuple[Text, ...] = (
+    (2, 0, (1, 2, 2), 0, 1),
+    (0, 3),
+    (2, (0, 2, 2), (1, 0, 3), (4, 2, 0), 1),
+    (0,),
+    ((0, 2, 2),),
+    (),
+)
 
 
 @exercise(WEEK, "mrope_positions")
@@ -318,7 +336,13 @@ WIDE = Hint(
     "is the causal one.)",
     form=True,
 )
-LONG = "Small masks are right, one of 3,000 keys is not. (No number of keys is too large.)"
+LONG = Hint("Small masks are right, one of 3,000 keys is not. (No number of keys is too large.)", form=True)
+REMEMBERED = Hint(
+    "After a mask for 7 keys you give that one for 9 keys, too: the function must not remember anything.",
+    lambda got, expected: isinstance(got, Tensor) and tuple(got.shape) == (2, 7),
+    WITH_A_CACHE.says,
+    form=True,
+)
 
 
 @exercise(WEEK, "sliding_window_mask")
@@ -332,7 +356,9 @@ def sliding_window_mask(check: Check) -> None:
         masks((6, 6, 3), (5, 5, 2), (7, 7, 4), (9, 9, 2))
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
         masks((6, 6, 3))
-        masks((2, 7, 3), (3, 9, 4), (1, 8, 5), (4, 6, 2), (5, 8, 6), (1, 3000, 2990), hint=WITH_A_CACHE)
+        masks((2, 7, 3), (3, 9, 4), (1, 8, 5), (4, 6, 2), (5, 8, 6), hint=WITH_A_CACHE)
+        masks((2, 9, 3), hint=REMEMBERED)
+        masks((1, 3000, 2990), hint=LONG)
     with check.criterion("window 1, windows as long as the text or longer", 0.25):
         masks((6, 6, 3), (2, 7, 3))
         masks((4, 4, 1), (3, 5, 1), (1, 1, 1), hint=SMALLEST)
@@ -347,6 +373,9 @@ LARGE = (
     "Scores of order 1 are right, large ones are not. (exp overflows: use torch.softmax, or subtract the largest logit of "
     "each row first, the sink among them.)"
 )
+# Near -30000 float32 has steps of 0.002, and one who adds up exponents first rounds to them; a hidden key that counts
+# moves some weight by 0.1.
+ROUNDED_FAR = Tolerance(rtol=0, atol=0.02)
 EMPTY_SLOPE = "Where a row is -inf alone, the gradient must be finite."
 
 
@@ -373,11 +402,23 @@ def softmax_with_sink(check: Check) -> None:
     with check.criterion("one more logit per head, dropped after the softmax", 1, golden=True):
         for shape in ((4, 4, 4, 4), (2, 3, 5, 7), (3, 1, 2, 6), (1, 8, 1, 9), (2, 2, 3, 1)):
             agrees(*drawn(*shape))
+    large_are_right = False
+    with check.criterion("large scores, large sinks", 0.25, golden=True):
+        (scores, sinks), words = drawn(2, 3, 4, 5)
+        agrees([scores, sinks], words)
+        for scale, shift in ((1.0, 300.0), (1.0, -300.0), (5e3, 0.0)):
+            agrees([scale * scores + shift, sinks + shift], f"{words}, times {scale:g} plus {shift:g}", LARGE)
+        agrees([scores, sinks + 500], f"{words}, sinks near 500", LARGE)
+        agrees([scores, sinks - 500], f"{words}, sinks near -500", LARGE)
+        large_are_right = True
     with check.criterion("hidden keys, and rows without any", 0.5, golden=True):
         (scores, sinks), words = drawn(3, 3, 4, 4)
         agrees([scores, sinks], words)
         causal = scores.masked_fill(torch.ones(4, 4, dtype=torch.bool, device=check.device).triu(1), -torch.inf)
         agrees([causal, sinks], f"{words}, later keys -inf", HIDDEN)
+        if large_are_right:  # else they would cost twice
+            low = f"{words}, later keys -inf, all others near -30000, sinks too"
+            agrees([causal - 3e4, sinks - 3e4], low, FAR_BELOW, ROUNDED_FAR)
         empty = causal.clone()
         empty[:, :, 2], empty[1, 2] = -torch.inf, -torch.inf
         agrees([empty, sinks], f"{words}, some rows all -inf", EMPTY_ROW)
@@ -387,13 +428,6 @@ def softmax_with_sink(check: Check) -> None:
                 f"whether the gradient for the {letter} is finite, where some rows are all -inf",
                 hint=EMPTY_SLOPE,
             )
-    with check.criterion("large scores, large sinks", 0.25, golden=True):
-        (scores, sinks), words = drawn(2, 3, 4, 5)
-        agrees([scores, sinks], words)
-        for scale, shift in ((1.0, 300.0), (1.0, -300.0), (5e3, 0.0)):
-            agrees([scale * scores + shift, sinks + shift], f"{words}, times {scale:g} plus {shift:g}", LARGE)
-        agrees([scores, sinks + 500], f"{words}, sinks near 500", LARGE)
-        agrees([scores, sinks - 500], f"{words}, sinks near -500", LARGE)
     with check.criterion("float64, dtype and gradients kept, arguments left alone", 0.25):
         (scores, sinks), words = drawn(2, 3, 4, 5)
         agrees([scores, sinks], words)
@@ -417,6 +451,18 @@ NO_SINKS = Hint("With sinks all is right, without any it is not. (Then the last 
 COUNTED = "The tokens kept are right, the positions are not. (Positions count in the cache: 0, 1, ... without gaps.)"
 
 
+def ascending(otherwise: Hint | str) -> Hint:
+    """The right numbers in another order; else what `otherwise` says."""
+
+    def fits(got: Any, expected: Any) -> bool:
+        if not isinstance(got, Tensor) or got.shape != expected.shape or torch.equal(got, expected.to(got)):
+            return False
+        return torch.equal(got.sort().values, expected.to(got))
+
+    hint = otherwise if isinstance(otherwise, Hint) else Hint(otherwise)
+    return Hint("The right tokens are kept; they must be in ascending order.", fits, hint.says, form=hint.form)
+
+
 def result(call: Probe, place: int) -> Probe:
     """One of the two results."""
 
@@ -437,7 +483,9 @@ def streaming_cache(check: Check) -> None:
 
     def part(place: int, *sizes: int, hint: Hint | str = "", tolerance: Tolerance = EXACT) -> None:
         call = f"{('kept', 'positions')[place]} of {name}({', '.join(map(str, sizes))})"
-        check.agrees(result(calling(*sizes), place), call, tolerance, hint)
+        check.agrees(
+            result(calling(*sizes), place), call, tolerance, hint if place or hint is INTEGERS else ascending(hint)
+        )
 
     long = ((20, 4, 6), (15, 2, 5), (9, 3, 5), (1000, 4, 60), (7, 1, 1))
     with check.criterion("which tokens are kept", 0.75, golden=True):
@@ -586,12 +634,15 @@ def mla_attention(check: Check) -> None:
             check.agrees(
                 masked_finite_slope(tensors, mask, at),
                 f"whether the gradient for {letter} is finite, where some rows of the mask are all False",
-                hint=NO_KEY,
+                hint=NO_KEY_SLOPE,
             )
     with check.criterion("float64, gradients, arguments left alone", 0.5):
         tensors, words = drawn(2, 2, 3, 5, 4, 2, 6, 7)
         agrees(tensors, words)
         check.unchanged(lambda f: f(*tensors), f"{words})", *tensors)  # first: it spoils the gradient
+        mask = torch.ones(3, 5, dtype=torch.bool, device=check.device)
+        mask[1] = False
+        check.unchanged(lambda f: f(*tensors, mask), f"{words}, mask (3, 5), row 1 all False)", mask)
         agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, tolerance=DOUBLE)
         for at, letter in enumerate(LATENT_NAMES):
             check.agrees(differentiating(*tensors, at=at), f"the gradient for {letter} of {words})", SLOPE, CUT)

@@ -16,6 +16,13 @@ from autograder.misconceptions.bank import edited, family, numbers, right, wrong
 WEEK = "week8_production"
 
 SAYS = {
+    # what the checks say themselves
+    "no tokens": "A segment without tokens goes wrong. (It adds no column and moves nothing; without any segment the "
+    "result is (3, 0).)",
+    "remembered mask": "After a mask for 7 keys you give that one for 9 keys, too: the function must not remember anything.",
+    "far below": "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low "
+    "number, and softmax looks at differences of scores.)",
+    "ascending": "The right tokens are kept; they must be in ascending order.",
     # rotations
     "head exponent": "Your exponent divides by head_dim; a part that turns has the frequencies of its own width, "
     "base**(-2i/rotary_dim).",
@@ -442,6 +449,66 @@ def grid_repeated(segments):
     return torch.cat(parts, dim=1).long()
 
 
+@wrong(WEEK, "mrope_positions", 2.75, SAYS["no tokens"])
+def numbers_flat_grid_moves(segments):
+    pieces = [torch.zeros(3, 0, dtype=torch.long)]
+    s = 0
+    for segment in segments:
+        if isinstance(segment, int):
+            pieces.append(torch.arange(s, s + segment).expand(3, segment))
+            s += segment
+        else:
+            t, h, w = segment
+            if t == 0 or h == 0:
+                continue
+            grid = torch.meshgrid(torch.arange(t), torch.arange(h), torch.arange(w), indexing="ij")
+            pieces.append(torch.stack(grid).reshape(3, t * h * w) + s)
+            s += max(t, h, w)
+    return torch.cat(pieces, dim=1)
+
+
+@wrong(WEEK, "mrope_positions", 2.75, SAYS["no tokens"])
+def numbers_nothing_to_join(segments):
+    if len(segments) == 0:
+        return torch.zeros((3, 0), dtype=torch.int64)
+    pieces, s = [], 0
+    for segment in segments:
+        if isinstance(segment, tuple):
+            t, h, w = segment
+            if t * h * w == 0:
+                continue
+            tt = torch.arange(t).view(t, 1, 1).expand(t, h, w)
+            hh = torch.arange(h).view(1, h, 1).expand(t, h, w)
+            ww = torch.arange(w).view(1, 1, w).expand(t, h, w)
+            piece = torch.stack((tt, hh, ww)).flatten(1) + s
+        else:
+            if segment == 0:
+                continue
+            piece = torch.arange(s, s + segment).repeat(3, 1)
+        pieces.append(piece)
+        s = int(piece.max()) + 1
+    return torch.cat(pieces, dim=1)
+
+
+@wrong(WEEK, "mrope_positions", 2.75, SAYS["no tokens"])
+def numbers_none_in_float32(segments):
+    columns = []
+    s = 0
+    for seg in segments:
+        if isinstance(seg, int):
+            columns += [(s + i, s + i, s + i) for i in range(seg)]
+            s += seg
+        else:
+            t, h, w = seg
+            grid = [(s + a, s + b, s + c) for a in range(t) for b in range(h) for c in range(w)]
+            columns += grid
+            if grid:
+                s += max(t, h, w)
+    if not columns:
+        return torch.zeros(3, 0)
+    return torch.tensor(columns).T
+
+
 # ---- 8.2 apply_mrope ------------------------------------------------------------------------------------------------
 
 
@@ -658,6 +725,15 @@ def window_by_distance(n_queries, n_keys, window):
     return torch.from_numpy((distance >= 0) & (distance < window))
 
 
+@wrong(WEEK, "sliding_window_mask", 1.25, SAYS["remembered mask"], remembers=True)
+def window_remembered(n_queries, n_keys, window, masks={}):  # noqa: B006
+    if (n_queries, window) not in masks:
+        i = torch.arange(n_keys - n_queries, n_keys).view(-1, 1)
+        j = torch.arange(n_keys).view(1, -1)
+        masks[n_queries, window] = (j <= i) & (i - j < window)
+    return masks[n_queries, window].clone()
+
+
 # ---- 8.3 softmax_with_sink ------------------------------------------------------------------------------------------
 
 
@@ -755,6 +831,13 @@ def sink_head_by_head(scores, sinks):
     return torch.stack(out, dim=1)
 
 
+@wrong(WEEK, "softmax_with_sink", 1.5, SAYS["far below"])
+def sink_hidden_by_low_number(scores, sinks):
+    safe = scores.clamp(min=-1e4)  # no -inf, no NaN
+    column = sinks[None, :, None, None].expand(*scores.shape[:-1], 1)
+    return torch.cat((safe, column), dim=-1).softmax(dim=-1)[..., :-1]
+
+
 # ---- 8.3 streaming_cache --------------------------------------------------------------------------------------------
 
 
@@ -827,6 +910,15 @@ def stream_numpy(n_tokens, n_sinks, window):
     t = np.arange(n_tokens, dtype=np.int64)
     kept = t[np.logical_or(t < n_sinks, t + window >= n_tokens)]
     return [torch.from_numpy(kept), torch.from_numpy(np.arange(kept.size, dtype=np.int64))]
+
+
+@wrong(WEEK, "streaming_cache", 0.5, SAYS["ascending"])
+def stream_ring_of_slots(n_tokens, n_sinks, window):
+    slots = list(range(min(n_tokens, n_sinks + window)))
+    for token in range(n_sinks + window, n_tokens):
+        slots[n_sinks + (token - n_sinks) % window] = token
+    kept = torch.tensor(slots, dtype=torch.int64)
+    return kept, torch.arange(len(slots))
 
 
 # ---- 8.4 mla_attention ----------------------------------------------------------------------------------------------
@@ -946,6 +1038,24 @@ def mla_head_by_head(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
             weights = weights * seen
         out.append(weights @ latent @ w_uv[h].T)
     return torch.stack(out, dim=1)
+
+
+@wrong(WEEK, "mla_attention", 4.5, "Your mask is changed in place: work on a new one.")
+def mla_mask_opened(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
+    in_latent = torch.einsum("bhqd,hdr->bhqr", q_nope, w_uk)
+    scores = torch.einsum("bhqr,bkr->bhqk", in_latent, latent)
+    scores = scores + torch.einsum("bhqr,bkr->bhqk", q_rope, k_rope)
+    scores = scores / math.sqrt(q_nope.shape[-1] + q_rope.shape[-1])
+    empty = None
+    if mask is not None:
+        empty = ~mask.any(dim=-1, keepdim=True)
+        mask |= empty  # otherwise the softmax is NaN there
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = torch.softmax(scores, dim=-1)
+    if empty is not None:
+        weights = weights.masked_fill(empty, 0.0)
+    mixed = torch.einsum("bhqk,bkr->bhqr", weights, latent)
+    return torch.einsum("bhqr,hvr->bhqv", mixed, w_uv)
 
 
 # ---- 8.5 configurations_by_hand -------------------------------------------------------------------------------------

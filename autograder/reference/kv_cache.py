@@ -24,8 +24,8 @@ class CachedAttention(nn.Module):
     n_heads that does not divide d_model, n_kv_heads that does not divide n_heads, odd head_dim, a cache of another
     shape: ValueError.
 
-    Source: Shazeer 2019 (arXiv:1911.02150), section 2.3.1, for decoding step by step; Ainslie et al. 2023
-    (arXiv:2305.13245) for the groups; Su et al. 2021 (arXiv:2104.09864) for the rotation.
+    Source: Shazeer 2019 (arXiv:1911.02150), MultiheadSelfAttentionIncremental, for decoding step by step; Ainslie et
+    al. 2023 (arXiv:2305.13245) for the groups; Su et al. 2021 (arXiv:2104.09864) for the rotation.
     """
 
     attention = staticmethod(grouped_query_attention)
