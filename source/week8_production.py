@@ -217,7 +217,7 @@ week8.partial_rotary_emb(partial_rotary_emb)
 # | row 1, columns 0, 1, 2 | 2, 2, 2 | 3, 3, 3 | 2, 3, 4 |
 # | text | 5 | 5 | 5 |
 #
-# The six patches took three positions, not six. The paper counts this as an advantage: a long video uses up few of the positions that the model was trained on.
+# The six patches took three positions, not six. The paper counts this as an advantage: a long video uses up few of the positions that the model was trained on. (The grid is one of tokens. Qwen2-VL makes a token of 2 × 2 patches and, in a video, of two frames; its configuration calls this `spatial_merge_size` and `temporal_patch_size`.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Two text tokens, then a video of 5 frames of 2 × 2 patches, then text. At which number does the text go on: 4, 7, 12 or 22?
@@ -625,7 +625,7 @@ serving.moving_conveyor(streaming_cache)
 #
 # $$s_{hj}=\frac{q_h\cdot k_{hj}+q'_h\cdot k'_j}{\sqrt{d_n+d_r}}. \tag{5}$$
 #
-# $q_h$ and $k_{hj}$ have $d_n$ channels and no position. $q'_h$ and $k'_j$ have $d_r$ channels and are rotated already. This is partial rotary again, with one twist: $k'_j$ is *the same for all heads*.
+# $q_h$ and $k_{hj}$ have $d_n$ channels and no position. $q'_h$ and $k'_j$ have $d_r$ channels and are rotated already. This is partial rotary again, with one twist: $k'_j$ is *the same for all heads*. (The released model also multiplies its scores by $(0.1\ln 40+1)^2\approx 1.87$. It was stretched by YaRN with a factor of 40, and this is exercise 5.5's temperature, squared. Here the factor is left out.)
 #
 # If you write out the keys of equation (4) for every cached token at every step, you have saved memory and lost time. You need not. A matrix may change sides in a product:
 #
