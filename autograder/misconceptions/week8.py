@@ -19,7 +19,6 @@ SAYS = {
     # what the checks say themselves
     "no tokens": "A segment without tokens goes wrong. (It adds no column and moves nothing; without any segment the "
     "result is (3, 0).)",
-    "remembered mask": "After a mask for 7 keys you give that one for 9 keys, too: the function must not remember anything.",
     "far below": "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low "
     "number, and softmax looks at differences of scores.)",
     "ascending": "The right tokens are kept; they must be in ascending order.",
@@ -723,15 +722,6 @@ def window_by_loops(n_queries, n_keys, window):
 def window_by_distance(n_queries, n_keys, window):
     distance = np.subtract.outer(np.arange(n_keys - n_queries, n_keys), np.arange(n_keys))
     return torch.from_numpy((distance >= 0) & (distance < window))
-
-
-@wrong(WEEK, "sliding_window_mask", 1.25, SAYS["remembered mask"], remembers=True)
-def window_remembered(n_queries, n_keys, window, masks={}):  # noqa: B006
-    if (n_queries, window) not in masks:
-        i = torch.arange(n_keys - n_queries, n_keys).view(-1, 1)
-        j = torch.arange(n_keys).view(1, -1)
-        masks[n_queries, window] = (j <= i) & (i - j < window)
-    return masks[n_queries, window].clone()
 
 
 # ---- 8.3 softmax_with_sink ------------------------------------------------------------------------------------------

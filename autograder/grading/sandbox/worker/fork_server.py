@@ -89,11 +89,15 @@ def serve(control: socket.socket) -> None:
     gc.enable()
     make_dumpable(False)  # no fork may look into the server
     running: dict[str, int] = {}
+    isolated = True
     ended: dict[str, int] = {}  # exit statuses of those that ended by themselves
     control.send(json.dumps({"ready": True, "threads": threads()}).encode())
     while True:
         message, fds, _, _ = socket.recv_fds(control, 2**16, 2)
         if not message:
+            # A namespace ends what is in it; else who still runs could write where everything is about to be removed.
+            for pid in [] if isolated else running.values():
+                end_job(pid, isolated, 0)
             return
         for job, pid in list(running.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
@@ -104,6 +108,7 @@ def serve(control: socket.socket) -> None:
         # Several trusted processes share this control socket, so an answer goes to the socket sent along.
         sock = socket.socket(fileno=fds[0])
         if request["op"] == "fork":
+            isolated = request["isolate"]
             running[request["job"]] = fork_job(sock, fds[1], shell, request)
             os.close(fds[1])
         elif request["op"] == "end":
