@@ -67,6 +67,8 @@ def run_autograde(
     ``seconds`` receives, by student, how long each cell took; ``refused`` the folders that no student can be called.
     """
     gc.freeze()  # what has been imported stays: the collector need not go through it again and again
+    # Ctrl-C while the gradebook is read: what is said of its cursor then, traceback and all, is for nobody.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     config = course_config(root)
     course = _course(root, assignment, config)
     course.student_id = student
