@@ -205,7 +205,11 @@ WITH_POINTER = {"score": "offset m − n", "slopes": "distance", "buckets": OFFS
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an executed notebook of every picture and one figure; nobody has signed it."""
+    """A folder with an executed notebook of every picture and one figure; nobody has signed it.
+
+    Its outputs are saved, its prompts are not: a cell that is run again in the same order gets the same number,
+    and nobody could see that it had run.
+    """
     folder = tmp_path_factory.mktemp("pictures")
     for name in ("lab.py", "serving_lab.py", "ready_encodings.py"):
         shutil.copy(COURSE / "source" / name, folder)
@@ -214,6 +218,8 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     content.metadata.kernelspec = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     NotebookClient(content, resources={"metadata": {"path": str(folder)}}).execute()
+    for cell in content.cells:
+        cell.execution_count = None
     path = folder / "pictures.ipynb"
     nbformat.write(content, path)
     return path
