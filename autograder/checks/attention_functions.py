@@ -21,6 +21,12 @@ STRIDES = Hint(
     "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
     form=True,
 )
+MANY_KEYS = Hint(
+    "With few keys all is right, with 300 it is not. (No number of keys is too large; keys read in blocks share one "
+    "softmax.)",
+    form=True,
+)
+ONE_QUERY = "Several queries with a mask are right, a single one is not. (The mask counts for it, too.)"
 NO_KEY = Hint("A query that may attend to no key must have a zero output, not NaN.", only_where_zero)
 NO_KEY_SLOPE = "Where a query may attend to no key, the gradients must be finite, too."
 FAR_BELOW = (

@@ -18,7 +18,18 @@ import torch
 from torch import Tensor
 
 from autograder import reference
-from autograder.checks.attention_functions import CLOSE, DOUBLE, DTYPE, FAR_BELOW, SLOPE, STRIDES, like_queries
+from autograder.checks.attention_functions import (
+    CLOSE,
+    DOUBLE,
+    DTYPE,
+    FAR_BELOW,
+    MANY_KEYS,
+    ONE_QUERY,
+    SLOPE,
+    STRIDES,
+    like_queries,
+    mixed_mask,
+)
 from autograder.checks.compare import CUT, Tolerance, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, exercise, gradient
 from autograder.reference.attention import weights_of
@@ -91,6 +102,7 @@ def relative_positions(check: Check) -> None:
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
         for n_queries, n_keys in ((2, 5), (1, 4), (6, 9), (1, 12)):
             check.agrees(calling(n_queries, n_keys), f"{name}({n_queries}, {n_keys})", EXACT, ALIGNED)
+        check.agrees(calling(2, 300), f"{name}(2, 300)", EXACT, MANY_KEYS)
     with check.criterion("int64, refuses more queries than keys and none at all", 0.5):
         check.agrees(calling(4, 4), f"{name}(4, 4)", Tolerance(0, 0, exact_dtype=True), INTEGERS)
         for n_queries, n_keys in ((5, 3), (0, 3)):
@@ -275,6 +287,7 @@ def shaw_attention(check: Check) -> None:
         for sizes in ((2, 3, 3, 7, 8, 6, 9), (1, 2, 1, 6, 4, 4, 7), (2, 2, 2, 12, 4, 4, 13)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, LAST)
+        agrees(*drawn(1, 2, 2, 300, 4, 3, 301), MANY_KEYS)
     with check.criterion("masks, and rows that may attend to nothing", 0.5):
         tensors, words = drawn(4, 4, 4, 4, 4, 6, 5)
         mask = reference.causal_mask(4, 4).to(check.device)
@@ -285,6 +298,10 @@ def shaw_attention(check: Check) -> None:
         padding = torch.ones(4, 1, 1, 4, dtype=torch.bool, device=check.device)
         padding[1, ..., :2] = False
         agrees(tensors, f"{words}, mask (4, 1, 1, 4)", MASKED, padding)
+        (q, k, v, rel_k, rel_v), words = drawn(2, 2, 1, 5, 4, 3, 6)
+        without_offsets = [q, k, v, torch.zeros_like(rel_k), torch.zeros_like(rel_v)]
+        words += ", rel_k and rel_v zero, mask (2, 1, 1, 5)"
+        agrees(without_offsets, words, ONE_QUERY, mixed_mask(check, 2, 1, 1, 5))
         agrees(*_far_below(check, tensors, words), FAR_BELOW, torch.eye(4, dtype=torch.bool, device=check.device))
     with check.criterion("float64, gradients, arguments left alone", 0.25):
         tensors, words = drawn(2, 2, 5, 5, 4, 6, 6)
@@ -332,6 +349,7 @@ def rel_shift(check: Check) -> None:
     with check.criterion("with a memory: more keys than queries", 1, golden=True):
         for shape in ((2, 3, 3, 7), (1, 2, 5, 6), (2, 2, 2, 9), (2, 2, 1, 4)):
             shifted(check.randn(*shape), MEMORY)
+        shifted(check.randn(1, 2, 3, 300), MANY_KEYS)
     with check.criterion("not contiguous, float64, gradients, argument left alone", 0.75):
         shifted(check.randn(2, 3, 4, 6))
         shifted(check.randn(2, 3, 6, 4).mT, STRIDES, " not contiguous")
@@ -464,6 +482,7 @@ def transformer_xl_scores(check: Check) -> None:
         for sizes in ((2, 3, 3, 7, 8), (1, 2, 1, 5, 4), (2, 2, 5, 6, 4)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, LAST)
+        agrees(*drawn(1, 2, 3, 300, 4), MANY_KEYS)
     with check.criterion("float64, gradients, arguments left alone", 0.75):
         tensors, words = drawn(2, 2, 3, 5, 4)
         agrees(tensors, words)
@@ -683,6 +702,7 @@ def t5_attention(check: Check) -> None:
 
 # ---- DeBERTa --------------------------------------------------------------------------------------------------------
 
+MANY_TOKENS = Hint("With few tokens all is right, with 150 it is not. (No text is too long.)", form=True)
 BEYOND = Hint(
     "Within the span all is right, beyond it it is not. (i - j + span is clamped to 0 .. 2*span - 1; there "
     "is no row 2*span.)",
@@ -722,6 +742,8 @@ def deberta_scores(check: Check) -> None:
         for sizes in ((2, 3, 9, 4, 3), (1, 2, 12, 8, 5), (2, 2, 5, 4, 1)):
             tensors, words = drawn(*sizes)
             check.agrees(calling(*tensors), words, CLOSE, BEYOND)
+        tensors, words = drawn(1, 2, 150, 4, 3)
+        check.agrees(calling(*tensors), words, CLOSE, MANY_TOKENS)
     with check.criterion("float64, gradients, arguments left alone", 0.5):
         tensors, words = drawn(2, 2, 4, 4, 6)
         check.agrees(calling(*tensors), words, CLOSE)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from autograder import reference
-from autograder.checks.attention_functions import FAR_BELOW, NO_KEY, like_queries, mixed_mask
+from autograder.checks.attention_functions import FAR_BELOW, MANY_KEYS, NO_KEY, ONE_QUERY, like_queries, mixed_mask
 from autograder.checks.attention_modules import FOUR_WEIGHTS, far_below, like_tokens
 from autograder.checks.compare import CUT, Tolerance
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise, gradient
@@ -95,6 +95,8 @@ def grouped_query_attention(check: Check) -> None:
         for shape in ((4, 4, 2, 4, 4, 4, 4), (2, 8, 2, 5, 7, 8, 6), (3, 12, 3, 4, 4, 6, 5), (1, 6, 2, 1, 9, 5, 3)):
             q, k, v, call = grouped(check, *shape)
             check.agrees(calling(q, k, v), f"{call})", CLOSE)
+        q, k, v, call = grouped(check, 1, 4, 2, 3, 300, 4, 3)
+        check.agrees(calling(q, k, v), f"{call})", CLOSE, MANY_KEYS)
         q, k, v, call = grouped(check, 2, 4, 2, 3, 4, 6, 5, dtype=torch.float64)
         check.agrees(calling(q, k, v), f"{call})", CLOSE)
     with check.criterion("masks, also one for every head; rows without a key", 0.75, golden=True):
@@ -107,6 +109,10 @@ def grouped_query_attention(check: Check) -> None:
         for mask_shape in ((4, 4), (4, 1, 1, 4), (4, 8, 4, 4), (8, 4, 4)):
             mask = mixed_mask(check, *mask_shape)
             check.agrees(calling(q, k, v, mask), f"{call}, mask {mask_shape})", CLOSE, BROADCAST)
+        one = grouped(check, 2, 4, 2, 1, 6, 4, 5)
+        check.agrees(
+            calling(*one[:3], mixed_mask(check, 2, 1, 1, 6)), f"{one[3]}, mask (2, 1, 1, 6))", CLOSE, ONE_QUERY
+        )
         mask = mixed_mask(check, 4, 8, 4, 4)
         mask[1, 3, 2], mask[2] = False, False
         check.agrees(calling(q, k, v, mask), f"{call}, mask (4, 8, 4, 4), some rows all False)", CLOSE, NO_KEY)
@@ -585,14 +591,17 @@ def padded_causal(check: Check) -> None:
     # The first row is padded: where it is not, its positions are plain indices.
     whole = [((0, 0, 0, 0), 4, 4), ((1, 2, 0, 3), 4, 4), ((2, 3), 6, 6), ((4, 0, 7), 8, 8), ((2,), 3, 3)]
     last = [((1, 2, 0, 3), 4, 4), ((2, 0), 6, 3), ((5, 0, 2), 9, 2), ((1, 6, 3), 7, 1), ((1, 1), 5, 4)]
+    long = [((3, 270), 300, 2)]
     with check.criterion("positions of all tokens", 1, golden=True):
         compared(0, whole)
     with check.criterion("mask of all tokens", 1, golden=True):
         compared(1, whole)
     with check.criterion("positions of the last tokens", 0.5, golden=True):
         compared(0, last, LAST_ONES)
+        compared(0, long, MANY_KEYS)
     with check.criterion("mask of the last tokens", 0.25, golden=True):
         compared(1, last, LAST_ONES)
+        compared(1, long, MANY_KEYS)
     with check.criterion("int64 and bool; keep left alone", 0.25):
         keep = kept(0, 2, n=5)
         for part, dtype in enumerate((torch.int64, torch.bool)):
@@ -622,6 +631,7 @@ def shift_cached_keys(check: Check) -> None:
     with check.criterion("keys moved ahead", 1, golden=True):
         for shape, offset in (((4, 4, 4, 4), 1), ((2, 3, 5, 8), 3), ((1, 2, 9, 16), 7), ((2, 1, 1, 6), 100)):
             moved(shape, offset)
+        moved((1, 2, 300, 4), 3, MANY_KEYS)
     with check.criterion("back, far, not at all, with another base", 0.5, golden=True):
         moved((2, 3, 5, 8), 3)
         for offset in (-1, -40):

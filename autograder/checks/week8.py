@@ -15,8 +15,10 @@ from autograder.checks.attention_functions import (
     DOUBLE,
     DTYPE,
     FAR_BELOW,
+    MANY_KEYS,
     NO_KEY,
     NO_KEY_SLOPE,
+    ONE_QUERY,
     SLOPE,
     STRIDES,
     mixed_mask,
@@ -337,6 +339,13 @@ WIDE = Hint(
     form=True,
 )
 LONG = Hint("Small masks are right, one of 3,000 keys is not. (No number of keys is too large.)", form=True)
+OTHER_WINDOW = Hint(
+    "After a mask of window 3 you give the same one for window 2: the function must not remember anything.",
+    lambda got, expected: (
+        isinstance(got, Tensor) and got.shape == expected.shape and got[3].tolist()[:4] == [0, 1, 1, 1]
+    ),
+    "Window 3 is right for 6 keys, window 2 is not.",
+)
 REMEMBERED = Hint(
     "After a mask for 7 keys you give that one for 9 keys, too: the function must not remember anything.",
     lambda got, expected: isinstance(got, Tensor) and tuple(got.shape) == (2, 7),
@@ -361,6 +370,7 @@ def sliding_window_mask(check: Check) -> None:
         masks((1, 3000, 2990), hint=LONG)
     with check.criterion("window 1, windows as long as the text or longer", 0.25):
         masks((6, 6, 3), (2, 7, 3))
+        masks((6, 6, 2), hint=OTHER_WINDOW)
         masks((4, 4, 1), (3, 5, 1), (1, 1, 1), hint=SMALLEST)
         masks((4, 4, 4), (3, 5, 5), (4, 4, 9), (2, 6, 100), hint=WIDE)
 
@@ -402,6 +412,7 @@ def softmax_with_sink(check: Check) -> None:
     with check.criterion("one more logit per head, dropped after the softmax", 1, golden=True):
         for shape in ((4, 4, 4, 4), (2, 3, 5, 7), (3, 1, 2, 6), (1, 8, 1, 9), (2, 2, 3, 1)):
             agrees(*drawn(*shape))
+        agrees(*drawn(1, 2, 3, 300), MANY_KEYS)
     large_are_right = False
     with check.criterion("large scores, large sinks", 0.25, golden=True):
         (scores, sinks), words = drawn(2, 3, 4, 5)
@@ -487,7 +498,7 @@ def streaming_cache(check: Check) -> None:
             result(calling(*sizes), place), call, tolerance, hint if place or hint is INTEGERS else ascending(hint)
         )
 
-    long = ((20, 4, 6), (15, 2, 5), (9, 3, 5), (1000, 4, 60), (7, 1, 1))
+    long = ((20, 4, 6), (15, 2, 5), (9, 3, 5), (1000, 4, 60), (7, 1, 1), (40, 12, 5))
     with check.criterion("which tokens are kept", 0.75, golden=True):
         for sizes in long:
             part(0, *sizes)
@@ -610,6 +621,7 @@ def mla_attention(check: Check) -> None:
         ):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, hint)
+        agrees(*drawn(1, 2, 3, 300, 4, 2, 3, 5), MANY_KEYS)
         for sign, side in ((1.0, "far larger"), (-1.0, "far smaller")):  # for all keys alike: nothing may change
             shifted = [tensor.clone() for tensor in tensors]
             shifted[1][..., 0], shifted[3][..., 0] = 30.0, sign * 30.0
@@ -627,6 +639,8 @@ def mla_attention(check: Check) -> None:
             mask = mixed_mask(check, *shape)
             agrees(tensors, f"{words}, mask {shape}", BROADCAST, mask)
         check.agrees(calling(*tensors, mask=mask), f"{words}, mask=mask (6,))", CLOSE, BROADCAST)
+        one, of_one = drawn(2, 3, 1, 6, 5, 4, 7, 8)
+        agrees(one, f"{of_one}, mask (2, 1, 1, 6)", ONE_QUERY, mixed_mask(check, 2, 1, 1, 6))
         mask = mixed_mask(check, 2, 3, 4, 6)
         mask[:, :, 1], mask[1, 2] = False, False
         agrees(tensors, f"{words}, mask (2, 3, 4, 6), some rows all False", NO_KEY, mask)

@@ -37,6 +37,12 @@ SAYS = {
     "first mirrored": "Your first half has the wrong sign: it is x1*cos - x2*sin.",
     "half exponent": "Your exponent is half of what it should be: -2i/dim, with i counting pairs.",
     "positive exponent": "Your frequencies grow: the exponent is negative.",
+    "pairs from 1": "Your pairs count from 1; the first one is pair 0 and turns by 1 per position.",
+    "last is 1": "Your exponents run from 0 to -1: you divide by the number of pairs less one. It is -2i/dim.",
+    "neighbours' angles": "Your angles lie next to each other in twos, but your pairs are halves: both channels of a pair "
+    "turn by the same angle.",
+    "put back as neighbours": "You read pairs as halves and write them back as neighbours; every channel keeps its place.",
+    "whole frequencies": "Your frequencies take the dtype of the positions; as whole numbers all but the first are 0.",
     "degrees": "Your angles are taken as degrees; they are radians.",
     "index": "Your angles come from the index 0, 1, ...; take the positions that are given.",
     "first row": "All sequences turn by the first row of positions; row b belongs to sequence b.",
@@ -67,6 +73,9 @@ SAYS = {
     "rows and columns": "Rows and columns are exchanged: the axes are time, height, width.",
     "axes reversed": "Your axes are in reverse order: they are time, height, width.",
     "time fastest": "Your tokens run with time fastest; row-major means width fastest, time slowest.",
+    "frames in a row": "Your tokens run through all frames of one row before the next row; row-major means time slowest, "
+    "width fastest.",
+    "halved": "You halve the height and the width of a grid; its numbers are tokens already.",
     "columns first": "Your tokens run down the columns; row-major means that width runs fastest.",
     "flat": "The tokens of a grid count on one by one like text; they are numbered by time, row and column.",
     "not turned": "Your result is (n, 3); it is (3, n), one row per axis.",
@@ -109,6 +118,8 @@ SAYS = {
     "wrong column": "The first column of your result is the sink's: drop that one, and no key.",
     "first sink": "All heads have the sink of the first one; each has its own.",
     "sinks by query": "The sinks are spread over the queries; there is one per head.",
+    "sinks in turn": "Your column of sinks runs through the heads fastest; all queries of a head have the head's own sink.",
+    "sinks shared out": "Your sinks are shared out over the texts of the batch; every text has them all, one per head.",
     "adds up to 1": "Your weights add up to 1: the sink's share must be missing from them.",
     "not exponentiated": "You add the sink itself to the sum; it is a logit, so exp(sink) is added.",
     "sink sign": "Your sink has the wrong sign: exp(sink) joins the sum.",
@@ -151,6 +162,8 @@ SAYS = {
     "wrong side": "w_uk is absorbed on the wrong side: q.(w_uk c) = (w_uk^T q).c.",
     "values from keys": "Your values come from w_uk; they have a matrix of their own, w_uv.",
     "keys from values": "Your keys come from w_uv; they have a matrix of their own, w_uk.",
+    "values reshaped": "w_uv is (heads, dv, r); where it must be transposed you reshape it, and its numbers change places.",
+    "causal": "Without a mask every query may attend to every key; you hide the later ones.",
     "no rope": "The rotated part is missing from the scores: q_rope.k_rope.",
     "no content": "The content part is missing from the scores: q_nope.(w_uk latent).",
     "parts multiplied": "The two parts of the score are multiplied; they are added.",
@@ -902,6 +915,13 @@ def stream_numpy(n_tokens, n_sinks, window):
     return [torch.from_numpy(kept), torch.from_numpy(np.arange(kept.size, dtype=np.int64))]
 
 
+@wrong(WEEK, "streaming_cache", 0.75, "")
+def stream_four_sinks(n_tokens, n_sinks, window):
+    sinks = torch.arange(4)[: min(n_sinks, n_tokens)]  # the paper keeps four
+    kept = torch.cat((sinks, torch.arange(max(len(sinks), n_tokens - window), n_tokens)))
+    return kept, torch.arange(len(kept))
+
+
 @wrong(WEEK, "streaming_cache", 0.5, SAYS["ascending"])
 def stream_ring_of_slots(n_tokens, n_sinks, window):
     slots = list(range(min(n_tokens, n_sinks + window)))
@@ -1048,6 +1068,35 @@ def mla_mask_opened(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
     return torch.einsum("bhqr,hvr->bhqv", mixed, w_uv)
 
 
+@wrong(WEEK, "mla_attention", 4, "")
+def mla_new_token_unmasked(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
+    keys = torch.einsum("bkr,hdr->bhkd", latent, w_uk)
+    scores = q_nope @ keys.mT + q_rope @ k_rope[:, None].mT
+    scores = scores / math.sqrt(q_nope.shape[-1] + q_rope.shape[-1])
+    if mask is not None and q_nope.shape[2] > 1:  # the newest token sees all there is
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = scores.softmax(dim=-1).nan_to_num()
+    return weights @ torch.einsum("bkr,hdr->bhkd", latent, w_uv)
+
+
+@wrong(WEEK, "mla_attention", 4, "")
+def mla_blocks_not_rescaled(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None, block=64):
+    in_latent = torch.einsum("bhqd,hdr->bhqr", q_nope, w_uk)
+    scores = in_latent @ latent[:, None].mT + q_rope @ k_rope[:, None].mT
+    scores = scores / math.sqrt(q_nope.shape[-1] + q_rope.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    top = torch.full_like(scores[..., :1], -1e30)
+    total, mixed = torch.zeros_like(top), torch.zeros_like(in_latent)
+    for start in range(0, scores.shape[-1], block):
+        part = scores[..., start : start + block]
+        top = torch.maximum(top, part.amax(-1, keepdim=True))
+        share = (part - top).exp()
+        total = total + share.sum(-1, keepdim=True)  # what came before belongs to another maximum
+        mixed = mixed + share @ latent[:, None, start : start + block]
+    return (mixed / total.clamp(min=1e-30)) @ w_uv.mT
+
+
 # ---- 8.5 configurations_by_hand -------------------------------------------------------------------------------------
 
 read = {
@@ -1123,6 +1172,11 @@ TURNS = (
     "first mirrored",
     "half exponent",
     "positive exponent",
+    "pairs from 1",
+    "last is 1",
+    "neighbours' angles",
+    "put back as neighbours",
+    "whole frequencies",
     "degrees",
     "index",
     "first row",
@@ -1139,8 +1193,11 @@ def _angles(positions, pairs, base, mistakes, dtype, seq_len):
     """Angles of some pairs, p of n: (..., seq_len, len(pairs))."""
     numbers, n = pairs
     base = 10000.0 if "base" in mistakes else base
-    exponent = torch.tensor(numbers, dtype=torch.float64) / n * (0.5 if "half exponent" in mistakes else 1)
+    n = max(n - 1, 1) if "last is 1" in mistakes else n
+    exponent = (torch.tensor(numbers, dtype=torch.float64) + ("pairs from 1" in mistakes)) / n
+    exponent = exponent / 2 if "half exponent" in mistakes else exponent
     freqs = float(base) ** (exponent if "positive exponent" in mistakes else -exponent)
+    freqs = freqs.to(positions.dtype) if "whole frequencies" in mistakes else freqs
     if "index" in mistakes:
         positions = torch.arange(seq_len).expand(positions.shape)
     positions = positions.abs() if "absolute" in mistakes else positions
@@ -1160,13 +1217,18 @@ def _spread(angles, has_rows, mistakes):
 
 
 def _turn(x, angles, mistakes):
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    if "neighbours' angles" in mistakes:
+        angles = angles.repeat_interleave(2, dim=-1)
+        a, b = wide.chunk(2, dim=-1)
+        return (wide * angles.cos() + torch.cat((-b, a), dim=-1) * angles.sin()).to(x.dtype)
     cos, sin = angles.cos(), angles.sin()
     sin = -sin if "clockwise" in mistakes else sin
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
     a, b = (wide[..., 0::2], wide[..., 1::2]) if "interleaved" in mistakes else wide.chunk(2, dim=-1)
     y1 = a * cos + b * sin if "first mirrored" in mistakes else a * cos - b * sin
     y2 = b * cos - a * sin if "mirrored" in mistakes else b * cos + a * sin
-    both = torch.stack((y1, y2), -1).flatten(-2) if "interleaved" in mistakes else torch.cat((y1, y2), dim=-1)
+    neighbours = mistakes & {"interleaved", "put back as neighbours"}
+    both = torch.stack((y1, y2), -1).flatten(-2) if neighbours else torch.cat((y1, y2), dim=-1)
     return both.to(torch.float32 if "float32" in mistakes else x.dtype)
 
 
@@ -1262,6 +1324,8 @@ def mrope_with(mistakes):
         "rows and columns",
         "axes reversed",
         "time fastest",
+        "frames in a row",
+        "halved",
         "columns first",
         "flat",
         "not turned",
@@ -1280,7 +1344,9 @@ def grid_with(mistakes):
                 step, start = segment, [s, s, s]
             else:
                 t, h, w = segment
+                h, w = (h // 2, w // 2) if "halved" in mistakes else (h, w)
                 order = (2, 1, 0) if "time fastest" in mistakes else (0, 2, 1) if "columns first" in mistakes else (0, 1, 2)
+                order = (1, 0, 2) if "frames in a row" in mistakes else order
                 axes = torch.meshgrid(torch.arange(t), torch.arange(h), torch.arange(w), indexing="ij")
                 part = torch.stack([axis.permute(order).flatten() for axis in axes])
                 part = torch.arange(t * h * w).expand(3, -1) if "flat" in mistakes else part
@@ -1350,6 +1416,8 @@ def window_with(mistakes):
         "wrong column",
         "first sink",
         "sinks by query",
+        "sinks in turn",
+        "sinks shared out",
         "adds up to 1",
         "sink sign",
         "zero sink",
@@ -1371,6 +1439,10 @@ def sink_with(mistakes):
         sinks = sinks.logsumexp(0).expand(heads) if "heads together" in mistakes else sinks
         shape = (1, 1, -1, 1) if "sinks by query" in mistakes else (1, -1, 1, 1)
         column = sinks.view(shape).expand(batch, heads, n_queries, 1)
+        if "sinks in turn" in mistakes:
+            column = sinks.repeat(batch * n_queries).view(batch, heads, n_queries, 1)
+        elif "sinks shared out" in mistakes:
+            column = sinks.repeat_interleave(batch * n_queries).view(batch, heads, n_queries, 1)
         seen = scores.masked_fill(scores.isinf(), 0) if "hidden seen" in mistakes else scores
         logits = torch.cat((column, seen) if "wrong column" in mistakes else (seen, column), dim=-1)
         dim = -2 if "over queries" in mistakes else -1
@@ -1451,6 +1523,8 @@ def stream_with(mistakes):
         "rope per head",
         "values from keys",
         "keys from values",
+        "values reshaped",
+        "causal",
         "no rope",
         "no content",
         "parts multiplied",
@@ -1477,6 +1551,10 @@ def mla_with(mistakes):
         of_values = w_uk if "values from keys" in mistakes else w_uv
         of_keys = of_keys[:1] if "first uk" in mistakes else of_keys
         of_values = of_values[:1] if "first uv" in mistakes else of_values
+        to_values = of_values.reshape(of_values.mT.shape) if "values reshaped" in mistakes else of_values.mT
+        if "causal" in mistakes and mask is None:
+            n_queries, n_keys = q_nope.shape[2], latent.shape[1]
+            mask = torch.ones(n_queries, n_keys, dtype=torch.bool).tril(n_keys - n_queries)
         content = q_nope @ (latent[:, None] @ of_keys.mT).mT
         rotated = q_rope @ (k_rope.mT if "rope per head" in mistakes else k_rope[:, None].mT)
         if "two scales" in mistakes:
@@ -1504,7 +1582,7 @@ def mla_with(mistakes):
         weights = weights if "nan row" in mistakes else weights.nan_to_num()
         if hidden is not None and "mask after softmax" in mistakes:
             weights = weights.masked_fill(hidden, 0)
-        out = weights @ (latent[:, None] @ of_values.mT)
+        out = weights @ (latent[:, None] @ to_values)
         out = out.transpose(1, 2).flatten(2) if "merged" in mistakes else out
         out = out.float() if "float32 out" in mistakes else out
         return (out, weights) if "both" in mistakes else out
