@@ -224,7 +224,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 
     A query that may attend to no key has zero weights, a zero output, and finite gradients. In float16 the product of
     q and k may be too large although the scaled score is not: the results must stay finite. Half-precision results may
-    be off by some units in their last place, so it is up to you where you round.
+    be off by some units in their last place, float64 ones by as much as float32 rounds: where you round is up to you.
     """
     ### BEGIN SOLUTION
     precise = torch.promote_types(q.dtype, torch.float32)  # half precision is rounded once, at the end
@@ -342,7 +342,7 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 #
 # <details><summary>Hint 3: float16</summary>
 #
-# Either compute float16 and bfloat16 in float32 and cast at the end; float64 must stay float64. Or divide q by $\sqrt d$ before the product. The first is also more exact.
+# Either compute float16 and bfloat16 in float32 and cast at the end; the results for float64 must be float64. Or divide q by $\sqrt d$ before the product. The first is also more exact.
 # </details>
 
 # %% [markdown]

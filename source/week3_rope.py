@@ -1441,7 +1441,7 @@ week3.rotate_half(rotate_half)
 
 # %% nbgrader={"grade_id": "rotary_tables", "solution": true}
 def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
-    """Cosines and sines of all angles, correct to the rounding of ``dtype`` also for far positions.
+    """Cosines and sines of all angles. Angles are float32 or better; only the finished tables are rounded to ``dtype``.
 
     positions: (seq_len,), any real numbers, as integers or floats
     head_dim:  even int

@@ -16,14 +16,18 @@ import torch
 
 @dataclass(frozen=True)
 class Tolerance:
-    """``|got - expected| <= atol + rtol * |expected|``; ``exact_dtype`` also asks for the expected dtype."""
+    """``|got - expected| <= atol + rtol * |expected|``; ``exact_dtype`` also asks for the expected dtype.
+
+    With ``digits`` a single number may be off by two in that significant digit: what was rounded on the way may be.
+    """
 
     rtol: float = 1e-4
     atol: float = 1e-5
     exact_dtype: bool = False
+    digits: int | None = None
 
 
-FOUR_DIGITS = Tolerance(rtol=1e-3, atol=1e-6)  # of a hand computation
+FOUR_DIGITS = Tolerance(rtol=0, atol=1e-6, digits=4)  # of a hand computation
 
 # The hint for a wrong gradient; the same in every week.
 CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
@@ -241,6 +245,9 @@ def _float_difference(got: Any, expected: float, tolerance: Tolerance) -> str:
         got = float(got)
     except OverflowError:
         got = math.inf
-    if math.isclose(got, expected, rel_tol=tolerance.rtol, abs_tol=tolerance.atol):
+    last_digit = 0.0
+    if tolerance.digits is not None and expected:
+        last_digit = 2.01 * 10.0 ** (math.floor(math.log10(abs(expected))) + 1 - tolerance.digits)
+    if math.isclose(got, expected, rel_tol=tolerance.rtol, abs_tol=max(tolerance.atol, last_digit)):
         return ""
     return apart(got, expected)

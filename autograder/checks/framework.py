@@ -353,16 +353,24 @@ class Check:
     def unchanged(self, probe: Probe, call: str, *arguments: torch.Tensor) -> None:
         """Calling the student's object leaves ``arguments`` as they were."""
         before = [argument.detach().clone() for argument in arguments]
+        place = self._place(call)
         token = watched.set(arguments)
         try:
-            self.value(probe, call)
+            self._records.remove(self._run(probe, call, place))
         finally:
             watched.reset(token)
-        same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before, strict=False))
-        for argument, original in zip(arguments, before, strict=False):
-            argument.data.copy_(original)
+            same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before, strict=False))
+            for argument, original in zip(arguments, before, strict=False):  # before the reference gets them
+                argument.data.copy_(original)
+        self._expected(probe, place)
         self._in_place |= not same
         self.require(same, f"{call} changes its argument in place; work on a new tensor.", names=True)
+
+    def keeps(self, invoke: Callable[..., Any], call: str, *arguments: torch.Tensor) -> None:
+        """``invoke(subject, *arguments)`` leaves the arguments as they were, in float64, too: there ``x.double()`` is x."""
+        wide = [argument.double() if argument.is_floating_point() else argument.clone() for argument in arguments]
+        for given, words in ((arguments, ""), (tuple(wide), " in float64")):
+            self.unchanged(lambda subject, given=given: invoke(subject, *given), f"{call}{words}", *given)
 
     def name(self, sentence: str) -> None:
         """Tell the student the likely cause in one sentence."""

@@ -9,13 +9,13 @@ from torch import nn
 
 
 class ProbeModel(nn.Module):
-    """tokens (batch, L) -> logits (batch, L, 7). Has dropout, as module and as function; looks at all tokens so far."""
+    """tokens (batch, L) -> logits (batch, L, vocab). Has dropout, as module and as function; looks at all tokens so far."""
 
-    def __init__(self):
+    def __init__(self, vocab):
         super().__init__()
-        self.embed = nn.Embedding(7, 6)
+        self.embed = nn.Embedding(vocab, 6)
         self.inside = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)))
-        self.read = nn.Linear(6, 7)
+        self.read = nn.Linear(6, vocab)
         self.recorded = False
 
     def forward(self, tokens):
@@ -28,7 +28,7 @@ class ProbeModel(nn.Module):
 
 def probe_model(weights, flags):
     """A ProbeModel with these weights and one training flag for each of its eight modules, the outermost first."""
-    model = ProbeModel().to(weights["embed.weight"].device)
+    model = ProbeModel(len(weights["embed.weight"])).to(weights["embed.weight"].device)
     model.load_state_dict(weights)
     for module, flag in zip(model.modules(), flags, strict=True):
         module.training = flag

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, kind, only_where_zero
-from autograder.checks.framework import Check, Hint, Probe, calling, exercise, gradient
+from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
 
 WEEK = "week1_permutation_equivariance"
 
@@ -162,11 +162,21 @@ def scaled_dot_product_attention(check: Check) -> None:
                 check.has_dtype(returned(q, k, v, place), dtype, f"{part} of {name}({words})")
         call = f"{name}({words})"
         check.agrees(calling(q, k, v), call, CLOSE)
-        mask = some(check, 4)
+        *square, words = drawn(check, 2, 2, 4, 4, 6, 5)
+        mask = some(check, 4, 4)
         mask[1] = False
-        check.unchanged(lambda f: f(q, k, v, mask), call, q, k, v, mask)  # first: it spoils the gradient
+        shown = f"{name}({words}, mask (4, 4) with row 1 all False)"
+        check.keeps(lambda f, *given: f(*given), shown, *square, mask)
         for at, letter in enumerate("qkv"):
             check.agrees(sloping(q, k, v, None, at), f"the gradient for {letter} of {call}", CLOSE, CUT)
+        for at, letter in enumerate("qk"):
+            slope = differentiating(q, k, v, at=at)
+            check.agrees(
+                lambda f, slope=slope: slope(lambda *arguments: f(*arguments)[1]),
+                f"the gradient for {letter} of the weights of {call}",
+                CLOSE,
+                CUT,
+            )
 
 
 def returned(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, place: int) -> Probe:
@@ -272,6 +282,22 @@ UNORDERED: tuple[tuple[str, Callable], ...] = (
 )
 
 
+FOUR_AXES = Hint("One or no width per token is right, an output of four axes is not: the tokens are axis 1.", form=True)
+AS_GIVEN = Hint("In float32 the gap is right, in float64 it is not: f gets x in the dtype it has.", form=True)
+TINY = "In float64 a tiny gap goes wrong: the two are subtracted in the dtype they have."
+TRAINED = Hint("Where f has trained parameters, this goes wrong: its output is part of a graph.", form=True)
+
+
+def learned(weight: torch.nn.Parameter) -> Callable:
+    """A function whose output is part of a graph, as that of any module is."""
+
+    def f(t: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            return t.cumsum(1) * weight
+
+    return f
+
+
 def cycle(n: int, step: int) -> list[int]:
     """A permutation that is not its own inverse: one cycle of all n places."""
     return [(place + step) % n for place in range(n)]
@@ -286,12 +312,13 @@ def equivariance_gap(check: Check) -> None:
         order: list[int],
         hint: Hint | str = "",
         dtype: torch.dtype = torch.float32,
+        tolerance: Tolerance = GAP,
     ) -> None:
         x = check.randn(*shape, dtype=dtype)
         check.agrees(
             calling(f, x, torch.tensor(order, device=check.device)),
             f"equivariance_gap(f, x {shape}, perm {order}), f: {words}",
-            GAP,
+            tolerance,
             hint,
         )
 
@@ -309,6 +336,13 @@ def equivariance_gap(check: Check) -> None:
             lambda t: t[..., 0].cumsum(1),
             (1, 6, 3),
             [3, 0, 5, 1, 2, 4],
+        )
+        measured(
+            "the running sum, two rows of numbers per token",
+            lambda t: -t.cumsum(1).unflatten(-1, (2, 2)),
+            (1, 6, 4),
+            [3, 0, 5, 1, 2, 4],
+            FOUR_AXES,
         )
         measured(
             "the running sum in a wider output", lambda t: torch.cat((t, t.cumsum(1), t), -1), (1, 6, 2), cycle(6, 2)
@@ -341,6 +375,26 @@ def equivariance_gap(check: Check) -> None:
             Tolerance(rtol=1e-3, atol=1e-12),
             UNROUNDED,
         )
+        mixing = check.randn(3, 3, dtype=torch.float64)
+        measured(
+            "the running sum times a float64 matrix",
+            lambda t: t.cumsum(1) @ mixing,
+            (1, 5, 3),
+            [1, 0, 2, 4, 3],
+            AS_GIVEN,
+            dtype=torch.float64,
+        )
+        measured(
+            "each token, plus 1e-10 of the running sum",
+            lambda t: t + 1e-10 * t.cumsum(1),
+            (1, 5, 3),
+            [1, 0, 2, 4, 3],
+            TINY,
+            dtype=torch.float64,
+            tolerance=Tolerance(rtol=1e-3, atol=0),
+        )
+        weight = torch.nn.Parameter(torch.tensor(-2.0, device=check.device))
+        measured("the running sum times a trained number", learned(weight), (1, 5, 3), [1, 0, 2, 4, 3], TRAINED)
         x, perm = check.randn(2, 5, 3), torch.tensor([1, 0, 2, 3, 4], device=check.device)
         for words, f in (ORDERED[0], UNORDERED[0]):
             probe, call = calling(f, x, perm), f"equivariance_gap(f, x (2, 5, 3), perm), f: {words}"

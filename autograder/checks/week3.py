@@ -75,6 +75,8 @@ def bfloat16_positions(check: Check) -> None:
         check.entries("first_collision", tolerance=EXACT)
 
 
+REMEMBERED = "After a call with another base the default one goes wrong: the function must not remember anything of earlier calls."
+
 # ---- frequencies ----------------------------------------------------------------------------------------------------
 
 
@@ -86,7 +88,8 @@ def rope_frequencies(check: Check) -> None:
         for head_dim in (8, 64, 6, 128, 2):
             check.agrees(calling(head_dim), f"rope_frequencies({head_dim})", tolerance)
     with check.criterion("another base", 0.5, golden=True):
-        check.agrees(calling(8, 500.0), "rope_frequencies(8, 500.0)", tolerance)
+        check.agrees(calling(10, 500.0), "rope_frequencies(10, 500.0)", tolerance)
+        check.agrees(calling(10), "rope_frequencies(10)", tolerance, REMEMBERED)  # asked first with another base
         check.agrees(calling(64, base=1e6), "rope_frequencies(64, base=1e6)", tolerance)
         check.agrees(calling(8, base=7.5), "rope_frequencies(8, base=7.5)", tolerance)
     with check.criterion("refuses an odd head_dim", 0.5):
@@ -179,7 +182,9 @@ def rotation_manners(check: Check, name: str) -> None:
     x, positions = check.randn(2, 3, 4, 6), torch.arange(4, device=check.device)
     call = f"{name}({on(x, '0..3')})"
     check.agrees(calling(x, positions), call, NEAR)
-    check.unchanged(lambda f: f(x, positions), call, x, positions)  # first: it spoils the gradient
+    check.keeps(lambda f, *given: f(*given), call, x, positions)  # first: it spoils the gradient
+    real = positions.double()
+    check.unchanged(lambda f: f(x, real), f"{call}, positions float64", real)
     check.agrees(differentiating(x, positions), f"the gradient of {call}", NEAR, CUT)
     odd = check.randn(1, 1, 4, 5)
     check.raises(calling(odd, positions), ValueError, f"{name}({on(odd, '0..3')})")
@@ -238,7 +243,7 @@ def interleaved_to_half(check: Check) -> None:
         for dtype in (torch.bfloat16, torch.float64):
             check.has_dtype(calling(weight.to(dtype), 1), dtype, f"{call} in {dtype}")
         check.agrees(calling(weight, 1), call, MOVED)
-        check.unchanged(lambda f: f(weight, 1), call, weight)  # first: it spoils the gradient
+        check.keeps(lambda f, weight: f(weight, 1), call, weight)  # first: it spoils the gradient
         check.agrees(differentiating(weight, 1), f"the gradient of {call}", MOVED, CUT)
         for rows, n_heads in ((10, 2), (10, 3), (14, 3)):
             check.raises(
@@ -288,6 +293,17 @@ def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch
         n = x.shape[1]
         ends = [module(x[:, :t], **at(t))[:, -1] for t in range(1, n + 1)]
         return less(module(x, **at(n), is_causal=True), torch.stack(ends, dim=1))
+
+    return probe
+
+
+def longer_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
+    """What a causal output has more where the module has read a shorter text before: nothing."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        fresh, used = (built(cls, weights, n_heads) for _ in range(2))
+        used(x[:, :3], positions=positions[:3], is_causal=True)
+        return less(used(x, positions=positions, is_causal=True), fresh(x, positions=positions, is_causal=True))
 
     return probe
 
@@ -375,6 +391,13 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             CAUSAL,
         )
         check.agrees(beyond_causal(weights, 2, x, given), f"{call}, {less_ends}", ATTENDED, CAUSAL_POSITIONS)
+        check.agrees(
+            longer_causal(weights, 2, x, positions(1, 1, 1, 1, 1)),
+            f"{name}(16, 2)(x {tuple(x.shape)}, positions all 1, is_causal=True) after a text of 3 tokens, less the same "
+            "from a new module",
+            ATTENDED,
+            LENGTHS_ONE_BY_ONE,
+        )
         causal = attended(weights, 2, x, positions=given, is_causal=True)
         # The first token sees itself only, whatever the rotation; the last one more than itself.
         check.agrees(lambda cls: causal(cls)[:, 0], f"{call}, the first row", ATTENDED, CAUSAL_POSITIONS)
@@ -448,7 +471,7 @@ def rotate_half(check: Check) -> None:
         for dtype in (torch.bfloat16, torch.float64):
             check.has_dtype(calling(x.to(dtype)), dtype, f"{call} in {dtype}")
         check.agrees(calling(x), call, MOVED)
-        check.unchanged(lambda f: f(x), call, x)  # first: it spoils the gradient
+        check.keeps(lambda f, x: f(x), call, x)  # first: it spoils the gradient
         check.agrees(differentiating(x), f"the gradient of {call}", MOVED, CUT)
 
 
@@ -483,6 +506,9 @@ def rotary_tables(check: Check) -> None:
         check.unchanged(lambda f: f(steps, 8), "rotary_tables(positions 0..5, 8)", steps)
 
 
+OTHER_KEYS = "Other keys of a shape seen before go wrong: the function must not remember anything of earlier calls."
+
+
 @exercise(WEEK, "decode_step_scores")
 def decode_step_scores(check: Check) -> None:
     def drawn(batch: int, heads: int, n_keys: int, head_dim: int) -> tuple[torch.Tensor, torch.Tensor, str]:
@@ -495,6 +521,8 @@ def decode_step_scores(check: Check) -> None:
         for shape in ((4, 4, 4, 6), (2, 3, 9, 8), (1, 2, 40, 16), (2, 2, 1, 4)):
             q, keys, call = drawn(*shape)
             check.agrees(calling(q, keys), call, tolerance)
+        q, keys, call = drawn(2, 3, 9, 8)
+        check.agrees(calling(q, keys), f"{call}, other keys of a shape seen before", tolerance, OTHER_KEYS)
     with check.criterion("another base", 0.25, golden=True):
         q, keys, call = drawn(2, 2, 9, 8)
         check.agrees(calling(q, keys), call, tolerance)
@@ -509,6 +537,6 @@ def decode_step_scores(check: Check) -> None:
         check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=0.5), HALF_PRECISION)
         check.has_dtype(calling(q, keys), torch.bfloat16, call)
         q, keys, call = drawn(1, 2, 5, 6)
-        check.unchanged(lambda f: f(q, keys), call, q, keys)  # first: it spoils the gradient
+        check.keeps(lambda f, *given: f(*given), call, q, keys)  # first: it spoils the gradient
         for at, argument in enumerate(("q", "k_cache")):
             check.agrees(differentiating(q, keys, at=at), f"the gradient of {call} for {argument}", tolerance, CUT)

@@ -93,6 +93,13 @@ OTHER_COUNTS = (
 MANY_KEYS = "Small biases are right, one of 5,001 keys is not."
 
 
+REMEMBERED = Hint(
+    "After a bias for 30 keys you give that one for 31 keys, too: the function must not remember anything.",
+    lambda got, expected: isinstance(got, torch.Tensor) and got.shape[-1:] == (30,),
+    form=True,
+)
+
+
 def _misaligned(got: torch.Tensor, expected: torch.Tensor) -> bool:
     """Whether there is a bias where query and key are one and the same position."""
     return bool((got[expected == 0] != 0).any())
@@ -113,7 +120,7 @@ def alibi_slopes(check: Check) -> None:
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES)
     with check.criterion("other numbers of heads", 1.25, golden=True):
         # 14 and 15 are nearer to the larger power of two than to the smaller one
-        for n_heads in (12, 3, 5, 14, 15, 20, 40, 71):
+        for n_heads in (12, 3, 5, 14, 15, 20, 40, 71, 150, 128):
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, OTHER_COUNTS)
     with check.criterion("float32", 0.5):
         for n_heads in (8, 12):
@@ -175,6 +182,7 @@ def alibi_bias(check: Check) -> None:
     with check.criterion("fewer queries than keys: the last positions", 1.5, golden=True):
         for arguments in ((4, 1, 4), (4, 3, 4), (8, 1, 30), (2, 5, 9), (8, 2, 3)):
             same(*arguments, hint=ONE_STEP)
+        same(8, 1, 31, hint=REMEMBERED)
         same(2, 2, 5001, hint=MANY_KEYS)  # no half precision can hold 5,001
     with check.criterion("other numbers of heads", 0.5, golden=True):
         same(1, 3)
@@ -388,6 +396,9 @@ class WithoutAttention(WithoutBias):
         return self.output(self.heads(x)[2])
 
 
+LONG_TEXT = Hint("Short texts are right, one of 600 tokens is not. (No text is too long.)", form=True)
+
+
 def layer_with(bias_of: Callable[[int, int], torch.Tensor | None]) -> type:
     """The right layer on top of another bias; of the right one where there is none."""
 
@@ -453,6 +464,8 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
                 ATTENDED,
                 LENGTHS,
             )
+        weights, x = drawn(1, 600, 4)
+        check.agrees(attended(weights, 1, x), f"{name}(4, 1)(x {tuple(x.shape)})", ATTENDED, LONG_TEXT)
         weights, x = module_weights(check, 32), like_tokens(check, 2, 4, 32)
         low = attended(far_below(weights, x, 2), 2, x, is_causal=True)
         check.agrees(
@@ -553,16 +566,23 @@ def effective_window(check: Check) -> None:
         every.require()
 
     with check.criterion("windows at the default tolerance", 1, golden=True):
-        reaches((0.5,), (2.0**-8,), (0.125,), (2.0**-0.5,), (0.3,), (0.0013,), (7.0,))
+        reaches((0.5,), (2.0**-8,), (0.125,), (2.0**-0.5,), (0.3,), (0.0013,), (7.0,), (0.65,), (0.04,))
     with check.criterion("other tolerances", 0.5, golden=True):
         reaches((0.05, 0.2), (0.013, 0.001), (1.7, 0.5), (0.01, 0.05), (2.0**-8, 0.9))
-    with check.criterion("a Python int, also from 0-d tensors", 0.5):
+    with check.criterion("a Python int, also from ints and 0-d tensors; tol 1", 0.5):
         check.agrees(calling(0.25), "effective_window(0.25)", hint=WHOLE_NUMBER)
+        for slope, tol in ((0.3, 1.0), (2, 1), (1, 0.3)):
+            check.agrees(calling(slope, tol), f"effective_window({slope}, {tol})", hint=EDGES)
         check.agrees(
             calling(torch.tensor(0.25), torch.tensor(0.02)),
             "effective_window(torch.tensor(0.25), torch.tensor(0.02))",
             hint=Hint("0-d tensors must be taken too, and the window be a Python int.", form=True),
         )
+        slope, tol = torch.tensor(0.25), torch.tensor(0.02)
+        check.unchanged(lambda f: f(slope, tol), "effective_window(torch.tensor(0.25), torch.tensor(0.02))", slope, tol)
+
+
+EDGES = Hint("tol may be 1, where the distance is 0, and slope and tol may be ints.", form=True)
 
 
 def _as(kind: Callable[[Any], Any], probe: Probe) -> Probe:

@@ -94,6 +94,9 @@ WHOLE = Hint(
     "no rounding, no conversion back to integers).",
     _whole,
 )
+FRACTIONAL_SCALE = (
+    "Whole scales are right, one of 2.5 is not. (The scale keeps its fraction for integer positions, too.)"
+)
 DTYPE = Hint(
     "Integer positions give float32, floating ones keep their dtype.",
     lambda got, expected: getattr(got, "dtype", None) != expected.dtype,
@@ -113,6 +116,7 @@ def position_interpolation(check: Check) -> None:
         far = check.randint(0, 60000, (3, 7))
         check.agrees(calling(far, 3.0), f"{name}(integers up to 60,000 of shape (3, 7), 3.0)", near, WHOLE)
         check.agrees(calling(steps.to(torch.int32), 2), f"{name}(int32 0..11, 2)", near, WHOLE)
+        check.agrees(calling(steps, 2.5), f"{name}(0..11, 2.5)", near, FRACTIONAL_SCALE)
     with check.criterion("floating positions, dtypes, negative positions", 0.75, golden=True):
         check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", Tolerance(1e-5, 1e-6, exact_dtype=True), DTYPE)
         given = torch.tensor([0.5, -3.0, 100.25, 7.0], device=check.device)
@@ -129,7 +133,7 @@ def position_interpolation(check: Check) -> None:
             )
     with check.criterion("leaves its argument alone and passes gradients", 0.25):
         given = check.randn(6)
-        check.unchanged(lambda f: f(given, 4.0), f"{name}(floats, 4.0)", given)  # first: it spoils the gradient
+        check.keeps(lambda f, given: f(given, 4.0), f"{name}(floats, 4.0)", given)  # first: it spoils the gradient
         check.agrees(differentiating(given, 4.0), f"the gradient of {name}(floats, 4.0)", near)
 
 
@@ -163,7 +167,7 @@ def ntk_base(check: Check) -> None:
 JUST_BEYOND = "A length well beyond the training length is right, one token beyond it is not."
 FAR_BEYOND = "A length up to 4 times the training length is right, one of 64 times it is not."
 SHORT = "Beyond the training length the base is right, up to it it is not. (There it stays as it was.)"
-STATE = "The same call gives another value after other calls: the function must not remember anything."
+STATE = "After other calls this one goes wrong, which is right by itself: the function must not remember anything."
 
 
 def own_base(function: Callable) -> Callable[..., float | None]:
@@ -241,6 +245,7 @@ def dynamic_ntk_base(check: Check) -> None:
         at(2.0, 8, 50, 90, base=7.5, hint=SHORT)
         at(4.0, 8, 128, 64)
         at(4.0, 8, 256, 64)
+        at(4.0, 8, 200, 64, hint=STATE)
         at(4.0, 8, 64, 64, hint=STATE)
         at(8.0, 128, 2049, 2048, hint=STATE)
 
@@ -255,6 +260,9 @@ EQUAL = (
     "Usual sizes are right, one where low and high are equal is not. (There 0.001 is added to high: a step "
     "in place of a division by zero.)"
 )
+
+
+BELOW_ONE = "Scales from 1 upwards are right, one of 0.5 is not. (Equation (7) holds for every scale.)"
 
 
 @exercise(WEEK, "yarn_frequencies")
@@ -295,6 +303,7 @@ def yarn_frequencies(check: Check) -> None:
         at(64, 4.0, 4096, beta_slow=2.0, beta_fast=20.0)
         at(64, 4.0, 4096, beta_slow=1.5, beta_fast=2.5)  # betas of 1 and 2 would move both ends
         at(64, 1.0, 4096)
+        at(64, 0.5, 4096, BELOW_ONE)
     with check.criterion("float32, takes any even head_dim, refuses an odd one", 0.5):
         for head_dim, original_len in ((6, 2000), (10, 4096)):  # no end of the ramp is clamped here
             check.agrees(
@@ -311,13 +320,19 @@ def yarn_temperature(check: Check) -> None:
     with check.criterion("scales above 1", 1.5, golden=True):
         for scale in (4.0, 2.0, 8.0, 1.5, 32.0):
             check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance)
-    with check.criterion("1 for scales up to 1", 0.5):
+    with check.criterion("1 for scales up to 1; a Python float", 0.5):
         for scale in (1.0, 0.5, 0.1):
             check.agrees(
                 calling(scale),
                 f"yarn_temperature({scale:g})",
                 tolerance,
                 "For scale <= 1 the factor is 1: nothing is stretched.",
+            )
+        for scale in (4.0, 1.0):
+            got = check.value(calling(scale), f"yarn_temperature({scale:g})")
+            check.require(
+                isinstance(got, float),
+                f"yarn_temperature({scale:g}) must return a Python float; yours returns {kind(got)}.",
             )
 
 
@@ -342,13 +357,15 @@ def log_n_scale(check: Check) -> None:
 
 # ---- loss_by_length -------------------------------------------------------------------------------------------------
 
+VOCAB = 7
 SHAPES = {
-    "embed.weight": (7, 6),
+    "embed.weight": (VOCAB, 6),
     "inside.1.0.weight": (6, 6),
     "inside.1.0.bias": (6,),
-    "read.weight": (7, 6),
-    "read.bias": (7,),
+    "read.weight": (VOCAB, 6),
+    "read.bias": (VOCAB,),
 }
+VOCABULARY = Hint("With a vocabulary of 7 the losses are right, with one of 9 they are not.", form=True)
 EVAL, TRAIN = (False,) * 8, (True,) * 8
 MIXED = (
     (True, True, False, False, False, False, False, True),
@@ -449,8 +466,10 @@ def _fresh(arguments: tuple) -> list:
 
 @exercise(WEEK, "loss_by_length")
 def _loss_by_length(check: Check) -> None:
-    def drawn(batch: int, n: int) -> tuple[dict, torch.Tensor]:
-        return {name: check.randn(*shape) for name, shape in SHAPES.items()}, check.randint(0, 7, (batch, n))
+    def drawn(batch: int, n: int, vocab: int = VOCAB) -> tuple[dict, torch.Tensor]:
+        """Weights of a model with this vocabulary, and a text."""
+        shapes = {name: tuple(vocab if size == VOCAB else size for size in shape) for name, shape in SHAPES.items()}
+        return {name: check.randn(*shape) for name, shape in shapes.items()}, check.randint(0, vocab, (batch, n))
 
     def call(flags: str, tokens: torch.Tensor, lengths: list, n_targets: int) -> str:
         return f"loss_by_length(model in {flags}, tokens {tuple(tokens.shape)}, {lengths}, {n_targets})"
@@ -466,6 +485,13 @@ def _loss_by_length(check: Check) -> None:
             check.agrees(
                 losses(weights, EVAL, tokens, lengths, n_targets), call("eval mode", tokens, lengths, n_targets), LOSSES
             )
+        weights, tokens = drawn(3, 25, vocab=9)
+        check.agrees(
+            losses(weights, EVAL, tokens, [8, 16, 24], 6),
+            call("eval mode, vocabulary 9", tokens, [8, 16, 24], 6),
+            LOSSES,
+            VOCABULARY,
+        )
 
     with check.criterion("the losses, model in train mode", 1, golden=True):
         weights, tokens = drawn(3, 25)

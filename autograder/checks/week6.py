@@ -312,7 +312,7 @@ def shaw_attention(check: Check) -> None:
         mask = torch.ones(5, 5, dtype=torch.bool, device=check.device)
         mask[2] = False
         check.unchanged(lambda f: f(*tensors, mask), f"{words}, row 2 of the mask all False)", mask)
-        check.unchanged(lambda f: f(*tensors), f"{words})", *tensors)
+        check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)
 
 
 def result(call: Probe, place: int) -> Probe:
@@ -362,7 +362,7 @@ def rel_shift(check: Check) -> None:
             DTYPE,
         )
         check.agrees(slope(x, at=0, keep=_keep), "the gradient of rel_shift(x (2, 3, 4, 6))", SLOPE, CUT)
-        check.unchanged(lambda f: f(x), "rel_shift(x (2, 3, 4, 6))", x)
+        check.keeps(lambda f, x: f(x), "rel_shift(x (2, 3, 4, 6))", x)
 
 
 def _keep(value: Tensor) -> Tensor:
@@ -489,7 +489,7 @@ def transformer_xl_scores(check: Check) -> None:
         agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, DOUBLE)
         for at, letter in enumerate(("q", "k", "r", "content_bias", "position_bias")):
             check.agrees(slope(*tensors, at=at, keep=_keep), f"the gradient for {letter} of {words}", SLOPE, CUT)
-        check.unchanged(lambda f: f(*tensors), words, *tensors)
+        check.keeps(lambda f, *given: f(*given), words, *tensors)
 
 
 # ---- T5 -------------------------------------------------------------------------------------------------------------
@@ -697,7 +697,7 @@ def t5_attention(check: Check) -> None:
         agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, DOUBLE)
         for at, letter in enumerate(("q", "k", "v", "table")):
             check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
-        check.unchanged(lambda f: f(*tensors), f"{words})", *tensors)
+        check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)
 
 
 # ---- DeBERTa --------------------------------------------------------------------------------------------------------
@@ -750,4 +750,4 @@ def deberta_scores(check: Check) -> None:
         check.agrees(calling(*[t.double() for t in tensors]), f"{words}, float64", DOUBLE, DTYPE)
         for at, letter in enumerate(("q", "k", "pos_q", "pos_k")):
             check.agrees(slope(*tensors, at=at), f"the gradient for {letter} of {words}", SLOPE, CUT)
-        check.unchanged(lambda f: f(*tensors), words, *tensors)
+        check.keeps(lambda f, *given: f(*given), words, *tensors)

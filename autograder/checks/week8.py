@@ -149,7 +149,7 @@ def partial_rotary_emb(check: Check) -> None:
         x = check.randn(2, 3, 4, 10)
         call = f"{name}({named(x)}, positions 0..3, rotary_dim 4)"
         agrees(x, steps(4), 4)
-        check.unchanged(lambda f: f(x, steps(4), 4), call, x)  # first: it spoils the gradient
+        check.keeps(lambda f, x: f(x, steps(4), 4), call, x)  # first: it spoils the gradient
         check.agrees(differentiating(x, steps(4), 4), f"the gradient of {call}", SLOPE, CUT)
         agrees(check.randn(2, 4, 3, 10).transpose(1, 2), steps(4), 4, "0..3, x not contiguous", hint=STRIDES)
         for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
@@ -315,7 +315,7 @@ def apply_mrope(check: Check) -> None:
         x, positions = check.randn(2, 3, 4, 12), drawn(3, 4)
         call = f"{name}({named(x)}, positions (3, 4), sections (2, 3, 1))"
         agrees(x, positions, (2, 3, 1))
-        check.unchanged(lambda f: f(x, positions, (2, 3, 1)), call, x, positions)  # first: it spoils the gradient
+        check.keeps(lambda f, *given: f(*given, (2, 3, 1)), call, x, positions)  # first: it spoils the gradient
         check.agrees(differentiating(x, positions, (2, 3, 1)), f"the gradient of {call}", SLOPE, CUT)
         agrees(check.randn(2, 4, 3, 12).transpose(1, 2), positions, (2, 3, 1), ", x not contiguous", hint=STRIDES)
         for dtype in (torch.float64, torch.bfloat16, torch.float16, torch.float32):
@@ -442,7 +442,7 @@ def softmax_with_sink(check: Check) -> None:
     with check.criterion("float64, dtype and gradients kept, arguments left alone", 0.25):
         (scores, sinks), words = drawn(2, 3, 4, 5)
         agrees([scores, sinks], words)
-        check.unchanged(lambda f: f(scores, sinks), f"{words})", scores, sinks)  # first: it spoils the gradient
+        check.keeps(lambda f, *given: f(*given), f"{words})", scores, sinks)  # first: it spoils the gradient
         agrees([scores.double(), sinks.double()], f"{words}, float64", DTYPE, DOUBLE)
         for at, letter in enumerate(("scores", "sinks")):
             check.agrees(sink_slope(scores, sinks, at), f"the gradient for the {letter} of {words})", SLOPE, CUT)
@@ -653,7 +653,7 @@ def mla_attention(check: Check) -> None:
     with check.criterion("float64, gradients, arguments left alone", 0.5):
         tensors, words = drawn(2, 2, 3, 5, 4, 2, 6, 7)
         agrees(tensors, words)
-        check.unchanged(lambda f: f(*tensors), f"{words})", *tensors)  # first: it spoils the gradient
+        check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)  # first: it spoils the gradient
         mask = torch.ones(3, 5, dtype=torch.bool, device=check.device)
         mask[1] = False
         check.unchanged(lambda f: f(*tensors, mask), f"{words}, mask (3, 5), row 1 all False)", mask)

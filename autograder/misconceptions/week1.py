@@ -113,6 +113,8 @@ def attention_plain(q, k, v, mask=None):
 
 
 SCALED = "(q.float() / math.sqrt(d)) @"
+edited(attention_plain, "attention_whole_root", 0.75, "You take the whole-number square root of head_dim; it is math.sqrt(head_dim).",
+       (SCALED, "(q.float() / math.isqrt(d)) @"))
 HIDDEN = 'scores = scores.masked_fill(~mask, float("-inf"))'
 NOT_EMPTY = "        scores = scores.masked_fill(empty, 0.0)\n"
 ZEROED = '''    if mask is not None:
@@ -343,6 +345,8 @@ def gap_plain(f, x, perm):
     return (first - last).abs().max().item()
 
 
+edited(gap_plain, "gap_length_per_token", 0, "You take the length of each token's difference; the largest single entry counts.",
+       ("(first - last).abs().max()", "(first - last).flatten(2).norm(dim=-1).max()"))
 edited(gap_plain, "gap_inverse_outside", 1.5, DIAGNOSES["inverse outside"], ("f(x)[:, perm]", "f(x)[:, perm.argsort()]"))
 edited(gap_plain, "gap_inverse_inside", 1.5, DIAGNOSES["inverse inside"], ("f(x[:, perm])", "f(x[:, torch.argsort(perm)])"))
 edited(gap_plain, "gap_inverse_on_both_sides", 2, DIAGNOSES["inverse"],

@@ -147,7 +147,7 @@ numbers(WEEK, "encode_by_hand", "fast_pair_only", by_hand(encoded, lambda a, b: 
 numbers(WEEK, "encode_by_hand", "distance", by_hand(encoded, math.dist),
         2.5, "You give distances; the exercise asks for dot products.")
 numbers(WEEK, "encode_by_hand", "three_decimals", {key: round(value, 3) for key, value in RIGHT.items()},
-        4, "The numbers are right but rounded to three digits after the point; four significant digits are asked for.")
+        3, "The numbers are right but rounded to three digits after the point; four significant digits are asked for.")
 numbers(WEEK, "encode_by_hand", "two_digits", {key: round(value, 2) for key, value in RIGHT.items()},
         2, "The numbers are right but rounded to two digits after the point; four significant digits are asked for.")
 numbers(WEEK, "encode_by_hand", "similar_only", RIGHT | {"dot_5_6": 1.5307},

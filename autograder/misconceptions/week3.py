@@ -182,7 +182,7 @@ numbers(WEEK, "rotate_by_hand", "not_rotated", by_hand | {"score_3_1": 0.0, "sco
         2, "Your score is that of q and k before the rotation.")
 numbers(WEEK, "rotate_by_hand", "two_digits", {
     "q3_0": -0.99, "q3_1": 0.14, "k1_0": -0.84, "k1_1": 0.54, "score_3_1": 0.91, "score_12_10": 0.91,
-}, 1, "The numbers are right but given to two digits; four significant digits are asked for.")
+}, 0, "The numbers are right but given to two digits; four significant digits are asked for.")
 
 
 # ---- 3.2 rope_frequencies -------------------------------------------------------------------------------------------
@@ -859,6 +859,8 @@ class AttentionPlain(nn.Module):
         return self.o_proj((weights @ v).transpose(1, 2).reshape(x.shape))
 
 
+edited(AttentionPlain, "attention_scaled_twice", 0, "Your scores are divided by sqrt(head_dim) twice.",
+       ("/ math.sqrt(q.shape[-1])", "/ q.shape[-1]"))
 SPLIT = "q, k, v = self.split(self.q_proj(x)), self.split(self.k_proj(x)), self.split(self.v_proj(x))"
 ROTATED = "q, k = self.rope(q, positions), self.rope(k, positions)"
 KEPT = "self.n_heads, self.base = n_heads, base"
@@ -1124,6 +1126,21 @@ def quarter_llama(x):
     x1 = x[..., : x.shape[-1] // 2]
     x2 = x[..., x.shape[-1] // 2 :]
     return torch.cat((-x2, x1), dim=-1)
+
+
+@wrong(WEEK, "rotate_half", 0, "Your channels are in reverse order: channel i is paired with i + d/2, not with d - 1 - i.")
+def quarter_flipped(x):
+    half = x.shape[-1] // 2
+    turned = x.flip(-1)
+    return torch.cat((-turned[..., :half], turned[..., half:]), dim=-1)
+
+
+@wrong(WEEK, "rotate_half", 0, "torch.roll without dims rolls the whole tensor, so channels move on to the next token.")
+def quarter_rolled(x):
+    half = x.shape[-1] // 2
+    sign = torch.ones(x.shape[-1], dtype=x.dtype)
+    sign[:half] = -1
+    return torch.roll(x, half) * sign
 
 
 @right(WEEK, "rotate_half")

@@ -188,6 +188,10 @@ def slopes_plain(n_heads):
 
 
 EXTRA = "finer[0::2][: n_heads - c]"
+edited(slopes_plain, "slopes_whole_exponents", 0, "Your exponents are whole numbers (//); 8k/h has a fraction from 16 heads on.",
+       ("-8 * k / c", "-(8 * k // c)"), ("-4 * k / c", "-(4 * k // c)"))
+edited(slopes_plain, "slopes_single_head", 1.75, "A single head has the slope 1/256, as equation (3) says.",
+       ("    c = 2", "    if n_heads == 1:\n        return torch.ones(1)\n    c = 2"))
 edited(slopes_plain, "slopes_sorted", 1.75, DIAGNOSES["sorted"],
        ("torch.tensor(slopes)", "torch.tensor(sorted(slopes, reverse=True))"))
 edited(slopes_plain, "slopes_from_zero", 0, DIAGNOSES["from zero"],
@@ -572,7 +576,7 @@ edited(LayerPlain, "layer_other_names", 0, DIAGNOSES["names"], *[
 edited(LayerPlain, "layer_with_biases", 4.5, DIAGNOSES["biases"], *[
     (f"self.{p}_proj = nn.Linear(d_model, d_model, bias=False)", f"self.{p}_proj = nn.Linear(d_model, d_model)")
     for p in "qkvo"])
-edited(LayerPlain, "layer_table_saved", 4.5, DIAGNOSES["table saved"],
+edited(LayerPlain, "layer_table_saved", 3, DIAGNOSES["table saved"],
        ("        self.n_heads = n_heads\n", '''        self.n_heads = n_heads
         place = torch.arange(512)
         self.register_buffer("distance", (place[:, None] - place).abs())
@@ -590,6 +594,12 @@ edited(LayerPlain, "layer_large_number", 4, DIAGNOSES["large number"], ('float("
 edited(LayerPlain, "layer_detached", 4.5, DIAGNOSES["detached"], ("self.o_proj(out)", "self.o_proj(out.detach())"))
 edited(LayerPlain, "layer_accepts_any_size", 4.5, DIAGNOSES["sizes"],
        ('        if d_model % n_heads:\n            raise ValueError("n_heads must divide d_model")\n', ""))
+
+
+edited(LayerPlain, "layer_scaled_by_heads", 0, "You divide the scores by the square root of the number of heads; it is that of head_dim.",
+       ("math.sqrt(q.shape[-1])", "math.sqrt(self.n_heads)"))
+edited(LayerPlain, "layer_keys_from_queries", 0, "Your keys come from q_proj; they have a projection of their own, k_proj.",
+       ("self.split(self.k_proj(x))", "self.split(self.q_proj(x))"))
 
 
 @right(WEEK, "ALiBiMultiHeadAttention")

@@ -49,8 +49,8 @@ numbers(WEEK, "unturned_pairs", "wavelengths", counts | {"turns_first": 6.283185
 numbers(WEEK, "unturned_pairs", "boundary_for_d", counts | {"boundary": 90.05376}, 2,
         "Your boundary counts channels: the factor in front is d/2, not d.")
 numbers(WEEK, "unturned_pairs", "two_digits", {
-    "turns_first": 650, "turns_last": 0.075, "boundary": 45, "complete": 46, "never": 18,  # 45 is within 1e-3
-}, 2, "The numbers are right but rounded too much; four significant digits are asked for.")
+    "turns_first": 650, "turns_last": 0.075, "boundary": 45, "complete": 46, "never": 18,
+}, 1, "The numbers are right but rounded too much; four significant digits are asked for.")
 
 
 # ---- 5.2 position_interpolation -------------------------------------------------------------------------------------
@@ -172,6 +172,8 @@ def ntk_plain(base, scale, head_dim):
     return base * scale ** (head_dim / (head_dim - 2))
 
 
+edited(ntk_plain, "ntk_cut", 2.25, "Your new base is cut off to a whole number.",
+       ("base * scale ** (head_dim / (head_dim - 2))", "float(int(base * scale ** (head_dim / (head_dim - 2))))"))
 edited(ntk_plain, "ntk_without_exponent", 0, NTK["plain"], (" ** (head_dim / (head_dim - 2))", ""))
 edited(ntk_plain, "ntk_exponent_inverse", 0, NTK["inverse"],
        ("(head_dim / (head_dim - 2))", "((head_dim - 2) / head_dim)"))
@@ -252,6 +254,14 @@ def dynamic_plain(base, scale, head_dim, seq_len, original_len):
     return base * stretch ** (head_dim / (head_dim - 2))
 
 
+edited(dynamic_plain, "dynamic_last_position", 0, "You put the last position, seq_len - 1, in place of the length.",
+       ("scale * seq_len /", "scale * (seq_len - 1) /"))
+edited(dynamic_plain, "dynamic_scale_cut", 0, "Your scale is cut off to a whole number.",
+       ("scale * seq_len / original_len - (scale - 1)", "int(scale) * seq_len / original_len - (int(scale) - 1)"))
+edited(dynamic_plain, "dynamic_power_of_the_length", 0, "The exponent d/(d-2) belongs on the whole stretch; you put it on seq_len / original_len alone.",
+       ("scale * seq_len / original_len - (scale - 1)",
+        "scale * (seq_len / original_len) ** (head_dim / (head_dim - 2)) - (scale - 1)"),
+       ("stretch ** (head_dim / (head_dim - 2))", "stretch"))
 edited(dynamic_plain, "dynamic_below_too", 1.25, DYNAMIC["below"],
        ("if seq_len <= original_len:\n        return float(base)\n    ", ""),
        ("- (scale - 1)\n", "- (scale - 1)\n    stretch = abs(stretch) + 1e-9\n"))
@@ -270,8 +280,8 @@ edited(dynamic_plain, "dynamic_never", 0, DYNAMIC["never"],
        ("base * stretch ** (head_dim / (head_dim - 2))", "float(base)"))
 
 
-@wrong(WEEK, "dynamic_ntk_base", 1.25, "The same call gives another value after other calls: the function must not "
-       "remember anything.", remembers=True)
+@wrong(WEEK, "dynamic_ntk_base", 1.25, "After other calls this one goes wrong, which is right by itself: the function must "
+       "not remember anything.", remembers=True)
 def dynamic_remembers(base, scale, head_dim, seq_len, original_len, seen={}):  # noqa: B006
     key = (base, scale, head_dim, original_len)
     seen[key] = max(seen.get(key, 0), seq_len)
@@ -364,6 +374,7 @@ def yarn_plain(head_dim, scale, original_len, base=10000.0, beta_fast=32.0, beta
 
 
 MIX = "theta * (1 - ramp) + theta / scale * ramp"
+edited(yarn_plain, "yarn_slow_end_fixed", 3.25, "The argument beta_slow is ignored.", ("dim(beta_slow)", "dim(1.0)"))
 edited(yarn_plain, "yarn_reversed", 0, YARN["reversed"], (MIX, "theta * ramp + theta / scale * (1 - ramp)"))
 edited(yarn_plain, "yarn_over_channels", 0, YARN["over d"],
        ("(torch.arange(head_dim // 2, dtype=torch.float32) - low)",
@@ -492,6 +503,9 @@ edited(hot_plain, "hot_squared", 0, HOT["squared"],
 edited(hot_plain, "hot_root", 0, HOT["root"], ("0.1 * math.log(scale) + 1.0", "(0.1 * math.log(scale) + 1.0) ** 0.5"))
 edited(hot_plain, "hot_inverse", 0, HOT["inverse"],
        ("0.1 * math.log(scale) + 1.0", "1 / (0.1 * math.log(scale) + 1.0)"))
+edited(hot_plain, "hot_squared_logarithm", 0, "You square the logarithm; it is 0.1 ln(s) + 1.", ("math.log(scale)", "math.log(scale) ** 2"))
+edited(hot_plain, "hot_divisor", 0, "This is the temperature that logits are divided by; cosine and sine are multiplied by 0.1 ln(s) + 1.",
+       ("return 0.1 * math.log(scale) + 1.0", "return 1 / (0.1 * math.log(scale) + 1.0) ** 2"))
 edited(hot_plain, "hot_log10", 0, HOT["log10"], ("math.log(", "math.log10("))
 edited(hot_plain, "hot_log2", 0, HOT["log2"], ("math.log(", "math.log2("))
 edited(hot_plain, "hot_without_one", 0, HOT["no one"], (" + 1.0", ""))
@@ -600,6 +614,10 @@ RESTORE = "    for module, flag in zip(model.modules(), flags):\n        module.
 TOO_SHORT = '        if length >= tokens.shape[1]:\n            raise ValueError("text too short")\n'
 TOO_MANY = '        if n_targets > length:\n            raise ValueError("too many targets")\n'
 SCORED = "F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))"
+edited(loss_plain, "loss_log_of_the_mean", 0, "You average probabilities before the logarithm; the loss is the mean of the logarithms.",
+       (SCORED, "-logits.softmax(-1).gather(-1, targets[..., None]).mean().log()"))
+edited(loss_plain, "loss_targets_fill_a_length", 2.75, "n_targets may be as large as the smallest length; you refuse that.",
+       ("if n_targets > length:", "if n_targets >= length:"))
 edited(loss_plain, "loss_whole_window", 0, LOSS["whole window"], ("model(window)[:, -n_targets:]", "model(window)"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -length:]"))
 edited(loss_plain, "loss_train_mode", 3, LOSS["no eval"], ("    model.eval()\n", ""))
@@ -725,6 +743,8 @@ def log_n_plain(n, n0):
 
 
 edited(log_n_plain, "log_n_inverse", 0, LOG_N["inverse"], ("math.log(n) / math.log(n0)", "math.log(n0) / math.log(n)"))
+edited(log_n_plain, "log_n_at_least_two", 1.5, "n = 1 is changed on the way; there the factor is 0, since ln 1 = 0.",
+       ("math.log(n) /", "math.log(max(n, 2)) /"))
 edited(log_n_plain, "log_n_additive", 0, LOG_N["additive"],
        ("math.log(n) / math.log(n0)", "math.log(n) - math.log(n0)"))
 edited(log_n_plain, "log_n_plus_difference", 0, LOG_N["additive"],

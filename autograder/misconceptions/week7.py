@@ -271,7 +271,7 @@ numbers(WEEK, "cache_sizes", "latent_per_head", sizes | {"mla_token": 8994816}, 
 numbers(WEEK, "cache_sizes", "equal_widths", sizes | {"expanded_token": 5996544}, 2.5,
         "Keys and values have different widths here: 192 and 128.")
 numbers(WEEK, "cache_sizes", "two_digits", sizes | {"gqa_token": 130000, "mla_token": 70000, "expanded_token": 5000000},
-        1, "The numbers are right but given to two digits; four significant digits are asked for.")
+        0.5, "The numbers are right but given to two digits; four significant digits are asked for.")
 
 
 # ---- 7.3 CachedAttention --------------------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ SAYS = {
     "result is (3, 0).)",
     "far below": "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low "
     "number, and softmax looks at differences of scores.)",
+    "many keys": "With few keys all is right, with 300 it is not. (No number of keys is too large; keys read in blocks share "
+    "one softmax.)",
+    "one query": "Several queries with a mask are right, a single one is not. (The mask counts for it, too.)",
     "ascending": "The right tokens are kept; they must be in ascending order.",
     # rotations
     "head exponent": "Your exponent divides by head_dim; a part that turns has the frequencies of its own width, "
@@ -915,7 +918,7 @@ def stream_numpy(n_tokens, n_sinks, window):
     return [torch.from_numpy(kept), torch.from_numpy(np.arange(kept.size, dtype=np.int64))]
 
 
-@wrong(WEEK, "streaming_cache", 0.75, "")
+@wrong(WEEK, "streaming_cache", 0.75, "You keep four sinks at most; the first n_sinks tokens are kept.")
 def stream_four_sinks(n_tokens, n_sinks, window):
     sinks = torch.arange(4)[: min(n_sinks, n_tokens)]  # the paper keeps four
     kept = torch.cat((sinks, torch.arange(max(len(sinks), n_tokens - window), n_tokens)))
@@ -1068,7 +1071,7 @@ def mla_mask_opened(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
     return torch.einsum("bhqr,hvr->bhqv", mixed, w_uv)
 
 
-@wrong(WEEK, "mla_attention", 4, "")
+@wrong(WEEK, "mla_attention", 4, SAYS["one query"])
 def mla_new_token_unmasked(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
     keys = torch.einsum("bkr,hdr->bhkd", latent, w_uk)
     scores = q_nope @ keys.mT + q_rope @ k_rope[:, None].mT
@@ -1079,7 +1082,7 @@ def mla_new_token_unmasked(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None
     return weights @ torch.einsum("bkr,hdr->bhkd", latent, w_uv)
 
 
-@wrong(WEEK, "mla_attention", 4, "")
+@wrong(WEEK, "mla_attention", 4, SAYS["many keys"])
 def mla_blocks_not_rescaled(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None, block=64):
     in_latent = torch.einsum("bhqd,hdr->bhqr", q_nope, w_uk)
     scores = in_latent @ latent[:, None].mT + q_rope @ k_rope[:, None].mT

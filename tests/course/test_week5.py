@@ -40,7 +40,7 @@ def test_the_locked_model_and_the_trusted_one_are_the_same_text():
 
 
 def test_the_trusted_model_sees_what_a_call_leaves_behind():
-    model = trusted.ProbeModel()
+    model = trusted.ProbeModel(7)
     weights = {name: torch.randn_like(value) for name, value in model.state_dict().items()}
     flags = [True, False, False, True, True, False, True, False]
     model = trusted.probe_model(weights, flags)
