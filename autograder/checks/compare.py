@@ -117,6 +117,8 @@ def kind(value: Any) -> str:
     if value is None:
         return "None (is there a return statement?)"
     name = getattr(value, "type_name", type(value).__name__)  # what cannot leave the sandbox has a type_name
+    if name == "ndarray":
+        return "a NumPy array"
     if "tensor of shape" in name:
         return "a tensor that is too large or of an unusual dtype"
     return f"a {name}" if name in KNOWN_TYPES else "an object of another type"  # a name of its own may say anything
@@ -200,8 +202,10 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
     if not wrong.any():
         return ""
     place = tuple(wrong.nonzero()[0].tolist())
-    share = f"{int(wrong.sum())} of {wrong.numel()} values differ"
-    return f"{share}; the first at {list(place)}: {apart(a[place].item(), b[place].item())}"
+    share = f"{int(wrong.sum())} of {wrong.numel()} values differ; the first at {list(place)}"
+    if expected.dtype == torch.bool:
+        return f"{share}: got {bool(a[place])}, expected {bool(b[place])}"
+    return f"{share}: {apart(a[place].item(), b[place].item())}"
 
 
 def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:

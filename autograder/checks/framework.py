@@ -6,7 +6,7 @@ is found in `diagnosis`.
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from inspect import isclass, isfunction, signature
@@ -369,8 +369,8 @@ class Check:
     def keeps(self, invoke: Callable[..., Any], call: str, *arguments: torch.Tensor) -> None:
         """``invoke(subject, *arguments)`` leaves the arguments as they were, in float64, too: there ``x.double()`` is x."""
         wide = [argument.double() if argument.is_floating_point() else argument.clone() for argument in arguments]
-        for given, words in ((arguments, ""), (tuple(wide), " in float64")):
-            self.unchanged(lambda subject, given=given: invoke(subject, *given), f"{call}{words}", *given)
+        for given, words in ((list(arguments), ""), (wide, " in float64")):
+            self.unchanged(_invoking(invoke, given), f"{call}{words}", *given)
 
     def name(self, sentence: str) -> None:
         """Tell the student the likely cause in one sentence."""
@@ -455,7 +455,7 @@ class Check:
         except Exception as error:  # in banks student code raises here; or a probe met a value of wrong kind
             record.error = by_student(error)
         if record.error.means_unanswered:
-            raise Miss("not answered yet")
+            raise Miss("not answered yet (the cell still raises NotImplementedError)")
         raise Miss(f"{call} raised {record.error.describe()}")
 
 
@@ -474,6 +474,10 @@ def _mix(seed: int, text: str) -> int:
     for byte in text.encode():
         value = (value * 1_000_003 + byte) % 2**31
     return value
+
+
+def _invoking(invoke: Callable[..., Any], arguments: Sequence[torch.Tensor]) -> Probe:
+    return lambda subject: invoke(subject, *arguments)
 
 
 def _entry(key: str) -> Probe:

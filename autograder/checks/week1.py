@@ -84,6 +84,11 @@ def sloping(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tenso
     return probe
 
 
+def weights_slope(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, at: int) -> Probe:
+    slope = differentiating(q, k, v, at=at)
+    return lambda f: slope(lambda *arguments: f(*arguments)[1])
+
+
 def finite_slope(*arguments: Any) -> Probe:
     slope = sloping(*arguments)
     return lambda f: bool(slope(f).isfinite().all())
@@ -170,13 +175,7 @@ def scaled_dot_product_attention(check: Check) -> None:
         for at, letter in enumerate("qkv"):
             check.agrees(sloping(q, k, v, None, at), f"the gradient for {letter} of {call}", CLOSE, CUT)
         for at, letter in enumerate("qk"):
-            slope = differentiating(q, k, v, at=at)
-            check.agrees(
-                lambda f, slope=slope: slope(lambda *arguments: f(*arguments)[1]),
-                f"the gradient for {letter} of the weights of {call}",
-                CLOSE,
-                CUT,
-            )
+            check.agrees(weights_slope(q, k, v, at), f"the gradient for {letter} of the weights of {call}", CLOSE, CUT)
 
 
 def returned(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, place: int) -> Probe:

@@ -571,8 +571,8 @@ def effective_window(check: Check) -> None:
         reaches((0.05, 0.2), (0.013, 0.001), (1.7, 0.5), (0.01, 0.05), (2.0**-8, 0.9))
     with check.criterion("a Python int, also from ints and 0-d tensors; tol 1", 0.5):
         check.agrees(calling(0.25), "effective_window(0.25)", hint=WHOLE_NUMBER)
-        for slope, tol in ((0.3, 1.0), (2, 1), (1, 0.3)):
-            check.agrees(calling(slope, tol), f"effective_window({slope}, {tol})", hint=EDGES)
+        for numbers in ((0.3, 1.0), (2, 1), (1, 0.3)):
+            check.agrees(calling(*numbers), f"effective_window{numbers}", hint=EDGES)
         check.agrees(
             calling(torch.tensor(0.25), torch.tensor(0.02)),
             "effective_window(torch.tensor(0.25), torch.tensor(0.02))",

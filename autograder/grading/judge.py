@@ -311,8 +311,18 @@ def _student_objects(session: Session, names: list[str], failed: dict[str, Stude
     return {name: found[name] if name in found else Absent(name, _reason(failed.get(name))) for name in names}
 
 
+# What Python says of slips that people at home in other notations make.
+SLIPS = {
+    "leading zeros in decimal integer literals": ". (Is there a decimal comma? Python writes 0.25.)",
+    "invalid character '−'": ". (A minus sign copied from a text is another character: type - anew.)",
+}
+
+
 def _reason(error: StudentError | None) -> str:
-    return f": its cell stopped with {error.describe()}" if error else "; is its cell still there?"
+    if error is None:
+        return "; is its cell still there, and the name as it was?"
+    slip = next((words for pattern, words in SLIPS.items() if pattern in error.message), "")
+    return f": its cell stopped with {error.describe()}{slip}"
 
 
 def _error_output(run: CellRun) -> list[dict[str, Any]]:

@@ -230,6 +230,14 @@ def freq_integer_division(head_dim, base=10000.0):
 
 
 @wrong(WEEK, "rope_frequencies", 0, DIAGNOSES["per channel"])
+def frequencies_twice(head_dim, base=10000.0):
+    if head_dim % 2:
+        raise ValueError("odd")
+    freqs = base ** (-torch.arange(0, head_dim, 2) / head_dim)
+    return torch.cat((freqs, freqs))
+
+
+@wrong(WEEK, "rope_frequencies", 0, DIAGNOSES["per channel"])
 def freq_per_channel(head_dim, base=10000.0):
     if head_dim % 2:
         raise ValueError("need pairs")

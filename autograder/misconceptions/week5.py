@@ -643,6 +643,8 @@ edited(loss_plain, "loss_first_targets", 0, LOSS["first targets"],
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -length:][:, :n_targets]"))
 edited(loss_plain, "loss_last_token", 0, LOSS["one target"], ("model(window)[:, -n_targets:]", "model(window)[:, -1:]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -1:]"))
+edited(loss_plain, "loss_base_ten", 0, "Your losses are logarithms to base 10; nats are natural logarithms.",
+       (".item()", ".item() / math.log(10)"))
 edited(loss_plain, "loss_bits", 0, LOSS["bits"], (".item()", ".item() / math.log(2)"))
 edited(loss_plain, "loss_perplexity", 0, LOSS["perplexity"], (".item()", ".exp().item()"))
 edited(loss_plain, "loss_summed", 0, LOSS["summed"], ("targets.reshape(-1))", 'targets.reshape(-1), reduction="sum")'))

@@ -161,7 +161,7 @@ def test_a_value_that_stays_in_the_sandbox_is_called_by_its_type():
     class Opaque:
         type_name = "ndarray"
 
-    assert kind(Opaque()) == "a ndarray"
+    assert kind(Opaque()) == "a NumPy array"
 
 
 def test_keys_are_compared_and_cut():
@@ -238,7 +238,7 @@ def test_not_implemented_never_counts():
 
     assert run(body, reference, reference).score == 1
     verdict = run(body, half_a_stub, reference)
-    assert verdict.score == 0.5 and verdict.criteria[1].message == "not answered yet"
+    assert verdict.score == 0.5 and verdict.criteria[1].message.startswith("not answered yet")
 
 
 def test_an_error_is_told_with_its_type_message_and_line():
