@@ -28,6 +28,7 @@ class Tolerance:
 
 
 FOUR_DIGITS = Tolerance(rtol=0, atol=1e-6, digits=4)  # of a hand computation
+FOUR_PLACES = Tolerance(rtol=0, atol=6e-5, digits=4)  # of weights and what they mix: 0.0900 will do for 0.09003, too
 
 # The hint for a wrong gradient; the same in every week.
 CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."

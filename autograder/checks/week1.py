@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, kind, only_where_zero
+from autograder.checks.compare import CUT, FOUR_PLACES, Tolerance, kind, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
 
 WEEK = "week1_permutation_equivariance"
@@ -244,11 +244,11 @@ def _by_hand() -> dict[str, float]:
 @exercise(WEEK, "attention_by_hand", reference=_by_hand())
 def attention_by_hand(check: Check) -> None:
     with check.criterion("the weights of query 0", 1, golden=True):
-        check.entries("w_0_0", "w_0_1", "w_0_2", tolerance=FOUR_DIGITS)
+        check.entries("w_0_0", "w_0_1", "w_0_2", tolerance=FOUR_PLACES)
     with check.criterion("the output at position 0", 1, golden=True):
-        check.entries("out_0_0", "out_0_1", tolerance=FOUR_DIGITS)
+        check.entries("out_0_0", "out_0_1", tolerance=FOUR_PLACES)
     with check.criterion("after the swap", 1, golden=True):
-        check.entries("swapped_w_0_1", "swapped_out_0_0", "swapped_out_1_0", tolerance=FOUR_DIGITS)
+        check.entries("swapped_w_0_1", "swapped_out_0_0", "swapped_out_1_0", tolerance=FOUR_PLACES)
 
 
 # ---- 1.3 equivariance_gap -------------------------------------------------------------------------------------------

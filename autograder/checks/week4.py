@@ -27,7 +27,7 @@ from autograder.checks.attention_modules import (
     like_tokens,
     module_weights,
 )
-from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
+from autograder.checks.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance
 from autograder.checks.framework import Check, Hint, Miss, Probe, StudentError, calling, exercise
 from autograder.checks.probes import making
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
@@ -77,11 +77,11 @@ ATTENTION_WITH_SLOPE["output"] = sum(
 @exercise(WEEK, "attention_with_slope", reference=ATTENTION_WITH_SLOPE)
 def attention_with_slope(check: Check) -> None:
     with check.criterion("causal: the weights of the last query", 1, golden=True):
-        check.entries("causal_0", "causal_1", "causal_2", "causal_3", tolerance=FOUR_DIGITS)
+        check.entries("causal_0", "causal_1", "causal_2", "causal_3", tolerance=FOUR_PLACES)
     with check.criterion("causal: its output", 1, golden=True):
-        check.entries("output", tolerance=FOUR_DIGITS)
+        check.entries("output", tolerance=FOUR_PLACES)
     with check.criterion("no mask: the weights of the query at position 1", 1, golden=True):
-        check.entries("open_0", "open_1", "open_2", "open_3", tolerance=FOUR_DIGITS)
+        check.entries("open_0", "open_1", "open_2", "open_3", tolerance=FOUR_PLACES)
 
 
 # ---- slopes and bias ------------------------------------------------------------------------------------------------
