@@ -616,8 +616,6 @@ TOO_MANY = '        if n_targets > length:\n            raise ValueError("too ma
 SCORED = "F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))"
 edited(loss_plain, "loss_log_of_the_mean", 0, "You average probabilities before the logarithm; the loss is the mean of the logarithms.",
        (SCORED, "-logits.softmax(-1).gather(-1, targets[..., None]).mean().log()"))
-edited(loss_plain, "loss_targets_fill_a_length", 2.75, "n_targets may be as large as the smallest length; you refuse that.",
-       ("if n_targets > length:", "if n_targets >= length:"))
 edited(loss_plain, "loss_whole_window", 0, LOSS["whole window"], ("model(window)[:, -n_targets:]", "model(window)"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, -length:]"))
 edited(loss_plain, "loss_train_mode", 3, LOSS["no eval"], ("    model.eval()\n", ""))
