@@ -10,6 +10,7 @@ from autograder.checks.errors import StudentError
 from autograder.checks.follow_through import Book, Kept, in_this_process
 from autograder.checks.framework import Check, calling, exercise
 
+pytestmark = pytest.mark.usefixtures("made_up_checks")
 WEEK = "week3_rope"  # rotate_half is an exercise of one point, rope_frequencies one of two
 
 

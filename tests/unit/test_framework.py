@@ -27,6 +27,7 @@ from autograder.checks.verdict import Criterion, Verdict
 from autograder.misconceptions import bank as banks
 from autograder.misconceptions.bank import Mistake
 
+pytestmark = pytest.mark.usefixtures("made_up_checks")
 EXACT = Tolerance(rtol=0, atol=0)
 
 

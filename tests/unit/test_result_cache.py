@@ -7,6 +7,8 @@ from autograder.checks import result_cache
 from autograder.checks.framework import calling, exercise, grading
 from autograder.checks.result_cache import ResultCache
 
+pytestmark = pytest.mark.usefixtures("made_up_checks")
+
 
 def test_values_and_errors_are_computed_once() -> None:
     remembered, calls = ResultCache(), []
