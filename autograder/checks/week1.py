@@ -281,10 +281,16 @@ UNORDERED: tuple[tuple[str, Callable], ...] = (
 )
 
 
-FOUR_AXES = Hint("One or no width per token is right, an output of four axes is not: the tokens are axis 1.", form=True)
+FOUR_AXES = Hint(
+    "Outputs with one axis of channels, or none, are right; one with two of them is not. (The tokens are axis 1.)",
+    form=True,
+)
 AS_GIVEN = Hint("In float32 the gap is right, in float64 it is not: f gets x in the dtype it has.", form=True)
 TINY = "In float64 a tiny gap goes wrong: the two are subtracted in the dtype they have."
-TRAINED = Hint("Where f has trained parameters, this goes wrong: its output is part of a graph.", form=True)
+TRAINED = Hint(
+    "Where f has trained parameters, your function fails: what f returns is then part of a graph. (Detach it before NumPy.)",
+    form=True,
+)
 
 
 def learned(weight: torch.nn.Parameter) -> Callable:
