@@ -33,6 +33,9 @@ FOUR_PLACES = Tolerance(rtol=0, atol=6e-5, digits=4)  # of weights and what they
 # The hint for a wrong gradient; the same in every week.
 CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
 
+# The hint where a default base fails after another one was asked first.
+REMEMBERED_BASE = "After a call with another base the default one goes wrong: the function must not remember anything of earlier calls."
+
 KNOWN_TYPES = {name for name, value in vars(builtins).items() if isinstance(value, type)} | {
     "ndarray",
     "function",

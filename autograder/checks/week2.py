@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind, within
+from autograder.checks.attention_functions import STRIDES
+from autograder.checks.compare import FOUR_DIGITS, REMEMBERED_BASE, Tolerance, kind, within
 from autograder.checks.framework import Check, Hint, Miss, Probe, StudentError, calling, exercise, gradient
 from autograder.checks.probes import making, parameter_gradients
 from autograder.misconceptions.week2 import DIAGNOSES
@@ -71,7 +72,6 @@ def wavelengths_by_hand(check: Check) -> None:
 # ---- the table ------------------------------------------------------------------------------------------------------
 
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
-REMEMBERED = "After a call with another base the default one goes wrong: the function must not remember anything of earlier calls."
 FAR_ANGLES = Hint(
     "Positions near 0 are right, far ones are off by the size of a rounding error. (Positions, frequencies and "
     "angles are float64 or Python floats; only the finished sines and cosines are rounded.)",
@@ -106,7 +106,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
     with check.criterion("another base", 0.5, golden=True):
         near(10, 16)
         check.agrees(calling(9, 8, base=500.0), f"{name}(9, 8, base=500)", NEAR, BASE)
-        near(9, 8, REMEMBERED)  # asked for the first time with another base: one who remembers a base is found out
+        near(9, 8, REMEMBERED_BASE)  # asked for the first time with another base: one who remembers a base is found out
         for base in (1e6, 7.5):
             check.agrees(calling(9, 8, base=base), f"{name}(9, 8, base={base:g})", NEAR, BASE)
         check.agrees(calling(6, 4, 20), f"{name}(6, 4, 20)", NEAR, BASE)
@@ -145,7 +145,7 @@ def shift_matrix(check: Check) -> None:
     with check.criterion("another base", 0.5, golden=True):
         near(5, 16)
         check.agrees(calling(4, 8, base=500.0), f"{name}(4, 8, base=500)", NEAR, BASE)
-        near(4, 8, REMEMBERED)
+        near(4, 8, REMEMBERED_BASE)
         for base in (1e6, 7.5):
             check.agrees(calling(4, 8, base=base), f"{name}(4, 8, base={base:g})", NEAR, BASE)
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
@@ -171,15 +171,21 @@ IN_FLOAT64 = "In float32 the sum is right, in float64 it is not. (x is not round
 RELOADED = Hint(
     "After load_state_dict the module still adds its old rows: nothing of a call may stay for the next.", form=True
 )
-STRIDES = Hint("Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory.)", form=True)
 LONGER = Hint("A first text is right, a longer one after it is not. (The rows are taken anew in each call.)", form=True)
 LOW_SUM = {torch.bfloat16: Tolerance(rtol=0, atol=0.06), torch.float16: Tolerance(rtol=0, atol=0.008)}
 
 
 def holding(cls: Any, rows: torch.Tensor) -> Any:
     """The student's module with ``rows`` as its table, whatever the tensor is called and however it is shaped."""
+    module = with_rows(cls(*rows.shape), rows)
+    if rows.device.type != "cpu":
+        module.to(rows.device)
+    return module
+
+
+def with_rows(module: Any, rows: torch.Tensor) -> Any:
+    """The same module with ``rows`` loaded as its table."""
     max_len, d_model = rows.shape
-    module = cls(max_len, d_model)
     state = module.state_dict()
     tables = [
         name for name, value in state.items() if isinstance(value, torch.Tensor) and value.numel() == rows.numel()
@@ -191,8 +197,6 @@ def holding(cls: Any, rows: torch.Tensor) -> Any:
     turned = tuple(shape) == (d_model, max_len) and d_model != max_len
     state[tables[0]] = (rows.T if turned else rows).reshape(shape).clone()
     module.load_state_dict(state)
-    if rows.device.type != "cpu":
-        module.to(rows.device)
     return module
 
 
@@ -223,11 +227,7 @@ def added_again(rows: torch.Tensor, other: torch.Tensor, x: torch.Tensor) -> Pro
     def probe(cls: Any) -> torch.Tensor:
         module = holding(cls, other)
         module(x.clone())
-        name = next(name for name, value in module.state_dict().items() if value.numel() == rows.numel())
-        shape = module.state_dict()[name].shape
-        turned = tuple(shape) == tuple(rows.shape)[::-1] and rows.shape[0] != rows.shape[1]
-        module.load_state_dict(module.state_dict() | {name: (rows.T if turned else rows).reshape(shape).clone()})
-        return module(x.clone())
+        return with_rows(module, rows)(x.clone())
 
     return probe
 

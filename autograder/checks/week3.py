@@ -20,7 +20,7 @@ from autograder.checks.attention_modules import (
     like_tokens,
     module_weights,
 )
-from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
+from autograder.checks.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
 from autograder.checks.probes import less, making
 from autograder.checks.rotations import (
@@ -75,8 +75,6 @@ def bfloat16_positions(check: Check) -> None:
         check.entries("first_collision", tolerance=EXACT)
 
 
-REMEMBERED = "After a call with another base the default one goes wrong: the function must not remember anything of earlier calls."
-
 # ---- frequencies ----------------------------------------------------------------------------------------------------
 
 
@@ -89,7 +87,7 @@ def rope_frequencies(check: Check) -> None:
             check.agrees(calling(head_dim), f"rope_frequencies({head_dim})", tolerance)
     with check.criterion("another base", 0.5, golden=True):
         check.agrees(calling(10, 500.0), "rope_frequencies(10, 500.0)", tolerance)
-        check.agrees(calling(10), "rope_frequencies(10)", tolerance, REMEMBERED)  # asked first with another base
+        check.agrees(calling(10), "rope_frequencies(10)", tolerance, REMEMBERED_BASE)  # asked first with another base
         check.agrees(calling(64, base=1e6), "rope_frequencies(64, base=1e6)", tolerance)
         check.agrees(calling(8, base=7.5), "rope_frequencies(8, base=7.5)", tolerance)
     with check.criterion("refuses an odd head_dim", 0.5):
