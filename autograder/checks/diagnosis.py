@@ -93,11 +93,15 @@ class Diagnosis:
         in_one_call: list[str] = []
         smallest = sorted(passing, key=_size)[:2]  # tell most mistakes apart, and cost next to nothing
         may_be_in_one_call = all(map(_telling, failing))
+        of_other_failures: list[Mistake] = []
         for mistake in mistakes():
             alone = len(mistake.says) == 1
             # Pairs are many: the first failure, too, before the rest.
             needed = ([] if may_be_in_one_call else smallest) if alone else sorted([*smallest, failing[0]], key=_size)
             if not all(self._reproduces(mistake, record) for record in needed):
+                continue
+            if not self._explains(mistake, failing[0]):
+                of_other_failures += [mistake] if alone else []
                 continue
             candidate = self._candidate(mistake, failing)
             if candidate is None:
@@ -108,6 +112,9 @@ class Diagnosis:
                     break  # single mistakes come before pairs: none will do better
             elif alone and len(candidate.explains) == len(failing) and may_be_in_one_call:
                 in_one_call.append(mistake.says[0])
+        else:
+            if found:  # of the first failure; others count only beside one of these
+                found += self._besides(of_other_failures, failing, passing)
         if in_place:
             found = [one for one in found if any(_telling(failing[index]) for index in one.explains)]
             return _best(found, failing)
@@ -118,6 +125,19 @@ class Diagnosis:
             hint = first.hint if isinstance(first.hint, Hint) else Hint(first.hint)
             return list(filter(None, [hint.on(first, self._expected(first))]))
         return in_one_call[:1]
+
+    def _besides(
+        self, mistakes: Sequence[Mistake], failing: Sequence[Record], passing: Sequence[Record]
+    ) -> list[_Candidate]:
+        candidates = [(mistake, self._candidate(mistake, failing)) for mistake in mistakes]
+        return [
+            candidate
+            for mistake, candidate in candidates
+            if candidate is not None and all(self._reproduces(mistake, record) for record in passing)
+        ]
+
+    def _explains(self, mistake: Mistake, record: Record) -> bool:
+        return not self._is_right(mistake, record) and self._reproduces(mistake, record)
 
     def _candidate(self, mistake: Mistake, failing: Sequence[Record]) -> _Candidate | None:
         explains, contradicts = set(), set()

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from inspect import isclass, isfunction, signature
 from typing import Any, NoReturn
 
@@ -21,7 +21,7 @@ from autograder.checks.diagnosis import Diagnosis, Hint, Place, Record
 from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by_student
 from autograder.checks.follow_through import rehearse
 from autograder.checks.probes import Probe, calling, differentiating, gradient
-from autograder.checks.result_cache import NoCache
+from autograder.checks.result_cache import ResultCache
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import Mistake, known_mistakes
@@ -102,6 +102,7 @@ class _Bench:
     right: Any
     context: GradingContext
     returns: tuple[str, ...]
+    _own: dict[int, ResultCache] = field(default_factory=dict)
 
     def judge(
         self, student: Any, earlier: tuple[Any, ...], follows: Follows | None, trivial: tuple[Any, ...]
@@ -111,16 +112,15 @@ class _Bench:
             return self._check(self.right, student).absent(student.reason)
         on_top = self._rehearsed(follows, earlier) if follows and earlier else []
         answers: dict[Place, Record] = {}
-        best = self._verdict(self.right, student, answers)
-        if best.score == best.max_score:
-            return best
-        best = self._with_replacements(student, best)
+        best = self._tried(self.right, student, answers)
+        if not best.is_full:
+            best = self._with_replacements(student, best)
         for right, note in on_top:
-            if best.score < best.max_score:
-                other = self._verdict(right, student, answers, note, cached=False)
+            if not best.is_full:
+                other = self._tried(right, student, answers, note)
                 if other.score > best.score and self._leaves_something_to_test(right, trivial):
                     best = other
-        return best
+        return self._verdict(best)
 
     def _rehearsed(self, follows: Follows, earlier: tuple[Any, ...]) -> list[tuple[Any, str]]:
         names = list(signature(follows).parameters)
@@ -131,21 +131,19 @@ class _Bench:
 
     def _rehearsal(self, right: Any) -> None:
         """Put every question of the test to what would be right on top of earlier answers."""
-        check = self._check(right, right, cached=False)
+        check = self._check(right, right, bench=_Rehearsal)
         self.body(check)
         if failed := [record.error for record in check._records if record.error is not None]:
             raise failed[0]
 
-    def _with_replacements(self, student: Any, best: Verdict) -> Verdict:
+    def _with_replacements(self, student: Any, best: "_Trial") -> "_Trial":
         lost = self._lost()
         if not lost:
             return best
         with self.context.replacing(self.grade_id, student, lost) as (again, used):
             if isinstance(again, Absent):
                 return best
-            other = self._verdict(
-                self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {}
-            )
+            other = self._tried(self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {})
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
         called = [name for name in lost if name in used] or list(lost)
@@ -170,27 +168,55 @@ class _Bench:
         return not any(self._score(right, subject) > self._score(self.right, subject) for subject in trivial)
 
     def _score(self, right: Any, subject: Any) -> float:
-        check = self._check(right, subject, cached=right is self.right)
+        check = self._check(right, subject)
         self.body(check)
         return sum(criterion.earned for criterion in check.scored())
 
-    def _verdict(
-        self, right: Any, student: Any, answers: dict[Place, Record], note: str = "", cached: bool = True
-    ) -> Verdict:
-        check = self._check(right, student, answers, cached)
-        try:
+    def _tried(self, right: Any, student: Any, answers: dict[Place, Record], note: str = "") -> "_Trial":
+        check = self._check(right, student, answers)
+        with self._broken():
             self.body(check)
-            return replace(check.verdict(), note=note)
+            return _Trial(check, note, sum(criterion.earned for criterion in check.scored()))
+
+    def _verdict(self, trial: "_Trial") -> Verdict:
+        with self._broken():
+            return replace(trial.check.verdict(), note=trial.note)
+
+    @contextmanager
+    def _broken(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:
             if type(error).__module__.startswith("autograder."):
                 raise
             raise BrokenCheck(f"{self.grade_id}: {type(error).__name__}: {error}") from error
 
     def _check(
-        self, right: Any, student: Any, answers: dict[Place, Record] | None = None, cached: bool = True
+        self, right: Any, student: Any, answers: dict[Place, Record] | None = None, bench: type["Check"] | None = None
     ) -> "Check":
-        context = self.context if cached else replace(self.context, cache=NoCache())
-        return Check(self.assignment, self.grade_id, right, student, context, answers, self.returns)
+        """``bench`` is `Check` itself unless told otherwise. What is right for this student alone is remembered for the
+        student alone; what known mistakes give is the same on top of any earlier answer."""
+        known = self.context.cache if right is self.right else self._own.setdefault(id(right), ResultCache())
+        return (bench or Check)(
+            self.assignment, self.grade_id, right, student, self.context, answers, self.returns, known
+        )
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A test that was run, before its cause is looked for: only the best trial's is."""
+
+    check: "Check"
+    note: str
+    score: float
+
+    @property
+    def is_full(self) -> bool:
+        return self.score == entry(self.check.assignment, self.check.grade_id).points
+
+    @property
+    def stopped(self) -> int:
+        return self.check.stopped
 
 
 def _note(assignment: str, names: list[str], stopped: bool) -> str:
@@ -223,13 +249,15 @@ class Check:
         context: GradingContext,
         answers: dict[Place, Record] | None = None,
         returns: tuple[str, ...] = (),
+        known: ResultCache | None = None,
     ) -> None:
         # The student's values by place: each question is put once, however often it is judged what is right.
         self._answers = {} if answers is None else answers
         self._returns = returns
         self.assignment, self.grade_id = assignment, grade_id
         self.reference, self.student, self.device = reference, student, context.device
-        self.seed, self.generator, self._cache = context.seed, torch.Generator(), context.cache
+        self.seed, self.generator = context.seed, torch.Generator()
+        self._cache, self._known = context.cache, context.cache if known is None else known  # of mistakes, of the reference
         self._begin("")
         self._criteria: list[tuple[Criterion, bool]] = []
         self._records: list[Record] = []
@@ -385,15 +413,19 @@ class Check:
         diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
             self._records, lambda: known_mistakes(self.assignment, self.grade_id), self._in_place
         )
-        stopped = sum(record.error is not None and record.error.means_unanswered for record in self._records)
         return Verdict(
             self.grade_id,
             points.number,
             points.points,
             criteria,
             list(dict.fromkeys(diagnosis + self._named)),
-            stopped=stopped,
+            stopped=self.stopped,
         )
+
+    @property
+    def stopped(self) -> int:
+        """How many questions met an answer that is not there yet."""
+        return sum(record.error is not None and record.error.means_unanswered for record in self._records)
 
     def scored(self) -> list[Criterion]:
         """Points per criterion, gated by the golden ones."""
@@ -436,7 +468,7 @@ class Check:
 
     def _expected(self, probe: Probe, place: Place) -> Any:
         try:
-            return self._cache.recall(place, lambda: probe(self.reference))
+            return self._known.recall(place, lambda: probe(self.reference))
         except Exception as error:
             raise BrokenCheck(f"{self.grade_id}: the reference fails its own check: {error!r}") from error
 
@@ -457,6 +489,18 @@ class Check:
         if record.error.means_unanswered:
             raise Miss("not answered yet (the cell still raises NotImplementedError)")
         raise Miss(f"{call} raised {record.error.describe()}")
+
+
+class _Rehearsal(Check):
+    """The test put to what is right: each question once, as the answer and what is expected are one."""
+
+    def _run(
+        self, probe: Probe, call: str, place: Place, tolerance: Tolerance = Tolerance(), hint: Hint | str = ""
+    ) -> Record:
+        record = Record(probe, place, tolerance, hint)
+        self._records.append(record)
+        record.got = self._expected(probe, place)
+        return record
 
 
 def _number(value: Any) -> float | None:

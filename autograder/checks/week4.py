@@ -323,8 +323,8 @@ def per_key_bias_is_equivalent(check: Check) -> None:
 # float32 attention of scores of order 2 is off by 1e-5; the mistakes of the bank move some output by more than 0.02.
 ATTENDED = Tolerance(rtol=0, atol=1e-3)
 EXACTLY = Tolerance(rtol=0, atol=1e-5)  # float64 with slopes and bias in float32, as the functions return them
-# All of the module in half precision on up to 330 tokens: measured over 12 seeds and four ways to write attention, right
-# modules differ by at most 0.06 and 0.008; positions counted in bfloat16 move some output by 0.4 or more.
+# All of the module in half precision on up to 330 tokens: measured over 30 seeds and four ways to write attention, right
+# modules differ by at most 0.07 and 0.004; positions counted in bfloat16 move some output by 0.35 or more.
 ATTENDED_HALF = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
 
 SYMMETRIC = (
@@ -505,7 +505,7 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
     with check.criterion("float64, bfloat16 and float16", 1, golden=True):
         # bfloat16 cannot count to 330; the others can, and a short text costs a fiftieth. A wrong bias of the student's own
         # may be large where the weights are; there its rounding would decide, so on top of one every text is short.
-        weights, x = drawn(2, 330, 32)
+        weights, x = drawn(1, 330, 32)
         short_probe = attended(weights, 8, x[:, :12], is_causal=False)  # there later keys count, too
         as_right = torch.allclose(
             short_probe(check.reference), short_probe(reference.ALiBiMultiHeadAttention), rtol=0, atol=1e-5
