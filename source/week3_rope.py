@@ -904,7 +904,8 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 class RotaryMultiHeadAttention(nn.Module):
     """Multi-head self-attention with rotary position embeddings (interleaved pairs).
 
-    d_model: width of the model; ValueError if n_heads does not divide it, or if head_dim = d_model / n_heads is odd
+    d_model: width of the model; ValueError, at the latest in the first call, if n_heads does not divide it or if
+             head_dim = d_model / n_heads is odd
     n_heads: number of heads
     base:    base of the frequencies
 

@@ -28,15 +28,27 @@ def like_tokens(check: Check, batch: int, seq_len: int, d_model: int) -> torch.T
     return check.randn(batch, 1, d_model) + 0.03 * check.randn(batch, seq_len, d_model)
 
 
+def equal_scores(
+    check: Check, batch: int, seq_len: int, d_model: int, n_heads: int
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Weights and texts for which all scores of a sequence are one number, far below -1e4, but the values differ: queries
+    and keys read the first half of the channels, and there the tokens are equal."""
+    weights, x, half = module_weights(check, d_model), check.randn(batch, seq_len, d_model), d_model // 2
+    x[:, :, :half] = x[:, :1, :half]
+    for name in PROJECTIONS[:2]:
+        weights[name][:, half:] = 0
+    return far_below(weights, x, n_heads, least=20_000), x
+
+
 def far_below(
-    weights: dict[str, torch.Tensor], x: torch.Tensor, n_heads: int, n_kv_heads: int | None = None
+    weights: dict[str, torch.Tensor], x: torch.Tensor, n_heads: int, n_kv_heads: int | None = None, least: float = 200
 ) -> dict[str, torch.Tensor]:
     """The same weights, but the first head of each group has keys against its queries: a token's score with itself is
-    -200 and less, whatever a rotation does to both."""
+    ``-least`` and less, whatever a rotation does to both."""
     rows, width = weights["q_proj.weight"].shape
     first = weights["q_proj.weight"].view(n_kv_heads or n_heads, -1, width)[:, : rows // n_heads]
     scores = (x @ first.mT.unsqueeze(1)).square().sum(-1) / math.sqrt(rows // n_heads)
-    factor = torch.sqrt(200 / scores.min())
+    factor = torch.sqrt(least / scores.min())
     return {
         **weights,
         "q_proj.weight": factor * weights["q_proj.weight"],

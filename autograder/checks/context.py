@@ -6,8 +6,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from autograder.checks.follow_through import in_this_process
 from autograder.checks.result_cache import NoCache, ResultCache
 from autograder.checks.verdict import Verdict
@@ -29,9 +27,9 @@ class GradingContext:
 
 
 _context: ContextVar[GradingContext | None] = ContextVar("grading_context", default=None)
-# Tensors of which a check wants to see what the student's code does to them in place. All others stay as they are: a
+# Tensors and lists of which a check wants to see what the student's code does to them in place. All others stay as they are: a
 # weight lent to a module and zeroed by it would make what comes after agree with zeros.
-watched: ContextVar[tuple[torch.Tensor, ...]] = ContextVar("watched", default=())
+watched: ContextVar[tuple[Any, ...]] = ContextVar("watched", default=())
 
 
 @contextmanager

@@ -102,7 +102,7 @@ class _Bench:
     right: Any
     context: GradingContext
     returns: tuple[str, ...]
-    _own: dict[int, ResultCache] = field(default_factory=dict)
+    _own: dict[Any, ResultCache] = field(default_factory=dict)
 
     def judge(
         self, student: Any, earlier: tuple[Any, ...], follows: Follows | None, trivial: tuple[Any, ...]
@@ -143,7 +143,9 @@ class _Bench:
         with self.context.replacing(self.grade_id, student, lost) as (again, used):
             if isinstance(again, Absent):
                 return best
-            other = self._tried(self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {})
+            other = self._tried(
+                self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {}
+            )
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
         called = [name for name in lost if name in used] or list(lost)
@@ -196,7 +198,7 @@ class _Bench:
     ) -> "Check":
         """``bench`` is `Check` itself unless told otherwise. What is right for this student alone is remembered for the
         student alone; what known mistakes give is the same on top of any earlier answer."""
-        known = self.context.cache if right is self.right else self._own.setdefault(id(right), ResultCache())
+        known = self.context.cache if right is self.right else self._own.setdefault(right, ResultCache())
         return (bench or Check)(
             self.assignment, self.grade_id, right, student, self.context, answers, self.returns, known
         )
@@ -257,7 +259,8 @@ class Check:
         self.assignment, self.grade_id = assignment, grade_id
         self.reference, self.student, self.device = reference, student, context.device
         self.seed, self.generator = context.seed, torch.Generator()
-        self._cache, self._known = context.cache, context.cache if known is None else known  # of mistakes, of the reference
+        self._cache = context.cache  # of what known mistakes give
+        self._known = context.cache if known is None else known  # of what is right
         self._begin("")
         self._criteria: list[tuple[Criterion, bool]] = []
         self._records: list[Record] = []
@@ -306,6 +309,16 @@ class Check:
             raise Miss(f"{call}: {problem}")
         record.met = True
         return record.got
+
+    def holds(self, probe: Probe, call: str, tolerance: Tolerance = Tolerance()) -> bool:
+        """Whether the student's value is the reference's: for what is asked only then, as it was paid for elsewhere."""
+        try:
+            self.agrees(probe, call, tolerance)
+        except Miss:
+            return False
+        finally:
+            self._records.pop()
+        return True
 
     def value(self, probe: Probe, call: str) -> Any:
         """The student's value of ``probe``, not compared; for properties of one's own."""
@@ -378,21 +391,22 @@ class Check:
         self.name(f"{call} must raise {wanted}; yours returns a value.")
         raise Miss(f"{call}: expected {wanted}, but nothing was raised")
 
-    def unchanged(self, probe: Probe, call: str, *arguments: torch.Tensor) -> None:
+    def unchanged(self, probe: Probe, call: str, *arguments: torch.Tensor | list[int]) -> None:
         """Calling the student's object leaves ``arguments`` as they were."""
-        before = [argument.detach().clone() for argument in arguments]
+        before = [list(given) if isinstance(given, list) else given.detach().clone() for given in arguments]
         place = self._place(call)
         token = watched.set(arguments)
         try:
             self._records.remove(self._run(probe, call, place))
         finally:
             watched.reset(token)
-            same = all(torch.equal(a.detach(), b) for a, b in zip(arguments, before, strict=False))
-            for argument, original in zip(arguments, before, strict=False):  # before the reference gets them
-                argument.data.copy_(original)
+            changed = [given for given, old in zip(arguments, before, strict=True) if not _is_as_before(given, old)]
+            for given, old in zip(arguments, before, strict=True):  # before the reference gets them
+                _restore(given, old)
         self._expected(probe, place)
-        self._in_place |= not same
-        self.require(same, f"{call} changes its argument in place; work on a new tensor.", names=True)
+        self._in_place |= bool(changed)
+        kind_of = "list" if changed and isinstance(changed[0], list) else "tensor"
+        self.require(not changed, f"{call} changes its argument in place; work on a new {kind_of}.", names=True)
 
     def keeps(self, invoke: Callable[..., Any], call: str, *arguments: torch.Tensor) -> None:
         """``invoke(subject, *arguments)`` leaves the arguments as they were, in float64, too: there ``x.double()`` is x."""
@@ -499,7 +513,11 @@ class _Rehearsal(Check):
     ) -> Record:
         record = Record(probe, place, tolerance, hint)
         self._records.append(record)
-        record.got = self._expected(probe, place)
+        try:
+            record.got = self._known.recall(place, lambda: probe(self.reference))
+        except Exception as error:
+            record.error = by_student(error)
+            raise Miss(f"{call} raised {record.error.describe()}") from None
         return record
 
 
@@ -518,6 +536,19 @@ def _mix(seed: int, text: str) -> int:
     for byte in text.encode():
         value = (value * 1_000_003 + byte) % 2**31
     return value
+
+
+def _is_as_before(given: torch.Tensor | list[int], old: torch.Tensor | list[int]) -> bool:
+    if isinstance(given, torch.Tensor) and isinstance(old, torch.Tensor):
+        return torch.equal(given.detach(), old)
+    return given == old
+
+
+def _restore(given: torch.Tensor | list[int], old: torch.Tensor | list[int]) -> None:
+    if isinstance(given, torch.Tensor) and isinstance(old, torch.Tensor):
+        given.data = old
+    elif isinstance(given, list):
+        given[:] = old
 
 
 def _invoking(invoke: Callable[..., Any], arguments: Sequence[torch.Tensor]) -> Probe:

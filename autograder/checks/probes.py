@@ -13,6 +13,7 @@ import torch
 
 from autograder.errors import StudentError
 from autograder.grading.sandbox.worker.pullback import pullback
+from autograder.grading.sandbox.worker.tensors import overwrite
 
 Probe = Callable[[Any], Any]
 
@@ -20,6 +21,18 @@ Probe = Callable[[Any], Any]
 def calling(*arguments: Any, **options: Any) -> Probe:
     """The probe that calls the object with these arguments; tensors are copied, whatever the student does to them."""
     return lambda subject: subject(*[_copy(argument) for argument in arguments], **options)
+
+
+def calling_again(*arguments: Any) -> Probe:
+    """The probe that calls the object, overwrites what comes back, and calls it once more."""
+
+    def probe(subject: Any) -> Any:
+        if hasattr(subject, "called_again"):  # it lives in the sandbox
+            return subject.called_again(*arguments)
+        overwrite(subject(*arguments))
+        return subject(*arguments)
+
+    return probe
 
 
 def differentiating(*arguments: Any, at: int = 0) -> Probe:

@@ -13,6 +13,7 @@ import torch
 
 from autograder.checks.compare import CUT, FOUR_PLACES, Tolerance, kind, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
+from autograder.checks.probes import calling_again
 
 WEEK = "week1_permutation_equivariance"
 
@@ -429,11 +430,11 @@ def _like_a_shorter_one(f: Any) -> bool:
     return bool((long == short).all())
 
 
+HANDED_OUT_TWICE = "The mask that you return is kept, so whoever writes to it changes the next one. Return a new one."
+
+
 @exercise(WEEK, "causal_mask")
 def causal_mask(check: Check) -> None:
-    """Whether each call makes a new tensor is not tested: what comes out of the sandbox is a copy, so a cached mask that
-    somebody changes in place cannot be told from one made afresh."""
-
     def masks(*sizes: tuple[int, int]) -> None:
         for n_queries, n_keys in sizes:
             hint: Hint | str = LONG if n_keys > 100 else WITH_A_CACHE if n_queries < n_keys else ""
@@ -443,8 +444,11 @@ def causal_mask(check: Check) -> None:
         masks((4, 4), (1, 1), (2, 2), (7, 7))
     with check.criterion("several new queries, with a cache", 1.5, golden=True):
         masks((3, 3), (2, 5), (3, 4), (2, 9), (5, 8), (6, 7))
-    with check.criterion("one new query, with a cache", 0.5):
+    with check.criterion("one new query, with a cache; a new mask on each call", 0.5):
         masks((1, 6), (1, 2), (1, 33), (1, 3000))
         check.agrees(
             _like_a_shorter_one, "causal_mask(3, 3000), the last 30 columns, are those of causal_mask(3, 40)", hint=LONG
+        )
+        check.agrees(
+            calling_again(2, 4), "causal_mask(2, 4), when an earlier one was written to", hint=HANDED_OUT_TWICE
         )

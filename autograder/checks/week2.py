@@ -71,6 +71,7 @@ def wavelengths_by_hand(check: Check) -> None:
 
 # ---- the table ------------------------------------------------------------------------------------------------------
 
+LEFT_BASE = "With another base offsets to the right are right, one to the left is not. (It takes the same base.)"
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
 FAR_ANGLES = Hint(
     "Positions near 0 are right, far ones are off by the size of a rounding error. (Positions, frequencies and "
@@ -148,6 +149,8 @@ def shift_matrix(check: Check) -> None:
         near(4, 8, REMEMBERED_BASE)
         for base in (1e6, 7.5):
             check.agrees(calling(4, 8, base=base), f"{name}(4, 8, base={base:g})", NEAR, BASE)
+        if check.holds(calling(-4, 8), f"{name}(-4, 8)", NEAR):
+            check.agrees(calling(-4, 8, base=500.0), f"{name}(-4, 8, base=500)", NEAR, LEFT_BASE)
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
         near(3, 6)
         for offset, d_model in ((100_000, 8), (99_990 - drawn, 32), (5000 + drawn, 6)):

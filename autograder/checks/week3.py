@@ -16,8 +16,7 @@ from autograder.checks.attention_modules import (
     attended,
     attended_twice,
     built,
-    far_below,
-    like_tokens,
+    equal_scores,
     module_weights,
 )
 from autograder.checks.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
@@ -176,13 +175,18 @@ def rotation_dtype(check: Check, name: str) -> None:
         check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
 
 
+def _turning(x: torch.Tensor, positions: torch.Tensor) -> Probe:
+    return lambda f: f(x, positions)
+
+
 def rotation_manners(check: Check, name: str) -> None:
     x, positions = check.randn(2, 3, 4, 6), torch.arange(4, device=check.device)
     call = f"{name}({on(x, '0..3')})"
     check.agrees(calling(x, positions), call, NEAR)
     check.keeps(lambda f, *given: f(*given), call, x, positions)  # first: it spoils the gradient
-    real = positions.double()
-    check.unchanged(lambda f: f(x, real), f"{call}, positions float64", real)
+    for dtype in (torch.float32, torch.float64):
+        real = positions.to(dtype)
+        check.unchanged(_turning(x, real), f"{call}, positions {str(dtype).removeprefix('torch.')}", real)
     check.agrees(differentiating(x, positions), f"the gradient of {call}", NEAR, CUT)
     odd = check.randn(1, 1, 4, 5)
     check.raises(calling(odd, positions), ValueError, f"{name}({on(odd, '0..3')})")
@@ -402,8 +406,8 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         alone = attended(weights, 2, x[:, -1:], positions=given[-1:], is_causal=True)
         apart = check.value(lambda cls: less(causal(cls)[:, -1], alone(cls)[:, 0]), f"{call}, the last row")
         check.require(bool((apart.abs() > 1e-2).any()), f"{call}: the last row does not depend on the tokens before it")
-        weights, x = module_weights(check, 32), like_tokens(check, 2, 4, 32)
-        low = attended(far_below(weights, x, 2), 2, x, positions=positions(0, 0, 0, 0), is_causal=True)
+        weights, x = equal_scores(check, 2, 4, 32, n_heads=2)
+        low = attended(weights, 2, x, positions=positions(0, 0, 0, 0), is_causal=True)
         check.agrees(
             lambda cls: low(cls)[:, 0],
             f"{name}(32, 2)(x {tuple(x.shape)}, scores far below 0, positions all 0, is_causal=True), the first row",

@@ -23,8 +23,7 @@ from autograder.checks.attention_modules import (
     attended,
     attended_after_conversion,
     attended_twice,
-    far_below,
-    like_tokens,
+    equal_scores,
     module_weights,
 )
 from autograder.checks.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance
@@ -466,8 +465,8 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
             )
         weights, x = drawn(1, 600, 4)
         check.agrees(attended(weights, 1, x), f"{name}(4, 1)(x {tuple(x.shape)})", ATTENDED, LONG_TEXT)
-        weights, x = module_weights(check, 32), like_tokens(check, 2, 4, 32)
-        low = attended(far_below(weights, x, 2), 2, x, is_causal=True)
+        weights, x = equal_scores(check, 2, 4, 32, n_heads=2)
+        low = attended(weights, 2, x, is_causal=True)
         check.agrees(
             lambda cls: low(cls)[:, 0],
             f"{name}(32, 2)(x {tuple(x.shape)}, scores far below 0, is_causal=True), the first row",
@@ -511,6 +510,8 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
             short_probe(check.reference), short_probe(reference.ALiBiMultiHeadAttention), rtol=0, atol=1e-5
         )
         x = x if as_right else x[:, :12]
+        pair = check.randn(2, 12, 32)
+        check.agrees(attended(weights, 8, pair), f"{name}(32, 8)(x {tuple(pair.shape)})", ATTENDED)
         check.agrees(attended(weights, 8, x), f"{name}(32, 8)(x {tuple(x.shape)})", ATTENDED)
         for dtype, tolerance in ((torch.float64, EXACTLY), *ATTENDED_HALF.items()):
             text = x if dtype is torch.bfloat16 else x[:, :48]
@@ -578,15 +579,17 @@ def effective_window(check: Check) -> None:
         check.agrees(calling(0.25), "effective_window(0.25)", hint=WHOLE_NUMBER)
         for numbers in ((0.3, 1.0), (2, 1), (1, 0.3)):
             check.agrees(calling(*numbers), f"effective_window{numbers}", hint=EDGES)
-        check.agrees(
-            calling(torch.tensor(0.25), torch.tensor(0.02)),
-            "effective_window(torch.tensor(0.25), torch.tensor(0.02))",
-            hint=Hint("0-d tensors must be taken too, and the window be a Python int.", form=True),
-        )
+        for given, words in (
+            ((torch.tensor(0.25), torch.tensor(0.02)), "torch.tensor(0.25), torch.tensor(0.02)"),
+            ((torch.tensor(0.25), 0.02), "torch.tensor(0.25), 0.02"),
+            ((0.25, torch.tensor(0.02)), "0.25, torch.tensor(0.02)"),
+        ):
+            check.agrees(calling(*given), f"effective_window({words})", hint=ZERO_D)
         slope, tol = torch.tensor(0.25), torch.tensor(0.02)
         check.unchanged(lambda f: f(slope, tol), "effective_window(torch.tensor(0.25), torch.tensor(0.02))", slope, tol)
 
 
+ZERO_D = Hint("0-d tensors must be taken too, one or both, and the window be a Python int.", form=True)
 EDGES = Hint("tol may be 1, where the distance is 0, and slope and tol may be ints.", form=True)
 
 

@@ -321,7 +321,7 @@ def yarn_temperature(check: Check) -> None:
         for scale in (4.0, 2.0, 8.0, 1.5, 32.0):
             check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance)
     with check.criterion("1 for scales up to 1; a Python float", 0.5):
-        for scale in (1.0, 0.5, 0.1):
+        for scale in (1.0, 0.5, 0.1, 0.0):
             check.agrees(
                 calling(scale),
                 f"yarn_temperature({scale:g})",
@@ -382,7 +382,7 @@ EVAL_MODE = (
 )
 
 
-MIXED_MODES = "With the model in train mode the losses are right, with some of its parts in eval mode they are not."
+MIXED_MODES = "With the model in train mode the losses are right, with its parts in different modes they are not."
 AFTER_REFUSAL = (
     "After a refusal some training flag is not what it was before: check the lengths first, or restore in `finally`."
 )
@@ -460,8 +460,8 @@ def kinds_of_losses(*arguments: Any) -> Probe:
 
 
 def _fresh(arguments: tuple) -> list:
-    weights, flags, tokens, *rest = arguments
-    return [{name: value.clone() for name, value in weights.items()}, flags, tokens.clone(), *rest]
+    weights, flags, tokens, lengths, n_targets = arguments
+    return [{name: value.clone() for name, value in weights.items()}, flags, tokens.clone(), list(lengths), n_targets]
 
 
 @exercise(WEEK, "loss_by_length")
@@ -518,13 +518,20 @@ def _loss_by_length(check: Check) -> None:
                 WEIGHTS,
             )
 
-    with check.criterion("no gradients recorded or kept, plain floats", 0.5):
+    with check.criterion("no gradients recorded or kept, plain floats, arguments left alone", 0.5):
         weights, tokens = drawn(2, 15)
         arguments, shown = (weights, EVAL, tokens, [6, 12], 4), call("eval mode", tokens, [6, 12], 4)
         for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
             check.agrees(left_behind(key, *arguments), f"'{key}' after {shown}", EXACT, hint)
         check.agrees(still_trained(*arguments), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)
         check.agrees(kinds_of_losses(*arguments), f"the types of the losses of {shown}", EXACT, FLOATS)
+        lengths = [12, 6]
+        check.unchanged(
+            lambda subject: _measured(subject)(weights, EVAL, tokens, lengths, 4)[0],
+            call("eval mode", tokens, [12, 6], 4),
+            tokens,
+            lengths,
+        )
 
     with check.criterion("refuses a text that is too short and targets that do not fit", 0.5):
         weights, tokens = drawn(2, 20)

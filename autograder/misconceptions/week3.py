@@ -49,6 +49,9 @@ DIAGNOSES = {
     "apart":
         "Your pairs are rotated rightly but not put back side by side: all first channels come before all second "
         "ones.",
+    "even and odd":
+        "You take even and odd channels apart; in the half layout the two of a pair stand half a head apart: channel i "
+        "with i + head_dim/2.",
     "woven":
         "Your pairs are rotated rightly but put back side by side; in the half-split layout all first channels "
         "come before all second ones.",
@@ -1096,7 +1099,7 @@ def quarter_halves_kept(x):
     return torch.cat((-x[..., :d], x[..., d:]), dim=-1)
 
 
-@wrong(WEEK, "rotate_half", 0, DIAGNOSES["apart"])
+@wrong(WEEK, "rotate_half", 0, DIAGNOSES["even and odd"])
 def quarter_pairs_apart(x):
     return torch.cat((-x[..., 1::2], x[..., 0::2]), dim=-1)
 
@@ -1439,10 +1442,10 @@ def attention_with(mistakes):
     return Attention
 
 
-@family(WEEK, "rotate_half", _say("still woven", "sign moved", "no sign", "apart", "woven"))
+@family(WEEK, "rotate_half", _say("still woven", "sign moved", "no sign", "even and odd", "woven"))
 def quarter_turn_with(mistakes):
     def subject(x):
-        woven_in, woven_out = (bool(mistakes & {"still woven", way}) for way in ("apart", "woven"))
+        woven_in, woven_out = (bool(mistakes & {"still woven", way}) for way in ("even and odd", "woven"))
         a, b = (x[..., 0::2], x[..., 1::2]) if woven_in else x.chunk(2, dim=-1)
         a, b = (b, -a) if "sign moved" in mistakes else (b, a) if "no sign" in mistakes else (-b, a)
         return torch.stack((a, b), -1).flatten(-2) if woven_out else torch.cat((a, b), -1)

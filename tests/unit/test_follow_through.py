@@ -5,10 +5,13 @@ import math
 import pytest
 import torch
 
+from autograder.checks import framework
 from autograder.checks.context import grading
 from autograder.checks.errors import StudentError
 from autograder.checks.follow_through import Book, Kept, in_this_process
 from autograder.checks.framework import Check, calling, exercise
+from autograder.checks.result_cache import ResultCache
+from autograder.misconceptions.bank import Mistake
 
 pytestmark = pytest.mark.usefixtures("made_up_checks")
 WEEK = "week3_rope"  # rotate_half is an exercise of one point, rope_frequencies one of two
@@ -19,7 +22,7 @@ def sums_up(earlier):
     yield lambda n: 2 * earlier(n), "Graded with your own rope_frequencies."
 
 
-def on_top(student, earlier, follows=sums_up, trivial=(), before=None):
+def on_top(student, earlier, follows=sums_up, trivial=(), before=None, cache=None):
     """The verdict on an exercise whose right answer is 2 * 10 * n, for a student with ``earlier``, which should be 10 * n."""
 
     def body(check: Check) -> None:
@@ -31,7 +34,7 @@ def on_top(student, earlier, follows=sums_up, trivial=(), before=None):
         return follows(rope_frequencies)
 
     test = exercise(WEEK, "rotate_half", lambda n: 20.0 * n, follows=named, trivial=trivial)(body)
-    with grading() as context:
+    with grading(cache=cache) as context:
         context.verdicts.extend(before or [])
         return test(student, earlier)
 
@@ -127,6 +130,24 @@ def test_gradients_with_respect_to_one_argument_and_to_both_are_two_questions():
         x, y = torch.tensor([2.0], requires_grad=True), torch.tensor([3.0], requires_grad=both)
         found = torch.autograd.grad(kept(x, y).sum(), [x, y] if both else [x])
         assert [float(slope) for slope in found] == [3.0, 2.0][: len(found)]
+
+
+def test_the_cause_is_looked_for_once_and_mistakes_are_run_once_for_a_class(monkeypatch):
+    """On top of an earlier answer, too: there the diagnosis used to run without a memory, and once per trial."""
+    sought, ran = [], []
+
+    def mistaken(n):
+        ran.append(n)
+        return 30.0 * n
+
+    monkeypatch.setattr(
+        framework, "known_mistakes", lambda *names: sought.append(names) or [Mistake(mistaken, ("It triples.",))]
+    )
+    cache = ResultCache()
+    for _ in range(3):
+        verdict = on_top(lambda n: 14.0 * n if n < 3 else 0.0, lambda n: 7.0 * n, cache=cache)
+        assert verdict.score == 0
+    assert len(sought) == 3 and len(ran) <= 3
 
 
 def test_replaced_answers_are_put_back():

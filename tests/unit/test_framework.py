@@ -23,6 +23,7 @@ from autograder.checks.framework import (
     exercise,
     grading,
 )
+from autograder.checks.probes import calling_again
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.misconceptions import bank as banks
 from autograder.misconceptions.bank import Mistake
@@ -272,6 +273,55 @@ def test_a_change_in_place_is_told_and_undone():
 
     verdict = run(body, lambda x: x.mul_(2))
     assert verdict.score == 0.5 and "in place" in verdict.named[0]
+
+
+def test_a_list_that_is_sorted_in_place_is_told_and_put_back():
+    def body(check):
+        golden(check)
+        with check.criterion("leaves the list alone", 0.5):
+            lengths = [3, 1, 2]
+            try:
+                check.unchanged(lambda f: f(torch.ones(1), lengths), "double(x, [3, 1, 2])", lengths)
+            finally:
+                assert lengths == [3, 1, 2]
+
+    def sorts(x, lengths=()):
+        list.sort(lengths) if lengths else None
+        return 2 * x
+
+    verdict = run(body, sorts, lambda x, lengths=(): 2 * x)
+    assert verdict.score == 0.5 and "work on a new list" in verdict.named[0]
+
+
+def test_a_result_that_is_handed_out_twice_is_told():
+    def body(check):
+        golden(check)
+        with check.criterion("a new one on each call", 0.5):
+            check.agrees(calling_again(torch.ones(2)), "double(ones), once more", EXACT, "Kept.")
+
+    kept = {}
+
+    def keeps(x):
+        return kept.setdefault(x.numel(), 2 * x)
+
+    verdict = run(body, keeps)
+    assert verdict.score == 0.5 and verdict.named == ["Kept."]
+
+
+def test_what_is_asked_only_where_something_else_holds_leaves_no_trace():
+    """The question that decides is neither counted nor diagnosed."""
+
+    def body(check):
+        golden(check)
+        with check.criterion("sevens, where threes are right", 0.5):
+            if check.holds(calling(torch.full((2,), 3.0)), "double(threes)"):
+                check.agrees(calling(torch.full((2,), 7.0)), "double(sevens)", hint="Sevens.")
+
+    assert run(body, double).score == 1
+    wrong_for_sevens = run(body, lambda x: 2 * x + (x == 7).float())
+    assert wrong_for_sevens.score == 0.5 and wrong_for_sevens.named == ["Sevens."]
+    wrong_for_both = run(body, lambda x: 2 * x + (x == 7).float() + (x == 3).float())
+    assert wrong_for_both.score == 1 and not wrong_for_both.named
 
 
 def test_gradients_are_compared_by_value():

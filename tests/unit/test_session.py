@@ -216,6 +216,26 @@ def test_in_place_changes_are_seen(session: Session) -> None:
     assert torch.equal(x, torch.ones(3))
 
 
+def test_a_watched_list_is_changed_here_as_it_was_there(session: Session) -> None:
+    session.execute("a", "def spoil(n, values):\n    values.sort()\n    return len(values)")
+    spoil, watched_one, other = session.lookup(["spoil"])["spoil"], [3, 1, 2], [3, 1, 2]
+    token = watched.set((watched_one,))
+    try:
+        assert spoil(1, watched_one) == spoil(1, other) == 3
+    finally:
+        watched.reset(token)
+    assert watched_one == [1, 2, 3] and other == [3, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("returned", "second"), [("torch.zeros(2)", [0.0, 0.0]), ("kept", [1.0, 1.0]), ("kept[:1].expand(2)", [0.0, 0.0])]
+)
+def test_whether_a_result_is_handed_out_twice_is_seen(session: Session, returned: str, second: list[float]) -> None:
+    """What an expanded view shows cannot be written to, so nobody can spoil it."""
+    session.execute("a", f"import torch\nkept = torch.zeros(2)\ndef f(n):\n    return {returned}")
+    assert session.lookup(["f"])["f"].called_again(2).tolist() == second
+
+
 def test_an_exception_is_plain_text_with_its_line(session: Session) -> None:
     run = session.execute("a", "x = 1\nraise KeyError('no such thing')")
     assert run.error.type_names[:2] == ("KeyError", "LookupError") and "line 2" in run.error.describe()

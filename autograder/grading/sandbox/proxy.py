@@ -27,7 +27,8 @@ class Caller(Protocol):
         method: str | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        watched: Sequence[torch.Tensor] = (),
+        watched: Sequence[Any] = (),
+        again: bool = False,
     ) -> tuple[Any, list[tuple[int, Any]], int]:
         """The value, the arguments that the call changed, and the number by which to differentiate it."""
 
@@ -45,6 +46,10 @@ class RemoteObject:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _call(self, None, args, kwargs)
+
+    def called_again(self, *args: Any) -> Any:
+        """What a call gives after what an equal call has returned was overwritten."""
+        return self._session.call(self, None, args, {}, again=True)[0]
 
     def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
         """The gradients of a module's trained parameters, where its output for ``x`` is weighed by ``weigh(output)``."""

@@ -20,7 +20,7 @@ from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
@@ -115,12 +115,14 @@ class Session:
         method: str | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        watched: "Sequence[torch.Tensor]" = (),
+        watched: "Sequence[Any]" = (),
+        again: bool = False,
     ) -> tuple[Any, list[tuple[int, Any]], int]:
         """Returns the value, the arguments the call changed, and the number by which to differentiate it.
 
         ``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
-        GPU, the student's process reports.
+        GPU, the student's process reports, and watched lists, which are changed here as they were there. ``again``: the
+        call is the second of its kind, and what the first one returned has been overwritten.
         """
         loan = Loan(watched)
 
@@ -135,6 +137,7 @@ class Session:
                 "target": number,
                 "method": method,
                 "watched": bool(watched),
+                "again": again,
                 "args": encoder.encode(args),
                 "kwargs": encoder.encode(kwargs),
             }
@@ -153,6 +156,10 @@ class Session:
             value = decoder.decode(header.get("value"))
             changed = [(int(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
             changed += loan.changed(tensors_of((args, kwargs)))
+            lists = [given for given in args if type(given) is list]
+            for given, now in zip(lists, header.get("lists") or [], strict=False):
+                if any(given is one for one in watched):
+                    given[:] = decoder.decode(now)
             return value, changed, int(header.get("call") or 0)
         except (WireError, TypeError, ValueError) as malformed:
             raise _garbage(malformed) from malformed
