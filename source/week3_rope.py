@@ -45,7 +45,7 @@
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $d$ is the **head dimension**, never the model dimension.
 # - $m$ is the position of a query, $n$ the position of a key, both counted from 0. Their difference $m-n$ is the **offset**. (Here $i$ counts *pairs* of channels, as in most texts on RoPE. Week 2 called them $t$.)
 # - Angles are in radians. Positive angles turn counter-clockwise.
-# - Your functions keep dtype, device and gradients, and never change an argument in place.
+# - Your functions keep dtype, device and gradients, and never change an argument in place. A tensor need not be contiguous: heads come out of a projection transposed.
 # - A bare number such as 3.4 is an exercise. A folded cell is plumbing, mostly of figures.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}

@@ -8,6 +8,7 @@ import torch
 from autograder.checks.errors import StudentError
 from autograder.checks.framework import Check, Hint
 from autograder.checks.probes import Probe, gradient
+from autograder.grading.sandbox.worker.tensors import load_weights
 
 PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
 BIASES = tuple(name.replace("weight", "bias") for name in PROJECTIONS)
@@ -56,20 +57,24 @@ def far_below(
     }
 
 
-def built(cls: Any, weights: dict, n_heads: int, **options: Any) -> Any:
+def loaded(cls: Any, arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], **options: Any) -> Any:
     """The student's module with our weights. What should not be in the state_dict costs points in one place only: here
     it keeps its value, but for the projections' own biases, which become zero."""
-    module = cls(len(weights["q_proj.weight"]), n_heads, **options)
-    state = module.state_dict()
-    missing = [name for name in weights if name not in state]
-    if missing:
-        raise StudentError(("KeyError",), f"the state_dict has no {missing[0]!r}")
-    for name, value in state.items():
-        state[name] = weights.get(name, torch.zeros_like(value) if name in BIASES else value)
-    module.load_state_dict(state)
-    if weights["q_proj.weight"].device.type != "cpu":
-        module.to(weights["q_proj.weight"].device)
+    if getattr(type(cls), "is_remote", False):
+        module = cls.with_weights(arguments, options, weights, BIASES)
+    else:
+        module = cls(*arguments, **options)
+        if missing := load_weights(module, weights, BIASES):
+            raise StudentError(("KeyError",), f"the state_dict has no {missing!r}")
+    device = next(iter(weights.values())).device
+    if device.type != "cpu":
+        module.to(device)
     return module
+
+
+def built(cls: Any, weights: dict, n_heads: int, **options: Any) -> Any:
+    """The student's self-attention with our weights."""
+    return loaded(cls, (len(weights["q_proj.weight"]), n_heads), weights, **options)
 
 
 def attended(

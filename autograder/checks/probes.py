@@ -27,7 +27,7 @@ def calling_again(*arguments: Any) -> Probe:
     """The probe that calls the object, overwrites what comes back, and calls it once more."""
 
     def probe(subject: Any) -> Any:
-        if hasattr(subject, "called_again"):  # it lives in the sandbox
+        if getattr(type(subject), "is_remote", False):  # it lives in the sandbox
             return subject.called_again(*arguments)
         overwrite(subject(*arguments))
         return subject(*arguments)
@@ -55,7 +55,7 @@ def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
 
 def parameter_gradients(module: Any, x: torch.Tensor) -> list[torch.Tensor | None]:
     """The gradients of the module's trained parameters from a weighted sum of its output for ``x``."""
-    if hasattr(module, "parameter_gradients"):  # it lives in the sandbox
+    if getattr(type(module), "is_remote", False):  # it lives in the sandbox
         found: list[torch.Tensor | None] = module.parameter_gradients(x, uneven)
         return found
     with torch.enable_grad():

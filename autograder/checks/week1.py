@@ -204,6 +204,12 @@ def half_precision(check: Check, name: str) -> None:
         mask = some(check, 5, 7)
         check.agrees(calling(q, k, v), f"{name}({words})", tolerance, HALF)
         check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7))", tolerance, HALF)
+        # A low number in place of -inf, added to a low score, overflows float16.
+        q, k, mask = torch.full_like(q, 4), torch.full_like(k, -4), mask.clone()
+        mask[1] = False
+        low = f"{name}({words}, scores of -45, mask (5, 7) with row 1 all False)"
+        if check.holds(calling(q.float(), k.float(), v.float(), mask), f"{low} in float32", CLOSE):
+            check.agrees(calling(q, k, v, mask), low, tolerance, EMPTY_ROW)
     # q.k overflows float16, q.k / sqrt(head_dim) does not. The scores lie thousands apart, so rounding changes nothing.
     for head_dim, size in ((16, 100.0), (64, 64.0)):
         q = torch.full((1, 2, 3, head_dim), size, dtype=torch.float16, device=check.device)
@@ -287,7 +293,9 @@ FOUR_AXES = Hint(
     form=True,
 )
 AS_GIVEN = Hint("In float32 the gap is right, in float64 it is not: f gets x in the dtype it has.", form=True)
-TINY = "In float64 a tiny gap goes wrong: the two are subtracted in the dtype they have."
+TINY = (
+    "In float64 a tiny gap goes wrong: it is neither rounded to float32 on the way nor set to zero where it is small."
+)
 TRAINED = Hint(
     "Where f has trained parameters, your function fails: what f returns is then part of a graph. (Detach it before NumPy.)",
     form=True,

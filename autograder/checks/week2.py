@@ -174,6 +174,11 @@ IN_FLOAT64 = "In float32 the sum is right, in float64 it is not. (x is not round
 RELOADED = Hint(
     "After load_state_dict the module still adds its old rows: nothing of a call may stay for the next.", form=True
 )
+AFTER_BFLOAT16 = Hint(
+    "After an input in bfloat16 one in float32 goes wrong: .to() and .half() on a module change the module itself. (Round "
+    "the rows, not the table.)",
+    form=True,
+)
 LONGER = Hint("A first text is right, a longer one after it is not. (The rows are taken anew in each call.)", form=True)
 LOW_SUM = {torch.bfloat16: Tolerance(rtol=0, atol=0.06), torch.float16: Tolerance(rtol=0, atol=0.008)}
 
@@ -314,6 +319,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         check.has_dtype(added(rows, x.double()), torch.float64, f"{call} in float64")
         check.agrees(added(rows, x.double()), f"{call} in float64", EXACT_SUM, IN_FLOAT64)
         low = x.to(torch.bfloat16)
+        check.agrees(added_after(rows, low, x), f"{call} after the same in bfloat16", SUM, AFTER_BFLOAT16)
         check.agrees(
             added_again(rows, 5 - rows, low),
             f"{call} in bfloat16, once more after load_state_dict",
@@ -398,5 +404,28 @@ def similarity_counterexample(check: Check) -> None:
     with check.criterion("any even width up to 1024", 1, golden=True):
         drawn = [2 * int(half) for half in check.randint(5, 512, (16,))]
         # 40, 90, 150, 204 and 400 tell bases of 5,000, 10,100 and 20,000 from 10,000
-        for d_model in (6, 8, 10, 14, 16, 24, 32, 40, 90, 150, 204, 252, 256, 400, 420, *drawn, 512, 768, 1022, 1024):
+        for d_model in (
+            6,
+            8,
+            10,
+            14,
+            16,
+            24,
+            32,
+            40,
+            58,
+            90,
+            150,
+            204,
+            220,
+            252,
+            256,
+            400,
+            420,
+            *drawn,
+            512,
+            768,
+            1022,
+            1024,
+        ):
             require_counterexample(check, d_model)

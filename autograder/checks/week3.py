@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from autograder.checks.attention_functions import FAR_BELOW
+from autograder.checks.attention_functions import FAR_BELOW, STRIDES
 from autograder.checks.attention_modules import (
     FOUR_WEIGHTS,
     attended,
@@ -175,6 +175,11 @@ def rotation_dtype(check: Check, name: str) -> None:
         check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
 
 
+def as_heads(check: Check, batch: int, heads: int, seq_len: int, head_dim: int) -> torch.Tensor:
+    """Heads as they come out of a projection: transposed, so not contiguous."""
+    return check.randn(batch, seq_len, heads, head_dim).transpose(1, 2)
+
+
 def _turning(x: torch.Tensor, positions: torch.Tensor) -> Probe:
     return lambda f: f(x, positions)
 
@@ -184,6 +189,8 @@ def rotation_manners(check: Check, name: str) -> None:
     call = f"{name}({on(x, '0..3')})"
     check.agrees(calling(x, positions), call, NEAR)
     check.keeps(lambda f, *given: f(*given), call, x, positions)  # first: it spoils the gradient
+    heads = as_heads(check, 2, 3, 4, 6)
+    check.agrees(calling(heads, positions), f"{name}({on(heads, '0..3')}), x transposed", NEAR, STRIDES)
     for dtype in (torch.float32, torch.float64):
         real = positions.to(dtype)
         check.unchanged(_turning(x, real), f"{call}, positions {str(dtype).removeprefix('torch.')}", real)
@@ -272,6 +279,11 @@ EVALUATING = "In train mode the output is right, after .eval() it is not."
 CAUSAL_POSITIONS = (
     "With is_causal=True the output is right, with positions given besides it is not. (The mask goes by the index, the "
     "rotation by the positions given.)"
+)
+CAUSAL_BFLOAT16 = Hint(
+    "In bfloat16 the module is right, with is_causal=True it is not. (A mask that is added has the dtype of the scores, or "
+    "is boolean.)",
+    form=True,
 )
 CAUSAL = "With is_causal=True a row is not what the tokens up to it give. (The token at index i sees the indices 0..i.)"
 MODULE_BFLOAT16 = (
@@ -433,6 +445,11 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             ATTENDED_BFLOAT16,
             MODULE_BFLOAT16,
         )
+        x, call = x[:, :9], f"{name}(32, 2)(x (1, 9, 32), is_causal=True)"
+        if check.holds(attended(weights, 2, x.float(), is_causal=True), call, ATTENDED):
+            check.agrees(
+                attended(weights, 2, x, is_causal=True), f"{call} in bfloat16", ATTENDED_BFLOAT16, CAUSAL_BFLOAT16
+            )
 
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.25):
         check.agrees(
@@ -473,6 +490,7 @@ def rotate_half(check: Check) -> None:
         for dtype in (torch.bfloat16, torch.float64):
             check.has_dtype(calling(x.to(dtype)), dtype, f"{call} in {dtype}")
         check.agrees(calling(x), call, MOVED)
+        check.agrees(calling(as_heads(check, 2, 3, 4, 6)), "rotate_half(x (2, 3, 4, 6)), x transposed", MOVED, STRIDES)
         check.keeps(lambda f, x: f(x), call, x)  # first: it spoils the gradient
         check.agrees(differentiating(x), f"the gradient of {call}", MOVED, CUT)
 
@@ -525,6 +543,8 @@ def decode_step_scores(check: Check) -> None:
             check.agrees(calling(q, keys), call, tolerance)
         q, keys, call = drawn(2, 3, 9, 8)
         check.agrees(calling(q, keys), f"{call}, other keys of a shape seen before", tolerance, OTHER_KEYS)
+        q, keys = as_heads(check, 2, 3, 1, 8), as_heads(check, 2, 3, 9, 8)
+        check.agrees(calling(q, keys), f"{call}, both transposed", tolerance, STRIDES)
     with check.criterion("another base", 0.25, golden=True):
         q, keys, call = drawn(2, 2, 9, 8)
         check.agrees(calling(q, keys), call, tolerance)

@@ -16,7 +16,7 @@ import torch
 
 from autograder import reference
 from autograder.checks.attention_functions import FAR_BELOW, MANY_KEYS, NO_KEY, ONE_QUERY, like_queries, mixed_mask
-from autograder.checks.attention_modules import FOUR_WEIGHTS, far_below, like_tokens
+from autograder.checks.attention_modules import FOUR_WEIGHTS, far_below, like_tokens, loaded
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise, gradient
 from autograder.checks.probes import less
@@ -282,8 +282,6 @@ def block_after_cross_attention(CrossAttention: Callable[..., Any]) -> Iterator[
 
 # ---- modules --------------------------------------------------------------------------------------------------------
 
-PROJECTION_BIASES = tuple(f"{letter}_proj.bias" for letter in "qkvo")
-
 
 def drawn_weights(check: Check, right: torch.nn.Module) -> dict[str, torch.Tensor]:
     """A value for every parameter of the right module, of a size that makes scores of order 2."""
@@ -294,22 +292,6 @@ def drawn_weights(check: Check, right: torch.nn.Module) -> dict[str, torch.Tenso
         if "norm" in name and name.endswith("weight"):
             weights[name] = 1 + weights[name]
     return weights
-
-
-def loaded(cls: Any, arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], **options: Any) -> Any:
-    """The student's module with our weights. A projection's bias that should not be there costs points in one place
-    only and becomes zero; whatever else is in the state_dict keeps its value."""
-    module = cls(*arguments, **options)
-    state = module.state_dict()
-    missing = [name for name in weights if name not in state]
-    if missing:
-        raise StudentError(("KeyError",), f"the state_dict has no {missing[0]!r}")
-    for name, value in state.items():
-        state[name] = weights.get(name, torch.zeros_like(value) if name.endswith(PROJECTION_BIASES) else value)
-    module.load_state_dict(state)
-    if next(iter(weights.values())).device.type != "cpu":
-        module.to(next(iter(weights.values())).device)
-    return module
 
 
 def same_parts(check: Check, arguments: tuple[Any, ...], call: str, hint: Hint | str) -> None:

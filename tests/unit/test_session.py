@@ -216,6 +216,24 @@ def test_in_place_changes_are_seen(session: Session) -> None:
     assert torch.equal(x, torch.ones(3))
 
 
+def test_a_module_is_made_and_loaded_in_one_message(session: Session) -> None:
+    session.execute(
+        "a",
+        "from torch import nn\nclass Net(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n"
+        "        self.q_proj, self.other = nn.Linear(width, width), nn.Linear(width, 1)\n"
+        "    def forward(self, x):\n        return self.q_proj(x)",
+    )
+    net = session.lookup(["Net"])["Net"]
+    weight, x = torch.randn(3, 3), torch.randn(2, 3)
+    made = net.with_weights((3,), {}, {"q_proj.weight": weight}, ("q_proj.bias",))
+    assert torch.allclose(made(x), x @ weight.T)
+    assert set(made.state_dict()) == {"q_proj.weight", "q_proj.bias", "other.weight", "other.bias"}
+    with pytest.raises(StudentError, match="the state_dict has no 'k_proj.weight'"):
+        net.with_weights((3,), {}, {"k_proj.weight": weight}, ())
+    with pytest.raises(StudentError, match="missing 1 required positional argument"):
+        net.with_weights((), {}, {"q_proj.weight": weight}, ())
+
+
 def test_a_watched_list_is_changed_here_as_it_was_there(session: Session) -> None:
     session.execute("a", "def spoil(n, values):\n    values.sort()\n    return len(values)")
     spoil, watched_one, other = session.lookup(["spoil"])["spoil"], [3, 1, 2], [3, 1, 2]

@@ -154,6 +154,27 @@ def test_any_strides_survive(shape: list[int], strides: list[int], offset: int) 
     assert torch.equal(there_and_back(tensor), tensor.clone())
 
 
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 0, 1), (0, 2, 1)])
+def test_transposed_tensors_arrive_transposed(order: tuple[int, ...]) -> None:
+    """Or a `view` that fails on heads as they come out of a projection would work here."""
+    tensor = torch.randn(2, 3, 4).permute(order)
+    encoder = Encoder()
+    header = encoder.encode(tensor)
+    arrived = Decoder(bytes(encoder.payload)).decode(header)
+    assert torch.equal(arrived, tensor) and arrived.stride() == tensor.stride() and not arrived.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    "order", [[0, 0], [0], [0, 2], ["0", "1"], "01", [[0], [1]], [0, 1.5], {"0": 1}, [True, False]]
+)
+def test_an_order_of_axes_that_is_none_is_refused(order: object) -> None:
+    encoder = Encoder()
+    header = encoder.encode(torch.zeros(2, 3))
+    header["T"]["order"] = order
+    with pytest.raises(WireError):
+        Decoder(bytes(encoder.payload)).decode(header)
+
+
 def test_what_has_no_elements_to_send_is_named() -> None:
     assert there_and_back(torch.empty(3, device="meta")) == Opaque("float32 tensor of shape (3,)")
     assert isinstance(there_and_back(torch.empty(2, dtype=torch.float8_e4m3fn)), Opaque)

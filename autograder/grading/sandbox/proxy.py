@@ -4,7 +4,7 @@ A proxy can be called with tensors, differentiated through, and asked for a stat
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -29,6 +29,8 @@ class Caller(Protocol):
         kwargs: dict[str, Any],
         watched: Sequence[Any] = (),
         again: bool = False,
+        weights: Mapping[str, torch.Tensor] | None = None,
+        zeroed: Sequence[str] = (),
     ) -> tuple[Any, list[tuple[int, Any]], int]:
         """The value, the arguments that the call changed, and the number by which to differentiate it."""
 
@@ -39,6 +41,8 @@ class Caller(Protocol):
 class RemoteObject:
     """A student's function, class or module, seen from the trusted side."""
 
+    is_remote = True
+
     def __init__(self, session: Caller, reference: Reference, name: str | None, origin: str = "") -> None:
         """``name`` is the notebook's; what a call returned has none, but an ``origin``: the name that led to it."""
         self._session, self._reference, self._name, self._origin = session, reference, name, origin or name or ""
@@ -46,6 +50,12 @@ class RemoteObject:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _call(self, None, args, kwargs)
+
+    def with_weights(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]
+    ) -> Any:
+        """A module of this class, loaded with ``weights`` in the same message."""
+        return self._session.call(self, None, args, kwargs, weights=weights, zeroed=zeroed)[0]
 
     def called_again(self, *args: Any) -> Any:
         """What a call gives after what an equal call has returned was overwritten."""

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autograder.errors import LimitExceeded, SandboxError, StudentError
 from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
@@ -18,9 +18,6 @@ from autograder.grading.sandbox.outputs import cell_outputs, result_text
 from autograder.grading.sandbox.proxy import RemoteObject, gradients, tensors_of
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
-
-if TYPE_CHECKING:
-    pass
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
@@ -115,14 +112,17 @@ class Session:
         method: str | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        watched: "Sequence[Any]" = (),
+        watched: Sequence[Any] = (),
         again: bool = False,
+        weights: Mapping[str, Any] | None = None,
+        zeroed: Sequence[str] = (),
     ) -> tuple[Any, list[tuple[int, Any]], int]:
         """Returns the value, the arguments the call changed, and the number by which to differentiate it.
 
         ``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
         GPU, the student's process reports, and watched lists, which are changed here as they were there. ``again``: the
-        call is the second of its kind, and what the first one returned has been overwritten.
+        call is the second of its kind, and what the first one returned has been overwritten. ``weights``: the module that
+        comes back has been loaded with them, and what ends in ``zeroed`` is zero; one that lacks a name is refused.
         """
         loan = Loan(watched)
 
@@ -138,6 +138,8 @@ class Session:
                 "method": method,
                 "watched": bool(watched),
                 "again": again,
+                "weights": None if weights is None else encoder.encode(dict(weights)),
+                "zeroed": list(zeroed),
                 "args": encoder.encode(args),
                 "kwargs": encoder.encode(kwargs),
             }
@@ -151,6 +153,8 @@ class Session:
         header, payload = self._without_orphans(ask)
         if error := _error(header.get("error")):
             raise error
+        if missing := header.get("missing"):
+            raise StudentError(("KeyError",), f"the state_dict has no {str(missing)[:80]!r}")
         try:
             decoder = self._decoder(payload, origin=target._origin)
             value = decoder.decode(header.get("value"))

@@ -24,7 +24,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from isolation import make_dumpable
 from pullback import pullback
-from tensors import overwrite, same, tensors_in
+from tensors import load_weights, overwrite, same, tensors_in
 from traitlets import Type
 from traitlets.config import Config
 from wire import Connection, Decoder, Encoder, PeerGone, Reference
@@ -225,6 +225,9 @@ class Notebook:
             value = target(*args, **kwargs)
             if isinstance(value, (types.GeneratorType, map, filter, zip)):
                 value = list(itertools.islice(value, 10_000))
+            missing = ""
+            if header.get("weights") is not None:
+                missing = load_weights(value, decoder.decode(header["weights"]), header["zeroed"])
         changed = [
             [index, encoder.encode(tensor.detach())]
             for index, (tensor, old) in enumerate(zip(inputs, before, strict=False))
@@ -234,7 +237,7 @@ class Notebook:
         if any(tensor.requires_grad for tensor in inputs):
             self.graphs[number] = (inputs, tensors_in(value))
         lists = [encoder.encode(given) for given in args if type(given) is list] if header.get("watched") else []
-        return {"value": encoder.encode(value), "changed": changed, "lists": lists, "call": number}
+        return {"value": encoder.encode(value), "changed": changed, "lists": lists, "call": number, "missing": missing}
 
     def backward(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         inputs, outputs = self.graphs[header["call"]]

@@ -1,6 +1,7 @@
-"""Tensors in nested values: finding, comparing and overwriting them. Used on both sides."""
+"""Tensors in nested values and modules: finding, comparing, overwriting, loading. Used on both sides."""
 
 import contextlib
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -19,6 +20,19 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) if a.is_floating_point() else torch.equal(a, b)
+
+
+def load_weights(module: Any, weights: Mapping[str, torch.Tensor], zeroed: Collection[str]) -> str:
+    """Load ``weights`` into the module; of the rest of its state what ends in ``zeroed`` becomes zero. Returns the name
+    that its state_dict lacks, if any: then nothing is loaded."""
+    state = module.state_dict()
+    for name in weights:
+        if name not in state:
+            return name
+    for name, value in state.items():
+        state[name] = weights.get(name, torch.zeros_like(value) if name.endswith(tuple(zeroed)) else value)
+    module.load_state_dict(state)
+    return ""
 
 
 def overwrite(value: Any) -> None:

@@ -122,18 +122,30 @@ class Encoder:
             return {"x": f"{name} tensor of shape {tuple(tensor.shape)}"}
         lent = self.lend(tensor, raw)
         offset = len(self.payload) if lent is None else lent
+        order = None if lent is not None else _order_in_memory(tensor)
         if lent is None:
-            self.payload += raw
+            self.payload += raw if order is None else _bytes_of(tensor.permute(order))
         return {
             "T": {
                 "dtype": name,
                 "shape": list(tensor.shape),
+                "order": order,
                 "offset": offset,
                 "lent": lent is not None,
                 "device": tensor.device.type,
                 "grad": bool(tensor.requires_grad),
             }
         }
+
+
+def _order_in_memory(tensor: torch.Tensor) -> list[int] | None:
+    """The axes from the outermost in memory to the innermost, if not as they are counted: heads are often axis 1 in name
+    only. ``None`` also for what has gaps, repetitions or another layout; that arrives in rows."""
+    if tensor.layout != torch.strided or tensor.is_contiguous():
+        return None
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda axis: -strides[axis])
+    return order if tensor.permute(order).is_contiguous() else None
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:
@@ -228,7 +240,15 @@ class Decoder:
             tensor = torch.frombuffer(raw, dtype=torch.uint8) != 0 if size else torch.empty(0, dtype=dtype)
         else:
             tensor = torch.frombuffer(raw, dtype=dtype) if size else torch.empty(0, dtype=dtype)
-        tensor = tensor.reshape(shape)
+        order = body.get("order")
+        if order is None:
+            tensor = tensor.reshape(shape)
+        elif isinstance(order, list) and all(type(n) is int for n in order) and sorted(order) == [*range(len(shape))]:
+            tensor = tensor.reshape([shape[axis] for axis in order]).permute(
+                [order.index(n) for n in range(len(shape))]
+            )
+        else:
+            raise WireError("malformed tensor")
         if body.get("device") == "cuda" and self.device == "cuda":
             tensor = tensor.cuda()
         return _with_gradient(tensor, body)
