@@ -468,8 +468,8 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
                 ATTENDED,
                 LENGTHS,
             )
-        # a table of 1,024 positions would do for less; on top of a wrong bias of the student's own length says no more
-        long = 1100 if check.reference is reference.ALiBiMultiHeadAttention else 50
+        # A table of 1,024 positions would do for less. On top of a student's own bias half of it is asked, at a fifth.
+        long = 1100 if check.reference is reference.ALiBiMultiHeadAttention else 520
         weights, x = drawn(1, long, 4)
         check.agrees(attended(weights, 1, x), f"{name}(4, 1)(x {tuple(x.shape)})", ATTENDED, LONG_TEXT)
         weights, x = equal_scores(check, 2, 4, 32, n_heads=2)
