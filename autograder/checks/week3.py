@@ -116,7 +116,7 @@ def rotation_values(check: Check, name: str) -> None:
     check.agrees(calling(x[:, :, :1], steps[:1]), f"{name}({on(x[:, :, :1], '[0]')})", NEAR, AT_ZERO)
     turned = calling(x, steps)
     check.agrees(lambda f: turned(f).norm(dim=-1), f"the lengths of {name}({on(x, '0..2')})", NEAR, LENGTHS)
-    for shape in ((4, 4, 4, 6), (2, 3, 7, 8), (1, 5, 2, 4), (1, 2, 9, 64), (3, 1, 5, 2)):
+    for shape in ((4, 4, 4, 6), (2, 3, 7, 8), (1, 5, 2, 4), (1, 2, 4, 64), (3, 1, 5, 2)):
         x, positions = check.randn(*shape), torch.arange(shape[2], device=check.device)
         check.agrees(calling(x, positions), f"{name}({on(x, f'0..{shape[2] - 1}')})", NEAR)
     x = check.randn(2, 2, 5, 8, dtype=torch.float64)
@@ -161,7 +161,7 @@ def rotation_base(check: Check, name: str) -> None:
 
 def rotation_far(check: Check, name: str) -> None:
     """Far positions, in float32 first: what fails after that is a matter of precision."""
-    x, positions = check.randn(2, 3, 40, 16), far_positions(check, 40)
+    x, positions = check.randn(1, 2, 24, 16), far_positions(check, 24)
     check.agrees(calling(x, positions), f"{name}({on(x, 'up to 8191')})", FAR)
     for dtype, tolerance in ROUNDED.items():
         half = x.to(dtype)

@@ -423,8 +423,24 @@ def losses(*arguments: Any) -> Probe:
     return lambda subject: _measured(subject)(*_fresh(arguments))[0]
 
 
-def left_behind(key: str, *arguments: Any) -> Probe:
-    return lambda subject: _measured(subject)(*_fresh(arguments))[1][key]
+class Run:
+    """One run on each object, whatever is then looked at: the losses, what they left behind, the model."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+        self._runs: list[tuple[Any, tuple[Any, dict, Any]]] = []
+
+    def of(self, subject: Any) -> tuple[Any, dict, Any]:
+        for known, run in self._runs:
+            if known is subject:
+                return run
+        run = _measured(subject)(*_fresh(self._arguments))
+        self._runs.append((subject, run))
+        return run
+
+
+def left_behind(key: str, run: Run) -> Probe:
+    return lambda subject: run.of(subject)[1][key]
 
 
 def flags_after_refusal(*arguments: Any) -> Probe:
@@ -444,20 +460,18 @@ def flags_after_refusal(*arguments: Any) -> Probe:
     return probe
 
 
-def still_trained(*arguments: Any) -> Probe:
+def still_trained(run: Run) -> Probe:
     """Which of the model's parameters ask for gradients after the call."""
-    return lambda subject: [
-        parameter.requires_grad for parameter in _measured(subject)(*_fresh(arguments))[2].parameters()
-    ]
+    return lambda subject: [parameter.requires_grad for parameter in run.of(subject)[2].parameters()]
 
 
-def weights_left(*arguments: Any) -> Probe:
+def weights_left(run: Run) -> Probe:
     """The model's weights after the call."""
-    return lambda subject: dict(_measured(subject)(*_fresh(arguments))[2].state_dict())
+    return lambda subject: dict(run.of(subject)[2].state_dict())
 
 
-def kinds_of_losses(*arguments: Any) -> Probe:
-    return lambda subject: sorted({type(loss).__name__ for loss in losses(*arguments)(subject).values()})
+def kinds_of_losses(run: Run) -> Probe:
+    return lambda subject: sorted({type(loss).__name__ for loss in run.of(subject)[0].values()})
 
 
 def _fresh(arguments: tuple) -> list:
@@ -504,28 +518,20 @@ def _loss_by_length(check: Check) -> None:
 
     with check.criterion("every training flag and weight as it was", 0.75):
         weights, tokens = drawn(2, 15)
-        for flags, words in ((EVAL, "eval mode"), (TRAIN, "train mode"), *((mixed, "mixed modes") for mixed in MIXED)):
-            check.agrees(
-                left_behind("flags", weights, flags, tokens, [6, 12], 4),
-                f"the training flags after {call(words, tokens, [6, 12], 4)}",
-                EXACT,
-                FLAGS,
-            )
-        for flags, words in ((EVAL, "eval mode"), (TRAIN, "train mode"), (MIXED[1], "mixed modes")):
-            check.agrees(
-                weights_left(weights, flags, tokens, [6, 12], 4),
-                f"the model's weights after {call(words, tokens, [6, 12], 4)}",
-                EXACT,
-                WEIGHTS,
-            )
+        modes = ((EVAL, "eval mode"), (TRAIN, "train mode"), *((mixed, "mixed modes") for mixed in MIXED))
+        runs = [(Run(weights, flags, tokens, [6, 12], 4), call(words, tokens, [6, 12], 4)) for flags, words in modes]
+        for run, shown in runs:
+            check.agrees(left_behind("flags", run), f"the training flags after {shown}", EXACT, FLAGS)
+        for run, shown in runs:
+            check.agrees(weights_left(run), f"the model's weights after {shown}", EXACT, WEIGHTS)
 
     with check.criterion("no gradients recorded or kept, plain floats, arguments left alone", 0.5):
         weights, tokens = drawn(2, 15)
-        arguments, shown = (weights, EVAL, tokens, [6, 12], 4), call("eval mode", tokens, [6, 12], 4)
+        run, shown = Run(weights, EVAL, tokens, [6, 12], 4), call("eval mode", tokens, [6, 12], 4)
         for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
-            check.agrees(left_behind(key, *arguments), f"'{key}' after {shown}", EXACT, hint)
-        check.agrees(still_trained(*arguments), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)
-        check.agrees(kinds_of_losses(*arguments), f"the types of the losses of {shown}", EXACT, FLOATS)
+            check.agrees(left_behind(key, run), f"'{key}' after {shown}", EXACT, hint)
+        check.agrees(still_trained(run), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)
+        check.agrees(kinds_of_losses(run), f"the types of the losses of {shown}", EXACT, FLOATS)
         lengths = [12, 6]
         check.unchanged(
             lambda subject: _measured(subject)(weights, EVAL, tokens, lengths, 4)[0],
