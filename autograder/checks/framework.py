@@ -541,7 +541,7 @@ def _mix(seed: int, text: str) -> int:
 def _is_as_before(given: torch.Tensor | list[int], old: torch.Tensor | list[int]) -> bool:
     if isinstance(given, torch.Tensor) and isinstance(old, torch.Tensor):
         return torch.equal(given.detach(), old)
-    return given == old
+    return len(given) == len(old) and all(type(a) is int and a == b for a, b in zip(given, old, strict=True))
 
 
 def _restore(given: torch.Tensor | list[int], old: torch.Tensor | list[int]) -> None:

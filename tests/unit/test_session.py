@@ -246,6 +246,37 @@ def test_a_watched_list_is_changed_here_as_it_was_there(session: Session) -> Non
 
 
 @pytest.mark.parametrize(
+    ("reply", "now"),
+    [
+        ("5", [3, 1, 2]),
+        ("{}", [3, 1, 2]),
+        ("[5]", [3, 1, 2]),
+        ("[None]", [3, 1, 2]),
+        ("[{'l': [7, {'l': []}]}]", [7, []]),
+    ],
+)
+def test_what_a_student_s_process_says_of_a_list_is_only_data(session: Session, reply: str, now: list) -> None:
+    session.execute(
+        "a",
+        "import student_notebook, sys\nclass Says(dict):\n    pass\n"
+        "def f(n, values):\n"
+        "    book = next(o for o in __import__('gc').get_objects() if type(o).__name__ == 'Notebook')\n"
+        "    old = book.connection.send\n"
+        f"    book.connection.send = lambda header, payload=b'': old(header | {{'lists': {reply}}}, payload)\n"
+        "    return n\n",
+    )
+    values = [3, 1, 2]
+    token = watched.set((values,))
+    try:
+        assert session.lookup(["f"])["f"](1, values) == 1
+    except StudentError as error:
+        assert error.type_names == ("ProtocolError",)  # nonsense is the student's error
+    finally:
+        watched.reset(token)
+    assert values == now
+
+
+@pytest.mark.parametrize(
     ("returned", "second"), [("torch.zeros(2)", [0.0, 0.0]), ("kept", [1.0, 1.0]), ("kept[:1].expand(2)", [0.0, 0.0])]
 )
 def test_whether_a_result_is_handed_out_twice_is_seen(session: Session, returned: str, second: list[float]) -> None:
