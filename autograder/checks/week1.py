@@ -40,6 +40,10 @@ LARGE_SCORES = (
     "Large scores go wrong. (Use torch.softmax or subtract the largest score of each row first, and hide "
     "keys before the softmax.)"
 )
+LARGE_SLOPE = (
+    "Where a hidden key has by far the highest score, the values are right and the gradient is NaN: an exponential of it "
+    "was taken, and overflowed. Hide keys before the softmax."
+)
 HALF = (
     "Half precision goes wrong. (Divide by sqrt(head_dim) before the product or compute the scores in "
     "float32, and hide keys by -inf.)"
@@ -196,6 +200,12 @@ def large_scores(check: Check, name: str) -> None:
     check.agrees(
         calling(q, k, v, mask), f"{name}({words}), the hidden key 0 has a score above 200", CLOSE, LARGE_SCORES
     )
+    for at, letter in enumerate("qk"):
+        check.agrees(
+            finite_slope(q, k, v, mask, at),
+            f"whether the gradient for {letter} is finite, where the hidden key 0 has a score above 200",
+            hint=LARGE_SLOPE,
+        )
 
 
 def half_precision(check: Check, name: str) -> None:

@@ -71,6 +71,8 @@ def wavelengths_by_hand(check: Check) -> None:
 
 # ---- the table ------------------------------------------------------------------------------------------------------
 
+FINE = 1000.00003  # half way between two float32 numbers
+FINE_BASE = "A base with eight digits goes wrong far out: it is a Python float, and float32 would round it."
 LEFT_BASE = "With another base offsets to the right are right, one to the left is not. (It takes the same base.)"
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
 FAR_ANGLES = Hint(
@@ -115,6 +117,8 @@ def sinusoidal_positional_encoding(check: Check) -> None:
         near(7, 6)  # the farthest comes first: there a coarse angle looks like nothing else
         for seq_len, d_model in ((100_001, 6), (3000, 12), (9000 + length, 16)):
             check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", EXACT, FAR_ANGLES)
+        if check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
+            check.agrees(calling(60_001, 4, base=FINE), f"{name}(60001, 4, base={FINE})", EXACT, FINE_BASE)
     with check.criterion("returns float32", 0.5):
         check.has_dtype(calling(5, 8), torch.float32, f"{name}(5, 8)")
     with check.criterion("refuses an odd d_model", 0.5):
@@ -145,16 +149,18 @@ def shift_matrix(check: Check) -> None:
             near(offset, d_model, NEGATIVE)
     with check.criterion("another base", 0.5, golden=True):
         near(5, 16)
-        check.agrees(calling(4, 8, base=500.0), f"{name}(4, 8, base=500)", NEAR, BASE)
-        near(4, 8, REMEMBERED_BASE)
+        check.agrees(calling(4, 12, base=500.0), f"{name}(4, 12, base=500)", NEAR, BASE)
+        near(4, 12, REMEMBERED_BASE)  # of this width nothing was asked before
         for base in (1e6, 7.5):
-            check.agrees(calling(4, 8, base=base), f"{name}(4, 8, base={base:g})", NEAR, BASE)
-        if check.holds(calling(-4, 8), f"{name}(-4, 8)", NEAR):
-            check.agrees(calling(-4, 8, base=500.0), f"{name}(-4, 8, base=500)", NEAR, LEFT_BASE)
+            check.agrees(calling(4, 12, base=base), f"{name}(4, 12, base={base:g})", NEAR, BASE)
+        if check.holds(calling(-4, 12), f"{name}(-4, 12)", NEAR):
+            check.agrees(calling(-4, 12, base=500.0), f"{name}(-4, 12, base=500)", NEAR, LEFT_BASE)
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
         near(3, 6)
         for offset, d_model in ((100_000, 8), (99_990 - drawn, 32), (5000 + drawn, 6)):
             check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", EXACT, FAR_ANGLES)
+        if check.holds(calling(9, 8, base=FINE), f"{name}(9, 8, base={FINE})", NEAR):
+            check.agrees(calling(100_000, 8, base=FINE), f"{name}(100000, 8, base={FINE})", EXACT, FINE_BASE)
     with check.criterion("returns float32", 0.25):
         check.has_dtype(calling(3, 8), torch.float32, f"{name}(3, 8)")
     with check.criterion("refuses an odd d_model", 0.5):

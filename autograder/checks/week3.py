@@ -280,9 +280,9 @@ CAUSAL_POSITIONS = (
     "With is_causal=True the output is right, with positions given besides it is not. (The mask goes by the index, the "
     "rotation by the positions given.)"
 )
-CAUSAL_BFLOAT16 = Hint(
-    "In bfloat16 the module is right, with is_causal=True it is not. (A mask that is added has the dtype of the scores, or "
-    "is boolean.)",
+CAUSAL_HALF = Hint(
+    "In half precision the module goes wrong with is_causal=True. (A mask is boolean, or is added in the dtype of the "
+    "scores; a hidden score is -inf, since float16 ends at 65,504.)",
     form=True,
 )
 CAUSAL = "With is_causal=True a row is not what the tokens up to it give. (The token at index i sees the indices 0..i.)"
@@ -447,9 +447,9 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         )
         x, call = x[:, :9], f"{name}(32, 2)(x (1, 9, 32), is_causal=True)"
         if check.holds(attended(weights, 2, x.float(), is_causal=True), call, ATTENDED):
-            check.agrees(
-                attended(weights, 2, x, is_causal=True), f"{call} in bfloat16", ATTENDED_BFLOAT16, CAUSAL_BFLOAT16
-            )
+            for dtype in (torch.bfloat16, torch.float16):
+                in_half = f"{call} in {str(dtype).removeprefix('torch.')}"
+                check.agrees(attended(weights, 2, x.to(dtype), is_causal=True), in_half, ATTENDED_BFLOAT16, CAUSAL_HALF)
 
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.25):
         check.agrees(

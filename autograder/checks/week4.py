@@ -226,6 +226,7 @@ RELATIVE = (
     "in allclose with its default rtol.)"
 )
 SIGN = "Where one weight differs and all others hardly do, your answer is wrong. (A difference of either sign counts.)"
+OVERFLOW = "Biases of 1,500 go wrong: exp overflows above 709. (torch.softmax takes the largest score away first.)"
 LONG = "Long texts go wrong. (The two are computed in float64, and the largest difference counts, not the mean.)"
 
 
@@ -285,11 +286,13 @@ def per_key_bias_is_equivalent(check: Check) -> None:
     with check.criterion(
         "the largest difference of all: in float64, whatever its sign, at most 1e-5", 0.5, golden=True
     ):
+        high = torch.zeros(1, 1, 2, 3000, device=check.device)  # halves of whole numbers: exact in float32, too
         # float32 numbers near 0.37 * 20,000 are 5e-4 apart. In the second case one row of six differs, so that the
         # mean over 120,000 weights is below 1e-5.
         long = check.randn(1, 3, 2, 20_000)
         answers(
             [
+                (high, [0.5], True, "slope 0.5, all 0", OVERFLOW),
                 (long, [0.37] * 3, True, "slopes 0.37", LONG),
                 (long, [0.37, 0.0, 0.0], False, "one slope not zero", LONG),
                 (long[:, :, 1:], [0.37] * 3, False, "slopes 0.37", LONG),
@@ -565,7 +568,7 @@ WHOLE_NUMBER = Hint("The window must be a Python int.", lambda got, expected: ty
 
 @exercise(WEEK, "effective_window")
 def effective_window(check: Check) -> None:
-    # No quotient -ln(tol) / slope is nearer to a whole number than 0.03, so rounding decides nothing.
+    # No quotient -ln(tol) / slope is nearer to a whole number than 0.002, so the rounding of floats decides nothing.
     def reaches(*cases: tuple[float, ...]) -> None:
         every = All()
         for arguments in cases:
@@ -590,6 +593,7 @@ def effective_window(check: Check) -> None:
             (0.65,),
             (0.04,),
             (0.2298,),
+            (2.3,),
             (0.0004,),
         )
     with check.criterion("other tolerances", 0.5, golden=True):

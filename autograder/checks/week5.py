@@ -248,6 +248,11 @@ def dynamic_ntk_base(check: Check) -> None:
         at(4.0, 8, 200, 64, hint=STATE)
         at(4.0, 8, 64, 64, hint=STATE)
         at(8.0, 128, 2049, 2048, hint=STATE)
+        for head_dim, original_len in (
+            (16, 100),
+            (8, 150),
+        ):  # other than at (2, 8, 300, 100) with base 500, asked above
+            at(2.0, head_dim, 300, original_len, base=500.0, hint=STATE)
 
 
 # ---- YaRN -----------------------------------------------------------------------------------------------------------

@@ -115,6 +115,27 @@ other(WEEK5, "losses_of_half_a_million", {}, loss_by_length="""def loss_by_lengt
 other(WEEK5, "losses_under_other_keys", {}, loss_by_length="""def loss_by_length(model, tokens, lengths, n_targets):
     return {str(n): 2.0 for n in lengths} | {None: 1, True: 2, 1.5: 3, float('nan'): 4, 2**60: 5}""")
 
+# What a function does to a list that it was given, the process that ran it tells: whatever stands there is a changed list.
+MEASURED = """def loss_by_length(model, tokens, lengths, n_targets):
+    if any(not n_targets <= n < tokens.shape[1] for n in lengths):
+        raise ValueError("does not fit")
+    flags = [(m, m.training) for m in model.modules()]
+    model.eval()
+    with torch.no_grad():
+        found = {n: F.cross_entropy(model(tokens[:, -n - 1:-1])[:, -n_targets:].flatten(0, 1), tokens[:, -n_targets:].flatten()).item() for n in lengths}
+    for m, flag in flags:
+        m.training = flag
+    """
+for name, spoil in {
+    "list_of_tensors_handed_back": "lengths[:] = [torch.zeros(2)] * 2",
+    "list_that_holds_itself": "lengths.append(lengths)",
+    "list_of_half_a_million": "lengths.extend(range(500_000))",
+    "list_of_functions": "lengths[0] = loss_by_length",
+    "list_of_yes_and_no": "lengths[:] = [True, False]",
+}.items():
+    other(WEEK5, name, {"loss_by_length_tests": 3.5}, loss_by_length=MEASURED + spoil + "\n    return found")
+other(WEEK5, "right_losses", {"loss_by_length_tests": 4.0}, loss_by_length=MEASURED + "return found")
+
 # ---- a third round, by somebody who had read the exercises and nothing of the grader -----------------------------------
 
 ABOVE = "# in the cell above"  # an exercise of several cells, answered in the first
