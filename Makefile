@@ -21,7 +21,8 @@ RUN := PYTHONPATH=$(CURDIR) $(PY) -m autograder
 JUPYTER := PYTHONPATH=$(CURDIR) $(PY) -m jupyter
 SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
-PYTEST_RUN := PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest
+# pytest compiles its plugins anew, and would leave in .venv where the course lies: every sandbox could read it there.
+PYTEST_RUN := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest
 JOBS ?= logical
 # A process that dies ends the run: xdist may wait for ever for the one that it starts in its place.
 # Modules go in their own order: with the smallest last, those that are long and few would keep one core waiting.
@@ -39,6 +40,7 @@ demo: $(READY)  ## build, grade a simulated class, write feedback, compare with 
 
 # pytest ends with 5 if a selection (PYTEST="-k wire") leaves nothing; that is an error only if it leaves nothing in both.
 test: $(READY_TO_TEST) browser  ## all tests: kernels, checks, banks, build, grading, notebooks, browser (PYTEST="-k wire": some)
+	@find .venv/lib -name "*-pytest-*.pyc" -delete
 	@$(PYTEST_RUN) $(SPREAD) $(PYTEST); tests=$$?; [ $$tests = 0 ] || [ $$tests = 5 ] || exit $$tests; \
 	$(PYTEST_RUN) --nbval --nbval-sanitize-with tests/nbval.cfg $(call SPREAD,loadfile) solutions $(PYTEST); notebooks=$$?; \
 	if [ $$notebooks = 5 ]; then exit $$tests; else exit $$notebooks; fi
