@@ -43,6 +43,9 @@ NAMES = (
     "zeno",
 )
 
+# A mistake that undoes an earlier one makes a right answer: in a class whose scores are known nobody has both.
+UNDOES = {"bias_sign": "slopes_negative", "layer_bias_enlarged": "slopes_from_zero"}
+
 
 @dataclass
 class Student:
@@ -117,15 +120,15 @@ def _answer(
             "breaks": chance.choice(["exception", "syntax error"]),
             "all wrong": "wrong",
         }.get(role) or chance.choices(["right", "wrong", "blank", "exception"], [10, 6, 1, 1])[0]
-        points, name = _fill(cell, entry, assignment, kind, chance)
+        points, name = _fill(cell, entry, assignment, kind, chance, {name for _, name in student.story})
         student.expected[entry.graded_cell] = points
         student.story.append(("text" if points is None else kind, name))
 
 
 def _fill(
-    cell: nbformat.NotebookNode, entry: Exercise, assignment: str, kind: str, chance: random.Random
+    cell: nbformat.NotebookNode, entry: Exercise, assignment: str, kind: str, chance: random.Random, earlier: set[str]
 ) -> tuple[float | None, str]:
-    """Write one answer; returns the points it is due and the name of the bank's entry, if it is one."""
+    """Write one answer beside those of the names ``earlier``; returns the points it is due and the name of the bank's entry, if it is one."""
     if entry.kind == "text":
         if kind == "blank":
             return 0.0, ""
@@ -141,7 +144,11 @@ def _fill(
         return 0.0, ""
     from autograder.misconceptions.bank import bank  # imports torch, which grading a real class does not need here
 
-    entries = [e for e in bank(assignment, entry.grade_id) if e.is_right == (kind == "right")]
+    entries = [
+        e
+        for e in bank(assignment, entry.grade_id)
+        if e.is_right == (kind == "right") and UNDOES.get(e.name) not in earlier
+    ]
     chosen = chance.choice(entries)
     cell.source = chosen.source
     return float(entry.points) if chosen.is_right else chosen.score, chosen.name

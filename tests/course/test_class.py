@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 from helpers import COURSE, WEEK3, GradedClass, autograder, run, standing
 
-from autograder.classroom import agrees
+from autograder.classroom import UNDOES, agrees, make_course_root, simulate
 
 SECRETS = ("BEGIN HIDDEN", "autograder.checks", "MARK SCHEME", "week3.", "autograder.reference")
 
@@ -117,3 +117,12 @@ def test_the_class_report_names_what_was_seen_and_what_is_left(graded_class: Gra
 def test_the_gradebook_knows_an_assignment_it_never_generated(graded_class: GradedClass) -> None:
     """The class's gradebook was made by autograde alone, from the committed sources."""
     assert standing(graded_class.root)["ada"].max_score == 29
+
+
+def test_nobody_in_a_simulated_class_has_two_mistakes_that_undo_each_other(tmp_path: Path) -> None:
+    """Slopes below 0 under a bias of the wrong sign are right: the 23rd of a class of 24 was due 0 and got 4."""
+    make_course_root(COURSE, tmp_path, ["week4_alibi"])
+    classes = [{name for _, name in student.story} for student in simulate(COURSE, tmp_path, "week4_alibi", 150)]
+    for later, earlier in UNDOES.items():
+        assert any(later in names for names in classes) and any(earlier in names for names in classes)
+        assert not any({later, earlier} <= names for names in classes)
