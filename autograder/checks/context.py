@@ -27,8 +27,8 @@ class GradingContext:
 
 
 _context: ContextVar[GradingContext | None] = ContextVar("grading_context", default=None)
-# Tensors and lists of which a check wants to see what the student's code does to them in place. All others stay as they are: a
-# weight lent to a module and zeroed by it would make what comes after agree with zeros.
+# Tensors and lists of which a check wants to see what the student's code does to them in place. All others stay as they
+# are: a weight lent to a module and zeroed by it would make what comes after agree with zeros.
 watched: ContextVar[tuple[Any, ...]] = ContextVar("watched", default=())
 
 

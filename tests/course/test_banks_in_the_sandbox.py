@@ -13,7 +13,6 @@ from autograder.misconceptions.bank import bank
 pytestmark = pytest.mark.isolation
 
 GAINS = {  # points that an entry is given here beyond those of the banks, and why
-    "shift_contiguous": 0.75,  # strides do not cross the wire: what arrives is contiguous
     "layer_positions_in_half_precision": 0.5,  # on top of a wrong bias of its own the text is too short to tell
     "layer_bias_enlarged": 1.5,  # by sqrt(4), as slopes that start at k = 0 are: right on top of those for 8 heads
 }

@@ -275,33 +275,27 @@ def test_a_change_in_place_is_told_and_undone():
     assert verdict.score == 0.5 and "in place" in verdict.named[0]
 
 
-def test_a_list_that_is_sorted_in_place_is_told_and_put_back():
-    def body(check):
-        golden(check)
-        with check.criterion("leaves the list alone", 0.5):
-            lengths = [3, 1, 2]
-            try:
-                check.unchanged(lambda f: f(torch.ones(1), lengths), "double(x, [3, 1, 2])", lengths)
-            finally:
-                assert lengths == [3, 1, 2]
+def of_a_list(check):
+    golden(check)
+    with check.criterion("leaves the list alone", 0.5):
+        lengths = [3, 1, 2]
+        try:
+            check.unchanged(lambda f: f(torch.ones(1), lengths), "double(x, [3, 1, 2])", lengths)
+        finally:
+            assert lengths == [3, 1, 2]
 
+
+def test_a_list_that_is_sorted_in_place_is_told_and_put_back():
     def sorts(x, lengths=()):
         list.sort(lengths) if lengths else None
         return 2 * x
 
-    verdict = run(body, sorts, lambda x, lengths=(): 2 * x)
+    verdict = run(of_a_list, sorts, lambda x, lengths=(): 2 * x)
     assert verdict.score == 0.5 and "work on a new list" in verdict.named[0]
 
 
 def test_a_list_with_anything_put_into_it_is_a_changed_list():
     """Two tensors compared as list entries raise an error, which would be the course's."""
-
-    def body(check):
-        golden(check)
-        with check.criterion("leaves the list alone", 0.5):
-            lengths = [3, 1, 2]
-            check.unchanged(lambda f: f(torch.ones(1), lengths), "double(x, [3, 1, 2])", lengths)
-
     for spoilt in ([torch.ones(2)] * 3, [object()] * 3, [3, 1, True], [3, 1], [[3], 1, 2]):
 
         def puts(x, lengths=(), spoilt=spoilt):
@@ -309,7 +303,7 @@ def test_a_list_with_anything_put_into_it_is_a_changed_list():
                 lengths[:] = spoilt
             return 2 * x
 
-        assert run(body, puts, lambda x, lengths=(): 2 * x).score == 0.5
+        assert run(of_a_list, puts, lambda x, lengths=(): 2 * x).score == 0.5
 
 
 def test_a_result_that_is_handed_out_twice_is_told():

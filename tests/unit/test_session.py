@@ -259,7 +259,6 @@ def test_a_watched_list_is_changed_here_as_it_was_there(session: Session) -> Non
 def test_what_a_student_s_process_says_of_a_list_is_only_data(session: Session, reply: str, now: list) -> None:
     session.execute(
         "a",
-        "import student_notebook, sys\nclass Says(dict):\n    pass\n"
         "def f(n, values):\n"
         "    book = next(o for o in __import__('gc').get_objects() if type(o).__name__ == 'Notebook')\n"
         "    old = book.connection.send\n"

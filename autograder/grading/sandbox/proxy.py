@@ -11,6 +11,7 @@ import torch
 
 from autograder.checks.context import watched
 from autograder.grading.sandbox.worker.pullback import pullback
+from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Reference
 
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
@@ -98,9 +99,9 @@ def gradients(
     function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], cotangents: list[Any]
 ) -> list[Any]:
     """Of a function of this side, at arguments from the other, with respect to those that need a gradient."""
-    inputs = [tensor for tensor in tensors_of((args, kwargs)) if tensor.requires_grad]
+    inputs = [tensor for tensor in tensors_in((args, kwargs)) if tensor.requires_grad]
     with torch.enable_grad():
-        outputs = tensors_of(function(*args, **kwargs))
+        outputs = tensors_in(function(*args, **kwargs))
     pairs = [
         (o, c.to(o.dtype))
         for o, c in zip(outputs, cotangents, strict=False)
@@ -115,7 +116,7 @@ def gradients(
 
 def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     session = proxy._session
-    inputs = tensors_of((args, kwargs))
+    inputs = tensors_in((args, kwargs))
     state: dict[str, Any] = {"session": session}
 
     def run() -> list[torch.Tensor]:
@@ -126,7 +127,7 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
                     inputs[index].data.copy_(tensor)
                 else:  # changed beyond recognition: nothing is equal to it
                     inputs[index].data.fill_(math.nan if inputs[index].is_floating_point() else -1)
-        return tensors_of(state["value"])
+        return tensors_in(state["value"])
 
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
         run()
@@ -143,17 +144,6 @@ def _is_watched(tensor: torch.Tensor) -> bool:
 
 def _has_shape(value: Any, like: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and value.shape == like.shape
-
-
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-
-    def note(tensor: torch.Tensor) -> torch.Tensor:
-        found.append(tensor)
-        return tensor
-
-    _map_tensors(value, note)
-    return found
 
 
 def _map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:

@@ -15,8 +15,9 @@ from autograder.errors import LimitExceeded, SandboxError, StudentError
 from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
 from autograder.grading.sandbox.loan import Loan
 from autograder.grading.sandbox.outputs import cell_outputs, result_text
-from autograder.grading.sandbox.proxy import RemoteObject, gradients, tensors_of
+from autograder.grading.sandbox.proxy import RemoteObject, gradients
 from autograder.grading.sandbox.sandbox import Job, Sandbox
+from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
@@ -159,7 +160,7 @@ class Session:
             decoder = self._decoder(payload, origin=target._origin)
             value = decoder.decode(header.get("value"))
             changed = [(int(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
-            changed += loan.changed(tensors_of((args, kwargs)))
+            changed += loan.changed(tensors_in((args, kwargs)))
             lists = [given for given in args if type(given) is list]
             for given, now in zip(lists, header.get("lists") or [], strict=False):
                 if any(given is one for one in watched):
