@@ -215,7 +215,7 @@ lab.table(["", "result"], [
 def scaled_dot_product_attention(q, k, v, mask=None):
     """Attention as in equation (1).
 
-    q:       (batch, heads, n_queries, head_dim), any floating dtype
+    q:       (batch, heads, n_queries, head_dim), any floating dtype; like k and v contiguous or not
     k:       (batch, heads, n_keys, head_dim)
     v:       (batch, heads, n_keys, v_dim); k and v have the dtype of q
     mask:    None, or a boolean tensor that broadcasts to (batch, heads, n_queries, n_keys); True = may attend

@@ -783,8 +783,8 @@ class ALiBiMultiHeadAttention(nn.Module):
     n_heads: number of heads, any; the slopes are those of 4.2
 
     Four projections without bias, q_proj, k_proj, v_proj, o_proj, each nn.Linear(d_model, d_model). The state_dict
-    has no other key. Works after ``.to`` float64, float32, bfloat16 and float16, on texts of changing length, and keeps
-    gradients.
+    has no other key. Works after ``.to`` float64 (with the digits of float32), float32, bfloat16 and float16, on texts
+    of changing length, and keeps gradients.
     """
 
     def __init__(self, d_model, n_heads):
@@ -1089,7 +1089,8 @@ plt.show()
 def effective_window(slope, tol=0.01):
     """The least whole distance, 0 included, at which exp(-slope * distance) is at most tol.
 
-    (Where that factor and tol are equal up to rounding, one more or one less will do; this is not tested.)
+    (Where that factor and tol are equal up to rounding, in float32 too, one more or one less will do; this is not
+    tested.)
 
     slope:   positive; tol: above 0 and at most 1; both plain numbers or 0-d tensors
     returns: a Python int

@@ -391,7 +391,7 @@ week5.ntk_by_hand(ntk_by_hand)
 def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
     """The base for a text of ``seq_len`` positions: equation (4).
 
-    base, scale:  floats
+    base, scale:  floats; equation (4) holds for every scale
     head_dim:     even int, at least 4
     seq_len:      int, n in the text
     original_len: int, L in the text; up to it the base stays as it is
@@ -769,13 +769,14 @@ class ProbeModel(nn.Module):
         self.embed = nn.Embedding(vocab, 6)
         self.inside = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)))
         self.read = nn.Linear(6, vocab)
-        self.recorded = False
+        self.recorded, self.lengths = False, set()
 
     def forward(self, tokens):
         count = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)[:, None]
         states = self.inside(self.embed(tokens).cumsum(1) / count.sqrt())
         logits = self.read(F.dropout(states, 0.5, self.training))
         self.recorded = self.recorded or logits.requires_grad
+        self.lengths.add(tokens.shape[1])
         return logits
 
 
@@ -789,8 +790,9 @@ def probe_model(weights, flags):
 
 
 def observe(model):
-    """What calls have left behind: the training flags, whether a graph was recorded, gradients, gradient mode."""
-    return {"flags": [module.training for module in model.modules()], "recorded a graph": model.recorded,
+    """What calls have left behind: flags, the lengths read, whether a graph was recorded, gradients, gradient mode."""
+    return {"flags": [module.training for module in model.modules()], "lengths": sorted(model.lengths),
+            "recorded a graph": model.recorded,
             "has gradients": any(weight.grad is not None for weight in model.parameters()),
             "gradient mode": torch.is_grad_enabled()}
 
@@ -806,7 +808,7 @@ def loss_by_length(model, tokens, lengths, n_targets):
     returns:   dict {length: loss}; keys ints, values Python floats: mean cross-entropy in nats over batch and targets
 
     Raises ValueError if the text is too short for a length or n_targets > L. Runs in eval mode, without recording
-    gradients; afterwards every submodule has the training flag it had before.
+    gradients; afterwards every submodule has the training flag it had before, and gradients are on.
     """
     ### BEGIN SOLUTION
     for length in lengths:

@@ -1,4 +1,4 @@
-"""What the hidden tests of attention functions share (weeks 6 to 8): tolerances, masks, and what a failure shows."""
+"""What the hidden tests of attention functions share: inputs, tolerances, masks, and what a failure shows."""
 
 import torch
 
@@ -40,6 +40,11 @@ def mixed_mask(check: Check, *shape: int) -> torch.Tensor:
     mask = check.randn(*shape) > 0
     mask[..., 0], mask[..., 1] = True, False
     return mask[..., check.randperm(shape[-1])]
+
+
+def as_heads(check: Check, batch: int, heads: int, seq_len: int, head_dim: int) -> torch.Tensor:
+    """Heads as they come out of a projection: transposed, so not contiguous."""
+    return check.randn(batch, seq_len, heads, head_dim).transpose(1, 2)
 
 
 def like_queries(q: torch.Tensor) -> torch.Tensor:

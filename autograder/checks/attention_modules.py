@@ -29,16 +29,23 @@ def like_tokens(check: Check, batch: int, seq_len: int, d_model: int) -> torch.T
     return check.randn(batch, 1, d_model) + 0.03 * check.randn(batch, seq_len, d_model)
 
 
-def equal_scores(
-    check: Check, batch: int, seq_len: int, d_model: int, n_heads: int
+def rising_scores(
+    check: Check, batch: int, seq_len: int, d_model: int, n_heads: int, step: float = 20_000
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Weights and texts for which all scores of a sequence are one number, far below -1e4, but the values differ: queries
-    and keys read the first half of the channels, and there the tokens are equal."""
-    weights, x, half = module_weights(check, d_model), check.randn(batch, seq_len, d_model), d_model // 2
-    x[:, :, :half] = x[:, :1, :half]
-    for name in PROJECTIONS[:2]:
-        weights[name][:, half:] = 0
-    return far_below(weights, x, n_heads, least=20_000), x
+    """Weights and texts for which a token has one score with all queries: ``-step`` and less for the last token, and by as
+    much less again for each one before it. A mask of -1e4, put in or added, hides nothing there.
+
+    Queries read the first quarter of the channels, where the tokens are equal; keys the second, where they are multiples
+    of that."""
+    weights, x, part = module_weights(check, d_model), check.randn(batch, seq_len, d_model), d_model // 4
+    x[:, :, :part] = x[:, :1, :part]
+    x[:, :, part : 2 * part] = torch.arange(seq_len, 0, -1, device=x.device).unsqueeze(-1) * x[:, :, :part]
+    query = weights[PROJECTIONS[0]]
+    query[:, part:] = 0
+    norms = (x[:, :1] @ query.mT).unflatten(-1, (n_heads, -1)).square().sum(-1)
+    query *= torch.sqrt(step * math.sqrt(d_model // n_heads) / norms.min())
+    weights[PROJECTIONS[1]] = -query.roll(part, dims=1)
+    return weights, x
 
 
 def far_below(

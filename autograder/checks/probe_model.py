@@ -16,13 +16,14 @@ class ProbeModel(nn.Module):
         self.embed = nn.Embedding(vocab, 6)
         self.inside = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)))
         self.read = nn.Linear(6, vocab)
-        self.recorded = False
+        self.recorded, self.lengths = False, set()
 
     def forward(self, tokens):
         count = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)[:, None]
         states = self.inside(self.embed(tokens).cumsum(1) / count.sqrt())
         logits = self.read(F.dropout(states, 0.5, self.training))
         self.recorded = self.recorded or logits.requires_grad
+        self.lengths.add(tokens.shape[1])
         return logits
 
 
@@ -36,7 +37,8 @@ def probe_model(weights, flags):
 
 
 def observe(model):
-    """What calls have left behind: the training flags, whether a graph was recorded, gradients, gradient mode."""
-    return {"flags": [module.training for module in model.modules()], "recorded a graph": model.recorded,
+    """What calls have left behind: flags, the lengths read, whether a graph was recorded, gradients, gradient mode."""
+    return {"flags": [module.training for module in model.modules()], "lengths": sorted(model.lengths),
+            "recorded a graph": model.recorded,
             "has gradients": any(weight.grad is not None for weight in model.parameters()),
             "gradient mode": torch.is_grad_enabled()}

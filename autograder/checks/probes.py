@@ -29,8 +29,9 @@ def calling_again(*arguments: Any) -> Probe:
     def probe(subject: Any) -> Any:
         if getattr(type(subject), "is_remote", False):  # it lives in the sandbox
             return subject.called_again(*arguments)
-        overwrite(subject(*arguments))
-        return subject(*arguments)
+        copies = [_copy(argument) for argument in arguments]
+        overwrite(subject(*copies))
+        return subject(*copies)
 
     return probe
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from autograder.checks.attention_functions import STRIDES, as_heads
 from autograder.checks.compare import CUT, FOUR_PLACES, Tolerance, kind, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
 from autograder.checks.probes import calling_again
@@ -106,8 +107,8 @@ def scaled_dot_product_attention(check: Check) -> None:
     with check.criterion("output and weights without a mask", 1.25, golden=True):
         for sizes in (
             (4, 4, 4, 4, 4, 4),
-            (2, 3, 5, 5, 8, 6),
             (3, 2, 4, 7, 16, 5),
+            (2, 3, 5, 5, 8, 6),
             (2, 1, 6, 3, 4, 2),
             (1, 2, 1, 9, 5, 3),
         ):
@@ -177,6 +178,8 @@ def scaled_dot_product_attention(check: Check) -> None:
         mask[1] = False
         shown = f"{name}({words}, mask (4, 4) with row 1 all False)"
         check.keeps(lambda f, *given: f(*given), shown, *square, mask)
+        heads = [as_heads(check, 2, 2, 4, 6) for _ in range(3)]
+        check.agrees(calling(*heads), f"{name}(q, k, v (2, 2, 4, 6)), all transposed", CLOSE, STRIDES)
         for at, letter in enumerate("qkv"):
             check.agrees(sloping(q, k, v, None, at), f"the gradient for {letter} of {call}", CLOSE, CUT)
         for at, letter in enumerate("qk"):
@@ -230,8 +233,10 @@ def half_precision(check: Check, name: str) -> None:
         check.agrees(calling(q, k, v), f"{name}({words})", ROUNDED[torch.float16], HALF)
         # All visible scores are far below zero: below -1e4, a stand-in for -inf that float16 can hold.
         mask = torch.tensor([True, False, False, True], device=check.device)
-        k = -(k.abs() + size / 2)
-        check.agrees(calling(q, k, v, mask), f"{name}({words} less than 0, mask (4,))", ROUNDED[torch.float16], HALF)
+        # The hidden ones are as far above it, where such a number does not hide either if it is added.
+        k = (k.abs() + size / 2) * torch.where(mask, -1, 1).unsqueeze(-1).to(torch.float16)
+        call = f"{name}({words}, visible scores far below 0, hidden ones far above, mask (4,))"
+        check.agrees(calling(q, k, v, mask), call, ROUNDED[torch.float16], HALF)
 
 
 # ---- 1.2 attention_by_hand ------------------------------------------------------------------------------------------

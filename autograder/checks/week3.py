@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from autograder.checks.attention_functions import FAR_BELOW, STRIDES
+from autograder.checks.attention_functions import FAR_BELOW, STRIDES, as_heads
 from autograder.checks.attention_modules import (
     FOUR_WEIGHTS,
     attended,
     attended_twice,
     built,
-    equal_scores,
     module_weights,
+    rising_scores,
 )
 from autograder.checks.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
@@ -173,11 +173,6 @@ def rotation_dtype(check: Check, name: str) -> None:
     for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
         x = check.randn(2, 2, 5, 8, dtype=dtype)
         check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
-
-
-def as_heads(check: Check, batch: int, heads: int, seq_len: int, head_dim: int) -> torch.Tensor:
-    """Heads as they come out of a projection: transposed, so not contiguous."""
-    return check.randn(batch, seq_len, heads, head_dim).transpose(1, 2)
 
 
 def _turning(x: torch.Tensor, positions: torch.Tensor) -> Probe:
@@ -418,7 +413,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         alone = attended(weights, 2, x[:, -1:], positions=given[-1:], is_causal=True)
         apart = check.value(lambda cls: less(causal(cls)[:, -1], alone(cls)[:, 0]), f"{call}, the last row")
         check.require(bool((apart.abs() > 1e-2).any()), f"{call}: the last row does not depend on the tokens before it")
-        weights, x = equal_scores(check, 2, 4, 32, n_heads=2)
+        weights, x = rising_scores(check, 2, 4, 32, n_heads=2)
         low = attended(weights, 2, x, positions=positions(0, 0, 0, 0), is_causal=True)
         check.agrees(
             lambda cls: low(cls)[:, 0],

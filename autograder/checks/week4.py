@@ -23,8 +23,8 @@ from autograder.checks.attention_modules import (
     attended,
     attended_after_conversion,
     attended_twice,
-    equal_scores,
     module_weights,
+    rising_scores,
 )
 from autograder.checks.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance
 from autograder.checks.framework import Check, Hint, Miss, Probe, StudentError, calling, exercise
@@ -218,9 +218,15 @@ NO_KEY_BEHIND = (
     "aligned with the last key.)"
 )
 NOTHING_TO_SEE = "Where keys after the query get no weight, the two forms agree without a mask as well."
+HIDDEN = "Under the mask the two forms agree, whatever scores it hides. (A hidden score is -inf, not a lower number.)"
 ZERO_SLOPES = "With slopes that are all zero the two forms are one and the same, also without a mask."
 ONE_HEAD = "One place that differs is enough. (The largest difference over all heads, queries and keys counts.)"
-SMALL = "Large differences are seen, a small one is not. (The two agree where no weight differs by more than 1e-5.)"
+SMALL = Hint(
+    "Large differences are seen, a small one is not. (The two agree where no weight differs by more than 1e-5.)",
+    lambda got, expected: got is True,
+    "A difference that is smaller than 1e-5 counts as one. (1e-5 is absolute: no weight's size counts, nor does a second "
+    "tolerance.)",
+)
 RELATIVE = (
     "A difference of 1.25e-5 between weights near 0.5 is not seen. (1e-5 is absolute: no weight's size counts, as it does "
     "in allclose with its default rtol.)"
@@ -274,6 +280,13 @@ def per_key_bias_is_equivalent(check: Check) -> None:
                 (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_HEAD),
                 (check.randn(2, 4, 5, 5), [0.01] * 4, False, "slopes 0.01", SMALL),  # the two differ by some 0.01
                 (check.randn(2, 4, 5, 5), [0.003] * 4, False, "slopes 0.003", SMALL),
+                (
+                    check.randn(2, 4, 5, 5) + 3e4 * behind,
+                    slopes,
+                    True,
+                    "four slopes, keys after the query at 30,000",
+                    HIDDEN,
+                ),
                 (
                     check.randn(2, 4, 5, 5) - 1e4 * behind,
                     slopes,
@@ -475,7 +488,7 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
         long = 1100 if check.reference is reference.ALiBiMultiHeadAttention else 520
         weights, x = drawn(1, long, 4)
         check.agrees(attended(weights, 1, x), f"{name}(4, 1)(x {tuple(x.shape)})", ATTENDED, LONG_TEXT)
-        weights, x = equal_scores(check, 2, 4, 32, n_heads=2)
+        weights, x = rising_scores(check, 2, 4, 32, n_heads=2)
         low = attended(weights, 2, x, is_causal=True)
         check.agrees(
             lambda cls: low(cls)[:, 0],
@@ -597,7 +610,7 @@ def effective_window(check: Check) -> None:
             (0.0004,),
         )
     with check.criterion("other tolerances", 0.5, golden=True):
-        reaches((0.05, 0.2), (0.013, 0.001), (1.7, 0.5), (0.01, 0.05), (2.0**-8, 0.9))
+        reaches((0.05, 0.2), (0.013, 0.001), (1.7, 0.5), (0.01, 0.05), (2.0**-8, 0.9), (0.5, 1e-12))
     with check.criterion("a Python int, also from ints and 0-d tensors; tol 1", 0.5):
         check.agrees(calling(0.25), "effective_window(0.25)", hint=WHOLE_NUMBER)
         for numbers in ((0.3, 1.0), (2, 1), (1, 0.3)):

@@ -22,6 +22,7 @@ from autograder import reference
 from autograder.checks import probe_model as trusted
 from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind
 from autograder.checks.framework import Absent, Check, Hint, Probe, StudentError, calling, differentiating, exercise
+from autograder.checks.probes import calling_again
 
 WEEK = "week5_extrapolation"
 
@@ -104,6 +105,12 @@ DTYPE = Hint(
 )
 
 
+ITSELF = (
+    "With scale 1 what you return is not new: whoever writes to it changes the argument, or the next result. Return a new "
+    "tensor."
+)
+
+
 @exercise(WEEK, "position_interpolation")
 def position_interpolation(check: Check) -> None:
     name = "position_interpolation"
@@ -135,6 +142,9 @@ def position_interpolation(check: Check) -> None:
         given = check.randn(6)
         check.keeps(lambda f, given: f(given, 4.0), f"{name}(floats, 4.0)", given)  # first: it spoils the gradient
         check.agrees(differentiating(given, 4.0), f"the gradient of {name}(floats, 4.0)", near)
+        call = f"{name}(floats, 1.0), after the result of an equal call was overwritten"
+        check.agrees(calling(given, 1.0), f"{name}(floats, 1.0)", near)
+        check.require(check.holds(calling_again(given, 1.0), call, near), ITSELF, names=True)
 
 
 @exercise(WEEK, "ntk_base")
@@ -167,6 +177,7 @@ def ntk_base(check: Check) -> None:
 JUST_BEYOND = "A length well beyond the training length is right, one token beyond it is not."
 FAR_BEYOND = "A length up to 4 times the training length is right, one of 64 times it is not."
 SHORT = "Beyond the training length the base is right, up to it it is not. (There it stays as it was.)"
+SHRUNK = "Scales of 1 and more are right, one of 0.5 is not. (Equation (4) holds for every scale.)"
 STATE = "After other calls this one goes wrong, which is right by itself: the function must not remember anything."
 
 
@@ -245,6 +256,7 @@ def dynamic_ntk_base(check: Check) -> None:
         at(2.0, 8, 50, 90, base=7.5, hint=SHORT)
         at(4.0, 8, 128, 64)
         at(4.0, 8, 256, 64)
+        at(0.5, 8, 192, 64, hint=SHRUNK)
         at(4.0, 8, 200, 64, hint=STATE)
         at(4.0, 8, 64, 64, hint=STATE)
         at(8.0, 128, 2049, 2048, hint=STATE)
@@ -268,6 +280,12 @@ EQUAL = (
 
 
 BELOW_ONE = "Scales from 1 upwards are right, one of 0.5 is not. (Equation (7) holds for every scale.)"
+
+
+REMEMBERED = (
+    "With new sizes another base and other betas are right, with sizes asked for before they are not. (What is remembered "
+    "must go by all the arguments.)"
+)
 
 
 @exercise(WEEK, "yarn_frequencies")
@@ -301,11 +319,14 @@ def yarn_frequencies(check: Check) -> None:
         at(8, 4.0, 100_000, CLAMPED, base=100.0, beta_fast=1000.0)
         at(16, 4.0, 4, EQUAL)
     with check.criterion("other base and betas, scale 1", 0.75, golden=True):
+        # First for sizes that were not asked for before, so that an argument written out is not taken for a memory.
+        at(80, 3.0, 2048, base=500_000.0)
+        at(112, 3.0, 2048, beta_fast=16.0, beta_slow=2.0)
         at(64, 4.0, 4096)
-        at(64, 4.0, 4096, base=500_000.0)
+        at(64, 4.0, 4096, REMEMBERED, base=500_000.0)
         at(64, 4.0, 468, base=99.5)  # neither end is clamped; a base of 99 would move one
-        at(64, 4.0, 4096, beta_fast=16.0)
-        at(64, 4.0, 4096, beta_slow=2.0, beta_fast=20.0)
+        at(64, 4.0, 4096, REMEMBERED, beta_fast=16.0)
+        at(64, 4.0, 4096, REMEMBERED, beta_slow=2.0, beta_fast=20.0)
         at(64, 4.0, 4096, beta_slow=1.5, beta_fast=2.5)  # betas of 1 and 2 would move both ends
         at(64, 1.0, 4096)
         at(64, 0.5, 4096, BELOW_ONE)
@@ -395,6 +416,10 @@ AFTER_REFUSAL = (
 FROZEN = "The model's parameters no longer ask for gradients afterwards: measuring changes nothing."
 FLAGS = "Some training flag is not what it was before: note the flag of every submodule, and set each back at the end."
 WEIGHTS = "The model's weights are not what they were before: measuring changes nothing."
+LENGTHS_READ = Hint(
+    "The model reads other lengths than those asked for. (At length L it gets the L tokens tokens[:, -L-1:-1].)",
+    form=True,
+)
 RECORDED = "The model runs with gradients recorded: measure under torch.no_grad()."
 BACKWARD = "The model's parameters have gradients afterwards: a measurement calls no backward()."
 SWITCHED_OFF = "Gradients stay switched off after your function: use `with torch.no_grad():`, which ends by itself."
@@ -446,6 +471,11 @@ class Run:
 
 def left_behind(key: str, run: Run) -> Probe:
     return lambda subject: run.of(subject)[1][key]
+
+
+def other_lengths(run: Run, lengths: list[int]) -> Probe:
+    """What the model has read besides; nothing at all if a copy of it did."""
+    return lambda subject: [length for length in run.of(subject)[1]["lengths"] if length not in lengths]
 
 
 def flags_after_refusal(*arguments: Any) -> Probe:
@@ -533,6 +563,9 @@ def _loss_by_length(check: Check) -> None:
     with check.criterion("no gradients recorded or kept, plain floats, arguments left alone", 0.5):
         weights, tokens = drawn(2, 15)
         run, shown = Run(weights, EVAL, tokens, [6, 12], 4), call("eval mode", tokens, [6, 12], 4)
+        check.agrees(
+            other_lengths(run, [6, 12]), f"lengths that the model reads unasked in {shown}", EXACT, LENGTHS_READ
+        )
         for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
             check.agrees(left_behind(key, run), f"'{key}' after {shown}", EXACT, hint)
         check.agrees(still_trained(run), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)

@@ -115,6 +115,8 @@ def attention_plain(q, k, v, mask=None):
 SCALED = "(q.float() / math.sqrt(d)) @"
 edited(attention_plain, "attention_whole_root", 0.75, "You take the whole-number square root of head_dim; it is math.sqrt(head_dim).",
        (SCALED, "(q.float() / math.isqrt(d)) @"))
+edited(attention_plain, "attention_divided_by_two", 0.75, "You divide the scores by 2, whatever head_dim is; that is its square root for head_dim 4 alone.",
+       (SCALED, "(q.float() / 2) @"))
 HIDDEN = 'scores = scores.masked_fill(~mask, float("-inf"))'
 NOT_EMPTY = "        scores = scores.masked_fill(empty, 0.0)\n"
 ZEROED = '''    if mask is not None:
