@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 
@@ -200,7 +201,7 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
     if expected.numel() == 0:
         return ""
     a, b = got.detach().to("cpu", torch.float64), expected.detach().to("cpu", torch.float64)
-    if torch.equal(a, b):  # takes a twentieth of the time
+    if torch.equal(a, b) or _is_close(a.numpy(), b.numpy(), tolerance):  # these take a tenth of isclose's time
         return ""
     wrong = ~torch.isclose(a, b, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True)
     if not wrong.any():
@@ -210,6 +211,14 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
     if expected.dtype == torch.bool:
         return f"{share}: got {bool(a[place])}, expected {bool(b[place])}"
     return f"{share}: {apart(a[place].item(), b[place].item())}"
+
+
+def _is_close(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> bool:
+    """Whether all numbers are close and finite: of an infinite one every other is infinitely far, and within as much."""
+    if not np.isfinite(b).all():
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool((np.abs(a - b) <= tolerance.atol + tolerance.rtol * np.abs(b)).all())
 
 
 def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:

@@ -11,7 +11,6 @@ import sys
 import time
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict
 from functools import lru_cache, partial
 from inspect import isclass
 from typing import Any
@@ -67,6 +66,8 @@ def judge(task: Task, sandbox: Sandbox) -> Answer:
     """Grade one submission. A failure that is not the student's never becomes a score: ``SandboxError`` is raised, a
     broken test is a ``Failure`` that names it."""
     result = Result(task.key)
+    if is_week(task.assignment):
+        sandbox.import_helpers(task.files)
     session = Session(sandbox, task.files, STUDENT_SEED)
     try:
         cache = _cache_of(task.assignment, task.seed, sandbox.device)
@@ -77,7 +78,7 @@ def judge(task: Task, sandbox: Sandbox) -> Answer:
         return Failure(task.key, f"a hidden test of the course is broken: {error}")
     finally:
         session.close()
-    text = json.dumps(asdict(result), ensure_ascii=False).encode("utf-8", "replace")  # a lone surrogate cannot be saved
+    text = json.dumps(vars(result), ensure_ascii=False).encode("utf-8", "replace")  # a lone surrogate cannot be saved
     return Result(**json.loads(text))
 
 

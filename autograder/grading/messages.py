@@ -68,9 +68,12 @@ class Task:
                 cells.append(TaskCell(cell.id, instructors.role, source, instructors.points, names))
         return cls(key, assignment, cells, files, seed)
 
+    def to_json(self) -> dict[str, Any]:
+        return vars(self) | {"cells": [vars(cell) for cell in self.cells]}
+
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        """The inverse of ``dataclasses.asdict``."""
+        """The inverse of ``to_json``."""
         cells = [TaskCell(**cell | {"defines": tuple(cell["defines"])}) for cell in data["cells"]]
         return cls(**data | {"cells": cells})
 

@@ -159,6 +159,20 @@ def test_nan_is_not_close_to_a_number():
     assert difference(torch.tensor([math.nan]), torch.zeros(1), Tolerance(1, 1e9))
 
 
+NUMBERS = st.sampled_from([math.inf, -math.inf, math.nan, 0.0, 1.0, 1.05, -1.0, 1e300])
+
+
+@given(
+    st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=4),
+    st.sampled_from([(0.0, 0.0), (0.1, 0.0), (0.0, 0.1), (0.1, 0.1)]),
+)
+def test_close_is_what_torch_calls_close_infinities_and_nan_included(pairs, tolerance):
+    got, expected = (torch.tensor(side, dtype=torch.float64) for side in zip(*pairs, strict=True))
+    rtol, atol = tolerance
+    close = bool(torch.isclose(got, expected, rtol=rtol, atol=atol, equal_nan=True).all())
+    assert bool(difference(got, expected, Tolerance(rtol, atol))) != close
+
+
 def test_a_value_that_stays_in_the_sandbox_is_called_by_its_type():
     class Opaque:
         type_name = "ndarray"

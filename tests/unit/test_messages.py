@@ -1,7 +1,7 @@
 """What goes to another process comes back the same."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import nbformat
 import pytest
@@ -20,7 +20,7 @@ TASK = Task(
 
 
 def test_a_task_survives_json() -> None:
-    assert Task.from_json(json.loads(json.dumps(asdict(TASK)))) == TASK
+    assert Task.from_json(json.loads(json.dumps(TASK.to_json()))) == TASK
 
 
 def test_equal_digests_mean_equal_content() -> None:

@@ -58,6 +58,48 @@ def test_cells_share_a_namespace_and_released_files_are_there(session: Session) 
     assert printed(session, "print(x)") == "8\n"
 
 
+def test_what_the_server_has_imported_is_each_submission_s_own(sandbox: Sandbox) -> None:
+    helpers = {"first.py": "import second\nstate = []\n", "second.py": "twice = lambda n: 2 * n\n"}
+    sandbox.import_helpers(helpers)
+    asked = "import os, sys, first\nwas = 'first' in sys.modules\nfirst.state.append(1)\n"
+    asked += "print(first.second.twice(len(first.state)), first.__file__ == os.path.abspath('first.py'))\n"
+    for files, shown in (
+        (helpers, "2 True\n"),
+        (helpers, "2 True\n"),  # not what the one before has done to it
+        (helpers | {"second.py": "twice = lambda n: 7 * n\n"}, "7 True\n"),
+    ):
+        session = Session(sandbox, files, 0)
+        assert session.execute("a", asked).outputs[0]["text"] == shown
+        session.close()
+
+
+@pytest.mark.parametrize("text", ["raise ValueError\n", "import torch\ntorch.cuda.is_available()\n", "1 +\n"])
+def test_what_the_server_cannot_import_is_left_to_the_notebook(sandbox: Sandbox, text: str) -> None:
+    files = {"good.py": "import torch\n", "other.py": text}
+    sandbox.import_helpers(files)
+    session = Session(sandbox, files, 0)
+    cell = "import sys\nbefore = 'other' in sys.modules\ntry:\n    import other\nexcept Exception as error:\n    pass\nprint(before)"
+    assert session.execute("a", cell).outputs[0]["text"] == "False\n"
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("cell", "printed"),
+    [
+        ("import asyncio\nprint(await asyncio.sleep(0, 3))", "3\n"),
+        ("%%capture shown\nprint(5)", ""),
+        ("In [1]: x = 3\nIn [2]: print(x)", "3\n"),
+        ("x = 4\n%precision 2\nprint(x)", "4\n"),
+        ("\n    # a comment\n\nprint('as it is')\n", "as it is\n"),
+        ("print(1)\nprint(2)\n\n\n", "1\n2\n"),
+    ],
+)
+def test_a_cell_runs_as_in_jupyter(session: Session, cell: str, printed: str) -> None:
+    shown = session.execute("a", cell)
+    assert shown.error is None
+    assert "".join(output.get("text", "") for output in shown.outputs if output.get("name") == "stdout") == printed
+
+
 def test_nothing_of_the_course_is_visible(session: Session) -> None:
     text = printed(
         session,

@@ -283,6 +283,22 @@ def test_a_dripping_peer_meets_the_deadline() -> None:
     theirs.close()
 
 
+def test_a_peer_that_does_not_read_is_not_waited_for_beyond_the_limit() -> None:
+    connection, theirs = pair()
+    with pytest.raises(PeerSlow):
+        connection.send({}, bytes(2**25), seconds=0)  # more than the buffer of the socket holds
+    theirs.close()
+
+
+def test_a_frame_larger_than_the_buffer_arrives_whole() -> None:
+    ours, theirs = (Connection(end) for end in socket.socketpair())
+    payload = bytes(range(256)) * 2**14
+    thread = threading.Thread(target=lambda: ours.send({"a": 1}, payload, seconds=60))
+    thread.start()
+    assert theirs.receive(60) == ({"a": 1}, payload)
+    thread.join()
+
+
 def test_a_vanished_peer_is_noticed() -> None:
     connection, theirs = pair()
     theirs.close()

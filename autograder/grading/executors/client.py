@@ -102,7 +102,7 @@ class WarmGrader:
         assert process is not None
         try:
             with contextlib.suppress(BrokenPipeError):  # what it says below, or its end, tells why
-                _send(_stdin(process), {"task": asdict(task), "options": asdict(self.options)})
+                _send(_stdin(process), {"task": task.to_json(), "options": asdict(self.options)})
                 _send(_stdin(process), {"settle": True})
             found = list(_answers(_stdout(process)))
         except BaseException:  # an interrupt too: what is still to come is for nobody
@@ -137,7 +137,7 @@ class _Feeder(threading.Thread):
         try:
             for task in self._tasks:
                 self.open.add(task.key)
-                _send(self._requests, {"task": asdict(task), "options": self._options})
+                _send(self._requests, {"task": task.to_json(), "options": self._options})
             _send(self._requests, {"end": True})
         except BrokenPipeError:  # it has ended: for those that read its answers
             pass

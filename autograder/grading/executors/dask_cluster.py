@@ -126,7 +126,7 @@ def _run(client: "Client", tasks: list[Task], how: str, needed: str, on_answer: 
     try:
         for number, task in enumerate(tasks):
             name = f"autograder-{run}-{number}"  # says nothing about the student to whoever watches the dashboard
-            future = client.submit(grade_one, json.dumps(asdict(task)), how, needed, key=name, pure=False)
+            future = client.submit(grade_one, json.dumps(task.to_json()), how, needed, key=name, pure=False)
             waiting[future] = task
             future.add_done_callback(done.put)
         while waiting:

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import asdict
 from typing import Any
 
 from autograder.errors import SandboxError, missing_package
@@ -33,7 +32,7 @@ def main() -> None:
             answers.flush()
 
     def on_answer(answer: Answer) -> None:
-        send({"result" if isinstance(answer, Result) else "failure": asdict(answer)})
+        send({"result" if isinstance(answer, Result) else "failure": vars(answer)})
 
     pool = JudgePool(on_answer)
     try:

@@ -13,13 +13,15 @@ from autograder.grading.plugins.restore import Kept
 from autograder.grading.plugins.run_gradebook import RunGradebook
 
 MAX_SHOWN = 10_000  # characters of one cell
+BLANK_LINES = re.compile(r"(?:\n[ \t]*){20,}(?=\n)")
 MAX_SHOWN_IN_ALL = 400_000  # of a notebook; ours have a quarter of that, the course's text included
 
 
 def readable(source: str, room: int = MAX_SHOWN) -> str:
     """At most as much of a cell as a person reads: highlighting takes time with the square of a line's length, and of the
     number of blank lines on end."""
-    source = re.sub(r"(?:\n[ \t]*){20,}(?=\n)", "\n" * 20, source)
+    if source.count("\n") > 20:
+        source = BLANK_LINES.sub("\n" * 20, source)
     if len(source) <= room:
         return source
     return source[:room] + f"\n# [the other {len(source) - room} characters of this cell are left out here]"

@@ -209,8 +209,7 @@ class Session:
         wall_seconds = cpu_seconds * self.limits.patience * (STARVED if job.tree else 1)
         deadline = time.monotonic() + wall_seconds  # for all frames together
         try:
-            connection.sock.settimeout(wall_seconds)
-            connection.send(header | {"serial": self._serial}, payload)
+            connection.send(header | {"serial": self._serial}, payload, wall_seconds)
             while True:
                 reply, reply_payload = connection.receive(max(0.0, deadline - time.monotonic()), monitor.look)
                 if "callback" not in reply:
@@ -218,7 +217,7 @@ class Session:
                 monitor.count_callback(len(reply_payload))
                 start = time.process_time()
                 with kernel_limit(cpu_seconds + CALLBACK_MARGIN):
-                    self._serve_callback(job, reply, reply_payload)
+                    self._serve_callback(job, reply, reply_payload, max(0.0, deadline - time.monotonic()))
                 monitor.charge_callback(time.process_time() - start)
             if reply.get("serial") != self._serial:
                 raise WireError("reply to another request")
@@ -248,7 +247,7 @@ class Session:
             self._abandon(culprit)
             raise _garbage(error) from error
 
-    def _serve_callback(self, job: Job, request: dict[str, Any], payload: bytes) -> None:
+    def _serve_callback(self, job: Job, request: dict[str, Any], payload: bytes, seconds: float) -> None:
         encoder, decoder = Encoder(self._refer), self._decoder(payload)
         try:
             number = request["callback"]
@@ -264,7 +263,7 @@ class Session:
             raise
         except Exception as error:
             reply = {"raise": str(error)[:500], "type": type(error).__name__}
-        job.connection.send(reply, bytes(encoder.payload))
+        job.connection.send(reply, bytes(encoder.payload), seconds)
 
     def _without_orphans(self, ask: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
         """Ask. If that ends badly while processes of earlier cells may still run, ask again without these cells."""

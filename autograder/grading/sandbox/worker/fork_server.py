@@ -1,7 +1,7 @@
 """The untrusted side: a warm fork server, and in each fork one student's notebook.
 
 Runs inside the sandbox; this folder is all of the course that is mounted there. The server imports torch, matplotlib and
-IPython once, stays single-threaded, never touches CUDA and runs no student code. Every submission gets a fork with
+IPython once, and the helper modules of the week that is graded, stays single-threaded, never touches CUDA and runs no student code. Every submission gets a fork with
 namespaces, a private /tmp and limits of its own.
 """
 
@@ -21,6 +21,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot
 import numpy.random  # noqa: F401  else every fork imports it
 import torch
+from helpers import import_helpers
 from isolation import (
     KILLED,
     close_walls,
@@ -111,6 +112,10 @@ def serve(control: socket.socket) -> None:
             isolated = request["isolate"]
             running[request["job"]] = fork_job(sock, fds[1], shell, request)
             os.close(fds[1])
+        elif request["op"] == "import":
+            with os.fdopen(fds[1], encoding="utf-8") as file:
+                import_helpers(json.load(file))
+            gc.freeze()
         elif request["op"] == "end":
             status = end_job(running.pop(request["job"], None), request["isolate"], ended.pop(request["job"], 0))
             sock.send(b"killed" if os.waitstatus_to_exitcode(status) == KILLED else b"ended")

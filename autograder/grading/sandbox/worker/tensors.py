@@ -9,13 +9,17 @@ import torch
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """The tensors of nested tuples, lists and dicts, in order."""
+    found: list[torch.Tensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
     if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (tuple, list)):
-        return [tensor for item in value for tensor in tensors_in(item)]
-    return []
+        found.append(value)
+    elif isinstance(value, (tuple, list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            _collect(item, found)
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
