@@ -1,8 +1,8 @@
 """The untrusted side: a warm fork server, and in each fork one student's notebook.
 
-Runs inside the sandbox; this folder is all of the course that is mounted there. The server imports torch, matplotlib and
-IPython once, and the helper modules of the week that is graded, stays single-threaded, never touches CUDA and runs no student code. Every submission gets a fork with
-namespaces, a private /tmp and limits of its own.
+Runs inside the sandbox; this folder is all of the course that is mounted there. The server imports torch, matplotlib,
+IPython and the week's helper modules once, stays single-threaded, never touches CUDA and runs no student code. Every
+submission gets a fork with namespaces, a private /tmp and limits of its own.
 """
 
 import contextlib
