@@ -73,13 +73,23 @@ def test_what_the_server_has_imported_is_each_submission_s_own(sandbox: Sandbox)
         session.close()
 
 
+def test_a_file_beside_the_notebook_may_be_called_like_a_part_of_the_sandbox(sandbox: Sandbox) -> None:
+    session = Session(sandbox, {"tensors.py": "NUMBER = 8\n", "helper_modules.py": "NUMBER = 9\n"}, 0)
+    assert printed(session, "import helper_modules, tensors\nprint(tensors.NUMBER + helper_modules.NUMBER)") == "17\n"
+    assert session.execute("b", "import torch\nx = torch.ones(2)").error is None
+    session.close()
+
+
 @pytest.mark.parametrize("text", ["raise ValueError\n", "import torch\ntorch.cuda.is_available()\n", "1 +\n"])
 def test_what_the_server_cannot_import_is_left_to_the_notebook(sandbox: Sandbox, text: str) -> None:
-    files = {"good.py": "import torch\n", "other.py": text}
+    files = {"good.py": "import torch\n", "other.py": "import third\n" + text, "third.py": "NUMBER = 3\n"}
     sandbox.import_helpers(files)
     session = Session(sandbox, files, 0)
     cell = "import sys\nbefore = 'other' in sys.modules\ntry:\n    import other\nexcept Exception as error:\n    pass\nprint(before)"
     assert session.execute("a", cell).outputs[0]["text"] == "False\n"
+    session.close()
+    session = Session(sandbox, files | {"third.py": "NUMBER = 4\n"}, 0)
+    assert printed(session, "import third\nprint(third.NUMBER)") == "4\n"
     session.close()
 
 

@@ -21,7 +21,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot
 import numpy.random  # noqa: F401  else every fork imports it
 import torch
-from helpers import import_helpers
+from helper_modules import import_helpers
 from isolation import (
     KILLED,
     close_walls,

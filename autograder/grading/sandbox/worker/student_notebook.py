@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from helpers import offer_helpers
+from helper_modules import offer_helpers
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell

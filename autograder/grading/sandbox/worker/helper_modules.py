@@ -21,19 +21,22 @@ def import_helpers(files: Mapping[str, str]) -> None:
                 file.write(text)
         sys.path.insert(0, folder)
         try:
-            for name, text in files.items():
-                try:
-                    _known[name] = text, importlib.import_module(name.removesuffix(".py"))
-                except Exception:
-                    forget_helpers()
-                    return
+            _known.update({name: (text, importlib.import_module(_module(name))) for name, text in files.items()})
+        except Exception:
+            for name in files:  # what they have imported of each other, too
+                sys.modules.pop(_module(name), None)
         finally:
             sys.path.remove(folder)
             importlib.invalidate_caches()
 
 
 def offer_helpers(files: Mapping[str, str], folder: str) -> None:
-    """In a fork: keep what is imported already if the submission's files are these, and tell it where they lie."""
+    """In a fork: keep what is imported already if the submission's files are these, and tell it where they lie. A file that
+    is called like a part of this program comes before it."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for name in map(_module, files):
+        if name in sys.modules and os.path.dirname(getattr(sys.modules[name], "__file__", None) or "") == here:
+            del sys.modules[name]
     if any(files.get(name) != text for name, (text, _) in _known.items()):
         forget_helpers()
     for name, (_, module) in _known.items():
@@ -42,5 +45,9 @@ def offer_helpers(files: Mapping[str, str], folder: str) -> None:
 
 def forget_helpers() -> None:
     for name in _known:
-        sys.modules.pop(name.removesuffix(".py"), None)
+        sys.modules.pop(_module(name), None)
     _known.clear()
+
+
+def _module(file_name: str) -> str:
+    return file_name.removesuffix(".py")
