@@ -1,7 +1,8 @@
 """`make bench`: one simulated class, graded by stock `nbgrader autograde` and by this course, measured and compared.
 
 Every measurement is kept in benchmarks/runs/ as soon as it is there, so a run in pieces (`WEEK=3`), or one that was
-interrupted, goes on where it stopped; `FRESH=1` measures again. The tables go to benchmarks/results.md.
+interrupted, goes on where it stopped; `FRESH=1` measures again. The tables go to benchmarks/results.md. A class larger
+than the usual one is only compared: where its time goes is the same.
 """
 
 import argparse
@@ -25,39 +26,32 @@ from autograder.grading.course_state import class_seed, state_folder
 from autograder.manifest import MANIFEST
 
 RUNS, REPORT = Path(__file__).parent / "runs", Path(__file__).parent / "results.md"
+USUAL = 24  # submissions of which the tables tell everything
 FEW = 12  # submissions where only memory is looked at
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--week", help="only this week (default: all)")
-    parser.add_argument("--students", type=int, default=24)
+    parser.add_argument("--students", type=int, default=USUAL)
     parser.add_argument("--fresh", action="store_true", help="forget earlier measurements of these weeks")
     options = parser.parse_args()
     weeks = [assignment_of(options.week, COURSE)] if options.week else list(MANIFEST)
     for assignment in weeks:
         week(assignment, options.students, options.fresh)
-    found = [json.loads(path.read_text()) for path in sorted(RUNS.glob(f"week*-{options.students}.json"))]
-    text = report([measured for measured in found if measured.keys() >= COMPLETE])
+    found = [json.loads(path.read_text()) for path in sorted(RUNS.glob("week*.json"))]
+    usual = min(options.students, USUAL)
+    text = report(
+        [measured for measured in found if measured["students"] == usual and measured.keys() >= COMPLETE],
+        [measured for measured in found if measured["students"] > USUAL and measured.keys() >= COMPARED],
+    )
     REPORT.write_text(text, encoding="utf-8")
     print("\n" + text)
     return 1 if any(measured.get("differences") for measured in found) else 0
 
 
-COMPLETE = {
-    "ours",
-    "one",
-    "open",
-    "workers_2",
-    "workers_4",
-    "start_up",
-    "stages",
-    "stages_open",
-    "floor",
-    "stock",
-    "differences",
-    "load",
-}
+COMPARED = {"ours", "stock", "differences", "load"}
+COMPLETE = COMPARED | {"one", "open", "workers_2", "workers_4", "start_up", "stages", "stages_open", "floor"}
 
 
 def week(
@@ -89,25 +83,32 @@ def week(
         keep("students", lambda: count)
         keep("load", load)
         keep("ours", lambda: _ours(root, assignment))
-        keep("open", lambda: _ours(root, assignment, "--isolation", "none", "--regrade"))
-        make_course_root(COURSE, one, [assignment])
-        simulate(COURSE, one, assignment, 1)
-        keep("one", lambda: _ours(one, assignment))
-        make_course_root(COURSE, few, [assignment])
-        simulate(COURSE, few, assignment, min(count, FEW))
-        for workers in (2, 4):
-            keep(
-                f"workers_{workers}",
-                lambda workers=workers: _ours(few, assignment, "--workers", str(workers), "--regrade", every=0.1),
-            )
-        keep("start_up", lambda: start_up(assignment))
-        keep("stages", lambda: in_own_process(root, assignment, "isolated"))
-        keep("stages_open", lambda: in_own_process(root, assignment, "open"))
-        keep("floor", lambda: in_own_process(root, assignment, "floor"))
+        if count <= USUAL:
+            _where_time_goes(keep, assignment, count, root, one, few)
         keep("stock", lambda: _stock(root, stock, assignment, stock_command(assignment), path))
     kept["differences"] = differences(students, kept["ours"]["scores"], kept["stock"]["scores"])
     path.write_text(json.dumps(kept, indent=1))
     return kept
+
+
+def _where_time_goes(
+    keep: Callable[[str, Callable[[], object]], None], assignment: str, count: int, root: Path, one: Path, few: Path
+) -> None:
+    keep("open", lambda: _ours(root, assignment, "--isolation", "none", "--regrade"))
+    make_course_root(COURSE, one, [assignment])
+    simulate(COURSE, one, assignment, 1)
+    keep("one", lambda: _ours(one, assignment))
+    make_course_root(COURSE, few, [assignment])
+    simulate(COURSE, few, assignment, min(count, FEW))
+    for workers in (2, 4):
+        keep(
+            f"workers_{workers}",
+            lambda workers=workers: _ours(few, assignment, "--workers", str(workers), "--regrade", every=0.1),
+        )
+    keep("start_up", lambda: start_up(assignment))
+    keep("stages", lambda: in_own_process(root, assignment, "isolated"))
+    keep("stages_open", lambda: in_own_process(root, assignment, "open"))
+    keep("floor", lambda: in_own_process(root, assignment, "floor"))
 
 
 def _ours(root: Path, assignment: str, *more: str, every: float = 1.0) -> dict:
@@ -178,10 +179,37 @@ def _points(score: float | None) -> str:
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
-def report(weeks: list[dict]) -> str:
-    """The page people read."""
-    if not weeks:
+def report(weeks: list[dict], larger: list[dict] = ()) -> str:
+    """The page people read. ``larger``: the same weeks with larger classes, which are only compared."""
+    if not weeks and not larger:
         return "# Benchmark\n\nNothing is measured yet: run `make bench`.\n"
+    lines = [
+        "# Benchmark",
+        "",
+        "Made by `make bench`: the same simulated class, graded by stock `nbgrader autograde` and by "
+        "`make autograde` in sandboxes.",
+        "",
+        *_comparison(weeks),
+        "Stock runs with nbgrader's defaults, on one core, and gives ungradable files no grade either. Neither runs the cells tagged "
+        '`experiment`: stock by its option `Execute.skip_cells_with_tag = "experiment"`. For stock the hidden tests are let into the '
+        "student's kernel (they refuse otherwise) and their score is the cell's value, nbgrader's partial credit; warnings are silenced in them, as stock "
+        "takes anything on stderr for a failure. Memory is the "
+        "highest sum of all processes (PSS), looked at once a second; CPU is user and system time of all of them.",
+        "",
+        *(["## A larger class", "", *_comparison(larger)] if larger else []),
+        *(_where_time_went(weeks) if weeks else []),
+        "## Machine",
+        "",
+        *[f"- {name}: {text}" for name, text in machine().items()],
+        f"- cores in use by others when the weeks began: {', '.join(str(w['load']) for w in [*weeks, *larger])}"
+        + _warning([*weeks, *larger]),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _comparison(weeks: list[dict]) -> list[str]:
+    """Stock and ours, week by week and together."""
     total = {side: sum(w[side]["wall"] for w in weeks) for side in ("stock", "ours")}
     rows = [
         [
@@ -211,12 +239,7 @@ def report(weeks: list[dict]) -> str:
             "",
         ]
     )
-    lines = [
-        "# Benchmark",
-        "",
-        "Made by `make bench`: the same simulated class, graded by stock `nbgrader autograde` and by "
-        "`make autograde` in sandboxes.",
-        "",
+    return [
         *_table(
             [
                 "week",
@@ -234,12 +257,11 @@ def report(weeks: list[dict]) -> str:
         ),
         "",
         *[f"- {_short(w)}: {line}" for w in weeks for line in w["differences"]],
-        "Stock runs with nbgrader's defaults, on one core, and gives ungradable files no grade either. Neither runs the cells tagged "
-        '`experiment`: stock by its option `Execute.skip_cells_with_tag = "experiment"`. For stock the hidden tests are let into the '
-        "student's kernel (they refuse otherwise) and their score is the cell's value, nbgrader's partial credit; warnings are silenced in them, as stock "
-        "takes anything on stderr for a failure. Memory is the "
-        "highest sum of all processes (PSS), looked at once a second; CPU is user and system time of all of them.",
-        "",
+    ]
+
+
+def _where_time_went(weeks: list[dict]) -> list[str]:
+    return [
         "## Where our time goes",
         "",
         "CPU seconds, without plots and training cells: of a whole run with one submission, the start of its processes included, and of "
@@ -254,13 +276,7 @@ def report(weeks: list[dict]) -> str:
         "",
         *_table(["", *map(_short, weeks)], _other_rows(weeks)),
         "",
-        "## Machine",
-        "",
-        *[f"- {name}: {text}" for name, text in machine().items()],
-        f"- cores in use by others when the weeks began: {', '.join(str(w['load']) for w in weeks)}" + _warning(weeks),
-        "",
     ]
-    return "\n".join(lines)
 
 
 def _warning(weeks: list[dict]) -> str:
