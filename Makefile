@@ -29,7 +29,7 @@ JOBS ?= logical
 SPREAD = --max-worker-restart 0 --no-loadscope-reorder --numprocesses $(JOBS) --maxprocesses 4 --dist $(or $(1),loadgroup)
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade scale mutants hostile run-docs clean browser setup
+.PHONY: help demo test quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade scale scale-cluster mutants hostile run-docs clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -106,6 +106,9 @@ bench-grade: $(READY)  ## how long %grade takes in a notebook (WEEK=3); benchmar
 
 scale: $(READY)  ## a thousand submissions in one run (N=1000 WEEK=1), against a hundred
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/scale.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N)) --isolation $(ISOLATION)
+
+scale-cluster: $(READY_TO_TEST)  ## a thousand submissions over two Dask workers, one of them killed (N=1000 WEEK=1)
+	@PYTHONPATH=$(CURDIR) $(TEST_PY) benchmarks/cluster.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N))
 
 mutants: $(READY)  ## are the hidden tests sharp? every right answer changed in one place, and graded (WEEK=3); benchmarks/mutants.md
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/mutants.py $(if $(WEEK),--week "$(WEEK)")

@@ -46,13 +46,14 @@ def test_the_trusted_model_sees_what_a_call_leaves_behind():
     model = trusted.probe_model(weights, flags)
     assert trusted.observe(model) == {
         "flags": flags,
+        "lengths": [],
         "recorded a graph": False,
         "has gradients": False,
         "gradient mode": True,
     }
     model(torch.zeros(1, 3, dtype=torch.long)).sum().backward()
     seen = trusted.observe(model)
-    assert seen["recorded a graph"] and seen["has gradients"]
+    assert seen["recorded a graph"] and seen["has gradients"] and seen["lengths"] == [3]
 
 
 def test_the_table_is_made_from_the_shipped_results():

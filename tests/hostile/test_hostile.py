@@ -6,6 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -354,7 +355,7 @@ def test_the_seed_of_the_hidden_inputs_stays_outside(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(judging, "Session", fake)
     with pytest.raises(Spy):
-        judging.judge(Task("ada", WEEK, [], {}, 123456789), None)
+        judging.judge(Task("ada", WEEK, [], {}, 123456789), SimpleNamespace(import_helpers=lambda files: None))
     assert seen != [123456789]
 
 
