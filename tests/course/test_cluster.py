@@ -166,6 +166,24 @@ def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.isolation
+def test_what_a_judge_has_learnt_stays_for_the_next_submission() -> None:
+    options = Options(workers=1)
+    try:
+        processes = []
+        for key in ("ada", "boole"):
+            assert cluster._grade(json.dumps(task(key).to_json()), options)["result"]["key"] == key
+            processes.append(children(cluster._idle[-1].process.pid))
+        assert len(processes[0]) > 1 and processes[0] == processes[1]  # the sandbox and the judge
+    finally:
+        while cluster._idle:
+            cluster._idle.pop().close()
+
+
+def children(parent: int) -> set[str]:
+    return {pid for tasks in Path(f"/proc/{parent}/task").iterdir() for pid in (tasks / "children").read_text().split()}
+
+
 def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tmp_path: Path) -> None:
     answers: list[Answer] = []
     with running(tmp_path, KILLER, KILLER, KILLER, failures=0) as started:

@@ -241,7 +241,8 @@ class _GraderDied(Exception):
 
 
 class _Grader:
-    """A trusted grading process kept warm: a line of JSON per submission, its answer, and the next."""
+    """A trusted grading process kept warm, with what its judge has learnt: a line of JSON per submission, its answer, and the
+    next."""
 
     def __init__(self, options: Options) -> None:
         self.kind = _kind(options)
@@ -251,7 +252,7 @@ class _Grader:
 
     def grade(self, task: str, options: Options) -> dict[str, Any]:
         """The answer's message as the grading process wrote it. Raises ``GradingFailed`` if nothing can be graded there."""
-        request = f'{{"task": {task}, "options": {json.dumps(asdict(options))}}}\n{{"end": true}}\n'
+        request = f'{{"task": {task}, "options": {json.dumps(asdict(options))}}}\n{{"settle": true}}\n'
         requests, answers = self.process.stdin, self.process.stdout
         assert requests is not None and answers is not None  # asked for by `start_grader`
         answer: dict[str, Any] | None = None
