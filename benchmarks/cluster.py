@@ -36,7 +36,7 @@ def main() -> int:
         make_course_root(COURSE, root, [assignment])
         students = simulate(COURSE, root, assignment, options.students)
         environment = _plain_environment() | {"TMPDIR": temporary}
-        with cluster(folder, environment) as (scheduler, workers):
+        with cluster(folder, environment | {"TMPDIR": scratch}) as (scheduler, workers):
             killer = Killer(workers[-1], root, assignment, options.students // 3)
             command = ["autograde", "--week", assignment, "--scheduler", str(scheduler)]
             with open(folder / "run.log", "w") as log:
