@@ -84,14 +84,14 @@ def week(
         keep("load", load)
         keep("ours", lambda: _ours(root, assignment))
         if count <= USUAL:
-            _where_time_goes(keep, assignment, count, root, one, few)
+            _measure_stages(keep, assignment, count, root, one, few)
         keep("stock", lambda: _stock(root, stock, assignment, stock_command(assignment), path))
     kept["differences"] = differences(students, kept["ours"]["scores"], kept["stock"]["scores"])
     path.write_text(json.dumps(kept, indent=1))
     return kept
 
 
-def _where_time_goes(
+def _measure_stages(
     keep: Callable[[str, Callable[[], object]], None], assignment: str, count: int, root: Path, one: Path, few: Path
 ) -> None:
     keep("open", lambda: _ours(root, assignment, "--isolation", "none", "--regrade"))
@@ -189,7 +189,7 @@ def report(weeks: list[dict], larger: list[dict] = ()) -> str:
         "Made by `make bench`: the same simulated class, graded by stock `nbgrader autograde` and by "
         "`make autograde` in sandboxes.",
         "",
-        *_comparison(weeks),
+        *(_comparison(weeks) if weeks else []),
         "Stock runs with nbgrader's defaults, on one core, and gives ungradable files no grade either. Neither runs the cells tagged "
         '`experiment`: stock by its option `Execute.skip_cells_with_tag = "experiment"`. For stock the hidden tests are let into the '
         "student's kernel (they refuse otherwise) and their score is the cell's value, nbgrader's partial credit; warnings are silenced in them, as stock "
@@ -197,7 +197,7 @@ def report(weeks: list[dict], larger: list[dict] = ()) -> str:
         "highest sum of all processes (PSS), looked at once a second; CPU is user and system time of all of them.",
         "",
         *(["## A larger class", "", *_comparison(larger)] if larger else []),
-        *(_where_time_went(weeks) if weeks else []),
+        *(_stages_section(weeks) if weeks else []),
         "## Machine",
         "",
         *[f"- {name}: {text}" for name, text in machine().items()],
@@ -260,7 +260,7 @@ def _comparison(weeks: list[dict]) -> list[str]:
     ]
 
 
-def _where_time_went(weeks: list[dict]) -> list[str]:
+def _stages_section(weeks: list[dict]) -> list[str]:
     return [
         "## Where our time goes",
         "",

@@ -82,7 +82,7 @@ class Killer:
         self.killed_at, self.done = 0.0, 0
         self._worker, self._root, self._pattern, self._when = worker, root, f"autograded/*/{assignment}", when
         self._start, self._over = time.perf_counter(), threading.Event()
-        self._thread = threading.Thread(target=self._watch)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

@@ -30,9 +30,9 @@ def like_tokens(check: Check, batch: int, seq_len: int, d_model: int) -> torch.T
 
 
 def rising_scores(
-    check: Check, batch: int, seq_len: int, d_model: int, n_heads: int, step: float = 20_000
+    check: Check, batch: int, seq_len: int, d_model: int, n_heads: int
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Weights and texts for which a token has one score with all queries: ``-step`` and less for the last token, and by as
+    """Weights and texts for which a token has one score with all queries: -20,000 and less for the last token, and by as
     much less again for each one before it. A mask of -1e4, put in or added, hides nothing there.
 
     Queries read the first quarter of the channels, where the tokens are equal; keys the second, where they are multiples
@@ -43,20 +43,20 @@ def rising_scores(
     query = weights[PROJECTIONS[0]]
     query[:, part:] = 0
     norms = (x[:, :1] @ query.mT).unflatten(-1, (n_heads, -1)).square().sum(-1)
-    query *= torch.sqrt(step * math.sqrt(d_model // n_heads) / norms.min())
+    query *= torch.sqrt(20_000 * math.sqrt(d_model // n_heads) / norms.min())
     weights[PROJECTIONS[1]] = -query.roll(part, dims=1)
     return weights, x
 
 
 def far_below(
-    weights: dict[str, torch.Tensor], x: torch.Tensor, n_heads: int, n_kv_heads: int | None = None, least: float = 200
+    weights: dict[str, torch.Tensor], x: torch.Tensor, n_heads: int, n_kv_heads: int | None = None
 ) -> dict[str, torch.Tensor]:
     """The same weights, but the first head of each group has keys against its queries: a token's score with itself is
-    ``-least`` and less, whatever a rotation does to both."""
+    -200 and less, whatever a rotation does to both."""
     rows, width = weights["q_proj.weight"].shape
     first = weights["q_proj.weight"].view(n_kv_heads or n_heads, -1, width)[:, : rows // n_heads]
     scores = (x @ first.mT.unsqueeze(1)).square().sum(-1) / math.sqrt(rows // n_heads)
-    factor = torch.sqrt(least / scores.min())
+    factor = torch.sqrt(200 / scores.min())
     return {
         **weights,
         "q_proj.weight": factor * weights["q_proj.weight"],

@@ -128,6 +128,19 @@ def test_a_report_of_nothing_says_what_to_do() -> None:
     assert "make bench" in bench.report([])
 
 
+def test_a_larger_class_is_reported_alone_too() -> None:
+    side = {"wall": 4.0, "cpu": 8.0, "peak": 600.0}
+    large = {
+        "assignment": WEEK3,
+        "students": 100,
+        "ours": side,
+        "stock": side | {"wall": 400.0},
+        "differences": [],
+        "load": 0.0,
+    }
+    assert "## A larger class" in bench.report([], [large]) and "**100.0 ×**" in bench.report([], [large])
+
+
 @pytest.mark.timing
 def test_what_other_processes_use_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
