@@ -2,8 +2,9 @@
 
 Our hidden tests refuse to run in a student's kernel. Here, for the comparison only, they are let in: the cell opens
 ``grading()`` itself and ends in the score, which stock nbgrader takes as partial credit. Warnings are silenced in it,
-since stock nbgrader gives no point to a cell that has anything on stderr. Anybody who grades for real
-must not do that: student code can then read and change the tests.
+since stock nbgrader gives no point to a cell that has anything on stderr. An answer whose cell stopped, so that its name
+is not there, is an answer that is not there: else a test that needs several would stop with a NameError. Anybody who
+grades for real must not do that: student code can then read and change the tests.
 """
 
 import re
@@ -15,6 +16,7 @@ from nbgrader.coursedir import CourseDirectory
 
 from autograder.course import course_config, source_notebook
 from autograder.grading.plugins.gradebook import register_assignment
+from autograder.grading.source_names import free_names
 
 # The defaults of nbgrader 0.9.6, but for the names of folders, and that cells tagged `experiment` are not run: we do
 # not run them either, and nbclient has an option for it.
@@ -49,10 +51,12 @@ def open_to_the_kernel(source: str, seed: int) -> str:
     found = re.search(r"### BEGIN HIDDEN TESTS\n(.*?)\n### END HIDDEN TESTS", source, re.DOTALL)
     if not found:
         return source
-    body = "\n".join("    " + line for line in found.group(1).splitlines())
+    body = found.group(1)
     opened = (
         "import warnings as _warnings\n_warnings.simplefilter('ignore')\n"
-        f"from autograder.checks.framework import grading as _grading\nwith _grading({seed}, 'cpu') as _context:\n{body}\n"
+        "from autograder.checks.framework import Absent as _Absent, grading as _grading\n"
+        f"_answers = {{name: _Absent(name, '') for name in {free_names(body, {})!r}}} | globals()\n"
+        f"with _grading({seed}, 'cpu') as _context:\n    exec({body!r}, _answers)\n"
         "float(sum(verdict.score for verdict in _context.verdicts))"
     )
     return source[: found.start(1)] + opened + source[found.end(1) :]

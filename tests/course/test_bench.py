@@ -17,6 +17,7 @@ import stock
 
 from autograder.classroom import Student
 from autograder.manifest import MANIFEST
+from autograder.reference import alibi_bias
 from autograder.terminal import timings_table
 
 
@@ -89,10 +90,16 @@ def test_scores_of_a_large_class() -> None:
 
 
 def test_hidden_tests_are_opened_to_the_kernel() -> None:
-    source = "# Hidden\n### BEGIN HIDDEN TESTS\nfrom autograder.checks import week3\nweek3.f(f)\n### END HIDDEN TESTS"
-    opened = stock.open_to_the_kernel(source, 7)
-    compile(opened, "cell", "exec")
-    assert "with _grading(7, 'cpu') as _context:\n    from autograder.checks import week3\n    week3.f(f)\n" in opened
+    """There an answer that is not there costs its own points, not those of a test that hands it on."""
+    opened = stock.open_to_the_kernel(
+        "# Hidden\n### BEGIN HIDDEN TESTS\nfrom autograder.checks import week4\nweek4.alibi_slopes(alibi_slopes)\n"
+        "week4.alibi_bias(alibi_bias, alibi_slopes)\n### END HIDDEN TESTS",
+        7,
+    )
+    kernel = {"alibi_bias": alibi_bias}
+    exec(opened, kernel)
+    assert [verdict.score for verdict in kernel["_context"].verdicts] == [0, 4]
+    assert "alibi_slopes" not in kernel
     assert stock.open_to_the_kernel("x = 1", 7) == "x = 1"
 
 
