@@ -641,7 +641,8 @@ def interleaved_to_half(weight, n_heads):
 
     weight:  (n_heads * head_dim, d_model), trained for ``apply_rotary_emb``; an odd head_dim, or a number of rows
              that n_heads does not divide, raises ValueError
-    returns: a new tensor of the same shape and dtype, for ``apply_rotary_emb_half``; gradients flow back to weight
+    returns: a new tensor of the same shape and dtype, for ``apply_rotary_emb_half``; gradients flow back to weight.
+             (For head_dim 2 no row moves: there a view of weight will do.)
     """
     ### BEGIN SOLUTION
     head_dim, left_over = divmod(weight.shape[0], n_heads)

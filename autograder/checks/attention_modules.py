@@ -32,8 +32,8 @@ def like_tokens(check: Check, batch: int, seq_len: int, d_model: int) -> torch.T
 def rising_scores(
     check: Check, batch: int, seq_len: int, d_model: int, n_heads: int
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Weights and texts for which a token has one score with all queries: -20,000 and less for the last token, and by as
-    much less again for each one before it. A mask of -1e4, put in or added, hides nothing there.
+    """Weights and texts for which a token has one score with all queries: -2e10 and less for the last token, and by as
+    much less again for each one before it. A mask of -1e9, put in or added, hides nothing there.
 
     Queries read the first quarter of the channels, where the tokens are equal; keys the second, where they are multiples
     of that."""
@@ -43,7 +43,7 @@ def rising_scores(
     query = weights[PROJECTIONS[0]]
     query[:, part:] = 0
     norms = (x[:, :1] @ query.mT).unflatten(-1, (n_heads, -1)).square().sum(-1)
-    query *= torch.sqrt(20_000 * math.sqrt(d_model // n_heads) / norms.min())
+    query *= torch.sqrt(2e10 * math.sqrt(d_model // n_heads) / norms.min())
     weights[PROJECTIONS[1]] = -query.roll(part, dims=1)
     return weights, x
 

@@ -11,6 +11,7 @@ import torch
 from autograder.checks.compare import Tolerance, difference, same_form
 from autograder.checks.errors import StudentError
 from autograder.checks.probes import Probe
+from autograder.checks.result_cache import ResultCache
 from autograder.misconceptions.bank import Mistake
 
 Place = tuple[Any, ...]
@@ -72,12 +73,16 @@ class Diagnosis:
     - A check's hint is given only for the first failure, when everything asked before has held: its premise was seen then.
     - Where an argument was seen to be changed in place, later values may be wrong for that alone: no hint is given, and no
       mistake named that only an error or a single word speaks for.
-    - Last comes a mistake that the student makes in one call only. It must explain every failure, by values that say
-      something.
+    - Last comes a mistake that the student makes in one call only. It must explain every failure, by many values: a single
+      number, such as the largest of some, is the same by chance.
     """
 
-    def __init__(self, mistaken: Callable[[Mistake, Record], Any], expected: Callable[[Record], Any]) -> None:
-        self._mistaken, self._expected = mistaken, expected
+    def __init__(
+        self, mistaken: Callable[[Mistake, Record], Any], expected: Callable[[Record], Any], known: ResultCache
+    ) -> None:
+        """``known`` keeps where a known mistake is right: the same for all students whose answers are judged by what is
+        expected here."""
+        self._mistaken, self._expected, self._known = mistaken, expected, known
 
     def sentences(
         self, records: Sequence[Record], mistakes: Callable[[], Sequence[Mistake]], in_place: bool = False
@@ -92,7 +97,7 @@ class Diagnosis:
         found: list[_Candidate] = []
         in_one_call: list[str] = []
         smallest = sorted(passing, key=_size)[:2]  # tell most mistakes apart, and cost next to nothing
-        may_be_in_one_call = all(map(_telling, failing))
+        may_be_in_one_call = all(map(_many_valued, failing))
         of_other_failures: list[Mistake] = []
         for mistake in mistakes():
             alone = len(mistake.says) == 1
@@ -153,10 +158,14 @@ class Diagnosis:
         return _Candidate(mistake.says, frozenset(explains), frozenset(contradicts))
 
     def _is_right(self, mistake: Mistake, record: Record) -> bool:
-        try:
-            return not difference(self._mistaken(mistake, record), self._expected(record), record.tolerance)
-        except Exception:
-            return False
+        def compare() -> bool:
+            try:
+                return not difference(self._mistaken(mistake, record), self._expected(record), record.tolerance)
+            except Exception:
+                return False
+
+        agrees: bool = self._known.recall(("is right", record.place, mistake), compare)
+        return agrees
 
     def _reproduces(self, mistake: Mistake, record: Record) -> bool:
         """Does the mistake give what the student gave, value or error? Values as near as a right one must be to the
@@ -226,6 +235,10 @@ def _telling(record: Record) -> bool:
         single = got.numel() == 1 and got.is_floating_point()
         return got.numel() > 1 or (single and _telling(replace(record, got=got.item())))
     return True
+
+
+def _many_valued(record: Record) -> bool:
+    return _telling(record) and not isinstance(record.got, float)
 
 
 def _size(record: Record) -> float:

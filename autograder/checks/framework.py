@@ -20,7 +20,7 @@ from autograder.checks.context import GradingContext, current, grading, watched
 from autograder.checks.diagnosis import Diagnosis, Hint, Place, Record
 from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by_student
 from autograder.checks.follow_through import rehearse
-from autograder.checks.probes import Probe, calling, differentiating, gradient
+from autograder.checks.probes import Probe, calling, calling_again, differentiating, gradient
 from autograder.checks.result_cache import ResultCache
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.manifest import MANIFEST, entry
@@ -48,6 +48,10 @@ Follows = Callable[
 ]  # from the student's earlier answers: what is right on top, and a note
 Body = Callable[["Check"], None]
 
+
+NOT_NEW = (
+    "what you return is not new, so whoever writes to it changes the argument, or the next result. Return a new tensor."
+)
 
 _references: dict[tuple[str, str], Any] = {}
 
@@ -414,6 +418,12 @@ class Check:
         for given, words in ((list(arguments), ""), (wide, " in float64")):
             self.unchanged(_invoking(invoke, given), f"{call}{words}", *given)
 
+    def returns_new(self, call: str, *arguments: Any, tolerance: Tolerance = Tolerance()) -> None:
+        """What the student's function returns is neither an argument nor kept: writing to it changes nothing else."""
+        if self.holds(calling(*arguments), call, tolerance):
+            again = f"{call}, after the result of an equal call was overwritten"
+            self.require(self.holds(calling_again(*arguments), again, tolerance), f"{call}: {NOT_NEW}", names=True)
+
     def name(self, sentence: str) -> None:
         """Tell the student the likely cause in one sentence."""
         if sentence not in self._named:
@@ -424,9 +434,9 @@ class Check:
     def verdict(self) -> Verdict:
         """Points per criterion, with the misconceptions recognised."""
         points, criteria = entry(self.assignment, self.grade_id), self.scored()
-        diagnosis = Diagnosis(self._mistaken, lambda record: self._expected(record.probe, record.place)).sentences(
-            self._records, lambda: known_mistakes(self.assignment, self.grade_id), self._in_place
-        )
+        diagnosis = Diagnosis(
+            self._mistaken, lambda record: self._expected(record.probe, record.place), self._known
+        ).sentences(self._records, lambda: known_mistakes(self.assignment, self.grade_id), self._in_place)
         return Verdict(
             self.grade_id,
             points.number,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from autograder.checks.attention_functions import STRIDES, as_heads
+from autograder.checks.attention_functions import FAR_BELOW, STRIDES, as_heads
 from autograder.checks.compare import CUT, FOUR_PLACES, Tolerance, kind, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
 from autograder.checks.probes import calling_again
@@ -33,6 +33,7 @@ BROADCAST = Hint(
     "rules, from the last axis backwards.)",
     form=True,
 )
+ANOTHER_MASK = "With a mask that is all True the result is right, with another one of its shape it is not."
 EMPTY_ROW = Hint(
     "A query that may attend to no key must have zero weights and a zero output, with finite gradients.",
     only_where_zero,
@@ -41,9 +42,13 @@ LARGE_SCORES = (
     "Large scores go wrong. (Use torch.softmax or subtract the largest score of each row first, and hide "
     "keys before the softmax.)"
 )
+LONG_TEXT = Hint("Short texts are right, one of 300 queries and keys is not. (No text is too long.)", form=True)
 LARGE_SLOPE = (
     "Where a hidden key has by far the highest score, the values are right and the gradient is NaN: an exponential of it "
     "was taken, and overflowed. Hide keys before the softmax."
+)
+HALF_SLOPE = Hint(
+    "In half precision a gradient is cut off, or is not finite, where a row of the mask is all False.", form=True
 )
 HALF = (
     "Half precision goes wrong. (Divide by sqrt(head_dim) before the product or compute the scores in "
@@ -90,14 +95,25 @@ def sloping(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tenso
     return probe
 
 
-def weights_slope(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, at: int) -> Probe:
-    slope = differentiating(q, k, v, at=at)
+def weights_slope(*arguments: torch.Tensor, at: int) -> Probe:
+    slope = differentiating(*arguments, at=at)
     return lambda f: slope(lambda *arguments: f(*arguments)[1])
 
 
 def finite_slope(*arguments: Any) -> Probe:
     slope = sloping(*arguments)
     return lambda f: bool(slope(f).isfinite().all())
+
+
+def usable_slope(*arguments: Any) -> Probe:
+    """Whether the gradient is finite and not all zero; of its rounding this says nothing."""
+    slope = sloping(*arguments)
+
+    def probe(f: Any) -> bool:
+        found = slope(f)
+        return bool(found.isfinite().all() and found.any())
+
+    return probe
 
 
 @exercise(WEEK, "scaled_dot_product_attention", returns=("out", "weights"))
@@ -121,7 +137,8 @@ def scaled_dot_product_attention(check: Check) -> None:
         q, k, v, words = drawn(check, 4, 4, 4, 4, 6, 5)
         everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
         check.agrees(calling(q, k, v, everything), f"{name}({words}, mask (4, 4), all True)", CLOSE)
-        shapes: tuple[tuple[int, ...], ...] = ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4))
+        check.agrees(calling(q, k, v, some(check, 4, 4)), f"{name}({words}, mask (4, 4))", CLOSE, ANOTHER_MASK)
+        shapes: tuple[tuple[int, ...], ...] = ((4, 1, 1, 4), (4, 4, 4, 4))
         for shape in shapes:
             mask = some(check, *shape)
             check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
@@ -131,6 +148,8 @@ def scaled_dot_product_attention(check: Check) -> None:
             mask = some(check, *shape)
             check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
             check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)
+        q, k, v, words = drawn(check, 1, 2, 300, 300, 4, 3)
+        check.agrees(calling(q, k, v, some(check, 1, 300)), f"{name}({words}, mask (1, 300))", CLOSE, LONG_TEXT)
 
     with check.criterion("rows that may attend to nothing", 0.75, golden=True):
         q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
@@ -161,16 +180,32 @@ def scaled_dot_product_attention(check: Check) -> None:
         )
         nothing = torch.zeros(5, 7, dtype=torch.bool, device=check.device)
         check.agrees(calling(q, k, v, nothing), f"{name}({words}, mask (5, 7) all False)", CLOSE, EMPTY_ROW)
+        column = torch.tensor([True, False, True, True, False], device=check.device)[:, None]
+        check.agrees(calling(q, k, v, column), f"{name}({words}, mask (5, 1))", CLOSE, BROADCAST)
+        where = "where row 2 of the mask is all False"
+        for at, letter in enumerate("qkv"):
+            check.agrees(sloping(q, k, v, mask, at), f"the gradient for {letter}, {where}", CLOSE, CUT)
+        for at, letter in enumerate("qk"):
+            check.agrees(
+                weights_slope(q, k, v, mask, at=at), f"the gradient for {letter} of the weights, {where}", CLOSE, CUT
+            )
 
     with check.criterion("large scores and half precision", 0.75, golden=True):
         large_scores(check, name)
         half_precision(check, name)
 
     with check.criterion("keeps the dtype, passes gradients, leaves its arguments alone", 0.25):
+        third = some(check, 3, 4)
+        third[1] = False
         for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
             q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=dtype)
             for place, part in enumerate(("out", "weights")):
-                check.has_dtype(returned(q, k, v, place), dtype, f"{part} of {name}({words})")
+                check.has_dtype(returned(place, q, k, v), dtype, f"{part} of {name}({words})")
+                check.has_dtype(
+                    returned(place, q, k, v, third),
+                    dtype,
+                    f"{part} of {name}({words}, mask (3, 4) with row 1 all False)",
+                )
         call = f"{name}({words})"
         check.agrees(calling(q, k, v), call, CLOSE)
         *square, words = drawn(check, 2, 2, 4, 4, 6, 5)
@@ -178,17 +213,34 @@ def scaled_dot_product_attention(check: Check) -> None:
         mask[1] = False
         shown = f"{name}({words}, mask (4, 4) with row 1 all False)"
         check.keeps(lambda f, *given: f(*given), shown, *square, mask)
+        full = mask.expand(2, 2, 4, 4).clone()
+        check.unchanged(
+            lambda f: f(*square, full), f"{name}({words}, mask (2, 2, 4, 4), row 1 all False)", *square, full
+        )
+        for dtype in ROUNDED:
+            half = [given.to(dtype) for given in square]
+            in_half = f"{name}({words}) in {str(dtype).removeprefix('torch.')}"
+            check.unchanged(_with(half), in_half, *half)
+            for at, letter in enumerate("qkv"):
+                slope = f"whether the gradient for {letter} of {in_half}, row 1 of the mask all False, is finite and not all 0"
+                check.agrees(usable_slope(*half, mask, at), slope, hint=HALF_SLOPE)
         heads = [as_heads(check, 2, 2, 4, 6) for _ in range(3)]
         check.agrees(calling(*heads), f"{name}(q, k, v (2, 2, 4, 6)), all transposed", CLOSE, STRIDES)
         for at, letter in enumerate("qkv"):
             check.agrees(sloping(q, k, v, None, at), f"the gradient for {letter} of {call}", CLOSE, CUT)
         for at, letter in enumerate("qk"):
-            check.agrees(weights_slope(q, k, v, at), f"the gradient for {letter} of the weights of {call}", CLOSE, CUT)
+            check.agrees(
+                weights_slope(q, k, v, at=at), f"the gradient for {letter} of the weights of {call}", CLOSE, CUT
+            )
 
 
-def returned(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, place: int) -> Probe:
-    call = calling(q, k, v)
+def returned(place: int, *arguments: torch.Tensor) -> Probe:
+    call = calling(*arguments)
     return lambda f: call(f)[place]
+
+
+def _with(arguments: list[torch.Tensor]) -> Probe:
+    return lambda f: f(*arguments)
 
 
 def large_scores(check: Check, name: str) -> None:
@@ -209,6 +261,11 @@ def large_scores(check: Check, name: str) -> None:
             f"whether the gradient for {letter} is finite, where the hidden key 0 has a score above 200",
             hint=LARGE_SLOPE,
         )
+    # A number in place of -inf hides nothing where the one key that counts has a lower score: here below -1e11.
+    q, k = torch.full_like(q, 2e5), -2e5 * (1 + k.abs())
+    alone = torch.tensor([False, False, True, False, False], device=check.device)
+    call = f"{name}({words}), all scores far below 0, the mask lets key 2 alone be seen"
+    check.agrees(calling(q, k, v, alone), call, CLOSE, FAR_BELOW)
 
 
 def half_precision(check: Check, name: str) -> None:
@@ -308,6 +365,11 @@ FOUR_AXES = Hint(
     form=True,
 )
 AS_GIVEN = Hint("In float32 the gap is right, in float64 it is not: f gets x in the dtype it has.", form=True)
+STRIDES_OF_F = Hint(
+    "Where f returns a tensor that is not contiguous, this goes wrong. (`view` needs contiguous memory, `reshape` does not.)",
+    form=True,
+)
+IN_FLOAT32 = Hint("Where f has weights in float32, your function fails: f gets x in the dtype it has.", form=True)
 TINY = (
     "In float64 a tiny gap goes wrong: it is neither rounded to float32 on the way nor set to zero where it is small."
 )
@@ -325,6 +387,11 @@ def learned(weight: torch.nn.Parameter) -> Callable:
             return t.cumsum(1) * weight
 
     return f
+
+
+def times(matrix: torch.Tensor) -> Callable:
+    """The running sum times a matrix, which meets no other dtype than its own."""
+    return lambda t: t.cumsum(1) @ matrix
 
 
 def cycle(n: int, step: int) -> list[int]:
@@ -404,15 +471,16 @@ def equivariance_gap(check: Check) -> None:
             Tolerance(rtol=1e-3, atol=1e-12),
             UNROUNDED,
         )
-        mixing = check.randn(3, 3, dtype=torch.float64)
-        measured(
-            "the running sum times a float64 matrix",
-            lambda t: t.cumsum(1) @ mixing,
-            (1, 5, 3),
-            [1, 0, 2, 4, 3],
-            AS_GIVEN,
-            dtype=torch.float64,
-        )
+        for dtype, hint in ((torch.float32, IN_FLOAT32), (torch.float64, AS_GIVEN)):
+            mixing = check.randn(3, 3, dtype=dtype)
+            measured(
+                f"the running sum times a {str(dtype).removeprefix('torch.')} matrix",
+                times(mixing),
+                (1, 5, 3),
+                [1, 0, 2, 4, 3],
+                hint,
+                dtype=dtype,
+            )
         measured(
             "each token, plus 1e-10 of the running sum",
             lambda t: t + 1e-10 * t.cumsum(1),
@@ -424,6 +492,7 @@ def equivariance_gap(check: Check) -> None:
         )
         weight = torch.nn.Parameter(torch.tensor(-2.0, device=check.device))
         measured("the running sum times a trained number", learned(weight), (1, 5, 3), [1, 0, 2, 4, 3], TRAINED)
+        measured("the running sum, not contiguous", lambda t: t.mT.cumsum(2).mT, (2, 6, 3), cycle(6, 1), STRIDES_OF_F)
         x, perm = check.randn(2, 5, 3), torch.tensor([1, 0, 2, 3, 4], device=check.device)
         for words, f in (ORDERED[0], UNORDERED[0]):
             probe, call = calling(f, x, perm), f"equivariance_gap(f, x (2, 5, 3), perm), f: {words}"
@@ -444,12 +513,12 @@ WITH_A_CACHE = Hint(
 )
 
 
-LONG = "Small masks are right, one of 3,000 keys is not. (No number of keys is too large.)"
+LONG = Hint("Small masks are right, a large one is not. (No number of queries or keys is too large.)", form=True)
 
 
 def _like_a_shorter_one(f: Any) -> bool:
-    """No half precision tells 2,997 from 2,998. A misplaced mask is misplaced in both, and is not paid for again."""
-    long, short = (mask[:, -30:] for mask in (f(3, 3000), f(3, 40)))
+    """No half precision tells 2,995 from 2,996. A misplaced mask is misplaced in both, and is not paid for again."""
+    long, short = (mask[:, -30:] for mask in (f(5, 3000), f(5, 40)))
     return bool((long == short).all())
 
 
@@ -468,10 +537,12 @@ def causal_mask(check: Check) -> None:
     with check.criterion("several new queries, with a cache", 1.5, golden=True):
         masks((3, 3), (2, 5), (3, 4), (2, 9), (5, 8), (6, 7))
     with check.criterion("one new query, with a cache; a new mask on each call", 0.5):
-        masks((1, 6), (1, 2), (1, 33), (1, 3000))
+        masks((1, 6), (1, 2), (1, 33), (1, 5000))
         check.agrees(
-            _like_a_shorter_one, "causal_mask(3, 3000), the last 30 columns, are those of causal_mask(3, 40)", hint=LONG
+            _like_a_shorter_one, "causal_mask(5, 3000), the last 30 columns, are those of causal_mask(5, 40)", hint=LONG
         )
-        check.agrees(
-            calling_again(2, 4), "causal_mask(2, 4), when an earlier one was written to", hint=HANDED_OUT_TWICE
-        )
+        for sizes in ((2, 4), (1, 6), (4, 4)):
+            check.agrees(
+                calling_again(*sizes), f"causal_mask{sizes}, when an earlier one was written to", hint=HANDED_OUT_TWICE
+            )
+        masks((300, 400))

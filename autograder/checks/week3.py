@@ -95,6 +95,35 @@ def rope_frequencies(check: Check) -> None:
 
 # ---- rotations ------------------------------------------------------------------------------------------------------
 
+OTHERS = (
+    "Some positions are right, others of the same length after them are not. (The angles come from the positions of this "
+    "call.)"
+)
+REAL_ROWS = (
+    "Rows of whole positions are right, others are not. (Positions are real numbers, also in one row per sequence.)"
+)
+BASE_OF_ROWS = Hint(
+    "With positions (seq_len,) another base is right, with positions (batch, seq_len) it is not. (The base is the same for "
+    "all.)",
+    form=True,
+)
+HALF_PRECISION_OF_ROWS = (
+    "In bfloat16 far positions (seq_len,) are right, far positions (batch, seq_len) are not. (Angles are computed in at "
+    "least float32, for rows of positions, too.)"
+)
+REAL_POSITIONS = (
+    "In half precision far positions are right as integers, but not in float32. (Positions are not rounded to the dtype of "
+    "x.)"
+)
+INT32_POSITIONS = Hint(
+    "Positions are right in int64, but not in int32. (They may be any integers or floats.)", form=True
+)
+ANY_POSITION = Hint(
+    "Positions up to 8,191 are right, others beyond are not. (They may be any real numbers.)", form=True
+)
+AFTER_BFLOAT16 = "After an equal call in bfloat16, one in float32 goes wrong: nothing of a call may stay for the next."
+FLOAT64 = "Right in float32, but not in float64, which is rounded on the way."
+ONE_OF_THEM = Hint("Several positions and pairs are right, a single one is not. (Every axis stays.)", form=True)
 AT_ZERO = "At position 0 the angle is 0 and nothing may change, but your result does."
 LENGTHS = "Your result has other lengths than x: a rotation keeps the length of every vector."
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
@@ -129,6 +158,7 @@ def rotation_positions(check: Check, name: str) -> None:
         ((4, 4, 4, 6), [0, 1, 2, 3], "0..3", ""),
         ((4, 4, 4, 6), [17, 18, 19, 20], "17..20", GIVEN),
         ((2, 3, 6, 8), [5, 0, 3, 11, 1, 5], "shuffled, one of them twice", GIVEN),
+        ((2, 3, 6, 8), [5, 2, 9, 4, 7, 5], "others with the same first and last", OTHERS),
         ((2, 1, 1, 8), [29], "[29]", GIVEN),
         ((2, 3, 5, 8), [-3, -40, 2, -1, 7], "some negative", NEGATIVE),
         ((2, 3, 5, 8), [0.0, 0.25, 1.5, 10.75, 2.5], "some fractional", FRACTION),
@@ -137,7 +167,11 @@ def rotation_positions(check: Check, name: str) -> None:
         check.agrees(calling(x, torch.tensor(positions, device=check.device)), f"{name}({on(x, words)})", NEAR, hint)
     x, whole = check.randn(1, 1, 4, 16), torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
     check.agrees(calling(x, whole), f"{name}({on(x, 'up to 2047')})", FAR)
-    check.agrees(calling(x, whole.half()), f"{name}({on(x, 'up to 2047 in float16')})", FAR, HALF_POSITIONS)
+    check.agrees(calling(x, whole.int()), f"{name}({on(x, 'up to 2047 in int32')})", FAR, INT32_POSITIONS)
+    exact = whole - whole % 16  # those up to 2048 bfloat16 holds, too
+    for dtype in (torch.float16, torch.bfloat16):
+        words = f"up to 2047 in {str(dtype).removeprefix('torch.')}"
+        check.agrees(calling(x, exact.to(dtype)), f"{name}({on(x, words)})", FAR, HALF_POSITIONS)
 
 
 def rotation_rows(check: Check, name: str) -> None:
@@ -149,6 +183,19 @@ def rotation_rows(check: Check, name: str) -> None:
         rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1, 5])[:seq_len]
         words = f"of shape ({batch}, {seq_len})"
         check.agrees(calling(x, rows.to(check.device)), f"{name}({on(x, words)})", NEAR, ROWS)
+    x, rows = check.randn(2, 3, 5, 8), check.randint(-8, 9, (2, 5)) + 0.5
+    call = f"{name}({on(x, 'of shape (2, 5), some negative, none whole')}"
+    check.agrees(calling(x, rows), f"{call})", NEAR, REAL_ROWS)
+    if check.holds(calling(x, rows[0], base=7.5), f"{name}({on(x, 'of shape (5,)')}, base=7.5)", NEAR):
+        check.agrees(calling(x, rows, base=7.5), f"{call}, base=7.5)", NEAR, BASE_OF_ROWS)
+    low, far = x.to(torch.bfloat16), far_positions(check, 2, 5)
+    if check.holds(calling(low, far[0]), f"{name}({on(low, 'of shape (5,), far')})", ROUNDED[torch.bfloat16]):
+        check.agrees(
+            calling(low, far),
+            f"{name}({on(low, 'of shape (2, 5), far')})",
+            ROUNDED[torch.bfloat16],
+            HALF_PRECISION_OF_ROWS,
+        )
 
 
 def rotation_base(check: Check, name: str) -> None:
@@ -166,6 +213,16 @@ def rotation_far(check: Check, name: str) -> None:
     for dtype, tolerance in ROUNDED.items():
         half = x.to(dtype)
         check.agrees(calling(half, positions), f"{name}({on(half, 'up to 8191')})", tolerance, HALF_PRECISION)
+        real = positions.float()
+        check.agrees(calling(half, real), f"{name}({on(half, 'up to 8191 in float32')})", tolerance, REAL_POSITIONS)
+    x, at = x[:, :, :2], torch.tensor([9001, 70_001], device=check.device)
+    # float32 angles are off by some 0.02 there
+    check.agrees(calling(x, at), f"{name}({on(x, '[9001, 70001]')})", Tolerance(rtol=0, atol=0.2), ANY_POSITION)
+    x, at = check.randn(1, 2, 3, 16), torch.tensor([11, 4, 57], device=check.device)  # asked for in bfloat16 first
+    check.value(calling(x.to(torch.bfloat16), at), f"{name}({on(x.to(torch.bfloat16), '[11, 4, 57]')})")
+    check.agrees(
+        calling(x, at), f"{name}({on(x, '[11, 4, 57]')}), after an equal call in bfloat16", NEAR, AFTER_BFLOAT16
+    )
 
 
 def rotation_dtype(check: Check, name: str) -> None:
@@ -173,6 +230,8 @@ def rotation_dtype(check: Check, name: str) -> None:
     for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
         x = check.randn(2, 2, 5, 8, dtype=dtype)
         check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
+    x = check.randn(2, 3, 5, 8, dtype=torch.bfloat16)
+    check.has_dtype(calling(x, positions.expand(2, 5)), torch.bfloat16, f"{name}({on(x, 'of shape (2, 5)')})")
 
 
 def _turning(x: torch.Tensor, positions: torch.Tensor) -> Probe:
@@ -186,6 +245,11 @@ def rotation_manners(check: Check, name: str) -> None:
     check.keeps(lambda f, *given: f(*given), call, x, positions)  # first: it spoils the gradient
     heads = as_heads(check, 2, 3, 4, 6)
     check.agrees(calling(heads, positions), f"{name}({on(heads, '0..3')}), x transposed", NEAR, STRIDES)
+    rows = positions + torch.arange(2, device=check.device)[:, None]
+    check.unchanged(_turning(x, rows), f"{name}({on(x, 'of shape (2, 4)')})", rows)
+    still = torch.zeros_like(positions)
+    for given, words in ((positions, "0..3"), (still, "all 0")):
+        check.returns_new(f"{name}({on(x, words)})", x, given, tolerance=NEAR)
     for dtype in (torch.float32, torch.float64):
         real = positions.to(dtype)
         check.unchanged(_turning(x, real), f"{call}, positions {str(dtype).removeprefix('torch.')}", real)
@@ -220,8 +284,8 @@ def apply_rotary_emb_half(check: Check) -> None:
         rotation_values(check, name)
     with check.criterion("any positions, one row per sequence, another base", 0.5, golden=True):
         rotation_positions(check, name)
-        rotation_rows(check, name)
         rotation_base(check, name)
+        rotation_rows(check, name)
     with check.criterion("far positions in half precision, dtype kept", 0.25, golden=True):
         rotation_far(check, name)
         rotation_dtype(check, name)
@@ -249,6 +313,14 @@ def interleaved_to_half(check: Check) -> None:
         check.agrees(calling(weight, 1), call, MOVED)
         check.keeps(lambda f, weight: f(weight, 1), call, weight)  # first: it spoils the gradient
         check.agrees(differentiating(weight, 1), f"the gradient of {call}", MOVED, CUT)
+        call = "interleaved_to_half(weight (12, 4), 3)"
+        if check.holds(calling(weight, 3), call, MOVED):
+            check.agrees(differentiating(weight, 3), f"the gradient of {call}", MOVED, CUT)
+            turned = check.randn(4, 12).T
+            check.agrees(calling(turned, 3), f"{call}, weight transposed", MOVED, STRIDES)
+            check.agrees(calling(turned.double() / 3, 3), f"{call} in float64", EXACT, FLOAT64)
+        for n_heads in (1, 3):
+            check.returns_new(f"interleaved_to_half(weight (12, 4), {n_heads})", weight, n_heads, tolerance=MOVED)
         for rows, n_heads in ((10, 2), (10, 3), (14, 3)):
             check.raises(
                 calling(check.randn(rows, 4), n_heads),
@@ -279,6 +351,26 @@ CAUSAL_HALF = Hint(
     "In half precision the module goes wrong with is_causal=True. (A mask is boolean, or is added in the dtype of the "
     "scores; a hidden score is -inf, since float16 ends at 65,504.)",
     form=True,
+)
+CAUSAL_ROWS = Hint(
+    "With is_causal=True and one row of positions per text, a text is not what it is by itself. (The mask goes by the index, "
+    "the rotation by the row.)",
+    form=True,
+)
+CAUSAL_CONVERTED = Hint(
+    "With is_causal=True a module in bfloat16 is right, but not if it was called in float32 before it was converted. "
+    "(Nothing of a call may stay for the next.)",
+    form=True,
+)
+MODULE_FLOAT64 = Hint("In float32 the module is right, after .to(torch.float64) it is not.", form=True)
+LONG_TEXT = "short texts are right, one of 2,100 tokens is not. (No text is too long.)"
+STALE = Hint(
+    "By itself a call without positions is right, after calls with positions it is not. (Nothing of a call may stay for the "
+    "next.)",
+    form=True,
+)
+BASE_OF_POSITIONS = (
+    "With positions given, the default base is right, another one is not. (They are rotated by the same base.)"
 )
 CAUSAL = "With is_causal=True a row is not what the tokens up to it give. (The token at index i sees the indices 0..i.)"
 MODULE_BFLOAT16 = (
@@ -315,6 +407,56 @@ def longer_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch
         return less(used(x, positions=positions, is_causal=True), fresh(x, positions=positions, is_causal=True))
 
     return probe
+
+
+def causal_rows(weights: dict, n_heads: int, x: torch.Tensor, rows: torch.Tensor) -> Probe:
+    """What causal outputs with one row of positions per text have more than each text by itself: nothing."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads)
+        alone = [module(x[at : at + 1].clone(), positions=rows[at].clone(), is_causal=True) for at in range(x.shape[0])]
+        return less(module(x.clone(), positions=rows.clone(), is_causal=True), torch.cat(alone))
+
+    return probe
+
+
+def causal_in_bfloat16(weights: dict, n_heads: int, x: torch.Tensor, after_float32: bool = False) -> Probe:
+    """What the last row has more with the mask than without: nothing, whatever the rotation."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads)
+        if after_float32:
+            module(x.clone(), is_causal=True)
+        module.to(torch.bfloat16)
+        low = x.to(torch.bfloat16)
+        return less(module(low, is_causal=True)[:, -1].float(), module(low)[:, -1].float())
+
+    return probe
+
+
+def last_causal_row(weights: dict, token: torch.Tensor, n: int) -> Probe:
+    """The last row of the causal output for a text of one token, n times."""
+    return lambda cls: built(cls, weights, 1)(token.expand(-1, n, -1).clone(), is_causal=True)[:, -1]
+
+
+def small(weights: dict, d_model: int) -> dict:
+    return {name: weight[:d_model, :d_model].contiguous() for name, weight in weights.items()}
+
+
+def by_default_after(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
+    """What a module gives without positions when it was given some before."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads)
+        for given in (positions, positions[1]):
+            module(x.clone(), positions=given.clone())
+        return module(x.clone())
+
+    return probe
+
+
+def _reading(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
+    return lambda cls: built(cls, weights, n_heads)(x, positions=positions)
 
 
 def beyond_the_default(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
@@ -373,6 +515,13 @@ def RotaryMultiHeadAttention(check: Check) -> None:
                 ATTENDED,
                 hint,
             )
+        call = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (3, 4)"
+        check.agrees(attended(weights, 2, x.double(), positions=given), f"{call}) in float64", ATTENDED, MODULE_FLOAT64)
+        call = f"{name}(16, 2)(x {tuple(x.shape)})"
+        if check.holds(attended(weights, 2, x), call, ATTENDED):
+            check.agrees(
+                by_default_after(weights, 2, x, given), f"{call} after two calls with positions", ATTENDED, STALE
+            )
 
     with check.criterion("another base", 0.25, golden=True):
         weights, x = drawn(2, 9, 16)
@@ -381,6 +530,10 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             check.agrees(
                 attended(weights, 2, x, base=base), f"{name}(16, 2, base={base:g})(x {tuple(x.shape)})", ATTENDED, BASE
             )
+        given, shown = positions(*range(3, 12)), f"(x {tuple(x.shape)}, positions 3..11)"
+        if check.holds(attended(weights, 2, x, positions=given), f"{name}(16, 2){shown}", ATTENDED):
+            based = attended(weights, 2, x, base=7.5, positions=given)
+            check.agrees(based, f"{name}(16, 2, base=7.5){shown}", ATTENDED, BASE_OF_POSITIONS)
         # At far positions a base of 10,001 moves some output by 0.004.
         check.agrees(
             beyond_the_default(weights, 2, x, far_positions(check, 9)),
@@ -400,6 +553,25 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             CAUSAL,
         )
         check.agrees(beyond_causal(weights, 2, x, given), f"{call}, {less_ends}", ATTENDED, CAUSAL_POSITIONS)
+        rows = torch.stack((given, given.flip(0)))
+        check.agrees(
+            causal_rows(weights, 2, x, rows),
+            f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (2, 5), is_causal=True) less each text by itself",
+            ATTENDED,
+            CAUSAL_ROWS,
+        )
+        call = f"{name}(16, 2)(bfloat16 x {tuple(x.shape)}, is_causal=True), the last row less that without a mask"
+        if check.holds(causal_in_bfloat16(weights, 2, x), call, ATTENDED_BFLOAT16):
+            after = causal_in_bfloat16(weights, 2, x, after_float32=True)
+            check.agrees(after, f"{call}, after a call in float32", ATTENDED_BFLOAT16, CAUSAL_CONVERTED)
+        # Of tokens that are all alike every row is the same, whatever the rotation, and a long text can be looked at alone.
+        alike = check.randn(1, 1, 2)
+        for n, hint in ((3, ""), (2100, LONG_TEXT)):
+            row, shown = last_causal_row(small(weights, 2), alike, n), f"{name}(2, 1)(x (1, {n}, 2), all tokens alike"
+            fits = check.holds(row, f"{shown}, is_causal=True), the last row", ATTENDED)
+            check.require(fits or not hint, f"{shown}, is_causal=True): {hint}", names=True)
+            if not fits:
+                break
         check.agrees(
             longer_causal(weights, 2, x, positions(1, 1, 1, 1, 1)),
             f"{name}(16, 2)(x {tuple(x.shape)}, positions all 1, is_causal=True) after a text of 3 tokens, less the same "
@@ -433,6 +605,16 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             ATTENDED_BFLOAT16,
             MODULE_BFLOAT16,
         )
+        check.agrees(
+            attended(weights, 2, x.to(torch.bfloat16), positions=far.float()),
+            f"{name}(32, 2).to(bfloat16)({shown} in float32)",
+            ATTENDED_BFLOAT16,
+            REAL_POSITIONS,
+        )
+        rounded = x.to(torch.bfloat16)
+        check.has_dtype(
+            attended(weights, 2, rounded), torch.bfloat16, f"{name}(32, 2).to(bfloat16)(bfloat16 x {tuple(x.shape)})"
+        )
         x = check.randn(1, 330, 32, dtype=torch.bfloat16)  # bfloat16 cannot count to 330
         check.agrees(
             attended(weights, 2, x),
@@ -461,7 +643,9 @@ def RotaryMultiHeadAttention(check: Check) -> None:
     with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.25):
         weights, x = drawn(2, 4, 12)
         equal, call = positions(3, 3, 3, 3), f"{name}(12, 2)(x {tuple(x.shape)}, positions all 3)"
-        check.unchanged(lambda cls: built(cls, weights, 2)(x, positions=equal), call, x, equal)
+        for given in (equal, equal.float(), equal.float().expand(2, 4).clone()):
+            words = f"{str(given.dtype).removeprefix('torch.')} of shape {tuple(given.shape)}"
+            check.unchanged(_reading(weights, 2, x, given), f"{call}, {words}", x, given)
         check.agrees(attended(weights, 2, x, positions=equal), call, ATTENDED)
         # products with one more matrix than the outputs, of the same order
         check.agrees(
@@ -486,6 +670,7 @@ def rotate_half(check: Check) -> None:
             check.has_dtype(calling(x.to(dtype)), dtype, f"{call} in {dtype}")
         check.agrees(calling(x), call, MOVED)
         check.agrees(calling(as_heads(check, 2, 3, 4, 6)), "rotate_half(x (2, 3, 4, 6)), x transposed", MOVED, STRIDES)
+        check.agrees(calling(check.randn(2, 6, dtype=torch.float64)), "rotate_half(float64 x (2, 6))", EXACT, FLOAT64)
         check.keeps(lambda f, x: f(x), call, x)  # first: it spoils the gradient
         check.agrees(differentiating(x), f"the gradient of {call}", MOVED, CUT)
 
@@ -518,7 +703,32 @@ def rotary_tables(check: Check) -> None:
         for base in (500.0, 7.5):
             check.agrees(calling(steps, 8, base=base), f"rotary_tables(positions 0..5, 8, base={base:g})", near, BASE)
         check.agrees(calling(steps, 8, torch.float64), "rotary_tables(positions 0..5, 8, torch.float64)", near)
-        check.unchanged(lambda f: f(steps, 8), "rotary_tables(positions 0..5, 8)", steps)
+        for given, width, words in ((steps[5:], 6, "[5]"), (steps, 2, "0..5")):
+            check.agrees(calling(given, width), f"rotary_tables(positions {words}, {width})", near, ONE_OF_THEM)
+        check.agrees(calling(steps.int(), 6), "rotary_tables(int32 positions 0..5, 6)", near, INT32_POSITIONS)
+        # 0, 256, 992 and 2032 are held by half precision, too
+        whole = torch.tensor([0.0, 256.0, 992.0, 2032.0], device=check.device)
+        exact, words = replace(FAR, exact_dtype=True), "[0, 256, 992, 2032]"
+        check.agrees(calling(whole, 16), f"rotary_tables(float32 positions {words}, 16)", exact)
+        check.agrees(calling(whole.half(), 16), f"rotary_tables(float16 positions {words}, 16)", exact, HALF_POSITIONS)
+        odd = whole + 1
+        check.agrees(calling(odd, 16), "rotary_tables(float32 positions [1, 257, 993, 2033], 16)", exact)
+        check.agrees(
+            calling(odd, 16, dtype=torch.bfloat16),
+            "rotary_tables(float32 positions [1, 257, 993, 2033], 16, torch.bfloat16)",
+            Tolerance(rtol=0, atol=6e-3, exact_dtype=True),
+            TABLES,
+        )
+        for given in (steps, steps.float()):
+            kind = str(given.dtype).removeprefix("torch.")
+            check.unchanged(_tables_of(given), f"rotary_tables({kind} positions 0..5, 8)", given)
+
+
+MANY_CACHED = Hint("Short caches are right, one of 2,100 keys is not. (No cache is too long.)", form=True)
+
+
+def _tables_of(positions: torch.Tensor) -> Probe:
+    return lambda f: f(positions, 8)
 
 
 OTHER_KEYS = "Other keys of a shape seen before go wrong: the function must not remember anything of earlier calls."
@@ -538,6 +748,11 @@ def decode_step_scores(check: Check) -> None:
             check.agrees(calling(q, keys), call, tolerance)
         q, keys, call = drawn(2, 3, 9, 8)
         check.agrees(calling(q, keys), f"{call}, other keys of a shape seen before", tolerance, OTHER_KEYS)
+        q, keys, call = drawn(2, 3, 10, 8)
+        check.agrees(calling(q, keys), f"{call}, one key more, of another text", tolerance, OTHER_KEYS)
+        q, keys, call = drawn(1, 1, 2100, 4)
+        # float32 angles are off by 1e-3 there
+        check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=2e-2), MANY_CACHED)
         q, keys = as_heads(check, 2, 3, 1, 8), as_heads(check, 2, 3, 9, 8)
         check.agrees(calling(q, keys), f"{call}, both transposed", tolerance, STRIDES)
     with check.criterion("another base", 0.25, golden=True):
@@ -554,6 +769,9 @@ def decode_step_scores(check: Check) -> None:
         check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=0.5), HALF_PRECISION)
         check.has_dtype(calling(q, keys), torch.bfloat16, call)
         q, keys, call = drawn(1, 2, 5, 6)
+        for dtype in (torch.float16, torch.float64):
+            in_dtype = f"{call} in {str(dtype).removeprefix('torch.')}"
+            check.has_dtype(calling(q.to(dtype), keys.to(dtype)), dtype, in_dtype)
         check.keeps(lambda f, *given: f(*given), call, q, keys)  # first: it spoils the gradient
         for at, argument in enumerate(("q", "k_cache")):
             check.agrees(differentiating(q, keys, at=at), f"the gradient of {call} for {argument}", tolerance, CUT)

@@ -22,7 +22,6 @@ from autograder import reference
 from autograder.checks import probe_model as trusted
 from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind
 from autograder.checks.framework import Absent, Check, Hint, Probe, StudentError, calling, differentiating, exercise
-from autograder.checks.probes import calling_again
 
 WEEK = "week5_extrapolation"
 
@@ -98,16 +97,24 @@ WHOLE = Hint(
 FRACTIONAL_SCALE = (
     "Whole scales are right, one of 2.5 is not. (The scale keeps its fraction for integer positions, too.)"
 )
+ANY_SHAPE = Hint("With one axis this is right, with another shape it is not. (Any shape is taken and kept.)", form=True)
 DTYPE = Hint(
     "Integer positions give float32, floating ones keep their dtype.",
     lambda got, expected: getattr(got, "dtype", None) != expected.dtype,
     form=True,
 )
-
-
-ITSELF = (
-    "With scale 1 what you return is not new: whoever writes to it changes the argument, or the next result. Return a new "
-    "tensor."
+BELOW_ZERO = replace(
+    DTYPE,
+    otherwise="Int64 positions from 0 upwards are right, int16 ones from -6 to 5 are not. (All are divided, whatever their "
+    "sign.)",
+)
+DIGITS = replace(
+    DTYPE,
+    otherwise="Float32 positions are right, float64 ones are not to twelve digits. (Compute in the dtype of the positions; "
+    "float32 holds seven.)",
+)
+COPY_CUT = Hint(
+    "With scale 4 the gradient is right, with scale 1 it is not. (clone() passes it on, detach() cuts it off.)"
 )
 
 
@@ -124,14 +131,24 @@ def position_interpolation(check: Check) -> None:
         check.agrees(calling(far, 3.0), f"{name}(integers up to 60,000 of shape (3, 7), 3.0)", near, WHOLE)
         check.agrees(calling(steps.to(torch.int32), 2), f"{name}(int32 0..11, 2)", near, WHOLE)
         check.agrees(calling(steps, 2.5), f"{name}(0..11, 2.5)", near, FRACTIONAL_SCALE)
+        for given, words in ((steps[7], "7 of shape ()"), (steps.reshape(3, 1, 4), "0..11 of shape (3, 1, 4)")):
+            check.agrees(calling(given, 4.0), f"{name}({words}, 4.0)", near, ANY_SHAPE)
+        check.agrees(calling(far[:0], 4.0), f"{name}(no positions, of shape (0, 7), 4.0)", near, ANY_SHAPE)
     with check.criterion("floating positions, dtypes, negative positions", 0.75, golden=True):
-        check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", Tolerance(1e-5, 1e-6, exact_dtype=True), DTYPE)
+        exact = Tolerance(1e-5, 1e-6, exact_dtype=True)
+        check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", exact, DTYPE)
+        below = (steps - 6).to(torch.int16)
+        check.agrees(calling(below, 4.0), f"{name}(int16 -6..5, 4.0)", exact, BELOW_ZERO)
+        check.agrees(calling(steps.to(torch.uint8), 1.0), f"{name}(uint8 0..11, 1.0)", exact, DTYPE)
         given = torch.tensor([0.5, -3.0, 100.25, 7.0], device=check.device)
         for scale in (2.5, 0.5):
             check.agrees(calling(given, scale), f"{name}(floats, some negative, {scale})", near)
-        for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        wide = check.randn(6, dtype=torch.float64)  # thirds of these are not what float32 gives
+        twelve = Tolerance(1e-12, 1e-12, exact_dtype=True)
+        check.agrees(calling(wide, 3.0), f"{name}(float64 positions, 3.0)", twelve, DIGITS)
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
             # bfloat16 rounds once (2^-9) or, as product with 1/scale, three times
-            rounding = 1e-2 if dtype == torch.bfloat16 else 1e-5
+            rounding = 1e-5 if dtype == torch.float32 else 1e-2
             check.agrees(
                 calling(given.to(dtype), 4.0),
                 f"{name}({dtype} positions, 4.0)".replace("torch.", ""),
@@ -142,15 +159,26 @@ def position_interpolation(check: Check) -> None:
         given = check.randn(6)
         check.keeps(lambda f, given: f(given, 4.0), f"{name}(floats, 4.0)", given)  # first: it spoils the gradient
         check.agrees(differentiating(given, 4.0), f"the gradient of {name}(floats, 4.0)", near)
-        call = f"{name}(floats, 1.0), after the result of an equal call was overwritten"
         check.agrees(calling(given, 1.0), f"{name}(floats, 1.0)", near)
-        check.require(check.holds(calling_again(given, 1.0), call, near), ITSELF, names=True)
+        check.agrees(differentiating(given, 1.0), f"the gradient of {name}(floats, 1.0)", near, COPY_CUT)
+        check.returns_new(f"{name}(floats, 1.0)", given, 1.0, tolerance=near)
+
+
+def require_float(check: Check, got: Any, call: str) -> None:
+    check.require(isinstance(got, float), f"{call} must return a Python float; yours returns {kind(got)}.", names=True)
+
+
+ROUNDED = Hint(
+    "A small new base comes out rounded. (It is a float and keeps its decimals.)",
+    lambda got, expected: any(got == round(expected, digits) for digits in range(3)),
+)
+ASKED_FOR_A_FLOAT = ((10000.0, 4.0, 8), (10000.0, 1.0, 16))
 
 
 @exercise(WEEK, "ntk_base")
 def ntk_base(check: Check) -> None:
-    def at(base: float, scale: float, head_dim: int) -> None:
-        check.agrees(calling(base, scale, head_dim), f"ntk_base({base:g}, {scale:g}, {head_dim})", RELATIVE)
+    def at(base: float, scale: float, head_dim: int, hint: Hint | str = "") -> None:
+        check.agrees(calling(base, scale, head_dim), f"ntk_base({base:g}, {scale:g}, {head_dim})", RELATIVE, hint)
 
     # Small dimensions first: there d/(d-2) is far from 1 and the mistakes are large.
     with check.criterion("base 10,000", 2, golden=True):
@@ -158,27 +186,48 @@ def ntk_base(check: Check) -> None:
             at(10000.0, scale, head_dim)
     with check.criterion("other bases, and scales that are not above 1", 0.75, golden=True):
         for base, scale, head_dim in (
-            (500.0, 4.0, 8),
+            (500.0, 4.0, 6),
             (1e6, 2.0, 64),
             (10000.0, 1.0, 16),
             (10000.0, 0.5, 8),
-            (7.5, 2.0, 8),
         ):
             at(base, scale, head_dim)
+        at(7.5, 0.5, 8, ROUNDED)  # gives 2.976
     with check.criterion("a Python float", 0.25):
-        got = check.value(calling(10000.0, 4.0, 8), "ntk_base(10000, 4, 8)")
-        check.require(
-            isinstance(got, float),
-            f"ntk_base(10000, 4, 8) must return a Python float; yours returns {kind(got)}.",
-            names=True,
-        )
+        for arguments in ASKED_FOR_A_FLOAT:
+            words = f"ntk_base({', '.join(f'{argument:g}' for argument in arguments)})"
+            require_float(check, check.value(calling(*arguments), words), words)
 
 
 JUST_BEYOND = "A length well beyond the training length is right, one token beyond it is not."
 FAR_BEYOND = "A length up to 4 times the training length is right, one of 64 times it is not."
 SHORT = "Beyond the training length the base is right, up to it it is not. (There it stays as it was.)"
 SHRUNK = "Scales of 1 and more are right, one of 0.5 is not. (Equation (4) holds for every scale.)"
+BELOW_ZERO = "Scales above 0 are right, one of -0.5 is not. (Equation (4) holds for every scale.)"
 STATE = "After other calls this one goes wrong, which is right by itself: the function must not remember anything."
+
+
+def tried(call: Callable[[], Any]) -> Any:
+    """What the student's own answer gives, ``None`` where it fails."""
+    try:
+        return call()
+    except StudentError:
+        return None
+    except Exception as error:
+        if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
+            raise
+        return None
+
+
+@dataclass(eq=False)
+class OnTop:
+    """What is right on top of the student's own `ntk_base`, and whether that one returns Python floats, if anything."""
+
+    function: Callable[..., float]
+    of_floats: bool
+
+    def __call__(self, *arguments: Any) -> float:
+        return self.function(*arguments)
 
 
 def own_base(function: Callable) -> Callable[..., float | None]:
@@ -187,15 +236,8 @@ def own_base(function: Callable) -> Callable[..., float | None]:
 
     @functools.cache
     def base_of(base: float, stretch: float, head_dim: int) -> float | None:
-        try:
-            value = float(function(base, stretch, head_dim))
-        except StudentError:
-            return None
-        except Exception as error:
-            if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
-                raise
-            return None
-        return value if math.isfinite(value) and value > 0 else None
+        value = tried(lambda: float(function(base, stretch, head_dim)))
+        return value if value is not None and math.isfinite(value) and value > 0 else None
 
     for head_dim in (8, 64):
         asked = [base_of(10000.0, stretch, head_dim) for stretch in (1.5, 2.0, 3.0, 5.0)]
@@ -219,21 +261,19 @@ def dynamic_after_ntk(ntk_base: Callable) -> Iterator[tuple[Any, str]]:
         own = base_of(base, 1.0, head_dim) if seq_len <= original_len else None
         return dynamic(base, scale, head_dim, seq_len, original_len) if own is None else own
 
+    kinds = {type(tried(functools.partial(ntk_base, *arguments))) for arguments in ASKED_FOR_A_FLOAT}
+    of_floats = all(issubclass(each, (float, type(None))) for each in kinds)
     for follows in (dynamic, without_a_branch):
-        yield follows, "Graded with your own ntk_base: a mistake there is not paid for again."
+        yield OnTop(follows, of_floats), "Graded with your own ntk_base: a mistake there is not paid for again."
 
 
 @exercise(WEEK, "dynamic_ntk_base", follows=dynamic_after_ntk, trivial=(lambda base, *stretch: float(base),))
 def dynamic_ntk_base(check: Check) -> None:
     def at(
         scale: float, head_dim: int, seq_len: int, original_len: int, base: float = 10000.0, hint: Hint | str = ""
-    ) -> None:
-        check.agrees(
-            calling(base, scale, head_dim, seq_len, original_len),
-            f"dynamic_ntk_base({base:g}, {scale:g}, {head_dim}, {seq_len}, {original_len})",
-            RELATIVE,
-            hint,
-        )
+    ) -> tuple[Any, str]:
+        call = f"dynamic_ntk_base({base:g}, {scale:g}, {head_dim}, {seq_len}, {original_len})"
+        return check.agrees(calling(base, scale, head_dim, seq_len, original_len), call, RELATIVE, hint), call
 
     with check.criterion("beyond the training length", 1.25, golden=True):
         for scale, head_dim, seq_len, original_len in (
@@ -249,14 +289,15 @@ def dynamic_ntk_base(check: Check) -> None:
         at(2.5, 8, 192, 64)
     with check.criterion("one token and 64 times beyond it; unchanged up to it, whatever came before", 0.75):
         # Each hint names what its call alone shows: none of these follows another length of the same text and scale.
-        at(8.0, 128, 2049, 2048, hint=JUST_BEYOND)
+        beyond = at(8.0, 128, 2049, 2048, hint=JUST_BEYOND)
         at(2.0, 8, 65_536, 1024, hint=FAR_BEYOND)
         for scale, seq_len in ((4.0, 64), (3.0, 63), (6.0, 32), (8.0, 1)):
-            at(scale, 8, seq_len, 64, hint=SHORT)
+            below = at(scale, 8, seq_len, 64, hint=SHORT)
         at(2.0, 8, 50, 90, base=7.5, hint=SHORT)
         at(4.0, 8, 128, 64)
         at(4.0, 8, 256, 64)
         at(0.5, 8, 192, 64, hint=SHRUNK)
+        at(-0.5, 8, 128, 64, hint=BELOW_ZERO)
         at(4.0, 8, 200, 64, hint=STATE)
         at(4.0, 8, 64, 64, hint=STATE)
         at(8.0, 128, 2049, 2048, hint=STATE)
@@ -265,6 +306,10 @@ def dynamic_ntk_base(check: Check) -> None:
             (8, 150),
         ):  # other than at (2, 8, 300, 100) with base 500, asked above
             at(2.0, head_dim, 300, original_len, base=500.0, hint=STATE)
+        at(2.0, 8, 90, 64, base=2.5, hint=ROUNDED)
+        if not isinstance(check.reference, OnTop) or check.reference.of_floats:  # else paid for in 5.3
+            for got, call in (beyond, below):
+                require_float(check, got, call)
 
 
 # ---- YaRN -----------------------------------------------------------------------------------------------------------
@@ -276,6 +321,12 @@ CLAMPED = (
 EQUAL = (
     "Usual sizes are right, one where low and high are equal is not. (There 0.001 is added to high: a step "
     "in place of a division by zero.)"
+)
+
+
+EQUAL_AT_THE_END = (
+    "With low and high both 0 the step is right, with both at head_dim - 1 it is not. (No pair is above them, so none is "
+    "divided.)"
 )
 
 
@@ -318,6 +369,7 @@ def yarn_frequencies(check: Check) -> None:
         at(8, 4.0, 16, CLAMPED)
         at(8, 4.0, 100_000, CLAMPED, base=100.0, beta_fast=1000.0)
         at(16, 4.0, 4, EQUAL)
+        at(4, 4.0, 676, EQUAL_AT_THE_END, base=2.0)
     with check.criterion("other base and betas, scale 1", 0.75, golden=True):
         # First for sizes that were not asked for before, so that an argument written out is not taken for a memory.
         at(80, 3.0, 2048, base=500_000.0)
@@ -331,12 +383,18 @@ def yarn_frequencies(check: Check) -> None:
         at(64, 1.0, 4096)
         at(64, 0.5, 4096, BELOW_ONE)
     with check.criterion("float32, takes any even head_dim, refuses an odd one", 0.5):
-        for head_dim, original_len in ((6, 2000), (10, 4096)):  # no end of the ramp is clamped here
+        for head_dim, original_len in ((6, 2000), (10, 4096), (2, 4096)):  # no end of the ramp is clamped with 6 and 10
             check.agrees(
                 calling(head_dim, 4.0, original_len), f"yarn_frequencies({head_dim}, 4, {original_len})", tolerance
             )
-        check.has_dtype(calling(16, 4.0, 64), torch.float32, "yarn_frequencies(16, 4.0, 64)")
-        check.raises(calling(7, 4.0, 64), ValueError, "yarn_frequencies(7, 4.0, 64)")
+        for scale, original_len in ((4.0, 64), (1.0, 64), (4.0, 4)):  # a ramp, none, a step
+            words = f"yarn_frequencies(16, {scale}, {original_len})"
+            check.has_dtype(calling(16, scale, original_len), torch.float32, words)
+        for scale in (4.0, 1.0):
+            check.raises(calling(7, scale, 64), ValueError, f"yarn_frequencies(7, {scale}, 64)")
+
+
+NO_LIMIT = "Scales from 1.5 to 8 are right, one of 1000 is not. (Equation (8) has no upper limit.)"
 
 
 @exercise(WEEK, "yarn_temperature")
@@ -344,22 +402,20 @@ def yarn_temperature(check: Check) -> None:
     # Four digits more than float32 holds would be too much; the square of 1.0693 (scale 2) differs by 0.07.
     tolerance = Tolerance(rtol=1e-5, atol=0)
     with check.criterion("scales above 1", 1.5, golden=True):
-        for scale in (4.0, 2.0, 8.0, 1.5, 32.0):
+        for scale in (4.0, 2.0, 8.0, 1.5):
             check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance)
+        check.agrees(calling(1000.0), "yarn_temperature(1000)", tolerance, NO_LIMIT)
     with check.criterion("1 for scales up to 1; a Python float", 0.5):
+        found = {4.0: check.value(calling(4.0), "yarn_temperature(4)")}
         for scale in (1.0, 0.5, 0.1, 0.0):
-            check.agrees(
+            found[scale] = check.agrees(
                 calling(scale),
                 f"yarn_temperature({scale:g})",
                 tolerance,
                 "For scale <= 1 the factor is 1: nothing is stretched.",
             )
-        for scale in (4.0, 1.0):
-            got = check.value(calling(scale), f"yarn_temperature({scale:g})")
-            check.require(
-                isinstance(got, float),
-                f"yarn_temperature({scale:g}) must return a Python float; yours returns {kind(got)}.",
-            )
+        for scale, got in found.items():
+            require_float(check, got, f"yarn_temperature({scale:g})")
 
 
 # ---- log n ----------------------------------------------------------------------------------------------------------
@@ -370,6 +426,11 @@ NO_CLAMP = Hint(
     "With fewer keys than n0 the factor lies below 1; yours does not. (The formula holds for every n, without a clamp.)",
     lambda got, expected: expected < 1 <= got,
 )
+OTHER_N0 = Hint(
+    "For 512 keys the factor is the same with n0 = 8 as with n0 = 64. (It goes by both; nothing may be remembered by n "
+    "alone.)",
+    lambda got, expected: math.isclose(got, math.log(512) / math.log(64), rel_tol=1e-4),
+)
 
 
 @exercise(WEEK, "log_n_scale")
@@ -378,8 +439,17 @@ def log_n_scale(check: Check) -> None:
         for n, n0 in ((1000, 7), (4096, 64), (512, 64), (65, 64)):
             check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE)
     with check.criterion("as many or fewer: 1, and below 1", 0.5):
-        for n, n0 in ((64, 64), (8, 64), (2, 1000), (1, 64)):
-            check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE, ONE_KEY if n == 1 else NO_CLAMP)
+        found = {}
+        for n, n0, hint in (
+            (64, 64, NO_CLAMP),
+            (8, 64, NO_CLAMP),
+            (2, 1000, NO_CLAMP),
+            (1, 64, ONE_KEY),
+            (512, 8, OTHER_N0),  # after (512, 64)
+        ):
+            found[n, n0] = check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE, hint)
+        for (n, n0), got in found.items():
+            require_float(check, got, f"log_n_scale({n}, {n0})")
 
 
 # ---- loss_by_length -------------------------------------------------------------------------------------------------
@@ -413,6 +483,12 @@ MIXED_MODES = "With the model in train mode the losses are right, with its parts
 AFTER_REFUSAL = (
     "After a refusal some training flag is not what it was before: check the lengths first, or restore in `finally`."
 )
+AS_MANY_TARGETS = Hint(
+    "Fewer targets than the shortest length are right, as many as the only length has tokens are not. (n_targets goes up "
+    "to the smallest length.)",
+    form=True,
+)
+KEYS = "The keys must be ints: take the lengths as they were given."
 FROZEN = "The model's parameters no longer ask for gradients afterwards: measuring changes nothing."
 FLAGS = "Some training flag is not what it was before: note the flag of every submodule, and set each back at the end."
 WEIGHTS = "The model's weights are not what they were before: measuring changes nothing."
@@ -464,9 +540,38 @@ class Run:
         for known, run in self._runs:
             if known is subject:
                 return run
-        run = _measured(subject)(*_fresh(self._arguments))
+        run = self._run(_measured(subject))
         self._runs.append((subject, run))
         return run
+
+    def _run(self, measured: Measured) -> tuple[Any, dict, Any]:
+        return measured(*_fresh(self._arguments))
+
+
+class Refusal(Run):
+    """One run that is to be refused: the losses or the error, what was left behind, the model."""
+
+    def _run(self, measured: Measured) -> tuple[Any, dict, Any]:
+        weights, flags, *rest = _fresh(self._arguments)
+        with torch.enable_grad():
+            model = measured.make(weights, list(flags))
+            before = measured.observe(model)
+            try:
+                outcome = measured.function(model, *rest)
+            except Exception as error:
+                if not isinstance(error, StudentError) and type(error).__module__.startswith("autograder."):
+                    raise  # the course's own trouble is not the student's
+                outcome = error
+            after = measured.observe(model)
+        # where an earlier call has switched gradients off, nothing is seen of this one
+        return outcome, after | {"stays on": after["gradient mode"] or not before["gradient mode"]}, model
+
+    def repeated(self, subject: Any) -> Any:
+        """The probe that gives what the run gave, an error as well."""
+        outcome = self.of(subject)[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
 
 def left_behind(key: str, run: Run) -> Probe:
@@ -478,23 +583,6 @@ def other_lengths(run: Run, lengths: list[int]) -> Probe:
     return lambda subject: [length for length in run.of(subject)[1]["lengths"] if length not in lengths]
 
 
-def flags_after_refusal(*arguments: Any) -> Probe:
-    def probe(subject: Any) -> list[bool]:
-        measured, (weights, flags, *rest) = _measured(subject), _fresh(arguments)
-        model = measured.make(weights, list(flags))
-        try:
-            measured.function(model, *rest)
-        except StudentError:
-            pass
-        except Exception as error:
-            if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
-                raise
-        left: list[bool] = measured.observe(model)["flags"]
-        return left
-
-    return probe
-
-
 def still_trained(run: Run) -> Probe:
     """Which of the model's parameters ask for gradients after the call."""
     return lambda subject: [parameter.requires_grad for parameter in run.of(subject)[2].parameters()]
@@ -503,6 +591,10 @@ def still_trained(run: Run) -> Probe:
 def weights_left(run: Run) -> Probe:
     """The model's weights after the call."""
     return lambda subject: dict(run.of(subject)[2].state_dict())
+
+
+def keys_are_ints(run: Run) -> Probe:
+    return lambda subject: all(isinstance(length, int) for length in run.of(subject)[0])
 
 
 def kinds_of_losses(run: Run) -> Probe:
@@ -528,7 +620,7 @@ def _loss_by_length(check: Check) -> None:
         for batch, n, lengths, n_targets in (
             (3, 25, [8, 16, 24], 6),
             (1, 40, [39, 5], 5),
-            (11, 33, [12], 1),
+            (71, 33, [12], 1),  # texts that fit into no groups of one size
             (2, 50, [10, 20, 11], 7),
         ):
             weights, tokens = drawn(batch, n)
@@ -561,15 +653,18 @@ def _loss_by_length(check: Check) -> None:
             check.agrees(weights_left(run), f"the model's weights after {shown}", EXACT, WEIGHTS)
 
     with check.criterion("no gradients recorded or kept, plain floats, arguments left alone", 0.5):
-        weights, tokens = drawn(2, 15)
-        run, shown = Run(weights, EVAL, tokens, [6, 12], 4), call("eval mode", tokens, [6, 12], 4)
+        run, shown = runs[0]  # of the block before, in eval mode
         check.agrees(
             other_lengths(run, [6, 12]), f"lengths that the model reads unasked in {shown}", EXACT, LENGTHS_READ
         )
         for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
             check.agrees(left_behind(key, run), f"'{key}' after {shown}", EXACT, hint)
+        for other, words in runs[1:]:
+            check.agrees(left_behind("recorded a graph", other), f"'recorded a graph' after {words}", EXACT, RECORDED)
         check.agrees(still_trained(run), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)
         check.agrees(kinds_of_losses(run), f"the types of the losses of {shown}", EXACT, FLOATS)
+        check.agrees(keys_are_ints(run), f"whether the keys of {shown} are ints", EXACT, KEYS)
+        weights, tokens = drawn(2, 15)
         lengths = [12, 6]
         check.unchanged(
             lambda subject: _measured(subject)(weights, EVAL, tokens, lengths, 4)[0],
@@ -579,19 +674,31 @@ def _loss_by_length(check: Check) -> None:
         )
 
     with check.criterion("refuses a text that is too short and targets that do not fit", 0.5):
+        weights, tokens = drawn(2, 9)
+        check.agrees(
+            losses(weights, EVAL, tokens, [8], 8), call("eval mode", tokens, [8], 8), LOSSES, AS_MANY_TARGETS
+        )  # before the refusals: a call that ends well leaves gradients on
         weights, tokens = drawn(2, 20)
-        for lengths, n_targets in (([8, 20], 4), ([25], 4), ([8, 16], 9), ([20, 8], 4), ([16, 8], 9)):
+        refusals = [
+            (Refusal(weights, MIXED[1], tokens, lengths, n_targets), call("mixed modes", tokens, lengths, n_targets))
+            for lengths, n_targets in (([8, 20], 4), ([16, 8], 9))
+        ]
+        for refusal, shown in refusals:
+            check.agrees(
+                left_behind("stays on", refusal), f"whether gradients stay switched on in {shown}", EXACT, SWITCHED_OFF
+            )
+        for refusal, shown in refusals:
+            check.raises(refusal.repeated, ValueError, shown)
+        for lengths, n_targets in (([25], 4), ([8, 16], 9), ([20, 8], 4)):
             check.raises(
                 losses(weights, EVAL, tokens, lengths, n_targets),
                 ValueError,
                 call("eval mode", tokens, lengths, n_targets),
             )
-        check.agrees(
-            flags_after_refusal(weights, TRAIN, tokens, [8, 20], 4),
-            f"the training flags after {call('train mode', tokens, [8, 20], 4)} is refused",
-            EXACT,
-            AFTER_REFUSAL,
-        )
+        for refusal, shown in refusals:
+            check.agrees(
+                left_behind("flags", refusal), f"the training flags after {shown} is refused", EXACT, AFTER_REFUSAL
+            )
 
 
 def loss_by_length(student: Any, make: Callable = trusted.probe_model, observe: Callable = trusted.observe) -> Any:

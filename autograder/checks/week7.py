@@ -502,17 +502,11 @@ def CachedAttention(check: Check) -> None:
         check.agrees(in_pieces(arguments, weights, x, [9], base=50.5), f"{call}, base=50.5", MODULE, BASE)
 
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
-        arguments, weights, x, call = drawn(1, 330, 32, 4, 2)  # bfloat16 cannot count to 330
-        check.agrees(in_pieces(arguments, weights, x, [330]), call, MODULE)
-        check.agrees(
-            in_pieces(arguments, weights, x.bfloat16(), [330]),
-            f"{call} after .to(torch.bfloat16)",
-            MODULE_BFLOAT16,
-            ANGLES,
-        )
-        # With the default base the frequencies are powers of ten and rounded little. With 3 a table in bfloat16 moves
-        # some output by 1.1 or more, measured over 5 seeds; right modules change by at most 0.07.
-        arguments, weights, x, call = drawn(1, 330, 32, 2, 1)
+        # bfloat16 cannot count to 290. With the default base the frequencies are powers of ten and rounded little. With 3 a
+        # table in bfloat16 moves some output by 0.6 or more, positions or angles by 1.4, measured over 12 seeds; right
+        # modules change by at most 0.08. Short, as some right answers are loops.
+        arguments, weights, x, call = drawn(1, 290, 16, 2, 1)
+        check.agrees(in_pieces(arguments, weights, x, [290]), call, MODULE)
         check.agrees(
             changed_by_bfloat16(arguments, weights, x, 3.0),
             f"{call}, base=3: the output after .to(torch.bfloat16) less the output before",

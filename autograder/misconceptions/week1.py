@@ -357,6 +357,7 @@ edited(gap_plain, "gap_of_invariance", 0, DIAGNOSES["input only"], ("f(x)[:, per
 edited(gap_plain, "gap_output_only", 0, DIAGNOSES["output only"], ("f(x[:, perm])", "f(x)"))
 edited(gap_plain, "gap_mean", 0, DIAGNOSES["mean"], (".max()", ".mean()"))
 edited(gap_plain, "gap_signed", 0, DIAGNOSES["signed"], (".abs()", ""))
+edited(gap_plain, "gap_signed_other_way", 0, DIAGNOSES["signed"], ("(first - last).abs()", "(last - first)"))
 edited(gap_plain, "gap_norm", 0, DIAGNOSES["norm"], (".abs().max()", ".norm()"))
 edited(gap_plain, "gap_relative", 0, DIAGNOSES["relative"], (".max().item()", ".max().item() / last.abs().max().item()"))
 edited(gap_plain, "gap_relative_norm", 0, DIAGNOSES["relative norm"],
@@ -512,7 +513,8 @@ def attention_with(mistakes):
             mask = mask.mT if "turned mask" in mistakes and mask.ndim > 1 else mask
             mask = mask[:1] if "first sequence" in mistakes and mask.ndim == 4 else mask
             empty = ~mask.any(-1, keepdim=True)
-            fill = -1e4 if "-1e4" in mistakes else -1e9 if "uniform rows" in mistakes else -math.inf
+            lowest = torch.finfo(scores.dtype).min
+            fill = -1e4 if "-1e4" in mistakes else lowest if "uniform rows" in mistakes else -math.inf
             if mistakes & {"mask after softmax", "renormalised"}:
                 pass
             elif "hidden scores zero" in mistakes:
