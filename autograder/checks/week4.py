@@ -409,8 +409,8 @@ CONVERTED = Hint(
     form=True,
 )
 BACK = (
-    "In float32 the module gives something else after a call in bfloat16 than before it. (Nothing of a call may stay for "
-    "the next.)"
+    "In float32 the module gives something else if it was called in bfloat16 before. (Nothing of a call may stay for the "
+    "next.)"
 )
 GRADIENT_IN_EVAL = "In train mode the gradient is right, after .eval() it is not."
 WEIGHTS_TRAIN = Hint(
@@ -441,19 +441,19 @@ def attended_by_turns(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
 
 
 def changed_by_half(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
-    """What a call in bfloat16 changes in the float32 output for x. What the conversion itself rounds, it has rounded
-    before: the weights, and buffers."""
+    """What a call in bfloat16 changes in the float32 output for x. What the conversion itself rounds, weights and buffers, is
+    rounded in both."""
 
     def probe(cls: Any) -> torch.Tensor:
-        module = built(cls, weights, n_heads)
-        module(x.clone())
-        module.to(torch.bfloat16)
-        module.to(torch.float32)
-        before = module(x.clone())
-        module.to(torch.bfloat16)
-        module(x.to(torch.bfloat16))
-        module.to(torch.float32)
-        return less(module(x.clone()), before)
+        outputs = []
+        for called_between in (True, False):
+            module = built(cls, weights, n_heads)
+            module.to(torch.bfloat16)
+            if called_between:
+                module(x.to(torch.bfloat16))
+            module.to(torch.float32)
+            outputs.append(module(x.clone()))
+        return less(*outputs)
 
     return probe
 

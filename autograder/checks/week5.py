@@ -203,7 +203,7 @@ JUST_BEYOND = "A length well beyond the training length is right, one token beyo
 FAR_BEYOND = "A length up to 4 times the training length is right, one of 64 times it is not."
 SHORT = "Beyond the training length the base is right, up to it it is not. (There it stays as it was.)"
 SHRUNK = "Scales of 1 and more are right, one of 0.5 is not. (Equation (4) holds for every scale.)"
-BELOW_ZERO = "Scales above 0 are right, one of -0.5 is not. (Equation (4) holds for every scale.)"
+NEGATIVE_SCALE = "Scales above 0 are right, one of -0.5 is not. (Equation (4) holds for every scale.)"
 STATE = "After other calls this one goes wrong, which is right by itself: the function must not remember anything."
 
 
@@ -297,7 +297,7 @@ def dynamic_ntk_base(check: Check) -> None:
         at(4.0, 8, 128, 64)
         at(4.0, 8, 256, 64)
         at(0.5, 8, 192, 64, hint=SHRUNK)
-        at(-0.5, 8, 128, 64, hint=BELOW_ZERO)
+        at(-0.5, 8, 128, 64, hint=NEGATIVE_SCALE)
         at(4.0, 8, 200, 64, hint=STATE)
         at(4.0, 8, 64, 64, hint=STATE)
         at(8.0, 128, 2049, 2048, hint=STATE)

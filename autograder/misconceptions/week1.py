@@ -53,7 +53,7 @@ DIAGNOSES = {
     "overflow": "In float16 the product of q and k overflows before you divide by sqrt(head_dim): divide q first, or compute "
                 "the scores in float32.",
     "-1e9": "-1e9 does not fit into float16; use -inf, or compute in float32.",
-    "-1e4": "Hidden keys get a score near -1e4, and a visible score can be lower than that; use -inf.",
+    "-1e4": "Hidden keys get a low number as their score, and a visible score can be lower still; use -inf.",
     "exp": "Your softmax takes exp of large scores, which overflows: use torch.softmax, or subtract the largest score of "
            "each row first.",
     "float32 out": "Your results are always float32; they must have the dtype of q.",
