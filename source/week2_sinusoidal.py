@@ -384,7 +384,7 @@ def sinusoidal_positional_encoding(seq_len, d_model, base=10000.0):
     seq_len: int, at least 1
     d_model: even int; an odd one raises ValueError
     base:    float
-    returns: (seq_len, d_model) float32, within 1e-5 of the exact value up to position 100,000
+    returns: (seq_len, d_model) float32, within 1e-5 of the exact value up to position 100,000; a new tensor on each call
     """
     ### BEGIN SOLUTION
     if d_model % 2:

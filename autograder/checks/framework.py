@@ -324,6 +324,15 @@ class Check:
             self._records.pop()
         return True
 
+    def answers(self, probe: Probe, call: str) -> bool:
+        """Whether the student's object gives a value, whatever it is: for what is asked only then."""
+        try:
+            self.value(probe, call)
+        except Miss:
+            self._records.pop()
+            return False
+        return True
+
     def value(self, probe: Probe, call: str) -> Any:
         """The student's value of ``probe``, not compared; for properties of one's own."""
         place = self._place(call)

@@ -75,7 +75,7 @@ FINE = 1000.00003  # half way between two float32 numbers
 FINE_BASE = "A base with eight digits goes wrong far out: it is a Python float, and float32 would round it."
 LEFT_BASE = "With another base offsets to the right are right, one to the left is not. (It takes the same base.)"
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
-ANY_LENGTH = Hint("Tables of up to 100,001 rows are right, a longer one is not. (No length is too large.)", form=True)
+ANY_LENGTH = Hint("Some long tables are right, one of another length is not. (No length is too large.)", form=True)
 ANY_OFFSET = Hint("Offsets up to 100,000 are right, one beyond is not. (It is any int.)", form=True)
 STEEP = 30_000.0
 SMALL_ANGLES = "Large entries are right, small ones are not. (The sine of a slow pair is small, and not zero.)"
@@ -106,7 +106,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
         table = check.value(calling(7, 6), f"{name}(7, 6)")
         check.require(getattr(table, "ndim", 2) == 2, DIAGNOSES["extra axis"], names=True)
         near(7, 6)
-        for seq_len in (length, 1, 8192):
+        for seq_len in (length, 1, 2048):
             near(seq_len, 6, LENGTH)
         for seq_len, d_model in ((10, 16), (5, 10), (33, 64), (5, 4), (3, 512), (9, 2), (1, 8), (2, 98), (2, 206)):
             near(seq_len, d_model, WIDTH)
@@ -121,13 +121,15 @@ def sinusoidal_positional_encoding(check: Check) -> None:
         near(7, 6)  # the farthest comes first: there a coarse angle looks like nothing else
         for seq_len, d_model in ((100_001, 6), (3000, 12), (9000 + length, 16)):
             check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", EXACT, FAR_ANGLES)
-        near(100_050, 2, ANY_LENGTH)
+        for seq_len in (8192, 100_050):
+            near(seq_len, 2, ANY_LENGTH)
         if check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
             check.agrees(calling(60_001, 4, base=FINE), f"{name}(60001, 4, base={FINE})", EXACT, FINE_BASE)
     with check.criterion("returns float32", 0.5):
         for seq_len, d_model in ((5, 8), (1, 8), (20_000, 2)):
             check.has_dtype(calling(seq_len, d_model), torch.float32, f"{name}({seq_len}, {d_model})")
         check.has_dtype(calling(5, 8, base=500.0), torch.float32, f"{name}(5, 8, base=500)")
+        check.returns_new(f"{name}(5, 8)", 5, 8, tolerance=NEAR)
     with check.criterion("refuses an odd d_model", 0.5):
         for d_model in (5, 1):
             check.raises(calling(4, d_model), ValueError, f"{name}(4, {d_model})")
@@ -166,12 +168,13 @@ def shift_matrix(check: Check) -> None:
             check.agrees(calling(-4, 12, base=500.0), f"{name}(-4, 12, base=500)", NEAR, LEFT_BASE)
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
         near(3, 6)
-        for offset, d_model in ((100_000, 8), (99_990 - drawn, 32), (5000 + drawn, 6), (drawn - 99_990, 8)):
+        for offset, d_model in ((100_000, 8), (99_990 - drawn, 32), (5000 + drawn, 6)):
             check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", EXACT, FAR_ANGLES)
+        if check.holds(calling(-drawn, 8), f"{name}({-drawn}, 8)", NEAR):
+            check.agrees(calling(drawn - 99_990, 8), f"{name}({drawn - 99_990}, 8)", EXACT, FAR_ANGLES)
         if check.holds(calling(5, 16, base=STEEP), f"{name}(5, 16, base={STEEP:g})", NEAR):
             check.agrees(calling(1, 64, base=STEEP), f"{name}(1, 64, base={STEEP:g})", EXACT, SMALL_ANGLES)
-        for offset in (100_003, 3_000_000_001):  # there 1e-5 is not promised
-            check.agrees(calling(offset, 4), f"{name}({offset}, 4)", NEAR, ANY_OFFSET)
+        check.agrees(calling(100_003, 4), f"{name}(100003, 4)", NEAR, ANY_OFFSET)  # there 1e-5 is not promised
         if check.holds(calling(9, 8, base=FINE), f"{name}(9, 8, base={FINE})", NEAR):
             check.agrees(calling(100_000, 8, base=FINE), f"{name}(100000, 8, base={FINE})", EXACT, FINE_BASE)
     with check.criterion("returns float32", 0.25):
@@ -249,6 +252,10 @@ def with_rows(module: Any, rows: torch.Tensor) -> Any:
 def added(rows: torch.Tensor, x: torch.Tensor) -> Probe:
     """What the module with this table returns for x."""
     return lambda cls: holding(cls, rows)(x.clone())
+
+
+def _adding(rows: torch.Tensor, x: torch.Tensor) -> Probe:
+    return lambda cls: holding(cls, rows)(x)
 
 
 def added_as_it_lies(rows: torch.Tensor, x: torch.Tensor) -> Probe:
@@ -341,6 +348,8 @@ def LearnedPositionalEmbedding(check: Check) -> None:
             out = check.value(added(rows, x), call)
         check.require(getattr(out, "requires_grad", False), DIAGNOSES["table detached"], names=True)
         check.keeps(lambda cls, x: holding(cls, rows)(x), call, x)
+        half = x.to(torch.bfloat16)
+        check.unchanged(_adding(rows, half), f"{call} in bfloat16", half)
         check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, DIAGNOSES["input detached"])
         rows, x, call = drawn(7, 2, 7, 6)
         check.agrees(table_gradient(rows, x), f"the gradient for the table of {call}", SUM, TABLE_GRADIENT)
@@ -367,7 +376,6 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         check.has_dtype(added(rows, x.double()), torch.float64, f"{call} in float64")
         check.agrees(added(rows, x.double()), f"{call} in float64", EXACT_SUM, IN_FLOAT64)
         low = x.to(torch.bfloat16)
-        check.unchanged(lambda cls: holding(cls, rows)(low), f"{call} in bfloat16", low)
         check.agrees(added_after(rows, low, x), f"{call} after the same in bfloat16", SUM, AFTER_BFLOAT16)
         check.agrees(
             added_again(rows, 5 - rows, low),

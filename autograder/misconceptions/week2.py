@@ -24,7 +24,7 @@ DIAGNOSES = {
     "doubled":
         "Your frequencies fall twice as fast as they should: the exponent is 2t/d, and the even channel numbers 0, 2, 4, ..."
         " are the 2t already.",
-    "d-2": "Your exponents run up to 1, as in tensor2tensor; formula (2) divides by d, so the last one stays below 1.",
+    "d-2": "You divide the exponents by d - 2, as tensor2tensor does; formula (2) divides by d.",
     "positive": "Your frequencies grow from pair to pair: the exponent lacks its minus sign.",
     "first pair": "Your pairs are counted from 1; the first pair has exponent 0 and frequency 1.",
     "one frequency": "All pairs have the same frequency; each has its own.",
@@ -190,7 +190,7 @@ numbers(WEEK, "wavelengths_by_hand", "speeds", wavelengths((0, -16 / 64, -32 / 6
 numbers(WEEK, "wavelengths_by_hand", "times_speed", wavelengths((0, -16 / 64, -32 / 64, -62 / 64)),
         0, "You multiply 2 pi by the frequency; the wavelength is 2 pi divided by it.")
 numbers(WEEK, "wavelengths_by_hand", "up_to_the_base", wavelengths((0, 8 / 31, 16 / 31, 1)),
-        0, "Your exponents run up to 1, as in tensor2tensor; formula (2) divides by d.")
+        0, "You divide the exponents by d - 2, as tensor2tensor does; formula (2) divides by d.")
 numbers(WEEK, "wavelengths_by_hand", "reciprocals", {key: 1 / value for key, value in LENGTHS.items()},
         0, "You give turns per position; the wavelength is its reciprocal, positions per turn.")
 numbers(WEEK, "wavelengths_by_hand", "two_digits", {"pair_0": 6.3, "pair_8": 63, "pair_16": 630, "longest": 47000},
