@@ -1,10 +1,11 @@
 """Whose error it is: the student's, or the course's own. The classes themselves stand in `autograder.errors`."""
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from autograder.errors import BrokenCheck, Miss, StudentError
 
-__all__ = ["Absent", "BrokenCheck", "Miss", "StudentError", "by_student"]
+__all__ = ["Absent", "BrokenCheck", "Miss", "StudentError", "asked", "by_student"]
 
 
 class Absent:
@@ -26,3 +27,12 @@ def by_student(error: Exception) -> StudentError:
     if type(error).__module__.startswith("autograder."):
         raise error
     return StudentError.from_exception(error)
+
+
+def asked(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the student's own object answers, or None if it fails."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        by_student(error)
+        return None

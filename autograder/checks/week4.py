@@ -28,8 +28,8 @@ from autograder.checks.attention_modules import (
     rising_scores,
 )
 from autograder.checks.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance
-from autograder.checks.errors import by_student
-from autograder.checks.framework import Check, Hint, Miss, Probe, StudentError, calling, exercise
+from autograder.checks.errors import asked, by_student
+from autograder.checks.framework import Check, Hint, Miss, Probe, calling, exercise
 from autograder.checks.probes import less, making, parameter_gradients
 from autograder.reference.attention import MultiHeadProjections, attend, causal_mask
 
@@ -156,14 +156,7 @@ def own_slopes(function: Callable) -> Callable[[int], torch.Tensor | None]:
 
 def _own(function: Callable, *arguments: int) -> torch.Tensor | None:
     """What the student's own function returns, as float64, or None if it fails or returns no numbers."""
-    try:
-        value = function(*arguments)
-    except StudentError:
-        return None
-    except Exception as error:
-        if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
-            raise
-        return None
+    value = asked(function, *arguments)
     usable = isinstance(value, torch.Tensor) and not value.is_complex()
     return value.detach().to("cpu", torch.float64) if usable else None
 
@@ -362,10 +355,10 @@ def per_key_bias_is_equivalent(check: Check) -> None:
         if all_agree:
             cases.append((scores[:, :, 2:], given, False, "four slopes"))
             cases.append((scores, torch.zeros_like(given), False, "slopes all zero"))
-        for asked, slope, causal, words in cases:
+        for shown, slope, causal, words in cases:
             check.agrees(
-                calling(asked, slope, causal),
-                f"per_key_bias_is_equivalent(scores {tuple(asked.shape)}, {words}, causal={causal})",
+                calling(shown, slope, causal),
+                f"per_key_bias_is_equivalent(scores {tuple(shown.shape)}, {words}, causal={causal})",
                 hint=Hint(
                     "The answer must be a Python bool: wrap the comparison in bool().",
                     lambda got, expected: type(got) is not bool,

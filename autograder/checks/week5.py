@@ -21,6 +21,7 @@ import torch
 from autograder import reference
 from autograder.checks import probe_model as trusted
 from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind
+from autograder.checks.errors import asked
 from autograder.checks.framework import Absent, Check, Hint, Probe, StudentError, calling, differentiating, exercise
 
 WEEK = "week5_extrapolation"
@@ -207,18 +208,6 @@ NEGATIVE_SCALE = "Scales above 0 are right, one of -0.5 is not. (Equation (4) ho
 STATE = "After other calls this one goes wrong, which is right by itself: the function must not remember anything."
 
 
-def tried(call: Callable[[], Any]) -> Any:
-    """What the student's own answer gives, ``None`` where it fails."""
-    try:
-        return call()
-    except StudentError:
-        return None
-    except Exception as error:
-        if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
-            raise
-        return None
-
-
 @dataclass(eq=False)
 class OnTop:
     """What is right on top of the student's own `ntk_base`, and whether that one returns Python floats, if anything."""
@@ -236,13 +225,13 @@ def own_base(function: Callable) -> Callable[..., float | None]:
 
     @functools.cache
     def base_of(base: float, stretch: float, head_dim: int) -> float | None:
-        value = tried(lambda: float(function(base, stretch, head_dim)))
+        value = asked(lambda: float(function(base, stretch, head_dim)))
         return value if value is not None and math.isfinite(value) and value > 0 else None
 
     for head_dim in (8, 64):
-        asked = [base_of(10000.0, stretch, head_dim) for stretch in (1.5, 2.0, 3.0, 5.0)]
-        values = [value for value in asked if value is not None]
-        if len(values) < len(asked) or any(abs(math.log(a / b)) < 0.02 for a, b in itertools.combinations(values, 2)):
+        bases = [base_of(10000.0, stretch, head_dim) for stretch in (1.5, 2.0, 3.0, 5.0)]
+        values = [value for value in bases if value is not None]
+        if len(values) < len(bases) or any(abs(math.log(a / b)) < 0.02 for a, b in itertools.combinations(values, 2)):
             return lambda *arguments: None
     return base_of
 
@@ -261,7 +250,7 @@ def dynamic_after_ntk(ntk_base: Callable) -> Iterator[tuple[Any, str]]:
         own = base_of(base, 1.0, head_dim) if seq_len <= original_len else None
         return dynamic(base, scale, head_dim, seq_len, original_len) if own is None else own
 
-    kinds = {type(tried(functools.partial(ntk_base, *arguments))) for arguments in ASKED_FOR_A_FLOAT}
+    kinds = {type(asked(functools.partial(ntk_base, *arguments))) for arguments in ASKED_FOR_A_FLOAT}
     of_floats = all(issubclass(each, (float, type(None))) for each in kinds)
     for follows in (dynamic, without_a_branch):
         yield OnTop(follows, of_floats), "Graded with your own ntk_base: a mistake there is not paid for again."

@@ -31,7 +31,8 @@ from autograder.checks.attention_functions import (
     mixed_mask,
 )
 from autograder.checks.compare import CUT, Tolerance, only_where_zero
-from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, exercise, gradient
+from autograder.checks.errors import asked
+from autograder.checks.framework import Check, Hint, Probe, calling, exercise, gradient
 from autograder.reference.attention import weights_of
 
 WEEK = "week6_relative_bias"
@@ -140,14 +141,7 @@ def slope(*arguments: Any, at: int, place: int | None = None, keep: Function = l
 
 def _own(function: Function, *arguments: Any) -> Tensor | None:
     """What the student's own function returns, or None if it fails or returns no real numbers."""
-    try:
-        value = function(*arguments)
-    except StudentError:
-        return None
-    except Exception as error:
-        if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
-            raise
-        return None
+    value = asked(function, *arguments)
     usable = isinstance(value, Tensor) and not value.is_complex()
     return value.detach() if usable else None
 

@@ -18,7 +18,8 @@ from autograder import reference
 from autograder.checks.attention_functions import FAR_BELOW, MANY_KEYS, NO_KEY, ONE_QUERY, like_queries, mixed_mask
 from autograder.checks.attention_modules import FOUR_WEIGHTS, far_below, like_tokens, loaded
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance
-from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise, gradient
+from autograder.checks.errors import asked
+from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
 from autograder.checks.probes import less
 
 WEEK = "week7_capstone"
@@ -142,18 +143,6 @@ def grouped_query_attention(check: Check) -> None:
 
 
 # ---- what 7.3, 7.6 and 7.7 build upon -------------------------------------------------------------------------------
-
-
-def asked(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the student's own object answers, or None if it fails."""
-    try:
-        return function(*arguments)
-    except StudentError:
-        return None
-    except Exception as error:
-        if type(error).__module__.startswith("autograder."):  # the course's own trouble is not the student's
-            raise
-        return None
 
 
 def fits(value: Any, like: torch.Tensor) -> bool:
