@@ -71,11 +71,11 @@ def loaded(cls: Any, arguments: tuple[Any, ...], weights: dict[str, torch.Tensor
         module = cls.with_weights(arguments, options, weights, BIASES)
     else:
         module = cls(*arguments, **options)
-        if missing := load_weights(module, weights, BIASES):
-            raise StudentError(("KeyError",), f"the state_dict has no {missing!r}")
+        if unloaded := load_weights(module, weights, BIASES):
+            raise StudentError(("KeyError",), unloaded)
     device = next(iter(weights.values())).device
     if device.type != "cpu":
-        module.to(device)
+        module.to(device.type)
     return module
 
 

@@ -86,4 +86,9 @@ def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 def making(*sizes: int, then: torch.Tensor) -> Probe:
     """Makes a module of the student's class with these sizes and calls it."""
-    return lambda cls: cls(*sizes)(then)
+    return lambda cls: made(cls, *sizes)(then)
+
+
+def made(cls: Any, *sizes: int) -> Any:
+    """A module of the student's class, for a probe that is going to call it: made in the same message, in the sandbox."""
+    return cls.made(*sizes) if getattr(type(cls), "is_remote", False) else cls(*sizes)

@@ -15,7 +15,8 @@ import torch
 from autograder.checks.attention_functions import STRIDES
 from autograder.checks.compare import FOUR_DIGITS, REMEMBERED_BASE, Tolerance, kind, within
 from autograder.checks.framework import Check, Hint, Miss, Probe, StudentError, calling, exercise, gradient
-from autograder.checks.probes import making, parameter_gradients
+from autograder.checks.probes import made, making, parameter_gradients
+from autograder.grading.sandbox.worker.tensors import load_table
 from autograder.misconceptions.week2 import DIAGNOSES
 
 WEEK = "week2_sinusoidal"
@@ -226,26 +227,16 @@ LOW_SUM = {torch.bfloat16: Tolerance(rtol=0, atol=0.06), torch.float16: Toleranc
 
 def holding(cls: Any, rows: torch.Tensor) -> Any:
     """The student's module with ``rows`` as its table, whatever the tensor is called and however it is shaped."""
-    module = with_rows(cls(*rows.shape), rows)
+    module = cls.with_table(rows) if getattr(type(cls), "is_remote", False) else with_rows(cls(*rows.shape), rows)
     if rows.device.type != "cpu":
-        module.to(rows.device)
+        module.to(rows.device.type)
     return module
 
 
 def with_rows(module: Any, rows: torch.Tensor) -> Any:
     """The same module with ``rows`` loaded as its table."""
-    max_len, d_model = rows.shape
-    state = module.state_dict()
-    tables = [
-        name for name, value in state.items() if isinstance(value, torch.Tensor) and value.numel() == rows.numel()
-    ]
-    if len(tables) != 1:
-        found = "several tensors" if tables else "no tensor" if state else "nothing, so no tensor"
-        raise StudentError(("KeyError",), f"the state_dict has {found} of max_len * d_model = {rows.numel()} entries")
-    shape = state[tables[0]].shape
-    turned = tuple(shape) == (d_model, max_len) and d_model != max_len
-    state[tables[0]] = (rows.T if turned else rows).reshape(shape).clone()
-    module.load_state_dict(state)
+    if unloaded := load_table(module, rows):
+        raise StudentError(("KeyError",), unloaded)
     return module
 
 
@@ -289,7 +280,7 @@ def added_again(rows: torch.Tensor, other: torch.Tensor, x: torch.Tensor, evalua
 
 def evaluating(max_len: int, d_model: int, x: torch.Tensor) -> Probe:
     def probe(cls: Any) -> torch.Tensor:
-        module = cls(max_len, d_model)
+        module = made(cls, max_len, d_model)
         module.eval()
         return module(x.clone())
 

@@ -278,13 +278,47 @@ def test_a_module_is_made_and_loaded_in_one_message(session: Session) -> None:
     )
     net = session.lookup(["Net"])["Net"]
     weight, x = torch.randn(3, 3), torch.randn(2, 3)
+    asked = session._serial
     made = net.with_weights((3,), {}, {"q_proj.weight": weight}, ("q_proj.bias",))
-    assert torch.allclose(made(x), x @ weight.T)
+    made.eval()
+    made.to(torch.float64)
+    out = made(x.double())
+    assert session._serial == asked + 1
+    assert torch.allclose(out, x.double() @ weight.T.double())
     assert set(made.state_dict()) == {"q_proj.weight", "q_proj.bias", "other.weight", "other.bias"}
+    made.to(torch.float32)
+    assert torch.allclose(made(x), x @ weight.T)
     with pytest.raises(StudentError, match="the state_dict has no 'k_proj.weight'"):
-        net.with_weights((3,), {}, {"k_proj.weight": weight}, ())
+        net.with_weights((3,), {}, {"k_proj.weight": weight}, ())(x)
     with pytest.raises(StudentError, match="missing 1 required positional argument"):
-        net.with_weights((), {}, {"q_proj.weight": weight}, ())
+        net.with_weights((), {}, {"q_proj.weight": weight}, ())(x)
+
+
+def test_a_table_is_loaded_whatever_it_is_called(session: Session) -> None:
+    session.execute(
+        "a",
+        "from torch import nn\nclass Table(nn.Module):\n    def __init__(self, n, d):\n        super().__init__()\n"
+        "        self.turned = nn.Parameter(torch.zeros(d, n))\n        self.more = nn.Linear(d * n, 1) if n == 2 else None\n"
+        "    def forward(self, x):\n        return x + self.turned.T[: len(x)]\nimport torch",
+    )
+    table, rows = session.lookup(["Table"])["Table"], torch.randn(4, 3)
+    module = table.with_table(rows)
+    assert torch.equal(module(torch.zeros(2, 3)), rows[:2])
+    assert set(module.state_dict()) == {"turned"}
+    with pytest.raises(StudentError, match="several tensors of max_len"):
+        table.with_table(torch.randn(2, 3))(torch.zeros(2, 3))
+
+
+def test_a_module_that_cannot_be_called_is_no_module(session: Session) -> None:
+    session.execute(
+        "a",
+        "class Odd:\n    def state_dict(self):\n        return {}\n    def load_state_dict(self, state):\n        pass",
+    )
+    odd = session.lookup(["Odd"])["Odd"].with_weights((), {}, {}, ())
+    with pytest.raises(StudentError, match="cannot be called"):
+        odd.state_dict()
+    with pytest.raises(TypeError, match="cannot be an argument"):
+        session.lookup(["Odd"])["Odd"](odd)
 
 
 def test_a_watched_list_is_changed_here_as_it_was_there(session: Session) -> None:

@@ -5,6 +5,7 @@ A proxy can be called with tensors, differentiated through, and asked for a stat
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -15,6 +16,22 @@ from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Reference
 
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
+CONVERSIONS = frozenset({"to", "train", "eval"})  # what they return is the module itself
+
+
+@dataclass
+class Making:
+    """How a module is made in the message that first asks something of it: by which class, of which arguments, what is loaded
+    (``weights`` and ``zeroed``, or ``rows``: see `tensors`), and the methods that are called on it then."""
+
+    cls: "RemoteObject"
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    loaded: dict[str, Any]
+    steps: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"args": self.args, "kwargs": self.kwargs, "steps": self.steps, **self.loaded}
 
 
 class Caller(Protocol):
@@ -30,8 +47,6 @@ class Caller(Protocol):
         kwargs: dict[str, Any],
         watched: Sequence[Any] = (),
         again: bool = False,
-        weights: Mapping[str, torch.Tensor] | None = None,
-        zeroed: Sequence[str] = (),
     ) -> tuple[Any, list[tuple[int, Any]], int]:
         """The value, the arguments that the call changed, and the number by which to differentiate it."""
 
@@ -48,6 +63,7 @@ class RemoteObject:
         """``name`` is the notebook's; what a call returned has none, but an ``origin``: the name that led to it."""
         self._session, self._reference, self._name, self._origin = session, reference, name, origin or name or ""
         self._generation = session.generation
+        self._making: Making | None = None  # until it is asked for something, of a module that a check makes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _call(self, None, args, kwargs)
@@ -55,8 +71,27 @@ class RemoteObject:
     def with_weights(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]
     ) -> Any:
-        """A module of this class, loaded with ``weights`` in the same message."""
-        return self._session.call(self, None, args, kwargs, weights=weights, zeroed=zeroed)[0]
+        """A module of this class, loaded with ``weights``, made when it is first asked for something."""
+        return self._to_be_made(Making(self, args, kwargs, {"weights": dict(weights), "zeroed": list(zeroed)}))
+
+    def with_table(self, rows: torch.Tensor) -> Any:
+        """The same of a module whose arguments are the sizes of its only tensor, ``rows``."""
+        return self._to_be_made(Making(self, tuple(rows.shape), {}, {"rows": rows}))
+
+    def made(self, *args: Any) -> Any:
+        """A module of this class, made when it is first asked for something."""
+        return self._to_be_made(Making(self, args, {}, {}))
+
+    def _to_be_made(self, making: Making) -> Any:
+        module = RemoteObject(self._session, self._reference, None, self._origin)
+        module._making = making
+        return module
+
+    def _convert(self, name: str, args: tuple[Any, ...]) -> Any:
+        if self._making is None:
+            return _call(self, name, args, {})
+        self._making.steps.append((name, args))
+        return self
 
     def called_again(self, *args: Any) -> Any:
         """What a call gives after what an equal call has returned was overwritten."""
@@ -68,6 +103,8 @@ class RemoteObject:
         return self._session.backward(call, [weigh(output)], self._reference.id)
 
     def __getattr__(self, name: str) -> Any:
+        if name in CONVERSIONS:
+            return lambda *args: self._convert(name, args)
         if name in METHODS:
             return lambda *args, **kwargs: _call(self, name, args, kwargs)
         raise AttributeError(f"a check may not use .{name} of a student's object")

@@ -115,22 +115,21 @@ class Session:
         kwargs: dict[str, Any],
         watched: Sequence[Any] = (),
         again: bool = False,
-        weights: Mapping[str, Any] | None = None,
-        zeroed: Sequence[str] = (),
     ) -> tuple[Any, list[tuple[int, Any]], int]:
         """Returns the value, the arguments the call changed, and the number by which to differentiate it.
 
         ``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
         GPU, the student's process reports, and watched lists, which are changed here as they were there. ``again``: the
-        call is the second of its kind, and what the first one returned has been overwritten. ``weights``: the module that
-        comes back has been loaded with them, and what ends in ``zeroed`` is zero; one that lacks a name is refused.
+        call is the second of its kind, and what the first one returned has been overwritten. A module that is not made yet
+        is made in the same message.
         """
         loan = Loan(watched)
 
         def ask() -> tuple[dict[str, Any], bytes]:
             self._called = target._origin
             self._require_no_crashes(self._called)  # before a fork is made for it
-            number = self._target(target)
+            making = target._making
+            number = self._target(making.cls if making else target)
             loan.begin(self._ensure_running().lent)
             encoder = Encoder(self._refer, loan.lend)
             request = {
@@ -139,8 +138,7 @@ class Session:
                 "method": method,
                 "watched": bool(watched),
                 "again": again,
-                "weights": None if weights is None else encoder.encode(dict(weights)),
-                "zeroed": list(zeroed),
+                "made": encoder.encode(making.to_wire()) if making else None,
                 "args": encoder.encode(args),
                 "kwargs": encoder.encode(kwargs),
             }
@@ -154,10 +152,12 @@ class Session:
         header, payload = self._without_orphans(ask)
         if error := _error(header.get("error")):
             raise error
-        if missing := header.get("missing"):
-            raise StudentError(("KeyError",), f"the state_dict has no {str(missing)[:80]!r}")
+        if unloaded := header.get("unloaded"):
+            raise StudentError(("KeyError",), str(unloaded)[:200])
         try:
             decoder = self._decoder(payload, origin=target._origin)
+            if target._making is not None:
+                self._is_made(target, decoder.decode(header.get("made")))
             value = decoder.decode(header.get("value"))
             changed = [(int(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
             changed += loan.changed(tensors_in((args, kwargs)))
@@ -333,7 +333,14 @@ class Session:
             return {"c": len(self._callbacks) - 1}
         return None
 
-    def _target(self, proxy: "RemoteObject") -> int:
+    def _is_made(self, proxy: RemoteObject, module: Any) -> None:
+        if not isinstance(module, RemoteObject):
+            raise StudentError(("TypeError",), "what your class makes cannot be called")
+        proxy._reference, proxy._generation, proxy._making = module._reference, self.generation, None
+
+    def _target(self, proxy: RemoteObject) -> int:
+        if proxy._making is not None:
+            raise TypeError("a module that was not asked for anything yet cannot be an argument")
         if proxy._generation != self.generation or self._job is None:
             self._ensure_running()
             fresh = self.lookup([proxy._name]).get(proxy._name) if proxy._name else None

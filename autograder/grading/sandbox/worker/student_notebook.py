@@ -27,7 +27,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from isolation import make_dumpable
 from pullback import pullback
-from tensors import load_weights, overwrite, same, tensors_in
+from tensors import load_table, load_weights, overwrite, same, tensors_in
 from traitlets import Type
 from traitlets.config import Config
 from wire import Connection, Decoder, Encoder, PeerGone, Reference
@@ -242,6 +242,12 @@ class Notebook:
 
     def call(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         target = self.objects[header["target"]]
+        made = None
+        if header.get("made"):
+            made, unloaded = make_module(target, decoder.decode(header["made"]))
+            if unloaded:
+                return {"unloaded": unloaded}
+            target = made
         if header.get("method"):
             target = getattr(target, header["method"])
         args, kwargs = decoder.decode(header["args"]), decoder.decode(header["kwargs"])
@@ -253,9 +259,6 @@ class Notebook:
             value = target(*args, **kwargs)
             if isinstance(value, (types.GeneratorType, map, filter, zip)):
                 value = list(itertools.islice(value, 10_000))
-            missing = ""
-            if header.get("weights") is not None:
-                missing = load_weights(value, decoder.decode(header["weights"]), header["zeroed"])
         changed = [
             [index, encoder.encode(tensor.detach())]
             for index, (tensor, old) in enumerate(zip(inputs, before, strict=False))
@@ -265,7 +268,13 @@ class Notebook:
         if any(tensor.requires_grad for tensor in inputs):
             self.graphs[number] = (inputs, tensors_in(value))
         lists = [encoder.encode(given) for given in args if type(given) is list] if header.get("watched") else []
-        return {"value": encoder.encode(value), "changed": changed, "lists": lists, "call": number, "missing": missing}
+        return {
+            "made": None if made is None else encoder.encode(made),
+            "value": encoder.encode(value),
+            "changed": changed,
+            "lists": lists,
+            "call": number,
+        }
 
     def backward(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         inputs, outputs = self.graphs[header["call"]]
@@ -351,6 +360,18 @@ class _Asked(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         return None, None, None, None, *ctx.notebook.ask(ctx.number, ctx.args, ctx.kwargs, list(cotangents))
+
+
+def make_module(cls: Any, how: dict[str, Any]) -> tuple[Any, str]:
+    """A module of the student's class, loaded and converted before anything is asked of it, or why it was not loaded."""
+    with usual_dtype():
+        module = cls(*how["args"], **how["kwargs"])
+        unloaded = load_weights(module, how["weights"], how["zeroed"]) if "weights" in how else ""
+        unloaded = unloaded or (load_table(module, how["rows"]) if "rows" in how else "")
+        if not unloaded:
+            for name, arguments in how["steps"]:
+                getattr(module, name)(*arguments)
+    return module, unloaded
 
 
 def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:

@@ -27,14 +27,31 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def load_weights(module: Any, weights: Mapping[str, torch.Tensor], zeroed: Collection[str]) -> str:
-    """Load ``weights`` into the module; of the rest of its state what ends in ``zeroed`` becomes zero. Returns the name
-    that its state_dict lacks, if any: then nothing is loaded."""
+    """Load ``weights`` into the module; of the rest of its state what ends in ``zeroed`` becomes zero. Returns why nothing
+    was loaded, if the state_dict lacks a name."""
     state = module.state_dict()
     for name in weights:
         if name not in state:
-            return name
+            return f"the state_dict has no {name[:80]!r}"
     for name, value in state.items():
         state[name] = weights.get(name, torch.zeros_like(value) if name.endswith(tuple(zeroed)) else value)
+    module.load_state_dict(state)
+    return ""
+
+
+def load_table(module: Any, rows: torch.Tensor) -> str:
+    """Load ``rows`` as the only entry of the module's state with as many elements, whatever it is called and however it is
+    shaped. Returns why nothing was loaded, if there is no such entry, or several."""
+    state = module.state_dict()
+    tables = [
+        name for name, value in state.items() if isinstance(value, torch.Tensor) and value.numel() == rows.numel()
+    ]
+    if len(tables) != 1:
+        found = "several tensors" if tables else "no tensor" if state else "nothing, so no tensor"
+        return f"the state_dict has {found} of max_len * d_model = {rows.numel()} entries"
+    shape = state[tables[0]].shape
+    turned = tuple(shape) == tuple(rows.shape)[::-1] and rows.shape[0] != rows.shape[1]
+    state[tables[0]] = (rows.T if turned else rows).reshape(shape).clone()
     module.load_state_dict(state)
     return ""
 
