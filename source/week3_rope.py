@@ -214,7 +214,7 @@ def rope_frequencies(head_dim, base=10000.0):
 
     head_dim: even int; an odd one raises ValueError
     base:     float
-    returns:  (head_dim/2,) in radians per position, float32 (float64 is welcome too), on the CPU
+    returns:  (head_dim/2,) in radians per position, float32 (float64 is welcome too), on the CPU; a new tensor on each call
     """
     ### BEGIN SOLUTION
     if head_dim % 2:
@@ -1449,7 +1449,7 @@ def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
     head_dim:  even int
     dtype:     of the two tables; torch.float64 is allowed too
     base:      float, as in ``rope_frequencies``
-    returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions
+    returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions; new tensors on each call
     """
     ### BEGIN SOLUTION
     frequencies = rope_frequencies(head_dim, base).to(positions.device, torch.float64)

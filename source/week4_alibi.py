@@ -216,7 +216,8 @@ def alibi_slopes(n_heads):
     """One slope per head: equation (3) for powers of two, rule (4) for all other numbers of heads.
 
     n_heads: int, at least 1
-    returns: (n_heads,) float32, all positive; in the official order, which is not sorted for rule (4)
+    returns: (n_heads,) float32, all positive; in the official order, which is not sorted for rule (4); a new tensor on
+             each call
     """
     ### BEGIN SOLUTION
     c = 2 ** (n_heads.bit_length() - 1)  # the largest power of two that is not above n_heads
@@ -344,7 +345,7 @@ def alibi_bias(n_heads, n_queries, n_keys=None):
     """The bias -slope * |i - j| of every head, without any mask.
 
     n_keys:  as many as n_queries if None; 1 <= n_queries <= n_keys. The queries are the last positions: equation (5)
-    returns: (n_heads, n_queries, n_keys) float32, on the CPU
+    returns: (n_heads, n_queries, n_keys) float32, on the CPU; a new tensor on each call
     """
     ### BEGIN SOLUTION
     if n_keys is None:
@@ -1090,7 +1091,7 @@ def effective_window(slope, tol=0.01):
     """The least whole distance, 0 included, at which exp(-slope * distance) is at most tol.
 
     (Where that factor and tol are equal up to rounding, in float32 too, one more or one less will do; this is not
-    tested.)
+    tested. With tol 1 there is nothing to round: the distance is 0.)
 
     slope:   positive; tol: above 0 and at most 1; both plain numbers or 0-d tensors
     returns: a Python int

@@ -532,7 +532,7 @@ def yarn_frequencies(head_dim, scale, original_len, base=10000.0, beta_fast=32.0
     head_dim:     even int; an odd one raises ValueError
     scale:        float, s
     original_len: int, L, the length of the training; so large that low <= high
-    returns:      (head_dim/2,) float32 in radians per position, fastest first
+    returns:      (head_dim/2,) float32 in radians per position, fastest first; a new tensor on each call
     """
     ### BEGIN SOLUTION
     if head_dim % 2:

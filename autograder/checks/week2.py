@@ -181,6 +181,8 @@ def shift_matrix(check: Check) -> None:
     with check.criterion("returns float32", 0.25):
         for offset in (3, 0, -3):
             check.has_dtype(calling(offset, 8), torch.float32, f"{name}({offset}, 8)")
+        for offset in (3, 0):
+            check.returns_new(f"{name}({offset}, 8)", offset, 8, tolerance=NEAR)
     with check.criterion("refuses an odd d_model", 0.5):
         for d_model in (5, 1):
             check.raises(calling(2, d_model), ValueError, f"{name}(2, {d_model})")

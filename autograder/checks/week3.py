@@ -89,6 +89,7 @@ def rope_frequencies(check: Check) -> None:
         check.agrees(calling(10), "rope_frequencies(10)", tolerance, REMEMBERED_BASE)  # asked first with another base
         check.agrees(calling(64, base=1e6), "rope_frequencies(64, base=1e6)", tolerance)
         check.agrees(calling(8, base=7.5), "rope_frequencies(8, base=7.5)", tolerance)
+        check.returns_new("rope_frequencies(8)", 8, tolerance=tolerance)
     with check.criterion("refuses an odd head_dim", 0.5):
         check.raises(calling(7), ValueError, "rope_frequencies(7)")
 
@@ -699,6 +700,7 @@ def rotary_tables(check: Check) -> None:
     with check.criterion("the rest of the contract still holds", 0.5):
         near, steps = replace(NEAR, exact_dtype=True), torch.arange(6, device=check.device)
         check.agrees(calling(steps, 6), "rotary_tables(positions 0..5, 6)", near)
+        check.returns_new("rotary_tables(positions 0..5, 6)", steps, 6, tolerance=near)
         check.agrees(
             calling(torch.tensor([3.5, -2.0, 40.0], device=check.device), 6),
             "rotary_tables(positions [3.5, -2, 40], 6)",

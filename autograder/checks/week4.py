@@ -137,6 +137,7 @@ def alibi_slopes(check: Check) -> None:
     with check.criterion("float32", 0.5):
         for n_heads in (8, 12):
             check.has_dtype(calling(n_heads), torch.float32, f"alibi_slopes({n_heads})")
+            check.returns_new(f"alibi_slopes({n_heads})", n_heads, tolerance=SLOPES)
 
 
 def own_slopes(function: Callable) -> Callable[[int], torch.Tensor | None]:
@@ -197,6 +198,7 @@ def alibi_bias(check: Check) -> None:
     with check.criterion("float32", 0.5):
         check.has_dtype(calling(4, 5), torch.float32, "alibi_bias(4, 5)")
         check.has_dtype(calling(12, 1, 5), torch.float32, "alibi_bias(12, 1, 5)")
+        check.returns_new("alibi_bias(4, 3, 5)", 4, 3, 5, tolerance=BIAS)
 
 
 class All:

@@ -379,6 +379,7 @@ def yarn_frequencies(check: Check) -> None:
         for scale, original_len in ((4.0, 64), (1.0, 64), (4.0, 4)):  # a ramp, none, a step
             words = f"yarn_frequencies(16, {scale}, {original_len})"
             check.has_dtype(calling(16, scale, original_len), torch.float32, words)
+        check.returns_new("yarn_frequencies(16, 4, 64)", 16, 4.0, 64, tolerance=tolerance)
         for scale in (4.0, 1.0):
             check.raises(calling(7, scale, 64), ValueError, f"yarn_frequencies(7, {scale}, 64)")
 

@@ -740,6 +740,11 @@ def convert_columns(weight, n_heads):
     return w.transpose(2, 3).reshape(rows, cols)
 
 
+@wrong(WEEK, "interleaved_to_half", 0, DIAGNOSES["columns"])
+def convert_all_columns(weight, n_heads):
+    return torch.cat((weight[:, 0::2], weight[:, 1::2]), dim=1)
+
+
 @wrong(WEEK, "interleaved_to_half", 0, DIAGNOSES["neighbours"])
 def convert_swaps_neighbours(weight, n_heads):
     head_dim = weight.shape[0] // n_heads

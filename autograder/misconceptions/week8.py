@@ -381,6 +381,7 @@ for _name, _score, _says, *_changes in (
     ("grid_tokens_counted", 1, "tokens counted", (STEP, "step = t * h * w")),
     ("grid_no_start", 1, "no start", (NEW, NEW.replace("s + a, s + b, s + c", "a, b, c"))),
     ("grid_time_from_0", 1, "time from 0", (NEW, NEW.replace("s + a", "a"))),
+    ("grid_time_from_0_counted", 1, "time from 0", (NEW, NEW.replace("s + a", "a")), ("            s = s + step", "            s = max(map(max, numbers)) + 1")),
     ("grid_place_from_0", 1, "place from 0", (NEW, NEW.replace("s + b, s + c", "b, c"))),
     ("grid_one_short", 1, "one short", ("s = s + step", "s = s + step - 1")),
     ("grid_one_late", 1, "one late", ("s = s + step", "s = s + step + 1")),
