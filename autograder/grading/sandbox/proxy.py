@@ -118,7 +118,8 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, state: dict[str, Any], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        outputs = state["run"]()
+        state["run"]()
+        outputs = tensors_in(state["value"])
         ctx.state, ctx.count = state, len(inputs)
         flat = [tensor.detach() for tensor in outputs]
         ctx.mark_non_differentiable(*[f for f, o in zip(flat, outputs, strict=True) if not o.requires_grad])
@@ -156,7 +157,7 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
     inputs = tensors_in((args, kwargs))
     state: dict[str, Any] = {"session": session}
 
-    def run() -> list[torch.Tensor]:
+    def run() -> None:
         state["value"], changed, state["call"] = session.call(proxy, method, args, kwargs, watched.get())
         for index, tensor in changed:  # what an in-place change would have done here
             if 0 <= index < len(inputs) and _is_watched(inputs[index]):
@@ -164,11 +165,10 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
                     inputs[index].data.copy_(tensor)
                 else:  # changed beyond recognition: nothing is equal to it
                     inputs[index].data.fill_(math.nan if inputs[index].is_floating_point() else -1)
-        return tensors_in(state["value"])
 
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
         run()
-        return _map_tensors(state["value"], lambda tensor: tensor)
+        return state["value"]
     state["run"] = run
     node: Any = _Differentiable
     outputs = iter(node.apply(state, *inputs))

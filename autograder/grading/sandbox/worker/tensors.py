@@ -17,8 +17,11 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 def _collect(value: Any, found: list[torch.Tensor]) -> None:
     if isinstance(value, torch.Tensor):
         found.append(value)
-    elif isinstance(value, (tuple, list, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
+    elif isinstance(value, dict):
+        for item in value.values():
+            _collect(item, found)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
             _collect(item, found)
 
 

@@ -91,14 +91,14 @@ class Encoder:
         self.nodes += 1
         if depth >= MAX_DEPTH or self.nodes >= MAX_NODES:
             return {"x": "deeply nested value"}
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
         if value is None or isinstance(value, (bool, float)):
             return value if not isinstance(value, float) else float(value)
         if isinstance(value, int):
             return int(value) if abs(value) < 2**63 else {"x": "int of more than 64 bits"}
         if isinstance(value, str):
             return str(value)[:MAX_STRING]
-        if isinstance(value, torch.Tensor):
-            return self._tensor(value)
         if isinstance(value, torch.dtype):
             return {"dtype": str(value).removeprefix("torch.")}
         if isinstance(value, torch.Size) or type(value) is tuple:
@@ -268,6 +268,9 @@ def _with_gradient(tensor: torch.Tensor, body: dict[str, Any]) -> torch.Tensor:
     return tensor
 
 
+_as_json = json.JSONEncoder(check_circular=False).encode  # an encoded value has no circles
+
+
 class Connection:
     """Frames over a stream socket, which blocks: a socket of Python's with a time limit makes twice as many system calls."""
 
@@ -280,7 +283,7 @@ class Connection:
 
     def send(self, header: dict[str, Any], payload: bytes = b"", seconds: float | None = None) -> None:
         """Send a frame; within ``seconds`` (wall clock), or ``PeerSlow``."""
-        text = json.dumps(header).encode()
+        text = _as_json(header).encode()
         if len(text) > MAX_HEADER or len(payload) > MAX_PAYLOAD:
             raise WireError("frame too large to send")
         frame = b"".join((struct.pack("!II", len(text), len(payload)), text, payload))  # at once: one wake-up
@@ -314,11 +317,12 @@ class Connection:
         if text_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
             raise WireError("frame too large")
         end = 8 + text_size + payload_size
-        self._wait_for(end, deadline, tick)
-        text, payload = bytes(self._read[8 : 8 + text_size]), bytes(self._read[8 + text_size : end])
+        if len(self._read) < end:
+            self._wait_for(end, deadline, tick)
+        text, payload = self._read[8 : 8 + text_size], bytes(self._read[8 + text_size : end])
         del self._read[:end]
         try:
-            header = json.loads(text)
+            header = json.loads(text.decode())  # of bytes it would first find out the encoding
         except (ValueError, RecursionError) as error:
             raise WireError("header is not JSON") from error
         if not isinstance(header, dict):
