@@ -176,7 +176,7 @@ week6.conventions_by_hand(conventions_by_hand)
 def relative_positions(n_queries, n_keys):
     """Key position - query position. The queries are the last n_queries of the keys' positions.
 
-    returns: (n_queries, n_keys) int64; ValueError unless 1 <= n_queries <= n_keys
+    returns: (n_queries, n_keys) int64, a new tensor on each call; ValueError unless 1 <= n_queries <= n_keys
     """
     ### BEGIN SOLUTION
     if not 1 <= n_queries <= n_keys:

@@ -24,9 +24,11 @@ from autograder.checks.attention_functions import (
     DTYPE,
     FAR_BELOW,
     MANY_KEYS,
+    NO_KEY_SLOPE,
     ONE_QUERY,
     SLOPE,
     STRIDES,
+    as_heads,
     like_queries,
     mixed_mask,
 )
@@ -87,6 +89,7 @@ ALIGNED = Hint(
     otherwise="With as many queries as keys all is right, with fewer queries it is not.",
 )
 LAST = "With as many queries as keys all is right, with fewer queries it is not."
+FAR_KEYS = Hint("With few keys all is right, with 3,000 it is not. (No number of keys is too large.)", form=True)
 INTEGERS = Hint(
     "The offsets must be int64: they index tables.",
     lambda got, expected: isinstance(got, Tensor) and got.shape == expected.shape,
@@ -103,10 +106,13 @@ def relative_positions(check: Check) -> None:
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
         for n_queries, n_keys in ((2, 5), (1, 4), (6, 9), (1, 12)):
             check.agrees(calling(n_queries, n_keys), f"{name}({n_queries}, {n_keys})", EXACT, ALIGNED)
-        check.agrees(calling(2, 300), f"{name}(2, 300)", EXACT, MANY_KEYS)
+        check.agrees(calling(2, 3000), f"{name}(2, 3000)", EXACT, FAR_KEYS)  # no half precision can hold 2,999
     with check.criterion("int64, refuses more queries than keys and none at all", 0.5):
         check.agrees(calling(4, 4), f"{name}(4, 4)", Tolerance(0, 0, exact_dtype=True), INTEGERS)
-        for n_queries, n_keys in ((5, 3), (0, 3)):
+        if check.answers(calling(1, 4), f"{name}(1, 4)"):
+            check.has_dtype(calling(1, 4), torch.int64, f"{name}(1, 4)")
+        check.returns_new(f"{name}(3, 4)", 3, 4, tolerance=EXACT)
+        for n_queries, n_keys in ((5, 3), (4, 3), (0, 3), (0, 0), (-1, 3)):
             check.raises(calling(n_queries, n_keys), ValueError, f"{name}({n_queries}, {n_keys})")
 
 
@@ -198,7 +204,38 @@ MASKED = Hint(
     "Without a mask all is right, with one it is not. (Keys are hidden before the softmax, and the mask broadcasts.)",
     form=True,
 )
+ANY_MASK = Hint(
+    "Some masks are right, one of this shape is not. (By PyTorch's rules it broadcasts to (batch, heads, n_queries, "
+    "n_keys).)",
+    form=True,
+)
 VALUES = "The weights are right, out is not. (out adds up weight * (v + rel_v[row]).)"
+OVERFLOW = Hint(
+    "Large scores go wrong. (exp overflows above 88 in float32; torch.softmax takes the largest score away first.)",
+    form=True,
+)
+MASKED_SLOPE = Hint(NO_KEY_SLOPE, lambda got, expected: not bool(got.isfinite().all()), otherwise=CUT)
+LARGE = Tolerance(rtol=0, atol=1e-3)  # scores of some hundreds are rounded to 3e-5
+
+
+def in_float32(check: Check, tensors: list[Tensor], words: str) -> None:
+    """Weights and output, values and dtype."""
+    for place, part in ((1, "weights"), (0, "out")):
+        probe = result(calling(*tensors), place)
+        check.agrees(probe, f"{part} of {words})", CLOSE)
+        check.has_dtype(probe, torch.float32, f"{part} of {words})")
+
+
+def own_strides(check: Check, drawn: Callable[..., Drawn], sizes: tuple[int, ...], heads: int) -> None:
+    """The first ``heads`` arguments as they come out of a projection."""
+    tensors, words = drawn(*sizes)
+    turned = [as_heads(check, *tensor.shape) if at < heads else tensor for at, tensor in enumerate(tensors)]
+    check.agrees(result(calling(*turned), 0), f"out of {words}, not contiguous)", CLOSE, STRIDES)
+
+
+def overflowing(check: Check, tensors: list[Tensor], words: str) -> None:
+    large = [100 * tensors[0], *tensors[1:]]
+    check.agrees(result(calling(*large), 1), f"weights of {words}, 100 * q)", LARGE, OVERFLOW)
 
 
 def shaw_after_offsets(relative_positions: Function) -> Iterator[tuple[Any, str]]:
@@ -260,6 +297,9 @@ def shaw_attention(check: Check) -> None:
         for place, part, likely in ((1, "weights", hint), (0, "out", hint or VALUES)):
             check.agrees(result(calling(*arguments), place), f"{part} of {words})", tolerance, likely)
 
+    def masked(tensors: list[Tensor], words: str, mask: Tensor, hint: Hint) -> None:
+        check.agrees(result(calling(*tensors, mask), 0), f"out of {words}, mask {tuple(mask.shape)})", CLOSE, hint)
+
     with check.criterion("the weights: score q.(k + rel_k)/sqrt(head_dim)", 1, golden=True):
         # Nothing is clipped here: how that goes wrong costs its own criterion alone.
         for sizes in ((4, 4, 4, 4, 4, 4, 5), (2, 3, 5, 5, 8, 6, 6), (1, 2, 1, 1, 4, 4, 2)):
@@ -292,6 +332,10 @@ def shaw_attention(check: Check) -> None:
         padding = torch.ones(4, 1, 1, 4, dtype=torch.bool, device=check.device)
         padding[1, ..., :2] = False
         agrees(tensors, f"{words}, mask (4, 1, 1, 4)", MASKED, padding)
+        for shape in ((4,), (4, 4, 4), (4, 4, 4, 4)):
+            masked(tensors, words, mixed_mask(check, *shape), ANY_MASK)
+        padding[1] = False
+        masked(tensors, f"{words}, sequence 1 padding alone", padding, NO_KEY)
         (q, k, v, rel_k, rel_v), words = drawn(2, 2, 1, 5, 4, 3, 6)
         without_offsets = [q, k, v, torch.zeros_like(rel_k), torch.zeros_like(rel_v)]
         words += ", rel_k and rel_v zero, mask (2, 1, 1, 5)"
@@ -299,12 +343,21 @@ def shaw_attention(check: Check) -> None:
         agrees(*_far_below(check, tensors, words), FAR_BELOW, torch.eye(4, dtype=torch.bool, device=check.device))
     with check.criterion("float64, gradients, arguments left alone", 0.25):
         tensors, words = drawn(2, 2, 5, 5, 4, 6, 6)
-        agrees(tensors, words)
+        in_float32(check, tensors, words)
         agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, tolerance=DOUBLE)
         for at, letter in enumerate(("q", "k", "v", "rel_k", "rel_v")):
             check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
-        mask = torch.ones(5, 5, dtype=torch.bool, device=check.device)
+        check.agrees(slope(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
+        mask = torch.ones(5, 5, dtype=torch.bool, device=check.device).tril()
         mask[2] = False
+        empty_row = f"{words}, causal mask, its row 2 all False"
+        if check.holds(result(calling(*tensors, mask), 0), f"out of {empty_row})", CLOSE):
+            for at, letter in enumerate(("q", "k", "v", "rel_k", "rel_v")):
+                gradient_of = f"the gradient for {letter} of {empty_row})"
+                check.agrees(slope(*tensors, mask, at=at, place=0), gradient_of, SLOPE, MASKED_SLOPE)
+            agrees([tensor.double() for tensor in tensors], f"{empty_row}, float64", DTYPE, mask, DOUBLE)
+        own_strides(check, drawn, (2, 2, 3, 5, 4, 6, 6), 3)
+        overflowing(check, tensors, words)
         check.unchanged(lambda f: f(*tensors, mask), f"{words}, row 2 of the mask all False)", mask)
         check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)
 
@@ -345,7 +398,8 @@ def rel_shift(check: Check) -> None:
             shifted(check.randn(*shape), MEMORY)
         shifted(check.randn(1, 2, 3, 300), MANY_KEYS)
     with check.criterion("not contiguous, float64, gradients, argument left alone", 0.75):
-        shifted(check.randn(2, 3, 4, 6))
+        shifted(x := check.randn(2, 3, 4, 6))
+        check.has_dtype(calling(x), torch.float32, "rel_shift(x (2, 3, 4, 6))")
         shifted(check.randn(2, 3, 6, 4).mT, STRIDES, " not contiguous")
         shifted(check.randn(2, 4, 3, 6).transpose(1, 2), STRIDES, " not contiguous")
         x = check.randn(2, 3, 4, 6, dtype=torch.float64)
@@ -480,7 +534,11 @@ def transformer_xl_scores(check: Check) -> None:
     with check.criterion("float64, gradients, arguments left alone", 0.75):
         tensors, words = drawn(2, 2, 3, 5, 4)
         agrees(tensors, words)
+        check.has_dtype(calling(*tensors), torch.float32, words)
         agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, DOUBLE)
+        q, k, r = as_heads(check, 2, 2, 3, 4), as_heads(check, 2, 2, 5, 4), check.randn(5, 2, 4).transpose(0, 1)
+        agrees([q, k, *tensors[2:]], f"{words}, q and k not contiguous", STRIDES)
+        agrees([*tensors[:2], r, *tensors[3:]], f"{words}, r not contiguous", STRIDES)
         for at, letter in enumerate(("q", "k", "r", "content_bias", "position_bias")):
             check.agrees(slope(*tensors, at=at, keep=_keep), f"the gradient for {letter} of {words}", SLOPE, CUT)
         check.keeps(lambda f, *given: f(*given), words, *tensors)
@@ -516,19 +574,19 @@ def t5_bucket(check: Check) -> None:
         words += "".join(f", {argument}" for argument in arguments)
         check.agrees(calling(torch.tensor(offsets, device=check.device), *arguments), f"{name}({words})", EXACT, hint)
 
-    far = [n for n in range(8, 201) if n not in TIES] + [500, 3000]
+    far = [n for n in range(8, 201) if n not in TIES] + [500, 100_000]
     both = [-n for n in reversed(far)] + far
     with check.criterion("near offsets: a bucket each", 1, golden=True):
         at(list(range(-7, 8)), "-7 .. 7")
         at(list(range(-15, 1)), "-15 .. 0", False, hint=ONE_SIDED)
     with check.criterion("far offsets, two sides", 1, golden=True):
-        at(both, "8 .. 3000 on both sides")
+        at(both, "8 .. 100,000 on both sides")
     with check.criterion("far offsets, causal", 1, golden=True):
-        at([-n for n in far], "-3000 .. -8", False, hint=ONE_SIDED)
+        at([-n for n in far], "-100,000 .. -8", False, hint=ONE_SIDED)
         at([1, 2, 7, 20, 90, 300], "1 .. 300", False, hint=ONE_SIDED)
         check.agrees(
             calling(torch.tensor([-n for n in far], device=check.device), bidirectional=False),
-            f"{name}(-3000 .. -8, bidirectional=False)",
+            f"{name}(-100,000 .. -8, bidirectional=False)",
             EXACT,
             ONE_SIDED,
         )
@@ -545,13 +603,21 @@ def t5_bucket(check: Check) -> None:
             (True, 6, 3),  # a single exact bucket
         ):
             at([n for n in offsets if n < 0 or arguments[0]], "-90 .. 90", *arguments, hint=ARGUMENTS)
+        # No logarithm is within 0.01 of a whole number there: float32 and float64 agree.
+        distances = (3, 60, 100, 150, 200, 310, 700, 900)
+        wide = [-n for n in reversed(distances)] + list(distances)
+        for arguments in ((True, 32, 1000), (False, 32, 517), (True, 64, 517), (False, 64, 517)):
+            at([n for n in wide if n < 0 or arguments[0]], "-900 .. 900", *arguments, hint=ARGUMENTS)
     with check.criterion("int64, any shape", 0.25):
         drawn = check.randint(-7, 0, (3, 4, 5))
         exactly = Tolerance(0, 0, exact_dtype=True)
         check.agrees(calling(drawn), f"{name}(offsets of shape (3, 4, 5))", exactly, WHOLE)
         check.agrees(calling(drawn[0, 0], False), f"{name}(offsets of shape (5,), False)", exactly, WHOLE)
         check.agrees(calling(drawn[0, 0, 0]), f"{name}(a single offset, a 0-d tensor)", exactly, WHOLE)
-        check.unchanged(lambda f: f(drawn), f"{name}(offsets of shape (3, 4, 5))", drawn)
+        check.agrees(calling(drawn[0].T), f"{name}(offsets of shape (5, 4), not contiguous)", exactly, STRIDES)
+        signed = torch.arange(-7, 8, device=check.device).reshape(3, 5)
+        check.unchanged(lambda f: f(signed), f"{name}(-7 .. 7)", signed)
+        check.unchanged(lambda f: f(signed, False), f"{name}(-7 .. 7, False)", signed)
 
 
 Buckets = Callable[[Tensor, bool, int, int], Tensor]
@@ -682,15 +748,27 @@ def t5_attention(check: Check) -> None:
             ((2, 2, 12, 12, 4, 4, 8), {"is_causal": True}),
             ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 9}),
             ((1, 2, 18, 18, 4, 4, 12), {"is_causal": True, "max_distance": 19}),
+            ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 40}),  # the same sizes as before
+            ((1, 2, 2, 300, 4, 4, 32), {"max_distance": 261}),
+            ((1, 2, 60, 60, 4, 4, 64), {"is_causal": True}),
         ):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, SIZES, **options)
     with check.criterion("float64, gradients, arguments left alone", 0.25):
         tensors, words = drawn(2, 2, 3, 5, 4, 6, 32)
-        agrees(tensors, words)
+        in_float32(check, tensors, words)
         agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, DOUBLE)
         for at, letter in enumerate(("q", "k", "v", "table")):
             check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
+        check.agrees(slope(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
+        if check.holds(result(calling(*tensors, True), 0), f"out of {words}, is_causal=True)", CLOSE):
+            causal = f"{words}, is_causal=True"
+            for at, letter in enumerate(("q", "k", "v", "table")):
+                gradient_of = f"the gradient for {letter} of {causal})"
+                check.agrees(slope(*tensors, True, at=at, place=0), gradient_of, SLOPE, CUT)
+            agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, DOUBLE, is_causal=True)
+        own_strides(check, drawn, (2, 2, 3, 5, 4, 6, 32), 3)
+        overflowing(check, tensors, words)
         check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)
 
 
@@ -729,7 +807,7 @@ def deberta_scores(check: Check) -> None:
             (q, k, pos_q, pos_k), words = drawn(*sizes)
             check.agrees(calling(q, k, pos_q, torch.zeros_like(pos_k)), f"{words}, pos_k zero", CLOSE)
     with check.criterion("all three terms", 1, golden=True):
-        for sizes in ((4, 4, 4, 4, 6), (2, 3, 6, 8, 8), (1, 2, 2, 16, 3)):
+        for sizes in ((4, 4, 4, 4, 6), (2, 3, 6, 8, 8), (1, 2, 2, 16, 3), (2, 3, 1, 8, 2), (2, 1, 4, 8, 6)):
             tensors, words = drawn(*sizes)
             check.agrees(calling(*tensors), words, CLOSE)
     with check.criterion("offsets beyond the span", 1, golden=True):
@@ -741,6 +819,9 @@ def deberta_scores(check: Check) -> None:
     with check.criterion("float64, gradients, arguments left alone", 0.5):
         tensors, words = drawn(2, 2, 4, 4, 6)
         check.agrees(calling(*tensors), words, CLOSE)
+        check.has_dtype(calling(*tensors), torch.float32, words)
+        turned = [as_heads(check, 2, 2, 4, 4), as_heads(check, 2, 2, 4, 4), *tensors[2:]]
+        check.agrees(calling(*turned), f"{words}, q and k not contiguous", CLOSE, STRIDES)
         check.agrees(calling(*[t.double() for t in tensors]), f"{words}, float64", DOUBLE, DTYPE)
         for at, letter in enumerate(("q", "k", "pos_q", "pos_k")):
             check.agrees(slope(*tensors, at=at), f"the gradient for {letter} of {words}", SLOPE, CUT)
