@@ -762,9 +762,9 @@ def t5_attention(check: Check) -> None:
             check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
         check.agrees(slope(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
         if check.holds(result(calling(*tensors, True), 0), f"out of {words}, is_causal=True)", CLOSE):
-            causal = f"{words}, is_causal=True"
+            hidden = f"{words}, is_causal=True"
             for at, letter in enumerate(("q", "k", "v", "table")):
-                gradient_of = f"the gradient for {letter} of {causal})"
+                gradient_of = f"the gradient for {letter} of {hidden})"
                 check.agrees(slope(*tensors, True, at=at, place=0), gradient_of, SLOPE, CUT)
             agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, DOUBLE, is_causal=True)
         own_strides(check, drawn, (2, 2, 3, 5, 4, 6, 32), 3)

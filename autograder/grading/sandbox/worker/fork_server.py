@@ -35,6 +35,15 @@ from isolation import (
 from student_notebook import make_shell, run_notebook
 from wire import Connection, PeerGone
 
+# What notebooks begin with: what it makes IPython, matplotlib and torch look up once is looked up here.
+FIRST_CELL = """\
+import matplotlib.pyplot as plt
+import torch
+plt.rcParams.update(plt.rcParams)
+torch.manual_seed(0)
+del plt, torch
+"""
+
 
 def fork_job(sock: socket.socket, lent_file: int, shell: Any, job: dict[str, Any]) -> int:
     """Fork for one submission; returns the pid whose end ends everything the submission started."""
@@ -85,7 +94,7 @@ def serve(control: socket.socket) -> None:
     torch.set_num_threads(1)
     warm_up()
     shell = make_shell()
-    shell.run_cell("None", store_history=False)
+    shell.run_cell(FIRST_CELL, store_history=False)
     gc.freeze()  # a fork's garbage collector leaves these pages shared
     gc.enable()
     make_dumpable(False)  # no fork may look into the server
