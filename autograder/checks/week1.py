@@ -178,8 +178,9 @@ def scaled_dot_product_attention(check: Check) -> None:
             CLOSE,
             EMPTY_ROW,
         )
-        nothing = torch.zeros(5, 7, dtype=torch.bool, device=check.device)
-        check.agrees(calling(q, k, v, nothing), f"{name}({words}, mask (5, 7) all False)", CLOSE, EMPTY_ROW)
+        for shape in ((5, 7), (7,)):
+            nothing = torch.zeros(shape, dtype=torch.bool, device=check.device)
+            check.agrees(calling(q, k, v, nothing), f"{name}({words}, mask {shape} all False)", CLOSE, EMPTY_ROW)
         column = torch.tensor([True, False, True, True, False], device=check.device)[:, None]
         check.agrees(calling(q, k, v, column), f"{name}({words}, mask (5, 1))", CLOSE, BROADCAST)
 

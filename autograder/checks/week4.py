@@ -96,7 +96,7 @@ MANY_HEADS = Hint(
     "largest power of two that is not above it.)",
     form=True,
 )
-MANY_KEYS = Hint("Small biases are right, one of 5,001 keys is not.", form=True)
+MANY_KEYS = Hint("Small biases are right, one of 2,101 keys is not.", form=True)
 ONE_QUERY = Hint(
     "Several queries without n_keys are right, a single one is not: there is one key then, too.",
     form=True,
@@ -190,7 +190,7 @@ def alibi_bias(check: Check) -> None:
         for arguments in ((4, 1, 4), (4, 3, 4), (8, 1, 30), (2, 5, 9), (8, 2, 3)):
             same(*arguments, hint=ONE_STEP)
         same(8, 1, 31, hint=REMEMBERED)
-        same(2, 2, 5001, hint=MANY_KEYS)  # no half precision can hold 5,001
+        same(2, 2, 2101, hint=MANY_KEYS)  # no half precision can hold 2,101; some right answers build the whole square
     with check.criterion("other numbers of heads", 0.5, golden=True):
         same(1, 3)
         for n_heads, n in ((12, 6), (6, 4), (3, 5)):
