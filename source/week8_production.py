@@ -452,7 +452,7 @@ def sliding_window_mask(n_queries, n_keys, window):
     """Causal, and no farther back than a window: a query sees itself and the window - 1 keys before it.
 
     The queries are the last n_queries of the n_keys positions; 1 <= n_queries <= n_keys, window >= 1.
-    returns: bool (n_queries, n_keys), True = may attend
+    returns: bool (n_queries, n_keys), True = may attend; a new tensor on each call
     """
     ### BEGIN SOLUTION
     key = torch.arange(n_keys)
@@ -562,7 +562,7 @@ def streaming_cache(n_tokens, n_sinks, window):
     """Which of the tokens 0 .. n_tokens-1 a streaming cache holds, and at which positions.
 
     n_tokens >= 1, n_sinks >= 0, window >= 1
-    returns: (kept, positions), int64 (m,) each with m = min(n_tokens, n_sinks + window)
+    returns: (kept, positions), int64 (m,) each with m = min(n_tokens, n_sinks + window); new tensors on each call
              kept: the first n_sinks and the last ``window`` tokens, each once, ascending
              positions: 0, 1, ..., m-1: places in the cache, not in the text
     """
