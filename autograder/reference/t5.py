@@ -30,7 +30,9 @@ def t5_bucket(
     offset = relative_position.to(torch.int64)
     distance = offset.abs() if bidirectional else (-offset).clamp(min=0)
     first = torch.tensor(_first_distances(exact, side - exact, max_distance), dtype=torch.int64, device=offset.device)
-    bucket = torch.where(distance < exact, distance, exact + torch.searchsorted(first, distance.contiguous(), right=True))
+    bucket = torch.where(
+        distance < exact, distance, exact + torch.searchsorted(first, distance.contiguous(), right=True)
+    )
     return bucket + side * (offset > 0) if bidirectional else bucket
 
 
