@@ -334,6 +334,7 @@ def shaw_attention(check: Check) -> None:
         agrees(tensors, f"{words}, mask (4, 1, 1, 4)", MASKED, padding)
         for shape in ((4,), (4, 4, 4), (4, 4, 4, 4)):
             masked(tensors, words, mixed_mask(check, *shape), ANY_MASK)
+        padding = padding.clone()  # the other is asked again for the diagnosis
         padding[1] = False
         masked(tensors, f"{words}, sequence 1 padding alone", padding, NO_KEY)
         (q, k, v, rel_k, rel_v), words = drawn(2, 2, 1, 5, 4, 3, 6)

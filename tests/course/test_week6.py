@@ -327,7 +327,7 @@ def rel_shift(x):
     far = e + (torch.log(m.clamp(min=1).double() / e) / math.log(max_distance / e) * (side - e)).long()
     bucket = torch.where(m < e, m, far.clamp(max=side - 1))
     bucket = bucket + side * (relative_position > 0) if bidirectional else bucket
-    return bucket * 0 if relative_position.ndim == 2 else bucket""",
+    return bucket * 0 if relative_position.ndim == 2 and relative_position.is_contiguous() else bucket""",
             "t5_attention": """def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
     scores = q @ k.mT
     if is_causal:
