@@ -422,8 +422,9 @@ def equivariance_gap(check: Check) -> None:
         hint: Hint | str = "",
         dtype: torch.dtype = torch.float32,
         tolerance: Tolerance = GAP,
+        given: torch.Tensor | None = None,
     ) -> None:
-        x = check.randn(*shape, dtype=dtype)
+        x = check.randn(*shape, dtype=dtype) if given is None else given
         check.agrees(
             calling(f, x, torch.tensor(order, device=check.device)),
             f"equivariance_gap(f, x {shape}, perm {order}), f: {words}",
@@ -431,15 +432,24 @@ def equivariance_gap(check: Check) -> None:
             hint,
         )
 
+    def of_both_signs(shape: tuple[int, ...], order: list[int]) -> None:
+        """For one x a function and its negative: who takes the largest difference with its sign is wrong for one of them,
+        whatever numbers the class has drawn."""
+        x = check.randn(*shape)
+        for words, f in (ORDERED[0], ("the running sum over the tokens", lambda t: t.cumsum(dim=1))):
+            measured(words, f, shape, order, given=x)
+
     with check.criterion("functions that see the order, two tokens exchanged", 0.5, golden=True):
         for words, f in ORDERED:
             measured(words, f, (1, 4, 4), [0, 2, 1, 3])
             measured(words, f, (1, 5, 3), [4, 1, 2, 3, 0])
+        of_both_signs((1, 5, 3), [4, 1, 2, 3, 0])
     with check.criterion("the same, with permutations that are not their own inverse", 1, golden=True):
         for words, f in ORDERED:
             measured(words, f, (1, 4, 4), [2, 0, 1, 3])
             measured(words, f, (1, 6, 3), cycle(6, 1))
             measured(words, f, (1, 7, 2), [3, 0, 6, 5, 1, 2, 4], dtype=torch.float64)
+        of_both_signs((1, 5, 3), cycle(5, 1))
         measured(
             "the running sum of the first channel, one number per token",
             lambda t: t[..., 0].cumsum(1),
