@@ -40,7 +40,7 @@ SUBMISSIONS: dict[str, tuple[dict[str, str], dict[str, float]]] = {
         },
         {CACHED: 5},
     ),
-    # the same, kept by the class: a new module with the same weights does not help
+    # the same, kept by the class: a new module with the same weights does not help, nor does a cache from elsewhere
     "kept_by_the_class": (
         {
             "CachedAttention": wrapped(
@@ -50,7 +50,7 @@ SUBMISSIONS: dict[str, tuple[dict[str, str], dict[str, float]]] = {
                 "        return out, tuple(torch.zeros_like(part) for part in CachedAttention.seen)\n"
             )
         },
-        {CACHED: 5.5},
+        {CACHED: 5},
     ),
     # the whole text is computed again at each call
     "whole_text_again": (
