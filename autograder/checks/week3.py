@@ -184,7 +184,9 @@ def rotation_rows(check: Check, name: str) -> None:
         rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1, 5])[:seq_len]
         words = f"of shape ({batch}, {seq_len})"
         check.agrees(calling(x, rows.to(check.device)), f"{name}({on(x, words)})", NEAR, ROWS)
-    x, rows = check.randn(2, 3, 5, 8), check.randint(-8, 9, (2, 5)) + 0.5
+    x, row = check.randn(2, 3, 5, 8), check.randint(-8, 9, (5,)) + 0.5
+    row[0] = -row[0].abs()
+    rows = torch.stack((row, row.flip(0)))  # the same numbers in both: what a single row gets wrong, it has shown
     call = f"{name}({on(x, 'of shape (2, 5), some negative, none whole')}"
     one = f"{name}({on(x, 'of shape (5,)')}"
     if check.holds(calling(x, rows[0]), f"{one})", NEAR):  # whatever is asked of rows is asked of a single one first
