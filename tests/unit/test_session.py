@@ -281,7 +281,7 @@ def test_a_module_is_made_and_loaded_in_one_message(session: Session) -> None:
     asked = session._serial
     made = net.with_weights((3,), {}, {"q_proj.weight": weight}, ("q_proj.bias",))
     made.eval()
-    made.to(torch.float64)
+    made.to(dtype=torch.float64)
     out = made(x.double())
     assert session._serial == asked + 1
     assert torch.allclose(out, x.double() @ weight.T.double())

@@ -15,7 +15,7 @@ from autograder.grading.sandbox.worker.pullback import pullback
 from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Reference
 
-METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
+METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters"})
 CONVERSIONS = frozenset({"to", "train", "eval"})  # what they return is the module itself
 
 
@@ -28,7 +28,7 @@ class Making:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     loaded: dict[str, Any]
-    steps: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    steps: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
 
     def to_wire(self) -> dict[str, Any]:
         return {"args": self.args, "kwargs": self.kwargs, "steps": self.steps, **self.loaded}
@@ -87,10 +87,10 @@ class RemoteObject:
         module._making = making
         return module
 
-    def _convert(self, name: str, args: tuple[Any, ...]) -> Any:
+    def _convert(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._making is None:
-            return _call(self, name, args, {})
-        self._making.steps.append((name, args))
+            return _call(self, name, args, kwargs)
+        self._making.steps.append((name, args, kwargs))
         return self
 
     def called_again(self, *args: Any) -> Any:
@@ -104,7 +104,7 @@ class RemoteObject:
 
     def __getattr__(self, name: str) -> Any:
         if name in CONVERSIONS:
-            return lambda *args: self._convert(name, args)
+            return lambda *args, **kwargs: self._convert(name, args, kwargs)
         if name in METHODS:
             return lambda *args, **kwargs: _call(self, name, args, kwargs)
         raise AttributeError(f"a check may not use .{name} of a student's object")

@@ -366,11 +366,14 @@ def make_module(cls: Any, how: dict[str, Any]) -> tuple[Any, str]:
     """A module of the student's class, loaded and converted before anything is asked of it, or why it was not loaded."""
     with usual_dtype():
         module = cls(*how["args"], **how["kwargs"])
-        unloaded = load_weights(module, how["weights"], how["zeroed"]) if "weights" in how else ""
-        unloaded = unloaded or (load_table(module, how["rows"]) if "rows" in how else "")
+        unloaded = ""
+        if "weights" in how:
+            unloaded = load_weights(module, how["weights"], how["zeroed"])
+        elif "rows" in how:
+            unloaded = load_table(module, how["rows"])
         if not unloaded:
-            for name, arguments in how["steps"]:
-                getattr(module, name)(*arguments)
+            for name, arguments, options in how["steps"]:
+                getattr(module, name)(*arguments, **options)
     return module, unloaded
 
 
