@@ -65,7 +65,7 @@ student-release: $(READY)  ## what students may have, as a folder and a zip unde
 site: $(READY_FOR_SITE)  ## the course as a site to read, under build/site/
 	@PYTHONPATH=$(CURDIR) $(SITE_PY) -m autograder site
 
-autograde: $(READY)  ## WEEK=3: grade submitted/ (STUDENTS=ada,boole REGRADE=1 TIMINGS=1 ISOLATION=none WORKERS=2 SCHEDULER=tcp://…)
+autograde: $(READY)  ## WEEK=3, WEEK=1,2 or WEEK=all: grade submitted/ (STUDENTS=ada,boole REGRADE=1 TIMINGS=1 ISOLATION=none WORKERS=2 SCHEDULER=tcp://…)
 	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(if $(TIMINGS),--timings) $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(GRADING)
 
 feedback: $(READY)  ## WEEK=3: write feedback/ for everybody graded

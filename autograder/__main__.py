@@ -55,8 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     releasing = command("student-release", _student_release, "write what students may have to release/")
     releasing.add_argument("--week", help="only these, separated by commas")
     command("site", _site, "write the course as a site to build/site/")
-    autograde = command("autograde", _autograde, "grade the submissions of one week")
-    autograde.add_argument("--week")
+    autograde = command("autograde", _autograde, "grade the submissions of one week, of several, or of all")
+    autograde.add_argument("--week", help="one, several separated by commas, or all")
     autograde.add_argument("--students", default="", help="only these, separated by commas")
     autograde.add_argument("--regrade", action="store_true", help="grade again what is graded already")
     autograde.add_argument("--timings", action="store_true", help="show how long each exercise took over the class")
@@ -146,16 +146,16 @@ def _site(options: argparse.Namespace) -> int:
 
 
 def _autograde(options: argparse.Namespace) -> int:
-    from autograder.course import assignment_of
+    from autograder.course import assignments_of
     from autograder.grading.executors.client import prestart
     from autograder.grading.messages import Options, wanted_device
 
-    assignment = assignment_of(options.week, options.root)
-    prestart(assignment, Options(options.isolation != "none", wanted_device(), scheduler=options.scheduler))
+    assignments = assignments_of(options.week, options.root)
+    prestart(assignments[0], Options(options.isolation != "none", wanted_device(), scheduler=options.scheduler))
     with importing():
         from autograder.commands import autograde  # while the grading process starts
 
-    return autograde(options.root.resolve(), assignment, options)
+    return autograde(options.root.resolve(), assignments, options)
 
 
 def _feedback(options: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """What a command does; how it looks on the screen stands in `terminal`."""
 
 import argparse
+import contextlib
 import gc
 import json
 import logging
@@ -16,6 +17,7 @@ from autograder.classroom import agrees, make_course_root, simulate
 from autograder.course import course_config, exercises, max_score
 from autograder.errors import CourseError, GradingFailed
 from autograder.grading.course_state import is_isolated
+from autograder.grading.executors.client import keeping
 from autograder.grading.pipeline import NO_ISOLATION
 from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.feedback import CourseFeedback
@@ -27,14 +29,25 @@ from autograder.one_notebook import can_isolate, grade_notebook
 from autograder.terminal import GradingProgress, class_table, comparison_table, console, timings_table
 
 
-def autograde(root: Path, assignment: str, options: argparse.Namespace) -> int:
-    """Grade a week and print the class."""
+def autograde(root: Path, assignments: list[str], options: argparse.Namespace) -> int:
+    """Grade one week after the other, in one grading process, and print each class."""
     names = [name.strip() for name in options.students.split(",") if name.strip()]
-    missing = [name for name in names if not (root / "submitted" / name / assignment).is_dir()]
+    missing = [name for name in names if not any((root / "submitted" / name / one).is_dir() for one in assignments)]
     if missing:
-        raise CourseError(f"no submission of {assignment} by {', '.join(missing)} under submitted/")
-    if not list(root.glob(f"submitted/*/{assignment}")):
-        raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
+        raise CourseError(f"no submission of {', '.join(assignments)} by {', '.join(missing)} under submitted/")
+    for assignment in assignments:
+        if not list(root.glob(f"submitted/*/{assignment}")):
+            raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
+    codes = []
+    with keeping() if len(assignments) > 1 else contextlib.nullcontext():
+        for assignment in assignments:
+            handed_in = [name for name in names if (root / "submitted" / name / assignment).is_dir()]
+            if handed_in or not names:
+                codes.append(_autograde(root, assignment, options, handed_in))
+    return max(codes)
+
+
+def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: list[str]) -> int:
     failures: list[str] = []
     refused: dict[str, str] = {}
     seconds: dict[str, dict[str, float]] = {}
@@ -203,8 +216,6 @@ def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
 
 def demo(root: Path, options: argparse.Namespace) -> int:
     """Simulate, grade, write feedback, and compare with the hand-written scores."""
-    from autograder.report import write_report  # draws, so it imports matplotlib
-
     target = root / "demo"
     built = [
         path.parent.name for path in sorted(root.glob("notebooks/week*/week*.ipynb")) if path.parent.name in MANIFEST
@@ -217,23 +228,27 @@ def demo(root: Path, options: argparse.Namespace) -> int:
         )
         options.isolation = "none"
     make_course_root(root, target, built)
-    wrong = 0
-    for assignment in built:
-        students = simulate(root, target, assignment, options.students)
-        failures = run_autograde(target, assignment, options)
-        standing = {score.student: score for score in scores(_course(target, assignment), assignment)}
-        (target / f"{assignment}-expected.json").write_text(
-            json.dumps({s.name: s.expected for s in students}, indent=1)
-        )
-        console.print(comparison_table(assignment, students, standing))
-        wrong += len(failures) + sum(not agrees(student, standing.get(student.name)) for student in students)
-        pages = _feedback_pages(target, assignment)
-        page = next((page for page in pages if page.parts[-3] == students[-1].name), pages[0])
-        page_of_class = write_report(target, assignment, list(standing.values()), options.isolation != "none")
-        console.print(f"Feedback to read: {page}\nClass report: {page_of_class}", highlight=False)
+    with keeping():
+        wrong = sum(_demonstrate(root, target, assignment, options) for assignment in built)
     if wrong:
         console.print(f"[red]{wrong} scores differ from the expected ones[/red]")
     return 1 if wrong else 0
+
+
+def _demonstrate(root: Path, target: Path, assignment: str, options: argparse.Namespace) -> int:
+    """One week of the demo. Returns how many scores differ from what is due."""
+    from autograder.report import write_report  # draws, so it imports matplotlib
+
+    students = simulate(root, target, assignment, options.students)
+    failures = run_autograde(target, assignment, options)
+    standing = {score.student: score for score in scores(_course(target, assignment), assignment)}
+    (target / f"{assignment}-expected.json").write_text(json.dumps({s.name: s.expected for s in students}, indent=1))
+    console.print(comparison_table(assignment, students, standing))
+    pages = _feedback_pages(target, assignment)
+    page = next((page for page in pages if page.parts[-3] == students[-1].name), pages[0])
+    page_of_class = write_report(target, assignment, list(standing.values()), options.isolation != "none")
+    console.print(f"Feedback to read: {page}\nClass report: {page_of_class}", highlight=False)
+    return len(failures) + sum(not agrees(student, standing.get(student.name)) for student in students)
 
 
 def _course(root: Path, assignment: str, config: Config | None = None) -> CourseDirectory:

@@ -75,6 +75,19 @@ def assignment_of(week: str | None, root: Path) -> str:
     return matches[0]
 
 
+def assignments_of(weeks: str | None, root: Path) -> list[str]:
+    """The assignments of WEEK where it may be several, ``1,2,3``, or ``all``: those of which somebody has handed in one."""
+    own = own_assignments(root)
+    if weeks == "all" and weeks not in own:
+        built = sorted(path.parent.name for path in (root / "source").glob("week*_*/week*_*.ipynb"))
+        found = [name for name in [*built, *own] if any(root.glob(f"submitted/*/{name}"))]
+        if not found:
+            raise CourseError("no submissions: expected submitted/STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb")
+        return found
+    parts = [part.strip() for part in (weeks or "").split(",") if part.strip()]
+    return list(dict.fromkeys(assignment_of(part, root) for part in parts or [""]))
+
+
 def week_number(assignment: str) -> str:
     """``3`` of ``week3_rope``."""
     return assignment.split("_")[0].removeprefix("week")

@@ -14,30 +14,49 @@ from autograder.errors import GradingFailed
 from autograder.grading.executors.start import start_grader
 from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Result, Task
 
-_prestarted: subprocess.Popen[bytes] | None = None  # a grading process that has not been asked for anything
+_prestarted: subprocess.Popen[bytes] | None = None  # a grading process that waits for submissions
+_expects = ""  # of which assignment
 _working: subprocess.Popen[bytes] | None = None
+_is_kept = False  # for more than one class
 
 
 def prestart(assignment: str, options: Options) -> None:
     """Submissions of this assignment will come: start the grading process, for its imports take longer than to read them."""
-    global _prestarted
-    if _prestarted is None and not options.scheduler:
+    global _prestarted, _expects
+    if options.scheduler or (_prestarted is not None and _expects == assignment):
+        return
+    if _prestarted is None:
         _prestarted = start_grader()
-        with contextlib.suppress(BrokenPipeError):  # `grade` will start another one, and say what is wrong
-            _send(_stdin(_prestarted), {"prestart": assignment, "options": asdict(options)})
+    _expects = assignment
+    with contextlib.suppress(BrokenPipeError):  # `grade` will start another one, and say what is wrong
+        _send(_stdin(_prestarted), {"prestart": assignment, "options": asdict(options)})
 
 
 def cancel() -> None:
-    """None will come after all."""
+    """None will come after all, unless the grading process is kept for others."""
     global _prestarted
-    if _prestarted is not None:
+    if _prestarted is not None and not _is_kept:
         _end(_prestarted)
         _prestarted = None
+
+
+@contextlib.contextmanager
+def keeping() -> Iterator[None]:
+    """In this block one grading process serves one class after the other."""
+    global _is_kept
+    _is_kept = True
+    try:
+        yield
+    finally:
+        _is_kept = False
+        cancel()
 
 
 @atexit.register
 def close() -> None:
     """Let go of the grading process in order, so that it leaves nothing behind, however this process comes to its end."""
+    global _is_kept
+    _is_kept = False
     cancel()
     if _working is not None:
         _end(_working)
@@ -63,19 +82,25 @@ def grade(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
 
 
 def _grade_here(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
-    global _working
+    global _prestarted, _working
     process = _working = _take()
-    feeder = _Feeder(process, tasks, options)
+    feeder = _Feeder(process, tasks, options, more_to_come=_is_kept)
     feeder.start()
     answers = _stdout(process)
+    goes_on = False
     try:
         for answer in _answers(answers):
             feeder.open.discard(answer.key)
             on_answer(answer)
-        code = process.wait()
+        feeder.join()
+        goes_on = _is_kept and feeder.failure is None and not feeder.open
+        code = None if goes_on else process.wait()
     finally:
-        answers.close()  # so that it waits for no reader
-        _end(process)
+        if goes_on:
+            _prestarted = process
+        else:
+            answers.close()  # so that it waits for no reader
+            _end(process)
         feeder.join()
     if feeder.failure is not None:
         raise feeder.failure
@@ -127,9 +152,12 @@ class WarmGrader:
 class _Feeder(threading.Thread):
     """Hands tasks to the grading process, which takes a few at a time: no more of a large class is in memory."""
 
-    def __init__(self, process: subprocess.Popen[bytes], tasks: Iterable[Task], options: Options) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], tasks: Iterable[Task], options: Options, more_to_come: bool
+    ) -> None:
         super().__init__(name="feeder", daemon=True)
         self._requests, self._tasks, self._options = _stdin(process), tasks, asdict(options)
+        self._more_to_come = more_to_come  # of another class
         self.open: set[str] = set()  # keys without an answer
         self.failure: BaseException | None = None
 
@@ -138,7 +166,9 @@ class _Feeder(threading.Thread):
             for task in self._tasks:
                 self.open.add(task.key)
                 _send(self._requests, {"task": task.to_json(), "options": self._options})
-            _send(self._requests, {"end": True})
+            _send(self._requests, {"settle": True} if self._more_to_come else {"end": True})
+            if self._more_to_come:
+                return
         except BrokenPipeError:  # it has ended: for those that read its answers
             pass
         except BaseException as error:  # for `grade` to raise

@@ -34,6 +34,7 @@ class JudgePool:
     def __init__(self, on_answer: OnAnswer) -> None:
         self._on_answer = on_answer
         self._options: Options | None = None
+        self._assignment = ""
         self._pool: ProcessPoolExecutor | None = None
         self._room, self._places = threading.Semaphore(0), 0  # for tasks that wait or are in work
         self._failed: dict[str, tuple[Task, str]] = {}  # with the reason
@@ -47,7 +48,7 @@ class JudgePool:
 
     def grade(self, task: Task, options: Options) -> None:
         """Returns as soon as there is room for another one. Raises ``SandboxError`` if no sandbox can be started at all."""
-        if self._failed or options != self._options:
+        if self._failed or (task.assignment, options) != (self._assignment, self._options):
             self.drain()
         try:
             self._submit(task, options)
@@ -88,7 +89,7 @@ class JudgePool:
                 judge.kill()
 
     def _submit(self, task: Task, options: Options, workers: int = 0) -> None:
-        self._options = options
+        self._assignment, self._options = task.assignment, options
         if self._pool is None:
             _open_sandbox(task.assignment, options)
             workers = workers or options.workers or os.cpu_count() or 1
@@ -135,10 +136,10 @@ def _open_sandbox(assignment: str, options: Options) -> None:
     wanted = (options.isolate, _device(options.device))
     if _sandbox is not None and (_sandbox.isolate, _sandbox.device) != wanted:
         close_sandbox()
-    if _sandbox is not None:
-        _sandbox.limits = Limits(**options.limits)
-        return
-    _sandbox = Sandbox(*wanted, Limits(**options.limits))
+    is_new = _sandbox is None
+    if _sandbox is None:
+        _sandbox = Sandbox(*wanted)
+    _sandbox.limits = Limits(**options.limits)
     with importing():
         import torch  # while the fork server does the same
 
@@ -146,8 +147,9 @@ def _open_sandbox(assignment: str, options: Options) -> None:
         from autograder.checks import prepare
 
         prepare(assignment)
-    torch.set_num_threads(1)
-    _sandbox.wait_ready()
+    if is_new:
+        torch.set_num_threads(1)
+        _sandbox.wait_ready()
 
 
 def close_sandbox() -> None:
