@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from inspect import isclass, isfunction, signature
 from typing import Any, NoReturn
 
@@ -275,13 +276,16 @@ class Check:
 
     def randn(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Normal numbers from the class's seed, on the device under test."""
+        self._note_draw("normal", shape)
         return torch.randn(*shape, generator=self.generator, dtype=torch.float64).to(self.device, dtype)
 
     def randint(self, low: int, high: int, shape: tuple[int, ...] = (1,)) -> torch.Tensor:
         """Integers ``low <= n < high`` from the class's seed, on the device under test."""
+        self._note_draw(low, high, shape)
         return torch.randint(low, high, shape, generator=self.generator).to(self.device)
 
     def randperm(self, n: int) -> torch.Tensor:
+        self._note_draw("order", n)
         return torch.randperm(n, generator=self.generator).to(self.device)
 
     # ---- criteria -----------------------------------------------------------------------------------------------
@@ -485,7 +489,8 @@ class Check:
     def _begin(self, name: str) -> None:
         """A block: its inputs are drawn from a generator of their own."""
         self._block, self._asked = name, 0
-        self.generator.manual_seed(_mix(self.seed, f"{self.assignment}/{self.grade_id}/{name}"))
+        self._draws = seed = _mix(self.seed, f"{self.assignment}/{self.grade_id}/{name}")
+        self.generator.manual_seed(seed)
 
     def _place(self, call: str) -> Place:
         """The how-manieth question of which block this is, after which draws."""
@@ -496,8 +501,12 @@ class Check:
             self._block,
             self._asked,
             call,
-            hash(self.generator.get_state().numpy().tobytes()),
+            self._draws,
         )
+
+    def _note_draw(self, *what: Any) -> None:
+        """Beside the seed, all that the state of the block's generator depends on."""
+        self._draws = hash((self._draws, what))
 
     def _expected(self, probe: Probe, place: Place) -> Any:
         try:
@@ -549,6 +558,7 @@ def _number(value: Any) -> float | None:
     return float(value)
 
 
+@lru_cache(maxsize=None)  # a few hundred blocks in all
 def _mix(seed: int, text: str) -> int:
     """A seed for one exercise from the seed of the class (stable across Python versions and processes)."""
     value = seed & 0xFFFFFFFF

@@ -46,6 +46,8 @@ DTYPES = {
         torch.complex128,
     )
 }
+JSON_SCALARS = frozenset({bool, int, float, str, type(None)})
+AS_THEY_ARE = frozenset({float, bool, type(None)})
 BY_NUMPY = frozenset(DTYPES.values()) - {torch.bfloat16}  # types that numpy has, too
 
 
@@ -91,6 +93,8 @@ class Encoder:
         self.nodes += 1
         if depth >= MAX_DEPTH or self.nodes >= MAX_NODES:
             return {"x": "deeply nested value"}
+        if type(value) in AS_THEY_ARE:
+            return value
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         if value is None or isinstance(value, (bool, float)):
@@ -181,7 +185,7 @@ class Decoder:
         self.nodes += 1
         if depth > MAX_DEPTH or self.nodes > MAX_NODES:
             raise WireError("value nested too deeply or too large")
-        if item is None or isinstance(item, (bool, int, float, str)):
+        if type(item) in JSON_SCALARS:
             return item
         if not isinstance(item, dict) or len(item) != 1:
             raise WireError("malformed value")
