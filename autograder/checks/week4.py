@@ -96,7 +96,7 @@ MANY_HEADS = Hint(
     "largest power of two that is not above it.)",
     form=True,
 )
-MANY_KEYS = Hint("Small biases are right, one of 2,101 keys is not.", form=True)
+MANY_KEYS = Hint("Small biases are right, one of 2,051 keys is not.", form=True)
 ONE_QUERY = Hint(
     "Several queries without n_keys are right, a single one is not: there is one key then, too.",
     form=True,
@@ -190,7 +190,7 @@ def alibi_bias(check: Check) -> None:
         for arguments in ((4, 1, 4), (4, 3, 4), (8, 1, 30), (2, 5, 9), (8, 2, 3)):
             same(*arguments, hint=ONE_STEP)
         same(8, 1, 31, hint=REMEMBERED)
-        same(2, 2, 2101, hint=MANY_KEYS)  # no half precision can hold 2,101; some right answers build the whole square
+        same(2, 2, 2051, hint=MANY_KEYS)  # no half precision can hold 2,049; some right answers build the whole square
     with check.criterion("other numbers of heads", 0.5, golden=True):
         same(1, 3)
         for n_heads, n in ((12, 6), (6, 4), (3, 5)):
@@ -320,9 +320,9 @@ def per_key_bias_is_equivalent(check: Check) -> None:
         "the largest difference of all: in float64, whatever its sign, at most 1e-5", 0.5, golden=True
     ):
         high = torch.zeros(1, 1, 2, 3000, device=check.device)  # halves of whole numbers: exact in float32, too
-        # float32 numbers near 0.37 * 20,000 are 5e-4 apart. In the second case one row of six differs, so that the
-        # mean over 120,000 weights is below 1e-5.
-        long = check.randn(1, 3, 2, 20_000)
+        # float32 numbers near 0.37 * 12,000 are 5e-4 apart. In the second case one row of six differs, so that the
+        # mean over 72,000 weights is below 1e-5.
+        long = check.randn(1, 3, 2, 12_000)
         answers(
             [
                 (high, [0.5], True, "slope 0.5, all 0", OVERFLOW),
@@ -530,7 +530,7 @@ class WithoutAttention(WithoutBias):
         return self.output(self.heads(x)[2])
 
 
-LONG_TEXT = Hint("Short texts are right, one of 1,100 tokens is not. (No text is too long.)", form=True)
+LONG_TEXT = Hint("Short texts are right, one of 1,030 tokens is not. (No text is too long.)", form=True)
 
 
 def layer_with(bias_of: Callable[[int, int], torch.Tensor | None]) -> type:
@@ -612,7 +612,7 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
                 LENGTHS,
             )
         # A table of 1,024 positions would do for less. On top of a student's own bias half of it is asked, at a fifth.
-        long = 1100 if check.reference is reference.ALiBiMultiHeadAttention else 520
+        long = 1030 if check.reference is reference.ALiBiMultiHeadAttention else 520
         weights, x = drawn(1, long, 4)
         check.agrees(attended(weights, 1, x), f"{name}(4, 1)(x {tuple(x.shape)})", ATTENDED, LONG_TEXT)
         causal_right = True

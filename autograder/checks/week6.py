@@ -373,6 +373,19 @@ def result(call: Probe, place: int) -> Probe:
     return probe
 
 
+def both(call: Probe) -> Probe:
+    """The results of one call of a function that returns (out, weights), the weights first; all of it if it returns
+    something else."""
+
+    def probe(subject: Any) -> Any:
+        value = call(subject)
+        if isinstance(value, (tuple, list)) and len(value) == 2:
+            return {"weights": value[1], "out": value[0]}
+        return value
+
+    return probe
+
+
 # ---- Transformer-XL -------------------------------------------------------------------------------------------------
 
 MEMORY = (
@@ -717,6 +730,11 @@ def t5_attention(check: Check) -> None:
         for place, part in ((1, "weights"), (0, "out")):
             check.agrees(result(calling(*tensors, **options), place), f"{part} of {words})", tolerance, hint)
 
+    def agree(tensors: list[Tensor], words: str, hint: Hint | str, **options: Any) -> None:
+        """Both of one call: for long texts, as some right answers are loops."""
+        words += "".join(f", {key}={value}" for key, value in options.items())
+        check.agrees(both(calling(*tensors, **options)), f"{words})", CLOSE, hint)
+
     with check.criterion("both sides seen", 1, golden=True):
         for sizes in ((4, 4, 4, 4, 4, 4, 32), (2, 3, 6, 6, 8, 5, 32), (1, 32, 3, 3, 4, 4, 32)):
             tensors, words = drawn(*sizes)
@@ -724,9 +742,13 @@ def t5_attention(check: Check) -> None:
     with check.criterion("causal: the mask and the causal buckets", 0.75, golden=True):
         # Nearer than distance 9 both kinds of bucket agree (32 of them), so the text is long enough. A max_distance of 127
         # would move distance 112 to another bucket, one of 129 distance 113.
-        for sizes in ((4, 4, 4, 4, 4, 4, 32), (1, 2, 115, 115, 8, 4, 32), (2, 2, 14, 14, 4, 4, 32)):
+        for sizes, compare in (
+            ((4, 4, 4, 4, 4, 4, 32), agrees),
+            ((1, 2, 115, 115, 8, 4, 32), agree),
+            ((2, 2, 14, 14, 4, 4, 32), agrees),
+        ):
             tensors, words = drawn(*sizes)
-            agrees(tensors, words, CAUSAL, is_causal=True)
+            compare(tensors, words, CAUSAL, is_causal=True)
         tensors, words = _far_below(check, *drawn(2, 2, 4, 4, 8, 4, 32))
         low = calling(*tensors, is_causal=True)
         check.agrees(
@@ -754,7 +776,7 @@ def t5_attention(check: Check) -> None:
             ((1, 2, 60, 60, 4, 4, 64), {"is_causal": True}),
         ):
             tensors, words = drawn(*sizes)
-            agrees(tensors, words, SIZES, **options)
+            (agree if sizes[3] >= 60 else agrees)(tensors, words, SIZES, **options)
     with check.criterion("float64, gradients, arguments left alone", 0.25):
         tensors, words = drawn(2, 2, 3, 5, 4, 6, 32)
         in_float32(check, tensors, words)
@@ -775,7 +797,7 @@ def t5_attention(check: Check) -> None:
 
 # ---- DeBERTa --------------------------------------------------------------------------------------------------------
 
-MANY_TOKENS = Hint("With few tokens all is right, with 150 it is not. (No text is too long.)", form=True)
+MANY_TOKENS = Hint("With few tokens all is right, with 130 it is not. (No text is too long.)", form=True)
 BEYOND = Hint(
     "Within the span all is right, beyond it it is not. (i - j + span is clamped to 0 .. 2*span - 1; there "
     "is no row 2*span.)",
@@ -815,7 +837,7 @@ def deberta_scores(check: Check) -> None:
         for sizes in ((2, 3, 9, 4, 3), (1, 2, 12, 8, 5), (2, 2, 5, 4, 1)):
             tensors, words = drawn(*sizes)
             check.agrees(calling(*tensors), words, CLOSE, BEYOND)
-        tensors, words = drawn(1, 2, 150, 4, 3)
+        tensors, words = drawn(1, 1, 130, 4, 3)
         check.agrees(calling(*tensors), words, CLOSE, MANY_TOKENS)
     with check.criterion("float64, gradients, arguments left alone", 0.5):
         tensors, words = drawn(2, 2, 4, 4, 6)
