@@ -1,6 +1,5 @@
 """The words on the screen: the console, progress while a class is graded, and tables."""
 
-import os
 import statistics
 from collections import Counter
 from typing import Literal, Self
@@ -12,7 +11,7 @@ from rich.table import Table
 
 from autograder.classroom import Student, agrees
 from autograder.course import is_week
-from autograder.grading.messages import Failed, Graded, Outcome, Ungradable
+from autograder.grading.messages import Failed, Graded, Outcome, Ungradable, usual_workers
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import Exercise
 
@@ -27,7 +26,7 @@ class GradingProgress:
 
     def __init__(self, assignment: str, workers: int) -> None:
         self.seconds: dict[str, dict[str, float]] = {}
-        self._at_a_time = workers or os.cpu_count() or 1
+        self._at_a_time = workers or usual_workers()
         self._waiting: list[str] = []
         self._progress = Progress(
             TextColumn("{task.description}"),

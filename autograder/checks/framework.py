@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from inspect import isclass, isfunction, signature
 from typing import Any, NoReturn
 
@@ -558,7 +558,7 @@ def _number(value: Any) -> float | None:
     return float(value)
 
 
-@lru_cache(maxsize=None)  # a few hundred blocks in all
+@cache  # a few hundred blocks in all
 def _mix(seed: int, text: str) -> int:
     """A seed for one exercise from the seed of the class (stable across Python versions and processes)."""
     value = seed & 0xFFFFFFFF

@@ -118,7 +118,7 @@ class Options:
 
     isolate: bool = True
     device: str = "cpu"
-    workers: int = 0  # 0: one per core
+    workers: int = 0  # 0: as many as `usual_workers`
     limits: dict[str, Any] = field(default_factory=dict)  # by name, of Limits; those not named have their defaults
     scheduler: str = ""  # of a Dask cluster: its address or its scheduler file; empty: this machine
 
@@ -159,6 +159,11 @@ class Failed:
 
 Outcome = Graded | Ungradable | Failed
 OnOutcome = Callable[[str, Outcome], None]  # with the student
+
+
+def usual_workers() -> int:
+    """One more than there are cores: a judge waits for the kernel and for its fork, and another one goes on."""
+    return (os.cpu_count() or 1) + 1
 
 
 def wanted_device() -> str:

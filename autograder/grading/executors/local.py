@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
 from autograder.errors import SandboxError
-from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Task
+from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Task, usual_workers
 from autograder.grading.sandbox.limits import Limits, kernel_limit
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.imports import importing
@@ -92,7 +92,7 @@ class JudgePool:
         self._assignment, self._options = task.assignment, options
         if self._pool is None:
             _open_sandbox(task.assignment, options)
-            workers = workers or options.workers or os.cpu_count() or 1
+            workers = workers or options.workers or usual_workers()
             if _device(options.device) == "cuda":
                 workers = min(workers, ON_GPU)
             self._pool = ProcessPoolExecutor(
