@@ -39,17 +39,20 @@ def main() -> int:
     weeks = [assignment_of(options.week, COURSE)] if options.week else list(MANIFEST)
     for assignment in weeks:
         week(assignment, options.students, options.fresh)
-    found = [json.loads(path.read_text()) for path in sorted(RUNS.glob("week*.json"))]
+    if not options.week:
+        together(weeks, options.students, options.fresh)
+    found = [json.loads(path.read_text()) for path in sorted(RUNS.glob("*.json"))]
     usual = min(options.students, USUAL)
     text = report(
-        [measured for measured in found if measured["students"] == usual and measured.keys() >= COMPLETE],
-        [measured for measured in found if measured["students"] > USUAL and measured.keys() >= COMPARED],
+        [w for w in found if w["students"] == usual and (w.keys() >= COMPLETE or w["assignment"] == TOGETHER)],
+        [w for w in found if w["students"] > USUAL and w.keys() >= COMPARED],
     )
     REPORT.write_text(text, encoding="utf-8")
     print("\n" + text)
     return 1 if any(measured.get("differences") for measured in found) else 0
 
 
+TOGETHER = "all in one run"  # its submissions are those of the weeks above it
 COMPARED = {"ours", "stock", "differences", "load"}
 COMPLETE = COMPARED | {"one", "open", "workers_2", "workers_4", "start_up", "stages", "stages_open", "floor"}
 
@@ -82,7 +85,7 @@ def week(
         keep("assignment", lambda: assignment)
         keep("students", lambda: count)
         keep("load", load)
-        keep("ours", lambda: _ours(root, assignment))
+        keep("ours", lambda: _ours(root, [assignment]))
         if count <= USUAL:
             _measure_stages(keep, assignment, count, root, one, few)
         keep("stock", lambda: _stock(root, stock, assignment, stock_command(assignment), path))
@@ -94,16 +97,16 @@ def week(
 def _measure_stages(
     keep: Callable[[str, Callable[[], object]], None], assignment: str, count: int, root: Path, one: Path, few: Path
 ) -> None:
-    keep("open", lambda: _ours(root, assignment, "--isolation", "none", "--regrade"))
+    keep("open", lambda: _ours(root, [assignment], "--isolation", "none", "--regrade"))
     make_course_root(COURSE, one, [assignment])
     simulate(COURSE, one, assignment, 1)
-    keep("one", lambda: _ours(one, assignment))
+    keep("one", lambda: _ours(one, [assignment]))
     make_course_root(COURSE, few, [assignment])
     simulate(COURSE, few, assignment, min(count, FEW))
     for workers in (2, 4):
         keep(
             f"workers_{workers}",
-            lambda workers=workers: _ours(few, assignment, "--workers", str(workers), "--regrade", every=0.1),
+            lambda workers=workers: _ours(few, [assignment], "--workers", str(workers), "--regrade", every=0.1),
         )
     keep("start_up", lambda: start_up(assignment))
     keep("stages", lambda: in_own_process(root, assignment, "isolated"))
@@ -111,14 +114,44 @@ def _measure_stages(
     keep("floor", lambda: in_own_process(root, assignment, "floor"))
 
 
-def _ours(root: Path, assignment: str, *more: str, every: float = 1.0) -> dict:
-    """The recipe of `make autograde`, on this course root."""
+def together(
+    assignments: list[str], count: int, fresh: bool = False, runs: Path = RUNS, more: tuple[str, ...] = ()
+) -> dict:
+    """The classes of all weeks in one run of ours. Stock takes one week after the other, as measured before."""
+    path = runs / f"together-{count}.json"
+    weeks = [json.loads((runs / f"{assignment}-{count}.json").read_text()) for assignment in assignments]
+    kept = {} if fresh or not path.is_file() else json.loads(path.read_text())
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        root = Path(scratch) / "ours"
+        make_course_root(COURSE, root, assignments)
+        students = {assignment: simulate(COURSE, root, assignment, count) for assignment in assignments}
+        (state_folder(root) / "seed").write_text("benchmark\n")
+        if not kept:
+            print(f"{TOGETHER}: ours …", flush=True)
+            kept = {"assignment": TOGETHER, "students": count, "load": load(), "ours": _ours(root, assignments, *more)}
+    kept["stock"] = {figure: sum(week["stock"][figure] for week in weeks) for figure in ("wall", "cpu")}
+    kept["stock"]["peak"] = max(week["stock"]["peak"] for week in weeks)
+    kept["differences"] = [
+        line
+        for week in weeks
+        for line in differences(
+            students[week["assignment"]], kept["ours"]["scores"][week["assignment"]], week["stock"]["scores"]
+        )
+    ]
+    path.write_text(json.dumps(kept, indent=1))
+    return kept
+
+
+def _ours(root: Path, assignments: list[str], *more: str, every: float = 1.0) -> dict:
+    """The recipe of `make autograde`, on this course root. The scores of several weeks are by week."""
     shutil.rmtree(root / "autograded", ignore_errors=True)
-    command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", assignment, *more]
+    wanted = ",".join(assignments)
+    command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", wanted, *more]
     measured = measure(command, every, env=_plain_environment(), cwd=COURSE, stdout=_log(root), stderr=_log(root))
     if measured.code:
         raise SystemExit(f"grading failed: see {_log(root).name}")
-    return asdict(measured) | {"scores": gradebook_scores(root, assignment)}
+    scores = {assignment: gradebook_scores(root, assignment) for assignment in assignments}
+    return asdict(measured) | {"scores": scores if len(assignments) > 1 else scores[assignments[0]]}
 
 
 def _stock(ours: Path, root: Path, assignment: str, command: list[str], log: Path) -> dict:
@@ -197,7 +230,7 @@ def report(weeks: list[dict], larger: list[dict] = ()) -> str:
         "highest sum of all processes (PSS), looked at once a second; CPU is user and system time of all of them.",
         "",
         *(["## A larger class", "", *_comparison(larger)] if larger else []),
-        *(_stages_section(weeks) if weeks else []),
+        *(_stages_section([w for w in weeks if w["assignment"] != TOGETHER]) if weeks else []),
         "## Machine",
         "",
         *[f"- {name}: {text}" for name, text in machine().items()],
@@ -210,22 +243,10 @@ def report(weeks: list[dict], larger: list[dict] = ()) -> str:
 
 def _comparison(weeks: list[dict]) -> list[str]:
     """Stock and ours, week by week and together."""
+    rows = [_row(w) for w in weeks if w["assignment"] != TOGETHER]
+    in_one_run = [_row(w) for w in weeks if w["assignment"] == TOGETHER]
+    weeks = [w for w in weeks if w["assignment"] != TOGETHER]
     total = {side: sum(w[side]["wall"] for w in weeks) for side in ("stock", "ours")}
-    rows = [
-        [
-            _short(w),
-            str(w["students"]),
-            f"{w['stock']['wall']:.0f} s",
-            f"{w['ours']['wall']:.1f} s",
-            f"**{w['stock']['wall'] / w['ours']['wall']:.1f} ×**",
-            f"{w['stock']['cpu']:.0f} s",
-            f"{w['ours']['cpu']:.1f} s",
-            f"{w['stock']['peak']:.0f} MB",
-            f"{w['ours']['peak']:.0f} MB",
-            "identical" if not w["differences"] else f"{len(w['differences'])} differ",
-        ]
-        for w in weeks
-    ]
     rows.append(
         [
             "all",
@@ -253,10 +274,25 @@ def _comparison(weeks: list[dict]) -> list[str]:
                 "memory, ours",
                 "scores",
             ],
-            rows,
+            rows + in_one_run,
         ),
         "",
         *[f"- {_short(w)}: {line}" for w in weeks for line in w["differences"]],
+    ]
+
+
+def _row(w: dict) -> list[str]:
+    return [
+        _short(w),
+        str(w["students"]),
+        f"{w['stock']['wall']:.0f} s",
+        f"{w['ours']['wall']:.1f} s",
+        f"**{w['stock']['wall'] / w['ours']['wall']:.1f} ×**",
+        f"{w['stock']['cpu']:.0f} s",
+        f"{w['ours']['cpu']:.1f} s",
+        f"{w['stock']['peak']:.0f} MB",
+        f"{w['ours']['peak']:.0f} MB",
+        "identical" if not w["differences"] else f"{len(w['differences'])} differ",
     ]
 
 

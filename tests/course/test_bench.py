@@ -1,5 +1,6 @@
 """The benchmark compares what it says, and the command stays light to start."""
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from autograder.classroom import Student
 from autograder.manifest import MANIFEST
 from autograder.reference import alibi_bias
 from autograder.terminal import timings_table
+
+WEEK1 = "week1_permutation_equivariance"
 
 
 def loaded(statement: str) -> set[str]:
@@ -146,6 +149,24 @@ def test_a_larger_class_is_reported_alone_too() -> None:
         "load": 0.0,
     }
     assert "## A larger class" in bench.report([], [large]) and "**100.0 ×**" in bench.report([], [large])
+
+
+@pytest.mark.isolation
+def test_all_weeks_in_one_run_are_compared_with_stock_one_by_one(tmp_path: Path) -> None:
+    weeks = [WEEK1, WEEK3]
+    for week, wall in zip(weeks, (10.0, 30.0), strict=True):
+        stock_side = {"wall": wall, "cpu": wall, "peak": 400.0, "scores": {}}
+        kept = {"assignment": week, "students": 1, "load": 0.0, "stock": stock_side, "differences": []}
+        (tmp_path / f"{week}-1.json").write_text(json.dumps(kept | {"ours": stock_side}))
+    measured = bench.together(weeks, 1, runs=tmp_path)
+    assert measured["ours"]["code"] == 0 and measured["ours"]["scores"].keys() == set(weeks)
+    assert measured["stock"]["wall"] == 40.0
+    assert any("stock none" in line for line in measured["differences"])  # it has graded nothing
+    assert not any("expected" in line for line in measured["differences"])
+    found = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*.json"))]
+    text = bench.report([], found)
+    assert "| all in one run | 1 | 40 s |" in text and "| all |  | 40 s | 40.0 s | **1.0 ×** |" in text
+    assert bench.together(weeks, 1, runs=tmp_path)["ours"]["cpu"] == measured["ours"]["cpu"]  # kept, not measured again
 
 
 @pytest.mark.timing
