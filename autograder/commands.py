@@ -39,7 +39,7 @@ def autograde(root: Path, assignments: list[str], options: argparse.Namespace) -
         if not list(root.glob(f"submitted/*/{assignment}")):
             raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
     codes = []
-    with keeping() if len(assignments) > 1 else contextlib.nullcontext():
+    with keeping() if len(assignments) > 1 or len(names) > 1 else contextlib.nullcontext():
         for assignment in assignments:
             handed_in = [name for name in names if (root / "submitted" / name / assignment).is_dir()]
             if handed_in or not names:

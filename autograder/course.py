@@ -57,7 +57,7 @@ def assignment_of(week: str | None, root: Path) -> str:
     own = own_assignments(root)
     if week in own:
         return str(week)
-    known = sorted(path.parent.name for path in (root / "source").glob("week*_*/week*_*.ipynb"))
+    known = _built_weeks(root)
     if not known:
         raise CourseError("the course is not built yet (no notebook under source/): run `make build`")
     choice = ", ".join([*(week_number(name) for name in known), *own])
@@ -79,13 +79,16 @@ def assignments_of(weeks: str | None, root: Path) -> list[str]:
     """The assignments of WEEK where it may be several, ``1,2,3``, or ``all``: those of which somebody has handed in one."""
     own = own_assignments(root)
     if weeks == "all" and weeks not in own:
-        built = sorted(path.parent.name for path in (root / "source").glob("week*_*/week*_*.ipynb"))
-        found = [name for name in [*built, *own] if any(root.glob(f"submitted/*/{name}"))]
+        found = [name for name in [*_built_weeks(root), *own] if any(root.glob(f"submitted/*/{name}"))]
         if not found:
             raise CourseError("no submissions: expected submitted/STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb")
         return found
     parts = [part.strip() for part in (weeks or "").split(",") if part.strip()]
     return list(dict.fromkeys(assignment_of(part, root) for part in parts or [""]))
+
+
+def _built_weeks(root: Path) -> list[str]:
+    return sorted(path.parent.name for path in (root / "source").glob("week*_*/week*_*.ipynb"))
 
 
 def week_number(assignment: str) -> str:

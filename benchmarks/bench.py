@@ -85,7 +85,7 @@ def week(
         keep("assignment", lambda: assignment)
         keep("students", lambda: count)
         keep("load", load)
-        keep("ours", lambda: _ours(root, [assignment]))
+        keep("ours", lambda: _ours(root, [assignment]) | {"scores": gradebook_scores(root, assignment)})
         if count <= USUAL:
             _measure_stages(keep, assignment, count, root, one, few)
         keep("stock", lambda: _stock(root, stock, assignment, stock_command(assignment), path))
@@ -114,9 +114,7 @@ def _measure_stages(
     keep("floor", lambda: in_own_process(root, assignment, "floor"))
 
 
-def together(
-    assignments: list[str], count: int, fresh: bool = False, runs: Path = RUNS, more: tuple[str, ...] = ()
-) -> dict:
+def together(assignments: list[str], count: int, fresh: bool = False, runs: Path = RUNS) -> dict:
     """The classes of all weeks in one run of ours. Stock takes one week after the other, as measured before."""
     path = runs / f"together-{count}.json"
     weeks = [json.loads((runs / f"{assignment}-{count}.json").read_text()) for assignment in assignments]
@@ -128,7 +126,8 @@ def together(
         (state_folder(root) / "seed").write_text("benchmark\n")
         if not kept:
             print(f"{TOGETHER}: ours …", flush=True)
-            kept = {"assignment": TOGETHER, "students": count, "load": load(), "ours": _ours(root, assignments, *more)}
+            kept = {"assignment": TOGETHER, "students": count, "load": load(), "ours": _ours(root, assignments)}
+            kept["ours"]["scores"] = {assignment: gradebook_scores(root, assignment) for assignment in assignments}
     kept["stock"] = {figure: sum(week["stock"][figure] for week in weeks) for figure in ("wall", "cpu")}
     kept["stock"]["peak"] = max(week["stock"]["peak"] for week in weeks)
     kept["differences"] = [
@@ -143,15 +142,14 @@ def together(
 
 
 def _ours(root: Path, assignments: list[str], *more: str, every: float = 1.0) -> dict:
-    """The recipe of `make autograde`, on this course root. The scores of several weeks are by week."""
+    """The recipe of `make autograde`, on this course root."""
     shutil.rmtree(root / "autograded", ignore_errors=True)
     wanted = ",".join(assignments)
     command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", wanted, *more]
     measured = measure(command, every, env=_plain_environment(), cwd=COURSE, stdout=_log(root), stderr=_log(root))
     if measured.code:
         raise SystemExit(f"grading failed: see {_log(root).name}")
-    scores = {assignment: gradebook_scores(root, assignment) for assignment in assignments}
-    return asdict(measured) | {"scores": scores if len(assignments) > 1 else scores[assignments[0]]}
+    return asdict(measured)
 
 
 def _stock(ours: Path, root: Path, assignment: str, command: list[str], log: Path) -> dict:
@@ -243,9 +241,9 @@ def report(weeks: list[dict], larger: list[dict] = ()) -> str:
 
 def _comparison(weeks: list[dict]) -> list[str]:
     """Stock and ours, week by week and together."""
-    rows = [_row(w) for w in weeks if w["assignment"] != TOGETHER]
-    in_one_run = [_row(w) for w in weeks if w["assignment"] == TOGETHER]
-    weeks = [w for w in weeks if w["assignment"] != TOGETHER]
+    measured = weeks
+    weeks = [w for w in measured if w["assignment"] != TOGETHER]
+    rows = [_row(w) for w in weeks]
     total = {side: sum(w[side]["wall"] for w in weeks) for side in ("stock", "ours")}
     rows.append(
         [
@@ -274,10 +272,10 @@ def _comparison(weeks: list[dict]) -> list[str]:
                 "memory, ours",
                 "scores",
             ],
-            rows + in_one_run,
+            rows + [_row(w) for w in measured if w["assignment"] == TOGETHER],
         ),
         "",
-        *[f"- {_short(w)}: {line}" for w in weeks for line in w["differences"]],
+        *[f"- {_short(w)}: {line}" for w in measured for line in w["differences"]],
     ]
 
 

@@ -62,6 +62,14 @@ def test_one_grading_process_serves_them_all_and_is_gone_afterwards(root, classe
 
 
 @pytest.mark.isolation
+def test_students_by_name_share_a_grading_process_too(root, classes, started) -> None:
+    names = ",".join(student.name for student in classes[WEEK5])
+    assert commands.autograde(root, [WEEK5], argparse.Namespace(**vars(OPTIONS) | {"students": names})) == 0
+    assert not differing(root, {WEEK5: classes[WEEK5]})
+    assert len(started) == 1
+
+
+@pytest.mark.isolation
 def test_a_grading_process_that_dies_between_two_weeks_is_replaced(root, classes, started) -> None:
     with client.keeping():
         commands.run_autograde(root, WEEK1, OPTIONS)

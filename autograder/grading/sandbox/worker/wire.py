@@ -97,8 +97,8 @@ class Encoder:
             return value
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
-        if value is None or isinstance(value, (bool, float)):
-            return value if not isinstance(value, float) else float(value)
+        if isinstance(value, float):
+            return float(value)
         if isinstance(value, int):
             return int(value) if abs(value) < 2**63 else {"x": "int of more than 64 bits"}
         if isinstance(value, str):
