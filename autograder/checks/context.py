@@ -16,14 +16,16 @@ Replacing = Callable[[str, Any, Mapping[str, Any]], AbstractContextManager[tuple
 @dataclass
 class GradingContext:
     """What a trusted run hands to the checks: the class's seed, the device, a cache for this class on this device, a
-    place for the verdicts, and a way to see an answer with earlier ones replaced: a context of ``(name of the answer, the
-    answer, replacements by name)`` that gives the answer anew, and the names of those that it uses."""
+    place for the verdicts, and two ways to see answers otherwise than they are now. With earlier ones replaced: a context of
+    ``(name of the answer, the answer, replacements by name)`` that gives the answer anew, and the names of those that it
+    uses. And as they were before anything was asked of them: ``forget`` sees to that, or returns false."""
 
     seed: int = 0
     device: str = "cpu"
     cache: ResultCache = field(default_factory=NoCache)
     verdicts: list[Verdict] = field(default_factory=list)
     replacing: Replacing = in_this_process
+    forget: Callable[[], bool] = lambda: True
 
 
 _context: ContextVar[GradingContext | None] = ContextVar("grading_context", default=None)

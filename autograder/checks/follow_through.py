@@ -6,10 +6,10 @@ There are two ways, and the framework takes both where an earlier answer has los
 This serves whoever calls the earlier answer, whatever is wrong with it: its values, its shapes, or that it is blank.
 
 *Built upon*: the later answer is graded against what would be right on top of the student's earlier one. This serves
-whoever has repeated the earlier mistake without a call. What is built upon is asked first: before the answer to be
-graded is run at all, a rehearsal puts every question of the test, and the answers are kept (`Kept`). So they cannot
-depend on later answers. What answers an equal question differently is no base, and neither is one on top of which an
-answer that answers nothing would earn more than it is due.
+whoever has repeated the earlier mistake without a call. What is built upon is asked where the answer to be graded was
+not asked anything (in grading: in a new process): a rehearsal puts every question of the test, and the answers are kept
+(`Kept`). So they cannot depend on what the later answer was asked, or has said. What answers an equal question
+differently is no base, and neither is one on top of which an answer that answers nothing would earn more than it is due.
 """
 
 import hashlib
@@ -24,6 +24,9 @@ from autograder.checks.compare import Tolerance, difference
 from autograder.checks.errors import BrokenCheck, StudentError, by_student
 from autograder.grading.sandbox.worker.pullback import pullback
 
+Follows = Callable[
+    ..., Iterator[tuple[Any, str]]
+]  # from the student's earlier answers: what is right on top, and a note
 EQUAL = Tolerance(
     rtol=1e-4, atol=1e-6, exact_dtype=True
 )  # two runs of one computation on other threads, or another device
@@ -141,23 +144,43 @@ class _Differentiable(torch.autograd.Function):
         return None, None, None, None, *found
 
 
+def is_promising(earlier: Mapping[str, Any], follows: Follows, is_wanted: Callable[[Any], bool]) -> bool:
+    """Whether it is worth while to rehearse: as the earlier answers answer now, something on top of them is wanted."""
+    return any(True for _ in _wanted(earlier, follows, is_wanted, Book()))
+
+
 def rehearse(
-    earlier: Mapping[str, Any], follows: Callable[..., Iterator[tuple[Any, str]]], run: Callable[[Any], None]
+    earlier: Mapping[str, Any], follows: Follows, is_wanted: Callable[[Any], bool], run: Callable[[Any], None]
 ) -> list[tuple[Any, str]]:
-    """What would be right on top of the earlier answers, with a note each. ``run`` puts the test's questions to it."""
+    """What would be right on top of the earlier answers and is wanted, with a note each. ``run`` puts the test's questions
+    to it."""
     book = Book()
-    found = []
-    for right, note in follows(*(Kept(subject, book, (name,)) for name, subject in earlier.items())):
-        try:
-            run(right)
-        except BrokenCheck:  # on such an earlier answer nothing can be built
-            continue
-        except Exception as error:
-            by_student(error)
-        else:
-            found.append((right, note))
+    found = [
+        (right, note)
+        for right, note in _wanted(earlier, follows, is_wanted, book)
+        if _goes_well(lambda right=right: run(right) or True)
+    ]
     book.close()
     return found if book.is_steady else []
+
+
+def _wanted(
+    earlier: Mapping[str, Any], follows: Follows, is_wanted: Callable[[Any], bool], book: Book
+) -> Iterator[tuple[Any, str]]:
+    for right, note in follows(*(Kept(subject, book, (name,)) for name, subject in earlier.items())):
+        if _goes_well(lambda right=right: is_wanted(right)):
+            yield right, note
+
+
+def _goes_well(try_: Callable[[], bool]) -> bool:
+    """Whether that is true, and can be said at all: on some earlier answers nothing can be built."""
+    try:
+        return try_()
+    except BrokenCheck:
+        return False
+    except Exception as error:
+        by_student(error)
+        return False
 
 
 @contextmanager

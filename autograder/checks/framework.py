@@ -20,7 +20,7 @@ from autograder.checks.compare import Tolerance, difference, kind, off
 from autograder.checks.context import GradingContext, current, grading, watched
 from autograder.checks.diagnosis import Diagnosis, Hint, Place, Record
 from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by_student
-from autograder.checks.follow_through import rehearse
+from autograder.checks.follow_through import Follows, is_promising, rehearse
 from autograder.checks.probes import Probe, calling, calling_again, differentiating, gradient
 from autograder.checks.result_cache import ResultCache
 from autograder.checks.verdict import Criterion, Verdict
@@ -44,9 +44,6 @@ __all__ = [
     "watched",
 ]
 
-Follows = Callable[
-    ..., Iterator[tuple[Any, str]]
-]  # from the student's earlier answers: what is right on top, and a note
 Body = Callable[["Check"], None]
 
 
@@ -112,27 +109,33 @@ class _Bench:
     def judge(
         self, student: Any, earlier: tuple[Any, ...], follows: Follows | None, trivial: tuple[Any, ...]
     ) -> Verdict:
-        """The best verdict. What follow-through builds on is asked before the student's answer is."""
+        """The best verdict. What costs most is tried last, and not where it can earn nothing."""
         if isinstance(student, Absent):
             return self._check(self.right, student).absent(student.reason)
-        on_top = self._rehearsed(follows, earlier) if follows and earlier else []
         answers: dict[Place, Record] = {}
-        best = self._tried(self.right, student, answers)
+        best = first = self._tried(self.right, student, answers)
         if not best.is_full:
             best = self._with_replacements(student, best)
-        for right, note in on_top:
-            if not best.is_full:
-                other = self._tried(right, student, answers, note)
-                if other.score > best.score and self._leaves_something_to_test(right, trivial):
-                    best = other
+        if follows and earlier and not best.is_full:
+            for right, note in self._rehearsed(follows, earlier, first.check):
+                if not best.is_full:
+                    other = self._tried(right, student, answers, note)
+                    if other.score > best.score and self._leaves_something_to_test(right, trivial):
+                        best = other
         return self._verdict(best)
 
-    def _rehearsed(self, follows: Follows, earlier: tuple[Any, ...]) -> list[tuple[Any, str]]:
+    def _rehearsed(self, follows: Follows, earlier: tuple[Any, ...], first: "Check") -> list[tuple[Any, str]]:
+        """What would be right on top of earlier answers, and where ``first`` could earn more than it does."""
         names = list(signature(follows).parameters)
         scores = {verdict.exercise: verdict.score == verdict.max_score for verdict in self.context.verdicts}
-        if all(scores.get(name, False) for name in names):
+        answers = dict(zip(names, earlier, strict=False))
+        if (
+            all(scores.get(name, False) for name in names)
+            or not is_promising(answers, follows, first.may_follow_from)
+            or not self.context.forget()
+        ):
             return []
-        return rehearse(dict(zip(names, earlier, strict=False)), follows, self._rehearsal)
+        return rehearse(answers, follows, first.may_follow_from, self._rehearsal)
 
     def _rehearsal(self, right: Any) -> None:
         """Put every question of the test to what would be right on top of earlier answers."""
@@ -148,9 +151,10 @@ class _Bench:
         with self.context.replacing(self.grade_id, student, lost) as (again, used):
             if isinstance(again, Absent):
                 return best
-            other = self._tried(
-                self.right, student.with_answer(again) if hasattr(student, "with_answer") else again, {}
-            )
+            mended = student.with_answer(again) if hasattr(student, "with_answer") else again
+            if not best.check.may_be_mended_by(mended):
+                return best
+            other = self._tried(self.right, mended, {})
         if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
             return best
         called = [name for name in lost if name in used] or list(lost)
@@ -268,6 +272,7 @@ class Check:
         self._known = context.cache if known is None else known  # of what is right
         self._begin("")
         self._criteria: list[tuple[Criterion, bool]] = []
+        self._missed: list[str] = []  # blocks
         self._records: list[Record] = []
         self._named: list[str] = []
         self._in_place = False
@@ -301,6 +306,7 @@ class Check:
             yield
         except Miss as miss:
             criterion.message = str(miss)
+            self._missed.append(name)
         else:
             criterion.earned = points
 
@@ -475,6 +481,41 @@ class Check:
                 if criterion.earned:
                     criterion.earned, criterion.message = 0.0, "counts only when a value is right"
         return [criterion for criterion, _ in self._criteria]
+
+    def may_follow_from(self, right: Any) -> bool:
+        """Whether more could be earned if ``right`` were right. Asks it only what a block has missed."""
+        return self._may_hold(
+            lambda record: (
+                record.error is None
+                and not difference(record.got, record.probe(right), record.tolerance, self._returns)
+            )
+        )
+
+    def may_be_mended_by(self, student: Any) -> bool:
+        """Whether more could be earned by ``student`` in place of the answer. Asks it only what a block has missed."""
+
+        def holds(record: Record) -> bool:
+            if record.error is not None and record.error.means_unanswered:
+                return True
+            try:
+                got = record.probe(student)
+            except Exception as error:
+                by_student(error)
+                return False
+            if record.error is not None:  # of what it stopped at, not every value is compared
+                return True
+            expected = self._expected(record.probe, record.place)
+            return not difference(got, expected, record.tolerance, self._returns)
+
+        return self._may_hold(holds)
+
+    def _may_hold(self, holds: Callable[[Record], bool]) -> bool:
+        """Whether any block that has missed something could do without: all but properties can be asked once more."""
+        for block in self._missed:
+            missed = [record for record in self._records if record.place[2] == block and not record.met]
+            if not missed or any(map(holds, missed)):
+                return True
+        return False
 
     def absent(self, reason: str) -> Verdict:
         """The verdict on an answer that is not there: nothing was run."""

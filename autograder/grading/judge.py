@@ -72,7 +72,7 @@ def judge(task: Task, sandbox: Sandbox) -> Answer:
     try:
         cache = _cache_of(task.assignment, task.seed, sandbox.device)
         with grading(task.seed, sandbox.device, cache) as context, at_most(sandbox.limits.checking_cpu):
-            context.replacing = partial(_replacing, task, session)
+            context.replacing, context.forget = partial(_replacing, task, session), session.forget
             _run_cells(task, session, context, result)
     except BrokenCheck as error:
         return Failure(task.key, f"a hidden test of the course is broken: {error}")

@@ -1,5 +1,6 @@
 """A mistake is paid for once, by rules that no check can forget: each with a check, or an answer, made to break it."""
 
+import contextlib
 import math
 
 import pytest
@@ -11,6 +12,7 @@ from autograder.checks.errors import StudentError
 from autograder.checks.follow_through import Book, Kept, in_this_process
 from autograder.checks.framework import Check, calling, exercise
 from autograder.checks.result_cache import ResultCache
+from autograder.checks.verdict import Verdict
 from autograder.misconceptions.bank import Mistake
 
 pytestmark = pytest.mark.usefixtures("made_up_checks")
@@ -22,7 +24,7 @@ def sums_up(earlier):
     yield lambda n: 2 * earlier(n), "Graded with your own rope_frequencies."
 
 
-def on_top(student, earlier, follows=sums_up, trivial=(), before=None, cache=None):
+def on_top(student, earlier, follows=sums_up, trivial=(), before=None, cache=None, forget=lambda: True):
     """The verdict on an exercise whose right answer is 2 * 10 * n, for a student with ``earlier``, which should be 10 * n."""
 
     def body(check: Check) -> None:
@@ -36,21 +38,37 @@ def on_top(student, earlier, follows=sums_up, trivial=(), before=None, cache=Non
     test = exercise(WEEK, "rotate_half", lambda n: 20.0 * n, follows=named, trivial=trivial)(body)
     with grading(cache=cache) as context:
         context.verdicts.extend(before or [])
+        context.forget = forget
         return test(student, earlier)
 
 
-def test_what_is_built_upon_is_asked_before_the_answer_runs():
-    order = []
-    earlier = lambda n: order.append("earlier") or 7.0 * n  # noqa: E731
-    student = lambda n: order.append("student") or 14.0 * n  # noqa: E731
-    assert on_top(student, earlier).score == 1
-    assert order.index("student") > max(place for place, who in enumerate(order) if who == "earlier")
+def test_what_is_built_upon_is_asked_where_the_answer_was_not():
+    asked = []
+    earlier = lambda n: asked.append("earlier") or 7.0 * n  # noqa: E731
+    student = lambda n: asked.append("student") or 14.0 * n  # noqa: E731
+    assert on_top(student, earlier, forget=lambda: asked.clear() or True).score == 1
+    assert asked.index("student") > max(place for place, who in enumerate(asked) if who == "earlier")
 
 
 def test_an_earlier_answer_that_repeats_what_a_later_one_says_gains_nothing():
-    """It is asked when nothing has been said yet, and what it says then is kept."""
+    """It is asked where nothing has been said yet."""
     said = {}
-    assert on_top(lambda n: said.setdefault(n, 3.0), lambda n: said.get(n, 7.0 * n) / 2).score == 0
+    student, earlier = (lambda n: said.setdefault(n, 3.0)), (lambda n: said.get(n, 7.0 * n) / 2)
+    assert on_top(student, earlier, forget=lambda: said.clear() or True).score == 0
+
+
+def test_where_nothing_can_be_forgotten_nothing_is_built():
+    assert on_top(lambda n: 14.0 * n, lambda n: 7.0 * n).score == 1
+    assert on_top(lambda n: 14.0 * n, lambda n: 7.0 * n, forget=lambda: False).score == 0
+
+
+@pytest.mark.parametrize("student", [lambda n: 5.0 * n, lambda n: 14.0 * n if n > 1 else 5.0, lambda n: [][n]])
+def test_what_cannot_earn_more_is_not_rehearsed(student):
+    """Each is wrong in its own way at the first question already: that one is put to what it might be built upon."""
+    asked, forgotten = [], []
+    earlier = lambda n: asked.append(n) or 7.0 * n  # noqa: E731
+    assert on_top(student, earlier, forget=lambda: forgotten.append(1) or True).score == 0
+    assert set(asked) <= {1} and not forgotten
 
 
 def test_an_earlier_answer_that_changes_its_mind_is_no_base():
@@ -148,6 +166,31 @@ def test_the_cause_is_looked_for_once_and_mistakes_are_run_once_for_a_class(monk
         verdict = on_top(lambda n: 14.0 * n if n < 3 else 0.0, lambda n: 7.0 * n, cache=cache)
         assert verdict.score == 0
     assert len(sought) == 3 and len(ran) <= 3
+
+
+@pytest.mark.parametrize(("factor", "score", "questions"), [(20.0, 1, {1, 2, 3}), (30.0, 0, {1})])
+def test_with_earlier_answers_replaced_only_what_may_earn_more_is_asked_everything(
+    factor, score, questions, monkeypatch
+):
+    """`rope_frequencies` stands for an earlier answer that has lost points and that the answer calls."""
+    monkeypatch.setitem(framework._references, (WEEK, "rope_frequencies"), lambda n: 10.0 * n)
+    asked = []
+
+    @contextlib.contextmanager
+    def replacing(name, student, functions):
+        yield (lambda n: asked.append(n) or factor * n), set(functions)
+
+    def body(check: Check) -> None:
+        with check.criterion("values", 1, golden=True):
+            for n in (1, 2, 3):
+                check.agrees(calling(n), f"f({n})")
+
+    test = exercise(WEEK, "rotate_half", lambda n: 20.0 * n)(body)
+    with grading() as context:
+        context.verdicts.append(Verdict("rope_frequencies", "3.1", 2, []))
+        context.replacing = replacing
+        assert test(lambda n: 5.0 * n).score == score
+    assert set(asked) == questions
 
 
 def test_replaced_answers_are_put_back():

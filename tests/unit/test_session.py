@@ -58,6 +58,33 @@ def test_cells_share_a_namespace_and_released_files_are_there(session: Session) 
     assert printed(session, "print(x)") == "8\n"
 
 
+def test_torchs_own_checks_hold_and_import_nothing_for_what_is_plainly_true(session: Session) -> None:
+    attend = "import sys, torch\nx = torch.ones(1, 2, 4)\nkeep = torch.tensor([[True, False]])\n"
+    attend += "y = torch.nn.MultiheadAttention(4, 2, batch_first=True)(x, x, x, key_padding_mask=~keep)\n"
+    assert printed(session, attend + "print('sympy' in sys.modules)") == "False\n"
+    refused = session.execute("b", "torch._check(1 + 1 == 3, lambda: 'as it said before')").error
+    assert refused is not None and refused.type_names[0] == "RuntimeError" and "as it said before" in str(refused)
+
+
+def test_a_notebook_forgets_what_it_was_asked_and_keeps_what_its_cells_have_made(session: Session) -> None:
+    session.execute("a", "asked = []\nclass Table:\n    def __call__(self, n):\n        asked.append(n)\n        return list(asked)")
+    session.execute("b", "table = Table()\ndef f(n):\n    return table(n)")
+    f = session.lookup(["f"])["f"]
+    assert f(1) == [1] and f(2) == [1, 2]
+    assert session.forget()
+    assert f(3) == [3]
+    assert session.generation == 1 and not session._crashes
+
+
+def test_a_notebook_that_has_used_much_cpu_time_is_not_run_again(session: Session) -> None:
+    session.execute("a", "asked = []\ndef f(n):\n    asked.append(n)\n    return list(asked)")
+    f = session.lookup(["f"])["f"]
+    assert f(1) == [1]
+    session._budget.cpu = 0.8 * session.limits.total_cpu
+    assert not session.forget()
+    assert f(2) == [1, 2]
+
+
 def test_what_the_server_has_imported_is_each_submission_s_own(sandbox: Sandbox) -> None:
     helpers = {"first.py": "import second\nstate = []\n", "second.py": "twice = lambda n: 2 * n\n"}
     sandbox.import_helpers(helpers)

@@ -22,6 +22,7 @@ from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, P
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
+MAY_REPEAT = 1 / 8  # of a submission's CPU time: what its cells may have used to be run again, up to three times
 STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
 
 
@@ -57,6 +58,15 @@ class Session:
         self._budget.cpu = 0.0
         if self._job is not None:
             self._abandon()
+
+    def forget(self) -> bool:
+        """End the fork: what is asked next is asked of a new one, where the cells have been run and nothing else was asked.
+        Not where the submission has used so much CPU time already that it might not have it once more."""
+        if self._budget.cpu < (1 - MAY_REPEAT) * self.limits.total_cpu:
+            return False
+        if self._job is not None:
+            self._end()
+        return True
 
     def close(self) -> bool:
         """Returns whether the kernel had killed the submission, short of memory."""
@@ -295,6 +305,9 @@ class Session:
 
     def _abandon(self, culprit: str = "") -> None:
         self._crashes[culprit] += 1
+        self._end()
+
+    def _end(self) -> None:
         if self.close():
             raise SandboxError("the machine ran out of memory; free some, or grade fewer at the same time (WORKERS=1)")
 

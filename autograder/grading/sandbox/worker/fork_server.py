@@ -89,9 +89,18 @@ def warm_up() -> None:
         torch.autograd.grad(z.sum(), [x])
 
 
+def pass_plain_checks() -> None:
+    """Have torch let a plain ``True`` pass its own checks as it is: torch 2.13 asks a module about it that imports sympy, for
+    a quarter of a second in every fork that gives nn.MultiheadAttention a padding mask."""
+    check_with: Any = getattr(torch, "_check_with", None)
+    if check_with is not None:
+        torch._check_with = lambda error, cond, message: None if cond is True else check_with(error, cond, message)
+
+
 def serve(control: socket.socket) -> None:
     """Fork on request until the driver goes away."""
     torch.set_num_threads(1)
+    pass_plain_checks()
     warm_up()
     shell = make_shell()
     shell.run_cell(FIRST_CELL, store_history=False)
