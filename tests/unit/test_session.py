@@ -67,7 +67,9 @@ def test_torchs_own_checks_hold_and_import_nothing_for_what_is_plainly_true(sess
 
 
 def test_a_notebook_forgets_what_it_was_asked_and_keeps_what_its_cells_have_made(session: Session) -> None:
-    session.execute("a", "asked = []\nclass Table:\n    def __call__(self, n):\n        asked.append(n)\n        return list(asked)")
+    session.execute(
+        "a", "asked = []\nclass Table:\n    def __call__(self, n):\n        asked.append(n)\n        return list(asked)"
+    )
     session.execute("b", "table = Table()\ndef f(n):\n    return table(n)")
     f = session.lookup(["f"])["f"]
     assert f(1) == [1] and f(2) == [1, 2]
