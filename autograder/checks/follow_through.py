@@ -15,6 +15,7 @@ differently is no base, and neither is one on top of which an answer that answer
 import hashlib
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -156,9 +157,7 @@ def rehearse(
     to it."""
     book = Book()
     found = [
-        (right, note)
-        for right, note in _wanted(earlier, follows, is_wanted, book)
-        if _goes_well(lambda right=right: run(right) or True)
+        (right, note) for right, note in _wanted(earlier, follows, is_wanted, book) if _goes_well(partial(run, right))
     ]
     book.close()
     return found if book.is_steady else []
@@ -168,14 +167,14 @@ def _wanted(
     earlier: Mapping[str, Any], follows: Follows, is_wanted: Callable[[Any], bool], book: Book
 ) -> Iterator[tuple[Any, str]]:
     for right, note in follows(*(Kept(subject, book, (name,)) for name, subject in earlier.items())):
-        if _goes_well(lambda right=right: is_wanted(right)):
+        if _goes_well(partial(is_wanted, right)):
             yield right, note
 
 
-def _goes_well(try_: Callable[[], bool]) -> bool:
-    """Whether that is true, and can be said at all: on some earlier answers nothing can be built."""
+def _goes_well(try_: Callable[[], bool | None]) -> bool:
+    """Not where the answer is no, or where there is none: on some earlier answers nothing can be built."""
     try:
-        return try_()
+        return try_() is not False
     except BrokenCheck:
         return False
     except Exception as error:

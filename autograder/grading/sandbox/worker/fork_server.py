@@ -93,8 +93,13 @@ def pass_plain_checks() -> None:
     """Have torch let a plain ``True`` pass its own checks as it is: torch 2.13 asks a module about it that imports sympy, for
     a quarter of a second in every fork that gives nn.MultiheadAttention a padding mask."""
     check_with: Any = getattr(torch, "_check_with", None)
+
+    def passing(error_type: Any, cond: Any, message: Any) -> None:
+        if cond is not True:
+            check_with(error_type, cond, message)
+
     if check_with is not None:
-        torch._check_with = lambda error, cond, message: None if cond is True else check_with(error, cond, message)
+        torch._check_with = passing
 
 
 def serve(control: socket.socket) -> None:
