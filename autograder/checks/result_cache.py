@@ -26,11 +26,14 @@ class ResultCache:
             except Exception as error:
                 self._failed[key] = error
                 raise
-            if _bytes(value) > self._room:
-                return value
+            return self._keep(key, value)
+        return self._kept[key]
+
+    def _keep(self, key: Hashable, value: Any) -> Any:
+        if _bytes(value) <= self._room:
             self._room -= _bytes(value)
             self._kept[key] = value
-        return self._kept[key]
+        return value
 
 
 class NoCache(ResultCache):

@@ -23,6 +23,8 @@ matplotlib.use("Agg")
 from autograder.checks.context import GradingContext, grading
 from autograder.checks.errors import Absent
 from autograder.checks.result_cache import ResultCache
+from autograder.checks.shared_file import SharedFile
+from autograder.checks.shared_results import SharedResults
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.course import Role, is_week
 from autograder.errors import BrokenCheck, SandboxError, StudentError
@@ -32,7 +34,6 @@ from autograder.grading.sandbox.session import CellRun, Session
 from autograder.grading.source_names import defined_names, free_names
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
-_cache_of = lru_cache(maxsize=1)(lambda *where: ResultCache())  # of one assignment of one class on one device
 TOO_LONG = "what this notebook returns takes too long to check"
 IN_STUDENTS_PROCESS = "This test ran in the student's own process, as nbgrader's do."
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -62,15 +63,21 @@ def at_most(cpu_seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def judge(task: Task, sandbox: Sandbox) -> Answer:
-    """Grade one submission. A failure that is not the student's never becomes a score: ``SandboxError`` is raised, a
-    broken test is a ``Failure`` that names it."""
+@lru_cache(maxsize=1)
+def _cache_of(assignment: str, seed: int, device: str, shared: SharedFile | None) -> ResultCache:
+    """Of one assignment of one class on one device."""
+    return ResultCache() if shared is None else SharedResults(shared)
+
+
+def judge(task: Task, sandbox: Sandbox, shared: SharedFile | None = None) -> Answer:
+    """Grade one submission, with what other judges of the class have put into ``shared``. A failure that is not the
+    student's never becomes a score: ``SandboxError`` is raised, a broken test is a ``Failure`` that names it."""
     result = Result(task.key)
     if is_week(task.assignment):
         sandbox.import_helpers(task.files)
     session = Session(sandbox, task.files, STUDENT_SEED)
     try:
-        cache = _cache_of(task.assignment, task.seed, sandbox.device)
+        cache = _cache_of(task.assignment, task.seed, sandbox.device, shared)
         with grading(task.seed, sandbox.device, cache) as context, at_most(sandbox.limits.checking_cpu):
             context.replacing, context.forget = partial(_replacing, task, session), session.forget
             _run_cells(task, session, context, result)

@@ -47,6 +47,13 @@ class Mistake:
 
     subject: Any
     says: tuple[str, ...]
+    place: tuple[str, str, int] | None = None  # assignment, exercise, and where it stands in the list of these
+
+    def __reduce__(self) -> Any:
+        """Pickled by its place, for a process that knows the same list."""
+        if self.place is None:
+            raise TypeError("a mistake that stands in no list cannot be pickled")
+        return _mistake_at, self.place
 
 
 NAMES = {"math": math, "np": np, "torch": torch, "nn": nn, "F": F}  # what a notebook's set-up cell imports
@@ -117,17 +124,20 @@ def bank(assignment: str, grade_id: str) -> list[Solution]:
 @cache
 def known_mistakes(assignment: str, grade_id: str) -> tuple[Mistake, ...]:
     """The wrong entries of the bank, then the family's mistakes one by one, then in pairs."""
-    found = [
-        Mistake(solution.subject, (solution.says,))
+    found: list[tuple[Any, tuple[str, ...]]] = [
+        (solution.subject, (solution.says,))
         for solution in bank(assignment, grade_id)
         if solution.says and not solution.remembers
     ]
-    if (assignment, grade_id) not in _families:
-        return tuple(found)
-    build, says = _families[assignment, grade_id]
-    for names in itertools.chain(itertools.combinations(says, 1), itertools.combinations(says, 2)):
-        found.append(Mistake(build(frozenset(names)), tuple(says[name] for name in names)))
-    return tuple(found)
+    build, says = _families.get((assignment, grade_id), (None, {}))
+    if build is not None:
+        for names in itertools.chain(itertools.combinations(says, 1), itertools.combinations(says, 2)):
+            found.append((build(frozenset(names)), tuple(says[name] for name in names)))
+    return tuple(Mistake(*mistake, (assignment, grade_id, number)) for number, mistake in enumerate(found))
+
+
+def _mistake_at(assignment: str, grade_id: str, number: int) -> Mistake:
+    return known_mistakes(assignment, grade_id)[number]
 
 
 def _register(solution: Solution) -> Any:

@@ -1,6 +1,7 @@
 """Judges on this machine: processes forked from the grading process, side by side, over one sandbox."""
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import resource
@@ -11,6 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
+from autograder.checks.shared_file import SharedFile
 from autograder.errors import SandboxError
 from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Task, usual_workers
 from autograder.grading.sandbox.limits import Limits, kernel_limit
@@ -22,7 +24,10 @@ MARGIN = 30.0  # CPU seconds for what a judge does besides checking
 ON_GPU = 4  # submissions at the same time: each has a CUDA context of its own, half a gigabyte
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 PR_SET_PDEATHSIG = 1
-_sandbox: Sandbox | None = None  # inherited by the forked judges
+# Inherited by the forked judges.
+_sandbox: Sandbox | None = None
+_shared: SharedFile | None = None  # what they have computed for each other
+GARBAGE = (5000, 10, 10)  # new objects before they are looked through: a judge keeps many, and makes few circles
 
 
 class JudgePool:
@@ -89,12 +94,14 @@ class JudgePool:
                 judge.kill()
 
     def _submit(self, task: Task, options: Options, workers: int = 0) -> None:
+        global _shared
         self._assignment, self._options = task.assignment, options
         if self._pool is None:
             _open_sandbox(task.assignment, options)
             workers = workers or options.workers or usual_workers()
             if _device(options.device) == "cuda":
                 workers = min(workers, ON_GPU)
+            _shared = SharedFile()
             self._pool = ProcessPoolExecutor(
                 workers,
                 mp_context=multiprocessing.get_context("fork"),
@@ -109,6 +116,8 @@ class JudgePool:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+        if _shared is not None:
+            _shared.close()
 
     def _on_done(self, task: Task, room: threading.Semaphore, future: Future[Answer]) -> None:
         try:
@@ -169,6 +178,7 @@ def die_with(parent: int) -> None:
 
 
 def _begin_to_judge(parent: int) -> None:
+    gc.set_threshold(*GARBAGE)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with(parent)
     on_cpu = _sandbox is not None and _sandbox.device == "cpu"  # CUDA reserves address space without bound
@@ -184,7 +194,7 @@ def _judge(task: Task) -> Answer:
     if _sandbox is None:
         raise SandboxError("it was closed before this submission began")
     with kernel_limit(_sandbox.limits.checking_cpu + MARGIN):  # the pool then tries its submissions once more, alone
-        return judge(task, _sandbox)
+        return judge(task, _sandbox, _shared)
 
 
 def _device(wanted: str) -> str:
