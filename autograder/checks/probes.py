@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from autograder.errors import StudentError
-from autograder.grading.sandbox.worker.pullback import pullback
+from autograder.grading.sandbox.worker.pullback import pullback, uneven
 from autograder.grading.sandbox.worker.tensors import overwrite
 
 Probe = Callable[[Any], Any]
@@ -36,13 +36,20 @@ def calling_again(*arguments: Any) -> Probe:
     return probe
 
 
-def differentiating(*arguments: Any, at: int = 0) -> Probe:
-    """The probe that calls the object and takes the gradient with respect to argument number ``at``."""
+def differentiating(*arguments: Any, at: int = 0, place: int | None = None) -> Probe:
+    """The probe that calls the object and takes the gradient with respect to argument number ``at``, of result number
+    ``place`` where there are several."""
 
     def probe(subject: Any) -> torch.Tensor:
         copies = [_copy(argument) for argument in arguments]
         copies[at].requires_grad_()
-        return gradient(subject(*copies), copies[at])
+        if getattr(type(subject), "is_remote", False):  # it lives in the sandbox
+            value, slope = subject.with_slope(copies, at, place)
+        else:
+            value, slope = subject(*copies), None
+        if isinstance(slope, torch.Tensor):
+            return slope
+        return gradient(value if place is None else value[place], copies[at])
 
     return probe
 
@@ -63,11 +70,6 @@ def parameter_gradients(module: Any, x: torch.Tensor) -> list[torch.Tensor | Non
         output = module(x.clone().requires_grad_())
     wanted = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return list(pullback([output], wanted, [uneven(output)], allow_unused=True)) if wanted else []
-
-
-def uneven(output: torch.Tensor) -> torch.Tensor:
-    """Weights for the sum that is differentiated: different ones, so that no gradient is right by symmetry."""
-    return torch.arange(output.numel(), device=output.device).cos().reshape(output.shape).to(output.dtype)
 
 
 def _copy(argument: Any) -> Any:

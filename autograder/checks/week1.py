@@ -13,7 +13,7 @@ import torch
 
 from autograder.checks.attention_functions import FAR_BELOW, STRIDES, as_heads
 from autograder.checks.compare import CUT, FOUR_PLACES, Tolerance, kind, only_where_zero
-from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
+from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
 from autograder.checks.probes import calling_again
 
 WEEK = "week1_permutation_equivariance"
@@ -85,19 +85,11 @@ def some(check: Check, *shape: int) -> torch.Tensor:
 
 def sloping(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, at: int) -> Probe:
     """The gradient of the output with respect to q, k or v."""
-
-    def probe(f: Any) -> torch.Tensor:
-        arguments = [tensor.detach().clone() for tensor in (q, k, v)]
-        arguments[at].requires_grad_()
-        output, _ = f(*arguments) if mask is None else f(*arguments, mask.clone())
-        return gradient(output, arguments[at])
-
-    return probe
+    return differentiating(q, k, v, *([] if mask is None else [mask]), at=at, place=0)
 
 
 def weights_slope(*arguments: torch.Tensor, at: int) -> Probe:
-    slope = differentiating(*arguments, at=at)
-    return lambda f: slope(lambda *arguments: f(*arguments)[1])
+    return differentiating(*arguments, at=at, place=1)
 
 
 def finite_slope(*arguments: Any) -> Probe:

@@ -34,7 +34,7 @@ from autograder.checks.attention_functions import (
 )
 from autograder.checks.compare import CUT, Tolerance, only_where_zero
 from autograder.checks.errors import asked
-from autograder.checks.framework import Check, Hint, Probe, calling, exercise, gradient
+from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
 from autograder.reference.attention import weights_of
 
 WEEK = "week6_relative_bias"
@@ -133,8 +133,11 @@ def looked_at(call: Probe) -> Probe:
     return probe
 
 
-def slope(*arguments: Any, at: int, place: int | None = None, keep: Function = lambda value: value) -> Probe:
-    """The gradient with respect to argument number ``at``, of result number ``place`` where there are several."""
+def slope(*arguments: Any, at: int, place: int | None = None, keep: Function | None = None) -> Probe:
+    """The gradient with respect to argument number ``at``, of result number ``place`` where there are several, or of what
+    ``keep`` makes of it."""
+    if keep is None:
+        return differentiating(*arguments, at=at, place=place)
 
     def probe(subject: Any) -> Tensor:
         copies = [a.detach().clone() if isinstance(a, Tensor) else a for a in arguments]

@@ -29,7 +29,8 @@ from autograder.checks.attention_modules import FOUR_WEIGHTS, far_below, like_to
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, difference
 from autograder.checks.errors import asked
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
-from autograder.checks.probes import less, made, uneven
+from autograder.checks.probes import less, made
+from autograder.grading.sandbox.worker.pullback import uneven
 
 WEEK = "week7_capstone"
 

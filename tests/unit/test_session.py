@@ -11,7 +11,8 @@ import pytest
 import torch
 from helpers import COURSE, printed
 
-from autograder.checks.framework import StudentError, watched
+from autograder.checks.errors import by_student
+from autograder.checks.framework import StudentError, differentiating, watched
 from autograder.grading.judge import _as_function
 from autograder.grading.sandbox.limits import Limits
 from autograder.grading.sandbox.proxy import RemoteObject
@@ -56,6 +57,49 @@ def hurried(hurried_sandbox: Sandbox) -> Iterator[Session]:
 def test_cells_share_a_namespace_and_released_files_are_there(session: Session) -> None:
     session.execute("a", "import lab\nx = lab.NUMBER + 1")
     assert printed(session, "print(x)") == "8\n"
+
+
+SLOPES = {
+    "plain": ("return x * y.sin()", None),
+    "the second of two": ("return y, x ** 3 * y", 1),
+    "cut": ("return (x * y).detach()", None),
+    "of another argument": ("return y.requires_grad_() * 2", None),
+    "whole numbers": ("return [1, x.long()]", 1),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_a_gradient_that_comes_with_the_call_is_the_one_that_would_have_been_asked_for(
+    session: Session, name: str
+) -> None:
+    body, place = SLOPES[name]
+    source = f"def f(x, y):\n    {body}"
+    session.execute("a", source)
+    here: dict = {}
+    exec(source, here)
+    probe = differentiating(torch.tensor([1.0, 2.0, -3.0]), torch.tensor([0.3, 0.2, 5.0]), place=place)
+    remote = session.lookup(["f"])["f"]
+    before = session._serial
+    found = probe(remote)
+    assert session._serial == before + 1
+    assert torch.allclose(found, probe(here["f"]))
+
+
+@pytest.mark.parametrize("body", ["return None", "return (x,)", "return (x, 1)", "raise IndexError('none')"])
+def test_where_there_is_nothing_to_differentiate_the_error_is_the_same_here_and_there(
+    session: Session, body: str
+) -> None:
+    source = f"def f(x):\n    {body}"
+    session.execute("a", source)
+    here: dict = {}
+    exec(source, here)
+    probe = differentiating(torch.ones(2), place=1)
+    errors = []
+    for f in (session.lookup(["f"])["f"], here["f"]):
+        with pytest.raises(Exception) as raised:
+            probe(f)
+        errors.append(by_student(raised.value).type_names[0])
+    assert errors[0] == errors[1]
 
 
 def test_torchs_own_checks_hold_and_import_nothing_for_what_is_plainly_true(session: Session) -> None:

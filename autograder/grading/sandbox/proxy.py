@@ -34,6 +34,17 @@ class Making:
         return {"args": self.args, "kwargs": self.kwargs, "steps": self.steps, **self.loaded}
 
 
+@dataclass(frozen=True)
+class Returned:
+    """What came of a call: the value, the arguments that it changed by their numbers, the number by which to differentiate
+    it, and the gradient if one was asked for."""
+
+    value: Any
+    changed: list[tuple[int, Any]]
+    call: int
+    slope: Any = None
+
+
 class Caller(Protocol):
     """What a proxy needs of its session."""
 
@@ -47,8 +58,9 @@ class Caller(Protocol):
         kwargs: dict[str, Any],
         watched: Sequence[Any] = (),
         again: bool = False,
-    ) -> tuple[Any, list[tuple[int, Any]], int]:
-        """The value, the arguments that the call changed, and the number by which to differentiate it."""
+        slope: tuple[int, int | None] | None = None,
+    ) -> Returned:
+        """``slope``: with respect to which argument, and of which result, a gradient is wanted as well."""
 
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
         """The gradients of an earlier call's tensors, or of the parameters of the module of this number."""
@@ -95,12 +107,20 @@ class RemoteObject:
 
     def called_again(self, *args: Any) -> Any:
         """What a call gives after what an equal call has returned was overwritten."""
-        return self._session.call(self, None, args, {}, again=True)[0]
+        return self._session.call(self, None, args, {}, again=True).value
+
+    def with_slope(self, args: list[Any], at: int, place: int | None) -> tuple[Any, Any]:
+        """What a call gives, and in the same message the gradient of its result (number ``place``) with respect to argument
+        number ``at``; ``None`` where there is none, or where the arguments are watched."""
+        if watched.get():
+            return self(*args), None
+        returned = self._session.call(self, None, tuple(args), {}, slope=(at, place))
+        return returned.value, returned.slope
 
     def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
         """The gradients of a module's trained parameters, where its output for ``x`` is weighed by ``weigh(output)``."""
-        output, _, call = self._session.call(self, None, (x.clone().requires_grad_(),), {})
-        return self._session.backward(call, [weigh(output)], self._reference.id)
+        returned = self._session.call(self, None, (x.clone().requires_grad_(),), {})
+        return self._session.backward(returned.call, [weigh(returned.value)], self._reference.id)
 
     def __getattr__(self, name: str) -> Any:
         if name in CONVERSIONS:
@@ -158,8 +178,9 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
     state: dict[str, Any] = {"session": session}
 
     def run() -> None:
-        state["value"], changed, state["call"] = session.call(proxy, method, args, kwargs, watched.get())
-        for index, tensor in changed:  # what an in-place change would have done here
+        returned = session.call(proxy, method, args, kwargs, watched.get())
+        state["value"], state["call"] = returned.value, returned.call
+        for index, tensor in returned.changed:  # what an in-place change would have done here
             if 0 <= index < len(inputs) and _is_watched(inputs[index]):
                 if _has_shape(tensor, inputs[index]):
                     inputs[index].data.copy_(tensor)

@@ -15,7 +15,7 @@ from autograder.errors import LimitExceeded, SandboxError, StudentError
 from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
 from autograder.grading.sandbox.loan import Loan
 from autograder.grading.sandbox.outputs import cell_outputs, result_text
-from autograder.grading.sandbox.proxy import RemoteObject, gradients
+from autograder.grading.sandbox.proxy import RemoteObject, Returned, gradients
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
@@ -125,8 +125,9 @@ class Session:
         kwargs: dict[str, Any],
         watched: Sequence[Any] = (),
         again: bool = False,
-    ) -> tuple[Any, list[tuple[int, Any]], int]:
-        """Returns the value, the arguments the call changed, and the number by which to differentiate it.
+        slope: tuple[int, int | None] | None = None,
+    ) -> Returned:
+        """``slope`` asks for a gradient in the same message: with respect to which argument, of which result.
 
         ``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
         GPU, the student's process reports, and watched lists, which are changed here as they were there. ``again``: the
@@ -148,6 +149,7 @@ class Session:
                 "method": method,
                 "watched": bool(watched),
                 "again": again,
+                "slope": slope,
                 "made": encoder.encode(making.to_wire()) if making else None,
                 "args": encoder.encode(args),
                 "kwargs": encoder.encode(kwargs),
@@ -175,7 +177,7 @@ class Session:
             for given, now in zip(lists, header.get("lists") or [], strict=False):
                 if any(given is one for one in watched):
                     given[:] = decoder.decode(now)
-            return value, changed, int(header.get("call") or 0)
+            return Returned(value, changed, int(header.get("call") or 0), decoder.decode(header.get("slope")))
         except (WireError, TypeError, ValueError) as malformed:
             raise _garbage(malformed) from malformed
 

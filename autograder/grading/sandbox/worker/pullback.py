@@ -20,3 +20,19 @@ def pullback(
     with torch.enable_grad():
         sums = [(o * c.detach()).sum() for o, c in zip(outputs, cotangents, strict=True)]
     return torch.autograd.grad(sums, inputs, **options)
+
+
+def uneven(output: torch.Tensor) -> torch.Tensor:
+    """Weights for the sum that is differentiated: different ones, so that no gradient is right by symmetry."""
+    return torch.arange(output.numel(), device=output.device).cos().reshape(output.shape).to(output.dtype)
+
+
+def slope(value: Any, place: int | None, argument: torch.Tensor) -> torch.Tensor | None:
+    """The gradient of the `uneven` sum of ``value``, or of its part number ``place``, with respect to ``argument``; ``None``
+    where that is no real tensor of a graph, or no graph leads back."""
+    if place is not None:
+        value = value[place] if isinstance(value, (tuple, list)) and place < len(value) else None
+    if not isinstance(value, torch.Tensor) or not value.requires_grad or value.is_complex():
+        return None
+    found: torch.Tensor | None = pullback([value], [argument], [uneven(value)], allow_unused=True)[0]
+    return found

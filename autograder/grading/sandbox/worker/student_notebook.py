@@ -26,7 +26,7 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from isolation import make_dumpable
-from pullback import pullback
+from pullback import pullback, slope
 from tensors import load_table, load_weights, overwrite, same, tensors_in
 from traitlets import Type
 from traitlets.config import Config
@@ -267,6 +267,10 @@ class Notebook:
         number = next(self.counter)
         if any(tensor.requires_grad for tensor in inputs):
             self.graphs[number] = (inputs, tensors_in(value))
+        sloped = None
+        if at := header.get("slope"):
+            argument, place = at
+            sloped = slope(value, place, args[argument])
         lists = [encoder.encode(given) for given in args if type(given) is list] if header.get("watched") else []
         return {
             "made": None if made is None else encoder.encode(made),
@@ -274,6 +278,7 @@ class Notebook:
             "changed": changed,
             "lists": lists,
             "call": number,
+            "slope": encoder.encode(sloped),
         }
 
     def backward(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
