@@ -20,7 +20,7 @@ from autograder.grading.course_state import is_isolated
 from autograder.grading.executors.client import keeping
 from autograder.grading.pipeline import NO_ISOLATION
 from autograder.grading.plugins.autograde import CourseAutograde
-from autograder.grading.plugins.feedback import CourseFeedback
+from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import Score, has_gradebook, open_gradebook, scores
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.lms import Person, columns, table
@@ -128,22 +128,25 @@ def write_feedback(root: Path, assignment: str) -> int:
     """nbgrader's feedback pages for everybody graded."""
     if not list(root.glob(f"autograded/*/{assignment}/*.ipynb")):
         raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
-    pages = _feedback_pages(root, assignment)
-    console.print(f"wrote {len(pages)} feedback pages, for example {pages[0].relative_to(root)}")
+    pages, written, as_before = _feedback_pages(root, assignment)
+    said = f"wrote {written} feedback page{'s' * (written != 1)}" if written else "no feedback page has changed"
+    also = f" ({as_before} {'are' if as_before > 1 else 'is'} up to date)" if as_before else ""
+    console.print(f"{said}{also}, for example {pages[0].relative_to(root)}")
     return 0
 
 
-def _feedback_pages(root: Path, assignment: str) -> list[Path]:
+def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
+    """All pages of the week; how many were written now, and how many were up to date."""
     config = course_config(root)
     converter = CourseFeedback(coursedir=_course(root, assignment, config), config=config)
-    converter.force = True
     problems = _capture_errors(converter)
     try:
         converter.start()
     except NbGraderException as error:
         traceback = next((line for line in problems if "Traceback" in line), str(error))
         raise GradingFailed(f"feedback could not be written: {traceback.strip().splitlines()[-1]}") from None
-    return sorted(root.glob(f"feedback/*/{assignment}/*.html"))
+    pages = sorted(root.glob(f"feedback/*/{assignment}/*.html"))
+    return pages, len(converter.assignments), converter.up_to_date
 
 
 def report(root: Path, assignment: str) -> int:
@@ -244,7 +247,7 @@ def _demonstrate(root: Path, target: Path, assignment: str, options: argparse.Na
     standing = {score.student: score for score in scores(_course(target, assignment), assignment)}
     (target / f"{assignment}-expected.json").write_text(json.dumps({s.name: s.expected for s in students}, indent=1))
     console.print(comparison_table(assignment, students, standing))
-    pages = _feedback_pages(target, assignment)
+    pages, *_ = _feedback_pages(target, assignment)
     page = next((page for page in pages if page.parts[-3] == students[-1].name), pages[0])
     page_of_class = write_report(target, assignment, list(standing.values()), options.isolation != "none")
     console.print(f"Feedback to read: {page}\nClass report: {page_of_class}", highlight=False)

@@ -1,10 +1,7 @@
 """Feedback pages: nbgrader's, cut down to the student's own work, with a table on top that says what to look at."""
 
-import contextlib
-import glob
-import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from nbconvert.exporters import HTMLExporter
 from nbconvert.exporters.exporter import ResourcesDict
@@ -18,10 +15,8 @@ from traitlets.config import Config
 
 from autograder.build.regions import clear_hidden
 from autograder.course import is_week
-from autograder.errors import GradingFailed
-from autograder.grading.course_state import run_lock
+from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import reason_not_graded
-from autograder.grading.plugins.restore import restore
 from autograder.manifest import MANIFEST, Exercise
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -47,33 +42,13 @@ class FeedbackExporter(HTMLExporter):
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kwargs: Any
     ) -> tuple[Any, dict[str, Any]]:
+        resources = {} if resources is None else resources
+        if isinstance(self.parent, CourseFeedback):
+            resources["made_from"] = self.parent.origins.get(resources["nbgrader"]["student"])
         page, found = super().from_notebook_node(nb, resources, **kwargs)
         if isinstance(self.parent, GenerateFeedback):
             found.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, found["nbgrader"]))
         return page, found
-
-
-class CourseFeedback(GenerateFeedback):
-    """nbgrader's, which takes the names of students for patterns and fails for all if the gradebook has lost one."""
-
-    @classmethod
-    def like(cls, converter: GenerateFeedback) -> Self:
-        """The same task as nbgrader's own converter was given."""
-        ours = cls(coursedir=converter.coursedir, parent=converter.parent, config=converter.config)
-        for name in ("force", "log", "logfile"):
-            setattr(ours, name, getattr(converter, name))
-        return ours
-
-    def init_notebooks(self) -> None:
-        """Everybody who was graded, with the scores back in the gradebook where it has lost them."""
-        course, assignment = self.coursedir, self.coursedir.assignment_id
-        with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):  # a run under way saves them itself
-            restore(course, assignment, self.config)
-        found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, assignment)))
-        notebooks = {folder: os.path.join(folder, f"{assignment}.ipynb") for folder in found}
-        self.assignments = {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
-        if not self.assignments:
-            super().init_notebooks()  # says what nbgrader says
 
 
 def _exchange_key(course: CourseDirectory, where: dict[str, Any]) -> dict[str, bytes]:

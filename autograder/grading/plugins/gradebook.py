@@ -3,6 +3,7 @@
 import copy
 import logging
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,27 +176,28 @@ def mark_not_graded(notebook: SubmittedNotebook, reason: str) -> None:
 def scores(course: CourseDirectory, assignment: str) -> list[Score]:
     """Every student's standing in the assignment."""
     with open_gradebook(course) as gradebook:
-        try:
-            known = gradebook.find_assignment(assignment)
-        except MissingEntry:
-            return []
-        _cells = [
-            notebook._base_cells for notebook in known.notebooks
-        ]  # held, so that a grade finds its own among them
-        notebooks = selectinload(SubmittedAssignment.notebooks)
-        submissions = (
-            gradebook.db.query(SubmittedAssignment)
-            .filter_by(assignment_id=known.id)
-            .options(
-                *(
-                    undefer(getattr(SubmittedAssignment, name))
-                    for name in ("score", "max_score", "late_submission_penalty")
-                ),
-                notebooks.selectinload(SubmittedNotebook.grades),
-                notebooks.selectinload(SubmittedNotebook.comments),
-            )
+        found = submissions_of(gradebook, assignment)
+        return sorted((_standing(submission) for submission in found), key=lambda score: score.student)
+
+
+def submissions_of(gradebook: Gradebook, assignment: str) -> Iterator[SubmittedAssignment]:
+    """Everybody's submission, with the grades and comments it holds; none for an assignment that is not known."""
+    try:
+        known = gradebook.find_assignment(assignment)
+    except MissingEntry:
+        return
+    _cells = [notebook._base_cells for notebook in known.notebooks]  # held, so that a grade finds its own among them
+    notebooks = selectinload(SubmittedAssignment.notebooks)
+    of_submission = ("score", "max_score", "late_submission_penalty")
+    yield from (
+        gradebook.db.query(SubmittedAssignment)
+        .filter_by(assignment_id=known.id)
+        .options(
+            *(undefer(getattr(SubmittedAssignment, name)) for name in of_submission),
+            notebooks.selectinload(SubmittedNotebook.grades),
+            notebooks.selectinload(SubmittedNotebook.comments),
         )
-        return sorted((_standing(submission) for submission in submissions), key=lambda score: score.student)
+    )
 
 
 def _standing(submission: SubmittedAssignment) -> Score:

@@ -51,7 +51,8 @@ def autograde(converter: Autograde) -> None:
 
 def generate_feedback(converter: GenerateFeedback) -> None:
     """nbgrader's `GenerateFeedback.start`, likewise."""
-    from autograder.grading.plugins.feedback import CourseFeedback, FeedbackExporter
+    from autograder.grading.plugins.feedback import FeedbackExporter
+    from autograder.grading.plugins.generate_feedback import CourseFeedback
 
     if isinstance(converter, CourseFeedback) or not issubclass(converter.exporter_class, FeedbackExporter):
         _stock_feedback(converter)

@@ -1,0 +1,121 @@
+"""nbgrader's step from autograded notebooks to feedback pages: only those that would change, on all cores."""
+
+import contextlib
+import glob
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Self
+
+from nbgrader.converters import GenerateFeedback
+from nbgrader.converters.base import NbGraderException
+
+from autograder.errors import GradingFailed
+from autograder.grading.course_state import run_lock
+from autograder.grading.plugins.page_origin import is_made_from, origins
+from autograder.grading.plugins.restore import restore
+
+SHARE = 8  # pages that a process is given at a time: after Ctrl-C it makes no more than these
+
+
+class CourseFeedback(GenerateFeedback):
+    """nbgrader's, which takes the names of students for patterns and fails for all if the gradebook has lost one.
+
+    A page is made again only if something that it shows has changed since; ``force`` makes all of them.
+    """
+
+    origins: dict[str, str] = {}  # noqa: RUF012  (by student; set whole, never changed in place)
+    up_to_date = 0
+
+    @classmethod
+    def like(cls, converter: GenerateFeedback) -> Self:
+        """The same task as nbgrader's own converter was given."""
+        ours = cls(coursedir=converter.coursedir, parent=converter.parent, config=converter.config)
+        for name in ("force", "log", "logfile"):
+            setattr(ours, name, getattr(converter, name))
+        return ours
+
+    def init_notebooks(self) -> None:
+        """Everybody who was graded, with the scores back in the gradebook where it has lost them."""
+        course, assignment = self.coursedir, self.coursedir.assignment_id
+        with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):  # a run under way saves them itself
+            restore(course, assignment, self.config)
+        found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, assignment)))
+        notebooks = {folder: os.path.join(folder, f"{assignment}.ipynb") for folder in found}
+        self.assignments = {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
+        if not self.assignments:
+            super().init_notebooks()  # says what nbgrader says
+            return
+        students = {folder: Path(folder).parent.name for folder in self.assignments}
+        self.origins = origins(course, assignment, list(students.values()))
+        if not self.force:
+            stale = {folder: known for folder, known in self.assignments.items() if self._is_stale(students[folder])}
+            self.up_to_date = len(self.assignments) - len(stale)
+            self.assignments = stale
+            self.set_trait("force", True)  # an older page makes way
+
+    def _is_stale(self, student: str) -> bool:
+        assignment = self.coursedir.assignment_id
+        page = Path(self._format_dest(assignment, student)) / f"{assignment}.html"
+        return not is_made_from(page, self.origins.get(student))
+
+    def convert_notebooks(self) -> None:
+        """All pages; several processes make them where this one has no other thread that a fork could harm."""
+        folders = sorted(self.assignments)
+        shares = [folders[at : at + SHARE] for at in range(0, len(folders), SHARE)]
+        processes = min(os.cpu_count() or 1, len(shares))
+        if processes < 2 or sys.platform != "linux" or threading.active_count() > 1:
+            super().convert_notebooks()
+            return
+        with ProcessPoolExecutor(
+            processes, multiprocessing.get_context("fork"), initializer=_begin, initargs=(self,)
+        ) as pool:
+            try:
+                told = list(pool.map(_make, shares))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        for said, _ in told:
+            for level, line in said:
+                self.log.log(level, line)
+        if failed := [error for _, error in told if error]:
+            raise NbGraderException(failed[0])
+
+
+_converter: CourseFeedback  # of this process, one of several that make pages
+
+
+def _begin(converter: CourseFeedback) -> None:
+    global _converter
+    _converter = converter
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
+
+
+def _make(folders: list[str]) -> tuple[list[tuple[int, str]], str | None]:
+    """Makes the pages of these folders; what nbgrader says meanwhile, and its error."""
+    said: list[tuple[int, str]] = []
+    _converter.log = logging.Logger("nbgrader")
+    _converter.log.addHandler(_Keep(said))
+    everything = _converter.assignments
+    _converter.assignments = {folder: everything[folder] for folder in folders}
+    try:
+        GenerateFeedback.convert_notebooks(_converter)
+    except NbGraderException as error:
+        return said, str(error)
+    finally:
+        _converter.assignments = everything
+    return said, None
+
+
+class _Keep(logging.Handler):
+    def __init__(self, said: list[tuple[int, str]]) -> None:
+        super().__init__()
+        self.said = said
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append((record.levelno, record.getMessage()))

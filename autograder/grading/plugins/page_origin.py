@@ -1,0 +1,77 @@
+"""What a feedback page was made from, noted in the page itself: one that would come out the same is not made again."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import nbconvert
+from nbgrader import __version__ as nbgrader_version
+from nbgrader.api import SubmittedAssignment
+from nbgrader.coursedir import CourseDirectory
+
+from autograder.grading.pending import PACKAGE, grader_version
+from autograder.grading.plugins.gradebook import open_gradebook, submissions_of
+
+PARTS = ("auto_score", "manual_score", "extra_credit")
+NOTE = re.compile(rb"<!-- made from ([0-9a-f]{64}) -->")  # as the template writes it
+
+
+def origins(course: CourseDirectory, assignment: str, students: list[str]) -> dict[str, str]:
+    """By student, a digest of all that their page shows or follows from. Students without grades are left out."""
+    with open_gradebook(course) as gradebook:
+        graded = {each.student_id: _grades(each) for each in submissions_of(gradebook, assignment)}
+    maker = _maker(Path(course.root))
+    return {
+        student: _digest(course, assignment, student, maker + graded[student])
+        for student in students
+        if student in graded
+    }
+
+
+def is_made_from(page: Path, origin: str | None) -> bool:
+    """Whether the page is there and its note names this origin."""
+    if not page.is_file() or page.is_symlink():
+        return False
+    found = NOTE.search(page.read_bytes())
+    return found is not None and found[1].decode() == origin
+
+
+def _digest(course: CourseDirectory, assignment: str, student: str, beside_files: str) -> str:
+    digest = hashlib.sha256(beside_files.encode())
+    for step in (course.autograded_directory, course.submitted_directory):
+        folder = Path(course.format_path(step, student, assignment))
+        # Of what was handed in, a page needs no more than nbgrader's notes on when and by whom.
+        for path in sorted(folder.rglob("*") if step == course.autograded_directory else folder.glob("*.txt")):
+            if path.is_file() and not path.is_symlink():
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                digest.update(f"{step}/{path.relative_to(folder)}\0{content}\n".encode())
+    return digest.hexdigest()
+
+
+def _grades(submission: SubmittedAssignment) -> str:
+    """Scores, comments and what was taken off for being late, in an order of their own."""
+    shown: list[Any] = []
+    for notebook in submission.notebooks:
+        grades = [
+            (each.name, each.cell.max_score, each.needs_manual_grade, *(getattr(each, part) for part in PARTS))
+            for each in notebook.grades
+        ]
+        comments = [(each.name, each.auto_comment, each.manual_comment) for each in notebook.comments]
+        shown.append(
+            (notebook.name, notebook.late_submission_penalty, sorted(grades, key=_name), sorted(comments, key=_name))
+        )
+    return json.dumps(sorted(shown, key=_name))
+
+
+def _name(entry: tuple[Any, ...]) -> str:
+    return str(entry[0])
+
+
+def _maker(root: Path) -> str:
+    """Names whatever makes pages: code, templates, settings."""
+    digest = hashlib.sha256(f"{grader_version()} {nbgrader_version} {nbconvert.__version__}".encode())
+    for path in [*sorted((PACKAGE / "grading" / "plugins" / "templates").rglob("*.j2")), root / "nbgrader_config.py"]:
+        digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()

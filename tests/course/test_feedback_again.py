@@ -1,0 +1,91 @@
+"""Feedback pages are made again only where something that they show has changed, by as many processes as there are cores."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import COURSE, WEEK3, GradedClass, autograder, run
+from nbgrader.api import Gradebook
+
+LONG_AGO = (1, 1)
+
+
+@pytest.fixture
+def course(graded_class: GradedClass, tmp_path: Path) -> Path:
+    root = tmp_path / "course"
+    shutil.copytree(graded_class.root, root, ignore=shutil.ignore_patterns("feedback"))
+    return root
+
+
+def pages(root: Path) -> dict[str, Path]:
+    return {page.parts[-3]: page for page in root.glob(f"feedback/*/{WEEK3}/*.html")}
+
+
+def make_feedback(root: Path, *command: str) -> tuple[set[str], str]:
+    """Whose pages are written now, and what is said."""
+    for page in pages(root).values():
+        os.utime(page, LONG_AGO)
+    ours = (sys.executable, "-m", "autograder", "--root", str(root), "feedback", "--week", "3")
+    shown = run(*(command or ours), cwd=root if command else COURSE).stdout
+    return {student for student, page in pages(root).items() if page.stat().st_mtime > LONG_AGO[0]}, shown
+
+
+def test_a_page_is_made_again_only_if_it_would_change(course: Path, graded_class: GradedClass) -> None:
+    everybody = {student.name for student in graded_class.students}
+    written, shown = make_feedback(course)
+    assert written == everybody and f"wrote {len(everybody)} feedback pages, for example" in shown
+    written, shown = make_feedback(course)
+    assert not written and f"no feedback page has changed ({len(everybody)} are up to date)" in shown
+
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
+        comment = gradebook.find_submission(WEEK3, "ada").notebooks[0].comments[0]
+        comment.manual_comment = "well put"
+        gradebook.find_submission(WEEK3, "boole").notebooks[0].grades[0].manual_score = 0.5
+        gradebook.db.commit()
+    pages(course)["cantor"].unlink()
+    written, shown = make_feedback(course)
+    assert written == {"ada", "boole", "cantor"} and f"({len(everybody) - 3} are up to date)" in shown
+    assert "well put" in pages(course)["ada"].read_text(encoding="utf-8")
+
+    # nbgrader's own command, too, which by itself would leave old pages as they are
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
+        gradebook.find_submission(WEEK3, "ada").notebooks[0].late_submission_penalty = 1.0
+        gradebook.db.commit()
+    assert make_feedback(course, "nbgrader", "generate_feedback", WEEK3)[0] == {"ada"}
+    assert "1.0 points were taken off" in pages(course)["ada"].read_text(encoding="utf-8")
+    assert make_feedback(course, "nbgrader", "generate_feedback", WEEK3, "--force")[0] == everybody
+
+    with open(course / "nbgrader_config.py", "a", encoding="utf-8") as settings:
+        settings.write("\nc.GenerateFeedback.permissions = 600\n")
+    assert make_feedback(course)[0] == everybody
+
+
+def test_several_processes_make_what_one_makes(course: Path) -> None:
+    made = []
+    for cores in (1, 3):
+        code = (
+            f"import os; os.cpu_count = lambda: {cores}\n"
+            "from concurrent import futures; from autograder.grading.plugins import generate_feedback as ours\n"
+            "class Counting(futures.ProcessPoolExecutor):\n"
+            "    def __init__(self, *a, **o): print('processes', a[0]); super().__init__(*a, **o)\n"
+            "ours.ProcessPoolExecutor = Counting\n"
+            f"from autograder.__main__ import main; main(['--root', {str(course)!r}, 'feedback', '--week', '3'])"
+        )
+        shown = run(sys.executable, "-c", code, cwd=COURSE).stdout
+        assert ("processes 2" in shown) is (cores > 1)  # 14 pages are two shares
+        made.append({student: page.read_bytes() for student, page in pages(course).items()})
+        shutil.rmtree(course / "feedback")
+    assert made[0] == made[1]
+
+
+def test_a_page_that_cannot_be_made_keeps_no_other_from_being_made(course: Path, graded_class: GradedClass) -> None:
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
+        for grade in gradebook.find_submission(WEEK3, "ada").notebooks[0].grades:
+            gradebook.db.delete(grade)
+        gradebook.db.commit()
+    failed = autograder("--root", str(course), "feedback", "--week", "3", code=None)
+    assert failed.returncode and "feedback could not be written: " in failed.stdout + failed.stderr
+    assert "Traceback" not in failed.stdout + failed.stderr
+    assert pages(course).keys() == {student.name for student in graded_class.students} - {"ada"}
