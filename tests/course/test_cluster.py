@@ -198,6 +198,22 @@ def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tm
     assert len(answers) == 4
 
 
+def test_the_cluster_has_a_part_of_a_large_class_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "AHEAD", 3)
+    taken, most, answers = 0, 0, []
+
+    def tasks() -> Iterator[Task]:
+        nonlocal taken, most
+        for number in range(10):
+            taken += 1
+            most = max(most, taken - len(answers))
+            yield task(f"student{number}")
+
+    with running(tmp_path, KILLER) as started:
+        grade(tasks(), Options(False, scheduler=started.address), answers.append)
+    assert {answer.key for answer in answers} == {f"student{number}" for number in range(10)} and most == 3
+
+
 def test_what_is_wrong_with_a_cluster_is_one_line(tmp_path: Path) -> None:
     with running(tmp_path) as started:
         with pytest.raises(GradingFailed, match="has no workers: start some"):

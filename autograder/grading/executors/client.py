@@ -76,7 +76,7 @@ def grade(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
     if options.scheduler:
         from autograder.grading.executors import dask_cluster
 
-        dask_cluster.grade(list(tasks), options, on_answer)
+        dask_cluster.grade(tasks, options, on_answer)
     else:
         _grade_here(tasks, options, on_answer)
 

@@ -5,6 +5,7 @@ same as for a local run, for each of its threads: neither torch nor anything of 
 """
 
 import importlib.metadata
+import itertools
 import json
 import logging
 import queue
@@ -13,7 +14,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 15
 NO_WORKERS_SECONDS = 60  # a nanny starts its worker again within a few
+AHEAD = 500  # submissions that the cluster has at a time: a large class fills neither the scheduler's memory nor ours
 IDLE_SECONDS = 300  # how long a worker keeps a service warm that nobody uses
 KEPT = "what was graded is kept: run the same command again"
 
@@ -38,7 +40,7 @@ KEPT = "what was graded is kept: run the same command again"
 # The driver
 
 
-def grade(tasks: list[Task], options: Options, on_answer: OnAnswer) -> None:
+def grade(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
     """Grade every task on the cluster; results as they come. Raises ``GradingFailed`` if the cluster cannot do it."""
     how, needed = json.dumps(asdict(replace(options, workers=1, scheduler=""))), json.dumps(versions())
     with _connected(options.scheduler) as client:
@@ -116,20 +118,27 @@ def _require_fit_workers(client: "Client", needed: str, isolate: bool) -> None:
             raise GradingFailed(f"worker {address}: {answer}")
 
 
-def _run(client: "Client", tasks: list[Task], how: str, needed: str, on_answer: OnAnswer) -> list[Task]:
-    """Results as they come; returns the tasks in flight when workers died more often than the scheduler allows."""
+def _run(client: "Client", tasks: Iterable[Task], how: str, needed: str, on_answer: OnAnswer) -> list[Task]:
+    """Results as they come, and tasks taken as there is room for them.
+
+    Returns the tasks in flight when workers died more often than the scheduler allows.
+    """
     from distributed import KilledWorker
 
     done: queue.SimpleQueue[Future[str]] = queue.SimpleQueue()
-    run, accused = uuid.uuid4().hex[:8], []
-    waiting = {}
+    run = uuid.uuid4().hex[:8]
+    accused: list[Task] = []
+    waiting: dict[Future[str], Task] = {}
+    coming = enumerate(tasks)
     try:
-        for number, task in enumerate(tasks):
-            name = f"autograder-{run}-{number}"  # says nothing about the student to whoever watches the dashboard
-            future = client.submit(grade_one, json.dumps(task.to_json()), how, needed, key=name, pure=False)
-            waiting[future] = task
-            future.add_done_callback(done.put)
-        while waiting:
+        while True:
+            for number, task in itertools.islice(coming, AHEAD - len(waiting)):
+                name = f"autograder-{run}-{number}"  # says nothing about the student to whoever watches the dashboard
+                future = _submit(client, name, json.dumps(task.to_json()), how, needed)
+                waiting[future] = task
+                future.add_done_callback(done.put)
+            if not waiting:
+                return accused
             future = _next(client, done, len(waiting))
             try:
                 answer = json.loads(future.result(timeout=CONNECT_SECONDS))
@@ -151,7 +160,13 @@ def _run(client: "Client", tasks: list[Task], how: str, needed: str, on_answer: 
     finally:
         if waiting and client.status == "running":  # Ctrl-C, or a failure
             client.cancel(list(waiting), force=True)
-    return accused
+
+
+def _submit(client: "Client", name: str, *arguments: str) -> "Future[str]":
+    try:
+        return client.submit(grade_one, *arguments, key=name, pure=False)
+    except Exception as error:  # the scheduler went away in the middle of the run
+        raise GradingFailed(f"the cluster failed ({_short(error)}); {KEPT}") from None
 
 
 def _next(client: "Client", done: "queue.SimpleQueue[Future[str]]", left: int) -> "Future[str]":
@@ -167,11 +182,11 @@ def _next(client: "Client", done: "queue.SimpleQueue[Future[str]]", left: int) -
         except Exception:
             workers = None
         if workers is None:
-            raise GradingFailed(f"the Dask scheduler is gone, with {left} submissions not graded; {KEPT}")
+            raise GradingFailed(f"the Dask scheduler is gone, with {left} submissions or more not graded; {KEPT}")
         alone_since = None if workers else alone_since or time.monotonic()
         if alone_since and time.monotonic() - alone_since > NO_WORKERS_SECONDS:
             raise GradingFailed(
-                f"the cluster has no workers left, and {left} submissions are not graded; start workers; {KEPT}"
+                f"the cluster has no workers left, and {left} submissions or more are not graded; start workers; {KEPT}"
             )
 
 
