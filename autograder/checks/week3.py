@@ -159,7 +159,7 @@ def rotation_positions(check: Check, name: str) -> None:
         ((4, 4, 4, 6), [0, 1, 2, 3], "0..3", ""),
         ((4, 4, 4, 6), [17, 18, 19, 20], "17..20", GIVEN),
         ((2, 3, 6, 8), [5, 0, 3, 11, 1, 5], "shuffled, one of them twice", GIVEN),
-        ((2, 3, 6, 8), [5, 2, 9, 4, 7, 5], "others with the same first and last", OTHERS),
+        ((2, 3, 6, 8), [5, 1, 11, 3, 0, 5], "the same in another order, the ends in place", OTHERS),
         ((2, 1, 1, 8), [29], "[29]", GIVEN),
         ((2, 3, 5, 8), [-3, -40, 2, -1, 7], "some negative", NEGATIVE),
         ((2, 3, 5, 8), [0.0, 0.25, 1.5, 10.75, 2.5], "some fractional", FRACTION),
@@ -235,6 +235,8 @@ def rotation_dtype(check: Check, name: str) -> None:
     for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
         x = check.randn(2, 2, 5, 8, dtype=dtype)
         check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
+        if dtype != torch.float64:
+            check.has_dtype(calling(x, positions.double()), dtype, f"{name}({on(x, '0..4 in float64')})")
     x = check.randn(2, 3, 5, 8, dtype=torch.bfloat16)
     rows, call = positions.expand(2, 5), f"{name}({on(x, 'of shape (2, 5)')})"
     if check.answers(calling(x, rows), call):
@@ -377,10 +379,20 @@ STALE = Hint(
     "next.)",
     form=True,
 )
+STALE_POSITIONS = Hint(
+    "By itself a call with positions is right, after a call with others it is not. (Nothing of a call may stay for the "
+    "next.)",
+    form=True,
+)
 BASE_OF_POSITIONS = (
     "With positions given, the default base is right, another one is not. (They are rotated by the same base.)"
 )
 CAUSAL = "With is_causal=True a row is not what the tokens up to it give. (The token at index i sees the indices 0..i.)"
+CAUSAL_END = Hint(
+    "In short texts is_causal=True is right, in one of 600 tokens the last row is not what it is without the mask. (The last "
+    "token sees all of them.)",
+    form=True,
+)
 MODULE_BFLOAT16 = (
     "The module is right in float32, but not after .to(torch.bfloat16). (Positions, frequencies and angles stay in at "
     "least float32; a buffer is converted with the module.)"
@@ -444,6 +456,16 @@ def causal_in_bfloat16(weights: dict, n_heads: int, x: torch.Tensor, after_float
     return probe
 
 
+def last_row_beyond_open(weights: dict, x: torch.Tensor) -> Probe:
+    """What the last row has more with the mask than without: nothing, whatever the rotation, for it sees all tokens."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, 1)
+        return less(module(x.clone(), is_causal=True)[:, -1], module(x.clone())[:, -1])
+
+    return probe
+
+
 def last_causal_row(weights: dict, token: torch.Tensor, n: int) -> Probe:
     """The last row of the causal output for a text of one token, n times."""
     return lambda cls: built(cls, weights, 1)(token.expand(-1, n, -1).clone(), is_causal=True)[:, -1]
@@ -461,6 +483,19 @@ def by_default_after(weights: dict, n_heads: int, x: torch.Tensor, positions: to
         for given in (positions, positions[1]):
             module(x.clone(), positions=given.clone())
         return module(x.clone())
+
+    return probe
+
+
+def with_positions_after(
+    weights: dict, n_heads: int, x: torch.Tensor, before: torch.Tensor, positions: torch.Tensor
+) -> Probe:
+    """What a module gives with positions when it was given others before."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads)
+        module(x.clone(), positions=before.clone())
+        return module(x.clone(), positions=positions.clone())
 
     return probe
 
@@ -516,6 +551,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         for given, words, hint in (
             (positions(0, 1, 2, 3), "0..3", ""),
             (positions(0, 3, 4, 11), "[0, 3, 4, 11]", GIVEN),
+            (positions(0, 0, 0, 0), "all 0", GIVEN),
             (positions(7, 2, -9, 2.5), "in any order, negative and fractional", GIVEN),
             (positions((0, 1, 2, 3), (2, 9, 4, 0), (5, 5, -8, 30)), "of shape (3, 4)", ROWS),
         ):
@@ -524,6 +560,16 @@ def RotaryMultiHeadAttention(check: Check) -> None:
                 f"{name}(16, 2)(x {tuple(x.shape)}, positions {words})",
                 ATTENDED,
                 hint,
+            )
+        # The same numbers, the same ends: nothing but the order tells the two apart.
+        order, other_order = positions(0, 3, 4, 11), positions(0, 4, 3, 11)
+        call = f"{name}(16, 2)(x {tuple(x.shape)}, positions [0, 4, 3, 11])"
+        if check.holds(attended(weights, 2, x, positions=other_order), call, ATTENDED):
+            check.agrees(
+                with_positions_after(weights, 2, x, order, other_order),
+                f"{call} after the same with [0, 3, 4, 11]",
+                ATTENDED,
+                STALE_POSITIONS,
             )
         call = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (3, 4)"
         check.agrees(attended(weights, 2, x.double(), positions=given), f"{call}) in float64", ATTENDED, MODULE_FLOAT64)
@@ -580,6 +626,14 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             check.require(fits or not hint, f"{shown}, is_causal=True): {hint}", names=True)
             if not fits:
                 break
+        # Where queries are taken in chunks, of 256 or 512 as a rule, a later chunk's mask does not begin at the first key.
+        long = check.randn(1, 600, 2)
+        check.agrees(
+            last_row_beyond_open(small(weights, 2), long),
+            f"{name}(2, 1)(x {tuple(long.shape)}, is_causal=True), the last row less that without a mask",
+            ATTENDED,
+            CAUSAL_END,
+        )
         check.agrees(
             longer_causal(weights, 2, x, positions(1, 1, 1, 1, 1)),
             f"{name}(16, 2)(x {tuple(x.shape)}, positions all 1, is_causal=True) after a text of 3 tokens, less the same "

@@ -628,6 +628,10 @@ def t5_bucket(check: Check) -> None:
         wide = [-n for n in reversed(distances)] + list(distances)
         for arguments in ((True, 32, 1000), (False, 32, 517), (True, 64, 517), (False, 64, 517)):
             at([n for n in wide if n < 0 or arguments[0]], "-900 .. 900", *arguments, hint=ARGUMENTS)
+        # A table of the first 1,024 distances would do for these, not for the next; the logarithms as above.
+        for is_bidirectional in (True, False):
+            farther = [-6000, -3000, -2000, -900, -100] + [100, 900, 2000, 3000, 6000] * is_bidirectional
+            at(farther, "-6,000 .. 6,000", is_bidirectional, 64, 5000, hint=ARGUMENTS)
     with check.criterion("int64, any shape", 0.25):
         drawn = check.randint(-7, 0, (3, 4, 5))
         exactly = Tolerance(0, 0, exact_dtype=True)

@@ -181,6 +181,21 @@ def test_mistakes_of_the_layer_are_paid_for_on_top_of_wrong_slopes():
     assert grade("ALiBiMultiHeadAttention", never, half, bias).score == 1.5
 
 
+def test_positions_counted_in_bfloat16_are_seen_on_top_of_own_slopes():
+    def backwards(n_heads):
+        return reference.alibi_slopes(n_heads).flip(0)
+
+    class Rounded(Frame):
+        def bias(self, n, dtype):
+            positions = torch.arange(n).to(dtype)
+            return -backwards(self.h)[:, None, None].to(dtype) * (positions - positions[:, None]).abs()
+
+    assert (
+        grade("ALiBiMultiHeadAttention", layer_on(plain_bias(backwards)), backwards, plain_bias(backwards)).score == 5
+    )
+    assert grade("ALiBiMultiHeadAttention", Rounded, backwards, plain_bias(backwards)).score == 4
+
+
 def test_entries_of_the_banks_are_due_the_same_after_any_earlier_entry():
     """In the simulated class entries of different exercises meet by chance."""
     chance = random.Random(4)
