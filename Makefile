@@ -29,7 +29,7 @@ JOBS ?= logical
 SPREAD = --max-worker-restart 0 --no-loadscope-reorder --numprocesses $(JOBS) --maxprocesses 4 --dist $(or $(1),loadgroup)
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade scale scale-cluster mutants hostile run-docs clean browser setup
+.PHONY: help demo test quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade bench-gpu scale scale-cluster mutants hostile run-docs clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -103,6 +103,9 @@ bench: $(READY)  ## stock nbgrader and this grader on one simulated class (WEEK=
 
 bench-grade: $(READY)  ## how long %grade takes in a notebook (WEEK=3); benchmarks/results_grade.md
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/grade_magic.py $(if $(WEEK),--week "$(WEEK)")
+
+bench-gpu: $(READY)  ## one class on the GPU and on the CPU, reference kernels beside the fastest there are (WEEK=3 STUDENTS=24)
+	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/gpu.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS))
 
 scale: $(READY)  ## a thousand submissions in one run (N=1000 WEEK=1), against a hundred
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/scale.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N)) --isolation $(ISOLATION)

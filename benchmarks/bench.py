@@ -28,6 +28,7 @@ from autograder.manifest import MANIFEST
 RUNS, REPORT = Path(__file__).parent / "runs", Path(__file__).parent / "results.md"
 USUAL = 24  # submissions of which the tables tell everything
 FEW = 12  # submissions where only memory is looked at
+LARGER = 4  # times as large is the class by which it is found what a further submission costs
 
 
 def main() -> int:
@@ -54,7 +55,7 @@ def main() -> int:
 
 TOGETHER = "all in one run"  # its submissions are those of the weeks above it
 COMPARED = {"ours", "stock", "differences", "load"}
-COMPLETE = COMPARED | {"one", "open", "workers_2", "workers_4", "start_up", "stages", "stages_open", "floor"}
+COMPLETE = COMPARED | {"one", "larger", "open", "workers_2", "workers_4", "start_up", "stages", "stages_open", "floor"}
 
 
 def week(
@@ -76,7 +77,7 @@ def week(
             path.write_text(json.dumps(kept, indent=1))
 
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        root, one, few, stock = (Path(scratch) / name for name in ("ours", "one", "few", "stock"))
+        root, stock = Path(scratch) / "ours", Path(scratch) / "stock"
         make_course_root(COURSE, root, [assignment])
         students = simulate(COURSE, root, assignment, count)
         (state_folder(root) / "seed").write_text(
@@ -87,22 +88,24 @@ def week(
         keep("load", load)
         keep("ours", lambda: _ours(root, [assignment]) | {"scores": gradebook_scores(root, assignment)})
         if count <= USUAL:
-            _measure_stages(keep, assignment, count, root, one, few)
+            _measure_stages(keep, assignment, count, root)
         keep("stock", lambda: _stock(root, stock, assignment, stock_command(assignment), path))
     kept["differences"] = differences(students, kept["ours"]["scores"], kept["stock"]["scores"])
     path.write_text(json.dumps(kept, indent=1))
     return kept
 
 
-def _measure_stages(
-    keep: Callable[[str, Callable[[], object]], None], assignment: str, count: int, root: Path, one: Path, few: Path
-) -> None:
+def _measure_stages(keep: Callable[[str, Callable[[], object]], None], assignment: str, count: int, root: Path) -> None:
+    def class_of(size: int, name: str) -> Path:
+        other = root.with_name(name)
+        make_course_root(COURSE, other, [assignment])
+        simulate(COURSE, other, assignment, size)
+        return other
+
     keep("open", lambda: _ours(root, [assignment], "--isolation", "none", "--regrade"))
-    make_course_root(COURSE, one, [assignment])
-    simulate(COURSE, one, assignment, 1)
-    keep("one", lambda: _ours(one, [assignment]))
-    make_course_root(COURSE, few, [assignment])
-    simulate(COURSE, few, assignment, min(count, FEW))
+    keep("one", lambda: _ours(class_of(1, "one"), [assignment]))
+    keep("larger", lambda: _ours(class_of(LARGER * count, "larger"), [assignment]))
+    few = class_of(min(count, FEW), "few")
     for workers in (2, 4):
         keep(
             f"workers_{workers}",
@@ -299,7 +302,7 @@ def _stages_section(weeks: list[dict]) -> list[str]:
         "## Where our time goes",
         "",
         "CPU seconds, without plots and training cells: of a whole run with one submission, the start of its processes included, and of "
-        "each further submission.",
+        f"each further submission, which is by how much a class {LARGER} times as large takes longer.",
         "",
         *_table(["", *map(_short, weeks)], _stage_rows(weeks)),
         "",
@@ -344,8 +347,11 @@ def _stage_rows(weeks: list[dict]) -> list[list[str]]:
 
 
 def per_submission(w: dict) -> float:
-    """CPU seconds that a submission takes beyond a class of one."""
-    return (w["ours"]["cpu"] - w["one"]["cpu"]) / (w["students"] - 1)
+    """CPU seconds by which a larger class takes longer, for each submission that it has more.
+
+    What is paid once is not in it: the start, and what the first few answers of a kind cost the judges.
+    """
+    return (w["larger"]["cpu"] - w["ours"]["cpu"]) / ((LARGER - 1) * w["students"])
 
 
 def gradebook_cost(w: dict) -> float:

@@ -12,13 +12,14 @@ from helpers import COURSE, WEEK3, run
 sys.path.insert(0, str(COURSE / "benchmarks"))
 
 import bench
+import gpu
 import measure
 import scale
 import stock
 
 from autograder.classroom import Student
 from autograder.manifest import MANIFEST
-from autograder.reference import alibi_bias
+from autograder.reference import alibi_bias, alibi_slopes
 from autograder.terminal import timings_table
 
 WEEK1 = "week1_permutation_equivariance"
@@ -167,6 +168,18 @@ def test_all_weeks_in_one_run_are_compared_with_stock_one_by_one(tmp_path: Path)
     text = bench.report([], found)
     assert "| all in one run | 1 | 40 s |" in text and "| all |  | 40 s | 40.0 s | **1.0 ×** |" in text
     assert bench.together(weeks, 1, runs=tmp_path)["ours"]["cpu"] == measured["ours"]["cpu"]  # kept, not measured again
+
+
+def test_without_a_gpu_its_bench_works_on_the_cpu_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = [gpu.rope("cpu"), gpu.alibi("cpu")]
+    assert all(kernel.apart < 1e-4 and not kernel.times for kernel in kernels)
+    due = gpu.OnDevice("cpu", 10.0, 24, 0.0, [], {"ada": {"a": 1.0}})
+    text = gpu.report(WEEK3, [due], kernels, 0.0)
+    assert "There was no GPU" in text and text.count("not timed") == 2 and "| as due | the same |" in text
+    other = gpu.OnDevice("cpu", 10.0, 24, 0.0, ["ada, a: expected 1, ours 0"], {"ada": {"a": 0.0}})
+    assert "| ada, a: expected 1, ours 0 | **others** |" in gpu.report(WEEK3, [due, other], kernels, 0.0)
+    monkeypatch.setattr(gpu, "alibi_slopes", lambda n_heads: 2 * alibi_slopes(n_heads))
+    assert gpu.alibi("cpu").apart > 0.01
 
 
 @pytest.mark.timing
