@@ -419,6 +419,7 @@ def rel_shift(check: Check) -> None:
         shifted(check.randn(1, 2, 3, 300), MANY_KEYS)
     with check.criterion("not contiguous, float64, gradients, argument left alone", 0.75):
         shifted(x := check.randn(2, 3, 4, 6))
+        shifted(check.randn(2, 2, 1, 1))
         check.has_dtype(calling(x), torch.float32, "rel_shift(x (2, 3, 4, 6))")
         shifted(check.randn(2, 3, 6, 4).mT, STRIDES, " not contiguous")
         shifted(check.randn(2, 4, 3, 6).transpose(1, 2), STRIDES, " not contiguous")
