@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from autograder.errors import GradingFailed
-from autograder.grading.executors.start import start_grader
+from autograder.grading.executors.start import end_grader, start_grader
 from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Result, Task
 
 _prestarted: subprocess.Popen[bytes] | None = None  # a grading process that waits for submissions
@@ -36,7 +36,7 @@ def cancel() -> None:
     """None will come after all, unless the grading process is kept for others."""
     global _prestarted
     if _prestarted is not None and not _is_kept:
-        _end(_prestarted)
+        end_grader(_prestarted)
         _prestarted = None
 
 
@@ -59,7 +59,7 @@ def close() -> None:
     _is_kept = False
     cancel()
     if _working is not None:
-        _end(_working)
+        end_grader(_working)
 
 
 def grade(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
@@ -100,7 +100,7 @@ def _grade_here(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) ->
             _prestarted = process
         else:
             answers.close()  # so that it waits for no reader
-            _end(process)
+            end_grader(process)
         feeder.join()
     if feeder.failure is not None:
         raise feeder.failure
@@ -140,7 +140,7 @@ class WarmGrader:
 
     def close(self) -> None:
         if self._process is not None:
-            _end(self._process)
+            end_grader(self._process)
             self._process = None
 
     def _start(self) -> None:
@@ -186,12 +186,6 @@ def _answers(lines: IO[bytes]) -> Iterator[Answer]:
         if "done" in message:
             return
         yield Result(**message["result"]) if "result" in message else Failure(**message["failure"])
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.terminate()
-        process.wait()
 
 
 def _take() -> subprocess.Popen[bytes]:

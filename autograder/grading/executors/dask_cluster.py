@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autograder.errors import GradingFailed
-from autograder.grading.executors.start import start_grader
+from autograder.grading.executors.start import end_grader, start_grader
 from autograder.grading.messages import Failure, OnAnswer, Options, Result, Task
 from autograder.grading.pending import grader_version
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
@@ -287,8 +287,7 @@ class _Grader:
 
     def close(self) -> None:
         """End the process and with it its sandbox."""
-        self.process.terminate()
-        self.process.wait()
+        end_grader(self.process)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()

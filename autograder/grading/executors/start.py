@@ -1,5 +1,6 @@
 """Starts a trusted grading process."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from autograder.grading.sandbox.memory_groups import scope_command
 from autograder.grading.sandbox.sandbox import ONE_THREAD
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+ASK_AGAIN_SECONDS = 1
 
 
 def start_grader() -> subprocess.Popen[bytes]:
@@ -21,6 +23,14 @@ def start_grader() -> subprocess.Popen[bytes]:
         cwd=PACKAGE_ROOT,
         start_new_session=True,
     )  # Ctrl-C is for us; we end it
+
+
+def end_grader(process: subprocess.Popen[bytes]) -> None:
+    """Ask the process to end until it does: what its signal handler raises in a destructor, Python only prints."""
+    while process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ASK_AGAIN_SECONDS)
 
 
 def _environment() -> dict[str, str]:

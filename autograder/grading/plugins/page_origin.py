@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -40,14 +41,25 @@ def is_made_from(page: Path, origin: str | None) -> bool:
 
 def _digest(course: CourseDirectory, assignment: str, student: str, beside_files: str) -> str:
     digest = hashlib.sha256(beside_files.encode())
-    for step in (course.autograded_directory, course.submitted_directory):
-        folder = Path(course.format_path(step, student, assignment))
-        # Of what was handed in, a page needs no more than nbgrader's notes on when and by whom.
-        for path in sorted(folder.rglob("*") if step == course.autograded_directory else folder.glob("*.txt")):
-            if path.is_file() and not path.is_symlink():
-                content = hashlib.sha256(path.read_bytes()).hexdigest()
-                digest.update(f"{step}/{path.relative_to(folder)}\0{content}\n".encode())
+    autograded, submitted = (
+        Path(course.format_path(step, student, assignment))
+        for step in (course.autograded_directory, course.submitted_directory)
+    )
+    # Of what was handed in, a page needs no more than nbgrader's notes on when and by whom.
+    for path in (*sorted(autograded.rglob("*")), submitted / "timestamp.txt", submitted / "submission_secret.txt"):
+        digest.update(os.fsencode(path) + b"\0" + _content(path) + b"\n")
     return digest.hexdigest()
+
+
+def _content(path: Path) -> bytes:
+    """A digest of the file; students name and make files as they like, so it may be none, or not to be read."""
+    if path.is_symlink() or not path.is_file():
+        return b""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return b""
 
 
 def _grades(submission: SubmittedAssignment) -> str:
