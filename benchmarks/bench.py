@@ -215,6 +215,8 @@ def _points(score: float | None) -> str:
 
 def report(weeks: list[dict], larger: list[dict] = ()) -> str:
     """The page people read. ``larger``: the same weeks with larger classes, which are only compared."""
+    if all(w["assignment"] == TOGETHER for w in weeks):  # its weeks are not measured to the end
+        weeks = []
     if not weeks and not larger:
         return "# Benchmark\n\nNothing is measured yet: run `make bench`.\n"
     lines = [
