@@ -461,27 +461,16 @@ def small(weights: dict, d_model: int) -> dict:
     return {name: weight[:d_model, :d_model].contiguous() for name, weight in weights.items()}
 
 
-def by_default_after(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
-    """What a module gives without positions when it was given some before."""
-
-    def probe(cls: Any) -> torch.Tensor:
-        module = built(cls, weights, n_heads)
-        for given in (positions, positions[1]):
-            module(x.clone(), positions=given.clone())
-        return module(x.clone())
-
-    return probe
-
-
-def with_positions_after(
-    weights: dict, n_heads: int, x: torch.Tensor, before: torch.Tensor, positions: torch.Tensor
+def attended_after(
+    weights: dict, n_heads: int, x: torch.Tensor, *before: torch.Tensor, **options: torch.Tensor
 ) -> Probe:
-    """What a module gives with positions when it was given others before."""
+    """What a module gives for x with these options when it was given it with other positions before."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads)
-        module(x.clone(), positions=before.clone())
-        return module(x.clone(), positions=positions.clone())
+        for positions in before:
+            module(x.clone(), positions=positions.clone())
+        return module(x.clone(), **{name: value.clone() for name, value in options.items()})
 
     return probe
 
@@ -552,7 +541,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         call = f"{name}(16, 2)(x {tuple(x.shape)}, positions [0, 4, 3, 11])"
         if check.holds(attended(weights, 2, x, positions=other_order), call, ATTENDED):
             check.agrees(
-                with_positions_after(weights, 2, x, order, other_order),
+                attended_after(weights, 2, x, order, positions=other_order),
                 f"{call} after the same with [0, 3, 4, 11]",
                 ATTENDED,
                 STALE_POSITIONS,
@@ -562,7 +551,10 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         call = f"{name}(16, 2)(x {tuple(x.shape)})"
         if check.holds(attended(weights, 2, x), call, ATTENDED):
             check.agrees(
-                by_default_after(weights, 2, x, given), f"{call} after two calls with positions", ATTENDED, STALE
+                attended_after(weights, 2, x, given, given[1]),
+                f"{call} after two calls with positions",
+                ATTENDED,
+                STALE,
             )
 
     with check.criterion("another base", 0.25, golden=True):

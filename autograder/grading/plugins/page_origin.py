@@ -47,7 +47,7 @@ def _digest(course: CourseDirectory, assignment: str, student: str, beside_files
     )
     # Of what was handed in, a page needs no more than nbgrader's notes on when and by whom.
     for path in (*sorted(autograded.rglob("*")), submitted / "timestamp.txt", submitted / "submission_secret.txt"):
-        digest.update(os.fsencode(path) + b"\0" + _content(path) + b"\n")
+        digest.update(os.fsencode(os.path.relpath(path, course.root)) + b"\0" + _content(path) + b"\n")
     return digest.hexdigest()
 
 
