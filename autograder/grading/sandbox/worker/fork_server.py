@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -23,17 +24,18 @@ import numpy.random  # noqa: F401  else every fork imports it
 import torch
 from helper_modules import import_helpers
 from isolation import (
-    KILLED,
     close_walls,
     detach,
     die_with_parent,
-    enter_namespaces,
+    fork_into_namespaces,
+    furnish_namespaces,
     make_dumpable,
     set_limits,
-    wait_outside,
 )
 from student_notebook import make_shell, run_notebook
 from wire import Connection, PeerGone
+
+PF_EXITING = 0x4  # of a process's flags in /proc
 
 # What notebooks begin with: what it makes IPython, matplotlib and torch look up once is looked up here.
 FIRST_CELL = """\
@@ -47,36 +49,34 @@ del plt, torch
 
 def fork_job(sock: socket.socket, lent_file: int, shell: Any, job: dict[str, Any]) -> int:
     """Fork for one submission; returns the pid whose end ends everything the submission started."""
-    pid = os.fork()
+    uid, gid = os.getuid(), os.getgid()
+    pid = fork_into_namespaces() if job["isolate"] else os.fork()
     if pid:
         return pid
     status = 1
     try:
         lent = mmap.mmap(lent_file, 0)
         detach(sock)
-        if not job["isolate"]:
-            os.setsid()
-            die_with_parent()  # no namespace ends it with the server
         set_limits(job["limits"])
         if job["isolate"]:
-            enter_namespaces()
-            die_with_parent()
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-            inner = os.fork()
-            if inner:
-                sock.close()
-                wait_outside(inner, job["limits"]["cpu_seconds"])
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+            furnish_namespaces(uid, gid)
             close_walls(job["limits"], job["device"])
+        else:
+            os.setsid()
+            die_with_parent()  # no namespace ends it with the server
         run_notebook(Connection(sock), shell, job, lent)
         status = 0
     except PeerGone:
         status = 0
     except BaseException as error:  # tell the driver why there is no hello
-        with contextlib.suppress(Exception):
-            Connection(sock).send({"failed": f"{type(error).__name__}: {error}"})
+        say_why(sock, error)
     finally:
         os._exit(status)
+
+
+def say_why(sock: socket.socket, error: BaseException) -> None:
+    with contextlib.suppress(Exception):
+        Connection(sock).send({"failed": f"{type(error).__name__}: {error}"})
 
 
 def warm_up() -> None:
@@ -112,46 +112,79 @@ def serve(control: socket.socket) -> None:
     gc.freeze()  # a fork's garbage collector leaves these pages shared
     gc.enable()
     make_dumpable(False)  # no fork may look into the server
-    running: dict[str, int] = {}
+    running: dict[str, Running] = {}
     isolated = True
-    ended: dict[str, int] = {}  # exit statuses of those that ended by themselves
+    ended: dict[str, bool] = {}  # those that ended by themselves, and whether the kernel had killed them
     control.send(json.dumps({"ready": True, "threads": threads()}).encode())
     while True:
         message, fds, _, _ = socket.recv_fds(control, 2**16, 2)
         if not message:
             # A namespace ends what is in it; else who still runs could write where everything is about to be removed.
-            for pid in [] if isolated else running.values():
-                end_job(pid, isolated, 0)
+            for job in [] if isolated else running.values():
+                end_job(job)
             return
-        for job, pid in list(running.items()):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                del running[job]
-                ended[job] = status
+        for number, job in list(running.items()):
+            if (by_kernel := over(job)) is not None:
+                del running[number]
+                ended[number] = by_kernel
         request = json.loads(message)
         # Several trusted processes share this control socket, so an answer goes to the socket sent along.
         sock = socket.socket(fileno=fds[0])
         if request["op"] == "fork":
             isolated = request["isolate"]
-            running[request["job"]] = fork_job(sock, fds[1], shell, request)
+            try:
+                pid = fork_job(sock, fds[1], shell, request)
+                running[request["job"]] = Running(pid, isolated, request["limits"]["cpu_seconds"])
+            except OSError as error:  # no namespaces, or no room for one more process
+                say_why(sock, error)
             os.close(fds[1])
         elif request["op"] == "import":
             with os.fdopen(fds[1], encoding="utf-8") as file:
                 import_helpers(json.load(file))
             gc.freeze()
         elif request["op"] == "end":
-            status = end_job(running.pop(request["job"], None), request["isolate"], ended.pop(request["job"], 0))
-            sock.send(b"killed" if os.waitstatus_to_exitcode(status) == KILLED else b"ended")
+            known = running.pop(request["job"], None)
+            by_kernel = end_job(known) if known else ended.pop(request["job"], False)
+            sock.send(b"killed" if by_kernel else b"ended")
         sock.close()
 
 
-def end_job(pid: int | None, isolate: bool, status: int) -> int:
-    """End a submission and all it started, if it still runs; returns its exit status."""
-    if pid is None:
-        return status
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM) if isolate else os.killpg(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)[1]
+@dataclass
+class Running:
+    """A submission's fork."""
+
+    pid: int
+    isolated: bool
+    cpu_seconds: int  # its limit
+
+
+def over(job: Running) -> bool | None:
+    """``None`` while it runs; then whether the kernel had killed it."""
+    pid, status, used = os.wait4(job.pid, os.WNOHANG)
+    return was_killed(job, status, used.ru_utime + used.ru_stime) if pid else None
+
+
+def end_job(job: Running) -> bool:
+    """End a submission and all it started, if it still runs; returns whether the kernel had killed it before."""
+    is_ending = job.isolated and is_exiting(job.pid)
+    with contextlib.suppress(ProcessLookupError):  # a group that is not made yet: its connection is closed, so it ends
+        os.kill(job.pid, signal.SIGKILL) if job.isolated else os.killpg(job.pid, signal.SIGKILL)
+    _, status, used = os.wait4(job.pid, 0)
+    return is_ending and was_killed(job, status, used.ru_utime + used.ru_stime)
+
+
+def was_killed(job: Running, status: int, cpu_seconds: float) -> bool:
+    """By the kernel, short of memory: an isolated fork cannot be killed from inside, so it was either that or its limit of
+    CPU time."""
+    by_signal = job.isolated and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    return by_signal and cpu_seconds < job.cpu_seconds - 1
+
+
+def is_exiting(pid: int) -> bool:
+    """Whether this child is on its way out, or gone and not waited for yet."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        flags = file.read().rpartition(")")[2].split()[6]
+    return bool(int(flags) & PF_EXITING)
 
 
 def threads() -> int:
