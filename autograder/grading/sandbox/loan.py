@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from autograder.grading.sandbox.lent import LentMemory
+from autograder.grading.sandbox.worker.wire import bytes_of
 
 
 class Loan:
@@ -21,10 +22,11 @@ class Loan:
         self._memory = memory
         self._lent, self._changed = [], []
 
-    def lend(self, tensor: torch.Tensor, raw: bytes) -> int | None:
-        """Where the other side finds these bytes. On another device than the CPU nothing can be lent."""
-        if self._memory is None or tensor.device.type != "cpu" or not any(tensor is one for one in self._watched):
+    def lend(self, tensor: torch.Tensor) -> int | None:
+        """Where the other side finds its bytes. On another device than the CPU nothing can be lent."""
+        if not any(tensor is one for one in self._watched) or self._memory is None or not tensor.is_cpu:
             return None
+        raw = bytes_of(tensor)
         offset = self._memory.lend(raw)
         if offset is not None:
             self._lent.append((tensor, offset, raw))

@@ -143,17 +143,12 @@ class Session:
             number = self._target(making.cls if making else target)
             loan.begin(self._ensure_running().lent)
             encoder = Encoder(self._refer, loan.lend)
-            request = {
-                "op": "call",
-                "target": number,
-                "method": method,
-                "watched": bool(watched),
-                "again": again,
-                "slope": slope,
-                "made": encoder.encode(making.to_wire()) if making else None,
-                "args": encoder.encode(args),
-                "kwargs": encoder.encode(kwargs),
-            }
+            request: dict[str, Any] = {"op": "call", "target": number}
+            if making:
+                request["made"] = encoder.encode(making.to_wire())
+            request |= {"args": encoder.encode(args), "kwargs": encoder.encode(kwargs)}
+            options = {"method": method, "watched": bool(watched), "again": again, "slope": slope}
+            request |= {name: option for name, option in options.items() if option}
             try:
                 reply = self._request(request, self.limits.call_cpu, bytes(encoder.payload), self._called)
             finally:

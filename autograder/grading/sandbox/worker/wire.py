@@ -10,7 +10,6 @@ function of the check's that the student's code may call, ``{"x": "ndarray"}`` s
 """
 
 import json
-import math
 import select
 import socket
 import struct
@@ -46,6 +45,7 @@ DTYPES = {
         torch.complex128,
     )
 }
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 JSON_SCALARS = frozenset({bool, int, float, str, type(None)})
 AS_THEY_ARE = frozenset({float, bool, type(None)})
 BY_NUMPY = frozenset(DTYPES.values()) - {torch.bfloat16}  # types that numpy has, too
@@ -85,7 +85,7 @@ class Encoder:
     tensor: where in the memory that both sides see its bytes lie, or ``None`` if they are to travel in the payload."""
 
     refer: Callable[[Any], dict[str, Any] | None] = lambda value: None
-    lend: Callable[[torch.Tensor, bytes], int | None] = lambda tensor, raw: None
+    lend: Callable[[torch.Tensor], int | None] = lambda tensor: None
     payload: bytearray = field(default_factory=bytearray)
     nodes: int = 0
 
@@ -117,30 +117,30 @@ class Encoder:
         return reference if reference is not None else {"x": type(value).__name__[:80]}
 
     def _tensor(self, tensor: torch.Tensor) -> dict[str, Any]:
-        name = str(tensor.dtype).removeprefix("torch.")
-        size = tensor.numel() * tensor.element_size()
-        if name not in DTYPES or len(self.payload) + size > MAX_PAYLOAD:
-            return {"x": f"{name} tensor of shape {tuple(tensor.shape)}"}
+        dtype = tensor.dtype
+        size = tensor.numel() * dtype.itemsize
+        if dtype not in NAMES or len(self.payload) + size > MAX_PAYLOAD:
+            return _named(tensor)
+        body: dict[str, Any] = {"dtype": NAMES[dtype], "shape": list(tensor.shape), "offset": len(self.payload)}
         try:
-            raw = _bytes_of(tensor)
+            if (lent := self.lend(tensor)) is not None:
+                body["offset"], body["lent"] = lent, True
+            elif (order := _order_in_memory(tensor)) is None:
+                self.payload += bytes_of(tensor)
+            else:
+                body["order"] = order
+                self.payload += bytes_of(tensor.permute(order))
         except (RuntimeError, NotImplementedError):  # without data (meta), or of rows that differ in length (nested)
-            return {"x": f"{name} tensor of shape {tuple(tensor.shape)}"}
-        lent = self.lend(tensor, raw)
-        offset = len(self.payload) if lent is None else lent
-        order = None if lent is not None else _order_in_memory(tensor)
-        if lent is None:
-            self.payload += raw if order is None else _bytes_of(tensor.permute(order))
-        return {
-            "T": {
-                "dtype": name,
-                "shape": list(tensor.shape),
-                "order": order,
-                "offset": offset,
-                "lent": lent is not None,
-                "device": tensor.device.type,
-                "grad": bool(tensor.requires_grad),
-            }
-        }
+            return _named(tensor)
+        if not tensor.is_cpu:
+            body["device"] = tensor.device.type
+        if tensor.requires_grad:
+            body["grad"] = True
+        return {"T": body}
+
+
+def _named(tensor: torch.Tensor) -> dict[str, Any]:
+    return {"x": f"{str(tensor.dtype).removeprefix('torch.')} tensor of shape {tuple(tensor.shape)}"}
 
 
 def _order_in_memory(tensor: torch.Tensor) -> list[int] | None:
@@ -153,10 +153,10 @@ def _order_in_memory(tensor: torch.Tensor) -> list[int] | None:
     return order if tensor.permute(order).is_contiguous() else None
 
 
-def _bytes_of(tensor: torch.Tensor) -> bytes:
+def bytes_of(tensor: torch.Tensor) -> bytes:
     """The elements in row-major order, whatever the tensor's strides, layout, class or lazy conjugate and minus are."""
     plain = tensor.detach()
-    if type(plain) is torch.Tensor and plain.device.type == "cpu" and plain.dtype in BY_NUMPY and not _is_lazy(plain):
+    if type(plain) is torch.Tensor and plain.is_cpu and plain.dtype in BY_NUMPY and not _is_lazy(plain):
         return plain.numpy().tobytes()
     plain = (plain if plain.layout == torch.strided else plain.to_dense()).as_subclass(torch.Tensor)
     # Copied into a fresh tensor: a single element counts as contiguous with any stride, and then cannot be viewed as bytes.
@@ -189,14 +189,14 @@ class Decoder:
             return item
         if not isinstance(item, dict) or len(item) != 1:
             raise WireError("malformed value")
-        tag, body = next(iter(item.items()))
+        ((tag, body),) = item.items()
+        if tag == "T" and isinstance(body, dict):
+            return self._tensor(body)
         if tag in ("l", "u") and isinstance(body, list):
             values = [self.decode(entry, depth + 1) for entry in body]
             return values if tag == "l" else tuple(values)
         if tag == "d" and isinstance(body, list):
             return dict(self._pair(entry, depth) for entry in body)
-        if tag == "T" and isinstance(body, dict):
-            return self._tensor(body)
         if tag == "dtype" and isinstance(body, str) and body in DTYPES:
             return DTYPES[body]
         if tag == "r" and isinstance(body, dict):
@@ -222,29 +222,23 @@ class Decoder:
         return Reference(number, name[:80], is_callable)
 
     def _tensor(self, body: dict[str, Any]) -> torch.Tensor:
-        shape, offset, name = body.get("shape"), body.get("offset"), body.get("dtype")
-        if not isinstance(name, str) or name not in DTYPES or type(offset) is not int or offset < 0:
+        shape: Any = body.get("shape")
+        offset, name = body.get("offset"), body.get("dtype")
+        if type(name) is not str or name not in DTYPES or type(offset) is not int or offset < 0:
             raise WireError("malformed tensor")
-        if not isinstance(shape, list) or len(shape) > 16:
-            raise WireError("malformed tensor")
-        if not all(type(n) is int and 0 <= n <= MAX_PAYLOAD for n in shape):
-            raise WireError("malformed tensor")
-        dtype = DTYPES[name]
-        if (
-            math.prod(max(n, 1) for n in shape) > MAX_PAYLOAD
-        ):  # of no bytes at all, but a sum over its last axis has many
-            raise WireError("malformed tensor")
-        size = math.prod(shape) * dtype.itemsize
+        dtype, count = DTYPES[name], _elements(shape)
         if body.get("lent") is True:
-            return self._lent(dtype, shape, offset, body)
+            return self._lent(dtype, shape, count, offset, body)
+        size = count * dtype.itemsize
         self.bytes += size
         if offset + size > len(self.payload) or self.bytes > len(self.payload):  # tensors may not share bytes
             raise WireError("tensors larger than their payload")
-        raw = bytearray(self.payload[offset : offset + size])
-        if dtype == torch.bool:  # a byte other than 0 and 1 would be undefined behaviour
-            tensor = torch.frombuffer(raw, dtype=torch.uint8) != 0 if size else torch.empty(0, dtype=dtype)
+        if not count:
+            tensor = torch.empty(0, dtype=dtype)
+        elif dtype is torch.bool:  # a byte other than 0 and 1 would be undefined behaviour
+            tensor = torch.frombuffer(self._copy(offset, size), dtype=torch.uint8) != 0
         else:
-            tensor = torch.frombuffer(raw, dtype=dtype) if size else torch.empty(0, dtype=dtype)
+            tensor = torch.frombuffer(self._copy(offset, size), dtype=dtype)
         order = body.get("order")
         if order is None:
             tensor = tensor.reshape(shape)
@@ -258,12 +252,31 @@ class Decoder:
             tensor = tensor.cuda()
         return _with_gradient(tensor, body)
 
-    def _lent(self, dtype: torch.dtype, shape: list[int], offset: int, body: dict[str, Any]) -> torch.Tensor:
+    def _copy(self, offset: int, size: int) -> bytearray:
+        return bytearray(memoryview(self.payload)[offset : offset + size])
+
+    def _lent(
+        self, dtype: torch.dtype, shape: list[int], count: int, offset: int, body: dict[str, Any]
+    ) -> torch.Tensor:
         """The tensor itself and no copy: what is done to it in place, the other side sees."""
-        count = math.prod(shape)
         if self.lent is None or not count or offset + count * dtype.itemsize > len(self.lent):
             raise WireError("a tensor is said to be lent, and is not")
         return _with_gradient(torch.frombuffer(self.lent, dtype=dtype, count=count, offset=offset).reshape(shape), body)
+
+
+def _elements(shape: Any) -> int:
+    """How many elements a tensor of that shape has."""
+    if type(shape) is not list or len(shape) > 16:
+        raise WireError("malformed tensor")
+    count = bound = 1
+    for n in shape:
+        if type(n) is not int or not 0 <= n <= MAX_PAYLOAD:
+            raise WireError("malformed tensor")
+        count *= n
+        bound *= n or 1
+    if bound > MAX_PAYLOAD:  # of no bytes at all, but a sum over its last axis has many
+        raise WireError("malformed tensor")
+    return count
 
 
 def _with_gradient(tensor: torch.Tensor, body: dict[str, Any]) -> torch.Tensor:
