@@ -101,7 +101,8 @@ def _run_cells(task: Task, session: Session, context: GradingContext, result: Re
             _run_stock_test(cell, session, result)
         else:
             if cell.role == Role.SETUP:
-                exec(_compiled(cell.source, "<setup>", "exec"), trusted)  # the instructor's cell
+                trusted |= _names_given(cell.source, frozenset(task.files.items()))
+                torch.default_generator.manual_seed(STUDENT_SEED)  # for everybody the same
             elif cell.role == Role.LOCKED:
                 given.append(cell)
             run = _execute(cell, session)
@@ -338,6 +339,14 @@ def _error_output(run: CellRun) -> list[dict[str, Any]]:
         return []
     name, text = run.error.kind, run.error.describe()
     return [{"output_type": "error", "ename": name, "evalue": run.error.message[:500], "traceback": [text]}]
+
+
+@lru_cache(maxsize=16)
+def _names_given(setup: str, files: frozenset[tuple[str, str]]) -> dict[str, Any]:
+    """What the instructor's set-up cell defines beside these helper modules; it is run once for a class."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(_compiled(setup, "<setup>", "exec"), names)
+    return names
 
 
 def _trusted_namespace(files: dict[str, str]) -> dict[str, Any]:

@@ -69,4 +69,11 @@ class SubmissionExporter(NotebookExporter):
             if isinstance(preprocessor, AssignLatePenalties) and not resources["seconds_late"]:
                 continue  # it would open the gradebook to find that out
             notebook, resources = preprocessor(notebook, resources)
-        return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n", resources
+        return _text_of(notebook), resources
+
+
+def _text_of(notebook: nbformat.NotebookNode) -> str:
+    """As JSON, a cell a line: indented all through it would take three times as long."""
+    cells = ",\n".join(json.dumps(cell, ensure_ascii=False, sort_keys=True) for cell in notebook.cells)
+    rest = {key: value for key, value in notebook.items() if key != "cells"}
+    return f'{{"cells": [\n{cells}\n],\n{json.dumps(rest, ensure_ascii=False, sort_keys=True)[1:]}\n'

@@ -271,15 +271,14 @@ class Notebook:
         if at := header.get("slope"):
             argument, place = at
             sloped = slope(value, place, args[argument])
-        lists = [encoder.encode(given) for given in args if type(given) is list] if header.get("watched") else []
-        return {
-            "made": None if made is None else encoder.encode(made),
-            "value": encoder.encode(value),
-            "changed": changed,
-            "lists": lists,
-            "call": number,
-            "slope": encoder.encode(sloped),
-        }
+        reply: dict[str, Any] = {"call": number, "changed": changed}
+        if made is not None:
+            reply["made"] = encoder.encode(made)
+        reply["value"] = encoder.encode(value)
+        if header.get("watched"):
+            reply["lists"] = [encoder.encode(given) for given in args if type(given) is list]
+        reply["slope"] = encoder.encode(sloped)
+        return reply
 
     def backward(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         inputs, outputs = self.graphs[header["call"]]
@@ -444,9 +443,9 @@ def run_notebook(connection: Connection, shell: Any, job: dict[str, Any], lent: 
     sys.path.insert(0, job["directory"])
     random.seed(job["seed"])
     np.random.seed(job["seed"])  # noqa: NPY002  the generator that students' code uses
-    # torch.manual_seed notes a traceback, for CUDA's sake, which takes a millisecond and a half.
-    seed_torch = torch.default_generator.manual_seed if job["device"] == "cpu" else torch.manual_seed
-    seed_torch(job["seed"])
+    if job["device"] == "cpu":  # else torch.manual_seed notes who asked, for the day of a GPU: a millisecond and a half
+        torch.cuda.manual_seed_all = torch.xpu.manual_seed_all = lambda seed: None
+    torch.manual_seed(job["seed"])
     notebook = Notebook(connection, shell, job["device"], lent)
     connection.send({"hello": job["token"]})
     notebook.serve()
