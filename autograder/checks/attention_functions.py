@@ -27,7 +27,7 @@ MANY_KEYS = Hint(
     form=True,
 )
 ONE_QUERY = "Several queries with a mask are right, a single one is not. (The mask counts for it, too.)"
-NO_KEY = Hint("A query that may attend to no key must have a zero output.", only_where_zero)
+NO_KEY = Hint("Where a query may attend to no key, all that you return for it must be zero.", only_where_zero)
 NO_KEY_SLOPE = "Where a query may attend to no key, the gradients must be finite, too."
 FAR_BELOW = (
     "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low number, and "

@@ -126,7 +126,9 @@ def kind(value: Any) -> str:
         return "a NumPy array"
     if "tensor of shape" in name:
         return "a tensor that is too large or of an unusual dtype"
-    return f"a {name}" if name in KNOWN_TYPES else "an object of another type"  # a name of its own may say anything
+    if name not in KNOWN_TYPES:  # a name of its own may say anything
+        return "an object of another type"
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:

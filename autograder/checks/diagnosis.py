@@ -96,16 +96,20 @@ class Diagnosis:
             return []
         found: list[_Candidate] = []
         in_one_call: list[str] = []
-        smallest = sorted(passing, key=_size)[:2]  # tell most mistakes apart, and cost next to nothing
-        may_be_in_one_call = all(map(_many_valued, failing))
+        passing.sort(key=_size)  # the small ones tell most mistakes apart, and cost next to nothing
+        smallest, first = passing[:2], failing[0]
+        # What always raises is not explained by where it did.
+        is_hinted = bool(first.hint) and (first.error is None or bool(passing))
+        # A mistake that other calls contradict is named only where nothing else is to be said.
+        may_be_in_one_call = not is_hinted and not in_place and all(map(_many_valued, failing))
         of_other_failures: list[Mistake] = []
         for mistake in mistakes():
             alone = len(mistake.says) == 1
             # Pairs are many: the first failure, too, before the rest.
-            needed = ([] if may_be_in_one_call else smallest) if alone else sorted([*smallest, failing[0]], key=_size)
+            needed = ([] if may_be_in_one_call else smallest) if alone else sorted([*smallest, first], key=_size)
             if not all(self._reproduces(mistake, record) for record in needed):
                 continue
-            if not self._explains(mistake, failing[0]):
+            if not self._explains(mistake, first):
                 of_other_failures += [mistake] if alone else []
                 continue
             candidate = self._candidate(mistake, failing)
@@ -125,8 +129,7 @@ class Diagnosis:
             return _best(found, failing)
         if sentences := _best(found, failing):
             return sentences
-        first = failing[0]
-        if first.hint and (first.error is None or passing):  # what always raises is not explained by where it did
+        if is_hinted:
             hint = first.hint if isinstance(first.hint, Hint) else Hint(first.hint)
             return list(filter(None, [hint.on(first, self._expected(first))]))
         return in_one_call[:1]

@@ -269,6 +269,11 @@ AXES = (
     "With the same positions on all axes the result is right, with different ones it is not. (Pairs 0 .. sections[0]-1 "
     "turn by time, the next sections[1] by height, the rest by width.)"
 )
+GRID_BEHIND_TEXT = Hint(
+    "Where every token stands elsewhere on the three axes the result is right, for a grid behind a text it is not. (Each "
+    "token turns by its own three numbers, equal or not.)",
+    form=True,
+)
 UNEVEN = "Sections of one size are right, others are not. (A section has as many pairs as `sections` says, one after the other.)"
 NO_PAIR = Hint(
     "Sections with a 0 among them go wrong. (Then no pair turns by that axis, and the others keep theirs.)", form=True
@@ -312,6 +317,9 @@ def apply_mrope(check: Check) -> None:
         for shape in ((3, 3, 3, 12), (2, 3, 7, 12), (1, 2, 5, 6), (2, 1, 4, 24)):
             pairs = shape[3] // 6
             agrees(check.randn(*shape), drawn(3, shape[2]), (pairs, pairs, pairs), hint=AXES)
+        text_and_grid = torch.tensor([[0, 1, 2, 2, 2, 2, 4], [0, 1, 2, 2, 3, 3, 4], [0, 1, 2, 3, 2, 3, 4]])
+        x, positions = check.randn(2, 2, 7, 12), text_and_grid.to(check.device)
+        agrees(x, positions, (2, 2, 2), ", a grid between two texts", hint=GRID_BEHIND_TEXT)
     with check.criterion("sections of different sizes, another base", 1, golden=True):
         agrees(check.randn(2, 3, 5, 12), drawn(3, 5), (2, 2, 2))
         for shape, sections in (
