@@ -11,6 +11,7 @@ import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from typing import Any
 
 from autograder.checks.shared_file import SharedFile
 from autograder.errors import SandboxError
@@ -119,10 +120,18 @@ class JudgePool:
         if _shared is not None:
             _shared.close()
 
+    def _stop_feeding(self) -> None:
+        """Nobody reads the queue of a broken pool. Older Pythons, as Debian 12's 3.11.2, would write a long task to it for ever
+        (github.com/python/cpython/issues/94777); with no reader there is an error to stop at."""
+        queue: Any = getattr(self._pool, "_call_queue", None)
+        if queue is not None:
+            queue._reader.close()
+
     def _on_done(self, task: Task, room: threading.Semaphore, future: Future[Answer]) -> None:
         try:
             answer = future.result()
         except BrokenProcessPool:  # a judge died; nobody knows whose submission it was
+            self._stop_feeding()
             self._failed[task.key] = (
                 task,
                 "the process that judged this submission died (killed for its CPU time or memory)",
