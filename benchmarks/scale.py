@@ -1,4 +1,4 @@
-"""`make scale`: a large class in one run, against a small one: time per submission, memory over time, what is left.
+"""`make scale`: a large class in one run, against small ones: time per submission, memory over time, what is left.
 
 The submissions are those of the simulated class, each with its own answers and the score it is due.
 """
@@ -17,6 +17,7 @@ from measure import QUIET, Measured, descendants, load, machine, measure
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.course import assignment_of
 
+AROUND = 3  # small classes before the large one, and after it: a machine's speed differs from minute to minute
 COURSE, REPORT = Path(__file__).resolve().parents[1], Path(__file__).parent / "results_scale.md"
 
 
@@ -48,8 +49,9 @@ def main() -> int:
     options = parser.parse_args()
     assignment = assignment_of(options.week, COURSE)
     busy = load()
-    runs = [run(assignment, count, options.isolation) for count in (1, options.small, options.students)]
-    text = report(assignment, runs, busy)
+    around = [1, options.small] * AROUND
+    runs = [run(assignment, count, options.isolation) for count in (*around, options.students, *around)]
+    text = report(assignment, list(runs), busy)
     REPORT.write_text(text, encoding="utf-8")
     print(text)
     return 1 if any(r.wrong or r.left for r in runs) else 0
@@ -116,32 +118,43 @@ def left_behind(root: Path, temporary: Path) -> list[str]:
 
 def report(assignment: str, runs: list[Run], busy: float) -> str:
     """The page people read."""
-    one, small, large = runs
+    large = runs.pop(2 * AROUND)
+    ones, small = runs[::2], runs[1::2]
 
     def each(r: Run, what: str) -> float:
-        return (getattr(r.measured, what) - getattr(one.measured, what)) / (r.count - 1)
+        """Milliseconds of a submission beyond the first."""
+        alone = statistics.mean(getattr(one.measured, what) for one in ones)
+        return 1000 * (getattr(r.measured, what) - alone) / (r.count - 1)
 
     rows = []
-    for r in (small, large):
+    for r in (*small, large):
         early, late = r.flatness()
         rows.append(
-            f"| {r.count} | {r.measured.wall:.0f} s | {1000 * each(r, 'wall'):.0f} ms | {1000 * each(r, 'cpu'):.0f} ms | {early:.0f} MB | "
+            f"| {r.count} | {r.measured.wall:.0f} s | {each(r, 'wall'):.0f} ms | {each(r, 'cpu'):.0f} ms | {early:.0f} MB | "
             f"{late:.0f} MB | {r.measured.peak:.0f} MB | {len(r.wrong) or 'none'} | {len(r.left) or 'nothing'} |"
         )
-    change = {what: 100 * (each(large, what) / each(small, what) - 1) for what in ("wall", "cpu")}
+    compared = []
+    for what, name in (("cpu", "CPU"), ("wall", "wall time")):
+        of_small = [each(r, what) for r in small]
+        usual = statistics.mean(of_small)
+        compared.append(
+            f"{100 * (each(large, what) / usual - 1):+.0f}% {name} ({each(large, what):.0f} ms against {usual:.0f} ms, "
+            f"which were {min(of_small):.0f} to {max(of_small):.0f} ms from one class to the next)"
+        )
     return "\n".join(
         [
             f"# {large.count} submissions in one run",
             "",
-            f"Made by `make scale`: {assignment}, the simulated class, isolation on, one worker per core. Time per submission is what it "
-            "takes beyond a class of one; memory is the sum over all processes (PSS), the median in the second and in the last quarter of the run.",
+            f"Made by `make scale`: {assignment}, the simulated class, isolation on, one worker per core; classes of "
+            f"{small[0].count}, {AROUND} before the large one and {AROUND} after it. Time per submission is what it takes beyond a "
+            "class of one; memory is the sum over all processes (PSS), the median in the second and in the last quarter of the run.",
             "",
             "| submissions | wall | wall each | CPU each | memory early | memory late | highest | wrong scores | left behind |",
             "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
             *rows,
             "",
-            f"A submission among {large.count} takes {change['cpu']:+.0f}% CPU and {change['wall']:+.0f}% wall time, compared with one among "
-            f"{small.count} (goal: within 10%).",
+            f"Compared with one among {small[0].count}, a submission among {large.count} takes {' and '.join(compared)}. The goal is "
+            "within 10%.",
             "",
             *[f"- {name}: {text}" for name, text in machine().items()],
             f"- cores in use by others when it began: {busy}" + (" (wall times mean little)" if busy > QUIET else ""),
