@@ -49,12 +49,16 @@ def main() -> int:
     options = parser.parse_args()
     assignment = assignment_of(options.week, COURSE)
     busy = load()
+
+    def runs(*counts: int) -> list[Run]:
+        return [run(assignment, count, options.isolation) for count in counts]
+
     around = [1, options.small] * AROUND
-    runs = [run(assignment, count, options.isolation) for count in (*around, options.students, *around)]
-    text = report(assignment, list(runs), busy)
+    before, (large,), after = runs(*around), runs(options.students), runs(*around)
+    text = report(assignment, before + after, large, busy)
     REPORT.write_text(text, encoding="utf-8")
     print(text)
-    return 1 if any(r.wrong or r.left for r in runs) else 0
+    return 1 if any(r.wrong or r.left for r in (*before, large, *after)) else 0
 
 
 def run(assignment: str, count: int, isolation: str = "bubblewrap") -> Run:
@@ -116,10 +120,9 @@ def left_behind(root: Path, temporary: Path) -> list[str]:
     return processes + files + [f"pending {path.name}" for path in (root / ".autograder" / "pending").glob("*")]
 
 
-def report(assignment: str, runs: list[Run], busy: float) -> str:
-    """The page people read."""
-    large = runs.pop(2 * AROUND)
-    ones, small = runs[::2], runs[1::2]
+def report(assignment: str, around: list[Run], large: Run, busy: float) -> str:
+    """The page people read; ``around`` the large class were, in turn, classes of one and small ones."""
+    ones, small = around[::2], around[1::2]
 
     def each(r: Run, what: str) -> float:
         """Milliseconds of a submission beyond the first."""
