@@ -309,7 +309,7 @@ def _stages_section(weeks: list[dict]) -> list[str]:
         *_table(["", *map(_short, weeks)], _stage_rows(weeks)),
         "",
         "The floor is the notebook's cells, visible and hidden tests included, run by a bare `exec` in a bare fork of a warm process: "
-        "no isolation, no wire, no intake, no gradebook. The goal is at most 3 × the floor.",
+        "no isolation, no wire, no intake, no gradebook. The goal is at most 2 × the floor.",
         "",
         "## Memory and isolation",
         "",
