@@ -148,16 +148,22 @@ def _site(options: argparse.Namespace) -> int:
 
 
 def _autograde(options: argparse.Namespace) -> int:
-    from autograder.course import assignments_of
+    from autograder.course import assignments_of, students_named
     from autograder.grading.executors.client import prestart
     from autograder.grading.messages import Options, wanted_device
 
     assignments = assignments_of(options.week, options.root)
-    prestart(assignments[0], Options(options.isolation != "none", wanted_device(), scheduler=options.scheduler))
-    with importing():
-        from autograder.commands import autograde  # while the grading process starts
+    root = options.root.resolve()
+    how = Options(options.isolation != "none", wanted_device(), options.workers, scheduler=options.scheduler)
+    prestart(assignments[0], how)
+    with importing():  # while the grading process starts
+        if len(assignments) == 1:
+            from autograder.grading import head_start
 
-    return autograde(options.root.resolve(), assignments, options)
+            head_start.begin(root, assignments[0], students_named(options.students), how, options.regrade)
+        from autograder.commands import autograde
+
+    return autograde(root, assignments, options)
 
 
 def _feedback(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from traitlets.config import Config
 
 from autograder.classroom import agrees, make_course_root, simulate
-from autograder.course import course_config, exercises, max_score
+from autograder.course import course_config, exercises, max_score, students_named
 from autograder.errors import CourseError, GradingFailed
 from autograder.grading.course_state import is_isolated
 from autograder.grading.executors.client import keeping
@@ -31,7 +31,7 @@ from autograder.terminal import GradingProgress, class_table, comparison_table, 
 
 def autograde(root: Path, assignments: list[str], options: argparse.Namespace) -> int:
     """Grade one week after the other, in one grading process, and print each class."""
-    names = [name.strip() for name in options.students.split(",") if name.strip()]
+    names = students_named(options.students)
     missing = [name for name in names if not any((root / "submitted" / name / one).is_dir() for one in assignments)]
     if missing:
         raise CourseError(f"no submission of {', '.join(assignments)} by {', '.join(missing)} under submitted/")

@@ -87,6 +87,11 @@ def assignments_of(weeks: str | None, root: Path) -> list[str]:
     return list(dict.fromkeys(assignment_of(part, root) for part in parts or [""]))
 
 
+def students_named(students: str) -> list[str]:
+    """Those of STUDENTS, ``ada,boole``; empty for the whole class."""
+    return [name.strip() for name in students.split(",") if name.strip()]
+
+
 def _built_weeks(root: Path) -> list[str]:
     return sorted(path.parent.name for path in (root / "source").glob("week*_*/week*_*.ipynb"))
 

@@ -6,7 +6,7 @@ import itertools
 import json
 import subprocess
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import IO, Any
 
@@ -16,6 +16,7 @@ from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Resu
 
 _prestarted: subprocess.Popen[bytes] | None = None  # a grading process that waits for submissions
 _expects = ""  # of which assignment
+_begun: "_Begun | None" = None  # what it is at already
 _working: subprocess.Popen[bytes] | None = None
 _is_kept = False  # for more than one class
 
@@ -25,6 +26,8 @@ def prestart(assignment: str, options: Options) -> None:
     global _prestarted, _expects
     if options.scheduler or (_prestarted is not None and _expects == assignment):
         return
+    if _begun is not None:  # and it is still being handed over
+        _drop()
     if _prestarted is None:
         _prestarted = start_grader()
     _expects = assignment
@@ -32,12 +35,26 @@ def prestart(assignment: str, options: Options) -> None:
         _send(_stdin(_prestarted), {"prestart": assignment, "options": asdict(options)})
 
 
+def begin(task: Task, options: Options) -> None:
+    """Have the prestarted process grade this task, before ``grade`` asks for it. Its answer is dropped if ``grade`` begins with
+    another one."""
+    global _begun
+    if _prestarted is not None and _begun is None:
+        _begun = _Begun(_prestarted, task, options)
+        _begun.start()
+
+
 def cancel() -> None:
     """None will come after all, unless the grading process is kept for others."""
-    global _prestarted
-    if _prestarted is not None and not _is_kept:
+    if not _is_kept:
+        _drop()
+
+
+def _drop() -> None:
+    global _prestarted, _begun
+    if _prestarted is not None:
         end_grader(_prestarted)
-        _prestarted = None
+    _prestarted = _begun = None
 
 
 @contextlib.contextmanager
@@ -71,20 +88,20 @@ def grade(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
     first = next(tasks, None)
     if first is None:
         cancel()
-        return
-    tasks = itertools.chain([first], tasks)
-    if options.scheduler:
+    elif options.scheduler:
         from autograder.grading.executors import dask_cluster
 
-        dask_cluster.grade(tasks, options, on_answer)
+        dask_cluster.grade(itertools.chain([first], tasks), options, on_answer)
     else:
-        _grade_here(tasks, options, on_answer)
+        _grade_here(first, tasks, options, on_answer)
 
 
-def _grade_here(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
+def _grade_here(first: Task, others: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
     global _prestarted, _working
-    process = _working = _take()
-    feeder = _Feeder(process, tasks, options, more_to_come=_is_kept)
+    process, is_begun = _take(first, options)
+    _working = process
+    tasks = others if is_begun else itertools.chain([first], others)
+    feeder = _Feeder(process, tasks, options, [first.key] if is_begun else [], more_to_come=_is_kept)
     feeder.start()
     answers = _stdout(process)
     goes_on = False
@@ -127,7 +144,7 @@ class WarmGrader:
         assert process is not None
         try:
             with contextlib.suppress(BrokenPipeError):  # what it says below, or its end, tells why
-                _send(_stdin(process), {"task": task.to_json(), "options": asdict(self.options)})
+                _hand_over(process, task, self.options)
                 _send(_stdin(process), {"settle": True})
             found = list(_answers(_stdout(process)))
         except BaseException:  # an interrupt too: what is still to come is for nobody
@@ -149,24 +166,41 @@ class WarmGrader:
             _send(_stdin(self._process), {"prestart": self.assignment, "options": asdict(self.options)})
 
 
+class _Begun(threading.Thread):
+    """Hands over one task, which is read only when the grading process has imported everything."""
+
+    def __init__(self, process: subprocess.Popen[bytes], task: Task, options: Options) -> None:
+        super().__init__(name="begun", daemon=True)
+        self._process, self.task, self.options = process, task, options
+
+    def run(self) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and `grade` will say so
+            _hand_over(self._process, self.task, self.options)
+
+
 class _Feeder(threading.Thread):
     """Hands tasks to the grading process, which takes a few at a time: no more of a large class is in memory."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], tasks: Iterable[Task], options: Options, more_to_come: bool
+        self,
+        process: subprocess.Popen[bytes],
+        tasks: Iterable[Task],
+        options: Options,
+        under_way: Collection[str],
+        more_to_come: bool,
     ) -> None:
         super().__init__(name="feeder", daemon=True)
-        self._requests, self._tasks, self._options = _stdin(process), tasks, asdict(options)
+        self._process, self._tasks, self._options = process, tasks, options
         self._more_to_come = more_to_come  # of another class
-        self.open: set[str] = set()  # keys without an answer
+        self.open = set(under_way)  # keys without an answer
         self.failure: BaseException | None = None
 
     def run(self) -> None:
         try:
             for task in self._tasks:
                 self.open.add(task.key)
-                _send(self._requests, {"task": task.to_json(), "options": self._options})
-            _send(self._requests, {"settle": True} if self._more_to_come else {"end": True})
+                _hand_over(self._process, task, self._options)
+            _send(_stdin(self._process), {"settle": True} if self._more_to_come else {"end": True})
             if self._more_to_come:
                 return
         except BrokenPipeError:  # it has ended: for those that read its answers
@@ -174,7 +208,7 @@ class _Feeder(threading.Thread):
         except BaseException as error:  # for `grade` to raise
             self.failure = error
         with contextlib.suppress(BrokenPipeError):
-            self._requests.close()
+            _stdin(self._process).close()
 
 
 def _answers(lines: IO[bytes]) -> Iterator[Answer]:
@@ -188,11 +222,22 @@ def _answers(lines: IO[bytes]) -> Iterator[Answer]:
         yield Result(**message["result"]) if "result" in message else Failure(**message["failure"])
 
 
-def _take() -> subprocess.Popen[bytes]:
-    """The process that expects submissions, or a new one."""
-    global _prestarted
-    process, _prestarted = _prestarted, None
-    return process if process is not None and process.poll() is None else start_grader()
+def _take(first: Task, options: Options) -> tuple[subprocess.Popen[bytes], bool]:
+    """The process that expects submissions, or a new one; and whether it is at the first of them already."""
+    global _prestarted, _begun
+    if _begun is not None and (_begun.task, _begun.options) != (first, options):
+        _drop()
+    process, begun = _prestarted, _begun
+    _prestarted = _begun = None
+    if begun is not None:
+        begun.join()
+    if process is not None and process.poll() is None:
+        return process, begun is not None
+    return start_grader(), False
+
+
+def _hand_over(process: subprocess.Popen[bytes], task: Task, options: Options) -> None:
+    _send(_stdin(process), {"task": task.to_json(), "options": asdict(options)})
 
 
 def _send(requests: IO[bytes], request: dict[str, Any]) -> None:
