@@ -1,4 +1,4 @@
-"""One submission by itself: it is graded while nbgrader is being imported, which takes a third of the time it waits.
+"""One submission by itself: it is graded while nbgrader is still being imported.
 
 Nothing is written or decided here. The run asks for the submission as for any other; had it been refused, or had the
 submission become another one meanwhile, what was begun is dropped.
