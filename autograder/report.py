@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from autograder.course import exercises, is_week
+from autograder.grading.plugins.code import code_in
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import Exercise
 
@@ -41,6 +42,7 @@ def write_report(root: Path, assignment: str, standing: list[Score], isolated: b
     graded = [score for score in standing if score.score is not None]
     exercises = summaries(root, assignment, graded)
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
+    environment.filters["code_in"] = code_in
     page = environment.get_template("report.html.j2").render(
         assignment=assignment,
         isolated=isolated,

@@ -12,7 +12,7 @@ from autograder.report import summaries, write_report
 
 WEEK = "week3_rope"
 BEST = float(sum(entry.points for entry in MANIFEST[WEEK]))
-CAUSE = "Your frequencies are <squared>."
+CAUSE = "Your frequencies `inv_freq` are <squared>."
 
 
 def autograded(root: Path, student: str, cause: str) -> None:
@@ -45,7 +45,7 @@ def test_an_exercise_over_the_class(tmp_path: Path, standing: list[Score]) -> No
 def test_the_page_says_who_waits_and_who_could_not_be_graded(tmp_path: Path, standing: list[Score]) -> None:
     page = write_report(tmp_path, WEEK, standing).read_text(encoding="utf-8")
     assert "cantor" in page and "not a notebook" in page and "Hand-grading left" in page
-    assert "<squared>" not in page and "&lt;squared&gt;" in page
+    assert "<squared>" not in page and "Your frequencies <code>inv_freq</code> are &lt;squared&gt;." in page
     assert page.count("<svg") == 2 and not re.search(r"""(src|href)=["']https?:""", page)
     assert "without isolation" not in page
 

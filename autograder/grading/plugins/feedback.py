@@ -15,6 +15,7 @@ from traitlets.config import Config
 
 from autograder.build.regions import clear_hidden
 from autograder.course import is_week
+from autograder.grading.plugins.code import code_in
 from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import reason_not_graded
 from autograder.manifest import MANIFEST, Exercise
@@ -38,6 +39,7 @@ class FeedbackExporter(HTMLExporter):
             }
         )
         super().__init__(config=config, **kwargs)  # type: ignore[no-untyped-call]
+        self.register_filter("code_in", code_in)  # type: ignore[no-untyped-call]
 
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kwargs: Any
