@@ -29,7 +29,7 @@ JOBS ?= logical
 SPREAD = --max-worker-restart 0 --no-loadscope-reorder --numprocesses $(JOBS) --maxprocesses 4 --dist $(or $(1),loadgroup)
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-grade bench-gpu scale scale-cluster mutants hostile run-docs clean browser setup
+.PHONY: help demo test quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-first bench-grade bench-gpu scale scale-cluster mutants hostile run-docs clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -100,6 +100,9 @@ experiments: $(READY)  ## the shipped results and checkpoints of weeks 5 to 8, m
 
 bench: $(READY)  ## stock nbgrader and this grader on one simulated class (WEEK=3 STUDENTS=24 FRESH=1); see benchmarks/
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/bench.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS)) $(if $(FRESH),--fresh)
+
+bench-first: $(READY)  ## one submission by itself, beside `import torch` (WEEK=3); benchmarks/results_first.md
+	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/first_verdict.py $(if $(WEEK),--week "$(WEEK)")
 
 bench-grade: $(READY)  ## how long %grade takes in a notebook (WEEK=3); benchmarks/results_grade.md
 	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/grade_magic.py $(if $(WEEK),--week "$(WEEK)")
