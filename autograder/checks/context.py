@@ -24,6 +24,7 @@ class GradingContext:
     device: str = "cpu"
     cache: ResultCache = field(default_factory=NoCache)
     verdicts: list[Verdict] = field(default_factory=list)
+    doubtful: set[str] = field(default_factory=set)  # answers that a visible check has found wrong
     replacing: Replacing = in_this_process
     forget: Callable[[], bool] = lambda: True
 

@@ -7,9 +7,9 @@ is found in `diagnosis`.
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from inspect import isclass, isfunction, signature
 from typing import Any, NoReturn
 
@@ -21,9 +21,11 @@ from autograder.checks.context import GradingContext, current, grading, watched
 from autograder.checks.diagnosis import Diagnosis, Hint, Place, Record
 from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by_student
 from autograder.checks.follow_through import Follows, is_promising, rehearse
+from autograder.checks.plan import Recorder
 from autograder.checks.probes import Probe, calling, calling_again, differentiating, gradient
 from autograder.checks.result_cache import ResultCache
 from autograder.checks.verdict import Criterion, Verdict
+from autograder.grading.sandbox.prefetch import Plan
 from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import Mistake, known_mistakes
 
@@ -45,11 +47,17 @@ __all__ = [
 ]
 
 Body = Callable[["Check"], None]
+Begins = Callable[[str], None]
 
 
 NOT_NEW = (
     "what you return is not new, so whoever writes to it changes the argument, or the next result. Return a new tensor."
 )
+
+
+def _ignore(block: str) -> None:
+    """What becomes of a block's name where nobody waits for it."""
+
 
 _references: dict[tuple[str, str], Any] = {}
 
@@ -113,7 +121,7 @@ class _Bench:
         if isinstance(student, Absent):
             return self._check(self.right, student).absent(student.reason)
         answers: dict[Place, Record] = {}
-        best = first = self._tried(self.right, student, answers)
+        best = first = self._asked_ahead(student, answers)
         if not best.is_full:
             best = self._with_replacements(student, best)
         if follows and earlier and not best.is_full:
@@ -123,6 +131,23 @@ class _Bench:
                     if other.score > best.score and self._leaves_something_to_test(right, trivial):
                         best = other
         return self._verdict(best)
+
+    def _asked_ahead(self, student: Any, answers: dict[Place, Record]) -> "_Trial":
+        """The first trial: only there is it known beforehand what is going to be asked."""
+        is_remote = getattr(type(student), "is_remote", False)
+        if not is_remote or not callable(self.right) or self.grade_id in self.context.doubtful:
+            return self._tried(self.right, student, answers)
+        with self._broken():
+            plan = self.context.cache.recall(("plan", self.assignment, self.grade_id), self._plan)
+        student.foresee(plan)
+        trial = self._tried(self.right, student, answers, begins=student.begin)
+        student.foresee(())
+        return trial
+
+    def _plan(self) -> Plan:
+        recorder = Recorder(self.right)
+        self.body(self._check(self.right, recorder.subject, bench=partial(_Planning, recorder)))
+        return recorder.steps
 
     def _rehearsed(self, follows: Follows, earlier: tuple[Any, ...], first: "Check") -> list[tuple[Any, str]]:
         """What would be right on top of earlier answers, and where ``first`` could earn more than it does."""
@@ -183,8 +208,10 @@ class _Bench:
         self.body(check)
         return sum(criterion.earned for criterion in check.scored())
 
-    def _tried(self, right: Any, student: Any, answers: dict[Place, Record], note: str = "") -> "_Trial":
-        check = self._check(right, student, answers)
+    def _tried(
+        self, right: Any, student: Any, answers: dict[Place, Record], note: str = "", begins: Begins = _ignore
+    ) -> "_Trial":
+        check = self._check(right, student, answers, begins=begins)
         with self._broken():
             self.body(check)
             return _Trial(check, note, sum(criterion.earned for criterion in check.scored()))
@@ -203,13 +230,18 @@ class _Bench:
             raise BrokenCheck(f"{self.grade_id}: {type(error).__name__}: {error}") from error
 
     def _check(
-        self, right: Any, student: Any, answers: dict[Place, Record] | None = None, bench: type["Check"] | None = None
+        self,
+        right: Any,
+        student: Any,
+        answers: dict[Place, Record] | None = None,
+        bench: Callable[..., "Check"] | None = None,
+        begins: Begins = _ignore,
     ) -> "Check":
         """``bench`` is `Check` itself unless told otherwise. What is right for this student alone is remembered for the
         student alone; what known mistakes give is the same on top of any earlier answer."""
         known = self.context.cache if right is self.right else self._own.setdefault(right, ResultCache())
         return (bench or Check)(
-            self.assignment, self.grade_id, right, student, self.context, answers, self.returns, known
+            self.assignment, self.grade_id, right, student, self.context, answers, self.returns, known, begins
         )
 
 
@@ -261,6 +293,7 @@ class Check:
         answers: dict[Place, Record] | None = None,
         returns: tuple[str, ...] = (),
         known: ResultCache | None = None,
+        begins: Begins = _ignore,
     ) -> None:
         # The student's values by place: each question is put once, however often it is judged what is right.
         self._answers = {} if answers is None else answers
@@ -270,6 +303,7 @@ class Check:
         self.seed, self.generator = context.seed, torch.Generator()
         self._cache = context.cache  # of what known mistakes give
         self._known = context.cache if known is None else known  # of what is right
+        self._begins = begins  # is told of each block before its first question
         self._begin("")
         self._criteria: list[tuple[Criterion, bool]] = []
         self._missed: list[str] = []  # blocks
@@ -532,6 +566,7 @@ class Check:
         self._block, self._asked = name, 0
         self._draws = seed = _mix(self.seed, f"{self.assignment}/{self.grade_id}/{name}")
         self.generator.manual_seed(seed)
+        self._begins(name)
 
     def _place(self, call: str) -> Place:
         """The how-manieth question of which block this is, after which draws."""
@@ -588,6 +623,25 @@ class _Rehearsal(Check):
             record.error = by_student(error)
             raise Miss(f"{call} raised {record.error.describe()}") from None
         return record
+
+
+class _Planning(_Rehearsal):
+    """The same, and each question is put to a proxy of what is right, too, where it is recorded."""
+
+    def __init__(self, recorder: Recorder, *arguments: Any) -> None:
+        self._recorder = recorder
+        super().__init__(*arguments)
+
+    def _begin(self, name: str) -> None:
+        super()._begin(name)
+        self._recorder.begin(name)
+
+    def _run(
+        self, probe: Probe, call: str, place: Place, tolerance: Tolerance = Tolerance(), hint: Hint | str = ""
+    ) -> Record:
+        with suppress(Exception):  # to refuse may be right
+            probe(self.student)
+        return super()._run(probe, call, place, tolerance, hint)
 
 
 def _number(value: Any) -> float | None:

@@ -158,6 +158,7 @@ def _run_test(
         result.verdicts[cell.id] = verdicts[-1].to_json()
     elif error:
         result.failed_checks.append(cell.id)
+        context.doubtful.update(names)
     score = sum(verdict.score for verdict in verdicts) if verdicts else (0.0 if error else cell.points)
     result.scores[cell.id] = round(min(score, cell.points), 4)
     text = "\n".join([error[:4000]] if error else [verdict.render() for verdict in verdicts])

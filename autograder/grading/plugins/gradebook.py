@@ -21,6 +21,7 @@ from traitlets.config import Config
 from autograder.course import Role, instructor_cells
 from autograder.errors import CourseError, first_line
 from autograder.grading.plugins.indexes import add_indexes
+from autograder.grading.plugins.one_transaction import one_transaction
 
 UNGRADABLE = "Not graded: "
 DAMAGED = ("file is not a database", "disk image is malformed", "file is encrypted")  # what SQLite says
@@ -63,7 +64,8 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str, co
         converter.log = logging.Logger("register", logging.CRITICAL)
         converter.preprocessors = _until_saved(converter.preprocessors)
         try:
-            converter.start()
+            with one_transaction():
+                converter.start()
         except NbGraderException as error:
             raise CourseError(
                 f"{assignment} could not be entered into the gradebook. If cells were added or removed after submissions "

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from autograder.checks.context import watched
+from autograder.grading.sandbox.prefetch import Plan
 from autograder.grading.sandbox.worker.pullback import pullback
 from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Reference
@@ -62,6 +63,12 @@ class Caller(Protocol):
     ) -> Returned:
         """``slope``: with respect to which argument, and of which result, a gradient is wanted as well."""
 
+    def foresee(self, subject: "RemoteObject", plan: Plan) -> None:
+        """What ``subject`` will be asked, if it answers rightly."""
+
+    def begin(self, part: str) -> None:
+        """This part of the plan is next."""
+
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
         """The gradients of an earlier call's tensors, or of the parameters of the module of this number."""
 
@@ -79,6 +86,14 @@ class RemoteObject:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _call(self, None, args, kwargs)
+
+    def foresee(self, plan: Plan) -> None:
+        """What will be asked, if the answers are right: some of it may be sent ahead, once a part of the plan has begun."""
+        self._session.foresee(self, plan)
+
+    def begin(self, part: str) -> None:
+        """This part of the plan is next."""
+        self._session.begin(part)
 
     def with_weights(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]

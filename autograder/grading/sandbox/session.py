@@ -15,10 +15,11 @@ from autograder.errors import LimitExceeded, SandboxError, StudentError
 from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
 from autograder.grading.sandbox.loan import Loan
 from autograder.grading.sandbox.outputs import cell_outputs, result_text
+from autograder.grading.sandbox.prefetch import Plan, Prefetch, Question
 from autograder.grading.sandbox.proxy import RemoteObject, Returned, gradients
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.tensors import tensors_in
-from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError
+from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError, as_json
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
@@ -50,6 +51,7 @@ class Session:
         self._serial = 0
         self._budget = Budget.of(self.limits)
         self._crashes: Counter[str] = Counter()  # and time-outs, by the function or cell that was run
+        self._prefetch = Prefetch()
         self._called = ""  # the function that was called last: gradients are its own
         self._job: Job | None = sandbox.open(files, seed)
 
@@ -70,6 +72,7 @@ class Session:
 
     def close(self) -> bool:
         """Returns whether the kernel had killed the submission, short of memory."""
+        self._prefetch.unasked()  # nobody will answer
         job, self._job = self._job, None
         return job is not None and job.end()
 
@@ -92,6 +95,7 @@ class Session:
         """While this lasts, functions of this side stand in the notebook under these names; under those of ``modules`` a
         class whose modules hold their parameters there and ask the function for shapes and outputs."""
         self._replaced, self._modules = dict(functions), list(modules)
+        self._prefetch.plan(None, ())
         try:
             self._request(self._replacements(), self.limits.call_cpu)
             yield
@@ -117,6 +121,16 @@ class Session:
         except WireError as error:
             raise _garbage(error) from error
 
+    def foresee(self, subject: RemoteObject, plan: Plan) -> None:
+        """What ``subject`` will be asked, if it answers rightly: some of it may be sent ahead."""
+        self._prefetch.plan(subject, plan)
+
+    def begin(self, part: str) -> None:
+        """This part of the plan is next."""
+        if not self._prefetch.goes_on_with(part):
+            self._drop_unasked()
+            self._prefetch.go_to(part)
+
     def call(
         self,
         target: RemoteObject,
@@ -140,17 +154,19 @@ class Session:
             self._called = target._origin
             self._require_no_crashes(self._called)  # before a fork is made for it
             making = target._making
-            number = self._target(making.cls if making else target)
+            subject = making.cls if making else target
+            number = self._target(subject)
             loan.begin(self._ensure_running().lent)
             encoder = Encoder(self._refer, loan.lend)
-            request: dict[str, Any] = {"op": "call", "target": number}
-            if making:
-                request["made"] = encoder.encode(making.to_wire())
-            request |= {"args": encoder.encode(args), "kwargs": encoder.encode(kwargs)}
-            options = {"method": method, "watched": bool(watched), "again": again, "slope": slope}
-            request |= {name: option for name, option in options.items() if option}
+            made = making.to_wire() if making else None
             try:
-                reply = self._request(request, self.limits.call_cpu, bytes(encoder.payload), self._called)
+                question = Question.of(encoder, made, method, args, kwargs, watched, again, slope)
+                serial = self._prefetch.serial_of(subject, question)
+                if serial is None and self._prefetch.is_ahead:
+                    self._drop_unasked()  # and with it the fork, perhaps, and what was encoded for it
+                    self._callbacks.clear()
+                    return ask()
+                reply = self._ask(subject, number, question, serial)
             finally:
                 self._callbacks.clear()
             loan.end()
@@ -202,21 +218,59 @@ class Session:
         request = {"op": "execute", "cell": cell, "source": source}
         return self._request(request, self.limits.cell_cpu, culprit=f"cell {cell}")
 
+    def _ask(
+        self, subject: RemoteObject, number: int, question: Question, serial: int | None
+    ) -> tuple[dict[str, Any], bytes]:
+        """The reply to a call that was sent ahead under this number; or to one that is sent now, and with it some of what is to
+        come."""
+        frames = []
+        if serial is None:
+            serial = self._serial = self._serial + 1
+            frames.append((question.header(serial, number), question.payload))
+            for step in self._prefetch.after(subject, question):
+                if step.question is not None:
+                    self._serial += 1
+                    frames.append((step.question.header(self._serial, number), step.question.payload))
+                    self._prefetch.sent(step, self._serial)
+        return self._reply(serial, frames, self.limits.call_cpu, self._called)
+
+    def _drop_unasked(self) -> None:
+        """Wait for the replies to what was sent ahead and is not asked: the student's process answers in order."""
+        with contextlib.suppress(StudentError):  # the fork has ended
+            for serial in self._prefetch.unasked():
+                self._reply(serial, [], self.limits.call_cpu)
+
     def _request(
         self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b"", culprit: str = ""
     ) -> tuple[dict[str, Any], bytes]:
-        """Ask and wait. CPU seconds and memory of the submission's processes are watched; what goes wrong is the
-        student's error, ends this fork, and counts for ``culprit``: the function or cell that is run."""
+        """Ask and wait for the reply."""
         self._require_no_crashes(culprit)
-        job = self._ensure_running()
+        self._drop_unasked()
+        self._ensure_running()
         self._serial += 1
-        runs_cell = header["op"] == "execute"
+        frame = as_json(header | {"serial": self._serial}), payload
+        cell = (header["cell"], header["source"]) if header["op"] == "execute" else None
+        return self._reply(self._serial, [frame], cpu_seconds, culprit, cell)
+
+    def _reply(
+        self,
+        serial: int,
+        frames: list[tuple[str, bytes]],
+        cpu_seconds: float,
+        culprit: str = "",
+        cell: tuple[str, str] | None = None,
+    ) -> tuple[dict[str, Any], bytes]:
+        """Send the frames and wait for the reply of this number. CPU seconds and memory of the submission's processes are
+        watched; what goes wrong is the student's error, ends this fork, and counts for ``culprit``: the function or cell
+        that is run."""
+        job = self._ensure_running()
         connection = job.connection
-        monitor = UsageMonitor(job, cpu_seconds, self.limits, self._budget, counts_processes=runs_cell)
+        monitor = UsageMonitor(job, cpu_seconds, self.limits, self._budget, counts_processes=cell is not None)
         wall_seconds = cpu_seconds * self.limits.patience * (STARVED if job.tree else 1)
         deadline = time.monotonic() + wall_seconds  # for all frames together
         try:
-            connection.send(header | {"serial": self._serial}, payload, wall_seconds)
+            if frames:
+                connection.send_frames(frames, wall_seconds)
             while True:
                 reply, reply_payload = connection.receive(max(0.0, deadline - time.monotonic()), monitor.look)
                 if "callback" not in reply:
@@ -226,13 +280,13 @@ class Session:
                 with kernel_limit(cpu_seconds + CALLBACK_MARGIN):
                     self._serve_callback(job, reply, reply_payload, max(0.0, deadline - time.monotonic()))
                 monitor.charge_callback(time.process_time() - start)
-            if reply.get("serial") != self._serial:
+            if reply.get("serial") != serial:
                 raise WireError("reply to another request")
-            if runs_cell:
+            if cell is not None:
                 monitor.look()  # what a cell leaves running is that cell's
                 if monitor.more_processes > 0 and not self._cells_with_orphans.intersection(self._history):
                     # Else they may be children of what an earlier cell has left: run without that one, it will show.
-                    self._cells_with_orphans.add((header["cell"], header["source"]))
+                    self._cells_with_orphans.add(cell)
             return reply, reply_payload
         except LimitExceeded as error:
             self._abandon(culprit)
@@ -302,6 +356,7 @@ class Session:
 
     def _abandon(self, culprit: str = "") -> None:
         self._crashes[culprit] += 1
+        self._prefetch.stop()
         self._end()
 
     def _end(self) -> None:

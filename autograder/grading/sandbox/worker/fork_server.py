@@ -35,6 +35,7 @@ from isolation import (
 from student_notebook import make_shell, run_notebook
 from wire import Connection, PeerGone
 
+GARBAGE = (5000, 10, 10)  # new objects before they are looked through: most of them go by themselves
 PF_EXITING = 0x4  # of a process's flags in /proc
 
 # What notebooks begin with: what it makes IPython, matplotlib and torch look up once is looked up here.
@@ -110,6 +111,7 @@ def serve(control: socket.socket) -> None:
     shell = make_shell()
     shell.run_cell(FIRST_CELL, store_history=False)
     gc.freeze()  # a fork's garbage collector leaves these pages shared
+    gc.set_threshold(*GARBAGE)
     gc.enable()
     make_dumpable(False)  # no fork may look into the server
     running: dict[str, Running] = {}

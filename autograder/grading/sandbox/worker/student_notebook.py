@@ -7,7 +7,6 @@ wrongly or not at all.
 import ast
 import base64
 import builtins
-import contextlib
 import itertools
 import math
 import os
@@ -16,7 +15,8 @@ import sys
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from isolation import make_dumpable
 from pullback import pullback, slope
-from tensors import load_table, load_weights, overwrite, same, tensors_in
+from tensors import make_module, overwrite, same, tensors_in, usual_dtype
 from traitlets import Type
 from traitlets.config import Config
 from wire import Connection, Decoder, Encoder, PeerGone, Reference
@@ -181,6 +181,7 @@ class Notebook:
         self.graphs: dict[int, tuple[Any, ...]] = {}
         self.counter = itertools.count(1)
         self.own: dict[str, Any] = {}  # what stood under the names that are replaced
+        self.waiting: deque[tuple[dict[str, Any], bytes]] = deque()  # requests that came before a function's answer
         self.recorder = Recorder()
         self.pid = os.getpid()
 
@@ -193,7 +194,7 @@ class Notebook:
             "replace": self.replace,
         }
         while True:
-            header, payload = self.connection.receive()
+            header, payload = self.waiting.popleft() if self.waiting else self.connection.receive()
             self.record()
             encoder = Encoder(self.refer)
             try:
@@ -342,6 +343,9 @@ class Notebook:
             header["cotangents"] = encoder.encode(cotangents)
         self.connection.send(header, bytes(encoder.payload))
         reply, payload = self.connection.receive()
+        while "op" in reply:  # it was sent ahead
+            self.waiting.append((reply, payload))
+            reply, payload = self.connection.receive()
         if "raise" in reply:
             kind = getattr(builtins, str(reply.get("type")), None)
             raise (kind if kind in (ValueError, TypeError, IndexError, NotImplementedError) else RuntimeError)(
@@ -366,21 +370,6 @@ class _Asked(torch.autograd.Function):
         return None, None, None, None, *ctx.notebook.ask(ctx.number, ctx.args, ctx.kwargs, list(cotangents))
 
 
-def make_module(cls: Any, how: dict[str, Any]) -> tuple[Any, str]:
-    """A module of the student's class, loaded and converted before anything is asked of it, or why it was not loaded."""
-    with usual_dtype():
-        module = cls(*how["args"], **how["kwargs"])
-        unloaded = ""
-        if "weights" in how:
-            unloaded = load_weights(module, how["weights"], how["zeroed"])
-        elif "rows" in how:
-            unloaded = load_table(module, how["rows"])
-        if not unloaded:
-            for name, arguments, options in how["steps"]:
-                getattr(module, name)(*arguments, **options)
-    return module, unloaded
-
-
 def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
     """Modules that hold their parameters, and ask the check's function what these are and what comes of them."""
 
@@ -402,19 +391,6 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
         return ask(*self.made_with, dict(self.named_parameters()), inputs, named)
 
     return type(name, (torch.nn.Module,), {"__init__": make, "forward": forward})
-
-
-@contextlib.contextmanager
-def usual_dtype() -> Iterator[None]:
-    """A test hands in float32 tensors, so new ones are float32, whatever a cell has switched for its own purposes."""
-    dtype = torch.get_default_dtype()
-    if dtype != torch.float32:
-        torch.set_default_dtype(torch.float32)
-    try:
-        yield
-    finally:
-        if torch.get_default_dtype() != dtype:
-            torch.set_default_dtype(dtype)
 
 
 def describe(error: BaseException) -> dict[str, Any]:

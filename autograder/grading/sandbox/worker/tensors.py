@@ -1,7 +1,7 @@
 """Tensors in nested values and modules: finding, comparing, overwriting, loading. Used on both sides."""
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -60,6 +60,34 @@ def load_table(module: Any, rows: torch.Tensor) -> str:
     state[tables[0]] = (rows.T if turned else rows).reshape(shape).clone()
     module.load_state_dict(state)
     return ""
+
+
+def make_module(cls: Any, how: dict[str, Any]) -> tuple[Any, str]:
+    """A module of the student's class, loaded and converted before anything is asked of it, or why it was not loaded."""
+    with usual_dtype():
+        module = cls(*how["args"], **how["kwargs"])
+        unloaded = ""
+        if "weights" in how:
+            unloaded = load_weights(module, how["weights"], how["zeroed"])
+        elif "rows" in how:
+            unloaded = load_table(module, how["rows"])
+        if not unloaded:
+            for name, arguments, options in how["steps"]:
+                getattr(module, name)(*arguments, **options)
+    return module, unloaded
+
+
+@contextlib.contextmanager
+def usual_dtype() -> Iterator[None]:
+    """A test hands in float32 tensors, so new ones are float32, whatever a cell has switched for its own purposes."""
+    dtype = torch.get_default_dtype()
+    if dtype != torch.float32:
+        torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        if torch.get_default_dtype() != dtype:
+            torch.set_default_dtype(dtype)
 
 
 def overwrite(value: Any) -> None:

@@ -88,6 +88,7 @@ class Encoder:
     lend: Callable[[torch.Tensor], int | None] = lambda tensor: None
     payload: bytearray = field(default_factory=bytearray)
     nodes: int = 0
+    refers: bool = False  # to anything that stays on this side
 
     def encode(self, value: Any, depth: int = 0) -> Any:
         self.nodes += 1
@@ -114,6 +115,7 @@ class Encoder:
         if isinstance(value, np.generic):
             return self.encode(value.item(), depth)
         reference = self.refer(value)
+        self.refers = self.refers or reference is not None
         return reference if reference is not None else {"x": type(value).__name__[:80]}
 
     def _tensor(self, tensor: torch.Tensor) -> dict[str, Any]:
@@ -285,7 +287,13 @@ def _with_gradient(tensor: torch.Tensor, body: dict[str, Any]) -> torch.Tensor:
     return tensor
 
 
-_as_json = json.JSONEncoder(check_circular=False).encode  # an encoded value has no circles
+as_json = json.JSONEncoder(check_circular=False).encode  # an encoded value has no circles
+
+
+def _frame(text: bytes, payload: bytes) -> tuple[bytes, bytes, bytes]:
+    if len(text) > MAX_HEADER or len(payload) > MAX_PAYLOAD:
+        raise WireError("frame too large to send")
+    return struct.pack("!II", len(text), len(payload)), text, payload
 
 
 class Connection:
@@ -300,15 +308,16 @@ class Connection:
 
     def send(self, header: dict[str, Any], payload: bytes = b"", seconds: float | None = None) -> None:
         """Send a frame; within ``seconds`` (wall clock), or ``PeerSlow``."""
-        text = _as_json(header).encode()
-        if len(text) > MAX_HEADER or len(payload) > MAX_PAYLOAD:
-            raise WireError("frame too large to send")
-        frame = b"".join((struct.pack("!II", len(text), len(payload)), text, payload))  # at once: one wake-up
+        self.send_frames([(as_json(header), payload)], seconds)
+
+    def send_frames(self, frames: list[tuple[str, bytes]], seconds: float | None = None) -> None:
+        """Send several at once: one wake-up. Their headers are JSON already."""
+        together = b"".join(part for text, payload in frames for part in _frame(text.encode(), payload))
         try:
             if seconds is None:
-                self.sock.sendall(frame)
+                self.sock.sendall(together)
             else:
-                self._send_within(frame, time.monotonic() + seconds)
+                self._send_within(together, time.monotonic() + seconds)
         except OSError as error:
             raise PeerGone(str(error)) from error
 

@@ -1,0 +1,89 @@
+"""What a right answer is asked by a hidden test, block by block: the same for every submission of a class.
+
+It is recorded once, by putting the test to the reference, so that a session can send some questions ahead (`prefetch`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from autograder.grading.sandbox.prefetch import Plan, Question, Step
+from autograder.grading.sandbox.proxy import RemoteObject, Returned
+from autograder.grading.sandbox.worker.pullback import slope as slope_of
+from autograder.grading.sandbox.worker.tensors import make_module, overwrite, tensors_in
+from autograder.grading.sandbox.worker.wire import Encoder, Reference
+
+
+class Recorder:
+    """A session whose student is the reference: it answers here, and writes down what it is asked."""
+
+    generation = 0
+
+    def __init__(self, right: Callable[..., Any]) -> None:
+        self._objects: list[Any] = [right]
+        self.steps: list[Step] = []
+        self._part = ""
+        self.subject = self._remote(0)
+
+    def begin(self, part: str) -> None:
+        self._part = part
+
+    def foresee(self, subject: RemoteObject, plan: Plan) -> None:
+        """Nothing is sent ahead here."""
+
+    def call(
+        self,
+        target: RemoteObject,
+        method: str | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        watched: Sequence[Any] = (),
+        again: bool = False,
+        slope: tuple[int, int | None] | None = None,
+    ) -> Returned:
+        making = target._making
+        made = making.to_wire() if making else None
+        question = Question.of(Encoder(_referring), made, method, args, kwargs, watched, again, slope)
+        is_main = (making.cls if making else target) is self.subject
+        self._note(question if is_main and question.is_plain else None)
+        if slope is None and any(tensor.requires_grad for tensor in tensors_in((args, kwargs))):
+            self._note(None)  # a gradient may be asked for next
+        if making is not None:
+            module, _ = make_module(self._objects[0], made or {})
+            self._objects.append(module)
+            target._reference, target._making = self._reference(len(self._objects) - 1), None
+        function = self._objects[target._reference.id]
+        if method:
+            function = getattr(function, method)
+        if again:
+            overwrite(function(*args, **kwargs))
+        value = function(*args, **kwargs)
+        found = slope_of(value, slope[1], args[slope[0]]) if slope else None
+        return Returned(self._handed_out(value), [], 0, found)
+
+    def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
+        self._note(None)
+        return []
+
+    def _note(self, question: Question | None) -> None:
+        self.steps.append(Step(self._part, question))
+
+    def _handed_out(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self._handed_out(item) for key, item in value.items()}
+        if not callable(value) or isinstance(value, torch.Tensor):
+            return value
+        self._objects.append(value)
+        return self._remote(len(self._objects) - 1)
+
+    def _remote(self, number: int) -> RemoteObject:
+        return RemoteObject(self, self._reference(number), None)
+
+    def _reference(self, number: int) -> Reference:
+        return Reference(number, type(self._objects[number]).__name__, True)
+
+
+def _referring(value: Any) -> dict[str, Any] | None:
+    """Whatever stays on one side differs between submissions: what it is called here does not matter."""
+    return {"c": 0} if callable(value) else None
