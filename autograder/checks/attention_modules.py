@@ -7,7 +7,7 @@ import torch
 
 from autograder.checks.errors import StudentError
 from autograder.checks.framework import Check, Hint
-from autograder.checks.probes import Probe, gradient
+from autograder.checks.probes import AsksOnce, Probe, gradient
 from autograder.grading.sandbox.worker.tensors import load_weights
 
 PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
@@ -107,7 +107,7 @@ def attended(
         )
         return gradient(output, leaf) if differentiate else output
 
-    return probe
+    return probe if differentiate else AsksOnce(probe)
 
 
 def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch.Tensor) -> Probe:

@@ -7,7 +7,7 @@ is found in `diagnosis`.
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from inspect import isclass, isfunction, signature
@@ -618,15 +618,18 @@ class _Rehearsal(Check):
         record = Record(probe, place, tolerance, hint)
         self._records.append(record)
         try:
-            record.got = self._known.recall(place, lambda: probe(self.reference))
+            record.got = self._known.recall(place, lambda: self._answer(probe))
         except Exception as error:
             record.error = by_student(error)
             raise Miss(f"{call} raised {record.error.describe()}") from None
         return record
 
+    def _answer(self, probe: Probe) -> Any:
+        return probe(self.reference)
+
 
 class _Planning(_Rehearsal):
-    """The same, and each question is put to a proxy of what is right, too, where it is recorded."""
+    """The same, and what is asked is written down."""
 
     def __init__(self, recorder: Recorder, *arguments: Any) -> None:
         self._recorder = recorder
@@ -639,9 +642,16 @@ class _Planning(_Rehearsal):
     def _run(
         self, probe: Probe, call: str, place: Place, tolerance: Tolerance = Tolerance(), hint: Hint | str = ""
     ) -> Record:
-        with suppress(Exception):  # to refuse may be right
-            probe(self.student)
-        return super()._run(probe, call, place, tolerance, hint)
+        self._is_recorded = False
+        try:
+            return super()._run(probe, call, place, tolerance, hint)
+        finally:
+            if not self._is_recorded:  # the answer was known
+                self._recorder.listen(probe)
+
+    def _answer(self, probe: Probe) -> Any:
+        self._is_recorded = True
+        return self._recorder.answer(probe)
 
 
 def _number(value: Any) -> float | None:

@@ -1,18 +1,25 @@
 """What a right answer is asked by a hidden test, block by block: the same for every submission of a class.
 
 It is recorded once, by putting the test to the reference, so that a session can send some questions ahead (`prefetch`).
+What the reference answers is what is expected: it need not be asked again.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from autograder.checks.probes import AsksOnce, Probe
 from autograder.grading.sandbox.prefetch import Plan, Question, Step
 from autograder.grading.sandbox.proxy import RemoteObject, Returned
 from autograder.grading.sandbox.worker.pullback import slope as slope_of
 from autograder.grading.sandbox.worker.tensors import make_module, overwrite, tensors_in
 from autograder.grading.sandbox.worker.wire import Encoder, Reference
+
+
+class _Heard(Exception):
+    """Nothing more is asked by this probe."""
 
 
 class Recorder:
@@ -25,6 +32,26 @@ class Recorder:
         self.steps: list[Step] = []
         self._part = ""
         self.subject = self._remote(0)
+        self._only_listens = False
+        self._is_faithful = True  # what a probe has seen here is what it would see in this process
+
+    def answer(self, probe: Probe) -> Any:
+        """What the probe gives for the reference."""
+        self._is_faithful = True
+        try:
+            value = probe(self.subject)
+        except Exception:
+            if self._is_faithful:
+                raise
+            return probe(self._objects[0])
+        return value if self._is_faithful and not _holds_proxy(value) else probe(self._objects[0])
+
+    def listen(self, probe: Probe) -> None:
+        """Write down what the probe asks; what it gives is known."""
+        self._only_listens = isinstance(probe, AsksOnce)
+        with contextlib.suppress(Exception):  # to refuse may be right
+            probe(self.subject)
+        self._only_listens = False
 
     def begin(self, part: str) -> None:
         self._part = part
@@ -48,7 +75,10 @@ class Recorder:
         is_main = (making.cls if making else target) is self.subject
         self._note(question if is_main and question.is_plain else None)
         if slope is None and any(tensor.requires_grad for tensor in tensors_in((args, kwargs))):
-            self._note(None)  # a gradient may be asked for next
+            self._note(None)  # a gradient may be asked for next, which is not known here
+            self._is_faithful = False
+        if self._only_listens:
+            raise _Heard
         if making is not None:
             module, _ = make_module(self._objects[0], made or {})
             self._objects.append(module)
@@ -63,7 +93,6 @@ class Recorder:
         return Returned(self._handed_out(value), [], 0, found)
 
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
-        self._note(None)
         return []
 
     def _note(self, question: Question | None) -> None:
@@ -82,6 +111,12 @@ class Recorder:
 
     def _reference(self, number: int) -> Reference:
         return Reference(number, type(self._objects[number]).__name__, True)
+
+
+def _holds_proxy(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds_proxy, value))
+    return isinstance(value, RemoteObject) or (isinstance(value, dict) and any(map(_holds_proxy, value.values())))
 
 
 def _referring(value: Any) -> dict[str, Any] | None:

@@ -18,9 +18,19 @@ from autograder.grading.sandbox.worker.tensors import overwrite
 Probe = Callable[[Any], Any]
 
 
+class AsksOnce:
+    """A probe that asks the object one thing only, in one message."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+
+    def __call__(self, subject: Any) -> Any:
+        return self._probe(subject)
+
+
 def calling(*arguments: Any, **options: Any) -> Probe:
     """The probe that calls the object with these arguments; tensors are copied, whatever the student does to them."""
-    return lambda subject: subject(*[_copy(argument) for argument in arguments], **options)
+    return AsksOnce(lambda subject: subject(*[_copy(argument) for argument in arguments], **options))
 
 
 def calling_again(*arguments: Any) -> Probe:
@@ -33,7 +43,7 @@ def calling_again(*arguments: Any) -> Probe:
         overwrite(subject(*copies))
         return subject(*copies)
 
-    return probe
+    return AsksOnce(probe)
 
 
 def differentiating(*arguments: Any, at: int = 0, place: int | None = None) -> Probe:
@@ -51,7 +61,7 @@ def differentiating(*arguments: Any, at: int = 0, place: int | None = None) -> P
             return slope
         return gradient(value if place is None else value[place], copies[at])
 
-    return probe
+    return AsksOnce(probe)
 
 
 def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
@@ -88,7 +98,7 @@ def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 def making(*sizes: int, then: torch.Tensor) -> Probe:
     """Makes a module of the student's class with these sizes and calls it."""
-    return lambda cls: made(cls, *sizes)(then)
+    return AsksOnce(lambda cls: made(cls, *sizes)(then))
 
 
 def made(cls: Any, *sizes: int) -> Any:
