@@ -2,6 +2,9 @@
 
 It is recorded once, by putting the test to the reference, so that a session can send some questions ahead (`prefetch`).
 What the reference answers is what is expected: it need not be asked again.
+
+What is sent ahead may hold nothing of an answer to what is asked before it: the student's process could read it there. So
+of each probe only the first call is planned. A later one may hand on what came of it.
 """
 
 import contextlib
@@ -33,11 +36,12 @@ class Recorder:
         self._part = ""
         self.subject = self._remote(0)
         self._only_listens = False
+        self._is_first = True  # call of a probe
         self._is_faithful = True  # what a probe has seen here is what it would see in this process
 
     def answer(self, probe: Probe) -> Any:
         """What the probe gives for the reference."""
-        self._is_faithful = True
+        self._is_faithful = self._is_first = True
         try:
             value = probe(self.subject)
         except Exception:
@@ -48,7 +52,7 @@ class Recorder:
 
     def listen(self, probe: Probe) -> None:
         """Write down what the probe asks; what it gives is known."""
-        self._only_listens = isinstance(probe, AsksOnce)
+        self._only_listens, self._is_first = isinstance(probe, AsksOnce), True
         with contextlib.suppress(Exception):  # to refuse may be right
             probe(self.subject)
         self._only_listens = False
@@ -73,7 +77,8 @@ class Recorder:
         made = making.to_wire() if making else None
         question = Question.of(Encoder(_referring), made, method, args, kwargs, watched, again, slope)
         is_main = (making.cls if making else target) is self.subject
-        self._note(question if is_main and question.is_plain else None)
+        self._note(question if self._is_first and is_main and question.is_plain else None)
+        self._is_first = False
         if slope is None and any(tensor.requires_grad for tensor in tensors_in((args, kwargs))):
             self._note(None)  # a gradient may be asked for next, which is not known here
             self._is_faithful = False

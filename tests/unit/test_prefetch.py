@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from autograder.checks.framework import StudentError
+from autograder.checks.framework import StudentError, calling
 from autograder.checks.plan import Recorder
 from autograder.grading.sandbox import prefetch
 from autograder.grading.sandbox.limits import Limits
@@ -102,14 +102,22 @@ def test_the_recorder_answers_as_the_reference_does_and_writes_down_what_it_is_a
     recorder = Recorder(torch.nn.Linear)
     recorder.begin("a")
     weights = {"weight": torch.tensor([[2.0, 1.0]]), "bias": torch.tensor([1.0])}
-    module = recorder.subject.with_weights((2, 1), {}, weights, [])
-    assert module(torch.tensor([3.0, 4.0])).tolist() == [11.0]
-    assert module(torch.tensor([0.0, 0.0])).tolist() == [1.0]
-    assert sorted(recorder.subject(2, 3).state_dict()) == ["bias", "weight"]
+
+    def twice(cls: Any) -> list[Any]:
+        module = cls.with_weights((2, 1), {}, weights, []) if cls is recorder.subject else None
+        if module is None:
+            module = cls(2, 1)
+            module.load_state_dict(weights)
+        return [module(torch.tensor([3.0, 4.0])).tolist(), module(torch.tensor([0.0, 0.0])).tolist()]
+
+    assert recorder.answer(twice) == [[11.0], [1.0]]
+    assert recorder.answer(lambda cls: sorted(cls(2, 3).state_dict())) == ["bias", "weight"]
     with pytest.raises(TypeError):
-        recorder.subject("no", size=1)
+        recorder.answer(calling("no", size=1))
+    assert recorder.answer(lambda cls: cls(1, 1)).in_features == 1
+    recorder.listen(calling(3, 4))
     plain = [step.question is not None for step in recorder.steps]
-    assert plain == [True, False, True, False, True] and {step.part for step in recorder.steps} == {"a"}
+    assert plain == [True, False, True, False, True, True, True] and {step.part for step in recorder.steps} == {"a"}
 
 
 # ---- in the sandbox ---------------------------------------------------------------------------------------------------
