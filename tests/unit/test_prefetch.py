@@ -1,6 +1,7 @@
 """What is sent ahead: which questions, how many, and what becomes of those that nobody asks."""
 
 import contextlib
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from autograder.grading.sandbox.limits import Limits
 from autograder.grading.sandbox.prefetch import Prefetch, Question, Step
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
-from autograder.grading.sandbox.worker.wire import Encoder
+from autograder.grading.sandbox.worker.wire import Connection, Encoder
 
 
 def question(*args: Any) -> Question:
@@ -89,6 +90,19 @@ def test_what_waits_in_the_socket_is_bounded() -> None:
     ahead.plan("f", [Step("a", question(n, large)) for n in range(9)])
     ahead.go_to("a")
     assert len(ahead.after("f", question(0, large))) == 1
+    assert len(ahead.after("f", question(2, large), room=1000)) == 0
+
+
+@pytest.mark.parametrize("buffer", [5_000, 20_000, 100_000])
+def test_neither_side_waits_for_the_other_to_read(buffer: int) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
+        connection = Connection(ours)
+        count = connection.room // 100
+        for _ in range(2):
+            connection.send_frames([("{}", bytes(90))] * count, seconds=0.0)
+            assert len(theirs.recv(100 * count, socket.MSG_WAITALL)) == 100 * count
 
 
 def test_what_only_one_submission_has_is_asked_by_itself() -> None:

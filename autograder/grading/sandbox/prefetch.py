@@ -13,8 +13,8 @@ from typing import Any
 
 from autograder.grading.sandbox.worker.wire import Encoder, as_json
 
-FIRST, MOST = 8, 16  # questions in one go: twice as many each time that all of them were asked, and one where not
-ROOM = 2**16  # bytes sent ahead: they wait in the socket, or each side would wait for the other to read
+FIRST, MOST = 16, 32  # questions in one go: twice as many each time that all of them were asked, and one where not
+ROOM = 2**16  # bytes sent ahead
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,9 @@ class Prefetch:
             self._at_once = min(2 * self._at_once, MOST)
         return serial
 
-    def after(self, subject: Any, question: Question) -> list[Step]:
-        """The steps whose questions to send with this one."""
+    def after(self, subject: Any, question: Question, room: int = ROOM) -> list[Step]:
+        """The steps whose questions to send with this one. They must find ``room`` in the socket, in bytes: the student's
+        process reads them when it has given its answer, and that this side reads when all is sent."""
         if not question.is_plain:
             return []
         while self._planned and self._planned[0].question is None:
@@ -112,7 +113,7 @@ class Prefetch:
             return []
         self._planned.popleft()
         found: list[Step] = []
-        room = ROOM
+        room = min(room, ROOM)
         while self._planned and len(found) + 1 < self._at_once:
             following = self._planned[0].question
             if following is None or following.size > room:

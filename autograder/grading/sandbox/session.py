@@ -227,7 +227,7 @@ class Session:
         if serial is None:
             serial = self._serial = self._serial + 1
             frames.append((question.header(serial, number), question.payload))
-            for step in self._prefetch.after(subject, question):
+            for step in self._prefetch.after(subject, question, self._ensure_running().connection.room):
                 if step.question is not None:
                     self._serial += 1
                     frames.append((step.question.header(self._serial, number), step.question.payload))

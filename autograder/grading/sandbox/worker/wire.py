@@ -355,6 +355,12 @@ class Connection:
             raise WireError("header is not an object")
         return header, payload
 
+    @property
+    def room(self) -> int:
+        """How many bytes can be sent before the other side reads any: a third of what the kernel takes for its own records
+        and theirs."""
+        return self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 3
+
     def close(self) -> None:
         self.sock.close()
 
