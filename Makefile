@@ -5,11 +5,16 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-HAS = python -c "import importlib.util as u, sys; sys.exit(any(u.find_spec(m) is None for m in sys.argv[1:]))"
+# Which of these sets of packages the active environment has; the first word of a set is its name.
+SETS = "run torch nbgrader nbval jupytext rich jupyterlab latex2mathml" \
+       "site nbgrader jupytext sphinx myst_parser furo quickjs" \
+       "test torch nbgrader nbval pytest xdist filelock hypothesis playwright transformers latex2mathml ruff mypy sphinx quickjs"
+HAS = python -c "import importlib.util as u, sys; print(*(s.split()[0] for s in sys.argv[1:] if all(map(u.find_spec, s.split()[1:]))))"
 ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
-  ACTIVE := $(shell $(HAS) torch nbgrader nbval jupytext rich jupyterlab latex2mathml 2>/dev/null && echo yes)
-  ACTIVE_FOR_SITE := $(shell $(HAS) nbgrader jupytext sphinx myst_parser furo quickjs 2>/dev/null && echo yes)
-  ACTIVE_FOR_TESTS := $(shell $(HAS) torch nbgrader nbval pytest xdist filelock hypothesis playwright transformers latex2mathml ruff mypy sphinx quickjs 2>/dev/null && echo yes)
+  HERE := $(shell $(HAS) $(SETS) 2>/dev/null)
+  ACTIVE := $(filter run,$(HERE))
+  ACTIVE_FOR_SITE := $(filter site,$(HERE))
+  ACTIVE_FOR_TESTS := $(filter test,$(HERE))
 endif
 PY := $(if $(ACTIVE),python,$(CURDIR)/.venv/bin/python)
 READY := $(if $(ACTIVE),,.venv/.ready)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from autograder.errors import AutograderError, CourseError, cannot_store, missing_package
-from autograder.imports import importing
+from autograder.imports import giving_way, importing
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -161,9 +161,9 @@ def _autograde(options: argparse.Namespace) -> int:
             from autograder.grading import head_start
 
             head_start.begin(root, assignments[0], students_named(options.students), how, options.regrade)
-        from autograder.commands import autograde
+        commands = giving_way("autograder.commands")
 
-    return autograde(root, assignments, options)
+    return int(commands.autograde(root, assignments, options))
 
 
 def _feedback(options: argparse.Namespace) -> int:

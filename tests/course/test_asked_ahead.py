@@ -17,7 +17,7 @@ from autograder.checks.probes import Probe
 from autograder.classroom import make_course_root
 from autograder.course import instructor_cells, released_files
 from autograder.grading.judge import judge
-from autograder.grading.messages import Result, Task
+from autograder.grading.messages import Result, Task, TaskCell
 from autograder.grading.sandbox import prefetch
 from autograder.grading.sandbox.prefetch import Step
 from autograder.grading.sandbox.sandbox import Sandbox
@@ -186,3 +186,63 @@ def test_a_right_answer_is_asked_the_same_in_the_same_order(
     (one_by_one, count), (ahead, fewer) = asked[0], asked[prefetch.MOST]
     assert ahead == one_by_one
     assert fewer < 0.85 * count, f"{fewer} messages in place of {count}"
+
+
+READS_AHEAD = """
+def to_come():
+    import gc, json, socket, struct
+    for thing in gc.get_objects():
+        if type(thing).__name__ == "Connection":
+            raw = bytes(thing._read)
+            try:
+                raw += thing.sock.recv(2**20, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except OSError:
+                pass
+            while len(raw) >= 8:
+                text, size = struct.unpack_from("!II", raw)
+                payload = raw[8 + text : 8 + text + size]
+                try:
+                    args = json.loads(raw[8 : 8 + text])["args"]["u"]
+                except (ValueError, KeyError):
+                    break
+                raw = raw[8 + text + size :]
+                for value in args:
+                    body = value["T"]
+                    flat = torch.frombuffer(bytearray(payload), dtype=getattr(torch, body["dtype"]), offset=body["offset"])
+                    count = torch.Size(body["shape"]).numel()
+                    if len(flat) >= count:
+                        yield flat[:count].reshape(body["shape"])
+
+
+seen = 0
+
+
+def apply_rotary_emb(x, positions, base=10000.0):
+    global seen
+    for other in to_come():
+        seen += 1
+        if other.shape == x.shape and other.dtype == x.dtype:
+            return other.clone()
+    pairs = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
+    near = positions.double().unsqueeze(-1) * rope_frequencies(x.shape[-1]).double()
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(near), near)).flatten(-2).to(x.dtype)
+"""
+
+
+def test_who_reads_ahead_gains_nothing(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = task_of_solution("week3_rope", tmp_path)
+    cells = [
+        dataclasses.replace(cell, source=READS_AHEAD) if cell.id == "apply_rotary_emb" else cell for cell in task.cells
+    ]
+    shown = TaskCell("shown", cells[-1].role, "assert seen == 0, seen")
+    task = dataclasses.replace(task, cells=[*cells, shown])
+    points = {}
+    for most in (0, prefetch.MOST):
+        with monkeypatch.context() as patch:
+            patch.setattr(prefetch, "FIRST", min(most, prefetch.FIRST))
+            patch.setattr(prefetch, "MOST", most)
+            answer = judge(task, sandbox)
+        assert isinstance(answer, Result)
+        points[most] = answer.scores["apply_rotary_emb_tests"]
+        assert ("shown" in answer.failed_checks) == bool(most), "it does read what is to come"
+    assert points[prefetch.MOST] <= points[0]

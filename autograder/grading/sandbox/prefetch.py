@@ -13,7 +13,7 @@ from typing import Any
 
 from autograder.grading.sandbox.worker.wire import Encoder, as_json
 
-FIRST, MOST = 16, 32  # questions in one go: twice as many each time that all of them were asked, and one where not
+FIRST, MOST = 16, 32  # questions in one go: twice as many when all of them were asked, no more of this plan when not
 ROOM = 2**16  # bytes sent ahead
 
 
@@ -120,8 +120,6 @@ class Prefetch:
                 break
             room -= following.size
             found.append(self._planned.popleft())
-        if not found:
-            self._at_once = min(2 * self._at_once, MOST)
         return found
 
     @property
