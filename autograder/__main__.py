@@ -86,9 +86,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _grading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--isolation", choices=["bubblewrap", "none"], default="bubblewrap")
-    parser.add_argument(
-        "--workers", type=int, default=0, help="submissions at the same time (default: one more than there are cores)"
-    )
+    parser.add_argument("--workers", type=int, default=0, help="submissions at the same time (default: one per core)")
 
 
 def _build(options: argparse.Namespace) -> int:

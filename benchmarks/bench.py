@@ -98,9 +98,15 @@ def week(
 def _measure_stages(keep: Callable[[str, Callable[[], object]], None], assignment: str, count: int, root: Path) -> None:
     def class_of(size: int, name: str) -> Path:
         other = root.with_name(name)
-        make_course_root(COURSE, other, [assignment])
-        simulate(COURSE, other, assignment, size)
+        if not other.exists():
+            make_course_root(COURSE, other, [assignment])
+            simulate(COURSE, other, assignment, size)
+            (state_folder(other) / "seed").write_text("benchmark\n")
         return other
+
+    def of_further_ones(what: str) -> dict:
+        """Of what the larger class has more: a submission is compared with its own stages and its own floor."""
+        return in_own_process(class_of(LARGER * count, "larger"), assignment, what, without=root)
 
     keep("open", lambda: _ours(root, [assignment], "--isolation", "none", "--regrade"))
     keep("one", lambda: _ours(class_of(1, "one"), [assignment]))
@@ -112,9 +118,9 @@ def _measure_stages(keep: Callable[[str, Callable[[], object]], None], assignmen
             lambda workers=workers: _ours(few, [assignment], "--workers", str(workers), "--regrade", every=0.1),
         )
     keep("start_up", lambda: start_up(assignment))
-    keep("stages", lambda: in_own_process(root, assignment, "isolated"))
-    keep("stages_open", lambda: in_own_process(root, assignment, "open"))
-    keep("floor", lambda: in_own_process(root, assignment, "floor"))
+    keep("stages", lambda: of_further_ones("isolated"))
+    keep("stages_open", lambda: of_further_ones("open"))
+    keep("floor", lambda: of_further_ones("floor"))
 
 
 def together(assignments: list[str], count: int, fresh: bool = False, runs: Path = RUNS) -> dict:
@@ -304,7 +310,8 @@ def _stages_section(weeks: list[dict]) -> list[str]:
         "## Where our time goes",
         "",
         "CPU seconds, without plots and training cells: of a whole run with one submission, the start of its processes included, and of "
-        f"each further submission, which is by how much a class {LARGER} times as large takes longer.",
+        f"each further submission, which is by how much a class {LARGER} times as large takes longer; the stages and the floor are "
+        "those of the same submissions.",
         "",
         *_table(["", *map(_short, weeks)], _stage_rows(weeks)),
         "",

@@ -18,17 +18,15 @@ COURSE = Path(__file__).resolve().parents[1]
 
 def main() -> None:
     """In a process of its own, which ends up with torch in it: print the costs of one week's class as JSON."""
-    root, assignment = Path(sys.argv[1]), sys.argv[2]
-    print(
-        json.dumps(
-            floor(root, assignment) if sys.argv[3] == "floor" else stages(root, assignment, sys.argv[3] == "isolated")
-        )
-    )
+    root, assignment, what, without = Path(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4])
+    tasks, reading = _tasks(root, assignment, without)
+    print(json.dumps(floor(tasks) if what == "floor" else stages(tasks, reading, what == "isolated")))
 
 
-def in_own_process(root: Path, assignment: str, what: str) -> dict:
+def in_own_process(root: Path, assignment: str, what: str, without: Path) -> dict:
+    """The costs of a class, but for the students that the class under ``without`` has, too."""
     done = subprocess.run(
-        [sys.executable, __file__, str(root), assignment, what],
+        [sys.executable, __file__, str(root), assignment, what, str(without)],
         env=environment(),
         cwd=COURSE,
         stdout=subprocess.PIPE,
@@ -61,15 +59,14 @@ def start_up(assignment: str) -> dict[str, float]:
     }
 
 
-def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
-    """CPU seconds per submission, stage by stage; ``sandbox`` is paid once."""
-    tasks, reading = _tasks(root, assignment)
+def stages(tasks: list, reading: float, isolate: bool) -> dict[str, float]:
+    """CPU seconds per submission, stage by stage, of which ``reading`` took so long in all; ``sandbox`` is paid once."""
     from autograder.checks import prepare
     from autograder.grading import judge
     from autograder.grading.sandbox.sandbox import Sandbox
     from autograder.grading.sandbox.session import Session
 
-    prepare(assignment)
+    prepare(tasks[0].assignment)
     sandbox = Sandbox(isolate)
     sandbox.wait_ready()
     started = cpu_of_tree(sandbox.process.pid)
@@ -99,10 +96,9 @@ def stages(root: Path, assignment: str, isolate: bool) -> dict[str, float]:
     }
 
 
-def floor(root: Path, assignment: str) -> dict[str, float]:
+def floor(tasks: list) -> dict[str, float]:
     """CPU seconds per submission of its cells in a bare fork of a warm process: no isolation, no intake, no
     gradebook, no plots, no training cells. Once the student's cells alone, once with the tests, visible and hidden."""
-    tasks, _ = _tasks(root, assignment)
     import matplotlib
 
     matplotlib.use("Agg")
@@ -112,7 +108,7 @@ def floor(root: Path, assignment: str) -> dict[str, float]:
     from autograder.checks import framework, prepare
 
     torch.set_num_threads(1)
-    prepare(assignment)
+    prepare(tasks[0].assignment)
     costs = {}
     for name, roles in (
         ("cells", {"setup", "locked", "answer", "student"}),
@@ -153,7 +149,7 @@ def _in_fork(work) -> None:
     os.waitpid(pid, 0)
 
 
-def _tasks(root: Path, assignment: str) -> tuple[list, float]:
+def _tasks(root: Path, assignment: str, without: Path) -> tuple[list, float]:
     """The class as the grader takes it in, and the CPU seconds that took."""
     from autograder.course import instructor_cells, released_files
     from autograder.errors import UngradableError
@@ -168,6 +164,8 @@ def _tasks(root: Path, assignment: str) -> tuple[list, float]:
     )
     tasks, start = [], time.process_time()
     for folder in sorted(root.glob(f"submitted/*/{assignment}")):
+        if (without / "submitted" / folder.parent.name).exists():
+            continue
         with contextlib.suppress(UngradableError):
             notebook = intake.rebuild(folder, root, assignment).notebook
             tasks.append(Task.of(folder.parent.name, assignment, notebook, template, released, seed))

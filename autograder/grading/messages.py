@@ -162,8 +162,9 @@ OnOutcome = Callable[[str, Outcome], None]  # with the student
 
 
 def usual_workers() -> int:
-    """One more than there are cores: a judge waits for the kernel and for its fork, and another one goes on."""
-    return (os.cpu_count() or 1) + 1
+    """One per core. One more used to fill the time in which a judge waits for its fork; since questions travel together, both
+    work at once, and one more only takes turns with them: on two cores 4 to 7 % more CPU time, and 2 to 4 % more wall time."""
+    return os.cpu_count() or 1
 
 
 def wanted_device() -> str:

@@ -25,7 +25,7 @@ class SubmissionExporter(NotebookExporter):
     isolation = Enum(["bubblewrap", "none"], default_value="bubblewrap", help="How student code is isolated.").tag(
         config=True
     )
-    workers = Integer(0, help="Submissions graded at the same time; 0: one more than there are cores.").tag(config=True)
+    workers = Integer(0, help="Submissions graded at the same time; 0: one per core.").tag(config=True)
     limits = Dict(
         key_trait=Enum([limit.name for limit in fields(Limits)]),
         help="What one submission may use, by name: see Limits in autograder/grading/sandbox/limits.py.",
