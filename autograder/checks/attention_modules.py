@@ -121,6 +121,17 @@ def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch
     return probe
 
 
+def open_after_causal(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
+    """The output without the causal mask of a module that has seen ``x`` with it before, both in x's dtype."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        module = built(cls, weights, n_heads).to(x.dtype)
+        module(x.clone(), is_causal=True)
+        return module(x.clone(), is_causal=False)
+
+    return probe
+
+
 def attended_after_conversion(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
     """The output for ``x`` of a module that has seen it in float32, before it was converted to x's dtype."""
 

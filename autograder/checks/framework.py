@@ -22,7 +22,7 @@ from autograder.checks.diagnosis import Diagnosis, Hint, Place, Record
 from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by_student
 from autograder.checks.follow_through import Follows, is_promising, rehearse
 from autograder.checks.plan import Recorder
-from autograder.checks.probes import Probe, calling, calling_again, differentiating, gradient
+from autograder.checks.probes import Probe, calling, calling_again, calling_refilled, differentiating, gradient
 from autograder.checks.result_cache import ResultCache
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.grading.sandbox.prefetch import Plan
@@ -53,6 +53,14 @@ Begins = Callable[[str], None]
 NOT_NEW = (
     "what you return is not new, so whoever writes to it changes the argument, or the next result. Return a new tensor."
 )
+NOT_ANEW = (
+    "called again with the same tensors, whose entries have changed since, it goes wrong. (Whatever is kept from a call must go "
+    "by the entries.)"
+)
+
+
+def _as_it_is(probe: Probe) -> Probe:
+    return probe
 
 
 def _ignore(block: str) -> None:
@@ -422,7 +430,12 @@ class Check:
         )
 
     def raises(self, probe: Probe, error: type[Exception], call: str) -> None:
-        """The student's object refuses with ``error``."""
+        """The student's object refuses with ``error``, and when it is asked again: what a refused call has left behind answers
+        the next one."""
+        self._refuses(probe, error, call, "yours returns a value.")
+        self._refuses(probe, error, call, "yours does the first time, and then returns a value.")
+
+    def _refuses(self, probe: Probe, error: type[Exception], call: str, otherwise: str) -> None:
         place = self._place(call)
         try:
             self._expected(probe, place)
@@ -445,7 +458,7 @@ class Check:
                 + ("ends the Python process." if ended else f"raises {raised.kind}.")
             )
             raise Miss(f"{call}: expected {wanted}, got {raised.describe()}") from None
-        self.name(f"{call} must raise {wanted}; yours returns a value.")
+        self.name(f"{call} must raise {wanted}; {otherwise}")
         raise Miss(f"{call}: expected {wanted}, but nothing was raised")
 
     def unchanged(self, probe: Probe, call: str, *arguments: torch.Tensor | list[int]) -> None:
@@ -476,6 +489,16 @@ class Check:
         if self.holds(calling(*arguments), call, tolerance):
             again = f"{call}, after the result of an equal call was overwritten"
             self.require(self.holds(calling_again(*arguments), again, tolerance), f"{call}: {NOT_NEW}", names=True)
+
+    def looks_anew(
+        self, call: str, *arguments: Any, tolerance: Tolerance = Tolerance(), look: Callable[[Probe], Probe] = _as_it_is
+    ) -> None:
+        """The student's function goes by what is in its tensors, not by which tensors they are. Give it new ones: of those that
+        were asked about before, something right may be remembered. ``look`` makes a probe of a probe."""
+        again = f"{call}, the same tensors as before with other entries"
+        if not self.holds(look(calling_refilled(*arguments)), again, tolerance):
+            is_right = self.holds(look(calling(*arguments)), call, tolerance)
+            self.require(not is_right, f"{call}: {NOT_ANEW}", names=True)
 
     def name(self, sentence: str) -> None:
         """Tell the student the likely cause in one sentence."""

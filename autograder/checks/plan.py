@@ -17,7 +17,7 @@ from autograder.checks.probes import AsksOnce, Probe
 from autograder.grading.sandbox.prefetch import Plan, Question, Step
 from autograder.grading.sandbox.proxy import RemoteObject, Returned
 from autograder.grading.sandbox.worker.pullback import slope as slope_of
-from autograder.grading.sandbox.worker.tensors import make_module, overwrite, tensors_in
+from autograder.grading.sandbox.worker.tensors import call_before, make_module, tensors_in
 from autograder.grading.sandbox.worker.wire import Encoder, Reference
 
 
@@ -70,7 +70,7 @@ class Recorder:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         watched: Sequence[Any] = (),
-        again: bool = False,
+        again: str = "",
         slope: tuple[int, int | None] | None = None,
     ) -> Returned:
         making = target._making
@@ -91,8 +91,7 @@ class Recorder:
         function = self._objects[target._reference.id]
         if method:
             function = getattr(function, method)
-        if again:
-            overwrite(function(*args, **kwargs))
+        call_before(again, function, args, kwargs)
         value = function(*args, **kwargs)
         found = slope_of(value, slope[1], args[slope[0]]) if slope else None
         return Returned(self._handed_out(value), [], 0, found)

@@ -13,7 +13,7 @@ import torch
 
 from autograder.errors import StudentError
 from autograder.grading.sandbox.worker.pullback import pullback, uneven
-from autograder.grading.sandbox.worker.tensors import overwrite
+from autograder.grading.sandbox.worker.tensors import OVERWRITTEN, REFILLED, call_before
 
 Probe = Callable[[Any], Any]
 
@@ -35,15 +35,21 @@ def calling(*arguments: Any, **options: Any) -> Probe:
 
 def calling_again(*arguments: Any) -> Probe:
     """The probe that calls the object, overwrites what comes back, and calls it once more."""
+    return AsksOnce(lambda subject: called_again(subject, OVERWRITTEN, *arguments))
 
-    def probe(subject: Any) -> Any:
-        if getattr(type(subject), "is_remote", False):  # it lives in the sandbox
-            return subject.called_again(*arguments)
-        copies = [_copy(argument) for argument in arguments]
-        overwrite(subject(*copies))
-        return subject(*copies)
 
-    return AsksOnce(probe)
+def calling_refilled(*arguments: Any) -> Probe:
+    """The probe that calls the object with tensors that it has been called with before, when they held something else."""
+    return AsksOnce(lambda subject: called_again(subject, REFILLED, *arguments))
+
+
+def called_again(subject: Any, how: str, *arguments: Any) -> Any:
+    """What the object gives after an earlier call with the same arguments (see ``call_before``)."""
+    if getattr(type(subject), "is_remote", False):  # it lives in the sandbox
+        return subject.called_again(how, *arguments)
+    copies = [_copy(argument) for argument in arguments]
+    call_before(how, subject, copies, {})
+    return subject(*copies)
 
 
 def differentiating(*arguments: Any, at: int = 0, place: int | None = None) -> Probe:

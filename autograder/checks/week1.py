@@ -43,6 +43,10 @@ LARGE_SCORES = (
     "keys before the softmax.)"
 )
 LONG_TEXT = Hint("Short texts are right, one of 300 queries and keys is not. (No text is too long.)", form=True)
+OTHER_EMPTY_ROW = (
+    "With one mask the rows that may attend to nothing are right, with another of its shape they are not. (They are found in "
+    "the mask of this call.)"
+)
 LARGE_SLOPE = (
     "Where a hidden key has by far the highest score, the values are right and the gradient is NaN: an exponential of it "
     "was taken, and overflowed. Hide keys before the softmax."
@@ -150,6 +154,8 @@ def scaled_dot_product_attention(check: Check) -> None:
         mask = mask.clone()
         mask[2] = False
         check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7) with row 2 all False)", CLOSE, EMPTY_ROW)
+        below = f"{name}({words}, the rows of that mask moved down by one)"
+        check.agrees(calling(q, k, v, mask.roll(1, 0)), below, CLOSE, OTHER_EMPTY_ROW)
         for at, letter in enumerate("qkv"):
             check.agrees(
                 finite_slope(q, k, v, mask, at),
@@ -197,6 +203,11 @@ def scaled_dot_product_attention(check: Check) -> None:
         mask[0], mask[1] = True, False  # where every row has one key, the weights do not depend on q and k
         shown = f"{name}({words}, mask (4, 4) with row 1 all False)"
         check.keeps(lambda f, *given: f(*given), shown, *square, mask)
+        *fresh, words = drawn(check, 2, 2, 4, 4, 6, 5)
+        other = some(check, 4, 4)
+        other[1, 3], other[2] = True, False
+        call_again = f"{name}({words}, mask (4, 4) with row 2 all False)"
+        check.looks_anew(call_again, *fresh, other, tolerance=CLOSE)
         full = mask.expand(2, 2, 4, 4).clone()
         check.unchanged(
             lambda f: f(*square, full), f"{name}({words}, mask (2, 2, 4, 4), row 1 all False)", *square, full
@@ -486,6 +497,9 @@ def equivariance_gap(check: Check) -> None:
             Tolerance(rtol=1e-3, atol=1e-12),
             UNROUNDED,
         )
+        x, perm = check.randn(1, 5, 3), torch.tensor([1, 0, 2, 4, 3], device=check.device)
+        call = "equivariance_gap(f, x (1, 5, 3), perm [1, 0, 2, 4, 3]), f: minus the running sum over the tokens"
+        check.looks_anew(call, ORDERED[0][1], x, perm, tolerance=GAP)
         for dtype, hint in ((torch.float32, IN_FLOAT32), (torch.float64, AS_GIVEN)):
             mixing = check.randn(3, 3, dtype=dtype)
             measured(

@@ -93,6 +93,9 @@ WIDTH = "Some widths are right, another one is not."
 NEGATIVE = (
     "Offsets to the right are right, 0 or a negative one is not. (The same formula holds for every whole number.)"
 )
+AFTER_ITS_OPPOSITE = (
+    "After the offset -9 the offset 9 goes wrong: the function must not remember anything of earlier calls."
+)
 
 
 @exercise(WEEK, "sinusoidal_positional_encoding")
@@ -122,6 +125,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
         near(7, 6)  # the farthest comes first: there a coarse angle looks like nothing else
         for seq_len, d_model in ((100_001, 6), (3000, 12), (9000 + length, 16)):
             check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", EXACT, FAR_ANGLES)
+        check.agrees(calling(990, 64), f"{name}(990, 64)", EXACT, FAR_ANGLES)
         for seq_len in (8192, 100_050):
             near(seq_len, 2, ANY_LENGTH)
         if check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
@@ -159,6 +163,8 @@ def shift_matrix(check: Check) -> None:
         near(3, 6)  # 0 comes last: it is the identity for nearly every mistake
         for offset, d_model in ((-drawn, 16), (-1, 6), (-2, 6), (-4, 2), (0, 10)):
             near(offset, d_model, NEGATIVE)
+        if check.holds(calling(-9, 18), f"{name}(-9, 18)", NEAR):  # a width that is not asked otherwise
+            near(9, 18, AFTER_ITS_OPPOSITE)
     with check.criterion("another base", 0.5, golden=True):
         near(5, 16)
         check.agrees(calling(4, 12, base=500.0), f"{name}(4, 12, base=500)", NEAR, BASE)

@@ -21,8 +21,9 @@ from autograder.checks.attention_modules import (
 )
 from autograder.checks.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
-from autograder.checks.probes import less, making
+from autograder.checks.probes import called_again, less, making
 from autograder.checks.rotations import (
+    AFTER_BFLOAT16,
     FAR,
     FRACTION,
     GIVEN,
@@ -34,6 +35,7 @@ from autograder.checks.rotations import (
     ROWS,
     far_positions,
 )
+from autograder.grading.sandbox.worker.tensors import REFILLED
 
 WEEK = "week3_rope"
 
@@ -122,7 +124,9 @@ INT32_POSITIONS = Hint(
 ANY_POSITION = Hint(
     "Positions up to 8,191 are right, others beyond are not. (They may be any real numbers.)", form=True
 )
-AFTER_BFLOAT16 = "After an equal call in bfloat16, one in float32 goes wrong: nothing of a call may stay for the next."
+AFTER_WHOLE = (
+    "After whole positions those between them go wrong: the function must not remember anything of earlier calls."
+)
 FLOAT64 = "Right in float32, but not in float64, which is rounded on the way."
 ONE_OF_THEM = Hint("Several positions and pairs are right, a single one is not. (Every axis stays.)", form=True)
 AT_ZERO = "At position 0 the angle is 0 and nothing may change, but your result does."
@@ -166,6 +170,9 @@ def rotation_positions(check: Check, name: str) -> None:
     ):
         x = check.randn(*shape)
         check.agrees(calling(x, torch.tensor(positions, device=check.device)), f"{name}({on(x, words)})", NEAR, hint)
+    x, between = check.randn(1, 2, 4, 10), torch.tensor([0.75, 2.5, 3.25, 9.5], device=check.device)
+    if check.holds(calling(x, between.floor()), f"{name}({on(x, '[0, 2, 3, 9] as floats')})", NEAR):
+        check.agrees(calling(x, between), f"{name}({on(x, '[0.75, 2.5, 3.25, 9.5]')})", NEAR, AFTER_WHOLE)
     x, whole = check.randn(1, 1, 4, 16), torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
     check.agrees(calling(x, whole), f"{name}({on(x, 'up to 2047')})", FAR)
     check.agrees(calling(x, whole.int()), f"{name}({on(x, 'up to 2047 in int32')})", FAR, INT32_POSITIONS)
@@ -260,6 +267,8 @@ def rotation_manners(check: Check, name: str) -> None:
     still = torch.zeros_like(positions)
     for given, words in ((positions, "0..3"), (still, "all 0")):
         check.returns_new(f"{name}({on(x, words)})", x, given, tolerance=NEAR)
+    steps = torch.tensor([4, 0, 9, 2], device=check.device)
+    check.looks_anew(f"{name}({on(x, '[4, 0, 9, 2]')})", check.randn(2, 3, 4, 6), steps, tolerance=NEAR)
     for dtype in (torch.float32, torch.float64):
         real = positions.to(dtype)
         check.unchanged(_turning(x, real), f"{call}, positions {str(dtype).removeprefix('torch.')}", real)
@@ -373,6 +382,10 @@ CAUSAL_CONVERTED = Hint(
     form=True,
 )
 MODULE_FLOAT64 = Hint("In float32 the module is right, after .to(torch.float64) it is not.", form=True)
+REFILLED_POSITIONS = (
+    "A first call is right, one with the same tensors is not after their entries have changed. (Whatever is kept from a call "
+    "must go by the entries.)"
+)
 LONG_TEXT = "short texts are right, one of 2,050 tokens is not. (No text is too long.)"
 STALE = Hint(
     "By itself a call without positions is right, after calls with positions it is not. (Nothing of a call may stay for the "
@@ -473,6 +486,11 @@ def attended_after(
         return module(x.clone(), **{name: value.clone() for name, value in options.items()})
 
     return probe
+
+
+def _reading_again(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
+    """The output of a module that was called with the same tensors before, when they held something else."""
+    return lambda cls: called_again(built(cls, weights, n_heads), REFILLED, x, positions)
 
 
 def _reading(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
@@ -681,6 +699,10 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             words = f"{str(given.dtype).removeprefix('torch.')} of shape {tuple(given.shape)}"
             check.unchanged(_reading(weights, 2, x, given), f"{call}, {words}", x, given)
         check.agrees(attended(weights, 2, x, positions=equal), call, ATTENDED)
+        moved, shown = positions(3, 0, 7, 1), f"{name}(12, 2)(x {tuple(x.shape)}, positions [3, 0, 7, 1])"
+        if check.holds(attended(weights, 2, x, positions=moved), shown, ATTENDED):
+            again = f"{shown}, the same tensors as before with other entries"
+            check.agrees(_reading_again(weights, 2, x, moved), again, ATTENDED, REFILLED_POSITIONS)
         # products with one more matrix than the outputs, of the same order
         check.agrees(
             attended(weights, 2, x, positions=equal, differentiate=True), f"the gradient of {call}", ATTENDED, CUT
@@ -737,7 +759,7 @@ def rotary_tables(check: Check) -> None:
         )
         for base in (500.0, 7.5):
             check.agrees(calling(steps, 8, base=base), f"rotary_tables(positions 0..5, 8, base={base:g})", near, BASE)
-        check.agrees(calling(steps, 8, torch.float64), "rotary_tables(positions 0..5, 8, torch.float64)", near)
+        check.returns_new("rotary_tables(positions 0..5, 8, torch.float64)", steps, 8, torch.float64, tolerance=near)
         for given, width, words in ((steps[5:], 6, "[5]"), (steps, 2, "0..5")):
             check.agrees(calling(given, width), f"rotary_tables(positions {words}, {width})", near, ONE_OF_THEM)
         check.agrees(calling(steps.int(), 6), "rotary_tables(int32 positions 0..5, 6)", near, INT32_POSITIONS)
@@ -785,6 +807,9 @@ def decode_step_scores(check: Check) -> None:
         check.agrees(calling(q, keys), f"{call}, other keys of a shape seen before", tolerance, OTHER_KEYS)
         q, keys, call = drawn(2, 3, 10, 8)
         check.agrees(calling(q, keys), f"{call}, one key more, of another text", tolerance, OTHER_KEYS)
+        q, other, call = drawn(2, 3, 11, 8)
+        other = torch.cat((keys[:, :, :1], other[:, :, 1:]), dim=2)
+        check.agrees(calling(q, other), f"{call}, one key more, the first as before", tolerance, OTHER_KEYS)
         q, keys, call = drawn(1, 1, 2100, 4)
         # float32 angles are off by 1e-3 there
         check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=2e-2), MANY_CACHED)

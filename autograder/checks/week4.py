@@ -25,6 +25,7 @@ from autograder.checks.attention_modules import (
     attended_twice,
     built,
     module_weights,
+    open_after_causal,
     rising_scores,
 )
 from autograder.checks.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance
@@ -418,6 +419,9 @@ HALF_OPEN = Hint(
     "exact positions in float32 and cast to the dtype of the scores.)",
     form=True,
 )
+OPEN_AFTER_CAUSAL = (
+    "In float64 the module goes wrong without the mask after a call with it. (Nothing of a call may stay for the next.)"
+)
 HALF = (
     "The module is right in float32, but not after .to({}). (The bias is built from exact positions in "
     "float32 and cast to the dtype of the scores; the mask is -inf; the result has the dtype of x.)"
@@ -688,6 +692,13 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
                 f"{name}(32, 8).to(bfloat16)(x {tuple(x.shape)}, is_causal=False)",
                 ATTENDED_HALF[torch.bfloat16],
                 HALF_OPEN,
+            )
+            twice = check.randn(2, 6, 32, dtype=torch.float64)
+            check.agrees(
+                open_after_causal(weights, 8, twice),
+                f"{name}(32, 8).to(float64)(x {tuple(twice.shape)}, is_causal=False) after a call with the mask",
+                ATTENDED,
+                OPEN_AFTER_CAUSAL,
             )
         few = x[:, :5].to(torch.bfloat16)
         check.agrees(

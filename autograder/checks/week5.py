@@ -367,6 +367,7 @@ def yarn_frequencies(check: Check) -> None:
         at(112, 3.0, 2048, beta_fast=16.0, beta_slow=2.0)
         at(64, 4.0, 4096)
         at(64, 4.0, 4096, REMEMBERED, base=500_000.0)
+        at(64, 4.0, 4096, REMEMBERED, base=10_100.0)  # both ends of the ramp stay where they were
         at(64, 4.0, 468, base=99.5)  # neither end is clamped; a base of 99 would move one
         at(64, 4.0, 4096, REMEMBERED, beta_fast=16.0)
         at(64, 4.0, 4096, REMEMBERED, beta_slow=2.0, beta_fast=20.0)
@@ -483,6 +484,10 @@ AS_MANY_TARGETS = Hint(
 KEYS = "The keys must be ints: take the lengths as they were given."
 FROZEN = "The model's parameters no longer ask for gradients afterwards: measuring changes nothing."
 FLAGS = "Some training flag is not what it was before: note the flag of every submodule, and set each back at the end."
+FLAGS_OF_THE_FIRST = (
+    "After a first call the training flags are right, after a second one of the same model, switched to train mode in between, "
+    "they are not. (Note the flags at every call.)"
+)
 WEIGHTS = "The model's weights are not what they were before: measuring changes nothing."
 LENGTHS_READ = Hint(
     "The model reads other lengths than those asked for. (At length L it gets the L tokens tokens[:, -L-1:-1].)",
@@ -538,6 +543,18 @@ class Run:
 
     def _run(self, measured: Measured) -> tuple[Any, dict, Any]:
         return measured(*_fresh(self._arguments))
+
+
+class SecondRun(Run):
+    """A run on a model that was measured before and has been switched to train mode since."""
+
+    def _run(self, measured: Measured) -> tuple[Any, dict, Any]:
+        weights, flags, *rest = _fresh(self._arguments)
+        with torch.enable_grad():
+            model = measured.make(weights, list(flags))
+            measured.function(model, *rest)
+            model.train()
+            return measured.function(model, *_fresh(self._arguments)[2:]), measured.observe(model), model
 
 
 class Refusal(Run):
@@ -643,6 +660,9 @@ def _loss_by_length(check: Check) -> None:
             check.agrees(left_behind("flags", run), f"the training flags after {shown}", EXACT, FLAGS)
         for run, shown in runs:
             check.agrees(weights_left(run), f"the model's weights after {shown}", EXACT, WEIGHTS)
+        second = SecondRun(weights, EVAL, tokens, [6, 12], 4)
+        shown = call("train mode, measured in eval mode before", tokens, [6, 12], 4)
+        check.agrees(left_behind("flags", second), f"the training flags after {shown}", EXACT, FLAGS_OF_THE_FIRST)
 
     with check.criterion("no gradients recorded or kept, plain floats, arguments left alone", 0.5):
         run, shown = runs[0]  # of the block before, in eval mode

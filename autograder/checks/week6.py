@@ -563,6 +563,7 @@ def transformer_xl_scores(check: Check) -> None:
         for at, letter in enumerate(("q", "k", "r", "content_bias", "position_bias")):
             check.agrees(slope(*tensors, at=at, keep=_keep), f"the gradient for {letter} of {words}", SLOPE, CUT)
         check.keeps(lambda f, *given: f(*given), words, *tensors)
+        check.looks_anew(words, *drawn(2, 2, 3, 5, 4)[0], tolerance=CLOSE, look=looked_at)
 
 
 # ---- T5 -------------------------------------------------------------------------------------------------------------

@@ -29,8 +29,9 @@ from autograder.checks.attention_modules import FOUR_WEIGHTS, far_below, like_to
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, difference
 from autograder.checks.errors import asked
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
-from autograder.checks.probes import less, made
+from autograder.checks.probes import called_again, less, made
 from autograder.grading.sandbox.worker.pullback import uneven
+from autograder.grading.sandbox.worker.tensors import REFILLED
 
 WEEK = "week7_capstone"
 
@@ -810,6 +811,13 @@ def crossing(
     return probe
 
 
+def crossing_refilled(
+    arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, memory: torch.Tensor
+) -> Probe:
+    """The output of a module that was called with the same tensors before, when they held something else."""
+    return lambda cls: called_again(loaded(cls, arguments, weights), REFILLED, x, memory)
+
+
 def crossing_again(
     arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, memory: torch.Tensor
 ) -> Probe:
@@ -1030,6 +1038,13 @@ def CrossAttention(check: Check) -> None:
     with check.criterion("passes gradients to x and to the memory, leaves both alone", 0.25):
         arguments, weights, x, memory, call = drawn(2, 3, 4, 12, 2)
         empty_row_kept(check, arguments, weights, x, memory, call)
+        if check.holds(crossing(arguments, weights, x, memory), f"{call})", MODULE):
+            check.agrees(
+                crossing_refilled(arguments, weights, x, memory),
+                f"{call}), the same tensors as before with other entries",
+                MODULE,
+                REFILLED_MEMORY,
+            )
         check.agrees(crossing_slopes(arguments, weights, x, memory), f"the gradients of {call})", MODULE, CUT)
         if padded and turned:
             both = positions(0, 2, 5), positions(1, 0, 7, 3)
@@ -1050,6 +1065,10 @@ def CrossAttention(check: Check) -> None:
 
 # ---- 7.7 HybridDecoderBlock -----------------------------------------------------------------------------------------
 
+REFILLED_MEMORY = (
+    "A first call is right, one with the same tensors is not after their entries have changed. (Whatever is kept from a call "
+    "must go by the entries.)"
+)
 NOT_CAUSAL = "The last token is right, others are not. (Each token sees itself and the ones before it: is_causal=True.)"
 PARTS = Hint(
     "The block must have the parts self_attn, cross_attn, norm1, norm2, norm3 and ffn, with ffn = "

@@ -26,6 +26,7 @@ from autograder.checks.attention_functions import (
 from autograder.checks.compare import CUT, Tolerance, kind, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise
 from autograder.checks.rotations import (
+    AFTER_BFLOAT16,
     FAR,
     FRACTION,
     GIVEN,
@@ -354,6 +355,10 @@ def apply_mrope(check: Check) -> None:
         agrees(x, positions, (2, 3, 3), " up to 8191", FAR)
         for dtype, tolerance in ROUNDED.items():
             agrees(x.to(dtype), positions, (2, 3, 3), " up to 8191", tolerance, HALF_PRECISION)
+        x, positions = check.randn(1, 2, 5, 20), drawn(3, 5)  # a width of which nothing was asked before
+        in_half = f"{name}({named(x.bfloat16())}, positions (3, 5), sections (3, 3, 4))"
+        if check.answers(calling(x.bfloat16(), positions, (3, 3, 4)), in_half):
+            agrees(x, positions, (3, 3, 4), ", after an equal call in bfloat16", hint=AFTER_BFLOAT16)
         whole = torch.tensor([[0, 257, 1001, 2047], [3, 1023, 0, 511], [2045, 5, 77, 0]], device=check.device)
         x = check.randn(1, 1, 4, 16)
         agrees(x, whole, (2, 3, 3), " up to 2047", FAR)
@@ -372,6 +377,7 @@ def apply_mrope(check: Check) -> None:
         plain = calling(x, positions, (2, 3, 1))
         check.agrees(plain, call, NEAR)
         check.keeps(lambda f, *given: f(*given, (2, 3, 1)), call, x, positions)  # first: it spoils the gradient
+        check.looks_anew(call, check.randn(2, 3, 4, 12), drawn(3, 4), (2, 3, 1), tolerance=NEAR)
         check.agrees(differentiating(x, positions, (2, 3, 1)), f"the gradient of {call}", SLOPE, CUT)
         agrees(check.randn(2, 4, 3, 12).transpose(1, 2), positions, (2, 3, 1), ", x not contiguous", hint=STRIDES)
         for dtype in (torch.float64, torch.bfloat16, torch.float16):

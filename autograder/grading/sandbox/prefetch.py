@@ -34,7 +34,7 @@ class Question:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         watched: Sequence[Any] = (),
-        again: bool = False,
+        again: str = "",
         slope: tuple[int, int | None] | None = None,
     ) -> "Question":
         """Of the arguments of ``Caller.call``, and of how the module is made that is called, if it is made for this call."""

@@ -58,7 +58,7 @@ class Caller(Protocol):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         watched: Sequence[Any] = (),
-        again: bool = False,
+        again: str = "",
         slope: tuple[int, int | None] | None = None,
     ) -> Returned:
         """``slope``: with respect to which argument, and of which result, a gradient is wanted as well."""
@@ -120,9 +120,9 @@ class RemoteObject:
         self._making.steps.append((name, args, kwargs))
         return self
 
-    def called_again(self, *args: Any) -> Any:
-        """What a call gives after what an equal call has returned was overwritten."""
-        return self._session.call(self, None, args, {}, again=True).value
+    def called_again(self, how: str, *args: Any) -> Any:
+        """What a call gives after an earlier one with the same arguments (see ``call_before``)."""
+        return self._session.call(self, None, args, {}, again=how).value
 
     def with_slope(self, args: list[Any], at: int, place: int | None) -> tuple[Any, Any]:
         """What a call gives, and in the same message the gradient of its result (number ``place``) with respect to argument

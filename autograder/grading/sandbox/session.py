@@ -138,15 +138,15 @@ class Session:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         watched: Sequence[Any] = (),
-        again: bool = False,
+        again: str = "",
         slope: tuple[int, int | None] | None = None,
     ) -> Returned:
         """``slope`` asks for a gradient in the same message: with respect to which argument, of which result.
 
         ``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
-        GPU, the student's process reports, and watched lists, which are changed here as they were there. ``again``: the
-        call is the second of its kind, and what the first one returned has been overwritten. A module that is not made yet
-        is made in the same message.
+        GPU, the student's process reports, and watched lists, which are changed here as they were there. ``again``: how
+        the object was called with the same arguments before (``call_before``). A module that is not made yet is made in the
+        same message.
         """
         loan = Loan(watched)
 

@@ -27,7 +27,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from isolation import make_dumpable
 from pullback import pullback, slope
-from tensors import make_module, overwrite, same, tensors_in, usual_dtype
+from tensors import call_before, make_module, same, tensors_in, usual_dtype
 from traitlets import Type
 from traitlets.config import Config
 from wire import Connection, Decoder, Encoder, PeerGone, Reference
@@ -255,8 +255,7 @@ class Notebook:
         inputs = tensors_in((args, kwargs))
         before = [tensor.detach().clone() for tensor in inputs] if header.get("watched") else []
         with usual_dtype():
-            if header.get("again"):
-                overwrite(target(*args, **kwargs))
+            call_before(header.get("again", ""), target, args, kwargs)
             value = target(*args, **kwargs)
             if isinstance(value, (types.GeneratorType, map, filter, zip)):
                 value = list(itertools.islice(value, 10_000))
