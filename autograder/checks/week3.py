@@ -312,19 +312,29 @@ def apply_rotary_emb_half(check: Check) -> None:
         rotation_manners(check, name)
 
 
+OTHER_HEADS = (
+    "Several heads are right, but not where a weight of as many rows was reordered for another n_heads before. (Nothing of a "
+    "call may stay for the next.)"
+)
+
+
 @exercise(WEEK, "interleaved_to_half")
 def interleaved_to_half(check: Check) -> None:
-    def reorders(rows: int, columns: int, n_heads: int) -> None:
+    def reorders(rows: int, columns: int, n_heads: int, hint: str = "") -> None:
         weight = check.randn(rows, columns)
-        check.agrees(calling(weight, n_heads), f"interleaved_to_half(weight ({rows}, {columns}), {n_heads})", MOVED)
+        check.agrees(
+            calling(weight, n_heads), f"interleaved_to_half(weight ({rows}, {columns}), {n_heads})", MOVED, hint
+        )
 
     # head_dim >= 6 first: with 4 the order (0, 2, 1, 3) is its own inverse.
     with check.criterion("one head", 1, golden=True):
         for rows, columns in ((8, 8), (6, 5), (16, 3)):
             reorders(rows, columns, 1)
     with check.criterion("several heads, each by itself", 1.5, golden=True):
-        for rows, columns, n_heads in ((16, 16, 2), (18, 7, 3), (40, 12, 5), (48, 16, 6), (12, 4, 3)):
+        for rows, columns, n_heads in ((24, 24, 2), (18, 7, 3), (40, 12, 5), (48, 16, 6)):
             reorders(rows, columns, n_heads)
+        reorders(16, 16, 2, OTHER_HEADS)  # as many rows as above with one head
+        reorders(12, 4, 3)
     with check.criterion("keeps dtype and gradient, leaves the weight alone, refuses rows that make no pairs", 0.5):
         weight, call = check.randn(12, 4), "interleaved_to_half(weight (12, 4), 1)"  # several heads: above
         for dtype in (torch.bfloat16, torch.float64):
