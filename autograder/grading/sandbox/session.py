@@ -278,7 +278,9 @@ class Session:
                 monitor.count_callback(len(reply_payload))
                 start = time.process_time()
                 with kernel_limit(cpu_seconds + CALLBACK_MARGIN):
-                    self._serve_callback(job, reply, reply_payload, max(0.0, deadline - time.monotonic()))
+                    # Who asks waits for the answer: one that nobody reads is not waited with as long as a starved process is.
+                    seconds = min(cpu_seconds * self.limits.patience, deadline - time.monotonic())
+                    self._serve_callback(job, reply, reply_payload, max(0.0, seconds))
                 monitor.charge_callback(time.process_time() - start)
             if reply.get("serial") != serial:
                 raise WireError("reply to another request")
