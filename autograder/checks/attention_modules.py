@@ -18,6 +18,11 @@ FOUR_WEIGHTS = Hint(
     form=True,
 )
 
+AFTER_OTHER_ENTRIES = (
+    "A first call is right, one with the same tensors is not after their entries have changed. (Whatever is kept from a call "
+    "must go by the entries.)"
+)
+
 
 def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
     """Weights that make scores of order 2: attention looks at few tokens, and a wrong score shows."""

@@ -12,6 +12,7 @@ import torch
 
 from autograder.checks.attention_functions import FAR_BELOW, STRIDES, as_heads
 from autograder.checks.attention_modules import (
+    AFTER_OTHER_ENTRIES,
     FOUR_WEIGHTS,
     attended,
     attended_twice,
@@ -392,10 +393,6 @@ CAUSAL_CONVERTED = Hint(
     form=True,
 )
 MODULE_FLOAT64 = Hint("In float32 the module is right, after .to(torch.float64) it is not.", form=True)
-REFILLED_POSITIONS = (
-    "A first call is right, one with the same tensors is not after their entries have changed. (Whatever is kept from a call "
-    "must go by the entries.)"
-)
 LONG_TEXT = "short texts are right, one of 2,050 tokens is not. (No text is too long.)"
 STALE = Hint(
     "By itself a call without positions is right, after calls with positions it is not. (Nothing of a call may stay for the "
@@ -712,7 +709,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         moved, shown = positions(3, 0, 7, 1), f"{name}(12, 2)(x {tuple(x.shape)}, positions [3, 0, 7, 1])"
         if check.holds(attended(weights, 2, x, positions=moved), shown, ATTENDED):
             again = f"{shown}, the same tensors as before with other entries"
-            check.agrees(_reading_again(weights, 2, x, moved), again, ATTENDED, REFILLED_POSITIONS)
+            check.agrees(_reading_again(weights, 2, x, moved), again, ATTENDED, AFTER_OTHER_ENTRIES)
         # products with one more matrix than the outputs, of the same order
         check.agrees(
             attended(weights, 2, x, positions=equal, differentiate=True), f"the gradient of {call}", ATTENDED, CUT

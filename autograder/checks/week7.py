@@ -25,7 +25,7 @@ from autograder.checks.attention_functions import (
     like_queries,
     mixed_mask,
 )
-from autograder.checks.attention_modules import FOUR_WEIGHTS, far_below, like_tokens, loaded
+from autograder.checks.attention_modules import AFTER_OTHER_ENTRIES, FOUR_WEIGHTS, far_below, like_tokens, loaded
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, difference
 from autograder.checks.errors import asked
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
@@ -1043,7 +1043,7 @@ def CrossAttention(check: Check) -> None:
                 crossing_refilled(arguments, weights, x, memory),
                 f"{call}), the same tensors as before with other entries",
                 MODULE,
-                REFILLED_MEMORY,
+                AFTER_OTHER_ENTRIES,
             )
         check.agrees(crossing_slopes(arguments, weights, x, memory), f"the gradients of {call})", MODULE, CUT)
         if padded and turned:
@@ -1065,10 +1065,6 @@ def CrossAttention(check: Check) -> None:
 
 # ---- 7.7 HybridDecoderBlock -----------------------------------------------------------------------------------------
 
-REFILLED_MEMORY = (
-    "A first call is right, one with the same tensors is not after their entries have changed. (Whatever is kept from a call "
-    "must go by the entries.)"
-)
 NOT_CAUSAL = "The last token is right, others are not. (Each token sees itself and the ones before it: is_causal=True.)"
 PARTS = Hint(
     "The block must have the parts self_attn, cross_attn, norm1, norm2, norm3 and ffn, with ffn = "
