@@ -43,10 +43,10 @@ def test_a_lent_function_is_called_with_little_and_not_for_ever() -> None:
 
 def test_what_a_lent_function_costs_is_the_submissions() -> None:
     watching = monitor()
-    watching.charge_callback(0.5)
+    watching.charge_callback(0.5, 0.5)
     assert watching.budget.cpu == Limits().total_cpu - 0.5
     with pytest.raises(LimitExceeded, match="ran for more than 1 seconds"):
-        watching.charge_callback(0.6)
+        watching.charge_callback(0.6, 0.6)
 
 
 @pytest.mark.timing

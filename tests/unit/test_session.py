@@ -576,6 +576,42 @@ def test_an_error_of_the_cell_itself_is_not_charged_to_one_that_left_a_process(s
     assert session.lookup(["f"])["f"]() == 1
 
 
+BEHIND_THE_WORKER = """
+import gc, json, struct, sys, time
+def send(**header):
+    text = json.dumps(header).encode()
+    connection = next(one for one in gc.get_objects() if type(one).__name__ == 'Connection')
+    connection.sock.sendall(struct.pack('!II', len(text), 0) + text)
+def naps(given):
+    for _ in range(900):
+        time.sleep(0.2)
+        given(1)
+def asks_and_does_not_read(given):
+    send(callback=0, args={'l': []}, kwargs={'d': []})
+    time.sleep(3600)
+def answers_and_does_not_read(serial):
+    send(serial=serial, value=1)
+    time.sleep(3600)
+"""
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("name", ["naps", "asks_and_does_not_read"])
+def test_who_waits_between_two_messages_or_for_room_has_waited(hurried: Session, name: str) -> None:
+    hurried.execute("a", BEHIND_THE_WORKER)
+    f = hurried.lookup([name])[name]
+    with pytest.raises(StudentError, match="waited for more than 6 seconds"):
+        f(lambda *given: torch.zeros(2**20))
+
+
+@pytest.mark.timing
+def test_who_does_not_read_the_next_question_has_waited(hurried: Session) -> None:
+    hurried.execute("a", BEHIND_THE_WORKER)
+    f = hurried.lookup(["answers_and_does_not_read"])["answers_and_does_not_read"]
+    assert f(hurried._serial + 1) == 1
+    assert "waited for more than 6 seconds" in hurried.execute("b", f"x = {'a' * 2**20!r}").error.message
+
+
 @pytest.mark.timing
 def test_what_the_given_function_costs_is_charged(hurried: Session) -> None:
     hurried.execute("a", "def f(given):\n    for _ in range(50): given(1)\n    return 1")

@@ -6,6 +6,7 @@ import math
 import socket
 import struct
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from autograder.grading.sandbox.worker.wire import (
     DTYPES,
     MAX_HEADER,
     MAX_PAYLOAD,
+    TICK,
     Connection,
     Decoder,
     Encoder,
@@ -24,6 +26,7 @@ from autograder.grading.sandbox.worker.wire import (
     PeerGone,
     PeerSlow,
     Reference,
+    Watch,
     WireError,
 )
 
@@ -288,6 +291,34 @@ def test_a_peer_that_does_not_read_is_not_waited_for_beyond_the_limit() -> None:
     with pytest.raises(PeerSlow):
         connection.send({}, bytes(2**25), seconds=0)  # more than the buffer of the socket holds
     theirs.close()
+
+
+def test_who_does_not_read_is_looked_at_like_who_does_not_answer() -> None:
+    connection, theirs = pair()
+
+    def look(waiting: bool) -> None:
+        assert waiting
+        raise KeyError("seen")
+
+    for wait in (
+        lambda: connection.send({}, bytes(2**25), seconds=600, watch=Watch(look)),
+        lambda: connection.receive(600, Watch(look)),
+    ):
+        with pytest.raises(KeyError, match="seen"):
+            wait()
+    theirs.close()
+
+
+def test_looks_come_in_time_however_many_frames_there_are_and_nobody_knows_when() -> None:
+    ours, theirs = (Connection(end) for end in socket.socketpair())
+    seen: list[bool] = []
+    watch = Watch(seen.append)
+    until = time.monotonic() + 20 * TICK
+    while time.monotonic() < until and not seen:
+        theirs.send({})
+        ours.receive(60, watch)
+    assert seen == [False]  # its answer was there
+    assert len({Watch(seen.append).due_in(0.0) - time.monotonic() for _ in range(9)}) == 9
 
 
 def test_a_frame_larger_than_the_buffer_arrives_whole() -> None:

@@ -88,13 +88,13 @@ class UsageMonitor:
             self._processes = used.processes
         self.start = job.charged
 
-    def look(self) -> None:
-        """Called every quarter of a second while the answer is awaited. Time is charged as CPU time, or as idle time
-        when nothing of the submission wants the CPU; a machine that is too busy to run it charges nothing."""
+    def look(self, waiting: bool = True) -> None:
+        """Called every quarter of a second of a request. Time is charged as CPU time, or as idle time when the submission is
+        waited for and nothing of it wants the CPU; a machine that is too busy to run it charges nothing."""
         if self.job.tree is None:
             return
         used, now = self.job.tree.look(), time.monotonic()
-        idle = 0.0 if used.runnable else now - self.last
+        idle = now - self.last if waiting and not used.runnable else 0.0
         self.idle, self.last = self.idle + idle, now
         self.budget.idle -= idle
         self.more_processes = used.processes - self._processes
@@ -132,9 +132,10 @@ class UsageMonitor:
         if self.callbacks > MAX_CALLBACKS:
             raise LimitExceeded("RuntimeError", f"it called the function it was given more than {MAX_CALLBACKS} times")
 
-    def charge_callback(self, cpu: float) -> None:
-        """What the given function costs is the submission's time: it has chosen how often, and with what."""
-        self.last = time.monotonic()  # it has not been idle
+    def charge_callback(self, cpu: float, wall: float) -> None:
+        """What the given function costs is the submission's time: it has chosen how often, and with what. It was not idle for
+        these ``wall`` seconds."""
+        self.last += wall
         self.callback_cpu += cpu
         self.budget.cpu -= cpu
         if self.callback_cpu > self.cpu_seconds:

@@ -19,7 +19,7 @@ from autograder.grading.sandbox.prefetch import Plan, Prefetch, Question
 from autograder.grading.sandbox.proxy import RemoteObject, Returned, gradients
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.tensors import tensors_in
-from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError, as_json
+from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, Watch, WireError, as_json
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
@@ -268,20 +268,20 @@ class Session:
         monitor = UsageMonitor(job, cpu_seconds, self.limits, self._budget, counts_processes=cell is not None)
         wall_seconds = cpu_seconds * self.limits.patience * (STARVED if job.tree else 1)
         deadline = time.monotonic() + wall_seconds  # for all frames together
+        watch = Watch(monitor.look)
         try:
             if frames:
-                connection.send_frames(frames, wall_seconds)
+                connection.send_frames(frames, wall_seconds, watch)
             while True:
-                reply, reply_payload = connection.receive(max(0.0, deadline - time.monotonic()), monitor.look)
+                reply, reply_payload = connection.receive(max(0.0, deadline - time.monotonic()), watch)
                 if "callback" not in reply:
                     break
                 monitor.count_callback(len(reply_payload))
-                start = time.process_time()
+                began, start = time.monotonic(), time.process_time()
                 with kernel_limit(cpu_seconds + CALLBACK_MARGIN):
-                    # Who asks waits for the answer: one that nobody reads is not waited with as long as a starved process is.
-                    seconds = min(cpu_seconds * self.limits.patience, deadline - time.monotonic())
-                    self._serve_callback(job, reply, reply_payload, max(0.0, seconds))
-                monitor.charge_callback(time.process_time() - start)
+                    answer, answer_payload = self._answer_callback(reply, reply_payload)
+                monitor.charge_callback(time.process_time() - start, time.monotonic() - began)
+                connection.send(answer, answer_payload, max(0.0, deadline - time.monotonic()), watch)
             if reply.get("serial") != serial:
                 raise WireError("reply to another request")
             if cell is not None:
@@ -310,7 +310,7 @@ class Session:
             self._abandon(culprit)
             raise _garbage(error) from error
 
-    def _serve_callback(self, job: Job, request: dict[str, Any], payload: bytes, seconds: float) -> None:
+    def _answer_callback(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         encoder, decoder = Encoder(self._refer), self._decoder(payload)
         try:
             number = request["callback"]
@@ -326,7 +326,7 @@ class Session:
             raise
         except Exception as error:
             reply = {"raise": str(error)[:500], "type": type(error).__name__}
-        job.connection.send(reply, bytes(encoder.payload), seconds)
+        return reply, bytes(encoder.payload)
 
     def _without_orphans(self, ask: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
         """Ask. If that ends badly while processes of earlier cells may still run, ask again without these cells."""

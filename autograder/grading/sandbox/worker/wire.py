@@ -10,6 +10,7 @@ function of the check's that the student's code may call, ``{"x": "ndarray"}`` s
 """
 
 import json
+import random
 import select
 import socket
 import struct
@@ -26,7 +27,8 @@ MAX_PAYLOAD = 64 * 2**20
 MAX_DEPTH = 16
 MAX_NODES = 100_000
 MAX_STRING = 2**20
-TICK = 0.25
+TICK = 0.25  # seconds
+CHANCE = random.Random()  # nobody seeds it
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -296,6 +298,30 @@ def _frame(text: bytes, payload: bytes) -> tuple[bytes, bytes, bytes]:
     return struct.pack("!II", len(text), len(payload)), text, payload
 
 
+class Watch:
+    """Calls ``look`` about every quarter of a second of a conversation, however many frames it has, and when exactly cannot be
+    foreseen: the peer might be busy just then. ``look`` is told whether there was nothing but waiting for it, and may raise.
+    """
+
+    def __init__(self, look: Callable[[bool], None] = lambda waiting: None) -> None:
+        self._look, self._due = look, _soon()
+
+    def due_in(self, now: float) -> float:
+        """Seconds until the next look."""
+        return max(0.0, self._due - now)
+
+    def look_if_due(self, waiting: bool) -> None:
+        """Look, if it is time to."""
+        now = time.monotonic()
+        if now >= self._due:
+            self._look(waiting)
+            self._due = _soon()
+
+
+def _soon() -> float:
+    return time.monotonic() + TICK * CHANCE.uniform(0.5, 1.5)
+
+
 class Connection:
     """Frames over a stream socket, which blocks: a socket of Python's with a time limit makes twice as many system calls."""
 
@@ -306,22 +332,30 @@ class Connection:
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
 
-    def send(self, header: dict[str, Any], payload: bytes = b"", seconds: float | None = None) -> None:
+    def send(
+        self,
+        header: dict[str, Any],
+        payload: bytes = b"",
+        seconds: float | None = None,
+        watch: Watch | None = None,
+    ) -> None:
         """Send a frame; within ``seconds`` (wall clock), or ``PeerSlow``."""
-        self.send_frames([(as_json(header), payload)], seconds)
+        self.send_frames([(as_json(header), payload)], seconds, watch)
 
-    def send_frames(self, frames: list[tuple[str, bytes]], seconds: float | None = None) -> None:
+    def send_frames(
+        self, frames: list[tuple[str, bytes]], seconds: float | None = None, watch: Watch | None = None
+    ) -> None:
         """Send several at once: one wake-up. Their headers are JSON already."""
         together = b"".join(part for text, payload in frames for part in _frame(text.encode(), payload))
         try:
             if seconds is None:
                 self.sock.sendall(together)
             else:
-                self._send_within(together, time.monotonic() + seconds)
+                self._send_within(together, time.monotonic() + seconds, watch or Watch())
         except OSError as error:
             raise PeerGone(str(error)) from error
 
-    def _send_within(self, frame: bytes, deadline: float) -> None:
+    def _send_within(self, frame: bytes, deadline: float, watch: Watch) -> None:
         rest = memoryview(frame)
         while rest:
             try:
@@ -329,22 +363,19 @@ class Connection:
             except BlockingIOError:
                 writable = select.poll()
                 writable.register(self.sock, select.POLLOUT)
-                if not writable.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                    raise PeerSlow("the peer does not read") from None
+                self._wait(writable, deadline, watch)
 
-    def receive(
-        self, seconds: float | None = None, tick: Callable[[], None] = lambda: None
-    ) -> tuple[dict[str, Any], bytes]:
-        """The next frame, complete within ``seconds`` (wall clock), or ``PeerSlow``. ``tick`` is called while waiting,
-        every quarter of a second, and may raise."""
+    def receive(self, seconds: float | None = None, watch: Watch | None = None) -> tuple[dict[str, Any], bytes]:
+        """The next frame, complete within ``seconds`` (wall clock), or ``PeerSlow``."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        self._wait_for(8, deadline, tick)
+        watch = watch or Watch()
+        self._wait_for(8, deadline, watch)
         text_size, payload_size = struct.unpack_from("!II", self._read)
         if text_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
             raise WireError("frame too large")
         end = 8 + text_size + payload_size
         if len(self._read) < end:
-            self._wait_for(end, deadline, tick)
+            self._wait_for(end, deadline, watch)
         text, payload = self._read[8 : 8 + text_size], bytes(self._read[8 + text_size : end])
         del self._read[:end]
         try:
@@ -364,19 +395,11 @@ class Connection:
     def close(self) -> None:
         self.sock.close()
 
-    def _wait_for(self, size: int, deadline: float | None, tick: Callable[[], None]) -> None:
+    def _wait_for(self, size: int, deadline: float | None, watch: Watch) -> None:
         """Read until ``size`` bytes have come."""
-        next_tick = time.monotonic() + TICK
         while len(self._read) < size:
-            if deadline is not None:
-                now = time.monotonic()
-                if now >= deadline:
-                    raise PeerSlow("deadline passed")
-                if now >= next_tick:
-                    tick()
-                    next_tick = now + TICK
-                if not self._poll.poll(min(deadline - now, TICK) * 1000):
-                    continue
+            if deadline is not None and not self._wait(self._poll, deadline, watch):
+                continue
             try:
                 chunk = self.sock.recv(min(max(size - len(self._read), 2**16), 2**20))
             except OSError as error:
@@ -384,3 +407,13 @@ class Connection:
             if not chunk:
                 raise PeerGone("connection closed")
             self._read += chunk
+
+    @staticmethod
+    def _wait(poll: select.poll, deadline: float, watch: Watch) -> bool:
+        """Wait for the socket, and no longer than until the next look is due. Returns whether it is ready."""
+        now = time.monotonic()
+        if now >= deadline:
+            raise PeerSlow("the peer neither sends nor reads")
+        ready = bool(poll.poll(min(deadline - now, watch.due_in(now)) * 1000))
+        watch.look_if_due(waiting=not ready)
+        return ready
