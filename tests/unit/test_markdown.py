@@ -1,6 +1,7 @@
 """Markdown in formgrader and feedback: nothing that a page could take for its own, and an end to every rendering."""
 
 import pytest
+from helpers import ONE_PIXEL
 from nbconvert.exporters import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -56,12 +57,11 @@ def test_what_is_no_hook_stays_as_it_is() -> None:
         '<p class="x">a &amp; b &#960; <br/> c</p>',
         "<details><summary>hint</summary>text</details>",
         '<math xmlns="http://www.w3.org/1998/Math/MathML"><mi>x</mi></math>',
-        '<img src="data:image/png;base64,AA" alt="a &quot;b&quot;">',
+        f'<img src="data:image/png;base64,{ONE_PIXEL}" alt="a &quot;b&quot;">',
     ):
         assert without_hooks(html) == html
-    assert (
-        without_hooks('<img src="https://a.b/c.png" alt="a <b>">') == "a &lt;b&gt;"
-    )  # a picture from the web tells who looks
+    for source in ("https://a.b/c.png", "data:image/svg+xml;base64,AAAA", "data:image/png;base64,AAAA"):
+        assert without_hooks(f'<img src="{source}" alt="a <b>">') == "a &lt;b&gt;"
     assert without_hooks('<h2 id="a" class="b">c</h2>') == '<h2 class="b">c</h2>'
 
 
@@ -97,10 +97,10 @@ def test_code_is_highlighted_as_long_as_the_page_has_time(monkeypatch: pytest.Mo
 
 
 def test_a_picture_with_any_name_and_one_that_is_missing_break_no_page() -> None:
-    pasted = {"my plot größe.png": {"image/png": "iVBORw0KGgo="}}
+    pasted = {"my plot größe.png": {"image/png": ONE_PIXEL}}
     named = new_markdown_cell("![x](attachment:my%20plot%20gr%C3%B6%C3%9Fe.png)", attachments=pasted)
     lost = new_markdown_cell("![x](attachment:lost.png)", attachments=pasted)
     first, second = (
         HTMLExporter(filters=FILTERS).from_notebook_node(new_notebook(cells=[cell]))[0] for cell in (named, lost)
     )
-    assert "data:image/png;base64,iVBORw0KGgo=" in first and "<pre>![x](attachment:lost.png)</pre>" in second
+    assert f"data:image/png;base64,{ONE_PIXEL}" in first and "<pre>![x](attachment:lost.png)</pre>" in second

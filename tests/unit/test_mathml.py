@@ -5,7 +5,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from helpers import COURSE
+from helpers import COURSE, ONE_PIXEL
 from nbconvert.exporters import HTMLExporter
 from nbformat.v4 import new_markdown_cell, new_notebook
 
@@ -84,10 +84,10 @@ def test_what_cannot_be_drawn_is_shown_as_text(latex: str) -> None:
 def test_the_page_has_formulas_and_pasted_pictures() -> None:
     shown = page(
         "Since $a<b$ and\n\n\\begin{align}a&=b\\end{align}\n\n![p](attachment:p.png)",
-        **{"p.png": {"image/png": "AAAA"}},
+        **{"p.png": {"image/png": ONE_PIXEL}},
     )
     assert shown.count("<math") == 2
-    assert "data:image/png;base64,AAAA" in shown
+    assert f"data:image/png;base64,{ONE_PIXEL}" in shown
 
 
 @pytest.mark.parametrize(

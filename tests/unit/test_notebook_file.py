@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers import ONE_PIXEL
 
 from autograder.errors import UngradableError
 from autograder.grading.submission import notebook_file
 from autograder.grading.submission.notebook_file import MAX_CELLS, MAX_SOURCE, read, shown
 
-PNG = "iVBORw0KGgo="
+PNG = ONE_PIXEL
 
 
 def cell(source: object = "x = 1", **more: object) -> dict:

@@ -3,10 +3,13 @@
 import base64
 
 import pytest
+from helpers import ONE_PIXEL
 
 from autograder.grading.sandbox.limits import Budget
-from autograder.grading.sandbox.outputs import MAX_OUTPUTS, PNG, cell_outputs
+from autograder.grading.sandbox.outputs import MAX_OUTPUTS, cell_outputs
 from autograder.grading.sandbox.worker.wire import WireError
+
+PICTURE = base64.b64decode(ONE_PIXEL)
 
 
 def budget(text: int = 1000, images: int = 1000) -> Budget:
@@ -14,7 +17,7 @@ def budget(text: int = 1000, images: int = 1000) -> Budget:
 
 
 def test_text_results_and_pictures() -> None:
-    image = PNG + b"rest"
+    image = PICTURE
     found = cell_outputs(
         [
             {"stream": "stdout", "text": "a"},
@@ -34,7 +37,7 @@ def test_the_budget_is_the_whole_notebooks() -> None:
     assert left.text == 0
     assert cell_outputs([{"stream": "stdout", "text": "6"}], b"", left)[0]["text"] == ""
     small = budget(images=4)
-    assert cell_outputs([{"show": {"png": [0, 12]}}], PNG + b"rest", small) == []
+    assert cell_outputs([{"show": {"png": [0, len(PICTURE)]}}], PICTURE, small) == []
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,7 @@ def test_the_budget_is_the_whole_notebooks() -> None:
     ],
 )
 def test_anything_else_is_dropped(item: dict) -> None:
-    assert cell_outputs([item], PNG, budget()) == []
+    assert cell_outputs([item], PICTURE, budget()) == []
 
 
 def test_what_is_no_list_is_nothing_and_what_is_no_output_is_malformed() -> None:

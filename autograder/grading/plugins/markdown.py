@@ -12,6 +12,7 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from nbconvert.filters.markdown_mistune import InvalidNotebook, MarkdownWithMath
 
+from autograder.grading.pictures import plain_base64
 from autograder.grading.plugins.mathml import MathRenderer
 from autograder.grading.plugins.page_budget import within_budget
 
@@ -81,8 +82,8 @@ class _Cleaner(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in FORBIDDEN_TAGS:
             return
-        if tag == "img" and not (dict(attrs).get("src") or "").startswith("data:image/"):
-            self.parts.append(escape(dict(attrs).get("alt") or ""))  # a picture from the web would tell who looks
+        if tag == "img" and not _is_picture(dict(attrs)):
+            self.parts.append(escape(dict(attrs).get("alt") or ""))
             return
         text = self.get_starttag_text() or ""
         if any(name in FORBIDDEN_ATTRIBUTES for name, _ in attrs):
@@ -108,6 +109,12 @@ class _Cleaner(HTMLParser):
 
     def handle_charref(self, name: str) -> None:
         self.parts.append(f"&#{name};")
+
+
+def _is_picture(attributes: dict[str, str | None]) -> bool:
+    """Whether the page holds all of it, and a browser can draw it: a picture from the web would tell who looks."""
+    kind, _, data = (attributes.get("src") or "").removeprefix("data:").partition(";base64,")
+    return plain_base64(data, kind) is not None and "srcset" not in attributes
 
 
 def _openings(source: str) -> int:

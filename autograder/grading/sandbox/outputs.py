@@ -3,10 +3,10 @@
 import base64
 from typing import Any
 
+from autograder.grading.pictures import plain_picture
 from autograder.grading.sandbox.limits import Budget
 from autograder.grading.sandbox.worker.wire import WireError
 
-PNG = b"\x89PNG\r\n\x1a\n"
 MAX_OUTPUTS, MAX_TEXT, MAX_IMAGE = 60, 50_000, 2 * 2**20  # of one cell
 
 
@@ -45,7 +45,7 @@ def _data(show: dict[str, Any], payload: bytes, room: int, budget: Budget) -> di
     place = show.get("png")
     if isinstance(place, list) and len(place) == 2 and all(type(n) is int and n >= 0 for n in place):
         image = payload[place[0] : place[0] + place[1]]
-        if image.startswith(PNG) and len(image) <= min(MAX_IMAGE, budget.images):
+        if len(image) <= min(MAX_IMAGE, budget.images) and (picture := plain_picture(image)):
             budget.images -= len(image)
-            data["image/png"] = base64.b64encode(image).decode()
+            data[picture[0]] = base64.b64encode(picture[1]).decode()
     return data

@@ -19,6 +19,7 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.errors import UngradableError
+from autograder.grading.pictures import plain_base64
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 MAX_BYTES = 200 * 2**20
@@ -158,7 +159,7 @@ def _pictures(attachments: object) -> NotebookNode:
     """PNG and JPEG pictures pasted into a text cell."""
     kept = NotebookNode()
     for name, data in list(attachments.items())[:10] if isinstance(attachments, dict) else []:
-        for kind, start in (("image/png", "iVBORw0KGgo"), ("image/jpeg", "/9j/")):
+        for kind in ("image/png", "image/jpeg"):
             image = data.get(kind) if isinstance(data, dict) else None
             image = (
                 "".join(image) if isinstance(image, list) and all(isinstance(part, str) for part in image) else image
@@ -166,10 +167,10 @@ def _pictures(attachments: object) -> NotebookNode:
             if (
                 isinstance(image, str)
                 and len(image) <= MAX_SAVED_IMAGE
-                and _is_base64(image, start)
+                and (picture := plain_base64(image, kind))
                 and shown(name) == name
             ):
-                kept[name] = NotebookNode({kind: image})
+                kept[name] = NotebookNode({kind: picture})
     return kept
 
 
@@ -185,8 +186,8 @@ def _saved_outputs(outputs: object) -> list[NotebookNode]:
             text = text[:MAX_SAVED_TEXT].encode("utf-8", "replace").decode("utf-8")
             kept.append(_stream(text))
         image = data.get("image/png") if isinstance(data, dict) else None
-        if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and _is_base64(image, "iVBORw0KGgo"):
-            picture = NotebookNode({"image/png": image.replace("\n", "")})
+        if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and (plain := plain_base64(image, "image/png")):
+            picture = NotebookNode({"image/png": plain})
             alt = _alternative_text(data)
             metadata = NotebookNode({"image/png": {"alt": alt}} if alt else {})
             kept.append(NotebookNode(output_type="display_data", data=picture, metadata=metadata))
@@ -205,10 +206,6 @@ def _alternative_text(data: object) -> str:
 
 def _stream(text: str) -> NotebookNode:
     return NotebookNode(output_type="stream", name="stdout", text=text)
-
-
-def _is_base64(text: str, start: str) -> bool:
-    return text.startswith(start) and re.fullmatch(r"[A-Za-z0-9+/=\n]*", text) is not None
 
 
 def main() -> None:
