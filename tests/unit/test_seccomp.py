@@ -8,11 +8,20 @@ from autograder.grading.sandbox.worker.seccomp import ALLOW, EAFNOSUPPORT, ENOSY
 MACHINES = list(seccomp.AUDIT_ARCHITECTURE)
 
 
-def decide(machine: str, number: int, argument: int = 0, device: str = "cpu", architecture: int | None = None) -> int:
+def decide(
+    machine: str,
+    number: int,
+    argument: int = 0,
+    device: str = "cpu",
+    architecture: int | None = None,
+    third: int = 0,
+) -> int:
     """What the kernel would do: a BPF machine of the five instructions in use."""
     data = {
         seccomp.NUMBER: number,
         seccomp.FIRST_ARGUMENT: argument,
+        seccomp.THIRD_ARGUMENT: third % 2**32,
+        seccomp.THIRD_ARGUMENT + 4: third // 2**32,
         seccomp.ARCHITECTURE: seccomp.AUDIT_ARCHITECTURE[machine] if architecture is None else architecture,
     }
     tests = {
@@ -47,6 +56,14 @@ def test_sockets_are_allowed_by_list(machine: str) -> None:
         number = call[MACHINES.index(machine)]
         for family in range(64):  # 40 is vsock, which reaches the machine's host; 16 netlink, 17 packet
             assert decide(machine, number, family) == (ALLOW if family in (1, 2, 10) else EAFNOSUPPORT), family
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_limits_are_read_and_not_set(machine: str) -> None:
+    number = seccomp.PRLIMIT[MACHINES.index(machine)]
+    assert decide(machine, number) == ALLOW
+    for place in (1, 2**31, 2**32, 0x7FFF_0000_1234_5678):
+        assert decide(machine, number, third=place) == EPERM
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 from typing import Any
 
@@ -19,7 +20,16 @@ CLONE_NEW = {
     "uts": 0x04000000,
 }
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
-MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV, MS_RDONLY = 0x4000, 1 << 18, 2, 4, 1
+MS_REC, MS_PRIVATE, MS_REMOUNT, MS_BIND, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_RDONLY = (
+    0x4000,
+    1 << 18,
+    32,
+    4096,
+    2,
+    4,
+    8,
+    1,
+)
 
 
 def prctl(option: int, value: int) -> None:
@@ -80,10 +90,19 @@ def furnish_namespaces(uid: int, gid: int) -> None:
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
     checked(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "mount / private")
+    for node in os.scandir(b"/dev"):
+        if stat.S_ISCHR(node.stat(follow_symlinks=False).st_mode):
+            keep_times_of(node.path)
     for folder in (b"/tmp", b"/dev/shm"):
         checked(libc.mount(b"tmpfs", folder, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64m,nr_inodes=4k,mode=700"), folder)
     checked(libc.mount(b"devpts", b"/dev/pts", b"devpts", MS_NOSUID, b"newinstance,ptmxmode=0666,mode=620"), "/dev/pts")
     checked(libc.mount(b"tmpfs", b"/proc", b"tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, b"size=4k,mode=555"), "/proc")
+
+
+def keep_times_of(node: bytes) -> None:
+    """A device is the machine's own: its owner could set its times, and so leave a word for whoever comes after."""
+    locked = os.statvfs(node).f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    checked(libc.mount(None, node, None, MS_REMOUNT | MS_BIND | MS_RDONLY | locked, None), node)
 
 
 def drop_privileges() -> None:

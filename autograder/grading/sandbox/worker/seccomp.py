@@ -55,7 +55,10 @@ KERNEL = {  # programs and counters in the kernel, its key rings, and calls that
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-FORBIDDEN = MEMORY_FILES | QUEUES | NAMESPACES_AND_MOUNTS | OTHERS | KERNEL
+OWN_LIMITS = {  # who lowers its own is killed by the kernel, which is what happens to all when memory is short
+    "setrlimit": (160, 164),
+}
+FORBIDDEN = MEMORY_FILES | QUEUES | NAMESPACES_AND_MOUNTS | OTHERS | KERNEL | OWN_LIMITS
 NEEDED_BY_CUDA = {"memfd_create"}
 CLONE = (56, 220)  # allowed, but makes no namespaces
 NEW_NAMESPACES = 0x7E020080  # CLONE_NEW* of clone's first argument
@@ -63,6 +66,7 @@ CLONE3 = (
     435,
     435,
 )  # its flags lie in memory, where no filter sees them: it "does not exist", and libc falls back to clone
+PRLIMIT = (302, 261)  # allowed, but sets nothing: its third argument, where new limits lie, is empty
 # Sockets by list, not by exception: what else a kernel offers (vsock reaches the machine's host) is refused.
 SOCKET, SOCKETPAIR = (41, 198), (53, 199)
 FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10}
@@ -70,7 +74,12 @@ FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10}
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 EPERM, ENOSYS, EAFNOSUPPORT = 0x00050001, 0x00050026, 0x00050061  # SECCOMP_RET_ERRNO with the number
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF instructions
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in seccomp's data
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT, THIRD_ARGUMENT = (
+    0,
+    4,
+    16,
+    32,
+)  # offsets in seccomp's data; an argument has two words
 X32 = 0x40000000  # numbers of x86-64's second table begin here
 PR_SET_SECCOMP, FILTER = 22, 2
 
@@ -104,6 +113,8 @@ def program(machine: str, device: str) -> list[Instruction]:
         for family in FAMILIES.values():
             lines += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]
         lines += [(RETURN, 0, 0, EAFNOSUPPORT)]
+    lines += [(EQUAL, 0, 6, PRLIMIT[column]), (LOAD, 0, 0, THIRD_ARGUMENT), (EQUAL, 0, 3, 0)]
+    lines += [(LOAD, 0, 0, THIRD_ARGUMENT + 4), (EQUAL, 0, 1, 0), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, EPERM)]
     return [
         *lines,
         (EQUAL, 1, 0, CLONE[column]),
