@@ -261,6 +261,33 @@ for folder, _, _ in os.walk('/'):
     assert [folder for folder in text.split() if folder.startswith("/dev")] == ["/dev/shm"]
 
 
+@pytest.mark.slow
+def test_nothing_has_its_times_or_rights_changed_that_another_submission_could_see(session: Session) -> None:
+    """The tests run as root in many places, who owns the machine's devices."""
+    text = printed(
+        session,
+        """
+import os
+for folder, folders, files in os.walk('/'):
+    for path in (os.path.join(folder, name) for name in folders + files):
+        for change in (lambda: os.utime(path, follow_symlinks=False), lambda: os.chmod(path, 0o777)):
+            try:
+                change()
+                print(path)
+            except OSError:
+                pass
+""",
+    )
+    own = ("/tmp/", "/dev/shm", "/dev/pts", "/dev/ptmx")
+    assert [path for path in text.split() if path != "/tmp" and not path.startswith(own)] == []
+
+
+def test_nobody_lowers_the_limits_by_which_the_kernel_kills(session: Session) -> None:
+    refused = session.execute("a", "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))").error
+    assert refused is not None and refused.type_names[0] in ("PermissionError", "OSError", "ValueError")
+    assert printed(session, "print(resource.getrlimit(resource.RLIMIT_CORE))") == "(0, 0)\n"
+
+
 def test_submissions_do_not_see_each_other(sandbox: Sandbox) -> None:
     first, second = Session(sandbox, {}, 0), Session(sandbox, {}, 0)
     first.execute(
@@ -593,6 +620,36 @@ def answers_and_does_not_read(serial):
     send(serial=serial, value=1)
     time.sleep(3600)
 """
+
+
+@pytest.mark.parametrize("reply", ["call=1e999", "call='1'", "changed=[[1e999, None]]", "changed=[[None, None]]"])
+def test_a_number_that_is_none_is_no_answer(session: Session, reply: str) -> None:
+    session.execute("a", BEHIND_THE_WORKER + f"def f(serial):\n    send(serial=serial, value=1, {reply})")
+    with pytest.raises(StudentError, match="could not be read"):
+        session.lookup(["f"])["f"](session._serial + 1)
+
+
+def test_a_line_number_says_nothing_else(session: Session) -> None:
+    failed = "error=dict(types=['ValueError'], message='m', line={})"
+    session.execute(
+        "a", BEHIND_THE_WORKER + "def f(serial, line):\n    send(serial=serial, " + failed.format("line") + ")"
+    )
+    for line, where in ((3, "line 3"), (-3, ""), (10**6, ""), (2**62, "")):
+        with pytest.raises(StudentError) as raised:
+            session.lookup(["f"])["f"](session._serial + 1, line)
+        assert raised.value.where == where
+        session._end()
+
+
+def test_what_was_done_to_a_lent_mask_is_true_or_false(session: Session) -> None:
+    session.execute("a", "import torch\ndef f(keep):\n    keep.view(torch.uint8).add_(torch.tensor([6, 6]))")
+    keep = torch.tensor([True, False])
+    token = watched.set((keep,))
+    try:
+        session.lookup(["f"])["f"](keep)
+    finally:
+        watched.reset(token)
+    assert keep.view(torch.uint8).tolist() == [1, 1]
 
 
 @pytest.mark.timing

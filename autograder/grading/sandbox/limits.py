@@ -88,13 +88,14 @@ class UsageMonitor:
             self._processes = used.processes
         self.start = job.charged
 
-    def look(self, waiting: bool = True) -> None:
-        """Called every quarter of a second of a request. Time is charged as CPU time, or as idle time when the submission is
-        waited for and nothing of it wants the CPU; a machine that is too busy to run it charges nothing."""
+    def look(self) -> None:
+        """Called about every quarter of a second while the submission is waited for. Time is charged as CPU time, or as idle
+        time when nothing of it wants the CPU; a machine that is too busy to run it charges nothing, and one that is too busy
+        to look no more than two looks' time."""
         if self.job.tree is None:
             return
         used, now = self.job.tree.look(), time.monotonic()
-        idle = now - self.last if waiting and not used.runnable else 0.0
+        idle = 0.0 if used.runnable else min(now - self.last, 2 * RECENT)
         self.idle, self.last = self.idle + idle, now
         self.budget.idle -= idle
         self.more_processes = used.processes - self._processes

@@ -41,8 +41,14 @@ class Loan:
     def changed(self, arguments: list[torch.Tensor]) -> list[tuple[int, torch.Tensor]]:
         """The number among ``arguments`` of each that has changed, and what it is now."""
         return [
-            (number, torch.frombuffer(bytearray(found), dtype=tensor.dtype).reshape(tensor.shape))
+            (number, _tensor(found, tensor.dtype).reshape(tensor.shape))
             for tensor, found in self._changed
             for number, argument in enumerate(arguments)
             if argument is tensor
         ]
+
+
+def _tensor(raw: bytes, dtype: torch.dtype) -> torch.Tensor:
+    if dtype is torch.bool:  # a byte other than 0 and 1 would be undefined behaviour
+        return torch.frombuffer(bytearray(raw), dtype=torch.uint8) != 0
+    return torch.frombuffer(bytearray(raw), dtype=dtype)

@@ -23,6 +23,7 @@ from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, P
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
+LINES = 9999  # a longer number is none of a cell's, and could say something else
 MAY_REPEAT = 1 / 8  # of a submission's CPU time: what its cells may have used to be run again, up to three times
 STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
 
@@ -182,13 +183,13 @@ class Session:
             if target._making is not None:
                 self._is_made(target, decoder.decode(header.get("made")))
             value = decoder.decode(header.get("value"))
-            changed = [(int(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
+            changed = [(_number(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
             changed += loan.changed(tensors_in((args, kwargs)))
             lists = [given for given in args if type(given) is list]
             for given, now in zip(lists, header.get("lists") or [], strict=False):
                 if any(given is one for one in watched):
                     given[:] = decoder.decode(now)
-            return Returned(value, changed, int(header.get("call") or 0), decoder.decode(header.get("slope")))
+            return Returned(value, changed, _number(header.get("call", 0)), decoder.decode(header.get("slope")))
         except (WireError, TypeError, ValueError) as malformed:
             raise _garbage(malformed) from malformed
 
@@ -423,6 +424,12 @@ def _garbage(error: Exception) -> StudentError:
     return StudentError(("ProtocolError",), f"its answer could not be read ({error})")
 
 
+def _number(data: Any) -> int:
+    if type(data) is not int:
+        raise WireError("malformed number")
+    return data
+
+
 def _error(data: Any) -> StudentError | None:
     if data is None:
         return None
@@ -430,4 +437,5 @@ def _error(data: Any) -> StudentError | None:
         return _garbage(WireError("malformed error"))
     names = tuple(str(name)[:80] for name in data["types"][:20]) or ("Exception",)
     line = data.get("line")
-    return StudentError(names, str(data.get("message"))[:2000], f"line {line}" if type(line) is int else "")
+    where = f"line {line}" if type(line) is int and 0 < line <= LINES else ""
+    return StudentError(names, str(data.get("message"))[:2000], where)

@@ -299,22 +299,20 @@ def _frame(text: bytes, payload: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 class Watch:
-    """Calls ``look`` about every quarter of a second of a conversation, however many frames it has, and when exactly cannot be
-    foreseen: the peer might be busy just then. ``look`` is told whether there was nothing but waiting for it, and may raise.
-    """
+    """Calls ``look`` about every quarter of a second while a conversation waits for the peer, however many frames it has. When
+    exactly cannot be foreseen: the peer might be busy just then. ``look`` may raise."""
 
-    def __init__(self, look: Callable[[bool], None] = lambda waiting: None) -> None:
+    def __init__(self, look: Callable[[], None] = lambda: None) -> None:
         self._look, self._due = look, _soon()
 
     def due_in(self, now: float) -> float:
         """Seconds until the next look."""
         return max(0.0, self._due - now)
 
-    def look_if_due(self, waiting: bool) -> None:
+    def look_if_due(self) -> None:
         """Look, if it is time to."""
-        now = time.monotonic()
-        if now >= self._due:
-            self._look(waiting)
+        if time.monotonic() >= self._due:
+            self._look()
             self._due = _soon()
 
 
@@ -328,6 +326,7 @@ class Connection:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)  # a byte out of band is one like others: no frame
         self._read = bytearray()  # what has come and was not asked for yet
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
@@ -363,7 +362,8 @@ class Connection:
             except BlockingIOError:
                 writable = select.poll()
                 writable.register(self.sock, select.POLLOUT)
-                self._wait(writable, deadline, watch)
+                _wait(writable, deadline, watch)
+                watch.look_if_due()
 
     def receive(self, seconds: float | None = None, watch: Watch | None = None) -> tuple[dict[str, Any], bytes]:
         """The next frame, complete within ``seconds`` (wall clock), or ``PeerSlow``."""
@@ -396,24 +396,28 @@ class Connection:
         self.sock.close()
 
     def _wait_for(self, size: int, deadline: float | None, watch: Watch) -> None:
-        """Read until ``size`` bytes have come."""
+        """Read until ``size`` bytes have come. That some have is no reason not to look; that all have is one."""
+        flags = 0 if deadline is None else socket.MSG_DONTWAIT
         while len(self._read) < size:
-            if deadline is not None and not self._wait(self._poll, deadline, watch):
-                continue
+            if deadline is not None:
+                _wait(self._poll, deadline, watch)
             try:
-                chunk = self.sock.recv(min(max(size - len(self._read), 2**16), 2**20))
+                chunk = self.sock.recv(min(max(size - len(self._read), 2**16), 2**20), flags)
+            except BlockingIOError:
+                watch.look_if_due()
+                continue
             except OSError as error:
                 raise PeerGone(str(error)) from error
             if not chunk:
                 raise PeerGone("connection closed")
             self._read += chunk
+            if len(self._read) < size:
+                watch.look_if_due()
 
-    @staticmethod
-    def _wait(poll: select.poll, deadline: float, watch: Watch) -> bool:
-        """Wait for the socket, and no longer than until the next look is due. Returns whether it is ready."""
-        now = time.monotonic()
-        if now >= deadline:
-            raise PeerSlow("the peer neither sends nor reads")
-        ready = bool(poll.poll(min(deadline - now, watch.due_in(now)) * 1000))
-        watch.look_if_due(waiting=not ready)
-        return ready
+
+def _wait(poll: select.poll, deadline: float, watch: Watch) -> None:
+    """Wait for the socket, and no longer than until the next look is due."""
+    now = time.monotonic()
+    if now >= deadline:
+        raise PeerSlow("the peer neither sends nor reads")
+    poll.poll(min(deadline - now, watch.due_in(now)) * 1000)
