@@ -82,10 +82,20 @@ class StudentError(Exception):
         """The first class along the MRO that is not the student's own."""
         return next((name for name in self.type_names if name in KNOWN_ERRORS), "Exception")
 
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the sandbox has ended the call or not begun it; what the code raises itself has more classes than one."""
+        return len(self.type_names) == 1
+
     def describe(self) -> str:
         """One line. Long numbers are left out: they could be hidden inputs, and no message needs them."""
-        head = self.message.strip().splitlines()[0][:200] if self.message.strip() else "no message"
+        head = visible(self.message.strip().splitlines()[0][:200]) if self.message.strip() else "no message"
         return f"{self.kind}: {LONG_NUMBER.sub('…', head)}" + (f" ({self.where})" if self.where else "")
+
+
+def visible(text: str) -> str:
+    """The text without what a terminal or a page would obey: control characters, and those that turn the line around."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 class LimitExceeded(Exception):

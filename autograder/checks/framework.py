@@ -452,11 +452,8 @@ class Check:
                 raise
             if wanted in raised.type_names:
                 return
-            ended = raised.kind in ("ProcessEnded", "ProtocolError")
-            self.name(
-                f"{call} must raise {wanted}; yours "
-                + ("ends the Python process." if ended else f"raises {raised.kind}.")
-            )
+            if not raised.was_stopped:
+                self.name(f"{call} must raise {wanted}; yours raises {raised.kind}.")
             raise Miss(f"{call}: expected {wanted}, got {raised.describe()}") from None
         self.name(f"{call} must raise {wanted}; {otherwise}")
         raise Miss(f"{call}: expected {wanted}, but nothing was raised")

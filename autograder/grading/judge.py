@@ -27,7 +27,7 @@ from autograder.checks.shared_file import SharedFile
 from autograder.checks.shared_results import SharedResults
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.course import Role, is_week
-from autograder.errors import BrokenCheck, SandboxError, StudentError
+from autograder.errors import BrokenCheck, SandboxError, StudentError, visible
 from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import CellRun, Session
@@ -339,7 +339,7 @@ def _error_output(run: CellRun) -> list[dict[str, Any]]:
     if run.error is None:
         return []
     name, text = run.error.kind, run.error.describe()
-    return [{"output_type": "error", "ename": name, "evalue": run.error.message[:500], "traceback": [text]}]
+    return [{"output_type": "error", "ename": name, "evalue": visible(run.error.message[:500]), "traceback": [text]}]
 
 
 @lru_cache(maxsize=16)

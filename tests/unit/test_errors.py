@@ -25,6 +25,13 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
         assert issubclass(classes[name], errors.GradingError)
 
 
+def test_what_a_student_s_error_says_neither_moves_a_cursor_nor_turns_a_line_around() -> None:
+    said = errors.StudentError(
+        ("ValueError", "Exception"), "\x1b[2K\x1b[1A2 of 2\u202e points\x07 größer als π"
+    ).describe()
+    assert said.isprintable() and "größer als π" in said
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "source").mkdir()

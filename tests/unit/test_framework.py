@@ -275,6 +275,17 @@ def test_refusing_in_another_way_is_told():
     assert verdict.named == ["double('x') must raise TypeError; yours raises AssertionError."]
 
 
+def test_what_the_sandbox_has_stopped_is_no_refusal_in_another_way():
+    def student(x):
+        if isinstance(x, str):
+            raise StudentError(("TimeoutError",), "not run: this notebook has used all the CPU time of a submission")
+        return 2 * x
+
+    verdict = run(both, student, refusing_double)
+    assert verdict.score == 0.5 and verdict.named == []
+    assert "got TimeoutError: not run" in verdict.criteria[1].message
+
+
 def test_a_change_in_place_is_told_and_undone():
     def body(check):
         golden(check)

@@ -662,6 +662,17 @@ def test_who_waits_between_two_messages_or_for_room_has_waited(hurried: Session,
 
 
 @pytest.mark.timing
+def test_who_waits_is_not_waited_for_until_the_others_have_no_time_left(hurried: Session) -> None:
+    """Waiting counts twice: of three time-outs that are forgiven two are too many."""
+    hurried.execute("a", "import time\ndef f(): time.sleep(3600)\ndef g(): return 1")
+    found = hurried.lookup(["f", "g"])
+    for said in ("waited for more than", "waited for more than", "not run: it crashed or timed out too often"):
+        with pytest.raises(StudentError, match=said):
+            found["f"]()
+    assert found["g"]() == 1
+
+
+@pytest.mark.timing
 def test_who_does_not_read_the_next_question_has_waited(hurried: Session) -> None:
     hurried.execute("a", BEHIND_THE_WORKER)
     f = hurried.lookup(["answers_and_does_not_read"])["answers_and_does_not_read"]

@@ -235,6 +235,12 @@ def test_depth_and_size_are_bounded() -> None:
         Decoder(b"").decode({"l": [0] * 200_000})
 
 
+def test_a_name_is_one_that_can_be_printed() -> None:
+    for name in ("int\n2 of 2", "\x1b[2K", "\u202eenod"):
+        assert Decoder(b"").decode({"x": name}).type_name == "object"
+        assert Decoder(b"").decode({"r": {"id": 1, "type": name, "callable": True}}).type_name == "object"
+
+
 def pair() -> tuple[Connection, socket.socket]:
     ours, theirs = socket.socketpair()
     return Connection(ours), theirs

@@ -37,7 +37,7 @@ class Limits:
     total_idle: float = 60.0
     text: int = 300_000  # characters of output that are kept
     images: int = 10 * 2**20
-    restarts: int = 3  # how often one function or cell is forgiven a crash or time-out before it fails at once
+    restarts: int = 3  # how often one function or cell is forgiven a crash or time-out before it fails at once; waiting counts twice
     all_restarts: int = 40  # the same for a submission, whose other answers are not to pay for one
 
 
@@ -102,6 +102,11 @@ class UsageMonitor:
         self._charge(used)
         self._judge(used)
 
+    @property
+    def has_waited(self) -> bool:
+        """Whether the submission has done nothing in this request for longer than it may."""
+        return self.idle > self.cpu_seconds * self.limits.patience
+
     def _charge(self, used: Usage) -> None:
         self.budget.cpu -= max(0.0, used.cpu - self.job.charged)
         self.job.charged = max(used.cpu, self.job.charged)
@@ -118,7 +123,7 @@ class UsageMonitor:
             raise LimitExceeded("RuntimeError", f"it started more than {limits.started} processes and threads")
         if used.cpu - self.start > cpu:
             raise LimitExceeded("TimeoutError", f"it used more than {cpu:g} seconds of CPU time")
-        if self.idle > cpu * limits.patience:
+        if self.has_waited:
             raise LimitExceeded("TimeoutError", f"it waited for more than {cpu * limits.patience:g} seconds")
         if spent := self.budget.spent():
             raise LimitExceeded("TimeoutError", spent)

@@ -292,6 +292,8 @@ class Session:
                     self._cells_with_orphans.add(cell)
             return reply, reply_payload
         except LimitExceeded as error:
+            if monitor.has_waited:
+                self._crashes[culprit] += 1  # twice: else one function could use up what the others may wait
             self._abandon(culprit)
             raise StudentError((error.kind,), str(error)) from None
         except PeerSlow:

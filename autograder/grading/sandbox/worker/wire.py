@@ -208,7 +208,7 @@ class Decoder:
         if tag == "c" and type(body) is int and self.callback is not None:
             return self.callback(body)
         if tag == "x" and isinstance(body, str):
-            return Opaque(body[:200])
+            return Opaque(_printable(body[:200]))
         raise WireError("malformed value")
 
     def _pair(self, entry: Any, depth: int) -> tuple[Any, Any]:
@@ -223,7 +223,7 @@ class Decoder:
         number, name, is_callable = body.get("id"), body.get("type"), body.get("callable")
         if type(number) is not int or not isinstance(name, str) or not isinstance(is_callable, bool):
             raise WireError("malformed reference")
-        return Reference(number, name[:80], is_callable)
+        return Reference(number, _printable(name[:80]), is_callable)
 
     def _tensor(self, body: dict[str, Any]) -> torch.Tensor:
         shape: Any = body.get("shape")
@@ -266,6 +266,10 @@ class Decoder:
         if self.lent is None or not count or offset + count * dtype.itemsize > len(self.lent):
             raise WireError("a tensor is said to be lent, and is not")
         return _with_gradient(torch.frombuffer(self.lent, dtype=dtype, count=count, offset=offset).reshape(shape), body)
+
+
+def _printable(name: str) -> str:
+    return name if name.isprintable() else "object"
 
 
 def _elements(shape: Any) -> int:
