@@ -554,6 +554,15 @@ wire_cheat("frames_unsolicited_callbacks", """    for k in (0, -1, 7, 'x', None,
         send({'callback': k, 'args': {'l': []}, 'kwargs': {'d': []}})""")
 wire_cheat("frames_flood_of_callbacks", """    for k in range(1200):
         send({'callback': 0, 'args': {'l': [{'l': []}] * 50}, 'kwargs': {'d': []}})""")
+wire_cheat("frames_out_of_band", """    import time
+    socket.socket(fileno=os.dup(wire_fd())).send(b'!', socket.MSG_OOB)
+    time.sleep(600)""")
+wire_cheat("frames_drop_by_drop", """    import time
+    os.write(wire_fd(), struct.pack('!II', 400000, 0))
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        os.write(wire_fd(), b' ')
+        time.sleep(0.0003)""")
 wire_cheat("frames_backwards", "    x.requires_grad_(True)\n    send({'serial': n, 'value': tensor(x.shape, grad=True), 'changed': [], 'call': -1}, bytes(4 * x.numel()))")
 wire_cheat("frames_changed_arguments", """    c = [[k, tensor(x.shape)] for k in (-1, 0, 1, 2, 99)]
     send({'serial': n, 'value': tensor(x.shape), 'changed': c, 'call': 1}, bytes(4 * x.numel()))""")

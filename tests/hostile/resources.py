@@ -23,6 +23,10 @@ while True: os.wait()""")
 trouble_cell("resources", "sleeps", "import time\ntime.sleep(10000)")
 trouble_cell("resources", "waits_for_input", "import threading\nthreading.Event().wait()")
 trouble_cell("resources", "asks_for_input", "input('password? ')")
+trouble_cell("resources", "lowers_its_own_limits", """
+import resource, time
+resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
+while time.process_time() < 5: pass""")
 trouble_cell("resources", "memory", "hog = bytearray(40 * 2**30)")
 trouble_cell("resources", "memory_touched", "hog = []\nfor _ in range(60): hog.append(bytearray(b'x' * 2**26))")
 trouble_cell("resources", "memory_in_many_processes", """
