@@ -11,7 +11,7 @@ from browser.conftest import Shoot
 from browser.lab_server import JupyterServer
 from helpers import COURSE, WEEK3, load_lab, run
 from nbgrader.api import Gradebook
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.manifest import MANIFEST
@@ -311,3 +311,19 @@ def _pixels_between(upper: Locator, lower: Locator) -> float:
         "(upper, lower) => lower.getBoundingClientRect().top - upper.getBoundingClientRect().bottom",
         lower.element_handle(),
     )
+
+
+def test_feedback_fits_a_phone(formgrader: FormgraderServer, chromium: Browser, shoot: Shoot) -> None:
+    """Nothing is cut off, and nothing lies over something else."""
+    run("nbgrader", "generate_feedback", WEEK3, cwd=formgrader.root)
+    worst = min(formgrader.students, key=lambda student: formgrader.grades(student)[0])
+    context = chromium.new_context(viewport={"width": 390, "height": 800}, is_mobile=True)
+    page = context.new_page()
+    page.goto((formgrader.root / "feedback" / worst / WEEK3 / f"{WEEK3}.html").as_uri())
+    shoot(page, "instructor-feedback-phone")
+    assert page.evaluate("innerWidth") == 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for heading in page.locator(".nbgrader_cell > .panel-heading").all():
+        assert heading.evaluate("it => it.scrollHeight <= it.clientHeight")
+    assert page.locator("table.summary tr:visible").count() == len(MANIFEST[WEEK3])
+    context.close()
