@@ -60,6 +60,7 @@ DIAGNOSES = {
         "paired as in the other.",
     "one frequency": "All pairs have the same frequency; each pair has its own.",
     "second half first": "The second half comes out before the first: channel i must stay at place i.",
+    "unrotated": "Your result is the input itself: nothing is rotated.",
     # positions
     "ignored": "Your result does not depend on `positions`: the tokens are counted 0, 1, 2, ... instead.",
     "from one": "Your positions are one too high: the angle at position 0 is 0.",
@@ -446,6 +447,11 @@ def rope_always_float32(x, positions, base=10000.0):
     return torch.view_as_real(torch.view_as_complex(x.float().unflatten(-1, (-1, 2))) * cis).flatten(-2)
 
 
+@wrong(WEEK, "apply_rotary_emb", 0, DIAGNOSES["unrotated"])
+def rope_unrotated(x, positions, base=10000.0):
+    return x.clone()
+
+
 @wrong(WEEK, "apply_rotary_emb", 5.5, DIAGNOSES["in place"])
 def rope_in_place(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -613,6 +619,11 @@ edited(half_plain, "half_one_row_only", 1.5, DIAGNOSES["one row"],
 edited(half_plain, "half_angles_in_input_dtype", 1.75, DIAGNOSES["low precision"],
        ("positions[..., None]", "positions[..., None].to(x.dtype)"))
 edited(half_plain, "half_odd_accepted", 1.75, DIAGNOSES["odd"], (EVEN_ONLY, ""))
+
+
+@wrong(WEEK, "apply_rotary_emb_half", 0, DIAGNOSES["unrotated"])
+def half_unrotated(x, positions, base=10000.0):
+    return x.clone()
 
 
 @wrong(WEEK, "apply_rotary_emb_half", 0, DIAGNOSES["interleaved layout"])
@@ -1288,16 +1299,21 @@ def decode_whole_sequence(q, k_cache, base=10000.0):
 # ---- families: every mistake and every pair of them -----------------------------------------------------------------
 
 
-def _angles(positions, dim, base, mistakes):
-    """position * frequency in float64, (..., dim/2), with mistakes."""
+def _frequencies(dim, base, mistakes, device=None):
+    """One per pair in float64, (dim/2,), with mistakes."""
     if "base" in mistakes:
         base = 10000.0
-    exponents = 2.0 * torch.arange(dim // 2, dtype=torch.float64, device=positions.device)
+    exponents = 2.0 * torch.arange(dim // 2, dtype=torch.float64, device=device)
     if "first pair" in mistakes:
         exponents += 2
     exponents /= {"i/d": 2 * dim, "d-2": max(dim - 2, 1)}.get(next(iter(mistakes & {"i/d", "d-2"}), ""), dim)
     if "one frequency" in mistakes:
         exponents *= 0
+    return base ** (exponents if "positive" in mistakes else -exponents)
+
+
+def _positions(positions, mistakes):
+    """The positions in float64, with mistakes."""
     positions = positions.double()
     if "ignored" in mistakes or "start only" in mistakes or "relative" in mistakes:
         count = torch.arange(positions.shape[-1], device=positions.device).double()
@@ -1311,17 +1327,20 @@ def _angles(positions, dim, base, mistakes):
         positions = positions + 1
     if "first row" in mistakes and positions.ndim == 2:
         positions = positions[0]
-    if "degrees" in mistakes:
-        positions = positions.deg2rad()
-    return positions[..., None] * base ** (exponents if "positive" in mistakes else -exponents)
+    return positions.deg2rad() if "degrees" in mistakes else positions
+
+
+def _angles(positions, dim, base, mistakes):
+    """position * frequency in float64, (..., dim/2), with mistakes."""
+    return _positions(positions, mistakes)[..., None] * _frequencies(dim, base, mistakes, positions.device)
 
 
 def _rotate(x, positions, base, mistakes, half=False):
     """RoPE in the interleaved or the half layout, with mistakes."""
-    angles = _angles(positions, x.shape[-1], base, mistakes)
-    if x.dtype != torch.float64 and "low precision" in mistakes:
-        angles = (angles[..., :1] * 0 + positions.to(x.dtype)[..., None] * _angles(
-            torch.ones(1, device=x.device), x.shape[-1], base, mistakes - {"from one"})[0].to(x.dtype)).double()
+    factors = _positions(positions, mistakes)[..., None], _frequencies(x.shape[-1], base, mistakes, positions.device)
+    is_rounded = x.dtype != torch.float64 and "low precision" in mistakes
+    position, frequency = (factor.to(x.dtype) for factor in factors) if is_rounded else factors
+    angles = (position * frequency).double()
     if angles.ndim == 3 and "rows for heads" not in mistakes:
         angles = angles[:, None]
     if "head axis" in mistakes:
@@ -1364,7 +1383,7 @@ PAIRS = ("clockwise", "swapped", "mirrored", "overwritten", "mixed tables")
 @family(WEEK, "rope_frequencies", _say("i/d", "d-2", "positive", "first pair", "base", "per channel", "wavelength"))
 def frequencies_with(mistakes):
     def subject(head_dim, base=10000.0):
-        out = _angles(torch.ones(()), head_dim, base, mistakes)
+        out = _frequencies(head_dim, base, mistakes)
         out = out.repeat_interleave(2) if "per channel" in mistakes else out
         return 2 * math.pi * out if "wavelength" in mistakes else out
 
