@@ -69,7 +69,7 @@ class Diagnosis:
       passed and on the first that failed. Where it gives another wrong value than the student's on some failure, it is
       not what was done: it may be named only beside another that explains that failure.
     - Where several mistakes say as much and only an error or a single word (a bool, a whole number) speaks for them, none
-      is named.
+      is named. Nor are two at once where all that the student gave is one number again and again.
     - A check's hint is given only for the first failure, when everything asked before has held: its premise was seen then.
     - Where an argument was seen to be changed in place, later values may be wrong for that alone: no hint is given, and no
       mistake named that only an error or a single word speaks for.
@@ -107,7 +107,7 @@ class Diagnosis:
             alone = len(mistake.says) == 1
             # Pairs are many: the first failure, too, before the rest.
             needed = ([] if may_be_in_one_call else smallest) if alone else sorted([*smallest, first], key=_size)
-            if not all(self._reproduces(mistake, record) for record in needed):
+            if (not alone and _is_constant(first)) or not all(self._reproduces(mistake, record) for record in needed):
                 continue
             if not self._explains(mistake, first):
                 of_other_failures += [mistake] if alone else []
@@ -238,6 +238,11 @@ def _telling(record: Record) -> bool:
         single = got.numel() == 1 and got.is_floating_point()
         return got.numel() > 1 or (single and _telling(replace(record, got=got.item())))
     return True
+
+
+def _is_constant(record: Record) -> bool:
+    got = record.got
+    return isinstance(got, torch.Tensor) and got.numel() > 1 and bool((got == got.flatten()[0]).all())
 
 
 def _many_valued(record: Record) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from autograder.checks.attention_functions import STRIDES
-from autograder.checks.compare import FOUR_DIGITS, REMEMBERED_BASE, Tolerance, kind, within
+from autograder.checks.compare import FOUR_DIGITS, REMEMBERED_BASE, Tolerance, difference, kind, within
 from autograder.checks.framework import Check, Hint, Miss, Probe, StudentError, calling, exercise, gradient
 from autograder.checks.probes import made, making, parameter_gradients
 from autograder.grading.sandbox.worker.tensors import load_table
@@ -345,7 +345,12 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         # asked of an input that needs no gradient: then a graph can only come from the table
         with torch.enable_grad():
             out = check.value(added(rows, x), call)
-        check.require(getattr(out, "requires_grad", False), DIAGNOSES["table detached"], names=True)
+        is_added = not difference(out, x + rows[: x.shape[1]], SUM)
+        check.require(
+            getattr(out, "requires_grad", False),
+            DIAGNOSES["table detached"] if is_added else f"{call} does not depend on the table",
+            names=is_added,
+        )
         check.keeps(lambda cls, x: holding(cls, rows)(x), call, x)
         half = x.to(torch.bfloat16)
         check.unchanged(_adding(rows, half), f"{call} in bfloat16", half)

@@ -69,6 +69,7 @@ DIAGNOSES = {
     "table detached": "The table is cut off from the autograd graph (.data, .detach(), torch.no_grad), so it cannot learn.",
     "input detached": "The gradient through your result to x is wrong or cut off.",
     "batch axis": "You add row b to sequence b: rows follow the tokens (axis 1), and are the same for all sequences.",
+    "x alone": "Your result is x as it came: the rows are not added.",
     "rows alone": "You return the rows alone; they are added to x.",
     "other rows": "You add other rows than 0, 1, 2, ...: token p gets row p.",
     "same row": "All tokens get the same row; token p gets row p.",
@@ -481,6 +482,7 @@ LONGER = '''        if n > self.max_len:
 MADE = "self.pe = nn.Parameter(torch.randn(max_len, d_model) * 0.02)"
 edited(LearnedPlain, "learned_plain_tensor", 0, DIAGNOSES["not in state"], (MADE, "self.pe = torch.randn(max_len, d_model) * 0.02"))
 edited(LearnedPlain, "learned_rows_alone", 0, DIAGNOSES["rows alone"], ("(x + rows)", "rows.expand_as(x)"))
+edited(LearnedPlain, "learned_x_alone", 0, DIAGNOSES["x alone"], ("(x + rows)", "x"))
 edited(LearnedPlain, "learned_batch_axis", 0, DIAGNOSES["batch axis"], ("rows = self.pe[:n]", "rows = self.pe[:x.shape[0], None]"))
 edited(LearnedPlain, "learned_from_one", 0, DIAGNOSES["other rows"],
        ("rows = self.pe[:n]", "rows = self.pe[torch.arange(1, n + 1) % self.max_len]"))

@@ -40,6 +40,7 @@ SAYS = {
     "first mirrored": "Your first half has the wrong sign: it is x1*cos - x2*sin.",
     "half exponent": "Your exponent is half of what it should be: -2i/dim, with i counting pairs.",
     "positive exponent": "Your frequencies grow: the exponent is negative.",
+    "unrotated": "Your result is the input itself: nothing is rotated.",
     "pairs from 1": "Your pairs count from 1; the first one is pair 0 and turns by 1 per position.",
     "last is 1": "Your exponents run from 0 to -1: you divide by the number of pairs less one. It is -2i/dim.",
     "neighbours' angles": "Your angles lie next to each other in twos, but your pairs are halves: both channels of a pair "
@@ -252,6 +253,11 @@ for _name, _score, _says, *_changes in (
     ("partial_in_place", 2.75, "in place", (JOINED, "x[..., :rotary_dim] = turned\n    return x")),
 ):
     edited(partial_plain, _name, _score, SAYS[_says], *_changes)
+
+
+@wrong(WEEK, "partial_rotary_emb", 0, SAYS["unrotated"])
+def partial_unrotated(x, positions, rotary_dim, base=10000.0):
+    return x.clone()
 
 
 @wrong(WEEK, "partial_rotary_emb", 0, SAYS["all turn"])
@@ -585,6 +591,11 @@ for _name, _score, _says, *_changes in (
     ("mrope_in_place", 3.75, "in place", ("return out.to(x.dtype)", "x[...] = out\n    return x")),
 ):
     edited(mrope_plain, _name, _score, SAYS[_says], *_changes)
+
+
+@wrong(WEEK, "apply_mrope", 0, SAYS["unrotated"])
+def mrope_unrotated(x, positions, sections, base=10000.0):
+    return x.clone()
 
 
 @wrong(WEEK, "apply_mrope", 0, SAYS["interleaved"])
