@@ -20,6 +20,7 @@ is mounted alone and imports nothing from here.
 
 import builtins
 import re
+import unicodedata
 
 
 class AutograderError(Exception):
@@ -94,8 +95,13 @@ class StudentError(Exception):
 
 
 def visible(text: str) -> str:
-    """The text without what a terminal or a page would obey: control characters, and those that turn the line around."""
-    return "".join(character if character.isprintable() else " " for character in text)
+    """The text without what a terminal or a page would obey: control characters, those that turn the line around, and more
+    than two marks on one letter, which would stand over other lines."""
+    marks, kept = 0, []
+    for character in text:
+        marks = marks + 1 if unicodedata.category(character).startswith("M") else 0
+        kept += [character if character.isprintable() else " "] if marks <= 2 else []
+    return "".join(kept)
 
 
 class LimitExceeded(Exception):

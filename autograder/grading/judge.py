@@ -37,6 +37,7 @@ _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the sa
 TOO_LONG = "what this notebook returns takes too long to check"
 IN_STUDENTS_PROCESS = "This test ran in the student's own process, as nbgrader's do."
 WORD = re.compile(r"[A-Za-z_]\w*")
+MOST_ELEMENTS = 2**24  # that whole numbers alone may ask for
 LARGEST = 2**26  # elements: the product of all sizes in a call of the course's functions
 SOURCE = "__course_source__"  # of a released helper module
 STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
@@ -236,7 +237,7 @@ def _names(source: str) -> set[str]:
     """The names in the code, without those in comments and strings."""
     try:
         return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _words(source)
 
 
@@ -307,6 +308,9 @@ def _require_small_result(values: tuple[Any, ...]) -> None:
 
 
 def _require_small(values: tuple[Any, ...]) -> None:
+    numbers = [abs(int(value)) for value in values if type(value) is int or _is_whole_number(value)]
+    if math.prod(max(1, number) for number in numbers) > MOST_ELEMENTS:
+        raise ValueError("these sizes are larger than any that is asked for")
     sizes = [
         value.numel() if hasattr(value, "numel") else abs(value)
         for value in values
@@ -314,6 +318,10 @@ def _require_small(values: tuple[Any, ...]) -> None:
     ]
     if math.prod(max(1, size) for size in sizes) > LARGEST:
         raise ValueError("these sizes are larger than any that is asked for")
+
+
+def _is_whole_number(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_floating_point()
 
 
 def _student_objects(session: Session, names: list[str], failed: dict[str, StudentError]) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 import base64
 import binascii
+import math
 import struct
+from dataclasses import dataclass
 
 MOST_PIXELS = 2**25
 PNG, JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
@@ -11,21 +13,35 @@ SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # JPEG's segments tha
 ALONE = frozenset({0x01, *range(0xD0, 0xD8)})  # its segments without a length
 
 
-def plain_picture(raw: bytes) -> tuple[str, bytes] | None:
-    """MIME type and bytes of a picture, less what is not shown of it; ``None`` if it is none, or too large."""
+@dataclass(frozen=True)
+class Picture:
+    """MIME type, bytes, and what it counts for among others: its bytes, and a byte for 32 pixels."""
+
+    kind: str
+    raw: bytes
+    pixels: int
+
+    @property
+    def cost(self) -> int:
+        return len(self.raw) + self.pixels // 32
+
+
+def plain_picture(raw: bytes) -> Picture | None:
+    """A picture less what is not shown of it; ``None`` if it is none, or too large."""
     if raw.startswith(PNG):
         chunks = _png(raw)
-        return ("image/png", PNG + b"".join(chunks)) if chunks else None
-    return ("image/jpeg", raw) if raw.startswith(JPEG) and _has_size(*_jpeg_size(raw)) else None
+        return Picture("image/png", PNG + b"".join(chunks), math.prod(_png_size(raw))) if chunks else None
+    size = _jpeg_size(raw) if raw.startswith(JPEG) else (0, 0)
+    return Picture("image/jpeg", raw, math.prod(size)) if _has_size(*size) else None
 
 
-def plain_base64(text: str, kind: str) -> str | None:
-    """The same for base64 of a picture of that MIME type."""
+def decoded_picture(text: str, kind: str) -> Picture | None:
+    """The same from base64, if it is of that MIME type."""
     try:
         found = plain_picture(base64.b64decode(text.replace("\n", ""), validate=True))
     except (binascii.Error, ValueError):
         return None
-    return base64.b64encode(found[1]).decode() if found and found[0] == kind else None
+    return found if found and found.kind == kind else None
 
 
 def _has_size(width: int, height: int) -> bool:
@@ -39,7 +55,7 @@ def _png(raw: bytes) -> list[bytes]:
     while at + 12 <= len(raw):
         size, kind = struct.unpack_from("!I4s", raw, at)
         end = at + 12 + size
-        if not chunks and (kind != b"IHDR" or size != 13 or not _has_size(*struct.unpack_from("!II", raw, at + 8))):
+        if not chunks and (kind != b"IHDR" or size != 13 or not _has_size(*_png_size(raw))):
             return []
         if end > len(raw):
             return []
@@ -49,6 +65,11 @@ def _png(raw: bytes) -> list[bytes]:
             return chunks
         at = end
     return []
+
+
+def _png_size(raw: bytes) -> tuple[int, int]:
+    width, height = struct.unpack_from("!II", raw, len(PNG) + 8)
+    return width, height
 
 
 def _jpeg_size(raw: bytes) -> tuple[int, int]:

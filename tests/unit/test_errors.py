@@ -30,6 +30,8 @@ def test_what_a_student_s_error_says_neither_moves_a_cursor_nor_turns_a_line_aro
         ("ValueError", "Exception"), "\x1b[2K\x1b[1A2 of 2\u202e points\x07 größer als π"
     ).describe()
     assert said.isprintable() and "größer als π" in said
+    towers = errors.visible("a" + "\u0301" * 500 + "b")
+    assert towers == "a\u0301\u0301b"
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ def flagged(*sources: str, week: str = WEEK1) -> list[tuple[str, str, int]]:
         "y = 1\nfrom torch.nn.functional import scaled_dot_product_attention as f",
         "y = 1\nf = getattr(F, 'scaled_dot_product_attention')",
         "y = 1\nf = torch.nn.functional.scaled_dot_product_attention",
+        "%precision 8\nout = F.scaled_dot_product_attention(q, k, v)",
+        "!ls\nout = F.scaled_dot_product_attention(q, k, v)",
     ],
 )
 def test_ways_to_call_it(source: str) -> None:

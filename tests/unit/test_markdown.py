@@ -104,3 +104,12 @@ def test_a_picture_with_any_name_and_one_that_is_missing_break_no_page() -> None
         HTMLExporter(filters=FILTERS).from_notebook_node(new_notebook(cells=[cell]))[0] for cell in (named, lost)
     )
     assert f"data:image/png;base64,{ONE_PIXEL}" in first and "<pre>![x](attachment:lost.png)</pre>" in second
+
+
+def test_one_picture_is_not_shown_until_the_page_is_too_long_to_open() -> None:
+    pasted = {"p.png": {"image/png": ONE_PIXEL, "image/jpeg": "x" * 2**20}}
+    source = "![p](attachment:p.png) " * 100
+    shown = HTMLExporter(filters=FILTERS).from_notebook_node(
+        new_notebook(cells=[new_markdown_cell(source, attachments=pasted)])
+    )[0]
+    assert ONE_PIXEL not in shown and "attachment:p.png" in shown

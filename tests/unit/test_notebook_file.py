@@ -92,6 +92,26 @@ def test_an_old_format_is_brought_up_to_date(path: Path) -> None:
     assert [kept.source for kept in read(path).cells] == ["x = 1"]
 
 
+def test_a_heading_of_an_old_notebook_has_one_to_six_signs(path: Path) -> None:
+    """nbformat writes as many as the file says."""
+    for level, signs in ((2, "##"), (600_000_000, "#"), (-1, "#"), ("x", "#"), (True, "#")):
+        heading = {"cell_type": "heading", "level": level, "source": "Title", "metadata": {}}
+        sheets = [{"cells": [heading], "metadata": {}}]
+        path.write_text(json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": sheets}))
+        assert [kept.source for kept in read(path).cells] == [f"{signs} Title"]
+
+
+def test_an_id_that_is_a_novel_is_none(path: Path) -> None:
+    novel = "x" * 10**6
+    (only,) = read(write(path, cell(id=novel, metadata={"nbgrader": {"grade_id": novel}}))).cells
+    assert only.id is None and only.grade_id is None
+
+
+def test_colours_of_saved_output_stay_and_nothing_else_that_a_terminal_obeys(path: Path) -> None:
+    (only,) = read(write(path, cell(outputs=[{"output_type": "stream", "text": "\x1b[31mred\x1b[0m\x1b[38mx"}]))).cells
+    assert only.outputs[1].text == "\x1b[31mred\x1b[0m[38mx"
+
+
 def test_saved_output_is_text_and_png_and_says_that_nobody_verified_it(path: Path) -> None:
     outputs = [
         {"output_type": "stream", "text": ["loss ", "0.5"]},

@@ -1,9 +1,11 @@
 """What a cell showed: text and PNG, nothing else, and not more than a person would read."""
 
 import base64
+import io
 
 import pytest
 from helpers import ONE_PIXEL
+from PIL import Image
 
 from autograder.grading.sandbox.limits import Budget
 from autograder.grading.sandbox.outputs import MAX_OUTPUTS, cell_outputs
@@ -38,6 +40,20 @@ def test_the_budget_is_the_whole_notebooks() -> None:
     assert cell_outputs([{"stream": "stdout", "text": "6"}], b"", left)[0]["text"] == ""
     small = budget(images=4)
     assert cell_outputs([{"show": {"png": [0, len(PICTURE)]}}], PICTURE, small) == []
+
+
+def test_pixels_count_for_all_pictures_together() -> None:
+    file = io.BytesIO()
+    Image.new("1", (4096, 4096)).save(file, "PNG")
+    raw = file.getvalue()
+    left = budget(images=2**20)
+    shown = [cell_outputs([{"show": {"png": [0, len(raw)]}}], raw, left) for _ in range(4)]
+    assert [bool(one) for one in shown] == [True, False, False, False]
+
+
+def test_of_a_terminal_s_commands_the_colours_stay() -> None:
+    (only,) = cell_outputs([{"stream": "stdout", "text": "\x1b[32mok\x1b[0m\x1b[2K\x1b[38mx"}], b"", budget())
+    assert only["text"] == "\x1b[32mok\x1b[0m[2K[38mx"
 
 
 @pytest.mark.parametrize(

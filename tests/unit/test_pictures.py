@@ -8,7 +8,7 @@ import zlib
 import pytest
 from PIL import Image, PngImagePlugin
 
-from autograder.grading.pictures import MOST_PIXELS, PNG, plain_base64, plain_picture
+from autograder.grading.pictures import MOST_PIXELS, PNG, decoded_picture, plain_picture
 
 
 def encoded(form: str, **options: object) -> bytes:
@@ -29,23 +29,24 @@ def header(width: int, height: int) -> bytes:
 def test_a_picture_looks_as_before(form: str) -> None:
     raw = encoded(form)
     found = plain_picture(raw)
-    assert found is not None and found[0] == f"image/{form.lower()}"
-    assert Image.open(io.BytesIO(found[1])).tobytes() == Image.open(io.BytesIO(raw)).tobytes()
+    assert found is not None and found.kind == f"image/{form.lower()}"
+    assert Image.open(io.BytesIO(found.raw)).tobytes() == Image.open(io.BytesIO(raw)).tobytes()
     text = base64.b64encode(raw).decode()
-    assert plain_base64(text[:40] + "\n" + text[40:], found[0]) == base64.b64encode(found[1]).decode()
-    assert plain_base64(text, "image/gif") is None and plain_base64(text[1:], found[0]) is None
+    assert decoded_picture(text[:40] + "\n" + text[40:], found.kind) == found
+    assert decoded_picture(text, "image/gif") is None and decoded_picture(text[1:], found.kind) is None
+    assert found.pixels == 600 and found.cost == len(found.raw) + 18
 
 
 def test_what_is_not_shown_goes() -> None:
     said = PngImagePlugin.PngInfo()
     said.add_text("Comment", "x" * 1000, zip=True)
     found = plain_picture(encoded("PNG", pnginfo=said))
-    assert found is not None and b"zTXt" not in found[1]
+    assert found is not None and b"zTXt" not in found.raw
     frames = [Image.new("L", (8, 8), 40 * n) for n in range(5)]
     file = io.BytesIO()
     frames[0].save(file, "PNG", save_all=True, append_images=frames[1:])
     still = plain_picture(file.getvalue())
-    assert still is not None and getattr(Image.open(io.BytesIO(still[1])), "n_frames", 1) == 1
+    assert still is not None and getattr(Image.open(io.BytesIO(still.raw)), "n_frames", 1) == 1
 
 
 @pytest.mark.parametrize("size", [(60_000, 60_000), (MOST_PIXELS + 1, 1), (2**31, 2**31), (0, 5)])
@@ -54,7 +55,7 @@ def test_what_unpacks_into_gigabytes_goes(size: tuple[int, int]) -> None:
     assert plain_picture(PNG + header(*size) + rest) is None
     assert plain_picture(PNG + header(8, 8) + rest) is not None
     twice = plain_picture(PNG + header(8, 8) + header(*size) + rest)
-    assert twice is not None and twice[1].count(b"IHDR") == 1
+    assert twice is not None and twice.raw.count(b"IHDR") == 1
 
 
 def test_what_is_no_picture_goes() -> None:

@@ -14,12 +14,14 @@ def decide(
     argument: int = 0,
     device: str = "cpu",
     architecture: int | None = None,
+    second: int = 0,
     third: int = 0,
 ) -> int:
     """What the kernel would do: a BPF machine of the five instructions in use."""
     data = {
         seccomp.NUMBER: number,
         seccomp.FIRST_ARGUMENT: argument,
+        seccomp.SECOND_ARGUMENT: second,
         seccomp.THIRD_ARGUMENT: third % 2**32,
         seccomp.THIRD_ARGUMENT + 4: third // 2**32,
         seccomp.ARCHITECTURE: seccomp.AUDIT_ARCHITECTURE[machine] if architecture is None else architecture,
@@ -64,6 +66,13 @@ def test_limits_are_read_and_not_set(machine: str) -> None:
     assert decide(machine, number) == ALLOW
     for place in (1, 2**31, 2**32, 0x7FFF_0000_1234_5678):
         assert decide(machine, number, third=place) == EPERM
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_files_are_locked_but_not_leased(machine: str) -> None:
+    number = seccomp.FCNTL[MACHINES.index(machine)]
+    assert decide(machine, number, second=1024) == EPERM
+    assert all(decide(machine, number, second=command) == ALLOW for command in (0, 1, 5, 6, 37, 1025))
 
 
 @pytest.mark.parametrize("machine", MACHINES)

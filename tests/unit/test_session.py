@@ -288,6 +288,26 @@ def test_nobody_lowers_the_limits_by_which_the_kernel_kills(session: Session) ->
     assert printed(session, "print(resource.getrlimit(resource.RLIMIT_CORE))") == "(0, 0)\n"
 
 
+def test_terminals_and_leases_are_not_taken_from_others(session: Session) -> None:
+    """A machine has so many terminals for all; whoever opens a leased file waits until the lease is given up."""
+    taken = """
+import fcntl, os, torch
+held = []
+try:
+    while len(held) < 100: held += os.openpty()
+except OSError:
+    pass
+print(0 < len(held) < 100)
+with open(torch.__file__) as file:
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        print('leased')
+    except PermissionError:
+        print('refused')
+"""
+    assert printed(session, taken) == "True\nrefused\n"
+
+
 def test_submissions_do_not_see_each_other(sandbox: Sandbox) -> None:
     first, second = Session(sandbox, {}, 0), Session(sandbox, {}, 0)
     first.execute(

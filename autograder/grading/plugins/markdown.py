@@ -12,11 +12,12 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from nbconvert.filters.markdown_mistune import InvalidNotebook, MarkdownWithMath
 
-from autograder.grading.pictures import plain_base64
+from autograder.grading.pictures import decoded_picture
 from autograder.grading.plugins.mathml import MathRenderer
 from autograder.grading.plugins.page_budget import within_budget
 
 MOST_OPENINGS = 2_000_000  # brackets that may open a formula, times the characters that each could reach over
+MOST_PASTED = 20 * 2**20  # characters of pasted pictures, each as often as the text shows it
 FORBIDDEN_ATTRIBUTES = frozenset({"id", "name", "for", "form", "usemap", "aria-labelledby", "aria-describedby"})
 FORBIDDEN_TAGS = frozenset(
     {
@@ -45,7 +46,8 @@ def markdown2html(context: Context, source: str) -> str:
     """nbconvert's filter of this name. What takes too long to render is shown as it was written."""
     pasted = context.get("cell", {}).get("attachments", {})
     attachments = {form(name): data for name, data in pasted.items() for form in (str, quote)}  # mistune quotes names
-    if _openings(source) * len(source) > MOST_OPENINGS:
+    repeated = source.count("attachment:") * max((len(str(data)) for data in pasted.values()), default=0)
+    if _openings(source) * len(source) > MOST_OPENINGS or repeated > MOST_PASTED:
         return as_written(source)
 
     def rendered() -> str:
@@ -114,7 +116,7 @@ class _Cleaner(HTMLParser):
 def _is_picture(attributes: dict[str, str | None]) -> bool:
     """Whether the page holds all of it, and a browser can draw it: a picture from the web would tell who looks."""
     kind, _, data = (attributes.get("src") or "").removeprefix("data:").partition(";base64,")
-    return plain_base64(data, kind) is not None and "srcset" not in attributes
+    return decoded_picture(data, kind) is not None and "srcset" not in attributes
 
 
 def _openings(source: str) -> int:

@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 from autograder.grading.pictures import plain_picture
+from autograder.grading.printed import with_colours_only
 from autograder.grading.sandbox.limits import Budget
 from autograder.grading.sandbox.worker.wire import WireError
 
@@ -18,7 +19,7 @@ def cell_outputs(items: Any, payload: bytes, budget: Budget) -> list[dict[str, A
         if not isinstance(item, dict):
             raise WireError("malformed output")
         if item.get("stream") in ("stdout", "stderr"):
-            text = str(item.get("text"))[:room]
+            text = with_colours_only(str(item.get("text"))[:room])
             outputs.append({"output_type": "stream", "name": item["stream"], "text": text})
         elif isinstance(item.get("show"), dict) and (data := _data(item["show"], payload, room, budget)):
             text = data.get("text/plain", "")
@@ -41,11 +42,11 @@ def result_text(items: Any) -> str:
 def _data(show: dict[str, Any], payload: bytes, room: int, budget: Budget) -> dict[str, Any]:
     data: dict[str, Any] = {}
     if isinstance(show.get("text"), str):
-        data["text/plain"] = show["text"][:room]
+        data["text/plain"] = with_colours_only(show["text"][:room])
     place = show.get("png")
     if isinstance(place, list) and len(place) == 2 and all(type(n) is int and n >= 0 for n in place):
         image = payload[place[0] : place[0] + place[1]]
-        if len(image) <= min(MAX_IMAGE, budget.images) and (picture := plain_picture(image)):
-            budget.images -= len(image)
-            data[picture[0]] = base64.b64encode(picture[1]).decode()
+        if len(image) <= MAX_IMAGE and (picture := plain_picture(image)) and picture.cost <= budget.images:
+            budget.images -= picture.cost
+            data[picture.kind] = base64.b64encode(picture.raw).decode()
     return data

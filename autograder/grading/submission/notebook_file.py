@@ -4,6 +4,7 @@ A large file is read in a process of its own with limits on memory and time: it 
 hundred times its size.
 """
 
+import base64
 import html
 import json
 import os
@@ -19,7 +20,8 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.errors import UngradableError
-from autograder.grading.pictures import plain_base64
+from autograder.grading.pictures import decoded_picture
+from autograder.grading.printed import with_colours_only
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 MAX_BYTES = 200 * 2**20
@@ -28,6 +30,7 @@ MEMORY, CPU_SECONDS = 3 * 2**30, 60  # of the process that reads a large file
 MAX_SOURCE = 500_000
 MAX_TEXT = 4 * 2**20  # of all cells together
 MAX_CELLS = 2_000
+MAX_NAME = 300  # of an id
 MAX_SAVED_TEXT = 20_000
 MAX_SAVED_IMAGE = 3 * 2**20
 MAX_SAVED = 15 * 2**20
@@ -113,6 +116,9 @@ def _decode(raw: bytes) -> str:
 def _as_version_4(data: dict[str, Any]) -> NotebookNode:
     """A plain notebook with only what intake reads; tolerant of anything around it."""
     if "worksheets" in data or data.get("nbformat") in (1, 2, 3):
+        for cell in _old_cells(data):
+            if cell.get("level") not in range(1, 7):  # of a heading, which nbformat writes as so many signs
+                cell["level"] = 1
         data = nbformat.convert(nbformat.from_dict(data), 4)
     cells = data.get("cells")
     if not isinstance(cells, list):
@@ -126,10 +132,29 @@ def _as_version_4(data: dict[str, Any]) -> NotebookNode:
         )
     room = MAX_SAVED
     for cell in plain:
-        room -= len(json.dumps([cell.outputs, cell.attachments]))
+        room -= len(json.dumps([cell.outputs, cell.attachments])) + _pixels(cell) // 32
         if room < 0:
             cell.outputs, cell.attachments = [], NotebookNode()
     return NotebookNode(cells=plain)
+
+
+def _old_cells(data: dict[str, Any]) -> list[dict[str, Any]]:
+    sheets = data.get("worksheets")
+    cells = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)] if isinstance(sheets, list) else []
+    return [
+        cell
+        for part in [*cells, data.get("cells")]
+        if isinstance(part, list)
+        for cell in part
+        if isinstance(cell, dict)
+    ]
+
+
+def _pixels(cell: NotebookNode) -> int:
+    """Of all the pictures that are kept of a cell."""
+    bundles = [output.get("data", {}) for output in cell.outputs] + list(cell.attachments.values())
+    pictures = [decoded_picture(data, kind) for bundle in bundles for kind, data in bundle.items()]
+    return sum(picture.pixels for picture in pictures if picture)
 
 
 def _plain_cell(cell: dict[str, Any]) -> NotebookNode:
@@ -141,13 +166,17 @@ def _plain_cell(cell: dict[str, Any]) -> NotebookNode:
     grading = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     grade_id = grading.get("grade_id") if isinstance(grading, dict) else None
     return NotebookNode(
-        id=cell.get("id") if isinstance(cell.get("id"), str) else None,
-        grade_id=grade_id if isinstance(grade_id, str) else None,
+        id=_name(cell.get("id")),
+        grade_id=_name(grade_id),
         cell_type="code" if cell.get("cell_type") == "code" else "markdown",
         source=_clean(source),
         outputs=_saved_outputs(cell.get("outputs")),
         attachments=_pictures(cell.get("attachments")),
     )
+
+
+def _name(value: object) -> str | None:
+    return value if isinstance(value, str) and len(value) <= MAX_NAME else None
 
 
 def _clean(source: str) -> str:
@@ -167,10 +196,10 @@ def _pictures(attachments: object) -> NotebookNode:
             if (
                 isinstance(image, str)
                 and len(image) <= MAX_SAVED_IMAGE
-                and (picture := plain_base64(image, kind))
+                and (picture := decoded_picture(image, kind))
                 and shown(name) == name
             ):
-                kept[name] = NotebookNode({kind: picture})
+                kept[name] = NotebookNode({kind: base64.b64encode(picture.raw).decode()})
     return kept
 
 
@@ -184,10 +213,10 @@ def _saved_outputs(outputs: object) -> list[NotebookNode]:
             text = "".join(part for part in text if isinstance(part, str))
         if isinstance(text, str):
             text = text[:MAX_SAVED_TEXT].encode("utf-8", "replace").decode("utf-8")
-            kept.append(_stream(text))
+            kept.append(_stream(with_colours_only(text)))
         image = data.get("image/png") if isinstance(data, dict) else None
-        if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and (plain := plain_base64(image, "image/png")):
-            picture = NotebookNode({"image/png": plain})
+        if isinstance(image, str) and len(image) <= MAX_SAVED_IMAGE and (plain := decoded_picture(image, "image/png")):
+            picture = NotebookNode({"image/png": base64.b64encode(plain.raw).decode()})
             alt = _alternative_text(data)
             metadata = NotebookNode({"image/png": {"alt": alt}} if alt else {})
             kept.append(NotebookNode(output_type="display_data", data=picture, metadata=metadata))

@@ -66,6 +66,7 @@ CLONE3 = (
     435,
     435,
 )  # its flags lie in memory, where no filter sees them: it "does not exist", and libc falls back to clone
+FCNTL, F_SETLEASE = (72, 25), 1024  # allowed, but takes no lease: whoever opens that file next would wait for its end
 PRLIMIT = (302, 261)  # allowed, but sets nothing: its third argument, where new limits lie, is empty
 # Sockets by list, not by exception: what else a kernel offers (vsock reaches the machine's host) is refused.
 SOCKET, SOCKETPAIR = (41, 198), (53, 199)
@@ -74,12 +75,8 @@ FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10}
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 EPERM, ENOSYS, EAFNOSUPPORT = 0x00050001, 0x00050026, 0x00050061  # SECCOMP_RET_ERRNO with the number
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF instructions
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT, THIRD_ARGUMENT = (
-    0,
-    4,
-    16,
-    32,
-)  # offsets in seccomp's data; an argument has two words
+NUMBER, ARCHITECTURE = 0, 4  # offsets in seccomp's data
+FIRST_ARGUMENT, SECOND_ARGUMENT, THIRD_ARGUMENT = 16, 24, 32  # an argument has two words
 X32 = 0x40000000  # numbers of x86-64's second table begin here
 PR_SET_SECCOMP, FILTER = 22, 2
 
@@ -113,6 +110,8 @@ def program(machine: str, device: str) -> list[Instruction]:
         for family in FAMILIES.values():
             lines += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]
         lines += [(RETURN, 0, 0, EAFNOSUPPORT)]
+    lines += [(EQUAL, 0, 3, FCNTL[column]), (LOAD, 0, 0, SECOND_ARGUMENT), (EQUAL, 0, 1, F_SETLEASE)]
+    lines += [(RETURN, 0, 0, EPERM), (LOAD, 0, 0, NUMBER)]
     lines += [(EQUAL, 0, 6, PRLIMIT[column]), (LOAD, 0, 0, THIRD_ARGUMENT), (EQUAL, 0, 3, 0)]
     lines += [(LOAD, 0, 0, THIRD_ARGUMENT + 4), (EQUAL, 0, 1, 0), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, EPERM)]
     return [
