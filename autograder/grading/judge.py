@@ -31,7 +31,7 @@ from autograder.errors import BrokenCheck, SandboxError, StudentError, visible
 from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import CellRun, Session
-from autograder.grading.source_names import defined_names, free_names
+from autograder.grading.source_names import defined_names, free_names, parsed
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 TOO_LONG = "what this notebook returns takes too long to check"
@@ -235,10 +235,8 @@ def _words(source: str) -> set[str]:
 @lru_cache(maxsize=64)  # every exercise asks about the cells before it
 def _names(source: str) -> set[str]:
     """The names in the code, without those in comments and strings."""
-    try:
-        return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _words(source)
+    tree = parsed(source)
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree else _words(source)
 
 
 def _reached(cell: TaskCell, cells: list[TaskCell], names: Callable[[str], set[str]]) -> set[str]:

@@ -28,11 +28,16 @@ class Picture:
 
 def plain_picture(raw: bytes) -> Picture | None:
     """A picture less what is not shown of it; ``None`` if it is none, or too large."""
-    if raw.startswith(PNG):
-        chunks = _png(raw)
-        return Picture("image/png", PNG + b"".join(chunks), math.prod(_png_size(raw))) if chunks else None
-    size = _jpeg_size(raw) if raw.startswith(JPEG) else (0, 0)
+    if not raw.startswith(JPEG):
+        return plain_png(raw)
+    size = _jpeg_size(raw)
     return Picture("image/jpeg", raw, math.prod(size)) if _has_size(*size) else None
+
+
+def plain_png(raw: bytes) -> Picture | None:
+    """The same of a PNG alone."""
+    chunks = _png(raw) if raw.startswith(PNG) else []
+    return Picture("image/png", PNG + b"".join(chunks), math.prod(_png_size(raw))) if chunks else None
 
 
 def decoded_picture(text: str, kind: str) -> Picture | None:

@@ -45,14 +45,4 @@ def parsed(source: str) -> ast.Module | None:
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _parsed_as_cell(source)
-
-
-def _parsed_as_cell(source: str) -> ast.Module | None:
-    """With IPython's own lines, such as %precision, in Python's words: the cell runs with them."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    try:
-        return ast.parse(TransformerManager().transform_cell(source))
-    except Exception:  # whatever IPython makes of text that is neither
         return None

@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from autograder.grading.pictures import plain_picture
+from autograder.grading.pictures import plain_png
 from autograder.grading.printed import with_colours_only
 from autograder.grading.sandbox.limits import Budget
 from autograder.grading.sandbox.worker.wire import WireError
@@ -46,7 +46,7 @@ def _data(show: dict[str, Any], payload: bytes, room: int, budget: Budget) -> di
     place = show.get("png")
     if isinstance(place, list) and len(place) == 2 and all(type(n) is int and n >= 0 for n in place):
         image = payload[place[0] : place[0] + place[1]]
-        if len(image) <= MAX_IMAGE and (picture := plain_picture(image)) and picture.cost <= budget.images:
+        if len(image) <= MAX_IMAGE and (picture := plain_png(image)) and picture.cost <= budget.images:
             budget.images -= picture.cost
-            data[picture.kind] = base64.b64encode(picture.raw).decode()
+            data["image/png"] = base64.b64encode(picture.raw).decode()
     return data

@@ -48,7 +48,7 @@ def flags(assignment: str, cells: list[NotebookNode]) -> list[Flag]:
 def _mentions(source: str) -> Iterator[tuple[str, int]]:
     """Attributes, imported names and modules, and strings (as for getattr), with their lines; not plain names, which may
     be the student's own functions."""
-    tree = parsed(source)
+    tree = parsed(source) or parsed(_in_python(source))
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Attribute):
             yield node.attr, node.lineno
@@ -59,3 +59,13 @@ def _mentions(source: str) -> Iterator[tuple[str, int]]:
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
+
+
+def _in_python(source: str) -> str:
+    """The cell with IPython's own lines, such as %precision, in Python's words: it runs with them."""
+    from IPython.core.inputtransformer2 import TransformerManager  # most cells need none of it
+
+    try:
+        return TransformerManager().transform_cell(source)
+    except Exception:  # whatever IPython says of text that is neither
+        return ""
