@@ -28,10 +28,16 @@ def flagged(*sources: str, week: str = WEEK1) -> list[tuple[str, str, int]]:
         "y = 1\nf = torch.nn.functional.scaled_dot_product_attention",
         "%precision 8\nout = F.scaled_dot_product_attention(q, k, v)",
         "!ls\nout = F.scaled_dot_product_attention(q, k, v)",
+        "%precision 8\nfrom torch.nn.functional import scaled_dot_product_attention as f",
+        "x = !ls\nf = getattr(F, 'scaled_dot_product_attention')",
     ],
 )
 def test_ways_to_call_it(source: str) -> None:
     assert flagged(source) == [(EXERCISE, "scaled_dot_product_attention", 2)]
+
+
+def test_the_answer_itself_is_not_flagged_where_it_is_no_python() -> None:
+    assert flagged(f"%precision 8\n{OWN}\nout, _ = scaled_dot_product_attention(q, k, v") == []
 
 
 def test_what_is_not_flagged() -> None:

@@ -1,6 +1,7 @@
 """What a person should look at: calls of a ready-made answer where the task says to write it. Flags cost no points."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,6 +10,9 @@ from nbformat.notebooknode import NotebookNode
 from autograder.course import is_week
 from autograder.grading.source_names import parsed
 from autograder.manifest import FROM_SCRATCH, READY_MADE_LIBRARIES
+
+WORD, IMPORTS = re.compile(r"\w+"), re.compile(r"\s*(?:from|import)\s")
+MENTION = re.compile(r"(?<=[.'\"])\w+")
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,11 @@ def flags(assignment: str, cells: list[NotebookNode]) -> list[Flag]:
 def _mentions(source: str) -> Iterator[tuple[str, int]]:
     """Attributes, imported names and modules, and strings (as for getattr), with their lines; not plain names, which may
     be the student's own functions."""
-    tree = parsed(source) or parsed(_in_python(source))
-    for node in ast.walk(tree) if tree else ():
+    tree = parsed(source)
+    if tree is None:
+        yield from _mentions_in_text(source)
+        return
+    for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             yield node.attr, node.lineno
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -61,11 +68,8 @@ def _mentions(source: str) -> Iterator[tuple[str, int]]:
             yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
 
 
-def _in_python(source: str) -> str:
-    """The cell with IPython's own lines, such as %precision, in Python's words: it runs with them."""
-    from IPython.core.inputtransformer2 import TransformerManager  # most cells need none of it
-
-    try:
-        return TransformerManager().transform_cell(source)
-    except Exception:  # whatever IPython says of text that is neither
-        return ""
+def _mentions_in_text(source: str) -> Iterator[tuple[str, int]]:
+    """The same of what is no Python: it may run all the same, for IPython has lines of its own, such as %precision."""
+    for number, line in enumerate(source.splitlines(), 1):
+        found = WORD.findall(line) if IMPORTS.match(line) else MENTION.findall(line)
+        yield from ((name, number) for name in found)

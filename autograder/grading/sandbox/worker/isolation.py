@@ -20,16 +20,8 @@ CLONE_NEW = {
     "uts": 0x04000000,
 }
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
-MS_REC, MS_PRIVATE, MS_REMOUNT, MS_BIND, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_RDONLY = (
-    0x4000,
-    1 << 18,
-    32,
-    4096,
-    2,
-    4,
-    8,
-    1,
-)
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 0x4000, 1 << 18
 
 TERMINALS = b"newinstance,ptmxmode=0666,mode=620,max=16"  # a machine has 4096 for all
 

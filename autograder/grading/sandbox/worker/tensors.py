@@ -106,10 +106,8 @@ def call_before(how: str, function: Callable[..., Any], args: Any, kwargs: Any) 
     if how == OVERWRITTEN:
         overwrite(function(*args, **kwargs))
     elif how == REFILLED:
-        with (
-            _reordered(tensors_in((args, kwargs))),
-            contextlib.suppress(Exception),
-        ):  # what is refused is not remembered
+        refused = contextlib.suppress(Exception)  # and not remembered
+        with _reordered(tensors_in((args, kwargs))), refused:
             function(*args, **kwargs)
 
 
