@@ -13,7 +13,6 @@ from measure import QUIET, load, machine, measure
 
 COURSE, REPORT = Path(__file__).resolve().parents[1], Path(__file__).parent / "hostile.md"
 sys.path[:0] = [str(COURSE / "tests"), str(COURSE)]
-os.environ["HOSTILE_ALL"] = "1"  # before the bank is read
 
 from helpers import environment, standing  # noqa: E402
 from hostile.bank import WEEK, released, write_entry  # noqa: E402

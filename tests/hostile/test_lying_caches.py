@@ -10,6 +10,8 @@ from autograder.grading.messages import Options
 from autograder.grading.pipeline import grade_submissions
 from autograder.misconceptions.bank import bank
 
+pytestmark = pytest.mark.nightly
+
 WEEK = "week7_capstone"
 CACHED, CROSS, BLOCK = "CachedAttention_tests", "CrossAttention_tests", "HybridDecoderBlock_tests"
 

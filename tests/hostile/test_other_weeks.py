@@ -12,7 +12,7 @@ from hostile.bank import CANARY, COURSE
 from hostile.class_run import LIMITS, SECRET, Graded, alive, grade_class, has_unsafe_mathjax, plain
 from hostile.other_weeks import OTHER_WEEKS, Other
 
-pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("hostile_other_weeks")]
+pytestmark = [pytest.mark.isolation, pytest.mark.nightly, pytest.mark.xdist_group("hostile_other_weeks")]
 CHOSEN = [one for one in OTHER_WEEKS if re.search(os.environ.get("HOSTILE_ONLY", ""), one.name)]
 WEEKS = [week for week in MANIFEST if any(one.week == week for one in CHOSEN)]
 
