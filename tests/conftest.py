@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -11,19 +12,42 @@ import pytest
 from filelock import FileLock
 from helpers import COURSE, WEEK3, GradedClass, run
 
-SPREAD = ("test_banks", "test_peers")  # modules whose tests share nothing that takes long to make
+# What takes longest and stays in one process.
+FIRST = (
+    "week5_extrapolation", "test_class", "test_hostile", "week6_relative_bias", "week3_rope", "test_session", "test_site",
+    "test_student", "test_instructor", "test_precision", "test_hub", "test_interruption", "week8_production",
+    "week7_capstone", "week2_sinusoidal", "week4_alibi", "week1_permutation_equivariance", "test_infrastructure",
+)  # fmt: skip
+SPREAD = ("test_peers",)  # modules whose tests share nothing that takes long to make
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part",
+        choices=("usual", "rest", "all"),
+        default="all",
+        help="usual: without the tests marked nightly (`make test`); rest: only these; all: both",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own, which was registered later
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup` a module stays in one process, for the sake of its fixtures, unless its tests share none."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the part to run. With `--dist loadgroup` a module stays in one process, for the sake of its fixtures, unless
+    its tests share none; what takes longest begins first, or one core would wait for it at the end."""
+    part = config.getoption("part")
+    if part != "all":
+        chosen = [item for item in items if (item.get_closest_marker("nightly") is not None) == (part == "rest")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
     for item in items:
         if item.get_closest_marker("xdist_group") is None and not item.path.stem.startswith(SPREAD):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["HOSTILE_PART"] = config.getoption("part")
     gc.disable()  # until everything is imported: there is nothing to collect, and looking takes a third of the time
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(AsTheyFail(config))

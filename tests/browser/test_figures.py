@@ -17,6 +17,8 @@ from helpers import COURSE
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+pytestmark = pytest.mark.nightly
+
 SOLUTIONS = sorted((COURSE / "solutions").glob("week*/week*.ipynb"))
 IMAGE = re.compile(r'<img alt="[^"]+" src="data:image/png;base64,([^"]+)">')
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}

@@ -150,6 +150,7 @@ def test_no_markup_of_a_student_runs(
     assert problems == []
 
 
+@pytest.mark.nightly
 def test_formulas_hints_and_shortcuts_need_no_network(
     formgrader: FormgraderServer, page: Page, shoot: Shoot, problems: list[str]
 ) -> None:
@@ -168,6 +169,7 @@ def test_formulas_hints_and_shortcuts_need_no_network(
     expect(page).not_to_have_url(before)
 
 
+@pytest.mark.nightly
 def test_a_pasted_picture_is_shown(formgrader: FormgraderServer, page: Page, shoot: Shoot) -> None:
     _open(page, formgrader, PASTED)
     proof = page.locator(".nbgrader_cell", has=page.locator("input#relative_proof"))
@@ -177,6 +179,7 @@ def test_a_pasted_picture_is_shown(formgrader: FormgraderServer, page: Page, sho
     shoot(page, "instructor-6-pasted")
 
 
+@pytest.mark.nightly
 def test_a_moving_picture_stands_still(formgrader: FormgraderServer, page: Page, shoot: Shoot) -> None:
     _open(page, formgrader, PASTED)
     image = page.locator(".output_area img[alt^='4 clocks, one per pair']")
@@ -313,6 +316,7 @@ def _pixels_between(upper: Locator, lower: Locator) -> float:
     )
 
 
+@pytest.mark.nightly
 def test_feedback_fits_a_phone(formgrader: FormgraderServer, chromium: Browser, shoot: Shoot) -> None:
     """Nothing is cut off, and nothing lies over something else."""
     run("nbgrader", "generate_feedback", WEEK3, cwd=formgrader.root)

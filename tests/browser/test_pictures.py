@@ -240,6 +240,7 @@ def errors(page: Page) -> list[str]:
     return seen
 
 
+@pytest.mark.nightly
 def test_an_untrusted_notebook_shows_still_pictures(jupyter: JupyterServer, page: Page, shoot: Shoot) -> None:
     lab = LabPage(page, jupyter.url, "pictures.ipynb")
     for number, code in enumerate([FIGURE, *(picture.code for picture in PICTURES.values())]):
@@ -256,6 +257,7 @@ def test_an_untrusted_notebook_shows_still_pictures(jupyter: JupyterServer, page
     assert figures_without_text(page, ".jp-OutputArea-output") == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("theme", THEMES)
 def test_pictures_move_in_jupyterlab(
     theme: str, jupyter: JupyterServer, page: Page, shoot: Shoot, errors: list[str]
@@ -274,8 +276,13 @@ def test_pictures_move_in_jupyterlab(
     assert errors == []
 
 
-@pytest.mark.parametrize("width", [820, 360])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (360, "dark"),
+        *(pytest.param(*case, marks=pytest.mark.nightly) for case in [(820, "light"), (820, "dark"), (360, "light")]),
+    ],
+)
 def test_pictures_move_on_a_static_page(
     width: int, scheme: str, notebook: Path, page: Page, shoot: Shoot, errors: list[str], tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ from autograder.grading.sandbox.worker.wire import Connection, bytes_of
 from autograder.grading.submission import intake
 from autograder.manifest import MANIFEST
 
-pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("sandbox")]
+pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("sandbox"), pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

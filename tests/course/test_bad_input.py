@@ -101,6 +101,7 @@ def test_make_passes_errors_on() -> None:
     assert done.returncode != 0 and "there is no week 'nine'" in done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_a_very_deep_folder_in_a_submission_is_of_no_consequence(course: Path) -> None:
     submit(course)

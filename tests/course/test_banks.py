@@ -5,6 +5,7 @@ import importlib
 import inspect
 import math
 import re
+import zlib
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,9 @@ from autograder.misconceptions.bank import NAMES, bank
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SEEDS = (1, 2)
 EXERCISES = [(week, entry) for week, entries in MANIFEST.items() for entry in entries if entry.kind != "text"]
 SOLUTIONS = [(week, entry, solution) for week, entry in EXERCISES for solution in bank(week, entry.grade_id)]
+OF_THE_CLASS = {week: ResultCache() for week in MANIFEST}
 BUG_HUNTS = ("rotate_half", "rotary_tables", "decode_step_scores")
 # (wrong, right) entries at least
 LEAST = {
@@ -40,6 +41,18 @@ LEAST = {
 
 def names(case):
     return "-".join(getattr(part, "grade_id", None) or getattr(part, "name", None) or str(part) for part in case[1:])
+
+
+def each(cases):
+    """One test per case; an exercise stays in one process, which caches for the class what is right."""
+    return pytest.mark.parametrize(
+        "case", [pytest.param(case, marks=pytest.mark.xdist_group(case[1].grade_id), id=names(case)) for case in cases]
+    )
+
+
+def in_a_tenth(case):
+    """Chosen by the name, so that the choice stays when the bank grows."""
+    return zlib.crc32(names(case).encode()) % 10 == 0
 
 
 def check_of(week, entry):
@@ -60,14 +73,38 @@ def grade(week, entry, subject, seed=1, cache=None):
     return verdict
 
 
-@pytest.mark.parametrize("case", SOLUTIONS, ids=names)
-def test_every_entry_gets_what_it_is_due(case):
+# What a check finds by a property has a sentence made in the check.
+BY_PROPERTY = r"must raise|in place|must return a \w+ tensor"
+
+
+def require_what_is_due(entry, solution, verdict):
+    assert verdict.score == (entry.points if solution.is_right else solution.score), verdict.render()
+    if solution.is_right:
+        assert not verdict.named, verdict.render()
+    else:
+        assert solution.score < entry.points and solution.says.endswith((".", ".)")), "a sentence for the student"
+        named = verdict.named
+        assert solution.says in named or re.search(BY_PROPERTY, " ".join(named)), named or "no cause is named"
+
+
+@each(SOLUTIONS)
+def test_every_entry_gets_its_score_and_its_sentence(case):
+    """As in grading: text in a notebook, and a cache for the class."""
     week, entry, solution = case
-    assert solution.is_right or 0 <= solution.score < entry.points
-    for seed, subject in zip(SEEDS, (solution.subject, typed(solution)), strict=True):
-        verdict = grade(week, entry, subject, seed)
-        assert verdict.score == (entry.points if solution.is_right else solution.score), verdict.render()
-        assert solution.is_right == (not verdict.named), verdict.render()
+    require_what_is_due(entry, solution, grade(week, entry, typed(solution), cache=OF_THE_CLASS[week]))
+
+
+@each([case for case in SOLUTIONS if in_a_tenth(case)])
+def test_an_entry_by_itself_gets_the_same(case):
+    """No cache, another seed, and the function itself: nothing of the class helps or harms."""
+    week, entry, solution = case
+    require_what_is_due(entry, solution, grade(week, entry, solution.subject, seed=2))
+
+
+@pytest.mark.nightly
+@each([case for case in SOLUTIONS if not in_a_tenth(case)])
+def test_every_other_entry_by_itself_gets_the_same(case):
+    test_an_entry_by_itself_gets_the_same(case)
 
 
 # Seeds with which an input that was drawn hid what it was to show: a mask with one key per row, two scores nearly tied, a
@@ -88,7 +125,8 @@ def test_the_score_does_not_depend_on_the_seed_of_the_class(grade_id, name, seed
     assert verdict.score == (entry.points if solution.is_right else solution.score), verdict.render()
 
 
-@pytest.mark.parametrize("case", EXERCISES, ids=names)
+@pytest.mark.nightly
+@each(EXERCISES)
 def test_what_is_cached_for_others_of_the_class_changes_no_verdict(case):
     week, entry = case
     class_cache, alone = ResultCache(), {}
@@ -104,18 +142,6 @@ def test_what_is_cached_for_others_of_the_class_changes_no_verdict(case):
         ]
 
 
-# What a check finds by a property has a sentence made in the check.
-BY_PROPERTY = r"must raise|in place|must return a \w+ tensor"
-
-
-@pytest.mark.parametrize("case", [case for case in SOLUTIONS if not case[2].is_right], ids=names)
-def test_every_wrong_entry_is_recognised(case):
-    week, entry, solution = case
-    assert solution.says.endswith((".", ".)")), "a sentence for the student"
-    named = grade(week, entry, typed(solution), seed=3).named
-    assert solution.says in named or re.search(BY_PROPERTY, " ".join(named)), named
-
-
 def test_an_answer_that_remembers_is_told_so_however_often_the_bank_has_been_asked():
     week, grade_id = "week5_extrapolation", "dynamic_ntk_base"
     remembers = [solution for solution in bank(week, grade_id) if solution.remembers]
@@ -126,7 +152,7 @@ def test_an_answer_that_remembers_is_told_so_however_often_the_bank_has_been_ask
             assert grade(week, entry(week, grade_id), typed(solution)).named == [solution.says]
 
 
-@pytest.mark.parametrize("case", EXERCISES, ids=names)
+@each(EXERCISES)
 def test_banks_are_large_enough(case):
     week, entry = case
     entries = bank(week, entry.grade_id)
@@ -135,7 +161,7 @@ def test_banks_are_large_enough(case):
     assert wrong >= least_wrong and right >= least_right, (wrong, right)
 
 
-@pytest.mark.parametrize("case", EXERCISES, ids=names)
+@each(EXERCISES)
 def test_the_reference_gets_full_marks_and_the_criteria_add_up(case):
     week, entry = case
     right = getattr(autograder.reference, entry.grade_id, None)
@@ -204,22 +230,22 @@ def empty_answers(week, entry):
         yield from (stub, identity, nothing, filled_like(right, 0), filled_like(right, 1), None, 0.0)
 
 
-@pytest.mark.parametrize("case", EXERCISES, ids=names)
+@each(EXERCISES)
 def test_what_answers_nothing_scores_nothing(case):
     week, entry = case
     for answer in empty_answers(week, entry):
-        verdict = grade(week, entry, answer)
+        verdict = grade(week, entry, answer, cache=OF_THE_CLASS[week])
         assert verdict.score == 0, verdict.render()
 
 
-@pytest.mark.parametrize("case", EXERCISES, ids=names)
+@each(EXERCISES)
 def test_an_answer_that_is_not_there_is_told_so_and_nothing_else(case):
     verdict = grade(*case, Absent(case[1].grade_id, ": its cell stopped"))
     assert [criterion.name for criterion in verdict.criteria] == ["an answer"]
     assert verdict.named == [f"`{case[1].grade_id}` is not defined: its cell stopped"]
 
 
-@pytest.mark.parametrize("case", [case for case in EXERCISES if case[1].grade_id in BUG_HUNTS], ids=names)
+@each([case for case in EXERCISES if case[1].grade_id in BUG_HUNTS])
 def test_the_unchanged_snippet_of_a_bug_hunt_scores_nothing(case):
     week, entry = case
     entries = bank(week, entry.grade_id)
@@ -251,7 +277,8 @@ def test_memorised_values_score_nothing():
 # ---- the checks themselves ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", EXERCISES, ids=names)
+@pytest.mark.nightly
+@each(EXERCISES)
 def test_probes_say_the_same_when_they_run_again(case, monkeypatch):
     """The diagnosis runs probes at the end of a check: none may refer to a variable that has changed since."""
     week, entry = case
@@ -266,7 +293,8 @@ def test_probes_say_the_same_when_they_run_again(case, monkeypatch):
                 assert not difference(again, record.got, record.tolerance)
 
 
-@pytest.mark.parametrize("case", EXERCISES, ids=names)
+@pytest.mark.nightly
+@each(EXERCISES)
 def test_all_students_of_a_class_meet_the_same_inputs(case, monkeypatch):
     week, entry = case
     drawn = []

@@ -10,7 +10,7 @@ from autograder.classroom import make_course_root
 from autograder.manifest import MANIFEST
 from autograder.misconceptions.bank import bank
 
-pytestmark = pytest.mark.isolation
+pytestmark = [pytest.mark.isolation, pytest.mark.nightly]
 
 GAINS = {  # points that an entry is given here beyond those of the banks, and why
     "layer_positions_in_half_precision": 0.5,  # on top of a wrong bias of its own the text is too short to tell

@@ -117,6 +117,7 @@ def test_timings_name_the_slowest() -> None:
     assert row == ["3.2", "rope_frequencies", "0.200", "0.300", "1.100", "2.000", "boole"]
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_a_week_is_measured_and_reported(tmp_path: Path) -> None:
     """Two students; stock is replaced by a command that grades nothing."""
@@ -155,6 +156,7 @@ def test_a_larger_class_is_reported_alone_too() -> None:
     assert "## A larger class" in bench.report([], [large]) and "**100.0 ×**" in bench.report([], [large])
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_all_weeks_in_one_run_are_compared_with_stock_one_by_one(tmp_path: Path) -> None:
     weeks = [WEEK1, WEEK3]
@@ -173,6 +175,7 @@ def test_all_weeks_in_one_run_are_compared_with_stock_one_by_one(tmp_path: Path)
     assert bench.together(weeks, 1, runs=tmp_path)["ours"]["cpu"] == measured["ours"]["cpu"]  # kept, not measured again
 
 
+@pytest.mark.nightly
 def test_without_a_gpu_its_bench_works_on_the_cpu_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = [gpu.rope("cpu"), gpu.alibi("cpu")]
     assert all(kernel.apart < 1e-4 and not kernel.times for kernel in kernels)

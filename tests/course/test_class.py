@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import nbformat
+import pytest
 from helpers import COURSE, WEEK3, GradedClass, autograder, run, standing
 
 from autograder.classroom import UNDOES, agrees, make_course_root, simulate
@@ -27,6 +28,7 @@ def test_make_autograde_gives_the_same_scores_as_nbgrader(graded_class: GradedCl
     assert "cantor" in shown and "not a notebook" in shown
 
 
+@pytest.mark.nightly
 def test_without_isolation_the_scores_are_the_same_and_the_output_says_so(
     graded_class: GradedClass, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from helpers import COURSE, WEEK3, run
 
 from autograder.classroom import make_course_root
 
-pytestmark = pytest.mark.isolation
+pytestmark = [pytest.mark.isolation, pytest.mark.nightly]
 
 
 def test_a_week_goes_out_and_its_feedback_comes_back(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def make_feedback(root: Path, *command: str) -> tuple[set[str], str]:
     return {student for student, page in pages(root).items() if page.stat().st_mtime > LONG_AGO[0]}, shown
 
 
+@pytest.mark.nightly
 def test_a_page_is_made_again_only_if_it_would_change(course: Path, graded_class: GradedClass) -> None:
     everybody = {student.name for student in graded_class.students}
     written, shown = make_feedback(course)

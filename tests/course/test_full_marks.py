@@ -9,11 +9,15 @@ import torch
 
 from autograder import reference
 from autograder.checks.framework import grading
+from autograder.checks.result_cache import ResultCache
 from autograder.misconceptions.bank import NAMES, bank
+
+pytestmark = pytest.mark.nightly
+OF_THE_CLASS = {}  # what the course's own code gives, by week: it would be computed anew for every answer
 
 
 def graded(week, grade_id, subject):
-    with grading(3):
+    with grading(3, cache=OF_THE_CLASS.setdefault(week, ResultCache())):
         return getattr(importlib.import_module(f"autograder.checks.{week}"), grade_id)(subject)
 
 

@@ -19,6 +19,8 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 from autograder.reference import alibi_slopes, interleaved_to_half, rope_frequencies, rotate_half
 
+pytestmark = pytest.mark.nightly
+
 HEAD_DIM = 128
 HEADS, TOKENS = 112, 2048  # BLOOM's
 

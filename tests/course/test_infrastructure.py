@@ -27,9 +27,10 @@ def with_bubblewrap(folder: Path, script: str) -> dict[str, str]:
     ("script", "said"),
     [
         ("echo setting up uid map: Permission denied >&2; exit 1", "bubblewrap cannot start here"),
-        (
+        pytest.param(
             'case "$*" in *fork_server.py*) echo no memory for that >&2; exit 1;; esac; exec "$REAL" "$@"',
             "no memory for that",
+            marks=pytest.mark.nightly,
         ),
         ('case "$*" in *fork_server.py*) exec sleep 0;; esac; exec "$REAL" "$@"', "the sandbox did not start"),
     ],
@@ -44,6 +45,7 @@ def test_a_broken_bubblewrap_gives_no_grades(graded_class: GradedClass, tmp_path
     assert not (root / "gradebook.db").exists() or all(score.score is None for score in standing(root).values())
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_said_and_costs_nobody_a_grade(graded_class: GradedClass, tmp_path: Path) -> None:
     root = fresh(graded_class, tmp_path)
     for kilobytes in (0, 20, 200):  # of any one file: nothing can be written, the results not, the gradebook not
@@ -63,7 +65,7 @@ COSTLY = (
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize("victim", ["the fork server", "a judge"])
+@pytest.mark.parametrize("victim", [pytest.param("the fork server", marks=pytest.mark.nightly), "a judge"])
 def test_what_dies_in_the_middle_is_started_again(graded_class: GradedClass, tmp_path: Path, victim: str) -> None:
     root = fresh(graded_class, tmp_path)
     with keep_busy(root, COSTLY):
@@ -89,6 +91,7 @@ def test_unreadable_folders_are_named(graded_class: GradedClass, tmp_path: Path)
     assert "cannot be read" in standing(root)["ada"].reason
 
 
+@pytest.mark.nightly
 def test_a_grading_process_that_nobody_needed_leaves_nothing_behind(graded_class: GradedClass, tmp_path: Path) -> None:
     """It is started before anybody knows whether there is something to grade."""
     root, scratch = fresh(graded_class, tmp_path), tmp_path / "tmp"

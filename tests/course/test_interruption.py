@@ -35,6 +35,7 @@ MOMENTS: dict[str, Callable[[Path, int], object]] = {
 }
 
 
+@pytest.mark.nightly
 def test_killed_at_many_moments(graded_class: GradedClass, tmp_path: Path) -> None:
     root = fresh(graded_class, tmp_path)
     for moment, has_come in MOMENTS.items():
@@ -68,6 +69,7 @@ def test_results_that_came_before_the_kill_are_used(graded_class: GradedClass, t
     assert {name for name in right if found[name] != right[name]} == {result["key"]}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("isolation", ["bubblewrap", "none"])
 def test_ctrl_c_is_one_line_and_leaves_nothing_behind(
     graded_class: GradedClass, tmp_path: Path, isolation: str
@@ -85,6 +87,7 @@ def test_ctrl_c_is_one_line_and_leaves_nothing_behind(
     assert not [path.name for path in scratch.iterdir() if not path.name.startswith("torchinductor")]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("moment", "sent"), [("a sandbox starts", signal.SIGKILL), ("the lock is taken", signal.SIGINT)]
 )

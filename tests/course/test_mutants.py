@@ -14,6 +14,8 @@ from mutators import Mutant, mutants
 
 from autograder.manifest import MANIFEST, entry
 
+pytestmark = pytest.mark.nightly
+
 ANSWER = """
 def mean_gap(x, base=2.0):
     \"\"\"Doc.\"\"\"

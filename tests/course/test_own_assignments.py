@@ -96,6 +96,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.nightly
 def test_students_get_stubs_and_files_and_no_solution(root: Path) -> None:
     released = root / "notebooks" / QUIZ
     text = (released / f"{QUIZ}.ipynb").read_text(encoding="utf-8")

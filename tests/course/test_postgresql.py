@@ -120,6 +120,7 @@ def test_scores_and_export_are_those_of_sqlite(
     assert not (course / "gradebook.db").exists()
 
 
+@pytest.mark.nightly
 def test_report_doctor_and_feedback_ask_the_database(course: Path, graded_class: GradedClass, server: Server) -> None:
     passwords = {"PGPASSFILE": str(server.passwords)}
     autograder("--root", str(course), "report", "--week", "3", **passwords)
@@ -130,6 +131,7 @@ def test_report_doctor_and_feedback_ask_the_database(course: Path, graded_class:
     assert len(list(course.glob(f"feedback/*/{WEEK3}/*.html"))) == len(graded_class.students)
 
 
+@pytest.mark.nightly
 def test_a_person_grades_in_formgrader(course: Path, server: Server, tmp_path: Path) -> None:
     environment = {"PGPASSFILE": str(server.passwords), "PYTHONPATH": str(COURSE)}
     with JupyterServer(course, tmp_path / "home", **environment) as jupyter:
@@ -144,6 +146,7 @@ def test_a_person_grades_in_formgrader(course: Path, server: Server, tmp_path: P
         assert client.get(f"/formgrader/api/grade/{proof['id']}")["manual_score"] == 1.5
 
 
+@pytest.mark.nightly
 def test_a_copy_brings_everything_back(course: Path, server: Server) -> None:
     passwords = {"PGPASSFILE": str(server.passwords)}
     before = exported(course, **passwords)
@@ -158,6 +161,7 @@ def test_a_copy_brings_everything_back(course: Path, server: Server) -> None:
     assert exported(course, **passwords) == before
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("address", "said"),
     [

@@ -13,8 +13,11 @@ import torch
 
 import autograder.reference
 from autograder.checks.framework import grading
+from autograder.checks.result_cache import ResultCache
 from autograder.manifest import MANIFEST
 from autograder.misconceptions.bank import NAMES, bank
+
+pytestmark = pytest.mark.nightly
 
 LEAST, LEAST_SILENT, RECALL = 40, 10, 0.7
 FEWER = {"week6": (30, 0), "week7": (15, 0)}  # one blind writer; of week 7 only what is graded quickly
@@ -23,7 +26,7 @@ FOLDER = Path(__file__).parent / "precision"
 WEEKS = {path.stem: path for path in sorted(FOLDER.glob("week*.jsonl"))}
 
 
-def graded(week, answer):
+def graded(week, answer, cache):
     """The verdict on one answer in a notebook whose other answers are right."""
     assignment = next(name for name in MANIFEST if name.startswith(f"{week}_"))
     names = dict(NAMES) | {name: getattr(autograder.reference, name) for name in READY.get(week, ())}
@@ -33,7 +36,7 @@ def graded(week, answer):
         if right := next((solution for solution in bank(assignment, entry.grade_id) if solution.is_right), None):
             exec(right.source, names)
     exec(answer["source"], names)
-    with grading(1):
+    with grading(1, cache=cache):
         return getattr(importlib.import_module(f"autograder.checks.{week}"), answer["exercise"])(
             names[answer["exercise"]]
         )
@@ -47,7 +50,8 @@ def test_no_false_name(week, capsys):
     assert len(answers) >= least and silent >= least_silent
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    verdicts = [graded(week, answer) for answer in answers]
+    cache = ResultCache()
+    verdicts = [graded(week, answer, cache) for answer in answers]
     torch.set_num_threads(threads)
 
     false, unpunished, told = [], [], 0

@@ -28,6 +28,7 @@ def exported(root: Path) -> dict[str, dict[str, str]]:
         return {row["student_id"]: row for row in csv.DictReader(file)}
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 @pytest.mark.parametrize("loss", ["deleted", "emptied"])
 def test_what_is_kept_is_saved_again(course: Path, graded_class: GradedClass, loss: str) -> None:
@@ -47,6 +48,7 @@ def test_feedback_brings_the_scores_back_itself(course: Path, graded_class: Grad
     run("nbgrader", "generate_feedback", WEEK3, "--force", cwd=course)
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_a_copy_from_before_some_were_graded(course: Path, graded_class: GradedClass) -> None:
     right = standing(graded_class.root)
@@ -71,6 +73,7 @@ def test_a_copy_from_before_some_were_graded(course: Path, graded_class: GradedC
     assert exported(course)[new]["score"] == f"{right[new].score}"
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_formgraders_button_lets_go_of_the_lock(course: Path) -> None:
     """The same process goes on: what it has graded must not keep others from grading."""

@@ -141,6 +141,7 @@ def square(value):
     return lambda h, q, k=None: torch.full((h, q, k or q), float(value))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "earlier",
     [
@@ -196,6 +197,7 @@ def test_positions_counted_in_bfloat16_are_seen_on_top_of_own_slopes():
     assert grade("ALiBiMultiHeadAttention", Rounded, backwards, plain_bias(backwards)).score == 4
 
 
+@pytest.mark.nightly
 def test_entries_of_the_banks_are_due_the_same_after_any_earlier_entry():
     """In the simulated class entries of different exercises meet by chance."""
     chance = random.Random(4)

@@ -134,6 +134,7 @@ def test_a_wrong_shift_is_paid_for_in_6_4_alone(entry):
         assert verdict.score == 4 and "your own rel_shift" in verdict.note, verdict.render()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("entry", wrong("t5_bucket"))
 def test_wrong_buckets_are_paid_for_in_6_6_alone(entry):
     answer = t5_on(reference.relative_positions, entry.subject)

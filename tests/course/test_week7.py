@@ -180,6 +180,7 @@ def pair(out):
     return lambda q, k, v, mask=None: (out(q, k, v), torch.zeros(*q.shape[:3], k.shape[2]))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "attention",
     [
@@ -224,6 +225,7 @@ def test_mistakes_of_7_3_are_paid_for_on_top_of_a_wrong_7_1():
     assert grade("CachedAttention", Restarting, unscaled).score < 4
 
 
+@pytest.mark.nightly
 def test_entries_of_the_banks_are_due_the_same_after_any_earlier_entry():
     """In the simulated class entries of different exercises meet by chance."""
     chance = random.Random(4)

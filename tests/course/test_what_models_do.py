@@ -14,6 +14,8 @@ from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention  # noqa
 from transformers.models.llama4.modeling_llama4 import Llama4TextAttention  # noqa: E402
 from transformers.models.ministral3.modeling_ministral3 import get_llama_4_attn_scale  # noqa: E402
 
+pytestmark = pytest.mark.nightly
+
 WINDOW, ALL = "sliding_attention", "full_attention"
 
 

@@ -23,6 +23,8 @@ from transformers.models.smollm3.modeling_smollm3 import SmolLM3Attention  # noq
 
 from autograder.reference import mrope_positions  # noqa: E402
 
+pytestmark = pytest.mark.nightly
+
 WINDOW, ALL = "sliding_attention", "full_attention"
 TEXT = (COURSE / "source" / "week8_production.py").read_text(encoding="utf-8")
 

@@ -242,6 +242,7 @@ open('/tmp/mine', 'w').write('ok')
     assert text.split() == ["OSError", "OSError", "OSError", "OSError", "-1"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_no_place_is_writable_that_another_submission_could_read(session: Session) -> None:
     text = printed(
@@ -672,6 +673,7 @@ def test_what_was_done_to_a_lent_mask_is_true_or_false(session: Session) -> None
     assert keep.view(torch.uint8).tolist() == [1, 1]
 
 
+@pytest.mark.nightly
 @pytest.mark.timing
 @pytest.mark.parametrize("name", ["naps", "asks_and_does_not_read"])
 def test_who_waits_between_two_messages_or_for_room_has_waited(hurried: Session, name: str) -> None:
@@ -681,6 +683,7 @@ def test_who_waits_between_two_messages_or_for_room_has_waited(hurried: Session,
         f(lambda *given: torch.zeros(2**20))
 
 
+@pytest.mark.nightly
 @pytest.mark.timing
 def test_who_waits_is_not_waited_for_until_the_others_have_no_time_left(hurried: Session) -> None:
     """Waiting counts twice: of three time-outs that are forgiven two are too many."""
@@ -692,6 +695,7 @@ def test_who_waits_is_not_waited_for_until_the_others_have_no_time_left(hurried:
     assert found["g"]() == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.timing
 def test_who_does_not_read_the_next_question_has_waited(hurried: Session) -> None:
     hurried.execute("a", BEHIND_THE_WORKER)

@@ -79,6 +79,7 @@ def test_shift_matrix_by_hand():
     assert torch.equal(shift_matrix(0, 6), torch.eye(6))
 
 
+@pytest.mark.nightly
 def test_counterexample_for_every_dimension():
     for d_model in range(2, 1025, 2):
         k1, k2 = similarity_counterexample(d_model)
