@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 # Which of these sets of packages the active environment has; the first word of a set is its name.
 SETS = "run torch nbgrader nbval jupytext rich jupyterlab latex2mathml" \
        "site nbgrader jupytext sphinx myst_parser furo quickjs" \
-       "test torch nbgrader nbval pytest xdist filelock hypothesis playwright transformers latex2mathml ruff mypy sphinx quickjs"
+       "test torch nbgrader nbval pytest xdist pytest_timeout filelock hypothesis playwright transformers latex2mathml ruff mypy sphinx quickjs"
 HAS = python -c "import importlib.util as u, sys; print(*(s.split()[0] for s in sys.argv[1:] if all(map(u.find_spec, s.split()[1:]))))"
 ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
   HERE := $(shell $(HAS) $(SETS) 2>/dev/null)
@@ -29,12 +29,12 @@ ISOLATION ?= bubblewrap
 # pytest compiles its plugins anew, and would leave in .venv where the course lies: every sandbox could read it there.
 PYTEST_RUN := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest
 JOBS ?= logical
-# A process that dies ends the run: xdist may wait for ever for the one that it starts in its place.
-# Modules go in their own order: with the smallest last, those that are long and few would keep one core waiting.
-SPREAD = --max-worker-restart 0 --no-loadscope-reorder --numprocesses $(JOBS) --maxprocesses 4 --dist $(or $(1),loadgroup)
+# In the order of tests/conftest.py, which begins with what takes longest.
+SPREAD = --no-loadscope-reorder --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup
+WITH_NOTEBOOKS = --nbval --nbval-sanitize-with tests/nbval.cfg
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-first bench-grade bench-gpu scale scale-cluster mutants hostile run-docs clean browser setup
+.PHONY: help demo test test-rest test-all slow quick lint build import student-release site autograde feedback report lms gradescope formgrader lab check doctor experiments bench bench-first bench-grade bench-gpu scale scale-cluster mutants hostile run-docs clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -43,15 +43,20 @@ demo: $(READY)  ## build, grade a simulated class, write feedback, compare with 
 	@$(RUN) build
 	@$(RUN) demo $(if $(STUDENTS),--students $(STUDENTS)) $(GRADING)
 
-# pytest ends with 5 if a selection (PYTEST="-k wire") leaves nothing; that is an error only if it leaves nothing in both.
-test: $(READY_TO_TEST) browser  ## all tests: kernels, checks, banks, build, grading, notebooks, browser (PYTEST="-k wire": some)
-	@find .venv/lib -name "*-pytest-*.pyc" -delete
-	@$(PYTEST_RUN) $(SPREAD) $(PYTEST); tests=$$?; [ $$tests = 0 ] || [ $$tests = 5 ] || exit $$tests; \
-	$(PYTEST_RUN) --nbval --nbval-sanitize-with tests/nbval.cfg $(call SPREAD,loadfile) solutions $(PYTEST); notebooks=$$?; \
-	if [ $$notebooks = 5 ]; then exit $$tests; else exit $$notebooks; fi
+test: $(READY_TO_TEST) browser  ## what people rely on, in ten minutes (PYTEST="-k wire": some)
+	@find .venv/lib -name "*-pytest-*.pyc" -delete 2>/dev/null || true
+	@$(PYTEST_RUN) $(SPREAD) $(WITH_NOTEBOOKS) --part usual tests solutions $(PYTEST)
+
+test-rest: $(READY_TO_TEST) browser  ## the tests that `make test` leaves out, marked nightly
+	@$(PYTEST_RUN) $(SPREAD) -p no:nbval --part rest tests $(PYTEST)
+
+test-all: test test-rest  ## all tests; CI and a nightly workflow run them
+
+slow: export PYTEST := --durations=20 $(PYTEST)
+slow: test  ## make test, and which twenty tests took longest
 
 quick: $(READY_TO_TEST)  ## the loop of a minute: unit tests, but for the slow ones, and one small class, graded
-	@$(PYTEST_RUN) $(SPREAD) -p no:nbval -m "not slow and not timing" --ignore-glob "*/test_peers*" tests/course/test_small_class.py tests/unit $(PYTEST)
+	@$(PYTEST_RUN) $(SPREAD) -p no:nbval --part usual -m "not slow and not timing" --ignore-glob "*/test_peers*" tests/course/test_small_class.py tests/unit $(PYTEST)
 
 lint: $(READY_TO_TEST)  ## ruff (lint and format) and mypy; changes nothing
 	@$(TEST_PY) -m ruff check .
