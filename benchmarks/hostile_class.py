@@ -3,7 +3,6 @@
 Wall time per submission, and the submissions that took longest: none may take more than its own allowance.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
