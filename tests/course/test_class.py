@@ -20,6 +20,7 @@ def test_every_score_is_the_hand_written_one(graded_class: GradedClass) -> None:
         assert agrees(student, given.get(student.name)), (student, given.get(student.name))
 
 
+@pytest.mark.nightly
 def test_make_autograde_gives_the_same_scores_as_nbgrader(graded_class: GradedClass, tmp_path: Path) -> None:
     root = tmp_path / "course"
     shutil.copytree(graded_class.root, root, ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db"))
@@ -43,6 +44,7 @@ def test_without_isolation_the_scores_are_the_same_and_the_output_says_so(
         assert ("graded without isolation" in page) is said
 
 
+@pytest.mark.nightly
 def test_grading_again_changes_nothing(graded_class: GradedClass) -> None:
     before = standing(graded_class.root)
     again = run("nbgrader", "autograde", WEEK3, cwd=graded_class.root)
@@ -102,7 +104,7 @@ def test_the_demo_grades_every_week_as_due_and_touches_no_real_work(tmp_path: Pa
     shutil.copy(COURSE / "nbgrader_config.py", tmp_path)
     (tmp_path / "submitted").mkdir()
     (tmp_path / "gradebook.db").write_text("the real one")
-    shown = autograder("--root", str(tmp_path), "demo", "--students", "8").stdout
+    shown = autograder("--root", str(tmp_path), "demo", "--students", "4").stdout
     assert "DIFFERS" not in shown and shown.count("Feedback to read") == len(list((COURSE / "notebooks").iterdir()))
     assert (tmp_path / "gradebook.db").read_text() == "the real one" and not list((tmp_path / "submitted").iterdir())
 
@@ -121,6 +123,7 @@ def test_the_gradebook_knows_an_assignment_it_never_generated(graded_class: Grad
     assert standing(graded_class.root)["ada"].max_score == 29
 
 
+@pytest.mark.nightly
 def test_nobody_in_a_simulated_class_has_two_mistakes_that_undo_each_other(tmp_path: Path) -> None:
     """Slopes below 0 under a bias of the wrong sign are right: the 23rd of a class of 24 was due 0 and got 4."""
     make_course_root(COURSE, tmp_path, ["week4_alibi"])

@@ -71,6 +71,7 @@ def test_files_of_any_name_may_lie_beside_the_notebook(course: Path) -> None:
     assert make_feedback(course)[0] == set()
 
 
+@pytest.mark.nightly
 def test_several_processes_make_what_one_makes(course: Path) -> None:
     made = []
     for cores in (1, 3):

@@ -61,6 +61,7 @@ def test_one_grading_process_serves_them_all_and_is_gone_afterwards(root, classe
     assert not Path(f"/proc/{started[0]}").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_students_by_name_share_a_grading_process_too(root, classes, started) -> None:
     names = ",".join(student.name for student in classes[WEEK5])
@@ -69,6 +70,7 @@ def test_students_by_name_share_a_grading_process_too(root, classes, started) ->
     assert len(started) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_a_grading_process_that_dies_between_two_weeks_is_replaced(root, classes, started) -> None:
     with client.keeping():

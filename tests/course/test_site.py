@@ -86,6 +86,7 @@ def test_a_weeks_page_is_below_three_megabytes(site: Path) -> None:
         assert sum(part.stat().st_size for part in parts) < 3_000_000, page.name
 
 
+@pytest.mark.nightly
 def test_twice_gives_the_same_bytes(site: Path, tmp_path: Path) -> None:
     again = files(build_site(COURSE, tmp_path))
     first = files(site)

@@ -97,6 +97,7 @@ def test_wrong_slopes_are_paid_for_in_4_2_alone(slopes):
         assert verdict.score == 5, verdict.render()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("bias", WRONG_BIASES)
 def test_a_wrong_bias_is_paid_for_in_4_3_alone(bias):
     assert grade("alibi_bias", bias, reference.alibi_slopes).score < 4
@@ -111,6 +112,7 @@ def test_what_follows_is_said():
     assert not grade("ALiBiMultiHeadAttention", reference.ALiBiMultiHeadAttention, half, plain_bias(half)).note
 
 
+@pytest.mark.nightly
 def test_a_right_layer_is_right_whatever_the_earlier_answers():
     def broken(*arguments):
         raise RuntimeError("no")
@@ -182,6 +184,7 @@ def test_mistakes_of_the_layer_are_paid_for_on_top_of_wrong_slopes():
     assert grade("ALiBiMultiHeadAttention", never, half, bias).score == 1.5
 
 
+@pytest.mark.nightly
 def test_positions_counted_in_bfloat16_are_seen_on_top_of_own_slopes():
     def backwards(n_heads):
         return reference.alibi_slopes(n_heads).flip(0)

@@ -162,6 +162,7 @@ def test_a_right_5_4_is_right_whatever_5_3_is():
         assert grade("dynamic_ntk_base", reference.dynamic_ntk_base, ntk).score == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "ntk",
     [
@@ -178,6 +179,7 @@ def test_nothing_can_be_built_on_an_ntk_base_that_leaves_nothing_to_test(ntk):
         assert grade("dynamic_ntk_base", subject, ntk).score == 0
 
 
+@pytest.mark.nightly
 def test_entries_of_5_4_are_due_the_same_after_any_entry_of_5_3():
     """In the simulated class entries of different exercises meet by chance."""
     for entry in bank(WEEK, "dynamic_ntk_base"):
@@ -240,6 +242,7 @@ def graded_with(tmp_path, **answers):
     return graded["one"].result.scores
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("factor", ["1", "1.5"])
 def test_what_is_asked_of_an_earlier_answer_tells_the_later_one_nothing(tmp_path, factor):
     """The reference of 5.4 calls the student's ntk_base with the right stretch, in the process that runs both."""
@@ -247,6 +250,7 @@ def test_what_is_asked_of_an_earlier_answer_tells_the_later_one_nothing(tmp_path
     assert scores["dynamic_ntk_base_tests"] == 0
 
 
+@pytest.mark.nightly
 def test_helpers_that_a_student_redefines_are_given_again(tmp_path):
     naive = next(s for s in bank(WEEK, "loss_by_length") if s.name == "loss_switched_off")
     scores = graded_with(tmp_path, loss_by_length=naive.source + LIE)

@@ -110,6 +110,7 @@ def usable(grade_id, names):
 ONE_BUCKET_BEHIND = {"offsets_query_minus_key", "offsets_absolute", "offsets_positions", "bucket_sign"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("entry", usable("relative_positions", INDICES))
 def test_wrong_offsets_are_paid_for_in_6_2_alone(entry):
     assert grade("relative_positions", entry.subject).score < 2
@@ -125,6 +126,7 @@ def test_wrong_offsets_are_paid_for_in_6_2_alone(entry):
         assert clamped.score == 4 or entry.name == "offsets_positions", clamped.render()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("entry", wrong("rel_shift"))
 def test_a_wrong_shift_is_paid_for_in_6_4_alone(entry):
     verdict = grade("transformer_xl_scores", xl_on_shift(entry.subject), reference.relative_positions, entry.subject)
@@ -161,6 +163,7 @@ def test_two_wrong_answers_below_one_right_one():
 BUILDING = ("shaw_attention", "transformer_xl_scores", "t5_attention")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("entry", [entry for grade_id in BUILDING for entry in wrong(grade_id)])
 def test_a_mistake_of_its_own_is_not_excused_by_a_wrong_earlier_answer(entry):
     earlier = {
@@ -371,6 +374,7 @@ def deberta_scores(q, k, pos_q, pos_k):
 SUBMISSIONS = HONEST | DISHONEST
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_who_calls_a_wrong_answer_or_keeps_state_or_lies_gets_what_the_values_are_due(tmp_path):
     make_course_root(COURSE, tmp_path / "course", [WEEK])

@@ -77,6 +77,7 @@ def entries(grade_id, *left_out):
 
 # On an answer that is no pair, refuses everything or has no gradient, nothing can be built (who calls it is graded with
 # the course's in its place: test_follow_through).
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "attention", entries("grouped_query_attention", "grouped_out_only", "grouped_undivided", "grouped_detached")
 )
@@ -88,6 +89,7 @@ def test_a_wrong_7_1_is_paid_for_in_7_1_alone(attention):
 
 
 # What does not look at the memory, returns another shape or has no gradient leaves nothing to build on.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "cross", entries("CrossAttention", "cross_exchanged", "cross_self", "cross_any_size", "cross_detached")
 )
@@ -110,6 +112,7 @@ def blank(*arguments, **options):
     raise NotImplementedError
 
 
+@pytest.mark.nightly
 def test_a_right_answer_is_right_whatever_the_earlier_ones():
     def broken(*arguments):
         raise RuntimeError("no")
@@ -197,6 +200,7 @@ def test_nothing_can_be_built_on_a_7_1_that_leaves_nothing_to_test(attention):
         assert grade(grade_id, subject, attention).score == 0
 
 
+@pytest.mark.nightly
 def test_nothing_can_be_built_on_a_7_6_that_ignores_the_memory():
     class Silent(reference.CrossAttention):
         def forward(self, x, memory, memory_mask=None, positions=None, memory_positions=None):
@@ -212,6 +216,7 @@ def test_nothing_can_be_built_on_a_7_6_that_ignores_the_memory():
         assert grade("HybridDecoderBlock", block_on(cross), cross).score < 4
 
 
+@pytest.mark.nightly
 def test_mistakes_of_7_3_are_paid_for_on_top_of_a_wrong_7_1():
     unscaled = next(s.subject for s in bank(WEEK, "grouped_query_attention") if s.name == "grouped_unscaled")
 

@@ -48,6 +48,7 @@ def test_a_fork_that_names_the_old_places_is_graded_as_before() -> None:
     run(sys.executable, "-c", code)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_new_gradebook_is_marked_as_nbgrader_marks_it() -> None:
     code = (
@@ -91,6 +92,7 @@ def test_another_course_in_the_same_gradebook_is_known_too(tmp_path: Path) -> No
             assert course in [course.id for course in gradebook.db.query(Course)]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_gradebook_made_by_nbgrader_alone_gets_indexes(tmp_path: Path) -> None:
     path, wanted = tmp_path / "gradebook.db", {index.name for index in INDEXES}
