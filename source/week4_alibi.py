@@ -866,12 +866,14 @@ with torch.no_grad():
             "slope of its own head? Are the heads consecutive blocks of head_dim channels?")
 
     # 5. With content: the score is scaled, the bias is not. In both heads the last query has the product 2 with the
-    #    last key and 4 with the first, which is one position away. The values are 1 and 2.
+    #    last key and 4 with the first, which is one position away.
     two = ALiBiMultiHeadAttention(16, 2)
-    two.load_state_dict({"q_proj.weight": unit, "k_proj.weight": 2 * unit, "v_proj.weight": unit, "o_proj.weight": unit})
-    pair = torch.zeros(2, 2, 16)  # two sequences alike
-    pair[:, 0, ::8], pair[:, 1, ::8] = 2, 1
-    seen = 2 - two(pair)[:, 1, ::8]  # the last key's weight, for each sequence and head
+    queries, keys = torch.zeros(2, 16, 16)
+    queries[[0, 8], [0, 8]], keys[[0, 8], [1, 9]] = 1, 2  # a query reads channel 0 of its head, a key twice channel 1
+    two.load_state_dict({"q_proj.weight": queries, "k_proj.weight": keys, "v_proj.weight": unit, "o_proj.weight": unit})
+    pair = torch.zeros(2, 2, 16)  # two sequences alike, of two tokens: (0, 2, ...) and (1, 1, ...) in each head
+    pair[:, 0, 1::8], pair[:, 1, 0::8], pair[:, 1, 1::8] = 2, 1, 1
+    seen = two(pair)[:, 1, ::8]  # the last key's weight, for each sequence and head
     due = torch.sigmoid((2 - 4) / math.sqrt(8) + alibi_slopes(2))
     for head in range(2):
         assert torch.allclose(seen[:, head], due[head].expand(2), atol=1e-4), (

@@ -364,24 +364,25 @@ assert {name: tuple(value.shape) for name, value in state.items()} == {
 generator = torch.Generator().manual_seed(3)
 x = torch.randn(2, 7, 16, generator=generator)
 
-# Seven tokens alike: whatever the weights are, the output of a head is its value. The values of head 0 are 0, 1, 2, 3,
-# those of head 1 are 4, 5, 6, 7; o_proj doubles them.
+# Seven tokens alike: whatever the weights, the mean of seven equal values is that value. Key head 0 holds 0, 1, 2, 3 and key
+# head 1 holds 4, 5, 6, 7; o_proj doubles them.
 module.load_state_dict({name: 2 * torch.eye(*value.shape) for name, value in state.items()} | {
     "v_proj.weight": torch.arange(8.0)[:, None].expand(8, 16) / 16})
 same = [round(number, 3) for number in module(torch.ones(1, 7, 16))[0][0, 6].tolist()]
 assert same == [0, 2, 4, 6, 0, 2, 4, 6, 8, 10, 12, 14, 8, 10, 12, 14], (
-    "for seven tokens alike every query head gives its value, doubled by o_proj: 0 2 4 6 in the heads 0 and 1, 8 10 12 14 in 2 "
-    f"and 3; yours: {same}. Do you split the heads as (batch, n, heads, head_dim) and swap n and heads, and swap back before "
-    "you merge? Are the values left unrotated?")
+    "for seven tokens alike each query head gives the value of its key head, doubled by o_proj: 0 2 4 6 twice, then 8 10 12 14 "
+    f"twice; yours: {same}. If your 7.1 passes its check: do you split into (batch, n, heads, head_dim) before you swap n and "
+    "heads, and swap back before you merge? Are the values unrotated? Does the output go through o_proj?")
 
-# On paper: one head of 4 channels, all weights the identity, the tokens (1, 0, 1, 0) and (0, 1, 0, 1). The second has the
-# score -sin 1 - sin 0.01 = -0.851 with the first and 2 with itself, both divided by sqrt(4).
+# On paper: all weights the identity, but that queries keep the odd channels only; in each head the tokens (1, 0, 1, 0) and
+# (0, 1, 0, 1). The second has the score -sin 1 - sin 0.01 = -0.851 with the first and 2 with itself, both divided by sqrt(4).
 two = CachedAttention(8, 2, 1)
-two.load_state_dict({name: torch.eye(*value.shape) for name, value in two.state_dict().items()})
-paper = two(torch.tensor([[[1.0, 0, 1, 0] * 2, [0.0, 1, 0, 1] * 2]]))[0][0, 1]
+two.load_state_dict({name: torch.eye(*value.shape) for name, value in two.state_dict().items()} | {
+    "q_proj.weight": torch.diag(torch.tensor([0.0, 1] * 4))})
+paper = two(torch.tensor([[[1.0, 0, 1, 0] * 2, [0.0, 1, 0, 1] * 2]]))[0][0, 1].detach()
 assert torch.allclose(paper, torch.tensor([0.194, 0.806] * 4), atol=2e-3), (
     f"on paper the second token gives the first the weight 0.194 and itself 0.806; yours gives {float(paper[0]):.3f} and "
-    f"{float(paper[1]):.3f}. Are queries and keys rotated, the scores divided by sqrt(head_dim), once, and later tokens hidden?")
+    f"{float(paper[1]):.3f}. Are queries and keys both rotated, in neighbouring pairs, and the scores divided by sqrt(head_dim)?")
 
 module.load_state_dict({name: torch.randn(value.shape, generator=generator) * 0.5 for name, value in state.items()})
 whole, cache = module(x)
@@ -744,16 +745,19 @@ assert torch.allclose(module(x, memory, None, here + 9, there + 9), rotated, ato
     "only differences count: moving both sides by 9 must change nothing. Are the values rotated?")
 assert not torch.allclose(module(x, memory, None, here + 1, there), rotated, atol=1e-3), (
     "moving the queries' positions alone must change the output: each side turns by its own positions.")
-# On paper: all weights the identity, only o_proj doubles. The query (1, 0, 1, 0 | 0, 0, 0, 0) stands at 3, the memory holds the
-# same at 1 and (0, 1, 0, 1 | 0, 0, 0, 0) at 3. Head 0: scores cos 2 + cos 0.02 = 0.584 and 0, over sqrt(4). Head 1: zeros.
+# On paper: q_proj keeps the even channels, v_proj all; k_proj and o_proj double. Head 1 sees zeros. In head 0 the query
+# (1, 0, 1, 0) stands at 3, the memory holds the same at 1 and (0, 1, 0, 1) at 4. Their scores are 2 (cos 2 + cos 0.02) = 1.167
+# and -2 (sin 1 + sin 0.01) = -1.703, both divided by sqrt(4).
 two = CrossAttention(8, 2)
-two.load_state_dict({f"{letter}_proj.weight": (2 if letter == "o" else 1) * torch.eye(8) for letter in "qkvo"})
-query, other = torch.tensor([1.0, 0, 1, 0, 0, 0, 0, 0]), torch.tensor([0.0, 1, 0, 1, 0, 0, 0, 0])
-paper = two(query.expand(1, 2, 8), torch.stack((query, other))[None], None, torch.tensor([3, 3]), torch.tensor([1, 3]))[0, 0]
-assert torch.allclose(paper, torch.tensor([1.145, 0.855, 1.145, 0.855, 0, 0, 0, 0]), atol=2e-3), (
-    "on paper head 0 gives the two tokens of the memory the weights 0.573 and 0.427, and o_proj doubles them: the output is "
-    f"1.145 0.855 1.145 0.855 0 0 0 0; yours is {[round(number, 3) for number in paper.tolist()]}. Scores divided by "
-    "sqrt(head_dim)? Heads split and merged with a transpose? The output through o_proj?")
+two.load_state_dict({"q_proj.weight": torch.diag(torch.tensor([1.0, 0] * 4)), "k_proj.weight": 2 * torch.eye(8),
+                     "v_proj.weight": torch.eye(8), "o_proj.weight": 2 * torch.eye(8)})
+pair = torch.tensor([[[1.0, 0, 1, 0, 0, 0, 0, 0], [0.0, 1, 0, 1, 0, 0, 0, 0]]])
+paper = two(pair[:, [0, 0]], pair, None, torch.tensor([3, 3]), torch.tensor([1, 4]))[0, 0].detach()
+assert torch.allclose(paper, torch.tensor([1.615, 0.385, 1.615, 0.385, 0, 0, 0, 0]), atol=2e-3), (
+    "on paper head 0 gives the two tokens of the memory the weights 0.808 and 0.192, and o_proj doubles them: the output is "
+    f"1.615 0.385 1.615 0.385 0 0 0 0; yours is {[round(number, 3) for number in paper.tolist()]}. If your 7.1 passes its "
+    "check: do you rotate both sides by their own positions, swap tokens and heads after the split and back before you merge, and "
+    "send the output through o_proj?")
 assert lab.raises(ValueError, module, x, memory, None, here), "positions for x alone must raise ValueError."
 assert lab.raises(ValueError, CrossAttention, 18, 6), "a head dimension of 3 has no pairs: ValueError at construction."
 print("Looks right. The hidden tests compare values, with rows of positions and fractional ones.")
@@ -861,14 +865,15 @@ assert torch.allclose(block(x, memory), x, atol=1e-5), (
     "with all three parts silent the block must return x: each part is added to the stream, and no norm stands on the stream.")
 block.load_state_dict(silent | {"ffn.0.weight": torch.zeros(64, 16), "ffn.0.bias": torch.full((64,), 3.0),
                                 "ffn.2.weight": torch.full((16, 64), 1 / 64)})
-added = float((block(x, memory) - x)[0, 0, 0])
+added = float((block(x, memory) - x)[0, 0, 0].detach())
 assert abs(added - 2.99595) < 1e-4, (
-    f"the network's first layer gives 3 and its second takes the mean, so it adds GELU(3) = 2.9960, with the exact normal "
+    "the network's first layer gives 3 and its second takes the mean, so it adds GELU(3) = 2.9960, with the exact normal "
     f"distribution; yours adds {added:.4f}. (ReLU: 3.0000; the tanh form: 2.9964.)")
-assert abs(float(out[1, 3, 11]) - 3.145) < 5e-3, (
-    f"all parts together: the last number but four of the last token must be 3.145, yours is {float(out[1, 3, 11]):.3f}. If your "
-    "7.6 passes its check: self-attention with ALiBi, cross-attention, network, in this order; each gets the stream that the part "
-    "before has left, through a norm of its own.")
+together = float(out[1, 3, 11].detach())
+assert abs(together - 3.145) < 5e-3, (
+    f"all parts together: out[1, 3, 11] must be 3.145, yours is {together:.3f}. If your 7.6 passes its check: do "
+    "self-attention with ALiBi, cross-attention and network follow in this order, and does each get the stream that the part "
+    "before has left, through a norm of its own?")
 print("Looks right. The hidden tests compare values, so the order of the parts and the exact GELU count.")
 
 # %% nbgrader={"grade_id": "HybridDecoderBlock_tests", "grade": true, "points": 4}
