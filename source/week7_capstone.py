@@ -730,7 +730,8 @@ assert tuple(out.shape) == (2, 3, 16), (
 assert not torch.allclose(module(x, memory.flip(0)), out, atol=1e-3), "another memory must give another output."
 order = [4, 2, 0, 1, 3]
 assert torch.allclose(module(x, memory[:, order]), out, atol=1e-4), (
-    "without positions the order of the memory must not matter. Is something rotated or causal?")
+    "without positions the order of the memory must not matter. Is something rotated or causal? Do you swap the axes of tokens and "
+    "heads after the split?")
 keep = torch.tensor([[True, True, True, False, False], [True] * 5])
 masked = module(x, memory, keep)
 assert torch.allclose(masked[:1], module(x[:1], memory[:1, :3]), atol=1e-4), (
@@ -742,7 +743,7 @@ here, there = torch.arange(3), torch.arange(5)
 rotated = module(x, memory, None, here, there)
 assert not torch.allclose(rotated, out, atol=1e-3), "with positions on both sides the output must change."
 assert torch.allclose(module(x, memory, None, here + 9, there + 9), rotated, atol=1e-3), (
-    "only differences count: moving both sides by 9 must change nothing. Are the values rotated?")
+    "only differences count: moving both sides by 9 must change nothing. Are queries and keys both rotated, and the values not?")
 assert not torch.allclose(module(x, memory, None, here + 1, there), rotated, atol=1e-3), (
     "moving the queries' positions alone must change the output: each side turns by its own positions.")
 # On paper: q_proj keeps the even channels, v_proj all; k_proj and o_proj double. Head 1 sees zeros. In head 0 the query
@@ -756,8 +757,8 @@ paper = two(pair[:, [0, 0]], pair, None, torch.tensor([3, 3]), torch.tensor([1, 
 assert torch.allclose(paper, torch.tensor([1.615, 0.385, 1.615, 0.385, 0, 0, 0, 0]), atol=2e-3), (
     "on paper head 0 gives the two tokens of the memory the weights 0.808 and 0.192, and o_proj doubles them: the output is "
     f"1.615 0.385 1.615 0.385 0 0 0 0; yours is {[round(number, 3) for number in paper.tolist()]}. If your 7.1 passes its "
-    "check: do you rotate both sides by their own positions, swap tokens and heads after the split and back before you merge, and "
-    "send the output through o_proj?")
+    "check: do you rotate both sides by their own positions, divide the scores by sqrt(head_dim), swap tokens and heads after the "
+    "split and back before you merge, and send the output through o_proj?")
 assert lab.raises(ValueError, module, x, memory, None, here), "positions for x alone must raise ValueError."
 assert lab.raises(ValueError, CrossAttention, 18, 6), "a head dimension of 3 has no pairs: ValueError at construction."
 print("Looks right. The hidden tests compare values, with rows of positions and fractional ones.")
