@@ -766,7 +766,8 @@ with torch.no_grad():
     assert layer(x.to(torch.bfloat16)).dtype == torch.bfloat16, (
         "the output must have the dtype of x, here bfloat16; a float32 table makes the sum float32.")
 
-    # A text longer than the table raises an error.
+    # A text as long as the table fits, a longer one raises an error.
+    assert not lab.raises(Exception, layer, torch.zeros(1, 6, 4)), "6 tokens and 6 rows: this must not raise an error."
     assert lab.raises(Exception, layer, torch.zeros(1, 7, 4)), "7 tokens and 6 rows: this must raise an error."
     assert lab.raises(Exception, LearnedPositionalEmbedding(1, 4), torch.zeros(1, 2, 4)), (
         "2 tokens and a table of one row: broadcasting repeats the row in silence. Compare the lengths yourself.")

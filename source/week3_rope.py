@@ -153,7 +153,7 @@ rotate_by_hand |= {
 ### END SOLUTION
 
 # %% nbgrader={"grade_id": "rotate_by_hand_check", "grade": true, "points": 0}
-# Visible check (0 points). It looks at the form of the answer, not at the values.
+# Visible check (0 points). It looks at the form of the answer, and at what any rotation must fulfil.
 assert isinstance(rotate_by_hand, dict), "rotate_by_hand must stay a dictionary; fill in its values."
 for key in ("q3_0", "q3_1", "k1_0", "k1_1", "score_3_1", "score_12_10"):
     assert key in rotate_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
@@ -163,7 +163,17 @@ for key in ("q3_0", "q3_1", "k1_0", "k1_1", "score_3_1", "score_12_10"):
         f"{key!r} must be a plain number such as 0.5403, not {type(value).__name__}.")
     assert math.isfinite(value), f"{key!r} must be finite, got {value}."
 assert len(rotate_by_hand) == 6, "there are more than the six keys asked for: remove the others."
-print("Six finite numbers. The hidden tests ask for four significant digits.")
+q3, k1 = ((rotate_by_hand[f"{name}_0"], rotate_by_hand[f"{name}_1"]) for name in ("q3", "k1"))
+for name, vector in (("q at position 3", q3), ("k at position 1", k1)):
+    assert abs(math.hypot(*vector) - 1) < 5e-3, (
+        f"a rotation keeps lengths: {name} must have the length 1, yours has {math.hypot(*vector):.4g}.")
+assert q3[0] < 0 < q3[1], (
+    f"q starts at (1, 0) and turns counter-clockwise by 3 radians, almost half a turn: it ends at the upper left. Yours is {q3}.")
+assert k1[0] < 0 < k1[1], (
+    f"k starts at (0, 1) and turns counter-clockwise by 1 radian: it ends at the upper left. Yours is {k1}.")
+assert abs(rotate_by_hand["score_3_1"] - (q3[0] * k1[0] + q3[1] * k1[1])) < 5e-3, (
+    "score_3_1 is not the plain dot product of your own two vectors: multiply channel by channel, then add.")
+print("Six numbers that fit together. The hidden tests ask for four significant digits.")
 
 # %% nbgrader={"grade_id": "rotate_by_hand_tests", "grade": true, "points": 3}
 # Hidden tests (3 points): they run when your notebook is graded.
@@ -980,6 +990,15 @@ with torch.no_grad():
         "the heads changed places, each with all its weights, and the output changed: do you rotate before the split "
         "into heads? Are the heads consecutive blocks of head_dim channels?")
 
+    # On paper: all weights the identity, but that queries keep the odd channels only. Token 0 is (1, 0, 1, 0) in both heads,
+    # token 1 is (0, 1, 0, 1): its score is -sin 1 - sin 0.01 = -0.851 with token 0 and 2 with itself, both divided by sqrt(4).
+    by_hand = RotaryMultiHeadAttention(8, 2)
+    by_hand.load_state_dict({name: torch.eye(8) for name in wanted} | {"q_proj.weight": torch.diag(torch.tensor([0.0, 1] * 4))})
+    seen = by_hand(torch.tensor([[[1.0, 0, 1, 0] * 2, [0.0, 1, 0, 1] * 2]]))[0, 1]
+    assert torch.allclose(seen, torch.tensor([0.194, 0.806] * 4), atol=2e-3), (
+        f"on paper token 1 gives token 0 the weight 0.194 and itself 0.806; yours gives {float(seen[0]):.3f} and "
+        f"{float(seen[1]):.3f}. If your 3.3 passes its check: does it turn both, and are the scores divided by sqrt(head_dim)?")
+
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     assert torch.allclose(out[:, order], layer(x[:, order], positions=order), atol=1e-5), (
         "tokens that carry their positions with them must get the same outputs in any order. (is_causal is False here: "
@@ -1428,11 +1447,14 @@ assert float(out[0]) == 0, "after a quarter turn nothing is left in channel 0."
 assert float(out[1]) == 0, (
     "channel 0 went to its neighbour, channel 1: that is the interleaved layout, but the tables are in the half "
     "layout.")
+assert float(out[3].abs()) == 1, (
+    f"with 6 channels, channel 0 changes places with channel 3; yours went to channel {int(out.abs().argmax())}.")
+assert float(out[3]) == 1, "a quarter turn sends (1, 0) to (0, 1): channel 3 must become 1, yours becomes -1."
 x = torch.randn(2, 6, generator=torch.Generator().manual_seed(10))
 assert torch.allclose(rotate_half(rotate_half(x)), -x), (
     "two quarter turns are half a turn: rotate_half(rotate_half(x)) must be -x. Does each channel change places "
     "with its partner i ± head_dim/2, and one of the two change its sign?")
-print("Looks right. The hidden tests compare values: mind the sign.")
+print("Looks right. The hidden tests try other shapes and dtypes.")
 
 # %% nbgrader={"grade_id": "rotate_half_tests", "grade": true, "points": 1}
 # Hidden tests (1 point): they run when your notebook is graded.
@@ -1467,6 +1489,9 @@ assert tuple(cos.shape) == (4, 32) and tuple(sin.shape) == (4, 32), (
 assert float((cos[0] - 1).abs().max()) == 0 and float(sin[0].abs().max()) == 0, (
     "at position 0 every cosine is 1 and every sine 0.")
 assert float((cos**2 + sin**2 - 1).abs().max()) < 1e-5, "cos² + sin² must be 1."
+assert abs(float(cos[3, 1]) - 0.4957) < 2e-3 and abs(float(sin[3, 1]) - 0.8685) < 2e-3, (
+    "at position 3001 the angle of pair 1 is 3001 * 10000**(-2/64) = 2250.43 radians: cosine 0.4957, sine 0.8685; yours are "
+    f"{float(cos[3, 1]):.4f} and {float(sin[3, 1]):.4f}.")
 low_cos, low_sin = rotary_tables(far, 64, dtype=torch.bfloat16)
 assert low_cos.dtype == torch.bfloat16 and low_sin.dtype == torch.bfloat16, (
     f"with dtype=torch.bfloat16 both tables must be bfloat16, got {low_cos.dtype} and {low_sin.dtype}.")
@@ -1512,6 +1537,12 @@ assert torch.allclose(out[..., -1], plain, atol=1e-4), (
 first = (q * k_cache[..., :1, :]).sum(-1)
 assert not torch.allclose(out[..., 0], first, atol=1e-3), (
     "the oldest key is four positions away, so this score must differ from the plain dot product: are both rotated?")
+# On paper: the query (0, 1, 0, 1) at position 1 and the key (1, 0, 1, 0) at position 0 give -sin 1 - sin 0.01.
+pair = torch.tensor([[1.0, 0, 1, 0], [0.0, 1, 0, 1]]).view(1, 1, 2, 4)
+paper = float(decode_step_scores(pair[:, :, 1:], pair)[0, 0, 0, 0])
+assert abs(paper + 0.851) < 2e-3, (
+    "on paper the query (0, 1, 0, 1) and the key (1, 0, 1, 0) one position before it have the score -0.851; yours is "
+    f"{paper:.3f}. If your 3.3 passes its check: is each one turned by its own position, and is this the interleaved layout?")
 print("Looks right. The hidden tests compare all scores, also for a cache with a single key.")
 
 # %% nbgrader={"grade_id": "decode_step_scores_tests", "grade": true, "points": 1}

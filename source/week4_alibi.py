@@ -249,6 +249,8 @@ assert torch.allclose(six[:4], four), (
     "the first four slopes of 6 heads are those of 4 heads: keep the official order, do not sort.")
 assert torch.allclose(six[4:], torch.tensor([1 / 2, 1 / 8])), (
     f"the last two of 6 heads are every other slope of 8 heads, in their order: 1/2, 1/8; yours are {six[4:].tolist()}.")
+assert abs(float(alibi_slopes(16)[0]) - 0.7071) < 1e-3, (
+    f"16 heads: the exponent of the first is -8/16, so its slope is 2**-0.5 = 0.7071; yours is {float(alibi_slopes(16)[0]):.4g}.")
 assert tuple(alibi_slopes(1).shape) == (1,), "one head is a power of two as well: shape (1,)."
 print("Looks right. The hidden tests try many other numbers of heads.")
 
@@ -863,18 +865,22 @@ with torch.no_grad():
             f"yours are {rounded(seen[head])}. Is the bias added before the softmax, unscaled, symmetric, with the "
             "slope of its own head? Are the heads consecutive blocks of head_dim channels?")
 
-    # 5. With content: the score is scaled, the bias is not. In every head the last query has the product 4 with the
-    #    last key, and 0 with the first; the first key is one position away.
-    layer.load_state_dict({name: unit for name in wanted})
-    pair = torch.zeros(1, 2, 16)
-    pair[0, 1, ::4] = 2
-    seen = layer(pair)[0, 1, ::4] / 2  # the last key's weight, head by head
-    due = torch.sigmoid(4 / math.sqrt(4) + alibi_slopes(4))
-    for head in range(4):
-        assert abs(float(seen[head] - due[head])) < 1e-4, (
-            f"query.key is 4 for the last key and 0 for the first: in head {head} the last key's weight must be "
-            f"{float(due[head]):.4f}, yours is {float(seen[head]):.4f}. Are the products divided by the square root of "
-            "head_dim = 4 (not of d_model), and the bias not divided?")
+    # 5. With content: the score is scaled, the bias is not. In both heads the last query has the product 2 with the
+    #    last key and 4 with the first, which is one position away.
+    two = ALiBiMultiHeadAttention(16, 2)
+    queries, keys = torch.zeros(2, 16, 16)
+    queries[[0, 8], [0, 8]], keys[[0, 8], [1, 9]] = 1, 2  # a query reads channel 0 of its head, a key twice channel 1
+    two.load_state_dict({"q_proj.weight": queries, "k_proj.weight": keys, "v_proj.weight": unit, "o_proj.weight": unit})
+    pair = torch.zeros(2, 2, 16)  # two sequences alike, of two tokens: (0, 2, ...) and (1, 1, ...) in each head
+    pair[:, 0, 1::8], pair[:, 1, 0::8], pair[:, 1, 1::8] = 2, 1, 1
+    seen = two(pair)[:, 1, ::8]  # the last key's weight, for each sequence and head
+    due = torch.sigmoid((2 - 4) / math.sqrt(8) + alibi_slopes(2))
+    for head in range(2):
+        assert torch.allclose(seen[:, head], due[head].expand(2), atol=1e-4), (
+            f"query.key is 2 for the last key and 4 for the first: in head {head} the last key's weight must be "
+            f"{float(due[head]):.4f} in both sequences, yours are {rounded(seen[:, head])}. Are the products q.k divided by "
+            "the square root of head_dim = 8, the bias not divided, and nothing rotated? Has each head the same slope in "
+            "every sequence?")
 
     # 6. What goes in as bfloat16 comes out as bfloat16.
     for dtype in (torch.float64, torch.bfloat16, torch.float16):

@@ -303,19 +303,22 @@ plain = (q @ k.mT / 2).softmax(-1)
 assert torch.allclose(weights, plain, atol=1e-5), "with tables of zeros the weights are those of week 1: scores over sqrt(head_dim)."
 assert torch.allclose(out, plain @ v, atol=1e-5), "with tables of zeros out is that of week 1."
 
-# Equal content: only the table decides. clip 2, and row 1 (one back) is attractive.
+# Equal content: only the table decides. clip 2, and row 1 (one back) is attractive: q.rel_k / sqrt(4) = ln 5.
 one = torch.ones(1, 1, 6, 4)
 liked = torch.zeros(5, 4)
-liked[1] = 3.0  # row 1 = clip - 1
-_, weights = shaw_attention(one, one, one, liked, torch.zeros(5, 4))
+liked[1] = math.log(5) / 2  # row 1 = clip - 1
+_, weights = shaw_attention(one, 2 * one, one, liked, torch.zeros(5, 4))
 assert bool((weights[0, 0, 3].argmax() == 2)), (
     f"rel_k makes row 1 = clip - 1 attractive, that is offset -1: query 3 must look at key 2, yours looks at key "
     f"{int(weights[0, 0, 3].argmax())}. Key minus query, and clip is added.")
-far = torch.zeros(5, 4)
-far[0] = 3.0  # row 0: two back and farther
-_, weights = shaw_attention(one, one, one, far, torch.zeros(5, 4))
-assert torch.allclose(weights[0, 0, 5, :4], weights[0, 0, 5, :1].expand(4), atol=1e-5), (
-    "clip 2: for query 5 the keys 0 to 3 all lie two or more back, so they share row 0 and have equal weights. Do you clip "
+assert abs(float(weights[0, 0, 3, 2]) - 0.5) < 1e-4, (
+    "rel_k adds ln 5 to the score of key 2 and nothing to the five others, so key 2 gets 5 / (5 + 5) = 0.5; yours gets "
+    f"{float(weights[0, 0, 3, 2]):.3f}. Does the query meet the table, and is the sum of both terms divided, once?")
+far = torch.zeros(3, 4)
+far[0] = 3.0  # clip 1; row 0: one back and farther
+_, weights = shaw_attention(one, one, one, far, torch.zeros(3, 4))  # an error here? clip follows from the table's rows
+assert torch.allclose(weights[0, 0, 5, :5], weights[0, 0, 5, :1].expand(5), atol=1e-5), (
+    "clip 1: for query 5 the keys 0 to 4 all lie one or more back, so they share row 0 and have equal weights. Do you clip "
     "before you index? A negative index wraps round without an error.")
 values = torch.arange(5.0)[:, None].expand(5, 4)
 out, weights = shaw_attention(one, one, 0 * one, torch.zeros(5, 4), values)
@@ -708,6 +711,7 @@ assert tuple(out.shape) == (2, 3, 6, 4) and tuple(weights.shape) == (2, 3, 6, 6)
     f"out (2, 3, 6, 4) and weights (2, 3, 6, 6) expected, got {tuple(out.shape)} and {tuple(weights.shape)}.")
 assert torch.allclose(weights, (q @ k.mT).softmax(-1), atol=1e-5), (
     "with a table of zeros the weights are softmax(q.k): T5 does not divide by sqrt(head_dim).")
+assert torch.allclose(out, weights @ v, atol=1e-5), "out must be the weighted mean of the values: weights @ v."
 table = torch.zeros(32, 3)
 table[2, 1] = 5.0  # two back, in head 1
 weights = t5_attention(0 * q, k, v, table)[1]

@@ -153,12 +153,19 @@ alone, alone_weights = grouped_query_attention(q[:, 4:5], k[:, 1:], v[:, 1:])
 assert torch.allclose(weights[:, 4:5], alone_weights, atol=1e-5), (
     "query head 4 reads the right values but other keys: group the keys as you group the values.")
 assert torch.allclose(out[:, 4:5], alone, atol=1e-5), "query head 4 must give what it gives alone with key and value head 1."
+# On paper: q.k is 3 ln 3 for key 0 and 0 for key 1. Divided by sqrt(head_dim) = 3 that is ln 3 and 0: weights 3/4 and 1/4.
+paper = grouped_query_attention(3 * math.log(3) * torch.eye(1, 9).expand(1, 2, 1, 9), torch.eye(2, 9)[None, None],
+                                torch.ones(1, 1, 2, 3))[1]
+assert torch.allclose(paper, torch.tensor([0.75, 0.25]).expand(1, 2, 1, 2), atol=1e-3), (
+    f"q.k is 3 ln 3 and 0, and head_dim is 9: the weights are 0.75 and 0.25, yours {float(paper[0, 0, 0, 0]):.3f} and "
+    f"{float(paper[0, 0, 0, 1]):.3f}. Are the scores divided by sqrt(head_dim), once?")
 mask = torch.ones(1, 6, 2, 5, dtype=torch.bool)
 mask[0, 3, 1], mask[0, 5, 0, 2] = False, False
 out, weights = grouped_query_attention(q, k, v, mask)
 assert bool(out.isfinite().all()), "head 3 hides all keys from query 1: its weights and its output are zero, not NaN."
 assert float(out[0, 3, 1].abs().max()) == 0, "a query that may attend to nothing has a zero output."
 assert float(weights[0, 5, 0, 2]) == 0, "the mask has a row for every head; key 2 is hidden from query 0 in head 5."
+assert abs(float(weights[0, 5, 0].sum()) - 1) < 1e-5, "with a mask too the weights add up to 1: hide keys before the softmax."
 assert lab.raises(ValueError, grouped_query_attention, q[:, :5], k, v), "5 query heads and 2 key heads: ValueError."
 print("Looks right. The hidden tests use 8 and 12 query heads, other widths for v, and masks of every shape.")
 
@@ -355,8 +362,29 @@ assert {name: tuple(value.shape) for name, value in state.items()} == {
     "CachedAttention(16, 4, 2): the state_dict must hold q_proj and o_proj (16, 16), k_proj and v_proj (8, 16), and no "
     f"more; yours holds { {name: tuple(value.shape) for name, value in state.items()} }.")
 generator = torch.Generator().manual_seed(3)
-module.load_state_dict({name: torch.randn(value.shape, generator=generator) * 0.5 for name, value in state.items()})
 x = torch.randn(2, 7, 16, generator=generator)
+
+# Seven tokens alike: whatever the weights, the mean of seven equal values is that value. Key head 0 holds 0, 1, 2, 3 and key
+# head 1 holds 4, 5, 6, 7; o_proj doubles them.
+module.load_state_dict({name: 2 * torch.eye(*value.shape) for name, value in state.items()} | {
+    "v_proj.weight": torch.arange(8.0)[:, None].expand(8, 16) / 16})
+same = [round(number, 3) for number in module(torch.ones(1, 7, 16))[0][0, 6].tolist()]
+assert same == [0, 2, 4, 6, 0, 2, 4, 6, 8, 10, 12, 14, 8, 10, 12, 14], (
+    "for seven tokens alike each query head gives the value of its key head, doubled by o_proj: 0 2 4 6 twice, then 8 10 12 14 "
+    f"twice; yours: {same}. If your 7.1 passes its check: do you split into (batch, n, heads, head_dim) before you swap n and "
+    "heads, and swap back before you merge? Are the values unrotated? Does the output go through o_proj?")
+
+# On paper: all weights the identity, but that queries keep the odd channels only; in each head the tokens (1, 0, 1, 0) and
+# (0, 1, 0, 1). The second has the score -sin 1 - sin 0.01 = -0.851 with the first and 2 with itself, both divided by sqrt(4).
+two = CachedAttention(8, 2, 1)
+two.load_state_dict({name: torch.eye(*value.shape) for name, value in two.state_dict().items()} | {
+    "q_proj.weight": torch.diag(torch.tensor([0.0, 1] * 4))})
+paper = two(torch.tensor([[[1.0, 0, 1, 0] * 2, [0.0, 1, 0, 1] * 2]]))[0][0, 1].detach()
+assert torch.allclose(paper, torch.tensor([0.194, 0.806] * 4), atol=2e-3), (
+    f"on paper the second token gives the first the weight 0.194 and itself 0.806; yours gives {float(paper[0]):.3f} and "
+    f"{float(paper[1]):.3f}. Are queries and keys both rotated, in neighbouring pairs, and the scores divided by sqrt(head_dim)?")
+
+module.load_state_dict({name: torch.randn(value.shape, generator=generator) * 0.5 for name, value in state.items()})
 whole, cache = module(x)
 assert tuple(whole.shape) == (2, 7, 16), f"out: shape (2, 7, 16) expected, got {tuple(whole.shape)}."
 assert isinstance(cache, tuple) and len(cache) == 2, "the cache is a plain tuple (k, v)."
@@ -364,10 +392,8 @@ for part in cache:
     assert tuple(part.shape) == (2, 2, 7, 4), (
         f"after 7 tokens k and v are (batch, n_kv_heads, 7, head_dim) = (2, 2, 7, 4); yours: {tuple(part.shape)}.")
 other = torch.cat((x[:, :5], torch.randn(2, 2, 16, generator=generator)), dim=1)
-assert torch.allclose(module(other)[0][:, :5], whole[:, :5], atol=1e-4), "tokens 0 to 4 see tokens 5 and 6: mask what comes later."
-swapped = x[:, [1, 0, 2, 3, 4, 5, 6]]
-assert not torch.allclose(module(swapped)[0][:, -1], whole[:, -1], atol=1e-3), (
-    "swapping tokens 0 and 1 does not change what the last token sees: are queries and keys rotated?")
+assert torch.allclose(module(other)[0][:, :5], whole[:, :5], atol=1e-4), (
+    "with other tokens 5 and 6 the outputs of the tokens 0 to 4 change: is what comes later hidden?")
 for sizes in ([6, 1], [1] * 7, [3, 4], [2, 4, 1]):
     start, memory = 0, None
     for size in sizes:
@@ -704,7 +730,8 @@ assert tuple(out.shape) == (2, 3, 16), (
 assert not torch.allclose(module(x, memory.flip(0)), out, atol=1e-3), "another memory must give another output."
 order = [4, 2, 0, 1, 3]
 assert torch.allclose(module(x, memory[:, order]), out, atol=1e-4), (
-    "without positions the order of the memory must not matter. Is something rotated or causal?")
+    "without positions the order of the memory must not matter. Is something rotated or causal? Do you swap the axes of tokens and "
+    "heads after the split?")
 keep = torch.tensor([[True, True, True, False, False], [True] * 5])
 masked = module(x, memory, keep)
 assert torch.allclose(masked[:1], module(x[:1], memory[:1, :3]), atol=1e-4), (
@@ -716,9 +743,22 @@ here, there = torch.arange(3), torch.arange(5)
 rotated = module(x, memory, None, here, there)
 assert not torch.allclose(rotated, out, atol=1e-3), "with positions on both sides the output must change."
 assert torch.allclose(module(x, memory, None, here + 9, there + 9), rotated, atol=1e-3), (
-    "only differences count: moving both sides by 9 must change nothing. Are the values rotated?")
+    "only differences count: moving both sides by 9 must change nothing. Are queries and keys both rotated, and the values not?")
 assert not torch.allclose(module(x, memory, None, here + 1, there), rotated, atol=1e-3), (
     "moving the queries' positions alone must change the output: each side turns by its own positions.")
+# On paper: q_proj keeps the even channels, v_proj all; k_proj and o_proj double. Head 1 sees zeros. In head 0 the query
+# (1, 0, 1, 0) stands at 3, the memory holds the same at 1 and (0, 1, 0, 1) at 4. Their scores are 2 (cos 2 + cos 0.02) = 1.167
+# and -2 (sin 1 + sin 0.01) = -1.703, both divided by sqrt(4).
+two = CrossAttention(8, 2)
+two.load_state_dict({"q_proj.weight": torch.diag(torch.tensor([1.0, 0] * 4)), "k_proj.weight": 2 * torch.eye(8),
+                     "v_proj.weight": torch.eye(8), "o_proj.weight": 2 * torch.eye(8)})
+pair = torch.tensor([[[1.0, 0, 1, 0, 0, 0, 0, 0], [0.0, 1, 0, 1, 0, 0, 0, 0]]])
+paper = two(pair[:, [0, 0]], pair, None, torch.tensor([3, 3]), torch.tensor([1, 4]))[0, 0].detach()
+assert torch.allclose(paper, torch.tensor([1.615, 0.385, 1.615, 0.385, 0, 0, 0, 0]), atol=2e-3), (
+    "on paper head 0 gives the two tokens of the memory the weights 0.808 and 0.192, and o_proj doubles them: the output is "
+    f"1.615 0.385 1.615 0.385 0 0 0 0; yours is {[round(number, 3) for number in paper.tolist()]}. If your 7.1 passes its "
+    "check: do you rotate both sides by their own positions, divide the scores by sqrt(head_dim), swap tokens and heads after the "
+    "split and back before you merge, and send the output through o_proj?")
 assert lab.raises(ValueError, module, x, memory, None, here), "positions for x alone must raise ValueError."
 assert lab.raises(ValueError, CrossAttention, 18, 6), "a head dimension of 3 has no pairs: ValueError at construction."
 print("Looks right. The hidden tests compare values, with rows of positions and fractional ones.")
@@ -801,10 +841,16 @@ assert parts == ["cross_attn", "ffn", "norm1", "norm2", "norm3", "self_attn"], (
     f"the parts are self_attn, cross_attn, norm1, norm2, norm3 and ffn; yours: {parts}.")
 assert tuple(state["ffn.0.weight"].shape) == (64, 16) and tuple(state["ffn.2.weight"].shape) == (16, 64), (
     "ffn is a Sequential: Linear(16, 64), GELU, Linear(64, 16).")
-generator = torch.Generator().manual_seed(7)
-drawn = {name: torch.randn(value.shape, generator=generator) * 0.3 for name, value in state.items()}
-block.load_state_dict(drawn)
-x, memory = torch.randn(2, 4, 16, generator=generator), torch.randn(2, 6, 16, generator=generator)
+
+
+def numbers(start, *shape):
+    """The same on every machine: the sines of 0.3 * start**2, 0.3 * (start + 1)**2, ..."""
+    return torch.sin(0.3 * torch.arange(start, start + math.prod(shape), dtype=torch.float64) ** 2).view(shape).float()
+
+
+weights = {name: numbers(sum(name.encode()), *value.shape) / 2 for name, value in state.items()}
+block.load_state_dict(weights)
+x, memory = numbers(1, 2, 4, 16), 2 * numbers(1000, 2, 6, 16)
 out = block(x, memory)
 assert tuple(out.shape) == (2, 4, 16), f"shape (2, 4, 16) expected, got {tuple(out.shape)}."
 assert torch.allclose(block(x[:, :2], memory), out[:, :2], atol=1e-4), "tokens 0 and 1 see later ones: the self-attention is causal."
@@ -814,10 +860,21 @@ keep = torch.arange(6) < torch.tensor([6, 3])[:, None]
 assert torch.allclose(block(x, memory, keep)[1:], block(x[1:], memory[1:, :3]), atol=1e-4), (
     "with memory_mask the output must be that of the memory's real tokens alone: hand it on.")
 silent = {name: torch.zeros_like(value) if name.endswith(("o_proj.weight", "ffn.2.weight", "ffn.2.bias")) else value
-          for name, value in drawn.items()}
+          for name, value in weights.items()}
 block.load_state_dict(silent)
 assert torch.allclose(block(x, memory), x, atol=1e-5), (
     "with all three parts silent the block must return x: each part is added to the stream, and no norm stands on the stream.")
+block.load_state_dict(silent | {"ffn.0.weight": torch.zeros(64, 16), "ffn.0.bias": torch.full((64,), 3.0),
+                                "ffn.2.weight": torch.full((16, 64), 1 / 64)})
+added = float((block(x, memory) - x)[0, 0, 0].detach())
+assert abs(added - 2.99595) < 1e-4, (
+    "the network's first layer gives 3 and its second takes the mean, so it adds GELU(3) = 2.9960, with the exact normal "
+    f"distribution; yours adds {added:.4f}. (ReLU: 3.0000; the tanh form: 2.9964.)")
+together = float(out[1, 3, 11].detach())
+assert abs(together - 3.145) < 5e-3, (
+    f"all parts together: out[1, 3, 11] must be 3.145, yours is {together:.3f}. If your 7.6 passes its check: do "
+    "self-attention with ALiBi, cross-attention and network follow in this order, and does each get the stream that the part "
+    "before has left, through a norm of its own?")
 print("Looks right. The hidden tests compare values, so the order of the parts and the exact GELU count.")
 
 # %% nbgrader={"grade_id": "HybridDecoderBlock_tests", "grade": true, "points": 4}

@@ -355,6 +355,8 @@ out = apply_mrope(x, same, (1, 2, 1))
 assert tuple(out.shape) == (2, 3, 6, 8), f"shape (2, 3, 6, 8) expected, got {tuple(out.shape)}."
 assert torch.allclose(out, apply_mrope(x, same, (2, 1, 1)), atol=1e-5), (
     "for text, with the same number on all axes, the sections must not matter: frequencies run over all pairs.")
+assert torch.allclose(out.norm(dim=-1), x.norm(dim=-1), atol=1e-4), (
+    "a rotation keeps the length of every vector, yours does not: look at the signs.")
 ones = torch.cat((torch.ones(1, 1, 1, 4), torch.zeros(1, 1, 1, 4)), dim=-1)  # every pair points along its first channel
 
 
