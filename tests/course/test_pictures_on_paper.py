@@ -107,7 +107,7 @@ def _graded(root: Path, student: str) -> Graded:
 def test_a_picture_is_shown_or_named_and_the_text_around_it_stays(student: str, graded: dict[str, Graded]) -> None:
     seen = graded[student]
     answer = unescape(re.search(r"BEFORE.*?AFTER", seen.page, re.DOTALL)[0])
-    shown = re.findall(r'<img src="data:(image/\w+);base64,([^"]+)"', answer)
+    shown = re.findall(r'<img [^<>]*?src="data:(image/\w+);base64,([^"]+)"', answer)
     assert re.search(r"BEFORE.*AFTER", seen.cell.source, re.DOTALL)
     if student in NOT_SHOWN:
         name, reason = NOT_SHOWN[student]

@@ -15,6 +15,7 @@ from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.submission import shrink
 from autograder.grading.submission.shrink import Small, Why, shrunk
 
+pytestmark = pytest.mark.slow  # a process of its own
 RED, BLUE = (200, 0, 0), (0, 0, 200)
 ORIENTATION, GPS = 0x0112, 0x8825
 
@@ -190,7 +191,6 @@ def changed(monkeypatch: pytest.MonkeyPatch, folder: Path, more: str) -> None:
     monkeypatch.setattr(shrink, "PROGRAM", program)
 
 
-@pytest.mark.slow
 def test_a_decoder_that_runs_away_costs_its_own_picture_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcomes: dict
 ) -> None:

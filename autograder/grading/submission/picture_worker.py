@@ -54,7 +54,7 @@ def small(raw: bytes, ends_early: bool = False) -> dict[str, str]:
             is_photo = image.format in PHOTOS
             if image.width * image.height > (MOST_PIXELS_OF_PHOTOS if is_photo else MOST_PIXELS):
                 return {"why": "PIXELS"}
-            image.draft(None, (2 * SIDE, 2 * SIDE))  # type: ignore[arg-type]  # None keeps the colours
+            image.draft(None, (2 * SIDE, 2 * SIDE))  # None keeps the colours
             if image.width * image.height > MOST_PIXELS:
                 return {"why": "PIXELS"}
             image.load()
@@ -70,11 +70,11 @@ def small(raw: bytes, ends_early: bool = False) -> dict[str, str]:
 
 def _on_white(image: Image.Image) -> Image.Image:
     """The first frame, small and upright, as a new picture: what else the file held stays behind."""
-    deep = image.mode.startswith(("I", "F"))  # a scan with 16 bits: its conversion would cut them off, not scale them
-    if deep:
-        low, high = image.getextrema()
-        scale = 255 / max(high - low, 1)
-        image = image.convert("F").point(lambda grey: grey * scale + -low * scale)
+    if image.mode.startswith(("I", "F")):  # a scan with 16 bits: its conversion would cut them off, not scale them
+        image = image.convert("F")
+        extremes: Any = image.getextrema()  # of one channel
+        scale = 255 / max(extremes[1], 1)
+        image = image.point(lambda grey: grey * scale + 0)
     has_holes = image.has_transparency_data
     turned = ImageOps.exif_transpose(image)
     plain = turned.convert("RGBA" if has_holes else "RGB")
