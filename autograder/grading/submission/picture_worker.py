@@ -118,7 +118,7 @@ def main() -> None:
     """``isolated`` as the first argument: bubblewrap has been started around this, and a fork closes the walls of a submission's."""
     isolated = sys.argv[1] == "isolated"
     pictures = json.load(sys.stdin)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMITS["file_size"],) * 2)
+    set_limits(LIMITS | {"memory": 0, "cpu_seconds": 10 * ALL_CPU_SECONDS})  # of this process, which sees only base64
     make_dumpable(False)  # else a fork could write into this process
     for number, text in enumerate(pictures):
         if resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime > ALL_CPU_SECONDS:
