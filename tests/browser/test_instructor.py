@@ -1,5 +1,7 @@
 """An instructor in formgrader: sees the class, grades a free-text answer by hand, autogrades with the button."""
 
+import base64
+import io
 import json
 import re
 import shutil
@@ -11,6 +13,7 @@ from browser.conftest import Shoot
 from browser.lab_server import JupyterServer
 from helpers import COURSE, WEEK3, load_lab, run
 from nbgrader.api import Gradebook
+from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from autograder.classroom import Student, make_course_root, simulate
@@ -35,7 +38,6 @@ MARKUP = """My proof.
 [a link](javascript:window.ran='link')
 $x<script>window.ran = 'formula'</script>$
 """
-PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PRINTS_MARKUP = """from IPython.display import HTML, display
 print("<script>window.ran = 'print'</script>")
 display(HTML("<script>window.ran = 'display'</script>"))
@@ -174,7 +176,11 @@ def test_a_pasted_picture_is_shown(formgrader: FormgraderServer, page: Page, sho
     _open(page, formgrader, PASTED)
     proof = page.locator(".nbgrader_cell", has=page.locator("input#relative_proof"))
     expect(proof).to_contain_text("On paper")
-    expect(proof.locator("img")).to_have_js_property("naturalWidth", 1)
+    photo = proof.locator("img")
+    expect(photo).to_have_js_property("naturalWidth", 1600)
+    assert photo.evaluate("photo => photo.getBoundingClientRect().right") <= proof.evaluate(
+        "cell => cell.getBoundingClientRect().right"
+    )
     _look_at(page, proof)
     shoot(page, "instructor-6-pasted")
 
@@ -240,8 +246,10 @@ def _paste_a_picture(path: Path) -> None:
     """As JupyterLab does when a picture is pasted into a text cell."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     proof = _proof(notebook)
-    proof["source"] = "On paper:\n\n![proof.png](attachment:proof.png)"
-    proof["attachments"] = {"proof.png": {"image/png": PICTURE}}
+    photo = io.BytesIO()
+    Image.new("RGB", (4032, 3024), "white").save(photo, "JPEG")
+    proof["source"] = "On paper:\n\n![proof.jpg](attachment:proof.jpg)"
+    proof["attachments"] = {"proof.jpg": {"image/jpeg": base64.b64encode(photo.getvalue()).decode()}}
     path.write_text(json.dumps(notebook), encoding="utf-8")
 
 

@@ -230,6 +230,15 @@ in_the_text("attachment_that_is_no_picture", "![a](attachment:a.png) ![b](attach
             {"a.png": {"image/png": png(data=b"no pixels")}, "b.png": {"image/svg+xml": f"<svg onload={SCRIPT}>"},
              "c.jpg": {"image/jpeg": "/9j/" + "A" * 400_000}})
 
+in_the_text("pictures_in_the_text_itself", "\n\n".join([
+    f"![a\" onerror=\"{SCRIPT}](data:image/png;base64,{png()}\"onerror={SCRIPT})", f"<img src='data:image/png;base64,{png()}' onerror={SCRIPT}()>",
+    f"![b](data:image/svg+xml;base64,{base64.b64encode(f'<svg onload={SCRIPT}()/>'.encode()).decode()})", f"![c](data:image/svg+xml,<svg onload={SCRIPT}()>)",
+    f"[d](data:text/html;base64,{base64.b64encode(f'<script>{SCRIPT}()</script>'.encode()).decode()})", f"![][e]\n\n[e]: <data:image/png;base64,{png()}> 'x\" onload=\"{SCRIPT}'",
+    f"![`{SCRIPT}`<script>{SCRIPT}</script>.png](attachment:<script>.png)"]))
+in_the_text("pictures_that_are_bombs", "![a](attachment:a) ![b](attachment:b) ![c](attachment:c)" * 100,
+            {"a": {"image/png": png(8_000, 8_000, data=zlib.compress(b"\0" * 2**26))}, "b": {"image/png": png(60_000, 60_000, data=b"")},
+             "c": {"image/gif": base64.b64encode(b"GIF89a" + b"\xff" * 2**20).decode()}, **{f"more {n}": {"image/png": png()} for n in range(200)}})
+
 
 def shown_in_an_experiment(name: str, *outputs: dict) -> None:
     def make(submission: Submission) -> None:

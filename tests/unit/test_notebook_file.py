@@ -38,7 +38,6 @@ def test_a_cell_keeps_its_text_its_ids_and_nothing_else(path: Path) -> None:
         "cell_type": "code",
         "source": "a\nb",
         "outputs": [],
-        "attachments": {},
     }
 
 
@@ -51,7 +50,7 @@ def test_a_cell_keeps_its_text_its_ids_and_nothing_else(path: Path) -> None:
         {"metadata": {"nbgrader": {"grade_id": 7}}},
         {"outputs": "x"},
         {"source": None},
-        {"attachments": [1]},
+        {"cell_type": "markdown", "attachments": [1]},
         {"outputs": [None, {"data": []}, {"text": [1]}]},
     ],
 )
@@ -127,15 +126,11 @@ def test_saved_output_is_text_and_png_and_says_that_nobody_verified_it(path: Pat
     assert only.outputs[2].data == {"image/png": PNG}
 
 
-def test_pictures_pasted_into_text_stay_if_they_are_pictures(path: Path) -> None:
-    attachments = {
-        "a.png": {"image/png": PNG},
-        "b.svg": {"image/svg+xml": "<svg>"},
-        "<c>": {"image/png": PNG},
-        "d.png": {"image/png": "x"},
-    }
-    (only,) = read(write(path, cell(cell_type="markdown", attachments=attachments))).cells
-    assert only.attachments == {"a.png": {"image/png": PNG}}
+def test_pictures_of_texts_lie_beside_the_cells_under_names_of_their_own(path: Path) -> None:
+    text = {"cell_type": "markdown", "source": "![](attachment:a.png)", "attachments": {"a.png": {"image/png": PNG}}}
+    found = read(write(path, cell(**text), cell(**text), cell(attachments={"of code.png": {"image/png": PNG}})))
+    assert [only.source for only in found.cells[:2]] == [f"![](attachment:pasted-picture-{n})" for n in (1, 2)]
+    assert [(picture["name"], picture["data"]) for picture in found.pictures.values()] == [("a.png", PNG)] * 2
 
 
 def test_a_long_cell_is_cut(path: Path) -> None:

@@ -12,7 +12,6 @@ import unicodedata
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import unquote
 
 import nbformat
 from nbformat.notebooknode import NotebookNode
@@ -23,10 +22,10 @@ from autograder.errors import CourseError, UngradableError
 from autograder.grading.source_names import defined_names
 from autograder.grading.submission.flags import flags
 from autograder.grading.submission.notebook_file import read, shown
+from autograder.grading.submission.pasted import placed
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
 MAX_FILES = 1_000
-MAX_PICTURES = 200  # in one text answer
 Matched = dict[str, NotebookNode]  # the student's cell, by the id of the instructor's
 Extras = dict[str | None, list[tuple[int, str, str]]]  # number, source and type, by the instructor's cell before them
 TAKES_ANSWER = (Role.ANSWER, Role.PREDICTION, Role.EXPERIMENT, Role.OPEN)
@@ -69,6 +68,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
         cells += [_extra(source, cell_type, number) for number, source, cell_type in extras.get(cell.id, [])]
     head = [_extra(source, cell_type, number) for number, source, cell_type in extras.get(None, [])]
     notebook = nbformat.v4.new_notebook(cells=head + cells)
+    notes += placed(notebook.cells, submitted.pictures)
     notebook.metadata = NotebookNode(
         kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3")
     )
@@ -256,7 +256,7 @@ def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
     if cell.cell_type == "code":
         return _code_cell(source, id=cell.id, metadata=metadata, outputs=outputs)
     if answer is not None and cell.role in (Role.ANSWER, Role.PREDICTION):
-        return _markdown(source, answer, id=cell.id, metadata=metadata)
+        return _markdown(source, id=cell.id, metadata=metadata)
     return _markdown_cell(source, id=cell.id, metadata=metadata)
 
 
@@ -277,7 +277,7 @@ def _extra(source: str, cell_type: str, number: int) -> NotebookNode:
     metadata = NotebookNode(tags=["student"])
     if cell_type == "code":
         return _code_cell(source, id=f"student-{number}", metadata=metadata)
-    return _markdown(_without_markup(source), None, id=f"student-{number}", metadata=metadata)
+    return _markdown(_without_markup(source), id=f"student-{number}", metadata=metadata)
 
 
 def _without_markup(text: str) -> str:
@@ -288,21 +288,9 @@ def _without_markup(text: str) -> str:
     return re.sub(r"(?i)\b(\w)(\w*script|ata|ile|lob)(?=\\?:)", "\\1\u200b\\2", text)
 
 
-def _markdown(text: str, answer: NotebookNode | None, **fields: object) -> NotebookNode:
-    """A text cell of the student's, with the pictures pasted into it; a reference to any other picture is taken out."""
-    pictures = answer.attachments if answer is not None else {}
-    if text.count("![") > MAX_PICTURES:  # each would be looked at to the end of its line
-        text, pictures = text.replace("![", "!\u200b["), {}
-    text = re.sub(
-        r"attachment:([^)\s\"'>]*)", lambda m: m.group() if unquote(m.group(1)) in pictures else "missing-picture", text
-    )
-    text = re.sub(
-        r"!(?=\[)(?!\[[^\]\n]*\]\(attachment:)", "!\u200b", text
-    )  # a picture from the web would tell who reads it when
-    cell = _markdown_cell(text, **fields)
-    if pictures:
-        cell["attachments"] = pictures
-    return cell
+def _markdown(text: str, **fields: object) -> NotebookNode:
+    """A text cell of the student's, with a place for its pictures."""
+    return _markdown_cell(text, attachments=NotebookNode(), **fields)
 
 
 __all__ = ["Intake", "UngradableError", "rebuild", "unreadable"]

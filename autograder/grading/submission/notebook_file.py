@@ -22,6 +22,7 @@ from nbformat.notebooknode import NotebookNode
 from autograder.errors import UngradableError
 from autograder.grading.pictures import decoded_picture
 from autograder.grading.printed import with_colours_only
+from autograder.grading.submission.pasted import Pasted
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 MAX_BYTES = 200 * 2**20
@@ -37,8 +38,8 @@ MAX_SAVED = 15 * 2**20
 
 
 def read(path: Path) -> NotebookNode:
-    """The cells of a notebook file, with ``id``, ``grade_id``, ``cell_type``, ``source``, ``outputs`` (text and PNG) and
-    ``attachments`` only. Raises ``UngradableError``."""
+    """The cells of a notebook file, with ``id``, ``grade_id``, ``cell_type``, ``source`` and ``outputs`` (text and PNG) only,
+    and the ``pictures`` that their texts refer to. Raises ``UngradableError``."""
     if path.is_symlink():
         raise UngradableError("the file is a link, which is not followed; submit the notebook itself")
     try:
@@ -125,17 +126,18 @@ def _as_version_4(data: dict[str, Any]) -> NotebookNode:
         raise UngradableError("the file has no cells; submit the course's notebook")
     if len(cells) > MAX_CELLS:
         raise UngradableError(f"the notebook has more than {MAX_CELLS} cells; submit the course's notebook")
-    plain = [_plain_cell(cell) for cell in cells if isinstance(cell, dict)]
+    pasted = Pasted()
+    plain = [_plain_cell(cell, pasted) for cell in cells if isinstance(cell, dict)]
     if sum(len(cell.source) for cell in plain) > MAX_TEXT:
         raise UngradableError(
             f"the notebook holds more than {MAX_TEXT // 2**20} MB of code and text; submit the course's notebook"
         )
     room = MAX_SAVED
     for cell in plain:
-        room -= len(json.dumps([cell.outputs, cell.attachments])) + _pixels(cell) // 32
+        room -= len(json.dumps(cell.outputs)) + _pixels(cell) // 32
         if room < 0:
-            cell.outputs, cell.attachments = [], NotebookNode()
-    return NotebookNode(cells=plain)
+            cell.outputs = []
+    return NotebookNode(cells=plain, pictures=pasted.pictures)
 
 
 def _old_cells(data: dict[str, Any]) -> list[dict[str, Any]]:
@@ -151,27 +153,29 @@ def _old_cells(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _pixels(cell: NotebookNode) -> int:
-    """Of all the pictures that are kept of a cell."""
-    bundles = [output.get("data", {}) for output in cell.outputs] + list(cell.attachments.values())
+    """Of all the pictures in a cell's outputs."""
+    bundles = [output.get("data", {}) for output in cell.outputs]
     pictures = [decoded_picture(data, kind) for bundle in bundles for kind, data in bundle.items()]
     return sum(picture.pixels for picture in pictures if picture)
 
 
-def _plain_cell(cell: dict[str, Any]) -> NotebookNode:
+def _plain_cell(cell: dict[str, Any], pasted: Pasted) -> NotebookNode:
     source = cell.get("source", "")
     if isinstance(source, list):
         source = "".join(line for line in source if isinstance(line, str))
     source = source if isinstance(source, str) else ""
+    if is_text := cell.get("cell_type") != "code":
+        source = pasted.without_data(source)  # before it is cut: a picture in the text is longer than any text
+        source = pasted.with_references(_clean(source), cell.get("attachments"))
     metadata = cell.get("metadata")
     grading = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     grade_id = grading.get("grade_id") if isinstance(grading, dict) else None
     return NotebookNode(
         id=_name(cell.get("id")),
         grade_id=_name(grade_id),
-        cell_type="code" if cell.get("cell_type") == "code" else "markdown",
+        cell_type="markdown" if is_text else "code",
         source=_clean(source),
         outputs=_saved_outputs(cell.get("outputs")),
-        attachments=_pictures(cell.get("attachments")),
     )
 
 
@@ -182,25 +186,6 @@ def _name(value: object) -> str | None:
 def _clean(source: str) -> str:
     source = source.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode("utf-8")
     return source[:MAX_SOURCE]
-
-
-def _pictures(attachments: object) -> NotebookNode:
-    """PNG and JPEG pictures pasted into a text cell."""
-    kept = NotebookNode()
-    for name, data in list(attachments.items())[:10] if isinstance(attachments, dict) else []:
-        for kind in ("image/png", "image/jpeg"):
-            image = data.get(kind) if isinstance(data, dict) else None
-            image = (
-                "".join(image) if isinstance(image, list) and all(isinstance(part, str) for part in image) else image
-            )
-            if (
-                isinstance(image, str)
-                and len(image) <= MAX_SAVED_IMAGE
-                and (picture := decoded_picture(image, kind))
-                and shown(name) == name
-            ):
-                kept[name] = NotebookNode({kind: base64.b64encode(picture.raw).decode()})
-    return kept
 
 
 def _saved_outputs(outputs: object) -> list[NotebookNode]:
