@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -56,6 +57,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist's
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from spread import Scheduler  # not where xdist is left out
+
+    return Scheduler(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 class AsTheyFail:
