@@ -1,7 +1,7 @@
 """From a submitted file to a notebook that can be graded: the instructor's cells with the student's answers.
 
-Of the submission only two things are believed: which cell an answer belongs to (grade_id, else the cell id) and the
-text of the answer. Everything else (tests, points, flags, set-up, order) comes from the instructor's notebook.
+Of the submission only two things are believed: which cell an answer belongs to (`matching`) and the text of the answer.
+Everything else (tests, points, flags, set-up, order) comes from the instructor's notebook.
 """
 
 import itertools
