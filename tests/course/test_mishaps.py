@@ -244,7 +244,7 @@ def test_joiners_stay_as_written(graded: Class) -> None:
 @pytest.mark.parametrize(
     ("student", "note"),
     [
-        ("split_code", "the answer apply_rotary_emb stood in 2 cells"),
+        ("split_code", "the answer apply_rotary_emb was split over 2 cells"),
         ("answers_merged", "the answer rotary_tables was found in the cell rotate_half"),
         ("merged_upwards_and_built_upon", "the answer rope_frequencies was found in the cell apply_rotary_emb"),
         ("import_in_setup", "the set-up cell is the course"),

@@ -75,7 +75,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     )
     flagged = flags(assignment, [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)])
     said = [*warnings, *notes, *found.notes, *(flag.sentence() for flag in flagged)]
-    return Intake(notebook, said, {flag.grade_id for flag in flagged}, warnings)
+    return Intake(notebook, list(dict.fromkeys(said)), {flag.grade_id for flag in flagged}, warnings)
 
 
 def _is_theirs(cell: NotebookNode) -> bool:

@@ -27,8 +27,10 @@ NOT_IMPLEMENTED = "raise NotImplementedError"
 HEAD = 60  # first characters by which a text of the course is known that was changed
 SURE = 40  # characters of the course's by which a cell is known that holds more than these
 MOST_IMPORTS = 20  # that are run by themselves
+MOST_COPIES = 10  # of the set-up cell
 FEW_WORDS = 4  # in a code cell; fewer are a label
 MOST_LINES = 1_000  # of a course's cell, compared with what it was
+MOST_CODE = 20_000  # characters of a code cell, among which words are looked for
 NEW = "in a new cell"
 COURSES = (Role.TEXT, Role.LOCKED)
 
@@ -262,7 +264,7 @@ class _Matching:
                 self.pieces.insert(self.pieces.index(chosen), piece)
         several = f"; it is defined in {len(defining)} of them, and the last one counts" if len(defining) > 1 else ""
         self.found.notes.append(
-            f"the answer {name} stood in {len(pieces)} cells; they were run one after the other{several}"
+            f"the answer {name} was split over {len(pieces)} cells; they were run one after the other{several}"
         )
 
     def _join_text(self, cell: Cell) -> None:
@@ -282,27 +284,27 @@ class _Matching:
         kept[0].cell = _one_text([(piece, "") for piece in parts])
         self.pieces = [piece for piece in self.pieces if piece is kept[0] or piece not in (*own, *between)]
         if len(written) > 1 and cell.role is Role.ANSWER:
-            self.found.notes.append(f"the answer {cell.grade_id} stood in {len(parts)} cells; they were read as one")
+            self.found.notes.append(
+                f"the answer {cell.grade_id} was split over {len(parts)} cells; they were read as one"
+            )
 
     # ---- what was written into the course's own cells
 
     def _keep_additions(self) -> None:
         """Statements that were added to the set-up cell, as cells of the student's own below it: imports each by itself, for
         a package may be missing here, and the rest."""
-        for piece in [piece for piece in self.pieces if piece.place and piece.place.role is Role.SETUP]:
-            place = piece.place
-            added = _added_statements(piece.source, place.source) if place else []
-            if not added:
-                continue
-            imports = [text for text in added if text.startswith(("import ", "from "))][:MOST_IMPORTS]
-            rest = "\n\n".join(text for text in added if text not in imports)
-            at = self.pieces.index(piece) + 1
-            self.pieces[at:at] = [
-                Piece(NotebookNode(piece.cell, source=text)) for text in filter(None, [*imports, rest])
-            ]
-            self.found.notes.append(
-                "the set-up cell is the course's own again; what was added to it was run in cells of your own below it"
-            )
+        pieces = [piece for piece in self.pieces if piece.place and piece.place.role is Role.SETUP]
+        added = list(dict.fromkeys(text for piece in pieces[-MOST_COPIES:] for text in _added_statements(piece)))
+        if not added:
+            return
+        imports = [text for text in added if text.startswith(("import ", "from "))][:MOST_IMPORTS]
+        rest = "\n\n".join(text for text in added if text not in imports)
+        at = self.pieces.index(pieces[-1]) + 1
+        cells = [NotebookNode(pieces[-1].cell, source=text) for text in (*imports, rest) if text]
+        self.pieces[at:at] = [Piece(cell) for cell in cells]
+        self.found.notes.append(
+            "the set-up cell is the course's own again; what was added to it was run in cells of your own below it"
+        )
 
     def _keep_own_words(self, cell: Cell) -> None:
         """Words in the course's texts between a question and the next exercise: cells of the student's own below them."""
@@ -375,14 +377,14 @@ class _Matching:
     @staticmethod
     def _words_of_code(piece: Piece) -> str:
         """A code cell as text, if it holds words: an answer in comments, strings, or bare prose."""
-        place, source = piece.place, piece.source
+        place, source, known = piece.place, piece.source[:MOST_CODE], ""
         if place is not None:
-            if place.role in (Role.ANSWER, Role.SETUP):
+            if place.role in (Role.ANSWER, Role.SETUP) or _is_unchanged(piece):
                 return ""
-            source = own_lines(source, given(place.source))
-        if not _is_code(piece) and place is None:
-            return source if len(WORD.findall(source)) >= FEW_WORDS else ""
-        return source if len(WORD.findall(" ".join(_said(source)))) >= FEW_WORDS else ""
+            known = given(place.source)
+        said = [text for text in _said(source) if text not in known] if place or _is_code(piece) else [source]
+        words = WORD.findall(" ".join(said))
+        return "" if len(words) < FEW_WORDS else own_lines(source, known) if place else source
 
     # ---- the result
 
@@ -477,7 +479,8 @@ def _rest_of_line(line: str, replaced: list[str]) -> str:
 
 def _one_text(parts: list[tuple[Piece, str]]) -> NotebookNode:
     """Pieces as one text, each with the word where it was found; pictures of the same name keep their own."""
-    text, pictures = "", NotebookNode()
+    text, pictures, in_formula = "", NotebookNode(), False
+    seen: set[str] = set()
     for piece, where in parts:
         source = _as_text(piece)
         for name, picture in piece.cell.attachments.items():
@@ -486,10 +489,12 @@ def _one_text(parts: list[tuple[Piece, str]]) -> NotebookNode:
                 new = f"other-{new}"
             source = source.replace(f"attachment:{name}", f"attachment:{new}") if new != name else source
             pictures[new] = picture
-        if source in text and not where:
+        if source.strip() in seen:
             continue  # a copy
-        gap = "\n" if text.count("$$") % 2 else "\n\n"  # a formula goes on over the cut, and no blank line is in one
-        text += (gap if text else "") + (f"**[found {where}]**\n\n" if where else "") + source
+        seen.add(source.strip())
+        gap = "" if not text else "\n" if in_formula else "\n\n"  # no blank line is in a formula that was cut
+        text += gap + (f"**[found {where}]**\n\n" if where else "") + source
+        in_formula ^= bool(source.count("$$") % 2)
     return NotebookNode(parts[0][0].cell, cell_type="markdown", source=text, attachments=pictures)
 
 
@@ -537,17 +542,17 @@ def _answers(piece: Piece, cell: Cell, finished: bool = False) -> bool:
     return name in piece.source and name in piece.names and (piece.names[name] or not finished)
 
 
-def _added_statements(source: str, text: str) -> list[str]:
-    """A set-up cell's statements that are not the course's. Names with an underscore are those of what looks for files in a
-    released notebook."""
-    tree, courses = parsed_cell(source), parsed(text)
+def _added_statements(piece: Piece) -> list[str]:
+    """A set-up cell's statements that are not the course's, nor what looks for files in a released notebook."""
+    source = piece.source
+    tree, courses = parsed_cell(source), parsed(piece.place.source) if piece.place else None
     if tree is None or courses is None:
         return []
     known = {ast.dump(node) for node in courses.body}
     added = [node for node in tree.body if ast.dump(node) not in known and not isinstance(node, ast.Pass)]
     lines = source.split("\n")
-    kept = [slice(*lines_of(node)) for node in added if not _looks_for_files(node)]
-    return list(dict.fromkeys("\n".join(lines[part]) for part in kept))
+    kept = dict.fromkeys(lines_of(node) for node in added if not _looks_for_files(node))
+    return ["\n".join(lines[first:end]) for first, end in kept]
 
 
 def _looks_for_files(node: ast.stmt) -> bool:
