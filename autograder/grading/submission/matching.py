@@ -11,6 +11,7 @@ import io
 import itertools
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,7 +28,7 @@ NOT_IMPLEMENTED = "raise NotImplementedError"
 HEAD = 60  # first characters by which a text of the course is known that was changed
 SURE = 40  # characters of the course's by which a cell is known that holds more than these
 MOST_IMPORTS = 20  # that are run by themselves
-MOST_COPIES = 10  # of the set-up cell
+MOST_COPIES = 50  # of one cell; those above them are the student's own
 FEW_WORDS = 4  # in a code cell; fewer are a label
 MOST_LINES = 1_000  # of a course's cell, compared with what it was
 MOST_CODE = 20_000  # characters of a code cell, among which words are looked for
@@ -99,8 +100,10 @@ class _Matching:
         self.by_head = {given(cell.source)[:HEAD]: cell for cell in texts if len(given(cell.source)) >= HEAD}
 
     def match(self) -> Match:
+        self._let_go_of_many()
         self._recognise_texts()
         self._recognise_names()
+        self._let_go_of_many()
         code = [cell for cell in self.template if cell.role is Role.ANSWER and cell.cell_type == "code"]
         texts = [cell for cell in self.template if cell.role is Role.ANSWER and cell.cell_type != "code"]
         for cell in code:
@@ -117,6 +120,15 @@ class _Matching:
         self._take_apart(code)
         self._note_what_is_missing()
         return self.found
+
+    def _let_go_of_many(self) -> None:
+        """Nobody cuts an answer into that many pieces, and each of them is parsed several times."""
+        counted: Counter[str] = Counter()
+        for piece in reversed(self.pieces):
+            if piece.place is not None:
+                counted[piece.place.id] += 1
+                if counted[piece.place.id] > MOST_COPIES:
+                    piece.place = None
 
     def _of(self, cell: Cell) -> list[Piece]:
         return [piece for piece in self.pieces if piece.place is cell]
@@ -294,7 +306,7 @@ class _Matching:
         """Statements that were added to the set-up cell, as cells of the student's own below it: imports each by itself, for
         a package may be missing here, and the rest."""
         pieces = [piece for piece in self.pieces if piece.place and piece.place.role is Role.SETUP]
-        added = list(dict.fromkeys(text for piece in pieces[-MOST_COPIES:] for text in _added_statements(piece)))
+        added = list(dict.fromkeys(text for piece in pieces for text in _added_statements(piece)))
         if not added:
             return
         imports = [text for text in added if text.startswith(("import ", "from "))][:MOST_IMPORTS]
