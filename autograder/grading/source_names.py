@@ -102,7 +102,8 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _assigned(node: ast.stmt) -> set[str]:
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return {name.id for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)}
+    named = [name for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)]
+    return {name.id for name in named if isinstance(name.ctx, ast.Store)}
 
 
 def _is_stub(node: ast.AST) -> bool:
