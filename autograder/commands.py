@@ -23,6 +23,7 @@ from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import Score, has_gradebook, open_gradebook, scores
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
+from autograder.grading.submission.folders import find_submissions
 from autograder.lms import Person, columns, table
 from autograder.manifest import MANIFEST
 from autograder.one_notebook import can_isolate, grade_notebook
@@ -34,10 +35,15 @@ def autograde(root: Path, assignments: list[str], options: argparse.Namespace) -
     names = students_named(options.students)
     missing = [name for name in names if not any((root / "submitted" / name / one).is_dir() for one in assignments)]
     if missing:
-        raise CourseError(f"no submission of {', '.join(assignments)} by {', '.join(missing)} under submitted/")
+        raise CourseError(
+            f"no submission of {', '.join(assignments)} by {', '.join(missing)} under submitted/"
+            + "".join(_nearly(root, one, name) for one in assignments for name in missing)
+        )
     for assignment in assignments:
         if not list(root.glob(f"submitted/*/{assignment}")):
-            raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
+            raise CourseError(
+                f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb{_nearly(root, assignment)}"
+            )
     codes = []
     with keeping() if len(assignments) > 1 or len(names) > 1 else contextlib.nullcontext():
         for assignment in assignments:
@@ -47,12 +53,19 @@ def autograde(root: Path, assignments: list[str], options: argparse.Namespace) -
     return max(codes)
 
 
+def _nearly(root: Path, assignment: str, student: str = "*") -> str:
+    """What lies there under a name that may have been meant."""
+    misnamed = find_submissions(_course(root, assignment), assignment, student).misnamed
+    return f"; found: {', '.join(f'submitted/{name}' for name in misnamed)}" if misnamed else ""
+
+
 def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: list[str]) -> int:
     failures: list[str] = []
     refused: dict[str, str] = {}
+    misnamed: dict[str, str] = {}
     seconds: dict[str, dict[str, float]] = {}
     for name in names or ["*"]:
-        failures += run_autograde(root, assignment, options, name, seconds, refused)
+        failures += run_autograde(root, assignment, options, name, seconds, refused, misnamed)
     standing = scores(_course(root, assignment), assignment)
     standing += [Score(name, None, max_score(root, assignment), reason) for name, reason in refused.items()]
     console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
@@ -62,6 +75,8 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
             if seconds
             else "no timings: nothing was graded in this run (REGRADE=1 grades again)"
         )
+    for place, remedy in misnamed.items():
+        console.print(f"[yellow]not graded:[/yellow] submitted/{escape(place)}: {remedy}", highlight=False)
     for failure in failures:
         console.print(f"[red]not graded:[/red] {escape(failure)}", highlight=False)
     return 1 if failures else 0
@@ -74,10 +89,12 @@ def run_autograde(
     student: str = "*",
     seconds: dict[str, dict[str, float]] | None = None,
     refused: dict[str, str] | None = None,
+    misnamed: dict[str, str] | None = None,
 ) -> list[str]:
     """nbgrader's own converter, with our plug-ins and a progress bar; returns what went wrong, line by line.
 
-    ``seconds`` receives, by student, how long each cell took; ``refused`` the folders that no student can be called.
+    ``seconds`` receives, by student, how long each cell took; ``refused`` the folders that no student can be called, and
+    ``misnamed`` what lies there under a name that is nearly the assignment's.
     """
     gc.freeze()  # what has been imported stays: the collector need not go through it again and again
     # Ctrl-C while the gradebook is read: what is said of its cursor then, traceback and all, is for nobody.
@@ -117,6 +134,8 @@ def run_autograde(
         seconds |= progress.seconds
     if refused is not None:
         refused |= converter.refused
+    if misnamed is not None:
+        misnamed |= converter.misnamed
     reasons = re.findall(r"^autograder[\w.]*\.GradingFailed: (.*)", "\n".join(problems), flags=re.MULTILINE)
     reasons += [f"submitted/{name}: {reason}" for name, reason in converter.refused.items()]
     return list(dict.fromkeys(reasons)) or [

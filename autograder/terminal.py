@@ -65,6 +65,8 @@ class GradingProgress:
         self._progress.update(self._bar, advance=1, now=f"now: {now}")
         if isinstance(outcome, Graded):
             self.seconds[student] = outcome.result.seconds
+            for warning in outcome.warnings:
+                self._progress.console.print(f"  {escape(student)}: {escape(warning)}", highlight=False)
         if isinstance(outcome, Failed | Ungradable):
             self._progress.console.print(f"  {escape(student)}: not graded: {escape(outcome.reason)}", highlight=False)
 

@@ -133,6 +133,7 @@ class Graded:
     to_look_at: frozenset[str] = frozenset()  # grade_ids of answers that may not be the student's own
     isolated: bool = True
     forget: Callable[[], None] = lambda: None  # the verdicts are saved: drop what is kept for an interrupted run
+    warnings: tuple[str, ...] = ()  # notes that whoever grades has to act on
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self  # nbconvert copies what its preprocessors are handed, several times

@@ -84,4 +84,5 @@ def grade_submissions(
 
 
 def _graded(rebuilt: intake.Intake, result: Result, options: Options, forget: partial[None]) -> Graded:
-    return Graded(rebuilt.notebook, result, rebuilt.notes, frozenset(rebuilt.to_look_at), options.isolate, forget)
+    flagged, warnings = frozenset(rebuilt.to_look_at), tuple(rebuilt.warnings)
+    return Graded(rebuilt.notebook, result, rebuilt.notes, flagged, options.isolate, forget, warnings)

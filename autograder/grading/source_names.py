@@ -2,10 +2,13 @@
 
 import ast
 import builtins
+import re
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
 MAX_PARSED = 50_000  # parsing takes up to a thousand times the memory of the text
+IPYTHONS = re.compile(r"^([ \t]*)[%!].*", re.MULTILINE)
 
 
 @lru_cache(maxsize=256)  # the instructor's cells come with every submission
@@ -46,3 +49,67 @@ def parsed(source: str) -> ast.Module | None:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def parsed_cell(source: str) -> ast.Module | None:
+    """The same of a notebook's cell, IPython's own lines taken out."""
+    return parsed(IPYTHONS.sub(r"\1pass", source))
+
+
+def settled_names(source: str) -> dict[str, bool]:
+    """What a cell defines whatever came before it, and not inside a function: each with whether it is more than a stub."""
+    tree = parsed_cell(source)
+    if tree is None:
+        return dict.fromkeys(defined_names(source), True)
+    found: dict[str, bool] = {}
+    for node in _statements(tree.body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found[node.name] = not _is_stub(node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            used = {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
+            found |= dict.fromkeys(_assigned(node) - used, True)
+    return found
+
+
+def without_names(source: str, names: frozenset[str]) -> str:
+    """A cell without the statements that define these names."""
+    tree = parsed_cell(source)
+    if tree is None or not names:
+        return source
+    lines: list[str | None] = list(source.split("\n"))
+    for node in tree.body:
+        defined = {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else _assigned(node)
+        if defined & names:
+            first, end = lines_of(node)
+            lines[first:end] = [None] * (end - first)
+    return "\n".join(line for line in lines if line is not None).strip("\n")
+
+
+def lines_of(node: ast.stmt) -> tuple[int, int]:
+    """The lines of a statement, its decorators too, as the ends of a slice."""
+    first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+    return first - 1, node.end_lineno or node.lineno
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that a cell runs, also under an ``if`` or ``try``."""
+    for node in body:
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for part in ("body", "orelse", "finalbody"):
+                yield from _statements(getattr(node, part, []))
+
+
+def _assigned(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    named = [name for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)]
+    return {name.id for name in named if isinstance(name.ctx, ast.Store)}
+
+
+def _is_stub(node: ast.AST) -> bool:
+    """Whether a function, or a method of a class, ends where it was to be written."""
+    functions = [each for each in ast.walk(node) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return any(
+        isinstance(last := function.body[-1], ast.Raise) and "NotImplementedError" in ast.dump(last)
+        for function in functions
+    )

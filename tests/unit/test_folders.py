@@ -57,3 +57,23 @@ def test_one_student_or_a_pattern(tmp_path: Path) -> None:
     assert list(find_submissions(directory, WEEK, "ada").folders) == ["ada"]
     assert list(find_submissions(directory, WEEK, "ada*").folders) == ["ada", "adam"]
     assert "[a]da" in find_submissions(directory, WEEK, "[a]da").folders
+
+
+@pytest.mark.parametrize(
+    "name", ["Week3_RoPE", "WEEK3_ROPE", "week3-rope", "Week 3 RoPE", "week3_rope (1)", "week3", "week3_rope.ipynb"]
+)
+def test_what_lies_under_nearly_the_right_name_is_named(tmp_path: Path, name: str) -> None:
+    directory = course(tmp_path, "boole")
+    (tmp_path / "submitted" / "ada" / name).mkdir(parents=True)
+    found = find_submissions(directory, WEEK)
+    assert list(found.folders) == ["boole"] and list(found.misnamed) == [f"ada/{name}"]
+    assert WEEK in found.misnamed[f"ada/{name}"] and not find_submissions(directory, WEEK, "boole").misnamed
+
+
+@pytest.mark.parametrize("name", ["week4_alibi", "week3_rope_extra", "notes", "week", "w", "___", "Week 13"])
+def test_other_folders_are_not_named(tmp_path: Path, name: str) -> None:
+    directory = course(tmp_path, "boole")
+    (tmp_path / "source" / "week3_rope_extra").mkdir(parents=True)  # an assignment of one's own
+    (tmp_path / "submitted" / "boole" / name).mkdir()
+    (tmp_path / "submitted" / "README").write_text("")
+    assert not find_submissions(directory, WEEK).misnamed

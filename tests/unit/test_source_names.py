@@ -2,7 +2,7 @@
 
 import pytest
 
-from autograder.grading.source_names import MAX_PARSED, defined_names, free_names, parsed
+from autograder.grading.source_names import MAX_PARSED, defined_names, free_names, parsed, settled_names, without_names
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,25 @@ def test_names_come_once_and_in_the_order_of_their_use() -> None:
 )
 def test_what_cannot_be_parsed_safely_is_none(source: str) -> None:
     assert parsed(source) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("def f():\n    g = 1\n    def h(): pass", {"f": True}),
+        ("def f():\n    '''What it does.'''\n    # YOUR CODE HERE\n    raise NotImplementedError", {"f": False}),
+        ("class C:\n    def a(self): pass\n    def b(self):\n        raise NotImplementedError('later')", {"C": False}),
+        ("def f(x):\n    if x: raise NotImplementedError\n    return x", {"f": True}),
+        ("%matplotlib inline\nif True:\n    a, b = 1, 2", {"a": True, "b": True}),
+        ("a |= {1: 2}\nb = b + 1\nc: int\nd['x'] = 1", {}),  # they add to what is there
+        ("def f(:\n    return", {"f": True}),
+    ],
+)
+def test_settled_names_need_nothing_from_before(source: str, names: dict[str, bool]) -> None:
+    assert settled_names(source) == names
+
+
+def test_a_cell_without_some_of_its_names() -> None:
+    source = "import math\n@cache\ndef f():\n    return 1\n\n%time f()\na = 1; b = 2\nc = 3"
+    assert without_names(source, frozenset({"f", "c"})) == "import math\n\n%time f()\na = 1; b = 2"
+    assert without_names(source, frozenset()) == source and without_names("def f(:", frozenset({"f"})) == "def f(:"

@@ -40,12 +40,17 @@ class CourseAutograde(Autograde):
         return ours
 
     refused = Dict(help="Folders that no student can be called, with the reason.")
+    misnamed = Dict(
+        help="What lies in a student's folder under a name that is nearly the assignment's, with what to do."
+    )
 
     def init_notebooks(self) -> None:
         """Which file of a submission is the notebook, and that there is none, is for intake to say."""
         assignment = self.coursedir.assignment_id
         found = find_submissions(self.coursedir, assignment, self.coursedir.student_id)
-        self._folders, self.refused = found.folders, found.refused
+        self._folders, self.refused, self.misnamed = found.folders, found.refused, found.misnamed
+        for name, remedy in self.misnamed.items():
+            self.log.warning("Not graded: submitted/%s: %s", name, remedy)
         for name, reason in self.refused.items():
             self.log.error("Not graded: submitted/%s: %s", name, reason)
         if not self._folders and not self.refused:
@@ -112,6 +117,8 @@ class CourseAutograde(Autograde):
         resources: dict[str, Any] = {"unique_key": assignment, "nbgrader": where}
         try:
             output, resources = self.exporter.from_filename(notebook_filename, resources=resources)
+            for warning in getattr(resources["autograder"], "warnings", ()):
+                self.log.warning("%s: %s", student, warning)
         finally:
             self.exporter.gradebook.undo()  # what was begun, if something went wrong
         self.write_single_notebook(output, resources)

@@ -2,6 +2,8 @@
 
 import fnmatch
 import glob
+import os
+import re
 import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +16,12 @@ NOT_STUDENTS = frozenset({".ipynb_checkpoints", ".git", ".svn", ".cache", ".Tras
 
 @dataclass
 class Submissions:
-    """Folders by student, and by their printable name those that no student can be called, with the reason."""
+    """Folders by student; by their printable name those that no student can be called, with the reason, and what lies in a
+    student's folder under a name that is nearly the assignment's, with what to do."""
 
     folders: dict[str, Path] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    misnamed: dict[str, str] = field(default_factory=dict)
 
 
 def find_submissions(course: CourseDirectory, assignment: str, student: str = "*") -> Submissions:
@@ -32,7 +36,27 @@ def find_submissions(course: CourseDirectory, assignment: str, student: str = "*
             found.refused[_shown(name)] = reason
         else:
             found.folders[name] = folder
+    known = {path.name for path in Path(course.format_path(course.source_directory, ".", "*")).parent.glob("*")}
+    for folder in sorted(map(Path, glob.glob(str(Path(pattern).parent)))):
+        name = folder.name
+        if name not in NOT_STUDENTS and (name == student or fnmatch.fnmatchcase(name, student)):
+            nearly = [entry for entry in _entries(folder) if entry not in known and _is_nearly(entry, assignment)]
+            remedy = f"the folder of the notebook has to be called {assignment}"
+            found.misnamed |= {_shown(f"{name}/{entry}"): remedy for entry in nearly if entry != assignment}
     return found
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:  # a file, or nobody's to read
+        return []
+
+
+def _is_nearly(name: str, assignment: str) -> bool:
+    """Whether somebody may have meant the assignment: another case, other separators, a number behind, the week alone."""
+    meant, wanted = (re.sub(r"[\W_]+", "", text.lower()) for text in (name.removesuffix(".ipynb"), assignment))
+    return bool(meant) and (meant.startswith(wanted) or meant == re.split(r"[\W_]", assignment.lower())[0])
 
 
 def why_no_name(name: str) -> str:

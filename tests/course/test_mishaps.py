@@ -1,0 +1,295 @@
+"""Right answers in notebooks, files and folders that were mangled on the way: graded as due, in one class."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+from helpers import COURSE, WEEK3, autograder, run, standing
+from mangled import Mangled, read
+
+from autograder.classroom import make_course_root
+
+pytestmark = [pytest.mark.isolation, pytest.mark.slow]
+
+ALL, BY_HAND = 25, 2  # of the solutions: automatic points, and texts that a person reads
+ROTATION, PROOF, QUESTION = "apply_rotary_emb", "relative_proof", "relative_proof_question"
+HELPER = "def turn(even, odd, c, s):\n    return even * c - odd * s, even * s + odd * c\n"
+USES_HELPER = """def apply_rotary_emb(x, positions, base=10000.0):
+    angles = positions.double()[..., None] * rope_frequencies(x.shape[-1], base).double()
+    angles = angles[:, None] if angles.dim() == 3 else angles
+    turned = turn(x[..., 0::2].double(), x[..., 1::2].double(), angles.cos(), angles.sin())
+    return torch.stack(turned, -1).flatten(-2).to(x.dtype)
+"""
+USES_IMPORT = """
+_inner = apply_rotary_emb
+def apply_rotary_emb(x, positions, base=10000.0):
+    return next(iter([_inner(x, positions, base)])) if {used} else None
+"""
+WORDS = "OWN WORDS: rotations are orthogonal, so only the offset stays."
+CASES: list[Callable[[Mangled], None]] = []
+
+
+def case(mangle: Callable[[Mangled], None]) -> Callable[[Mangled], None]:
+    """A student, who is due everything."""
+    CASES.append(mangle)
+    return mangle
+
+
+@case
+def control(nb: Mangled) -> None:
+    pass
+
+
+@case
+def split_code(nb: Mangled) -> None:
+    nb.split(ROTATION, HELPER, USES_HELPER)
+
+
+@case
+def split_in_three_with_a_cell_between(nb: Mangled) -> None:
+    nb.split(ROTATION, HELPER.replace("turn(", "_turn("), "", USES_HELPER)
+    nb.insert("turn = _turn", above=f"{ROTATION}-2", kind="code")
+
+
+@case
+def split_in_the_middle(nb: Mangled) -> None:
+    answer = nb.source(ROTATION)
+    cut = answer.index("    even, odd")
+    nb.split(ROTATION, answer[:cut].rstrip(), answer[cut:])
+
+
+@case
+def split_and_half_a_stub(nb: Mangled) -> None:
+    nb.split(ROTATION, nb.source(ROTATION), nb.stub(ROTATION))
+
+
+@case
+def split_with_an_error_in_front(nb: Mangled) -> None:
+    nb.split(ROTATION, "print(apply_rotary(5))", nb.source(ROTATION))
+
+
+@case
+def copied_to_the_end(nb: Mangled) -> None:
+    nb.copy_to_the_end(ROTATION, nb.stub(ROTATION))
+
+
+@case
+def split_text(nb: Mangled) -> None:
+    text = nb.source(PROOF)
+    cut = text.index("\n", len(text) // 2)
+    nb.split(PROOF, f"FIRST HALF {text[:cut]}", f"SECOND HALF {text[cut:]}")
+
+
+@case
+def split_text_half_as_code(nb: Mangled) -> None:
+    nb.split(PROOF, "FIRST HALF", "and the SECOND HALF")[0]["cell_type"] = "code"
+
+
+@case
+def answers_merged(nb: Mangled) -> None:
+    nb.merge("rotate_half", "rotary_tables")
+
+
+@case
+def merged_upwards_and_built_upon(nb: Mangled) -> None:
+    """3.3 calls 3.2, and keeps its cell."""
+    both = f"{nb.source('rope_frequencies')}\n\n{nb.source(ROTATION)}"
+    nb.write_into(ROTATION, both)
+    del nb.cells[nb.at("rope_frequencies")]
+
+
+@case
+def all_ids_lost(nb: Mangled) -> None:
+    nb.lose_ids()
+
+
+@case
+def ids_lost_and_split(nb: Mangled) -> None:
+    split_code(nb)
+    nb.lose_ids()
+
+
+@case
+def text_above(nb: Mangled) -> None:
+    nb.blank(PROOF)
+    nb.insert(WORDS, above=PROOF)
+
+
+@case
+def text_in_question(nb: Mangled) -> None:
+    nb.blank(PROOF)
+    nb.write_into(QUESTION, f"{nb.source(QUESTION)}\n\n{WORDS}")
+
+
+@case
+def text_as_comment(nb: Mangled) -> None:
+    nb.blank(PROOF)
+    nb.insert(f"# {WORDS}", below=PROOF, kind="code")
+
+
+@case
+def text_over_the_hint(nb: Mangled) -> None:
+    nb.blank(PROOF)
+    nb.write_into("96b80fdccdb5", WORDS)
+
+
+@case
+def import_in_setup(nb: Mangled) -> None:
+    nb.write_into("setup", nb.source("setup") + "\nimport no_such_package\nimport itertools\n")
+    used = USES_IMPORT.format(used="list(itertools.islice([1], 1))")
+    nb.write_into(ROTATION, nb.source(ROTATION) + used)
+
+
+@case
+def helper_in_setup(nb: Mangled) -> None:
+    nb.write_into("setup", f"{nb.source('setup')}\n\nfrom math import inf as endless\n\n\n{HELPER}")
+    nb.write_into(ROTATION, USES_HELPER + USES_IMPORT.format(used="endless"))
+
+
+@case
+def farsi(nb: Mangled) -> None:
+    nb.write_into(PROOF, "می‌خواهیم نشان دهیم که فقط $n-m$ مهم است. 👩‍🔬")
+
+
+class Class:
+    """All cases in one course root, and what was said on the screen."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        make_course_root(COURSE, root, [WEEK3])
+        for mangle in CASES:
+            nb = Mangled()
+            mangle(nb)
+            nb.write(self.submitted(mangle.__name__))
+        self.write_files()
+        self.screen = autograder("--root", str(root), "autograde", "--week", "3").stdout
+        autograder("--root", str(root), "feedback", "--week", "3")
+        self.scores = standing(root)
+
+    def submitted(self, student: str, folder: str = WEEK3) -> Path:
+        return self.root / "submitted" / student / folder
+
+    def write_files(self) -> None:
+        blank = read("notebooks", WEEK3)
+        for student, full, other in (
+            ("copy1_beside_blank", f"{WEEK3}-Copy1.ipynb", f"{WEEK3}.ipynb"),
+            ("download_beside_blank", f"{WEEK3} (1).ipynb", f"{WEEK3}.ipynb"),
+            ("two_of_other_names", "final.ipynb", "Untitled.ipynb"),
+        ):
+            (Mangled().write(self.submitted(student), full).parent / other).write_text(json.dumps(blank))
+        Mangled().write(self.submitted("copy1_older"))
+        older = Mangled()
+        older.blank(ROTATION)
+        older.write(self.submitted("copy1_older"), f"{WEEK3}-Copy1.ipynb")
+        older.write(self.submitted("copy1_newer"))
+        Mangled().write(self.submitted("copy1_newer"), f"{WEEK3}-Copy1.ipynb")
+        mac = Mangled().write(self.submitted("mac_double"), "Week 3 (Ada).ipynb")
+        mac.with_name("._Week 3 (Ada).ipynb").write_bytes(b"\0\5\26\7\0\2\0\0Mac OS X        " + bytes(100))
+        Mangled().write(self.submitted("upper_case_extension"), "WEEK3_ROPE.IPYNB")
+        upper = Mangled().write(self.submitted("upper_case_and_another"), "Week3_RoPE.ipynb")
+        upper.with_name("scratch.ipynb").write_text(json.dumps({"cells": []}))
+        Mangled().write(self.submitted("in_other_case", "Week3_RoPE"))
+        Mangled().write(self.submitted("numbered", f"{WEEK3} (1)"))
+        Mangled().write(self.root / "submitted" / "without_folder")
+
+    def cells(self, student: str) -> dict[str, nbformat.NotebookNode]:
+        """What whoever grades sees, by name."""
+        path = self.root / "autograded" / student / WEEK3 / f"{WEEK3}.ipynb"
+        cells = nbformat.read(path, as_version=4).cells
+        return {cell.metadata.get("nbgrader", {}).get("grade_id") or cell.id: cell for cell in cells}
+
+    def page(self, student: str) -> str:
+        return (self.root / "feedback" / student / WEEK3 / f"{WEEK3}.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Class:
+    return Class(tmp_path_factory.mktemp("mishaps") / "course")
+
+
+@pytest.mark.parametrize("student", [mangle.__name__ for mangle in CASES])
+def test_a_mishap_costs_nothing(student: str, graded: Class) -> None:
+    score = graded.scores[student]
+    assert (score.score, score.to_grade_by_hand) == (ALL, BY_HAND), score
+
+
+@pytest.mark.parametrize("student", ["split_text", "split_text_half_as_code"])
+def test_both_halves_of_a_text_are_before_whoever_grades(student: str, graded: Class) -> None:
+    shown = graded.cells(student)[PROOF].source
+    assert shown.index("FIRST HALF") < shown.index("SECOND HALF")
+
+
+@pytest.mark.parametrize(
+    ("student", "where"),
+    [
+        ("text_above", "in a new cell"),
+        ("text_in_question", "in the question's cell"),
+        ("text_as_comment", "in a code cell"),
+        ("text_over_the_hint", "in a cell of the course"),
+    ],
+)
+def test_words_beside_the_answer_are_marked_and_on_the_page(student: str, where: str, graded: Class) -> None:
+    shown = graded.cells(student)[PROOF].source
+    assert f"found {where}" in shown and WORDS in shown
+    assert WORDS in graded.page(student) and "will be read by a person" in graded.page(student)
+
+
+def test_joiners_stay_as_written(graded: Class) -> None:
+    for written in ("می‌خواهیم", "👩‍🔬"):
+        assert written in graded.cells("farsi")[PROOF].source and written in graded.page("farsi")
+
+
+@pytest.mark.parametrize(
+    ("student", "note"),
+    [
+        ("split_code", "the answer apply_rotary_emb was split over 2 cells"),
+        ("answers_merged", "the answer rotary_tables was found in the cell rotate_half"),
+        ("merged_upwards_and_built_upon", "the answer rope_frequencies was found in the cell apply_rotary_emb"),
+        ("import_in_setup", "the set-up cell is the course"),
+    ],
+)
+def test_the_page_says_what_was_done(student: str, note: str, graded: Class) -> None:
+    assert note in graded.page(student)
+
+
+@pytest.mark.parametrize(
+    ("student", "said"),
+    [
+        ("copy1_beside_blank", f"{WEEK3}-Copy1.ipynb holds 12 answers and was graded: {WEEK3}.ipynb holds none"),
+        ("download_beside_blank", f"{WEEK3} (1).ipynb holds 12 answers and was graded: {WEEK3}.ipynb holds none"),
+        ("two_of_other_names", "final.ipynb holds 12 answers and was graded: no other notebook does"),
+        ("copy1_newer", f"{WEEK3}.ipynb was graded and holds 11 answers; more are in {WEEK3}-Copy1.ipynb (12)"),
+    ],
+)
+def test_which_file_holds_the_answers_is_said_on_the_screen_and_on_the_page(
+    student: str, said: str, graded: Class
+) -> None:
+    assert f"{student}: {said}" in graded.screen and said in graded.page(student)
+    assert graded.scores[student].score == (ALL if student != "copy1_newer" else pytest.approx(19, abs=6))
+
+
+@pytest.mark.parametrize("student", ["copy1_older", "mac_double", "upper_case_extension", "upper_case_and_another"])
+def test_files_that_need_no_word_on_the_screen(student: str, graded: Class) -> None:
+    assert graded.scores[student].score == ALL and f"{student}:" not in graded.screen
+
+
+def test_folders_that_nobody_grades_are_named(graded: Class) -> None:
+    for place in ("in_other_case/Week3_RoPE", f"numbered/{WEEK3} (1)", f"without_folder/{WEEK3}.ipynb"):
+        assert f"not graded: submitted/{place}: the folder of the notebook has to be called {WEEK3}" in graded.screen
+        assert place.split("/")[0] not in graded.scores
+
+
+def test_plain_nbgrader_warns_too(graded: Class) -> None:
+    done = run("nbgrader", "autograde", WEEK3, "--student", "copy1_beside_blank", "--force", cwd=graded.root)
+    assert "copy1_beside_blank: week3_rope-Copy1.ipynb holds 12 answers" in done.stderr
+    named = run("nbgrader", "autograde", WEEK3, "--student", "in_other_case", cwd=graded.root, code=None)
+    assert "Not graded: submitted/in_other_case/Week3_RoPE" in named.stderr
+
+
+def test_where_no_folder_has_the_name_the_error_says_what_there_is(tmp_path: Path) -> None:
+    make_course_root(COURSE, tmp_path, [WEEK3])
+    Mangled().write(tmp_path / "submitted" / "ada" / "Week3_RoPE")
+    done = autograder("--root", str(tmp_path), "autograde", "--week", "3", code=2)
+    assert "no submissions" in done.stderr and "found: submitted/ada/Week3_RoPE" in done.stderr

@@ -1,0 +1,458 @@
+"""What a student wrote is found, however the notebook was mangled."""
+
+import base64
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+from helpers import COURSE
+from mangled import Mangled
+from PIL import Image
+
+from autograder.grading.submission import intake
+from autograder.grading.submission.matching import own_lines
+from autograder.manifest import MANIFEST
+
+ROTATION, PROOF, QUESTION = "apply_rotary_emb", "relative_proof", "relative_proof_question"
+BLANK = "YOUR ANSWER HERE"
+ABOVE_THE_ROTATION = "c7968c902627"  # the text cell with its question
+HINT, PREDICTION, EXPERIMENT = "96b80fdccdb5", "61988b032787", "d3c8d72c6f5f"  # between the proof and the next exercise
+
+
+class Rebuilt:
+    """What intake makes of a notebook."""
+
+    def __init__(self, notebook: Mangled, folder: Path) -> None:
+        self.intake = intake.rebuild(notebook.write(folder), COURSE, notebook.assignment)
+        self.cells = self.intake.notebook.cells
+        self.notes = "\n".join(self.intake.notes)
+
+    def __getitem__(self, name: str) -> nbformat.NotebookNode:
+        return next(cell for cell in self.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == name)
+
+    @property
+    def own(self) -> list[tuple[str, str]]:
+        """The student's own cells, each with the cell above it."""
+        names = [cell.metadata.get("nbgrader", {}).get("grade_id") or cell.id for cell in self.cells]
+        return [
+            (names[n - 1], cell.source)
+            for n, cell in enumerate(self.cells)
+            if "student" in cell.metadata.get("tags", [])
+        ]
+
+    @property
+    def order(self) -> list[str]:
+        """The code that is run from the question of 3.3 to its tests."""
+        ids = [cell.id for cell in self.cells]
+        between = self.cells[ids.index(ABOVE_THE_ROTATION) + 1 : ids.index(f"{ROTATION}_check")]
+        return [cell.source for cell in between if cell.cell_type == "code"]
+
+
+@pytest.fixture
+def rebuilt(tmp_path: Path) -> Callable[[Mangled], Rebuilt]:
+    return lambda notebook: Rebuilt(notebook, tmp_path)
+
+
+@pytest.fixture
+def nb() -> Mangled:
+    return Mangled()
+
+
+@pytest.mark.parametrize("assignment", MANIFEST)
+def test_of_a_notebook_in_order_nothing_is_noted(assignment: str, tmp_path: Path) -> None:
+    released = Mangled(assignment)
+    for cell in released.cells:
+        if cell["metadata"].get("nbgrader", {}).get("solution"):
+            released.blank(cell["metadata"]["nbgrader"]["grade_id"])
+    for notebook in (Mangled(assignment), released):
+        assert Rebuilt(notebook, tmp_path).intake.notes == []
+
+
+# ---- a split code answer --------------------------------------------------------------------------------------------
+
+HELPER = "def turn(even, odd, c, s):\n    return even * c - odd * s, even * s + odd * c"
+
+
+def test_pieces_that_run_are_run_in_their_order(nb: Mangled, rebuilt: Callable) -> None:
+    answer = nb.source(ROTATION)
+    nb.split(ROTATION, HELPER, answer, "EPS = 1e-8")
+    found = rebuilt(nb)
+    assert found.order == [HELPER, answer, "EPS = 1e-8"] and found[ROTATION].source == answer
+    assert f"the answer {ROTATION} was split over 3 cells; they were run one after the other" in found.notes
+
+
+def test_cells_of_the_students_own_between_the_pieces_stay_there(nb: Mangled, rebuilt: Callable) -> None:
+    answer = nb.source(ROTATION)
+    nb.split(ROTATION, HELPER, answer)
+    nb.insert("EPS = 1e-8", above=f"{ROTATION}-1", kind="code")
+    nb.insert("A remark.", above=f"{ROTATION}-1")
+    found = rebuilt(nb)
+    assert found.order == [HELPER, "EPS = 1e-8", answer]
+    assert ("student-1", "A remark.") in found.own
+
+
+@pytest.mark.parametrize("cut", ["    even, odd", "even, odd", "odd = x"])
+@pytest.mark.parametrize("second", ["code", "markdown"])
+def test_a_function_that_was_cut_in_two_is_put_together(cut: str, second: str, nb: Mangled, rebuilt: Callable) -> None:
+    answer = nb.source(ROTATION)
+    head, tail = answer[: answer.index(cut)], answer[answer.index(cut) :]
+    nb.split(ROTATION, head.rstrip("\n"), tail)[1]["cell_type"] = second
+    found = rebuilt(nb)
+    assert found.order == [answer] and "was split into 2 cells; they were joined" in found.notes
+
+
+def test_a_class_that_was_cut_between_its_methods_is_put_together(nb: Mangled, rebuilt: Callable) -> None:
+    answer = nb.source("RotaryMultiHeadAttention")
+    cut = answer.index("    def forward")
+    nb.split("RotaryMultiHeadAttention", answer[:cut].rstrip("\n"), answer[cut:])
+    assert "".join(rebuilt(nb)["RotaryMultiHeadAttention"].source.split()) == "".join(answer.split())
+
+
+def test_of_two_definitions_the_last_counts_and_the_other_stands_above_it(nb: Mangled, rebuilt: Callable) -> None:
+    answer, first = nb.source(ROTATION), f"def {ROTATION}(x, positions, base=10000.0):\n    return x"
+    nb.split(ROTATION, first, answer)
+    found = rebuilt(nb)
+    assert found.order == [first, answer] and found[ROTATION].source == answer
+    assert "it is defined in 2 of them, and the last one counts" in found.notes
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        "",
+        "  \n",
+        "{stub}",
+        "    # YOUR CODE HERE\n    raise NotImplementedError",
+        "# YOUR CODE HERE\nraise NotImplementedError",
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_half_in_which_nothing_was_written_is_no_answer(
+    half: str, is_first: bool, nb: Mangled, rebuilt: Callable
+) -> None:
+    answer, half = nb.source(ROTATION), half.format(stub=nb.stub(ROTATION))
+    nb.split(ROTATION, *((half, answer) if is_first else (answer, half)))
+    found = rebuilt(nb)
+    assert found.order == [answer] and not found[ROTATION].metadata.unanswered
+
+
+def test_an_unfinished_second_try_does_not_take_the_place_of_the_first(nb: Mangled, rebuilt: Callable) -> None:
+    answer = nb.source(ROTATION)
+    again = f"def {ROTATION}(x, positions, base=10000.0):\n    y = x.double()\n    raise NotImplementedError"
+    nb.split(ROTATION, answer, again)
+    assert rebuilt(nb).order == [again, answer]
+
+
+def test_halves_of_the_stub_are_no_answer(nb: Mangled, rebuilt: Callable) -> None:
+    stub = nb.stub(ROTATION)
+    cut = stub.index("    # YOUR CODE HERE")
+    nb.split(ROTATION, stub[:cut], stub[cut:])
+    found = rebuilt(nb)
+    assert found.order == [stub] and found[ROTATION].metadata.unanswered
+
+
+def test_what_was_given_stays_where_the_other_half_adds_to_it(nb: Mangled, rebuilt: Callable) -> None:
+    numbers = 'rotate_by_hand |= {"q3_0": -0.98999}'
+    stub = nb.stub("rotate_by_hand")
+    nb.split("rotate_by_hand", stub, numbers)
+    found = rebuilt(nb)
+    sources = [cell.source for cell in found.cells if cell.cell_type == "code"]
+    assert sources.index(stub) + 1 == sources.index(numbers)
+
+
+@pytest.mark.parametrize("words", ["Here is how I did it: first the angles.", "Explanation", "# My rotation"])
+def test_a_piece_of_prose_is_shown_and_not_run(words: str, nb: Mangled, rebuilt: Callable) -> None:
+    answer = nb.source(ROTATION)
+    nb.split(ROTATION, words, answer)[0]["cell_type"] = "markdown"
+    found = rebuilt(nb)
+    assert found.order == [answer] and any(source == words for _, source in found.own)
+
+
+def test_a_copy_elsewhere_is_shown_and_changes_nothing(nb: Mangled, rebuilt: Callable) -> None:
+    answer, other = nb.source(ROTATION), f"def {ROTATION}(x, positions, base=10000.0):\n    return -x"
+    nb.copy_to_the_end(ROTATION, other)
+    found = rebuilt(nb)
+    assert found.order == [answer] and found.cells[-1].source == other
+    assert f"there are further cells {ROTATION}" in found.notes
+
+
+def test_the_copy_elsewhere_is_the_answer_where_the_first_was_left_blank(nb: Mangled, rebuilt: Callable) -> None:
+    answer = nb.source(ROTATION)
+    nb.copy_to_the_end(ROTATION, answer)
+    nb.blank(ROTATION)
+    assert rebuilt(nb).order == [answer]
+
+
+@pytest.mark.parametrize("place", ["above", "below"])
+def test_code_in_a_new_cell_beside_the_one_meant_for_it(place: str, nb: Mangled, rebuilt: Callable) -> None:
+    answer = nb.source(ROTATION)
+    nb.insert(answer, kind="code", **{place: ROTATION})
+    nb.blank(ROTATION)
+    found = rebuilt(nb)
+    assert found.order == [answer] and not found[ROTATION].metadata.unanswered
+    assert f"the answer {ROTATION} was found in a new cell" in found.notes
+
+
+def test_a_helper_of_the_same_name_elsewhere_is_no_answer_to_an_exercise_left_blank(
+    nb: Mangled, rebuilt: Callable
+) -> None:
+    helper = nb.source("rotate_half")
+    nb.write_into("apply_rotary_emb_half", f"{helper}\n\n{nb.source('apply_rotary_emb_half')}")
+    nb.blank("rotate_half")
+    assert rebuilt(nb)["rotate_half"].metadata.unanswered
+
+
+# ---- merged cells ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keeps", ["rotate_half", "rotary_tables", "rotate_half_check"])
+def test_merged_code_answers_are_both_found(keeps: str, nb: Mangled, rebuilt: Callable) -> None:
+    answers = {name: nb.source(name) for name in ("rotate_half", "rotary_tables")}
+    nb.merge("rotate_half", "rotary_tables", keeps)
+    found = rebuilt(nb)
+    for name, answer in answers.items():
+        assert found[name].source == answer or (keeps.endswith("_check") and found[name].source.startswith(answer))
+        assert (f"the answer {name} was found in the cell {keeps}" in found.notes) is (name != keeps)
+
+
+@pytest.mark.parametrize("keeps", ["rotate_half", "rotary_tables"])
+def test_merged_answers_with_nothing_of_the_courses_between_them(keeps: str, nb: Mangled, rebuilt: Callable) -> None:
+    both = f"{nb.source('rotate_half')}\n\n@torch.no_grad()\n{nb.source('rotary_tables')}"
+    gone = "rotary_tables" if keeps == "rotate_half" else "rotate_half"
+    nb.write_into(keeps, both)
+    del nb.cells[nb.at(gone)]
+    found = rebuilt(nb)
+    assert found["rotate_half"].source == both  # it comes first: what it defines besides is defined again
+    assert found["rotary_tables"].source.startswith("@torch.no_grad()\ndef rotary_tables")
+    assert f"the answer {gone} was found in the cell {keeps}" in found.notes
+    assert not found[gone].metadata.unanswered
+
+
+def test_code_answers_merged_with_the_text_between_them(nb: Mangled, rebuilt: Callable) -> None:
+    answer = nb.source("interleaved_to_half")
+    nb.merge("apply_rotary_emb_half", "interleaved_to_half")
+    found = rebuilt(nb)
+    assert found["interleaved_to_half"].source == answer and "def " in found["apply_rotary_emb_half"].source
+
+
+def test_a_text_answer_merged_into_a_code_answer_is_read(nb: Mangled, rebuilt: Callable) -> None:
+    text, numbers = nb.source("bfloat16_explained"), nb.source("bfloat16_positions")
+    nb.merge("bfloat16_positions", "bfloat16_explained")
+    found = rebuilt(nb)
+    assert text in found["bfloat16_explained"].source and not found["bfloat16_explained"].metadata.unanswered
+    assert found["bfloat16_positions"].source == numbers
+
+
+def test_two_text_answers_merged(tmp_path: Path) -> None:
+    nb = Mangled("week7_capstone")
+    memo, talk = nb.source("copying_explained"), nb.source("interview")
+    nb.merge("copying_explained", "interview")
+    found = Rebuilt(nb, tmp_path)
+    assert found["copying_explained"].source == memo and talk in found["interview"].source
+    assert "found in the cell copying_explained" in found["interview"].source
+
+
+def test_a_text_answer_merged_with_its_question_and_the_hint(nb: Mangled, rebuilt: Callable) -> None:
+    text = nb.source(PROOF)
+    nb.merge(QUESTION, HINT, keeps=PROOF)
+    assert rebuilt(nb)[PROOF].source == text
+
+
+# ---- text answers ---------------------------------------------------------------------------------------------------
+
+
+def test_pieces_of_a_text_are_one_text(nb: Mangled, rebuilt: Callable) -> None:
+    nb.split(PROOF, "First $$a", "= b$$ so", "last.")[2]["cell_type"] = "code"
+    nb.insert("Between.", above=f"{PROOF}-1")
+    nb.cells.append(dict(nb.cells[nb.at(PROOF)], source="Elsewhere.", id="copy"))
+    found = rebuilt(nb)
+    assert found[PROOF].source == "First $$a\n= b$$ so\n\nlast.\n\nElsewhere.".replace("a\n=", "a\nBetween.\n=")
+    assert not [source for _, source in found.own]
+
+
+@pytest.mark.parametrize("half", ["", BLANK, "First half."])
+def test_a_blank_half_or_a_copy_adds_nothing(half: str, nb: Mangled, rebuilt: Callable) -> None:
+    nb.split(PROOF, "First half.", half)
+    assert rebuilt(nb)[PROOF].source == "First half."
+
+
+def test_two_blank_halves_are_no_answer(nb: Mangled, rebuilt: Callable) -> None:
+    nb.split(PROOF, BLANK, f"**{BLANK}**")
+    assert rebuilt(nb)[PROOF].metadata.unanswered
+
+
+WORDS = "Rotations are orthogonal, so only the offset stays."
+
+
+def write_above(nb: Mangled) -> None:
+    nb.insert(WORDS, above=PROOF)
+
+
+def write_above_the_question(nb: Mangled) -> None:
+    nb.insert(WORDS, above=QUESTION)
+
+
+def write_below(nb: Mangled) -> None:
+    nb.insert(WORDS, below=PROOF)
+
+
+def write_below_the_hint(nb: Mangled) -> None:
+    nb.insert(WORDS, below=HINT)
+
+
+def write_as_code(nb: Mangled) -> None:
+    nb.insert(WORDS, above=PROOF, kind="code")
+
+
+def write_as_comment(nb: Mangled) -> None:
+    nb.insert(f"# {WORDS}", below=PROOF, kind="code")
+
+
+def write_as_string(nb: Mangled) -> None:
+    nb.insert(f'proof = """{WORDS}"""', below=PROOF, kind="code")
+
+
+def write_into_the_question(nb: Mangled) -> None:
+    nb.write_into(QUESTION, f"{nb.source(QUESTION)}\n\n{WORDS}")
+
+
+def write_into_a_line_of_the_question(nb: Mangled) -> None:
+    nb.write_into(QUESTION, nb.source(QUESTION).replace("lines are enough.", f"lines are enough. {WORDS}"))
+
+
+def write_over_the_question(nb: Mangled) -> None:
+    nb.write_into(QUESTION, WORDS)
+
+
+def write_over_the_hint(nb: Mangled) -> None:
+    nb.write_into(HINT, WORDS)
+
+
+def write_into_an_experiment(nb: Mangled) -> None:
+    nb.write_into(EXPERIMENT, f"{nb.source(EXPERIMENT)}\n# {WORDS}")
+
+
+def delete_its_cell_and_write_below(nb: Mangled) -> None:
+    write_below(nb)
+    del nb.cells[nb.at(PROOF)]
+
+
+def merge_into_the_question(nb: Mangled) -> None:
+    nb.write_into(PROOF, WORDS)
+    nb.merge(QUESTION, PROOF)
+
+
+WAYS = [
+    write_above,
+    write_above_the_question,
+    write_below,
+    write_below_the_hint,
+    write_as_code,
+    write_as_comment,
+    write_as_string,
+    write_into_the_question,
+    write_into_a_line_of_the_question,
+    write_over_the_question,
+    write_over_the_hint,
+    write_into_an_experiment,
+    delete_its_cell_and_write_below,
+    merge_into_the_question,
+]
+
+
+@pytest.mark.parametrize("without_ids", [False, True])
+@pytest.mark.parametrize("write", WAYS)
+def test_words_beside_a_blank_text_answer_are_the_answer(
+    write: Callable, without_ids: bool, nb: Mangled, rebuilt: Callable
+) -> None:
+    nb.blank(PROOF)
+    write(nb)
+    if without_ids:
+        if write in (write_over_the_question, write_over_the_hint):
+            return  # the cell might be any
+        nb.lose_ids()
+    found = rebuilt(nb)
+    answer = found[PROOF]
+    assert not answer.metadata.unanswered and WORDS in answer.source.replace("\n", " ")
+    assert "found in" in answer.source and f"the answer {PROOF} was not in the cell meant for it" in found.notes
+    assert "Exercise" not in answer.source and "Hint" not in answer.source  # none of the course's words
+    assert not any(WORDS in source for _, source in found.own if not source.startswith(("#", "proof")))
+
+
+def test_without_ids_the_texts_are_where_they_were(nb: Mangled, rebuilt: Callable) -> None:
+    texts = {name: nb.source(name) for name in (PROOF, "bfloat16_explained")}
+    nb.lose_ids()
+    found = rebuilt(nb)
+    assert all(text in found[name].source for name, text in texts.items())
+    assert found.own == []
+
+
+def test_what_is_no_answer_asks_nobody(nb: Mangled, rebuilt: Callable) -> None:
+    nb.blank(PROOF)
+    nb.write_into(PREDICTION, f"{nb.source(PREDICTION)}\n\nI expect that all of them pass every property.")
+    nb.insert(nb.source(HINT), below=HINT)  # a copy of the course's
+    nb.insert("y = apply_rotary_emb(x, positions)\nprint(y.shape)", below=PROOF, kind="code")
+    nb.write_into(EXPERIMENT, nb.source(EXPERIMENT).replace('lab.table([""', 'lab.table(["test"'))
+    nb.insert("A note on another exercise.", below="RotaryMultiHeadAttention")
+    nb.insert("---", below=PROOF)
+    found = rebuilt(nb)
+    assert found[PROOF].metadata.unanswered and PROOF not in found.notes
+
+
+def test_what_stands_beside_an_answer_is_shown_there(nb: Mangled, rebuilt: Callable) -> None:
+    nb.write_into(PROOF, "Part 1 and 2.")
+    write_into_the_question(nb)
+    found = rebuilt(nb)
+    assert found[PROOF].source == "Part 1 and 2." and found.own == [(QUESTION, WORDS)]
+
+
+def test_a_text_that_became_a_code_cell_is_shown_as_it_was_typed(nb: Mangled, rebuilt: Callable) -> None:
+    nb.write_into(PROOF, f"# {WORDS}")
+    nb.cells[nb.at(PROOF)]["cell_type"] = "code"
+    found = rebuilt(nb)
+    assert found[PROOF].source == f"````\n# {WORDS}\n````" and "had become a code cell" in found.notes
+
+
+def test_pictures_come_along_and_keep_apart(nb: Mangled, rebuilt: Callable) -> None:
+    nb.blank(PROOF)
+    for size in (1, 1, 2):
+        drawn = io.BytesIO()
+        Image.new("L", (size, size)).save(drawn, "PNG")
+        picture = {"image/png": base64.b64encode(drawn.getvalue()).decode()}
+        nb.insert("![](attachment:i.png)", above=PROOF, attachments={"i.png": picture})
+    found = rebuilt(nb)
+    assert list(found[PROOF].attachments) == ["i.png", "other-i.png"]
+    assert found[PROOF].source.count("(attachment:i.png)") == 1 and "(attachment:other-i.png)" in found[PROOF].source
+
+
+def test_joiners_and_new_letters_stay_and_what_turns_lines_around_goes(nb: Mangled, rebuilt: Callable) -> None:
+    written = "می‌خواهیم 👩‍🔬 🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f क्‍ष א\u200fב \U0001fae9"
+    nb.write_into(PROOF, f"{written}\u202e\u200b\x07")
+    assert rebuilt(nb)[PROOF].source == written
+
+
+# ---- the set-up cell ------------------------------------------------------------------------------------------------
+
+
+def test_what_was_added_to_the_set_up_cell_is_run_below_it(nb: Mangled, rebuilt: Callable) -> None:
+    added = ["import itertools", "from functools import (\n    partial,\n    reduce as fold,\n)"]
+    rest = "EPS = 1e-8\n\n@partial\ndef helper():\n    return EPS"
+    nb.write_into("setup", "\n".join([nb.source("setup"), "%matplotlib widget", *added, rest]))
+    found = rebuilt(nb)
+    assert [source for _, source in found.own] == [*added, "EPS = 1e-8\n\n@partial\ndef helper():\n    return EPS"]
+    assert found.own[0][0] == "setup" and "the set-up cell is the course's own again" in found.notes
+
+
+def test_a_line_that_was_only_laid_out_anew_is_no_addition(nb: Mangled, rebuilt: Callable) -> None:
+    nb.write_into("setup", nb.source("setup").replace("torch.manual_seed(0)", "torch.manual_seed( 0 )  # mine"))
+    assert rebuilt(nb).own == []
+
+
+def test_own_lines() -> None:
+    text = "Question.\n\n$$\nx\n$$\n\nEnd."
+    assert own_lines(text, text) == ""
+    assert own_lines(f"{text}\n\nMine:\n\n$$\ny\n$$", text) == "Mine:\n\n$$\ny\n$$"
+    assert own_lines(text.replace("End.", "End. Mine."), text) == "Mine."
+    assert own_lines("x\n" * 5000 + "y", text).endswith("y")
