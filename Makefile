@@ -4,6 +4,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
+# Recipes take the course's place from their environment: there, a blank or a quote in its name means nothing to the shell.
+export COURSE_ROOT := $(CURDIR)
 
 # Which of these sets of packages the active environment has; the first word of a set is its name.
 SETS = "run torch nbgrader nbval jupytext rich jupyterlab latex2mathml" \
@@ -16,18 +18,18 @@ ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
   ACTIVE_FOR_SITE := $(filter site,$(HERE))
   ACTIVE_FOR_TESTS := $(filter test,$(HERE))
 endif
-PY := $(if $(ACTIVE),python,$(CURDIR)/.venv/bin/python)
+PY := $(if $(ACTIVE),python,.venv/bin/python)
 READY := $(if $(ACTIVE),,.venv/.ready)
-SITE_PY := $(if $(ACTIVE_FOR_SITE),python,$(CURDIR)/.venv/bin/python)
+SITE_PY := $(if $(ACTIVE_FOR_SITE),python,.venv/bin/python)
 READY_FOR_SITE := $(if $(ACTIVE_FOR_SITE),,.venv/.ready-for-site)
-TEST_PY := $(if $(ACTIVE_FOR_TESTS),python,$(CURDIR)/.venv/bin/python)
+TEST_PY := $(if $(ACTIVE_FOR_TESTS),python,.venv/bin/python)
 READY_TO_TEST := $(if $(ACTIVE_FOR_TESTS),,.venv/.ready-to-test)
-RUN := PYTHONPATH=$(CURDIR) $(PY) -m autograder
-JUPYTER := PYTHONPATH=$(CURDIR) $(PY) -m jupyter
+RUN := PYTHONPATH="$$COURSE_ROOT" $(PY) -m autograder
+JUPYTER := PYTHONPATH="$$COURSE_ROOT" $(PY) -m jupyter
 SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
 # pytest compiles its plugins anew, and would leave in .venv where the course lies: every sandbox could read it there.
-PYTEST_RUN := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(CURDIR) $(TEST_PY) -m pytest
+PYTEST_RUN := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$$COURSE_ROOT" $(TEST_PY) -m pytest
 JOBS ?= logical
 # In the order of tests/conftest.py, which begins with what takes longest.
 SPREAD = --no-loadscope-reorder --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup
@@ -73,7 +75,7 @@ student-release: $(READY)  ## what students may have, as a folder and a zip unde
 	@$(RUN) student-release $(if $(WEEK),--week "$(WEEK)")
 
 site: $(READY_FOR_SITE)  ## the course as a site to read, under build/site/
-	@PYTHONPATH=$(CURDIR) $(SITE_PY) -m autograder site
+	@PYTHONPATH="$$COURSE_ROOT" $(SITE_PY) -m autograder site
 
 autograde: $(READY)  ## WEEK=3, WEEK=1,2 or WEEK=all: grade submitted/ (STUDENTS=ada,boole REGRADE=1 TIMINGS=1 ISOLATION=none WORKERS=2 SCHEDULER=tcp://…)
 	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(if $(TIMINGS),--timings) $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(GRADING)
@@ -94,10 +96,10 @@ check: $(READY)  ## FILE=notebooks/week3_rope/week3_rope.ipynb: grade your own n
 	@$(RUN) check "$(FILE)" $(if $(JSON),--json) $(GRADING)
 
 lab: $(READY)  ## JupyterLab on the course
-	@$(JUPYTER) lab $(SERVER_OPTIONS) --ServerApp.root_dir="$(CURDIR)"
+	@$(JUPYTER) lab $(SERVER_OPTIONS) --ServerApp.root_dir="$$COURSE_ROOT"
 
 formgrader: $(READY)  ## nbgrader's formgrader on the course, in the browser
-	@$(JUPYTER) lab $(SERVER_OPTIONS) --ServerApp.root_dir="$(CURDIR)" --ServerApp.default_url=/formgrader
+	@$(JUPYTER) lab $(SERVER_OPTIONS) --ServerApp.root_dir="$$COURSE_ROOT" --ServerApp.default_url=/formgrader
 
 doctor: $(READY)  ## OK or FAIL for everything the course needs, with the remedy
 	@$(RUN) doctor
@@ -109,31 +111,31 @@ experiments: $(READY)  ## the shipped results and checkpoints of weeks 5 to 8, m
 	@$(PY) experiments/production.py
 
 bench: $(READY)  ## stock nbgrader and this grader on one simulated class (WEEK=3 STUDENTS=24 FRESH=1); see benchmarks/
-	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/bench.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS)) $(if $(FRESH),--fresh)
+	@PYTHONPATH="$$COURSE_ROOT" $(PY) benchmarks/bench.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS)) $(if $(FRESH),--fresh)
 
 bench-first: $(READY)  ## one submission by itself, beside `import torch` (WEEK=3); benchmarks/results_first.md
-	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/first_verdict.py $(if $(WEEK),--week "$(WEEK)")
+	@PYTHONPATH="$$COURSE_ROOT" $(PY) benchmarks/first_verdict.py $(if $(WEEK),--week "$(WEEK)")
 
 bench-grade: $(READY)  ## how long %grade takes in a notebook (WEEK=3); benchmarks/results_grade.md
-	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/grade_magic.py $(if $(WEEK),--week "$(WEEK)")
+	@PYTHONPATH="$$COURSE_ROOT" $(PY) benchmarks/grade_magic.py $(if $(WEEK),--week "$(WEEK)")
 
 bench-gpu: $(READY)  ## one class on the GPU and on the CPU, reference kernels beside the fastest there are (WEEK=3 STUDENTS=24)
-	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/gpu.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS))
+	@PYTHONPATH="$$COURSE_ROOT" $(PY) benchmarks/gpu.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS))
 
 scale: $(READY)  ## a thousand submissions in one run (N=1000 WEEK=1), against a hundred
-	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/scale.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N)) --isolation $(ISOLATION)
+	@PYTHONPATH="$$COURSE_ROOT" $(PY) benchmarks/scale.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N)) --isolation $(ISOLATION)
 
 scale-cluster: $(READY_TO_TEST)  ## a thousand submissions over two Dask workers, one of them killed (N=1000 WEEK=1)
-	@PYTHONPATH=$(CURDIR) $(TEST_PY) benchmarks/cluster.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N))
+	@PYTHONPATH="$$COURSE_ROOT" $(TEST_PY) benchmarks/cluster.py $(if $(WEEK),--week "$(WEEK)") $(if $(N),--students $(N))
 
 mutants: $(READY)  ## are the hidden tests sharp? every right answer changed in one place, and graded (WEEK=3); benchmarks/mutants.md
-	@PYTHONPATH=$(CURDIR) $(PY) benchmarks/mutants.py $(if $(WEEK),--week "$(WEEK)")
+	@PYTHONPATH="$$COURSE_ROOT" $(PY) benchmarks/mutants.py $(if $(WEEK),--week "$(WEEK)")
 
 hostile: $(READY_TO_TEST)  ## the whole hostile class in one run with the default limits: seconds a submission; benchmarks/hostile.md
-	@PYTHONPATH=$(CURDIR) $(TEST_PY) benchmarks/hostile_class.py
+	@PYTHONPATH="$$COURSE_ROOT" $(TEST_PY) benchmarks/hostile_class.py
 
 run-docs: $(READY_TO_TEST)  ## every command of README and docs/, run as written in a scratch copy; lists what it cannot run
-	@PYTHONPATH=$(CURDIR) $(TEST_PY) tests/documents.py
+	@PYTHONPATH="$$COURSE_ROOT" $(TEST_PY) tests/documents.py
 
 clean:  ## remove what can be made again (.venv, demo/, release/, caches); never student work or grades
 	rm -rf .venv demo release .pytest_cache .mypy_cache .ruff_cache build *.egg-info .hypothesis
@@ -142,14 +144,14 @@ clean:  ## remove what can be made again (.venv, demo/, release/, caches); never
 setup: $(READY)  ## only make the environment
 
 browser: $(READY_TO_TEST)
-	@PYTHONPATH=$(CURDIR) $(TEST_PY) tests/browser/find_browser.py --install
+	@PYTHONPATH="$$COURSE_ROOT" $(TEST_PY) tests/browser/find_browser.py --install
 
 # Compiled files name the place of their source. Student code can read them, so that place is not the true one here.
 INSTALL = .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile
-COMPILE = .venv/bin/python -m compileall -qq -j 0 -s "$(CURDIR)" -p /course .venv/lib || true
+COMPILE = .venv/bin/python -m compileall -qq -j 0 -s "$$COURSE_ROOT" -p /course .venv/lib || true
 
 FIND_PYTHON = for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3.14 python3; do \
-	  if [ -n "$$python" ] && command -v $$python >/dev/null && $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then \
+	  if [ -n "$$python" ] && command -v "$$python" >/dev/null && "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then \
 	    break; fi; python=; done; \
 	[ -n "$$python" ] || { echo "error: Python 3.11 to 3.14 was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2; }
 # A lock of the kernel's: it goes with its process, however that ends.
@@ -158,10 +160,10 @@ HOLDING_LOCK = import fcntl, subprocess, sys; lock = open(".setup.lock", "w"); f
 ifndef SETTING_UP
 # Two makes at once in a fresh clone: the second waits here, and then finds that nothing is left to do.
 .venv/.ready .venv/.ready-for-site .venv/.ready-to-test: pyproject.toml
-	@$(FIND_PYTHON); $$python -c '$(HOLDING_LOCK)' $(MAKE) SETTING_UP=yes $@
+	@$(FIND_PYTHON); "$$python" -c '$(HOLDING_LOCK)' $(MAKE) SETTING_UP=yes $@
 else
 .venv/.python:
-	@$(FIND_PYTHON); $$python -m venv .venv || { echo "error: could not make a virtual environment; on Debian and Ubuntu: sudo apt install python3-venv" >&2; exit 2; }
+	@$(FIND_PYTHON); "$$python" -m venv .venv || { echo "error: could not make a virtual environment; on Debian and Ubuntu: sudo apt install python3-venv" >&2; exit 2; }
 	@touch $@
 
 .venv/.ready: pyproject.toml | .venv/.python

@@ -130,6 +130,8 @@ def run_autograde(
                 ) from None
             if not converter.refused and not any("There was an error processing" in line for line in problems):
                 raise GradingFailed(str(error)) from None
+    for name, odd in converter.odd_times.items():
+        console.print(f"[yellow]{escape(name)}:[/yellow] {escape(odd)}", highlight=False)
     if seconds is not None:
         seconds |= progress.seconds
     if refused is not None:
@@ -164,7 +166,7 @@ def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
     except NbGraderException as error:
         traceback = next((line for line in problems if "Traceback" in line), str(error))
         raise GradingFailed(f"feedback could not be written: {traceback.strip().splitlines()[-1]}") from None
-    pages = sorted(root.glob(f"feedback/*/{assignment}/*.html"))
+    pages = sorted(root.glob(f"feedback/*/{assignment}/{assignment}.html"))
     return pages, len(converter.assignments), converter.up_to_date
 
 

@@ -3,15 +3,17 @@
 import base64
 import io
 import json
+import os
 import re
 import shutil
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser.conftest import Shoot
 from browser.lab_server import JupyterServer
-from helpers import COURSE, WEEK3, load_lab, run
+from helpers import COURSE, PATIENCE, WEEK3, load_lab, run
 from nbgrader.api import Gradebook
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -73,6 +75,8 @@ def formgrader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FormgraderS
     _save_a_moving_picture(submitted / PASTED / WEEK3 / f"{WEEK3}.ipynb")
     run("nbgrader", "autograde", WEEK3, cwd=root)
     shutil.copytree(submitted / "ada", submitted / LATE)
+    (submitted / LATE / WEEK3 / "timestamp.txt").touch()  # empty; and one graded before has a pipe
+    os.mkfifo(submitted / "boole" / WEEK3 / "timestamp.txt")
     with FormgraderServer(root, folder / "home", students) as server:
         yield server
 
@@ -196,6 +200,13 @@ def test_a_moving_picture_stands_still(formgrader: FormgraderServer, page: Page,
     expect(page.locator("#notebook").first).not_to_contain_text("ResizeObserver")  # nor is the script shown
     assert page.get_by_role("slider").count() == 0
     shoot(image, "instructor-11-still")
+
+
+def test_manage_submissions_lists_a_class_with_odd_time_stamps(formgrader: FormgraderServer) -> None:
+    with urllib.request.urlopen(f"{formgrader.url}/formgrader/api/submissions/{WEEK3}", timeout=PATIENCE) as reply:
+        rows = json.loads(reply.read())
+    assert {row["student"] for row in rows} == {*formgrader.students, LATE}
+    assert all(row["timestamp"] is None for row in rows)
 
 
 def test_an_ungradable_submission_says_why(formgrader: FormgraderServer, page: Page, shoot: Shoot) -> None:

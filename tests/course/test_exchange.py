@@ -26,11 +26,11 @@ def test_a_week_goes_out_and_its_feedback_comes_back(tmp_path: Path) -> None:
         f'c = get_config()\nc.CourseDirectory.course_id = "positional_encodings"{setting}', encoding="utf-8"
     )
 
-    def instructor(*command: str) -> None:
-        run("nbgrader", *command, cwd=root, HOME=str(home))
+    def instructor(*command: str, code: int = 0) -> str:
+        return run("nbgrader", *command, cwd=root, code=code, HOME=str(home)).stderr
 
-    def student(*command: str) -> None:
-        run("nbgrader", *command, cwd=home, HOME=str(home))
+    def student(*command: str) -> str:
+        return run("nbgrader", *command, cwd=home, HOME=str(home)).stderr
 
     instructor("release_assignment", WEEK3)
     student("fetch_assignment", WEEK3)
@@ -46,6 +46,28 @@ def test_a_week_goes_out_and_its_feedback_comes_back(tmp_path: Path) -> None:
     assert "0.0 of 29.0 points" in text
     assert "submission_secret" not in text and "other files were submitted" not in text  # the exchange's own file
     assert "<math" in text and "<script" not in text  # formulas need no network, and no MathJax
+
+    # Once more, under a name of the student's own; and somebody's work has come by mail.
+    (home / WEEK3 / f"{WEEK3}.ipynb").rename(home / WEEK3 / "my answers.ipynb")
+    student("submit", WEEK3)
+    instructor("collect", WEEK3, "--update")
+    by_mail = root / "submitted" / "hopper" / WEEK3
+    by_mail.mkdir(parents=True)
+    shutil.copy(COURSE / "notebooks" / WEEK3 / f"{WEEK3}.ipynb", by_mail)
+    (by_mail / "timestamp.txt").write_text("yesterday, I think")
+    assert "hopper: timestamp.txt holds no time that can be read" in instructor("autograde", WEEK3)
+    instructor("generate_feedback", WEEK3)
+    page = (root / "feedback" / "hopper" / WEEK3 / f"{WEEK3}.html").read_text(encoding="utf-8")
+    assert "timestamp.txt holds no time that can be read" in page
+    assert "Not released: the feedback of hopper. " in instructor("release_feedback", WEEK3, code=1)
+    listed = student("list", "--inbound", WEEK3).splitlines()
+    assert [line.partition(" (")[2] for line in listed if WEEK3 in line] == [
+        "feedback already fetched)",
+        "feedback ready to be fetched)",
+    ]
+    student("fetch_feedback", WEEK3)
+    (renamed,) = home.glob(f"{WEEK3}/feedback/*/my answers.html")
+    assert "the notebook was called my answers.ipynb" in renamed.read_text(encoding="utf-8")
 
 
 def _answer_with_a_formula(path: Path) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from helpers import family
 from nbgrader.converters import Autograde
+from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
 from autograder.errors import GradingFailed
-from autograder.grading.plugins.autograde import CourseAutograde
+from autograder.grading.plugins.autograde import CourseAutograde, has_no_effect
 from autograder.grading.plugins.exporter import SubmissionExporter
+from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.preprocessors import MAX_SHOWN, readable
 
 
@@ -45,6 +47,22 @@ def test_the_converter_of_ours_has_the_same_task_as_nbgraders(tmp_path: Path) ->
     ours = CourseAutograde.like(theirs)
     assert ours.coursedir is theirs.coursedir and ours.force and not ours.create_student and ours.log is theirs.log
     assert SubmissionExporter(parent=ours, config=ours.config).workers == 3
+
+
+@pytest.mark.parametrize("make", [CourseAutograde, CourseFeedback])
+@pytest.mark.parametrize(
+    ("notebook", "enabled", "said"),
+    [("problem*", True, "--notebook problem[*] has no effect here"), ("*", False, "--no-execute has no effect here")],
+)
+def test_an_option_without_an_effect_is_refused(
+    tmp_path: Path, make: type[BaseConverter], notebook: str, enabled: bool, said: str
+) -> None:
+    course = CourseDirectory(config=Config(CourseDirectory={"root": str(tmp_path), "notebook_id": notebook}))
+    course.assignment_id = "week3_rope"
+    with pytest.raises(NbGraderException, match=said):
+        make(coursedir=course, config=Config(Execute={"enabled": enabled})).init_notebooks()
+    course.notebook_id = "week3*"  # all there is
+    assert has_no_effect(make(coursedir=course)) == ""
 
 
 def test_a_long_cell_is_cut_where_a_person_stops_reading() -> None:

@@ -1,13 +1,10 @@
 """What a feedback page keeps of an autograded notebook, and what its table says."""
 
-from pathlib import Path
-
 import nbformat
 import pytest
 from nbformat.notebooknode import NotebookNode
-from nbgrader.coursedir import CourseDirectory
 
-from autograder.grading.plugins.feedback import HideInstructorParts, _exchange_key, _row, what_to_look_at
+from autograder.grading.plugins.feedback import HideInstructorParts, _row, what_to_look_at
 from autograder.manifest import Exercise
 
 ROPE = Exercise("3.2", "rope_frequencies", "code", 2, 10)
@@ -107,36 +104,3 @@ def test_a_row_of_the_table() -> None:
 )
 def test_where_no_cause_is_known_the_first_missed_criterion_is_named(verdict: dict, notes: list[str]) -> None:
     assert what_to_look_at(verdict) == notes
-
-
-@pytest.fixture
-def handed_in(tmp_path: Path) -> CourseDirectory:
-    for step in ("submitted", "autograded"):
-        folder = tmp_path / step / "ada" / "week3"
-        folder.mkdir(parents=True)
-        (folder / "timestamp.txt").write_text("2026-01-01 10:00:00 UTC")
-    (tmp_path / "submitted" / "ada" / "week3" / "submission_secret.txt").write_text("key")
-    course = CourseDirectory()
-    course.root = str(tmp_path)
-    return course
-
-
-def test_the_exchange_gets_the_key_of_the_submission_that_was_graded(handed_in: CourseDirectory) -> None:
-    where, root = {"student": "ada", "assignment": "week3"}, Path(handed_in.root)
-    assert _exchange_key(handed_in, where) == {"submission_secret.txt": b"key"}
-    (root / "submitted" / "ada" / "week3" / "timestamp.txt").write_text(
-        "2026-01-02 10:00:00 UTC"
-    )  # handed in once more since
-    assert _exchange_key(handed_in, where) == {}
-
-
-def test_a_key_that_is_a_link_or_a_novel_is_none(handed_in: CourseDirectory) -> None:
-    where, secret = (
-        {"student": "ada", "assignment": "week3"},
-        Path(handed_in.root) / "submitted" / "ada" / "week3" / "submission_secret.txt",
-    )
-    secret.write_text("x" * 201)
-    assert _exchange_key(handed_in, where) == {}
-    secret.unlink()
-    secret.symlink_to("/etc/hostname")
-    assert _exchange_key(handed_in, where) == {}

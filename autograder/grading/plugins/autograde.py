@@ -4,13 +4,14 @@ nbgrader's converter stays serial and the only writer of the gradebook. Before i
 submissions it is about to convert begins too, in parallel, in sandboxes; the loop waits for each outcome.
 """
 
+import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
-from nbgrader.converters.base import NbGraderException
+from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import rmtree
 from sqlalchemy.exc import DatabaseError
 from traitlets import Dict
@@ -23,9 +24,25 @@ from autograder.grading.plugins.gradebook import register_assignment
 from autograder.grading.plugins.nbgrader_version import wrong_version
 from autograder.grading.plugins.restore import known_scores, restore
 from autograder.grading.plugins.run_gradebook import RunGradebook
-from autograder.grading.plugins.timestamps import timestamp
+from autograder.grading.plugins.timestamps import read_stamp, timestamp
 from autograder.grading.submission.folders import find_submissions
 from autograder.permissions import require_private
+
+
+def has_no_effect(converter: BaseConverter) -> str:
+    """Which of nbgrader's options is given though it does nothing here; empty if none is."""
+    assignment, notebooks = converter.coursedir.assignment_id, converter.coursedir.notebook_id
+    if not fnmatch.fnmatchcase(assignment, notebooks):
+        return (
+            f"--notebook {notebooks} has no effect here: an assignment of this course is one notebook, {assignment}, and is "
+            "graded as a whole. Leave it out; --student takes a student"
+        )
+    if converter.config.Execute.get("enabled", True) is False:
+        return (
+            "--no-execute has no effect here: scores come from running the answers, in a sandbox, and never from saved "
+            "outputs. Leave it out"
+        )
+    return ""
 
 
 class CourseAutograde(Autograde):
@@ -43,16 +60,24 @@ class CourseAutograde(Autograde):
     misnamed = Dict(
         help="What lies in a student's folder under a name that is nearly the assignment's, with what to do."
     )
+    odd_times = Dict(help="What is odd about the time of handing in, by student.")
 
     def init_notebooks(self) -> None:
         """Which file of a submission is the notebook, and that there is none, is for intake to say."""
         assignment = self.coursedir.assignment_id
+        if problem := has_no_effect(self):
+            raise self._told(problem)
         found = find_submissions(self.coursedir, assignment, self.coursedir.student_id)
         self._folders, self.refused, self.misnamed = found.folders, found.refused, found.misnamed
         for name, remedy in self.misnamed.items():
             self.log.warning("Not graded: submitted/%s: %s", name, remedy)
         for name, reason in self.refused.items():
             self.log.error("Not graded: submitted/%s: %s", name, reason)
+        # Read before the notebooks: one that arrives in between has a newer time than the one noted, and is graded next.
+        self._stamps = {student: read_stamp(folder) for student, folder in self._folders.items()}
+        self.odd_times = {student: stamp.problem for student, stamp in self._stamps.items() if stamp.problem}
+        for student, odd in self.odd_times.items():
+            self.log.warning("%s: %s", student, odd)
         if not self._folders and not self.refused:
             super().init_notebooks()  # says what nbgrader says
         self._notebooks = {str(folder / f"{assignment}.ipynb"): student for student, folder in self._folders.items()}
@@ -72,9 +97,7 @@ class CourseAutograde(Autograde):
                 for student in restore(self.coursedir, assignment, self.config):
                     self.log.warning("The gradebook lacked the scores of %s; they were saved again", student)
                 self._known = self._known_students(assignment)
-                self._due = {
-                    student: folder for student, folder in self._folders.items() if self._is_due(student, folder)
-                }
+                self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student)}
                 if not options.isolate:
                     self.log.warning(NO_ISOLATION)
                 if self.exporter.on_start:
@@ -114,7 +137,7 @@ class CourseAutograde(Autograde):
         """One pass, where nbgrader needs a second: what a student wrote is sanitized by intake."""
         assignment, student = self.coursedir.assignment_id, self._notebooks[notebook_filename]
         where = {"student": student, "assignment": assignment, "notebook": assignment, "db_url": self.coursedir.db_url}
-        resources: dict[str, Any] = {"unique_key": assignment, "nbgrader": where}
+        resources: dict[str, Any] = {"unique_key": assignment, "nbgrader": where, "stamp": self._stamps[student]}
         try:
             output, resources = self.exporter.from_filename(notebook_filename, resources=resources)
             for warning in getattr(resources["autograder"], "warnings", ()):
@@ -124,7 +147,7 @@ class CourseAutograde(Autograde):
         self.write_single_notebook(output, resources)
         self.exporter.background.done(student)
 
-    def _is_due(self, student: str, folder: Path) -> bool:
+    def _is_due(self, student: str) -> bool:
         """Not graded yet, graded half (a run was killed), submitted again, or --force."""
         if student in (self.coursedir.student_id_exclude or "").split(","):
             return False
@@ -135,7 +158,7 @@ class CourseAutograde(Autograde):
         if not is_complete(done / f"{assignment}.ipynb") or student not in self._known:
             self.log.warning("Grading %s again: an earlier run did not finish, or the gradebook has lost it", student)
             return True
-        new, old = timestamp(folder), timestamp(done)
+        new, old = self._stamps[student].moment, timestamp(done)
         return new is not None and old is not None and new > old
 
     def _known_students(self, assignment: str) -> set[str]:

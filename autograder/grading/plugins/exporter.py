@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import fields
-from pathlib import Path
 from typing import Any as AnyType
 
 import nbformat
@@ -15,7 +14,7 @@ from autograder.grading.messages import Failed, Options, wanted_device
 from autograder.grading.plugins.background import BackgroundGrading
 from autograder.grading.plugins.gradebook import mark_not_graded
 from autograder.grading.plugins.run_gradebook import RunGradebook
-from autograder.grading.plugins.timestamps import timestamp, timestamp_bytes
+from autograder.grading.plugins.timestamps import NAME
 from autograder.grading.sandbox.limits import Limits
 
 
@@ -52,18 +51,17 @@ class SubmissionExporter(NotebookExporter):
             raise GradingFailed(
                 f"{filename} was not part of a run; start it with `nbgrader autograde`, by the course's nbgrader_config.py"
             )
-        student, submitted = resources["nbgrader"]["student"], Path(filename).parent
+        student, stamp = resources["nbgrader"]["student"], resources["stamp"]
         outcome = self.background.outcome(student)
-        handed_in = timestamp(submitted)
         if isinstance(outcome, Failed):
-            rows = self.gradebook.rows(student, handed_in)
+            rows = self.gradebook.rows(student, stamp.moment)
             mark_not_graded(rows.notebook, outcome.reason)
             self.gradebook.save(rows)
             raise GradingFailed(f"{student}: {outcome.reason}. No grade was given; run it again")
         resources |= {"output_extension": self.file_extension, "autograder": outcome}
-        resources |= {"gradebook": self.gradebook, "handed_in": handed_in, "seconds_late": 0.0}
-        if stamp := timestamp_bytes(submitted):
-            resources["outputs"] = {"timestamp.txt": stamp}  # nbgrader sees by it when a student submits again
+        resources |= {"gradebook": self.gradebook, "seconds_late": 0.0}
+        if stamp.content:
+            resources["outputs"] = {NAME: stamp.content}  # nbgrader sees by it when a student submits again
         notebook = nbformat.from_dict(outcome.notebook)
         for preprocessor in self._preprocessors:  # no copy, no check after each
             if isinstance(preprocessor, AssignLatePenalties) and not resources["seconds_late"]:

@@ -16,6 +16,7 @@ from traitlets.config import Config
 from autograder.build.regions import clear_hidden
 from autograder.course import is_week
 from autograder.grading.plugins.code import code_in
+from autograder.grading.plugins.exchange import SECRET, exchange_key
 from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import reason_not_graded
 from autograder.manifest import MANIFEST, Exercise
@@ -49,23 +50,17 @@ class FeedbackExporter(HTMLExporter):
             resources["made_from"] = self.parent.origins.get(resources["nbgrader"]["student"])
         page, found = super().from_notebook_node(nb, resources, **kwargs)
         if isinstance(self.parent, GenerateFeedback):
-            found.setdefault("outputs", {}).update(_exchange_key(self.parent.coursedir, found["nbgrader"]))
+            found.setdefault("outputs", {}).update(_for_the_exchange(self.parent.coursedir, found["nbgrader"], page))
         return page, found
 
 
-def _exchange_key(course: CourseDirectory, where: dict[str, Any]) -> dict[str, bytes]:
-    """The file by which nbgrader's exchange hands a page to its student; from the submission that was graded."""
-
-    def folder(step: str) -> Path:
-        return Path(course.format_path(step, where["student"], where["assignment"]))
-
-    submitted, autograded = folder(course.submitted_directory), folder(course.autograded_directory)
-    name, stamp = "submission_secret.txt", "timestamp.txt"
-    files = (submitted / name, submitted / stamp, autograded / stamp)
-    if any(path.is_symlink() or not path.is_file() or path.stat().st_size > 200 for path in files):
+def _for_the_exchange(course: CourseDirectory, where: dict[str, Any], page: str) -> dict[str, bytes]:
+    """What nbgrader's exchange needs beside the page: the key, and the page under other names that it is asked for by."""
+    key = exchange_key(course, where["student"], where["assignment"])
+    if key is None:
         return {}
-    secret, submitted_at, graded_at = (path.read_bytes() for path in files)
-    return {name: secret} if submitted_at == graded_at else {}
+    others = [name for name in key.names if name != where["assignment"]]
+    return {SECRET: key.secret} | {f"{name}.html": page.encode() for name in others}
 
 
 class HideInstructorParts(NbGraderPreprocessor):

@@ -17,6 +17,7 @@ from nbgrader.converters.base import NbGraderException
 
 from autograder.errors import GradingFailed
 from autograder.grading.course_state import run_lock
+from autograder.grading.plugins.autograde import has_no_effect
 from autograder.grading.plugins.page_origin import is_made_from, origins
 from autograder.grading.plugins.restore import restore
 
@@ -43,6 +44,9 @@ class CourseFeedback(GenerateFeedback):
     def init_notebooks(self) -> None:
         """Everybody who was graded, with the scores back in the gradebook where it has lost them."""
         course, assignment = self.coursedir, self.coursedir.assignment_id
+        if problem := has_no_effect(self):
+            self.log.error(problem)
+            raise NbGraderException(problem)
         with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):  # a run under way saves them itself
             restore(course, assignment, self.config)
         found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, assignment)))

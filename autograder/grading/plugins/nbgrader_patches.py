@@ -6,16 +6,27 @@ Written for one version of nbgrader. With another nothing is patched, and gradin
 
 import os
 import warnings
+from datetime import datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import nbgrader.api
 from nbgrader.api import Base, Gradebook
+from nbgrader.apps import dbapp
+from nbgrader.apps.api import NbGraderAPI
+from nbgrader.apps.zipcollectapp import ZipCollectApp
 from nbgrader.converters import Autograde, GenerateFeedback
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.exchange.default.release_feedback import ExchangeReleaseFeedback
 from sqlalchemy import Engine
 from sqlalchemy.exc import SAWarning
 
+from autograder.grading.plugins.exchange import release_feedback
 from autograder.grading.plugins.nbgrader_version import wrong_version
+from autograder.grading.plugins.roster import open_csv
+from autograder.grading.plugins.timestamps import timestamp
+from autograder.grading.plugins.zip_collect import zip_collect
 
 # What this nbgrader marks a new gradebook with: it starts a process of `alembic` each time to hear it.
 NEWEST_REVISION = "e43177bfe90b"
@@ -26,7 +37,8 @@ _courses: dict[Engine, set[str]] = {}  # known to be in the database, and so are
 
 
 def apply() -> None:
-    """Once per process, from the course's nbgrader_config.py: grading runs of ours, and a gradebook fit for a large class."""
+    """Once per process, from the course's nbgrader_config.py: grading runs of ours, a gradebook fit for a large class, and
+    commands in which one student's odd file is no matter of everybody's."""
     Autograde.start, GenerateFeedback.start = autograde, generate_feedback
     if wrong_version():
         return
@@ -35,6 +47,13 @@ def apply() -> None:
     nbgrader.api.create_engine = engine
     Base.metadata.create_all, Gradebook.check_course = create_tables, check_course
     nbgrader.api.get_alembic_version = lambda: NEWEST_REVISION
+    # Formgrader and the exchange read the times of a whole class, and stopped at the first that is none.
+    NbGraderAPI.get_submitted_timestamp, CourseDirectory.get_existing_timestamp = (
+        submitted_timestamp,
+        existing_timestamp,
+    )
+    ZipCollectApp.start, ExchangeReleaseFeedback.copy_files = zip_collect, release_feedback
+    dbapp.open = open_csv  # in front of the builtin, in this module alone
     # Harmless: a later SQLAlchemy says it for every new submission.
     warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
 
@@ -59,6 +78,17 @@ def generate_feedback(converter: GenerateFeedback) -> None:
         _stock_feedback(converter)
         return
     CourseFeedback.like(converter).start()
+
+
+def submitted_timestamp(api: NbGraderAPI, assignment_id: str, student_id: str) -> datetime | None:
+    """nbgrader's `NbGraderAPI.get_submitted_timestamp`, by our reader."""
+    course = api.coursedir
+    return timestamp(Path(course.format_path(course.submitted_directory, student_id, assignment_id)))
+
+
+def existing_timestamp(course: CourseDirectory, dest_path: str) -> datetime | None:
+    """nbgrader's `CourseDirectory.get_existing_timestamp`, by our reader."""
+    return timestamp(Path(dest_path))
 
 
 @lru_cache

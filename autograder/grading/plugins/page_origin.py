@@ -13,6 +13,7 @@ from nbgrader.api import SubmittedAssignment
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.grading.pending import PACKAGE, grader_version
+from autograder.grading.plugins.exchange import exchange_key
 from autograder.grading.plugins.gradebook import open_gradebook, submissions_of
 
 PARTS = ("auto_score", "manual_score", "extra_credit")
@@ -41,13 +42,10 @@ def is_made_from(page: Path, origin: str | None) -> bool:
 
 def _digest(course: CourseDirectory, assignment: str, student: str, beside_files: str) -> str:
     digest = hashlib.sha256(beside_files.encode())
-    autograded, submitted = (
-        Path(course.format_path(step, student, assignment))
-        for step in (course.autograded_directory, course.submitted_directory)
-    )
-    # Of what was handed in, a page needs no more than nbgrader's notes on when and by whom.
-    for path in (*sorted(autograded.rglob("*")), submitted / "timestamp.txt", submitted / "submission_secret.txt"):
+    autograded = Path(course.format_path(course.autograded_directory, student, assignment))
+    for path in sorted(autograded.rglob("*")):
         digest.update(os.fsencode(os.path.relpath(path, course.root)) + b"\0" + _content(path) + b"\n")
+    digest.update(repr(exchange_key(course, student, assignment)).encode())
     return digest.hexdigest()
 
 

@@ -34,10 +34,8 @@ class ShowVerdicts(NbGraderPreprocessor):
         outcome: Graded | Ungradable = resources["autograder"]
         if isinstance(outcome, Graded):
             _show(nb, outcome.result)
-            if outcome.notes:
-                text = "**Noticed while reading this submission:**\n\n" + "\n".join(
-                    f"- {note}" for note in outcome.notes
-                )
+            if notes := [*outcome.notes, *filter(None, [resources["stamp"].problem])]:
+                text = "**Noticed while reading this submission:**\n\n" + "\n".join(f"- {note}" for note in notes)
                 nb.cells.insert(0, nbformat.v4.new_markdown_cell(text, id="intake-notes"))
         nb.metadata["autograder"] = {"graded": True, "isolated": outcome.isolated}
         # Elsewhere only the text is not the course's own.
@@ -65,7 +63,7 @@ class SaveVerdicts(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         outcome: Graded | Ungradable = resources["autograder"]
         gradebook: RunGradebook = resources["gradebook"]
-        rows = gradebook.rows(resources["nbgrader"]["student"], resources["handed_in"])
+        rows = gradebook.rows(resources["nbgrader"]["student"], resources["stamp"].moment)
         if isinstance(outcome, Ungradable):
             mark_not_graded(rows.notebook, outcome.reason)
         else:

@@ -72,7 +72,8 @@ class RunGradebook:
         self._gradebook.close()
 
     def rows(self, student: str, handed_in: datetime | None) -> Rows:
-        """The submission's rows, made if there are none. Raises ``MissingEntry`` for a student whom nobody may add."""
+        """The submission's rows, made if there are none, with the time of this submission and no earlier one's.
+        Raises ``MissingEntry`` for a student whom nobody may add."""
         session = self._session
         submission = (
             session.query(SubmittedAssignment)
@@ -81,8 +82,7 @@ class RunGradebook:
         )
         if submission is None:
             submission = self._new(student)
-        if handed_in is not None:
-            submission.timestamp = handed_in
+        submission.timestamp = handed_in
         found = next(row for row in submission.notebooks if row.notebook_id == self._graded.id)
         return Rows(found, self._graded.names)
 

@@ -1,0 +1,48 @@
+"""A roster as spreadsheets write it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import COURSE, run
+
+from autograder.grading.plugins.roster import open_csv, read_roster
+
+TEXT = 'id,first_name,last_name,email\nzoe,Zoë,"Müller, von",z@x\n'
+ZOE = {"id": "zoe", "first_name": "Zoë", "last_name": "Müller, von", "email": "z@x"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TEXT.encode(),
+        TEXT.encode("utf-8-sig"),
+        TEXT.replace("\n", "\r\n").encode("utf-8-sig"),
+        TEXT.encode("utf-16"),
+        b"id;first_name;last_name;email\r\n" + 'zoe;Zoë;"Müller, von";z@x\r\n'.encode(),
+        "id\tfirst_name\tlast_name\temail\nzoe\tZoë\tMüller, von\tz@x\n".encode("utf-16"),
+    ],
+    ids=["plain", "byte order mark", "of Windows", "UTF-16", "semicolons", "tabs"],
+)
+def test_what_a_spreadsheet_saves_is_read(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "roster.csv").write_bytes(content)
+    assert read_roster(tmp_path / "roster.csv") == [ZOE]
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "mac_roman"])
+def test_what_is_not_unicode_is_refused_with_what_to_do(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "roster.csv").write_bytes(TEXT.encode(encoding))
+    with pytest.raises(SystemExit, match=r'roster\.csv is not UTF-8 \(line 2\).*"CSV UTF-8"'):
+        open_csv(tmp_path / "roster.csv")
+
+
+@pytest.mark.slow
+def test_nbgrader_imports_it(tmp_path: Path) -> None:
+    (tmp_path / "nbgrader_config.py").write_text((COURSE / "nbgrader_config.py").read_text(encoding="utf-8"))
+    (tmp_path / "roster.csv").write_text(TEXT, encoding="utf-8-sig")
+    (tmp_path / "old.csv").write_bytes(TEXT.encode("cp1252"))
+    nbgrader = [sys.executable, "-m", "nbgrader", "db", "student"]
+    refused = run(*nbgrader, "import", "old.csv", cwd=tmp_path, code=1)
+    assert "old.csv is not UTF-8" in refused.stderr and "Traceback" not in refused.stderr
+    run(*nbgrader, "import", "roster.csv", cwd=tmp_path)
+    assert "zoe (Müller, von, Zoë) -- z@x" in run(*nbgrader, "list", cwd=tmp_path, PYTHONIOENCODING="utf-8").stdout
