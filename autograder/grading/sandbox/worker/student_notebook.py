@@ -404,7 +404,12 @@ def describe(error: BaseException) -> dict[str, Any]:
         stub = False  # a library that the cell calls raises NotImplementedError, too
         if "ipykernel" in frame.filename or "ipython-input" in frame.filename or frame.filename.startswith("<"):
             line, stub = frame.lineno, (frame.line or "").partition("#")[0].strip() == "raise NotImplementedError"
-    return {"types": [c.__name__[:80] for c in type(error).__mro__][:20], "message": message, "line": line, "stub": stub}
+    return {
+        "types": [c.__name__[:80] for c in type(error).__mro__][:20],
+        "message": message,
+        "line": line,
+        "stub": stub,
+    }
 
 
 def run_notebook(connection: Connection, shell: Any, job: dict[str, Any], lent: Any) -> None:
