@@ -269,6 +269,16 @@ def freq_odd_accepted(head_dim, base=10000.0):
     return 1.0 / (base ** (torch.arange(0, head_dim, 2).float() / head_dim))
 
 
+@wrong(WEEK, "rope_frequencies", 1.75, "rope_frequencies(8): your result is an argument, or the result of an earlier call: "
+       "writing to it changes that one, too. Return a new tensor.", remembers=True)
+def freq_handed_out_twice(head_dim, base=10000.0, kept={}):  # noqa: B006
+    if head_dim % 2:
+        raise ValueError("head_dim must be even")
+    if (head_dim, base) not in kept:
+        kept[head_dim, base] = base ** (-torch.arange(0, head_dim, 2) / head_dim)
+    return kept[head_dim, base]
+
+
 @right(WEEK, "rope_frequencies")
 def freq_llama(head_dim, base=10000.0):
     if head_dim % 2 != 0:
@@ -920,6 +930,10 @@ edited(AttentionPlain, "attention_i_over_d", 1.75, DIAGNOSES["i/d"],
        ("(-torch.arange(0, d, 2) / d)", "(-torch.arange(d // 2) / d)"))
 edited(AttentionPlain, "attention_positions_ignored", 3, DIAGNOSES["ignored"],
        ("        if positions is None:\n            positions", "        positions"))
+edited(AttentionPlain, "attention_table_of_angles", 3.25,
+       "Your angles come from a table with a row for each whole position from 0; positions may also be negative, fractional or "
+       "larger than the table.",
+       ("positions[..., None] * theta", "(torch.arange(2048)[:, None] * theta)[positions.long()]"))
 edited(AttentionPlain, "attention_first_row", 4, DIAGNOSES["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
 edited(AttentionPlain, "attention_buffer_saved", 4.25, DIAGNOSES["tables saved"],
        (KEPT, BUFFER + ")"), (f"self.{THETA}", "self.theta"))
