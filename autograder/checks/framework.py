@@ -67,7 +67,7 @@ NOT_ANEW = (
 )
 
 
-ONE_SLIP = "Only `{}` is wrong, your other numbers are right: compute this one again, and look how you typed it."
+ONE_SLIP = "Only `{}` is wrong; your other numbers are right. Compute it again, and look for a typing slip."
 
 
 def _as_it_is(probe: Probe) -> Probe:

@@ -757,7 +757,9 @@ def shift_cached_keys(check: Check) -> None:
         probe, call = calling(k.half(), 777), "shift_cached_keys(float16 k (2, 2, 6, 16), 777)"
         check.agrees(probe, call, ROUNDED)
         check.has_dtype(probe, torch.float16, call)
-    with check.criterion("refuses an odd head_dim; passes gradients, leaves its argument alone", 0.25):
+    with check.criterion(
+        "refuses an odd head_dim; passes gradients, returns a new tensor, leaves its argument alone", 0.25
+    ):
         k, call = check.randn(1, 2, 3, 6), "shift_cached_keys(k (1, 2, 3, 6), 5)"
         check.agrees(differentiating(k, 5), f"the gradient of {call}", CLOSE, CUT)
         turned = as_heads(check, 2, 2, 3, 6)
