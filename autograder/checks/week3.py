@@ -394,9 +394,11 @@ CAUSAL_CONVERTED = Hint(
     form=True,
 )
 MODULE_FLOAT64 = Hint("In float32 the module is right, after .to(torch.float64) it is not.", form=True)
-LONG_TEXT = (
-    "short texts are right, one of 2,050 tokens is not, though all its positions are 0. (Texts may have any length.)"
+LONG_POSITIONS = (
+    "short texts are right, one of 2,050 tokens is right only with positions given. (Without them they are 0, 1, 2, ..., for any "
+    "number of tokens.)"
 )
+LONG_TEXT = "short texts are right, one of 2,050 tokens is not. (Texts may have any length.)"
 STALE = Hint(
     "By itself a call without positions is right, after calls with positions it is not. (What you keep from one call must not "
     "change the next.)",
@@ -474,12 +476,12 @@ def causal_in_bfloat16(weights: dict, n_heads: int, x: torch.Tensor, after_float
     return probe
 
 
-def causal_means(weights: dict, x: torch.Tensor) -> Probe:
-    """The causal output for x of a module whose queries are all 0: means of the values so far, whatever the rotation. All
-    positions are 0, so that a table of angles may have any number of rows: the mask alone is looked at."""
+def causal_means(weights: dict, x: torch.Tensor, at_0: bool = False) -> Probe:
+    """The causal output for x of a module whose queries are all 0: means of the values so far, whatever the rotation. Where all
+    positions are 0, a table of angles may have any number of rows: the mask alone is looked at."""
     silent = weights | {"q_proj.weight": torch.zeros_like(weights["q_proj.weight"])}
-    still = torch.zeros(x.shape[1], dtype=torch.int64, device=x.device)
-    return lambda cls: built(cls, silent, 1)(x.clone(), positions=still.clone(), is_causal=True)
+    options = {"positions": torch.zeros(x.shape[1], dtype=torch.int64, device=x.device)} if at_0 else {}
+    return attended(silent, 1, x, is_causal=True, **options)
 
 
 def small(weights: dict, d_model: int) -> dict:
@@ -551,6 +553,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             attended(weights, 2, x, evaluating=True), f"{name}(16, 2).eval()(x {tuple(x.shape)})", ATTENDED, EVALUATING
         )
 
+    long_is_right = False  # with positions 0..n-1: then so is its mask
     with check.criterion("positions as given, also one row per sequence", 1, golden=True):
         weights, x = drawn(3, 4, 16)
         for given, words, hint in (
@@ -586,6 +589,15 @@ def RotaryMultiHeadAttention(check: Check) -> None:
                 ATTENDED,
                 STALE,
             )
+        # Queries that are 0 have no scores, whatever the rotation: a long text can be looked at, and its mask, chunks and all.
+        short, long = check.randn(1, 3, 2), check.randn(1, 2050, 2)
+        call = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0{{}}, is_causal=True)"
+        if check.holds(causal_means(small(weights, 2), short), call.format(3, ""), ATTENDED):
+            long_is_right = check.holds(causal_means(small(weights, 2), long), call.format(2050, ""), ATTENDED)
+            if not long_is_right:
+                at_0 = causal_means(small(weights, 2), long, at_0=True)
+                is_masked = check.holds(at_0, call.format(2050, ", positions all 0"), ATTENDED)
+                check.require(not is_masked, f"{call.format(2050, '')}: {LONG_POSITIONS}", names=True)
 
     with check.criterion("another base", 0.25, golden=True):
         weights, x = drawn(2, 9, 16)
@@ -626,14 +638,11 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         if check.holds(causal_in_bfloat16(weights, 2, x), low_call, ATTENDED_BFLOAT16):
             after = causal_in_bfloat16(weights, 2, x, after_float32=True)
             check.agrees(after, f"{low_call}, after a call in float32", ATTENDED_BFLOAT16, CAUSAL_CONVERTED)
-        # Queries that are 0 have no scores, whatever the rotation: a long text can be looked at, and its mask, chunks and all.
-        for n, hint in ((3, ""), (2050, LONG_TEXT)):
-            means, shown = (
-                causal_means(small(weights, 2), check.randn(1, n, 2)),
-                f"{name}(2, 1)(x (1, {n}, 2), q_proj 0, positions all 0",
-            )
-            fits = check.holds(means, f"{shown}, is_causal=True)", ATTENDED)
-            check.require(fits or not hint, f"{shown}, is_causal=True): {hint}", names=True)
+        for n, hint in ((3, ""), (2050, LONG_TEXT)) if not long_is_right else ():
+            means = causal_means(small(weights, 2), check.randn(1, n, 2), at_0=True)
+            shown = f"{name}(2, 1)(x (1, {n}, 2), q_proj 0, positions all 0, is_causal=True)"
+            fits = check.holds(means, shown, ATTENDED)
+            check.require(fits or not hint, f"{shown}: {hint}", names=True)
             if not fits:
                 break
         check.agrees(
