@@ -256,7 +256,8 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
     share = f"{int(wrong.sum())} of {wrong.numel()} values differ; the first at {list(place)}"
     if expected.dtype == torch.bool:
         return f"{share}: got {bool(a[place])}, expected {bool(b[place])}"
-    return f"{share}: {apart(a[place].item(), b[place].item(), counted=not expected.is_floating_point())}"
+    due = b[place].item() if abs(b[place].item()) > tolerance.atol else 0.0  # what is zero but for rounding
+    return f"{share}: {apart(a[place].item(), due, counted=not expected.is_floating_point())}"
 
 
 def _is_close(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> bool:

@@ -621,14 +621,14 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         weights, x = drawn(2, 5, 16)
         call = f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True)"
         given = 9 - 2 * check.randperm(5)
-        less_ends = "less what the tokens up to each one give without a mask"
+        less_ends = "row t minus the last row for x[:, :t+1] without a mask"
         check.agrees(
             beyond_causal(weights, 2, x[:, :3]),
-            f"{name}(16, 2)(x (2, 3, 16), is_causal=True) {less_ends}",
+            f"{name}(16, 2)(x (2, 3, 16), is_causal=True), {less_ends}",
             ATTENDED,
             CAUSAL,
         )
-        check.agrees(beyond_causal(weights, 2, x, given), f"{call} {less_ends}", ATTENDED, CAUSAL_POSITIONS)
+        check.agrees(beyond_causal(weights, 2, x, given), f"{call}, {less_ends}", ATTENDED, CAUSAL_POSITIONS)
         rows = torch.stack((given, given.flip(0)))
         rowwise, less_alone = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (2, 5)", "less each text by itself"
         if check.holds(rows_together(weights, 2, x, rows, is_causal=False), f"{rowwise}) {less_alone}", ATTENDED):

@@ -22,7 +22,7 @@ DIAGNOSES = {
                      "length of one query.",
     "n_keys scale": "The scores are divided by the square root of the number of keys; the scale belongs to head_dim.",
     "width of v": "The scores are divided by the square root of the width of v; the scale belongs to the width of q and k.",
-    "multiplied": "The scores are multiplied by sqrt(head_dim); they are divided by it.",
+    "multiplied": "The scores are multiplied by sqrt(head_dim); divide by it.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys, the last one.",
     "over heads": "The softmax runs over the wrong axis; it belongs on the axis of the keys, the last one.",
     "scale after softmax": "You divide by sqrt(head_dim) after the softmax; it belongs to the scores, before it.",
@@ -306,7 +306,7 @@ numbers(WEEK, "attention_by_hand", "over_queries_unscaled",
 numbers(WEEK, "attention_by_hand", "divided_by_d", _hand(0.30720, 0.18632, 0.50648, 1.1209, 0.052491, 0.50648, 1.1209, 1.1361),
         0, "Your dot products are divided by 4; divide by its square root, 2.")
 numbers(WEEK, "attention_by_hand", "multiplied", _hand(0.01798, 0.00032932, 0.98169, 1.0177, -0.98070, 0.98169, 1.0177, 1.1168),
-        0, "Your dot products are multiplied by sqrt(4); they are divided by it.")
+        0, "Your dot products are multiplied by sqrt(4); divide by it.")
 numbers(WEEK, "attention_by_hand", "root_of_tokens",
         _hand(0.22280, 0.070217, 0.70698, 1.1526, -0.49633, 0.70698, 1.1526, 1.2212),
         0, "Your dot products are divided by the square root of the number of tokens; divide by that of d = 4.")

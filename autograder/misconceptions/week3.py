@@ -96,7 +96,7 @@ DIAGNOSES = {
         "head.",
     # attention
     "no rotation": "Your output is plain attention: queries and keys are not rotated.",
-    "values": "The values are rotated too; only queries and keys are.",
+    "values": "The values are rotated too; rotate only queries and keys.",
     "queries only": "Only queries or only keys are rotated; the score needs both.",
     "before split":
         "You rotate before the heads are split, with frequencies for d_model: each head must have all the "

@@ -78,12 +78,12 @@ DIAGNOSES = {
     # attention
     "no bias": "Your output is plain attention: there is no bias in it.",
     "after softmax": "The bias is added after the softmax; it belongs to the scores before it.",
-    "bias scaled": "The bias is divided by sqrt(head_dim) with the scores; it is added after the scaling.",
-    "bias enlarged": "The bias is multiplied by sqrt(head_dim); it is added to the scaled scores as it is.",
+    "bias scaled": "The bias is divided by sqrt(head_dim) with the scores; add it after the scaling.",
+    "bias enlarged": "The bias is multiplied by sqrt(head_dim); add it to the scaled scores as it is.",
     "unscaled": "The scores are not divided by sqrt(head_dim).",
     "d_model scale": "The scores are divided by sqrt(d_model); the scale belongs to head_dim.",
     "factor":
-        "The bias is used as a factor on the scores; it is added to them.",
+        "The bias is used as a factor on the scores; add it to them.",
     "clobbered":
         "The causal mask is lost: hidden scores are 0 instead of -inf when they reach the softmax.",
     "no causal": "`is_causal` changes nothing: later tokens are seen.",

@@ -120,7 +120,7 @@ SAYS = {
     "keys, 'bhij,bhjd->bhid'.",
     "after softmax": "The bias is added after the softmax; it belongs to the scores before it.",
     "no bias": "The bias is missing: your output is plain attention.",
-    "bias negative": "The bias is subtracted; it is added.",
+    "bias negative": "The bias is subtracted; add it.",
     "no mask": "is_causal=True must hide the keys after the query.",
     "always causal": "is_causal=False is ignored: later keys are never seen.",
     "mask top left": "Your causal mask is aligned at the top left; the queries are the last of the keys' positions.",

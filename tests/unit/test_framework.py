@@ -61,6 +61,11 @@ def test_only_the_first_difference_is_shown_and_to_four_digits():
     assert difference(got, expected, EXACT) == "2 of 4 values differ; the first at [0, 1]: got 2.346, expected 5.678"
 
 
+def test_what_is_zero_but_for_rounding_is_called_zero():
+    message = difference(torch.tensor([0.25]), torch.tensor([-6e-8]), Tolerance(rtol=0, atol=1e-4))
+    assert message == "1 of 1 values differ; the first at [0]: got 0.25, expected 0"
+
+
 def test_a_single_result_is_not_taken_for_several():
     """A batch of two texts has as many rows as two results are expected, and is none of them."""
     out, weights = torch.ones(2, 3, 5, 6), torch.ones(2, 3, 5, 7)
