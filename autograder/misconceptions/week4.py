@@ -645,6 +645,34 @@ class LayerFused(nn.Module):
 
 
 @right(WEEK, "ALiBiMultiHeadAttention")
+class LayerKeepsAFloat32Bias(nn.Module):
+    """What is kept from one call does not change the next."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        if d_model % n_heads:
+            raise ValueError("d_model must be a multiple of n_heads")
+        self.n_heads, self.kept = n_heads, {}
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(d_model, d_model, bias=False) for _ in range(4))
+
+    def bias(self, n):
+        if n not in self.kept:
+            c = 2 ** math.floor(math.log2(self.n_heads))
+            slopes = [2 ** (-8 * k / c) for k in range(1, c + 1)] + [2 ** (-4 * k / c) for k in range(1, 2 * c, 2)]
+            place = torch.arange(n)
+            self.kept[n] = -torch.tensor(slopes[: self.n_heads])[:, None, None] * (place[:, None] - place).abs()
+        return self.kept[n]
+
+    def forward(self, x, is_causal=True):
+        b, n, d = x.shape
+        q, k, v = (p(x).view(b, n, self.n_heads, -1).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        scores = q @ k.mT / math.sqrt(q.shape[-1]) + self.bias(n).to(x)
+        if is_causal:
+            scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
+        return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, d))
+
+
+@right(WEEK, "ALiBiMultiHeadAttention")
 class LayerHeadByHead(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
