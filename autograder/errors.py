@@ -62,21 +62,23 @@ LONG_NUMBER = re.compile(r"\d*\.\d+(e[-+]?\d+)?|\d{5,}", re.IGNORECASE)
 
 
 class StudentError(Exception):
-    """An exception raised by the student's code, as plain text: class names along its MRO, message, last line."""
+    """An exception raised by the student's code, as plain text: class names along its MRO, message, last line.
 
-    def __init__(self, type_names: tuple[str, ...], message: str, where: str = "") -> None:
+    ``means_unanswered`` says that the stub's own ``raise`` has raised it: libraries raise NotImplementedError, too.
+    """
+
+    def __init__(
+        self, type_names: tuple[str, ...], message: str, where: str = "", means_unanswered: bool = False
+    ) -> None:
         super().__init__(message)
         self.type_names, self.message, self.where = type_names, message, where
+        self.means_unanswered = means_unanswered
 
     @classmethod
     def from_exception(cls, error: BaseException) -> "StudentError":
         """The same for an exception raised in this process (banks)."""
-        return cls(tuple(c.__name__ for c in type(error).__mro__), str(error))
-
-    @property
-    def means_unanswered(self) -> bool:
-        """Whether the answer is still the stub."""
-        return "NotImplementedError" in self.type_names
+        is_stub = type(error) is NotImplementedError and not str(error)
+        return cls(tuple(c.__name__ for c in type(error).__mro__), str(error), means_unanswered=is_stub)
 
     @property
     def kind(self) -> str:

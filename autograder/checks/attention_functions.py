@@ -22,13 +22,13 @@ STRIDES = Hint(
     form=True,
 )
 MANY_KEYS = Hint(
-    "With few keys all is right, with 300 it is not. (No number of keys is too large; keys read in blocks share one "
+    "With few keys all is right, with 300 it is not. (There may be any number of keys; keys that you read in blocks share one "
     "softmax.)",
     form=True,
 )
-ONE_QUERY = "Several queries with a mask are right, a single one is not. (The mask counts for it, too.)"
+ONE_QUERY = "Several queries with a mask are right, a single one is not. (The mask applies to it as well.)"
 NO_KEY = Hint("Where a query may attend to no key, all that you return for it must be zero.", only_where_zero)
-NO_KEY_SLOPE = "Where a query may attend to no key, the gradients must be finite, too."
+NO_KEY_SLOPE = "Where a query may attend to no key, the gradients must be finite as well."
 FAR_BELOW = (
     "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low number, and "
     "softmax looks at differences of scores.)"

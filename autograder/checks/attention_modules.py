@@ -19,7 +19,7 @@ FOUR_WEIGHTS = Hint(
 )
 
 AFTER_OTHER_ENTRIES = (
-    "A first call is right, one with the same tensors is not after their entries have changed. (Whatever is kept from a call "
+    "A first call is right, a second one is not after the entries of the same tensors have changed. (What you keep from a call "
     "must go by the entries.)"
 )
 

@@ -1,7 +1,7 @@
 """Comparison of a student's value with the expected one, in words a student can act on.
 
-Type before shape, shape before values; of the values only the first differing place is shown, in as many digits as show
-the difference, so that a message helps without being an answer key.
+Type before shape, shape before values; of the values only the first differing place is shown, so that a message helps
+without being an answer key. Numbers have four digits, or as many more as show the difference.
 """
 
 import builtins
@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ FOUR_PLACES = Tolerance(rtol=0, atol=6e-5, digits=4)  # of weights and what they
 CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
 
 # The hint where a default base fails after another one was asked first.
-REMEMBERED_BASE = "After a call with another base the default one goes wrong: the function must not remember anything of earlier calls."
+REMEMBERED_BASE = "The default base is right, but not after a call with another base. (What you keep from one call must not change the next.)"
 
 KNOWN_TYPES = {name for name, value in vars(builtins).items() if isinstance(value, type)} | {
     "ndarray",
@@ -66,7 +67,8 @@ KNOWN_TYPES = {name for name, value in vars(builtins).items() if isinstance(valu
 
 
 WORDS = {1: "one", 2: "two", 3: "three"}
-MOST_DIGITS = 7
+FEWEST_DIGITS, MOST_DIGITS = 4, 7
+MOST_SHOWN = 8  # whole numbers of a sequence
 
 
 def brief(value: float, digits: int = 1) -> str:
@@ -78,37 +80,69 @@ def brief(value: float, digits: int = 1) -> str:
     return f"{float(f'{value:.{digits - 1}e}'):.{max(digits, 6)}g}"
 
 
-def apart(got: float, expected: float) -> str:
-    """Two numbers that differ, in as many digits as show by how much; neighbouring whole numbers by their distance."""
+def is_count(tolerance: Tolerance) -> bool:
+    """Whether a number is counted, not measured: one or two too many is then something to say."""
+    return tolerance.rtol == tolerance.atol == 0
+
+
+def apart(got: float, expected: float, counted: bool = False) -> str:
+    """Two numbers that differ, in as many digits as show by how much; neighbouring counts by their distance."""
     if not (math.isfinite(got) and math.isfinite(expected)):
-        return f"got {brief(got)}, expected {brief(expected)}"
+        return f"got {brief(got, FEWEST_DIGITS)}, expected {brief(expected, FEWEST_DIGITS)}"
     if got == round(got) and expected == round(expected) and max(abs(got), abs(expected)) < 10**6:
         distance = abs(round(got) - round(expected))
         text = f"got {round(got)}, expected {round(expected)}"
-        return f"{text}: {WORDS[distance]} too {_side(got, expected)}" if distance in WORDS else text
-    for digits in range(1, MOST_DIGITS + 1):
+        return f"{text}: {WORDS[distance]} too {_side(got, expected)}" if counted and distance in WORDS else text
+    for digits in range(max(FEWEST_DIGITS, _whole_digits(got), _whole_digits(expected)), MOST_DIGITS + 1):
         one, other = brief(got, digits), brief(expected, digits)
         if one != other and abs((float(one) - float(other)) - (got - expected)) <= 0.3 * abs(got - expected):
             return f"got {one}, expected {other}"
-    return f"got {brief(got)}, expected {brief(expected)}, they differ by {brief(abs(got - expected))}"
+    one, other = brief(got, FEWEST_DIGITS), brief(expected, FEWEST_DIGITS)
+    return f"got {one}, expected {other}, they differ by about {brief(abs(got - expected))}"
 
 
-def off(got: float, expected: float) -> str:
-    """How far a number is off, without the number that is expected."""
+def off(got: float, expected: float, counted: bool = False) -> str:
+    """How far a number is off, without the number that is expected: of a count, a size would tell it."""
     if not math.isfinite(got):
         return f"{got} is no answer"
-    if got == round(got) and expected == round(expected):
+    if counted:
+        if got != round(got):
+            return "a whole number is expected"
         return f"{'one ' if abs(got - expected) == 1 else ''}too {_side(got, expected)}"
     if got * expected < 0:
         return (
             "the sign is wrong" if math.isclose(abs(got), abs(expected), rel_tol=1e-3) else "another sign is expected"
         )
-    if expected == 0 or got == 0 or abs(got / expected) >= 2 or abs(got / expected) <= 0.5:
-        return f"far too {_side(abs(got), abs(expected))}"
+    side = _side(abs(got), abs(expected))
+    if expected == 0 or got == 0:
+        return f"too {side}"
+    ratio = max(abs(got / expected), abs(expected / got))
+    if ratio >= 2:
+        return f"about {brief(ratio, 2)} times too {side}"
     percent = 100 * abs(got / expected - 1)
     if percent < 1:
         return "near, but not right to four significant digits"
-    return f"about {float(brief(percent)):g}% too {_side(abs(got), abs(expected))}"
+    return f"about {brief(percent, 2)}% too {side}"
+
+
+def significant_digits(number: float | None) -> int:
+    """Of the number as it was given."""
+    return (
+        len(Decimal(repr(number)).normalize().as_tuple().digits) if number is not None and math.isfinite(number) else 0
+    )
+
+
+def is_rounded(number: float, expected: float) -> bool:
+    """Whether ``number`` is ``expected`` to fewer digits than four."""
+    if number == 0 or not math.isfinite(number) or significant_digits(number) >= FEWEST_DIGITS:
+        return abs(number) == 0 and abs(expected) < 0.05
+    last = Decimal(repr(number)).normalize().as_tuple().exponent
+    return isinstance(last, int) and abs(number - expected) <= 0.501 * 10.0**last
+
+
+def _whole_digits(value: float) -> int:
+    """How many digits stand before the point, of a number below a million: none of them is rounded away."""
+    return len(str(int(abs(value)))) if abs(value) < 10**6 else 0
 
 
 def _side(got: float, expected: float) -> str:
@@ -118,7 +152,7 @@ def _side(got: float, expected: float) -> str:
 def kind(value: Any) -> str:
     """What a value is, for messages; never its content."""
     if isinstance(value, torch.Tensor):
-        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
+        return f"{a_tensor(value.dtype)} of shape {tuple(value.shape)}"
     if value is None:
         return "None (is there a return statement?)"
     name = getattr(value, "type_name", type(value).__name__)  # what cannot leave the sandbox has a type_name
@@ -128,7 +162,15 @@ def kind(value: Any) -> str:
         return "a tensor that is too large or of an unusual dtype"
     if name not in KNOWN_TYPES:  # a name of its own may say anything
         return "an object of another type"
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+    return _a(name)
+
+
+def a_tensor(dtype: torch.dtype) -> str:
+    return f"{_a(str(dtype).removeprefix('torch.'))} tensor"
+
+
+def _a(name: str) -> str:
+    return f"{'an' if name[0] in 'aeioAEIOU' else 'a'} {name}"  # a uint8
 
 
 def difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:
@@ -143,6 +185,8 @@ def difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, 
         return _plain_difference(got, expected)
     if isinstance(expected, float):
         return _float_difference(got, expected, tolerance)
+    if isinstance(expected, str) and isinstance(got, str):  # words that a probe has made, by `kind`
+        return "" if got == expected else f"expected {expected}, got {got}"
     return "" if type(got) is type(expected) and got == expected else f"expected {kind(expected)}, got {kind(got)}"
 
 
@@ -212,7 +256,8 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
     share = f"{int(wrong.sum())} of {wrong.numel()} values differ; the first at {list(place)}"
     if expected.dtype == torch.bool:
         return f"{share}: got {bool(a[place])}, expected {bool(b[place])}"
-    return f"{share}: {apart(a[place].item(), b[place].item())}"
+    due = b[place].item() if abs(b[place].item()) > tolerance.atol else 0.0  # what is zero but for rounding
+    return f"{share}: {apart(a[place].item(), due, counted=not expected.is_floating_point())}"
 
 
 def _is_close(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> bool:
@@ -224,18 +269,30 @@ def _is_close(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> bool:
 
 
 def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:
-    if (
-        isinstance(got, torch.Tensor) and got.ndim and len(got) == len(expected)
-    ):  # a stacked tensor unpacks like a tuple
+    if isinstance(got, torch.Tensor) and _is_stack_of(got, expected):  # which unpacks like a tuple
         got = got.unbind()
     if not isinstance(got, (tuple, list)):
         return f"expected {len(expected)} values, got {kind(got)}"
+    if _are_whole(expected) and _are_whole(got):
+        are_equal = [*map(repr, got)] == [*map(repr, expected)]
+        return "" if are_equal else f"got {tuple(got)}, expected {tuple(expected)}"
     if len(got) != len(expected):
         return f"expected {len(expected)} values, got {len(got)}"
     for index, (a, b) in enumerate(zip(got, expected, strict=False)):
         if problem := difference(a, b, tolerance):
             return f"{names[index] if len(names) == len(expected) else f'result {index + 1}'}: {problem}"
     return ""
+
+
+def _is_stack_of(got: torch.Tensor, expected: Any) -> bool:
+    """Whether a tensor holds as many values as are expected, each of its due shape: a batch of as many texts does not."""
+    shapes = [tuple(value.shape) for value in expected if isinstance(value, torch.Tensor)]
+    return got.ndim > 0 and len(got) == len(expected) and all(shape == tuple(got.shape[1:]) for shape in shapes)
+
+
+def _are_whole(values: Any) -> bool:
+    """Few and short whole numbers, or yes and no: such a sequence is shown as one."""
+    return len(values) <= MOST_SHOWN and all(type(one) in (bool, int) and abs(one) < 10**9 for one in values)
 
 
 def _dict_difference(got: Any, expected: dict[str, Any], tolerance: Tolerance) -> str:
@@ -245,14 +302,16 @@ def _dict_difference(got: Any, expected: dict[str, Any], tolerance: Tolerance) -
         return f"expected the keys {sorted(map(str, expected))}, got {sorted(str(key)[:40] for key in got)[:20]}"
     for key in expected:
         if problem := difference(got[key], expected[key], tolerance):
-            return f"at key {key!r}: {problem}"
+            return f"{key}: {problem}"
     return ""
 
 
 def _plain_difference(got: Any, expected: int) -> str:
     if type(got) is not type(expected):
         return f"expected a Python {type(expected).__name__}, got {kind(got)}"
-    return "" if got == expected else f"got {got if abs(got) < 10**9 else 'a huge number'}, which is not right"
+    if got == expected or isinstance(expected, bool):
+        return "" if got == expected else f"got {got}, expected {expected}"
+    return apart(got, expected, counted=True) if abs(got) < 10**9 else "got a huge number, which is not right"
 
 
 def _float_difference(got: Any, expected: float, tolerance: Tolerance) -> str:
@@ -269,4 +328,4 @@ def _float_difference(got: Any, expected: float, tolerance: Tolerance) -> str:
         last_digit = 2.01 * 10.0 ** (math.floor(math.log10(abs(expected))) + 1 - tolerance.digits)
     if math.isclose(got, expected, rel_tol=tolerance.rtol, abs_tol=max(tolerance.atol, last_digit)):
         return ""
-    return apart(got, expected)
+    return apart(got, expected, is_count(tolerance))

@@ -16,7 +16,16 @@ from typing import Any, NoReturn
 import torch
 
 import autograder.reference
-from autograder.checks.compare import Tolerance, difference, kind, off
+from autograder.checks.compare import (
+    Tolerance,
+    a_tensor,
+    difference,
+    is_count,
+    is_rounded,
+    kind,
+    off,
+    significant_digits,
+)
 from autograder.checks.context import GradingContext, current, grading, watched
 from autograder.checks.diagnosis import Diagnosis, Hint, Place, Record
 from autograder.checks.errors import Absent, BrokenCheck, Miss, StudentError, by_student
@@ -27,7 +36,7 @@ from autograder.checks.result_cache import ResultCache
 from autograder.checks.verdict import Criterion, Verdict
 from autograder.grading.sandbox.prefetch import Plan
 from autograder.manifest import MANIFEST, entry
-from autograder.misconceptions.bank import Mistake, known_mistakes
+from autograder.misconceptions.bank import ROUNDED_TOO_FAR, Mistake, known_mistakes
 
 __all__ = [
     "Absent",
@@ -50,13 +59,15 @@ Body = Callable[["Check"], None]
 Begins = Callable[[str], None]
 
 
-NOT_NEW = (
-    "what you return is not new, so whoever writes to it changes the argument, or the next result. Return a new tensor."
-)
+NO_VALUE = "This holds, but it earns points only together with a right value, and none of yours is right yet."
+NOT_NEW = "your result is an argument, or the result of an earlier call: writing to it changes that one, too. Return a new tensor."
 NOT_ANEW = (
-    "called again with the same tensors, whose entries have changed since, it goes wrong. (Whatever is kept from a call must go "
-    "by the entries.)"
+    "a first call is right, a second one is not after the entries of the same tensors have changed. (What you keep from a call "
+    "must go by the entries.)"
 )
+
+
+ONE_SLIP = "Only `{}` is wrong; your other numbers are right. Compute it again, and look for a typing slip."
 
 
 def _as_it_is(probe: Probe) -> Probe:
@@ -317,6 +328,7 @@ class Check:
         self._missed: list[str] = []  # blocks
         self._records: list[Record] = []
         self._named: list[str] = []
+        self._entries: list[_Entry] = []  # of a hand computation
         self._in_place = False
 
     # ---- inputs -------------------------------------------------------------------------------------------------
@@ -397,16 +409,21 @@ class Check:
         """The entries of a hand computation: each one is looked at, so that every slip leaves a trace."""
         misses = []
         for key in keys:
+            self._entries.append(entry := _Entry(key))
             try:
-                self.agrees(_entry(key), f"entry {key!r}", tolerance)
+                self.agrees(_look_at(key), f"entry {key!r}", tolerance)
             except Miss as miss:
                 record = self._records[-1]
+                entry.is_wrong = True
                 if record.error is None and record.got is None:
                     misses.append(f"entry {key!r}: not answered yet")
                 elif record.error is not None and "KeyError" in record.error.type_names:
                     misses.append(f"entry {key!r} is missing")
                 elif (number := _number(record.got)) is not None:  # the number that is expected is never shown
-                    misses.append(f"entry {key!r}: {off(number, float(self._expected(record.probe, record.place)))}")
+                    expected = float(self._expected(record.probe, record.place))
+                    misses.append(f"entry {key!r}: {off(number, expected, is_count(tolerance))}")
+                    entry.number = number
+                    entry.is_rounded = not is_count(tolerance) and is_rounded(number, expected)
                 else:
                     misses.append(str(miss))
         if misses:
@@ -425,7 +442,7 @@ class Check:
         got = known[0] if known else self.value(probe, call)
         self.require(
             getattr(got, "dtype", None) == dtype,
-            f"{call} must return a {str(dtype).removeprefix('torch.')} tensor; yours returns {kind(got)}.",
+            f"{call} must return {a_tensor(dtype)}; yours returns {kind(got)}.",
             names=True,
         )
 
@@ -510,14 +527,24 @@ class Check:
         diagnosis = Diagnosis(
             self._mistaken, lambda record: self._expected(record.probe, record.place), self._known
         ).sentences(self._records, lambda: known_mistakes(self.assignment, self.grade_id), self._in_place)
+        named = list(dict.fromkeys(diagnosis + self._named))
         return Verdict(
             self.grade_id,
             points.number,
             points.points,
             criteria,
-            list(dict.fromkeys(diagnosis + self._named)),
+            self._of_entries(named),
             stopped=self.stopped,
         )
+
+    def _of_entries(self, named: list[str]) -> list[str]:
+        """What is to be said of a hand computation: a slip in one entry has no other name than that."""
+        wrong = [entry for entry in self._entries if entry.is_wrong]
+        if wrong and all(entry.is_rounded for entry in wrong) and any(significant_digits(e.number) > 1 for e in wrong):
+            return [ROUNDED_TOO_FAR]
+        if not named and len(wrong) == 1 and wrong[0].number is not None and len(self._entries) > 2:
+            return [ONE_SLIP.format(wrong[0].key)]
+        return named
 
     @property
     def stopped(self) -> int:
@@ -533,7 +560,7 @@ class Check:
         if not any(golden and criterion.earned for criterion, golden in self._criteria):
             for criterion, _golden in self._criteria:
                 if criterion.earned:
-                    criterion.earned, criterion.message = 0.0, "counts only when a value is right"
+                    criterion.earned, criterion.message = 0.0, NO_VALUE
         return [criterion for criterion, _ in self._criteria]
 
     def may_follow_from(self, right: Any) -> bool:
@@ -674,6 +701,16 @@ class _Planning(_Rehearsal):
         return self._recorder.answer(probe)
 
 
+@dataclass
+class _Entry:
+    """An entry of a hand computation, and what is wrong with it."""
+
+    key: str
+    is_wrong: bool = False
+    number: float | None = None  # that was given
+    is_rounded: bool = False
+
+
 def _number(value: Any) -> float | None:
     """What may be given as the answer to a hand computation, if it is that."""
     if isinstance(value, torch.Tensor):
@@ -709,7 +746,7 @@ def _invoking(invoke: Callable[..., Any], arguments: Sequence[torch.Tensor]) -> 
     return lambda subject: invoke(subject, *arguments)
 
 
-def _entry(key: str) -> Probe:
+def _look_at(key: str) -> Probe:
     """The probe that looks at one entry of a hand computation."""
 
     def look(answers: Any) -> Any:

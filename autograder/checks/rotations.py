@@ -30,7 +30,10 @@ HALF_PRECISION = (
     "Far positions are right in float32, but not for half-precision input. (Positions, frequencies and "
     "angles are computed in at least float32, whatever the dtype of the input.)"
 )
-AFTER_BFLOAT16 = "After an equal call in bfloat16, one in float32 goes wrong: nothing of a call may stay for the next."
+AFTER_BFLOAT16 = (
+    "By itself a call in float32 is right, after an equal one in bfloat16 it is not. (What you keep from one call must not "
+    "change the next.)"
+)
 
 
 def far_positions(check: Check, *shape: int) -> torch.Tensor:

@@ -42,14 +42,14 @@ LARGE_SCORES = (
     "Large scores go wrong. (Use torch.softmax or subtract the largest score of each row first, and hide "
     "keys before the softmax.)"
 )
-LONG_TEXT = Hint("Short texts are right, one of 300 queries and keys is not. (No text is too long.)", form=True)
+LONG_TEXT = Hint("Short texts are right, one of 300 queries and keys is not. (Texts may have any length.)", form=True)
 OTHER_EMPTY_ROW = (
-    "With one mask the rows that may attend to nothing are right, with another of its shape they are not. (They are found in "
+    "With one mask the rows that may attend to nothing are right, with another of its shape they are not. (Look for them in "
     "the mask of this call.)"
 )
 LARGE_SLOPE = (
-    "Where a hidden key has by far the highest score, the values are right and the gradient is NaN: an exponential of it "
-    "was taken, and overflowed. Hide keys before the softmax."
+    "Where a hidden key has by far the highest score, the values are right, but the gradient is not finite: its exponential "
+    "overflows. Hide keys before the softmax."
 )
 HALF_SLOPE = Hint(
     "In half precision a gradient is cut off, or is not finite, where a row of the mask is all False.", form=True
@@ -351,8 +351,8 @@ def attention_by_hand(check: Check) -> None:
 # Differences of numbers of order 10 in float32; a gap is compared relative to its size.
 GAP = Tolerance(rtol=1e-3, atol=1e-4)
 WHOLE_BATCH = (
-    "With a single sequence the gap is right, with several it is not. (f is called once with the whole "
-    "batch, and the largest difference over everything counts.)"
+    "With a single sequence the gap is right, with several it is not. (Call f with the whole batch, and take the largest "
+    "difference over everything.)"
 )
 
 UNROUNDED = Hint(
@@ -539,12 +539,12 @@ def equivariance_gap(check: Check) -> None:
 
 WITH_A_CACHE = Hint(
     "Square masks are right, with a cache they are not. (There is one row per query, one column per key, and "
-    "the queries are the last positions: row r stands at position n_keys - n_queries + r.)",
+    "the queries are the last positions: row r is at position n_keys - n_queries + r.)",
     form=True,
 )
 
 
-LONG = Hint("Small masks are right, a large one is not. (No number of queries or keys is too large.)", form=True)
+LONG = Hint("Small masks are right, a large one is not. (There may be any number of queries and keys.)", form=True)
 
 
 def _like_a_shorter_one(f: Any) -> bool:
@@ -553,7 +553,9 @@ def _like_a_shorter_one(f: Any) -> bool:
     return bool((long == short).all())
 
 
-HANDED_OUT_TWICE = "The mask that you return is kept, so whoever writes to it changes the next one. Return a new one."
+HANDED_OUT_TWICE = (
+    "You return the same mask twice: writing to the first changes the second. Return a new one on each call."
+)
 
 
 @exercise(WEEK, "causal_mask")

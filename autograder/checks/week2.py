@@ -76,7 +76,7 @@ FINE = 1000.00003  # half way between two float32 numbers
 FINE_BASE = "A base with eight digits goes wrong far out: it is a Python float, and float32 would round it."
 LEFT_BASE = "With another base offsets to the right are right, one to the left is not. (It takes the same base.)"
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
-ANY_LENGTH = Hint("Some long tables are right, one of another length is not. (No length is too large.)", form=True)
+ANY_LENGTH = Hint("Some long tables are right, one of another length is not. (A table may have any length.)", form=True)
 ANY_OFFSET = Hint("Offsets up to 100,000 are right, one beyond is not. (It is any int.)", form=True)
 STEEP = 30_000.0
 SMALL_ANGLES = "Large entries are right, small ones are not. (The sine of a slow pair is small, and not zero.)"
@@ -93,9 +93,7 @@ WIDTH = "Some widths are right, another one is not."
 NEGATIVE = (
     "Offsets to the right are right, 0 or a negative one is not. (The same formula holds for every whole number.)"
 )
-AFTER_ITS_OPPOSITE = (
-    "After the offset -9 the offset 9 goes wrong: the function must not remember anything of earlier calls."
-)
+AFTER_ITS_OPPOSITE = "By itself the offset 9 is right, after the offset -9 it is not. (What you keep from one call must not change the next.)"
 
 
 @exercise(WEEK, "sinusoidal_positional_encoding")
@@ -130,7 +128,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
             near(seq_len, 2, ANY_LENGTH)
         if check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
             check.agrees(calling(60_001, 4, base=FINE), f"{name}(60001, 4, base={FINE})", EXACT, FINE_BASE)
-    with check.criterion("returns float32", 0.5):
+    with check.criterion("returns float32, a new tensor on each call", 0.5):
         for seq_len, d_model in ((5, 8), (1, 8), (20_000, 2)):
             check.has_dtype(calling(seq_len, d_model), torch.float32, f"{name}({seq_len}, {d_model})")
         check.has_dtype(calling(5, 8, base=500.0), torch.float32, f"{name}(5, 8, base=500)")
@@ -184,7 +182,7 @@ def shift_matrix(check: Check) -> None:
         check.agrees(calling(100_003, 4), f"{name}(100003, 4)", NEAR, ANY_OFFSET)  # there 1e-5 is not promised
         if check.holds(calling(9, 8, base=FINE), f"{name}(9, 8, base={FINE})", NEAR):
             check.agrees(calling(100_000, 8, base=FINE), f"{name}(100000, 8, base={FINE})", EXACT, FINE_BASE)
-    with check.criterion("returns float32", 0.25):
+    with check.criterion("returns float32, a new tensor on each call", 0.25):
         for offset in (3, 0, -3):
             check.has_dtype(calling(offset, 8), torch.float32, f"{name}({offset}, 8)")
         for offset in (3, 0):
@@ -205,7 +203,9 @@ TABLE_GRADIENT = "The gradient for the table is wrong: every row must be trained
 EXACT_SUM = Tolerance(rtol=0, atol=1e-12)
 IN_FLOAT64 = "In float32 the sum is right, in float64 it is not. (x is not rounded: the rows take its dtype.)"
 RELOADED = Hint(
-    "After load_state_dict the module still adds its old rows: nothing of a call may stay for the next.", form=True
+    "By itself a call is right; after another call and load_state_dict it is not. (What you keep from a call must not hide new "
+    "rows.)",
+    form=True,
 )
 AFTER_BFLOAT16 = Hint(
     "After an input in bfloat16 one in float32 goes wrong: .to() and .half() on a module change the module itself. (Round "
@@ -217,11 +217,12 @@ SHORTER = Hint(
     "A first text is right, a shorter one after it is not. (The rows are taken anew in each call.)", form=True
 )
 SMALLER = Hint(
-    "A first batch is right, a smaller one after it is not. (Nothing of a call may stay for the next.)", form=True
+    "A first batch is right, a smaller one after it is not. (What you keep from one call must not change the next.)",
+    form=True,
 )
 RELOADED_EVALUATING = Hint(
-    "In train mode the rows that load_state_dict brings are added, after .eval() they are not: nothing of a call may stay "
-    "for the next.",
+    "In train mode the rows that load_state_dict brings are added, after .eval() they are not. (What you keep from a call must "
+    "not hide new rows.)",
     form=True,
 )
 LOW_GRADIENT = Hint(
@@ -460,7 +461,7 @@ def require_counterexample(check: Check, d_model: int) -> None:
         return
     # float32 sums of 512 cosines are off by some 1e-5 each
     check.name(DIAGNOSES["only rounding"] if rise > -1e-4 else DIAGNOSES["falls"])
-    check.require(False, f"{call} gives ({k1}, {k2}), but there the product falls by {float(f'{-rise:.0e}'):g}")
+    check.require(False, f"{call} gives ({k1}, {k2}), but there the product falls by about {float(f'{-rise:.0e}'):g}")
 
 
 @exercise(WEEK, "similarity_counterexample")

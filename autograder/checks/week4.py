@@ -28,7 +28,7 @@ from autograder.checks.attention_modules import (
     open_after_causal,
     rising_scores,
 )
-from autograder.checks.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance
+from autograder.checks.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance, kind
 from autograder.checks.errors import asked, by_student
 from autograder.checks.framework import Check, Hint, Miss, Probe, calling, exercise
 from autograder.checks.probes import less, making, parameter_gradients
@@ -93,19 +93,19 @@ OTHER_COUNTS = (
     "two come first, then every second one of the next larger.)"
 )
 MANY_HEADS = Hint(
-    "With up to 71 heads the slopes are right, with 128 or 300 they are not. (No number of heads is too large: c is the "
+    "With up to 71 heads the slopes are right, with 128 or 300 they are not. (There may be any number of heads: c is the "
     "largest power of two that is not above it.)",
     form=True,
 )
 MANY_KEYS = Hint("Small biases are right, one of 2,051 keys is not.", form=True)
 ONE_QUERY = Hint(
-    "Several queries without n_keys are right, a single one is not: there is one key then, too.",
+    "Several queries without n_keys are right, a single one is not: there is one key then as well.",
     form=True,
 )
 
 
 REMEMBERED = Hint(
-    "After a bias for 30 keys you give that one for 31 keys, too: the function must not remember anything.",
+    "After a bias for 30 keys you return the same one for 31 keys. (What you keep from one call must not change the next.)",
     lambda got, expected: isinstance(got, torch.Tensor) and got.shape[-1:] == (30,),
     form=True,
 )
@@ -118,7 +118,7 @@ def _misaligned(got: torch.Tensor, expected: torch.Tensor) -> bool:
 
 ONE_STEP = Hint(
     "Square biases are right, but with fewer queries than keys the queries are the last positions: query row "
-    "r stands at position n_keys - n_queries + r.",
+    "r is at position n_keys - n_queries + r.",
     _misaligned,
     otherwise="Square biases are right, with fewer queries than keys they are not.",
 )
@@ -135,7 +135,7 @@ def alibi_slopes(check: Check) -> None:
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, OTHER_COUNTS)
         for n_heads in (128, 300):
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, MANY_HEADS)
-    with check.criterion("float32", 0.5):
+    with check.criterion("float32, a new tensor on each call", 0.5):
         for n_heads in (8, 12):
             check.has_dtype(calling(n_heads), torch.float32, f"alibi_slopes({n_heads})")
             check.returns_new(f"alibi_slopes({n_heads})", n_heads, tolerance=SLOPES)
@@ -196,7 +196,7 @@ def alibi_bias(check: Check) -> None:
         same(1, 3)
         for n_heads, n in ((12, 6), (6, 4), (3, 5)):
             same(n_heads, n, hint=OTHER_COUNTS)
-    with check.criterion("float32", 0.5):
+    with check.criterion("float32, a new tensor on each call", 0.5):
         check.has_dtype(calling(4, 5), torch.float32, "alibi_bias(4, 5)")
         check.has_dtype(calling(12, 1, 5), torch.float32, "alibi_bias(12, 1, 5)")
         check.returns_new("alibi_bias(4, 3, 5)", 4, 3, 5, tolerance=BIAS)
@@ -224,8 +224,7 @@ class All:
 # ---- the bias per key -----------------------------------------------------------------------------------------------
 
 NO_KEY_BEHIND = (
-    "Without a mask a single query at the end sees no key after it, so the two forms agree. (The query is "
-    "aligned with the last key.)"
+    "A single query belongs to the last key and has no key after it: there the two forms agree without a mask as well."
 )
 NOTHING_TO_SEE = "Where keys after the query get no weight, the two forms agree without a mask as well."
 HIDDEN = "Under the mask the two forms agree, whatever scores it hides. (A hidden score is -inf, not a lower number.)"
@@ -243,6 +242,7 @@ RELATIVE = (
 )
 SIGN = "Where one weight differs and all others hardly do, your answer is wrong. (A difference of either sign counts.)"
 OVERFLOW = "Biases of 1,500 go wrong: exp overflows above 709. (torch.softmax takes the largest score away first.)"
+NOT_A_BOOL = "The answer must be a Python bool: wrap the comparison in bool()."
 LONG = "Long texts go wrong. (The two are computed in float64, and the largest difference counts, not the mean.)"
 
 
@@ -274,7 +274,6 @@ def per_key_bias_is_equivalent(check: Check) -> None:
                 )
         every.require()
 
-    all_agree = False  # only of whoever is right there is the type asked in special cases: a mistake is paid for once
     # Both answers occur in every golden block, with and without the mask: no constant and no `causal` passes.
     with check.criterion("with a mask and without, one query, zero slopes", 1.25, golden=True):
         square, few = check.randn(4, 4, 4, 4), check.randn(2, 4, 3, 9)
@@ -316,7 +315,6 @@ def per_key_bias_is_equivalent(check: Check) -> None:
                 ),
             ]
         )
-        all_agree = True
     with check.criterion(
         "the largest difference of all: in float64, whatever its sign, at most 1e-5", 0.5, golden=True
     ):
@@ -354,20 +352,17 @@ def per_key_bias_is_equivalent(check: Check) -> None:
                 double,
                 slope,
             )
-        cases = [(scores, given, True, "four slopes"), (scores, given, False, "four slopes")]
-        if all_agree:
-            cases.append((scores[:, :, 2:], given, False, "four slopes"))
-            cases.append((scores, torch.zeros_like(given), False, "slopes all zero"))
-        for shown, slope, causal, words in cases:
-            check.agrees(
-                calling(shown, slope, causal),
-                f"per_key_bias_is_equivalent(scores {tuple(shown.shape)}, {words}, causal={causal})",
-                hint=Hint(
-                    "The answer must be a Python bool: wrap the comparison in bool().",
-                    lambda got, expected: type(got) is not bool,
-                    form=True,
-                ),
-            )
+        for shown, slope, causal, words in (
+            (scores, given, True, "four slopes"),
+            (scores, given, False, "four slopes"),
+            (scores[:, :, 2:], given, False, "four slopes"),
+            (scores, torch.zeros_like(given), False, "slopes all zero"),
+        ):
+            call = f"per_key_bias_is_equivalent(scores {tuple(shown.shape)}, {words}, causal={causal})"
+            got = check.value(calling(shown, slope, causal), call)  # its value is compared above
+            if type(got) is not bool:
+                check.name(NOT_A_BOOL)
+            check.require(type(got) is bool, f"{call} must return a Python bool, got {kind(got)}")
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
@@ -386,8 +381,8 @@ SYMMETRIC = (
 EVALUATING = "In train mode the output is right, after .eval() it is not."
 ONE_TOKEN = Hint("Texts of several tokens are right, one of a single token is not.", form=True)
 SWITCHED = Hint(
-    "With the mask and without it a new module is right; one that was called the other way before is not. (Nothing of a "
-    "call may stay for the next.)",
+    "With the mask and without it a new module is right; one that was called the other way before is not. (What you keep from "
+    "one call must not change the next.)",
     form=True,
 )
 OPEN_COUNTS = (
@@ -395,18 +390,17 @@ OPEN_COUNTS = (
     "without.)"
 )
 LENGTHS = Hint(
-    "Texts of any length are right one by one, one after another they are not. (The bias belongs to the "
-    "length at hand.)",
+    "A first text is right, one of another length after it is not. (What you keep from one call must not change the next.)",
     form=True,
 )
 CONVERTED = Hint(
-    "In float32 the module is right, but not if it is then converted to bfloat16 and called again. (Nothing of a call "
-    "may stay for the next.)",
+    "In float32 the module is right, but not if it is then converted to bfloat16 and called again. (What you keep from one "
+    "call must not change the next.)",
     form=True,
 )
 BACK = (
-    "In float32 the module gives something else if it was called in bfloat16 before. (Nothing of a call may stay for the "
-    "next.)"
+    "In float32 the module gives something else if it was called in bfloat16 before. (What you keep from one call must not "
+    "change the next.)"
 )
 GRADIENT_IN_EVAL = "In train mode the gradient is right, after .eval() it is not."
 WEIGHTS_TRAIN = Hint(
@@ -415,12 +409,13 @@ WEIGHTS_TRAIN = Hint(
     form=True,
 )
 HALF_OPEN = Hint(
-    "After .to(bfloat16) the module is right with the mask, but not without it. (There, too, the bias is built from "
+    "After .to(bfloat16) the module is right with the mask, but not without it. (There the bias is built as well from "
     "exact positions in float32 and cast to the dtype of the scores.)",
     form=True,
 )
 OPEN_AFTER_CAUSAL = (
-    "In float64 the module goes wrong without the mask after a call with it. (Nothing of a call may stay for the next.)"
+    "In float64 the module goes wrong without the mask after a call with it. (What you keep from one call must not change the "
+    "next.)"
 )
 HALF = (
     "The module is right in float32, but not after .to({}). (The bias is built from exact positions in "
@@ -543,7 +538,7 @@ class WithoutAttention(WithoutBias):
         return self.output(self.heads(x)[2])
 
 
-LONG_TEXT = Hint("Short texts are right, one of 1,030 tokens is not. (No text is too long.)", form=True)
+LONG_TEXT = Hint("Short texts are right, one of 1,030 tokens is not. (Texts may have any length.)", form=True)
 
 
 def layer_with(bias_of: Callable[[int, int], torch.Tensor | None]) -> type:

@@ -156,7 +156,7 @@ def position_interpolation(check: Check) -> None:
                 Tolerance(rounding, 1e-6, exact_dtype=True),
                 DTYPE,
             )
-    with check.criterion("leaves its argument alone and passes gradients", 0.25):
+    with check.criterion("returns a new tensor, leaves its argument alone and passes gradients", 0.25):
         given = check.randn(6)
         check.keeps(lambda f, given: f(given, 4.0), f"{name}(floats, 4.0)", given)  # first: it spoils the gradient
         check.agrees(differentiating(given, 4.0), f"the gradient of {name}(floats, 4.0)", near)
@@ -205,8 +205,7 @@ JUST_BEYOND = "A length well beyond the training length is right, one token beyo
 FAR_BEYOND = "A length up to 4 times the training length is right, one of 64 times it is not."
 SHORT = "Beyond the training length the base is right, up to it it is not. (There it stays as it was.)"
 SHRUNK = "Scales of 1 and more are right, one of 0.5 is not. (Equation (4) holds for every scale.)"
-NEGATIVE_SCALE = "Scales above 0 are right, one of -0.5 is not. (Equation (4) holds for every scale.)"
-STATE = "After other calls this one goes wrong, which is right by itself: the function must not remember anything."
+STATE = "This call goes wrong after other calls. (What you keep from one call must not change the next.)"
 
 
 @dataclass(eq=False)
@@ -287,7 +286,6 @@ def dynamic_ntk_base(check: Check) -> None:
         at(4.0, 8, 128, 64)
         at(4.0, 8, 256, 64)
         at(0.5, 8, 192, 64, hint=SHRUNK)
-        at(-0.5, 8, 128, 64, hint=NEGATIVE_SCALE)
         at(4.0, 8, 200, 64, hint=STATE)
         at(4.0, 8, 64, 64, hint=STATE)
         at(8.0, 128, 2049, 2048, hint=STATE)
@@ -310,7 +308,7 @@ CLAMPED = (
 )
 EQUAL = (
     "Usual sizes are right, one where low and high are equal is not. (There 0.001 is added to high: a step "
-    "in place of a division by zero.)"
+    "instead of a division by zero.)"
 )
 
 
@@ -320,12 +318,9 @@ EQUAL_AT_THE_END = (
 )
 
 
-BELOW_ONE = "Scales from 1 upwards are right, one of 0.5 is not. (Equation (7) holds for every scale.)"
-
-
 REMEMBERED = (
-    "With new sizes another base and other betas are right, with sizes asked for before they are not. (What is remembered "
-    "must go by all the arguments.)"
+    "With new sizes another base and other betas are right, with sizes asked for before they are not. (What you keep from a "
+    "call must go by all the arguments.)"
 )
 
 
@@ -373,8 +368,7 @@ def yarn_frequencies(check: Check) -> None:
         at(64, 4.0, 4096, REMEMBERED, beta_slow=2.0, beta_fast=20.0)
         at(64, 4.0, 4096, beta_slow=1.5, beta_fast=2.5)  # betas of 1 and 2 would move both ends
         at(64, 1.0, 4096)
-        at(64, 0.5, 4096, BELOW_ONE)
-    with check.criterion("float32, takes any even head_dim, refuses an odd one", 0.5):
+    with check.criterion("float32, a new tensor on each call; takes any even head_dim, refuses an odd one", 0.5):
         for head_dim, original_len in ((6, 2000), (10, 4096), (2, 4096)):  # no end of the ramp is clamped with 6 and 10
             check.agrees(
                 calling(head_dim, 4.0, original_len), f"yarn_frequencies({head_dim}, 4, {original_len})", tolerance
@@ -400,7 +394,7 @@ def yarn_temperature(check: Check) -> None:
         check.agrees(calling(1000.0), "yarn_temperature(1000)", tolerance, NO_LIMIT)
     with check.criterion("1 for scales up to 1; a Python float", 0.5):
         found = {4.0: check.value(calling(4.0), "yarn_temperature(4)")}
-        for scale in (1.0, 0.5, 0.1, 0.0):
+        for scale in (1.0, 0.5, 0.1):
             found[scale] = check.agrees(
                 calling(scale),
                 f"yarn_temperature({scale:g})",
@@ -420,8 +414,7 @@ NO_CLAMP = Hint(
     lambda got, expected: expected < 1 <= got,
 )
 OTHER_N0 = Hint(
-    "For 512 keys the factor is the same with n0 = 8 as with n0 = 64. (It goes by both; nothing may be remembered by n "
-    "alone.)",
+    "For 512 keys the factor is the same with n0 = 8 as with n0 = 64. (It goes by both; do not keep it by n alone.)",
     lambda got, expected: math.isclose(got, math.log(512) / math.log(64), rel_tol=1e-4),
 )
 
@@ -477,8 +470,8 @@ AFTER_REFUSAL = (
     "After a refusal some training flag is not what it was before: check the lengths first, or restore in `finally`."
 )
 AS_MANY_TARGETS = Hint(
-    "Fewer targets than the shortest length are right, as many as the only length has tokens are not. (n_targets goes up "
-    "to the smallest length.)",
+    "Fewer targets than the shortest length are accepted, as many as the only length has tokens are not. (n_targets may be the "
+    "smallest length.)",
     form=True,
 )
 KEYS = "The keys must be ints: take the lengths as they were given."
@@ -607,7 +600,7 @@ def keys_are_ints(run: Run) -> Probe:
 
 
 def kinds_of_losses(run: Run) -> Probe:
-    return lambda subject: sorted({type(loss).__name__ for loss in run.of(subject)[0].values()})
+    return lambda subject: " and ".join(sorted({kind(loss) for loss in run.of(subject)[0].values()}))
 
 
 def _fresh(arguments: tuple) -> list:
@@ -685,11 +678,14 @@ def _loss_by_length(check: Check) -> None:
             lengths,
         )
 
-    with check.criterion("refuses a text that is too short and targets that do not fit", 0.5):
+    with check.criterion("refuses a text that is too short and targets that do not fit, and no other", 0.5):
         weights, tokens = drawn(2, 9)
+        # before the refusals: a call that ends well leaves gradients on
+        accepted = losses(weights, EVAL, tokens, [8], 8)
+        shown = f"the number of losses from {call('eval mode', tokens, [8], 8)}"
         check.agrees(
-            losses(weights, EVAL, tokens, [8], 8), call("eval mode", tokens, [8], 8), LOSSES, AS_MANY_TARGETS
-        )  # before the refusals: a call that ends well leaves gradients on
+            lambda subject: len(accepted(subject)), shown, hint=AS_MANY_TARGETS
+        )  # their values are compared above
         weights, tokens = drawn(2, 20)
         refusals = [
             (Refusal(weights, MIXED[1], tokens, lengths, n_targets), call("mixed modes", tokens, lengths, n_targets))

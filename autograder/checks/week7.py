@@ -26,7 +26,7 @@ from autograder.checks.attention_functions import (
     mixed_mask,
 )
 from autograder.checks.attention_modules import AFTER_OTHER_ENTRIES, FOUR_WEIGHTS, far_below, like_tokens, loaded
-from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, difference
+from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, difference, kind
 from autograder.checks.errors import asked
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
 from autograder.checks.probes import called_again, less, made
@@ -73,7 +73,7 @@ def cache_sizes(check: Check) -> None:
         check.entries("gqa_token", "gqa_gib", tolerance=FOUR_DIGITS)
     with check.criterion("with as many key heads as query heads", 0.5, golden=True):
         check.entries("mha_gib", tolerance=FOUR_DIGITS)
-    with check.criterion("a latent in place of the heads", 1, golden=True):
+    with check.criterion("a latent instead of the heads", 1, golden=True):
         check.entries("mla_token", tolerance=FOUR_DIGITS)
     with check.criterion("the same model with keys and values written out", 0.5, golden=True):
         check.entries("expanded_token", tolerance=FOUR_DIGITS)
@@ -363,8 +363,8 @@ def same_parts(
 # ---- 7.3 CachedAttention --------------------------------------------------------------------------------------------
 
 WITH_A_CACHE = Hint(
-    "The first call is right, those with a cache are not. (What to look at: the positions of the new tokens, "
-    "the mask, and what of the cache takes part.)",
+    "The first call is right, those with a cache are not. (Look at the positions of the new tokens, the mask, "
+    "and which cached keys and values are used.)",
     form=True,
 )
 LATER_PIECES = Hint(
@@ -372,24 +372,24 @@ LATER_PIECES = Hint(
     form=True,
 )
 CONTINUED = Hint(
-    "The first continuation of a prefix is right, another one is not. (All that a call needs to know stands "
-    "in the cache it is given; the module keeps nothing itself and leaves that cache as it is.)",
+    "The first continuation of a prefix is right, another one is not. (A call knows earlier tokens from the cache it is given "
+    "alone, and leaves that cache as it is.)",
     form=True,
 )
 
 
-def _other_shapes(got: Any, expected: Any) -> bool:
-    """Whether more than the dtypes of the two parts differs."""
-    pair = isinstance(got, tuple) and len(got) == 2 and all(isinstance(part, tuple) and part for part in got)
-    return not pair or any(part[1:] != right[1:] for part, right in zip(got, expected, strict=True))
+def _other_dtypes(got: dict[str, str], expected: dict[str, str]) -> bool:
+    """Whether nothing but the dtypes of the two parts differs."""
+    return got["cache"] == expected["cache"] and all(
+        got[at].split()[2:] == expected[at].split()[2:] for at in ("k", "v")
+    )
 
 
 CACHE_SHAPE = Hint(
-    "The cache must be a tuple (k, v), each of shape (batch, n_kv_heads, n_cached, head_dim): only the key "
-    "and value heads, not repeated, of all tokens so far.",
-    _other_shapes,
-    otherwise="The cache must keep the dtype of the projections.",
-    form=True,
+    "The cache must keep the dtype of the projections.",
+    _other_dtypes,
+    otherwise="The cache must be a tuple (k, v), each of shape (batch, n_kv_heads, n_cached, head_dim): the key and value heads "
+    "of all tokens so far, not repeated.",
 )
 CONTENT = (
     "What is in the cache has the right shape and serves its own module, but it is not k and v. (The first part holds the "
@@ -465,15 +465,16 @@ def cache_after(
 ) -> Probe:
     """What the cache is after these pieces: its type, the shapes and dtypes in it. Keys may be kept rotated or raw."""
 
-    def probe(cls: Any) -> Any:
+    def probe(cls: Any) -> dict[str, str]:
         module, cache = loaded(cls, arguments, weights), None
         if x.dtype != torch.float32:
             module.to(x.dtype)
         for piece in x.clone().split(sizes, dim=1):
             _, cache = module(piece) if cache is None else module(piece, cache)
-        if type(cache) is not tuple or not all(isinstance(part, torch.Tensor) for part in cache):
-            return cache
-        return tuple((str(part.dtype), *part.shape) for part in cache)
+        if not isinstance(cache, (tuple, list)) or len(cache) != 2:
+            size = f" of {len(cache)}" if isinstance(cache, (tuple, list)) else ""
+            return {"cache": kind(cache) + size, "k": "", "v": ""}
+        return {"cache": f"{kind(cache)} of 2", "k": kind(cache[0]), "v": kind(cache[1])}
 
     return probe
 
@@ -652,7 +653,7 @@ def CachedAttention(check: Check) -> None:
 
 # ---- 7.4 padded_causal ----------------------------------------------------------------------------------------------
 
-LONG_TEXT = Hint("Short texts are right, one of 300 tokens is not. (No text is too long.)", form=True)
+LONG_TEXT = Hint("Short texts are right, one of 300 tokens is not. (Texts may have any length.)", form=True)
 LAST_ONES = Hint("With all tokens it is right, with the last few only it is not.", form=True)
 
 
@@ -756,7 +757,9 @@ def shift_cached_keys(check: Check) -> None:
         probe, call = calling(k.half(), 777), "shift_cached_keys(float16 k (2, 2, 6, 16), 777)"
         check.agrees(probe, call, ROUNDED)
         check.has_dtype(probe, torch.float16, call)
-    with check.criterion("refuses an odd head_dim; passes gradients, leaves its argument alone", 0.25):
+    with check.criterion(
+        "refuses an odd head_dim; passes gradients, returns a new tensor, leaves its argument alone", 0.25
+    ):
         k, call = check.randn(1, 2, 3, 6), "shift_cached_keys(k (1, 2, 3, 6), 5)"
         check.agrees(differentiating(k, 5), f"the gradient of {call}", CLOSE, CUT)
         turned = as_heads(check, 2, 2, 3, 6)
@@ -778,8 +781,8 @@ TOGETHER = Hint(
     form=True,
 )
 ANOTHER_MEMORY = Hint(
-    "The first call of a module is right, one that follows with another memory is not. (The module keeps nothing from "
-    "call to call.)",
+    "The first call of a module is right, one that follows with another memory is not. (What you keep from one call must not "
+    "change the next.)",
     form=True,
 )
 CROSSING_BFLOAT16 = Hint(
@@ -787,9 +790,7 @@ CROSSING_BFLOAT16 = Hint(
     "not. (Positions and angles stay in at least float32; the result has the dtype of x.)",
     form=True,
 )
-WHERE_THE_MEMORY_STANDS = (
-    "Positions 0, 1, 2, ... on both sides are right, others are not. (Each side turns by its own positions.)"
-)
+WHERE_THE_MEMORY_STANDS = "Positions 0, 1, 2, ... on both sides are right, others are not. (Queries turn by `positions`, keys by `memory_positions`.)"
 
 
 def crossing(
@@ -955,8 +956,8 @@ def CrossAttention(check: Check) -> None:
             crossing(arguments, weights, x, memory, None, steps, steps), f"{call}, positions 0..3 for both)", MODULE
         )
         check.agrees(
-            crossing(arguments, weights, x, memory, None, steps, positions(9, 4, 0, 2)),
-            f"{call}, positions 0..3 and 9, 4, 0, 2)",
+            crossing(arguments, weights, x, memory, None, positions(3, 0, 7, 1), positions(9, 4, 0, 2)),
+            f"{call}, positions 3, 0, 7, 1 and 9, 4, 0, 2)",
             MODULE,
             WHERE_THE_MEMORY_STANDS,
         )

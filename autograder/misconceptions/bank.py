@@ -58,6 +58,9 @@ class Mistake:
 
 NAMES = {"math": math, "np": np, "torch": torch, "nn": nn, "F": F}  # what a notebook's set-up cell imports
 
+# Of a hand computation. The check itself says so, however many digits are left.
+ROUNDED_TOO_FAR = "Your numbers are right but rounded too far: give at least four significant digits."
+
 _banks: dict[tuple[str, str], list[Solution]] = {}
 _families: dict[tuple[str, str], tuple[Callable[[frozenset[str]], Any], dict[str, str]]] = {}
 

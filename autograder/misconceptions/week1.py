@@ -10,19 +10,19 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from autograder.misconceptions.bank import edited, family, numbers, right, wrong
+from autograder.misconceptions.bank import ROUNDED_TOO_FAR, edited, family, numbers, right, wrong
 
 WEEK = "week1_permutation_equivariance"
 
 DIAGNOSES = {
     # attention
     "unscaled": "The scores are not divided by sqrt(head_dim).",
-    "by d": "The scores are divided by head_dim; it is its square root.",
+    "by d": "The scores are divided by head_dim; divide by its square root.",
     "d_model scale": "The scores are divided by the square root of heads * head_dim; the scale belongs to head_dim, the "
                      "length of one query.",
     "n_keys scale": "The scores are divided by the square root of the number of keys; the scale belongs to head_dim.",
-    "width of v": "The scores are divided by the square root of the width of v; the scale is that of q and k.",
-    "multiplied": "The scores are multiplied by sqrt(head_dim); they are divided by it.",
+    "width of v": "The scores are divided by the square root of the width of v; the scale belongs to the width of q and k.",
+    "multiplied": "The scores are multiplied by sqrt(head_dim); divide by it.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys, the last one.",
     "over heads": "The softmax runs over the wrong axis; it belongs on the axis of the keys, the last one.",
     "scale after softmax": "You divide by sqrt(head_dim) after the softmax; it belongs to the scores, before it.",
@@ -30,7 +30,7 @@ DIAGNOSES = {
     "keys for values": "The weights are applied to the keys; the output is the weighted mean of the values.",
     "turned weights": "The weights are transposed before they meet the values: row i of the weights belongs to output i.",
     "order of results": "The two results come in the wrong order: return (out, weights).",
-    "scores returned": "You return the scores in place of the weights: return (out, weights), after the softmax.",
+    "scores returned": "You return the scores instead of the weights: return (out, weights), after the softmax.",
     "out only": "You return one thing; the exercise asks for two: (out, weights).",
     "inverted": "Your mask is inverted: True means 'may attend', not 'hide'.",
     "mask ignored": "The mask has no effect on your result.",
@@ -47,7 +47,7 @@ DIAGNOSES = {
                  "backwards.",
     "nan rows": "A query that may attend to no key gives NaN (0/0); its weights and output must be zero.",
     "uniform rows": "A query that may attend to no key gets equal weights for keys that are hidden: a large negative number "
-                    "in place of -inf does that. Its weights and output must be zero.",
+                    "instead of -inf does that. Its weights and output must be zero.",
     "nan gradient": "Your values are right, but where a query may attend to no key the gradient is NaN: a NaN was replaced "
                     "after it had arisen. Give such rows finite scores before the softmax.",
     "overflow": "In float16 the product of q and k overflows before you divide by sqrt(head_dim): divide q first, or compute "
@@ -61,7 +61,8 @@ DIAGNOSES = {
     "in place": "Your function overwrites an argument; it must work on new tensors.",
     # the gap
     "inverse": "You index both sides with the inverse permutation: right for a swap, another one otherwise. Index with perm.",
-    "inverse outside": "You index f(x) with the inverse permutation; both sides are indexed with perm itself.",
+    "inverse outside": "One output is permuted the wrong way round: f(x[:, perm]) is compared with f(x)[:, perm]. (What undoes "
+                       "perm is its inverse.)",
     "inverse inside": "You feed f with x in the order of the inverse permutation; both sides are indexed with perm itself.",
     "input only": "You permute the input only: f(x[:, perm]) - f(x) measures invariance, not equivariance.",
     "output only": "You permute the output only: the input of one side must be permuted too.",
@@ -79,7 +80,7 @@ DIAGNOSES = {
     "yes or no": "You return whether the two sides agree; the exercise asks how far they are apart.",
     "x in place": "Your function reorders x itself; it must work on new tensors.",
     # causal mask
-    "top left": "Your mask is aligned at the top left: the queries are the last n_queries positions, so row r stands at "
+    "top left": "Your mask is aligned at the top left: the queries are the last n_queries positions, so row r is at "
                 "position n_keys - n_queries + r.",
     "strict": "Your mask hides the token itself; position i sees the keys 0..i.",
     "upper": "Your mask is the upper triangle: it lets a token see the future.",
@@ -303,12 +304,12 @@ numbers(WEEK, "attention_by_hand", "over_queries_unscaled",
         _hand(0.24473, 0.090031, 0.42232, 0.91178, -0.15223, 0.42232, 0.91178, 1.7528),
         0, "Your softmax runs over the columns (a row must add up to 1), and the dot products are not divided by sqrt(4).")
 numbers(WEEK, "attention_by_hand", "divided_by_d", _hand(0.30720, 0.18632, 0.50648, 1.1209, 0.052491, 0.50648, 1.1209, 1.1361),
-        0, "Your dot products are divided by 4; it is by its square root.")
+        0, "Your dot products are divided by 4; divide by its square root, 2.")
 numbers(WEEK, "attention_by_hand", "multiplied", _hand(0.01798, 0.00032932, 0.98169, 1.0177, -0.98070, 0.98169, 1.0177, 1.1168),
-        0, "Your dot products are multiplied by sqrt(4); they are divided by it.")
+        0, "Your dot products are multiplied by sqrt(4); divide by it.")
 numbers(WEEK, "attention_by_hand", "root_of_tokens",
         _hand(0.22280, 0.070217, 0.70698, 1.1526, -0.49633, 0.70698, 1.1526, 1.2212),
-        0, "Your dot products are divided by the square root of the number of tokens; it is that of d = 4.")
+        0, "Your dot products are divided by the square root of the number of tokens; divide by that of d = 4.")
 numbers(WEEK, "attention_by_hand", "no_exponentials", _hand(1 / 3, 0.0, 2 / 3, 4 / 3, -2 / 3, 2 / 3, 4 / 3, 1.25),
         0, "Your weights are the scores divided by their sum; a softmax takes the exponentials first.")
 numbers(WEEK, "attention_by_hand", "not_normalised", _hand(2.7183, 1.0, 7.3891, 12.826, -4.3891, 7.3891, 12.826, 16.352),
@@ -322,7 +323,7 @@ numbers(WEEK, "attention_by_hand", "keys_for_values", by_hand | {
     "out_0_0": 0.90997, "out_0_1": 2.2405, "swapped_out_0_0": 0.90997, "swapped_out_1_0": 0.87805,
 }, 1, "Your output is a mean of the keys; it is the weighted mean of the values.")
 numbers(WEEK, "attention_by_hand", "nothing_moved", by_hand | {"swapped_w_0_1": 0.090031, "swapped_out_1_0": 0.87912},
-        2, "You left everything at its place: after the swap the former token 2 stands at position 1.")
+        2, "You left everything in its place: after the swap the former token 2 is at position 1.")
 numbers(WEEK, "attention_by_hand", "values_left_behind", by_hand | {"swapped_out_0_0": 0.57952, "swapped_out_1_0": 0.67985},
         2, "Your values stayed behind: a token moves with its query, its key and its value.")
 numbers(WEEK, "attention_by_hand", "queries_left_behind", by_hand | {"swapped_out_1_0": 0.87912},
@@ -332,9 +333,12 @@ numbers(WEEK, "attention_by_hand", "second_channel", by_hand | {"swapped_out_1_0
 numbers(WEEK, "attention_by_hand", "outputs_crossed", by_hand | {"swapped_out_0_0": 1.2095470, "swapped_out_1_0": 1.1546979},
         2, "Your last two outputs are exchanged: position 0 keeps its token, so its output stays as it was.")
 numbers(WEEK, "attention_by_hand", "two_digits", _hand(0.24, 0.09, 0.67, 1.2, -0.40, 0.67, 1.2, 1.2),
-        0, "The numbers are right but given to two digits; four significant digits are asked for.")
+        0, ROUNDED_TOO_FAR)
+numbers(WEEK, "attention_by_hand", "two_decimals", _hand(0.24, 0.09, 0.67, 1.15, -0.40, 0.67, 1.15, 1.21), 0, ROUNDED_TOO_FAR)
+numbers(WEEK, "attention_by_hand", "one_slip", by_hand | {"out_0_1": -0.3751492}, 2,
+        "Only `out_0_1` is wrong; your other numbers are right. Compute it again, and look for a typing slip.")
 numbers(WEEK, "attention_by_hand", "three_digits", _hand(0.245, 0.090, 0.665, 1.15, -0.395, 0.665, 1.15, 1.21),
-        0, "The numbers are right but given to three digits; four significant digits are asked for.")
+        0, ROUNDED_TOO_FAR)
 
 
 # ---- 1.3 equivariance_gap -------------------------------------------------------------------------------------------
@@ -355,6 +359,10 @@ edited(gap_plain, "gap_inverse_on_both_sides", 2, DIAGNOSES["inverse"],
        ("    first", "    perm = torch.argsort(perm)\n    first"))
 edited(gap_plain, "gap_of_invariance", 0, DIAGNOSES["input only"], ("f(x)[:, perm]", "f(x)"))
 edited(gap_plain, "gap_output_only", 0, DIAGNOSES["output only"], ("f(x[:, perm])", "f(x)"))
+edited(gap_plain, "gap_one_input", 0, "Both of your sides call f with the same input: one is f(x[:, perm]), the other f(x)[:, perm].",
+       ("last = f(x)[:, perm]", "last = f(x[:, perm])[:, perm]"))
+edited(gap_plain, "gap_put_back_with_perm", 1.5, DIAGNOSES["inverse outside"],
+       ("first = f(x[:, perm])", "first = f(x[:, perm])[:, perm]"), ("f(x)[:, perm]", "f(x)"))
 edited(gap_plain, "gap_mean", 0, DIAGNOSES["mean"], (".max()", ".mean()"))
 edited(gap_plain, "gap_signed", 0, DIAGNOSES["signed"], (".abs()", ""))
 edited(gap_plain, "gap_signed_other_way", 0, DIAGNOSES["signed"], ("(first - last).abs()", "(last - first)"))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from autograder.misconceptions.bank import edited, family, numbers, right, wrong
+from autograder.misconceptions.bank import ROUNDED_TOO_FAR, edited, family, numbers, right, wrong
 
 WEEK = "week2_sinusoidal"
 
@@ -30,7 +30,7 @@ DIAGNOSES = {
     "one frequency": "All pairs have the same frequency; each has its own.",
     "two pi": "You multiply the angle by 2 pi; it is position times frequency.",
     "degrees": "Your angles are converted from degrees; position times frequency is in radians already.",
-    "base": "Your code uses its own base in place of the argument `base`.",
+    "base": "Your code uses its own base instead of the argument `base`.",
     # table
     "halves":
         "Your layout is [sin | cos], all sines first; this exercise asks for sine and cosine interleaved: sin, cos, sin,"
@@ -51,7 +51,7 @@ DIAGNOSES = {
            " nothing.",
     # shift
     "transposed":
-        "Your matrix is transposed: it moves by -offset. Sine comes first in a pair, so the minus sign stands below the"
+        "Your matrix is transposed: it moves by -offset. Sine comes first in a pair, so the minus sign is below the"
         " diagonal.",
     "at position 0 only": "Your matrix is right at position 0 and wrong elsewhere; one matrix must move every position.",
     "halves shift":
@@ -70,11 +70,11 @@ DIAGNOSES = {
     "input detached": "The gradient through your result to x is wrong or cut off.",
     "batch axis": "You add row b to sequence b: rows follow the tokens (axis 1), and are the same for all sequences.",
     "x alone": "Your result is x as it came: the rows are not added.",
-    "rows alone": "You return the rows alone; they are added to x.",
+    "rows alone": "You return the rows alone; add them to x.",
     "other rows": "You add other rows than 0, 1, 2, ...: token p gets row p.",
     "same row": "All tokens get the same row; token p gets row p.",
     "scaled rows": "You scale x or the rows; the sum is x plus the rows as they are.",
-    "multiplied": "You multiply x by the rows; they are added.",
+    "multiplied": "You multiply x by the rows; add them.",
     "dropout": "Something else than the sum happens to x (dropout or normalisation).",
     "wrong size": "Your table has another size than max_len * d_model.",
     "float32 out": "Your result has the dtype of the table (float32); it must have the dtype of x.",
@@ -130,7 +130,7 @@ numbers(WEEK, "encode_by_hand", "from_one", by_hand(lambda p: encoded(p + 1)),
 numbers(WEEK, "encode_by_hand", "swapped", by_hand(lambda p: [encoded(p)[c] for c in (1, 0, 3, 2)]),
         2.5, "Sine and cosine are swapped: even channels hold sines, so PE(0) is 0, 1, 0, 1.")
 numbers(WEEK, "encode_by_hand", "halves", by_hand(lambda p: [encoded(p)[c] for c in (0, 2, 1, 3)]),
-        2.5, "Your layout is [sin | cos]; here sine and cosine of a pair stand side by side.")
+        2.5, "Your layout is [sin | cos]; here sine and cosine of a pair are side by side.")
 numbers(WEEK, "encode_by_hand", "channel_speeds", by_hand(lambda p: waves(p, 1, 0.1, 0.01, 0.001)),
         0.5, "Your exponent is c/d with c the number of the channel; sine and cosine of a pair share the frequency 10000^(-2t/d).")
 numbers(WEEK, "encode_by_hand", "channel_for_pair", by_hand(lambda p: waves(p, 1, 0.01, 1e-4, 1e-6)),
@@ -148,9 +148,9 @@ numbers(WEEK, "encode_by_hand", "fast_pair_only", by_hand(encoded, lambda a, b: 
 numbers(WEEK, "encode_by_hand", "distance", by_hand(encoded, math.dist),
         2.5, "You give distances; the exercise asks for dot products.")
 numbers(WEEK, "encode_by_hand", "three_decimals", {key: round(value, 3) for key, value in RIGHT.items()},
-        3, "The numbers are right but rounded to three digits after the point; four significant digits are asked for.")
+        3, ROUNDED_TOO_FAR)
 numbers(WEEK, "encode_by_hand", "two_digits", {key: round(value, 2) for key, value in RIGHT.items()},
-        2, "The numbers are right but rounded to two digits after the point; four significant digits are asked for.")
+        2, ROUNDED_TOO_FAR)
 numbers(WEEK, "encode_by_hand", "similar_only", RIGHT | {"dot_5_6": 1.5307},
         3.5, "The two products with offset 1 must be equal, not just similar: compute with more digits.")
 
@@ -176,6 +176,12 @@ numbers(WEEK, "wavelengths_by_hand", "last_channel", LENGTHS | {"longest": 2 * m
         1, "Your last exponent is 63/64, that of a channel; the last pair has 2 * 31 / 64.")
 numbers(WEEK, "wavelengths_by_hand", "from_one", wavelengths((2 / 64, 18 / 64, 34 / 64, 1)),
         0, "Your pairs are counted from 1; pair 0 has exponent 0.")
+numbers(WEEK, "wavelengths_by_hand", "from_one_but_for_the_longest", wavelengths((2 / 64, 18 / 64, 34 / 64, 62 / 64)),
+        1, "Your pairs are counted from 1; pair 0 has exponent 0.")
+numbers(WEEK, "wavelengths_by_hand", "eighth_pair", wavelengths((0, 14 / 64, 30 / 64, 62 / 64)),
+        1, "You take pair 8 for the eighth pair: pairs are counted from 0, so its exponent is 16/64.")
+numbers(WEEK, "wavelengths_by_hand", "eighth_pair_and_last", wavelengths((0, 14 / 64, 30 / 64, 60 / 64)),
+        0, "You take pair 8 for the eighth pair: pairs are counted from 0, so its exponent is 16/64.")
 numbers(WEEK, "wavelengths_by_hand", "i_over_d", wavelengths((0, 8 / 64, 16 / 64, 31 / 64)),
         0, "Your exponents are half of what they should be: 2t/d, not t/d.")
 numbers(WEEK, "wavelengths_by_hand", "doubled", wavelengths((0, 32 / 64, 1, 124 / 64)),
@@ -195,7 +201,7 @@ numbers(WEEK, "wavelengths_by_hand", "up_to_the_base", wavelengths((0, 8 / 31, 1
 numbers(WEEK, "wavelengths_by_hand", "reciprocals", {key: 1 / value for key, value in LENGTHS.items()},
         0, "You give turns per position; the wavelength is its reciprocal, positions per turn.")
 numbers(WEEK, "wavelengths_by_hand", "two_digits", {"pair_0": 6.3, "pair_8": 63, "pair_16": 630, "longest": 47000},
-        0, "The numbers are right but given to two digits; four significant digits are asked for.")
+        0, ROUNDED_TOO_FAR)
 
 
 # ---- 2.3 sinusoidal_positional_encoding -----------------------------------------------------------------------------

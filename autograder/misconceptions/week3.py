@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from autograder.misconceptions.bank import edited, family, numbers, right, wrong
+from autograder.misconceptions.bank import ROUNDED_TOO_FAR, edited, family, numbers, right, wrong
 
 WEEK = "week3_rope"
 
@@ -29,7 +29,7 @@ DIAGNOSES = {
     "whole exponent": "Your exponents are rounded to whole numbers (integer division).",
     "per channel": "You return one frequency per channel; the exercise asks for one per pair.",
     "low frequencies": "Your frequencies are rounded to half precision.",
-    "base": "Your code uses its own base in place of the argument `base`.",
+    "base": "Your code uses its own base instead of the argument `base`.",
     # rotation
     "half layout":
         "Your result is RoPE in the half-split layout (channel i with i + head_dim/2); this exercise asks for "
@@ -47,13 +47,13 @@ DIAGNOSES = {
         "The second channel of each pair is computed from the first one after its rotation; both need the old "
         "values.",
     "apart":
-        "Your pairs are rotated rightly but not put back side by side: all first channels come before all second "
+        "Your pairs are rotated correctly but not put back side by side: all first channels come before all second "
         "ones.",
     "even and odd":
-        "You take even and odd channels apart; in the half layout the two of a pair stand half a head apart: channel i "
+        "You take even and odd channels apart; in the half layout the two of a pair are half a head apart: channel i "
         "with i + head_dim/2.",
     "woven":
-        "Your pairs are rotated rightly but put back side by side; in the half-split layout all first channels "
+        "Your pairs are rotated correctly but put back side by side; in the half-split layout all first channels "
         "come before all second ones.",
     "mixed tables":
         "Two layouts are mixed: cosines and sines are repeated in the order of one layout, but the channels are "
@@ -96,7 +96,7 @@ DIAGNOSES = {
         "head.",
     # attention
     "no rotation": "Your output is plain attention: queries and keys are not rotated.",
-    "values": "The values are rotated too; only queries and keys are.",
+    "values": "The values are rotated too; rotate only queries and keys.",
     "queries only": "Only queries or only keys are rotated; the score needs both.",
     "before split":
         "You rotate before the heads are split, with frequencies for d_model: each head must have all the "
@@ -132,14 +132,16 @@ DIAGNOSES = {
     "tables swapped": "Sine and cosine are returned in the wrong order.",
     "table width": "The tables are too wide: one column per pair, head_dim/2 of them.",
     "table dtype": "The tables must be returned in the dtype asked for.",
-    "query at 0": "The bug is still there: the newest query gets position 0, but it stands at the end of the cache.",
+    "query at 0":
+        "The bug is still there: the newest query counts as position 0, where nothing is rotated, but it belongs to the end of "
+        "the cache.",
     "query after": "The query is one position too far: it belongs to the last key's position, n_keys - 1.",
-    "keys only": "Only one of query and keys is rotated; both are cached unrotated.",
+    "keys only": "Your keys are not rotated: the cache holds them unrotated, so rotate key j to position j.",
     "reversed": "The distance has the wrong sign: positions run backwards, or the rotation turns the wrong way.",
     "scaled": "The scores are scaled; this function returns them unscaled.",
     "softmaxed": "You return weights after a softmax; the exercise asks for the scores.",
     "turned shape": "The shape is (batch, heads, 1, n_keys): one row, with one score per key.",
-    "all at end": "All keys get the position of the query; key j stands at position j.",
+    "all at end": "All keys get the position of the query; key j is at position j.",
 }
 
 
@@ -160,7 +162,7 @@ numbers(WEEK, "rotate_by_hand", "degrees", {
 numbers(WEEK, "rotate_by_hand", "clockwise", {
     "q3_0": -0.98999, "q3_1": -0.14112, "k1_0": 0.84147, "k1_1": 0.54030,
     "score_3_1": -0.90930, "score_12_10": -0.90930,
-}, 0, "You rotate clockwise: (1, 0) turns towards (0, 1), and (0, 1) towards (-1, 0).")
+}, 0, "You rotate clockwise: (1, 0) must turn towards (0, 1), and (0, 1) towards (-1, 0).")
 numbers(WEEK, "rotate_by_hand", "swapped", {
     "q3_0": 0.14112, "q3_1": -0.98999, "k1_0": -0.54030, "k1_1": 0.84147,
     "score_3_1": -0.90930, "score_12_10": -0.90930,
@@ -186,7 +188,7 @@ numbers(WEEK, "rotate_by_hand", "not_rotated", by_hand | {"score_3_1": 0.0, "sco
         2, "Your score is that of q and k before the rotation.")
 numbers(WEEK, "rotate_by_hand", "two_digits", {
     "q3_0": -0.99, "q3_1": 0.14, "k1_0": -0.84, "k1_1": 0.54, "score_3_1": 0.91, "score_12_10": 0.91,
-}, 0, "The numbers are right but given to two digits; four significant digits are asked for.")
+}, 0, ROUNDED_TOO_FAR)
 
 
 # ---- 3.2 rope_frequencies -------------------------------------------------------------------------------------------
@@ -265,6 +267,16 @@ def freq_own_base(head_dim, base=10000.0):
 @wrong(WEEK, "rope_frequencies", 1.5, DIAGNOSES["odd"])
 def freq_odd_accepted(head_dim, base=10000.0):
     return 1.0 / (base ** (torch.arange(0, head_dim, 2).float() / head_dim))
+
+
+@wrong(WEEK, "rope_frequencies", 1.75, "rope_frequencies(8): your result is an argument, or the result of an earlier call: "
+       "writing to it changes that one, too. Return a new tensor.", remembers=True)
+def freq_handed_out_twice(head_dim, base=10000.0, kept={}):  # noqa: B006
+    if head_dim % 2:
+        raise ValueError("head_dim must be even")
+    if (head_dim, base) not in kept:
+        kept[head_dim, base] = base ** (-torch.arange(0, head_dim, 2) / head_dim)
+    return kept[head_dim, base]
 
 
 @right(WEEK, "rope_frequencies")
@@ -918,6 +930,10 @@ edited(AttentionPlain, "attention_i_over_d", 1.75, DIAGNOSES["i/d"],
        ("(-torch.arange(0, d, 2) / d)", "(-torch.arange(d // 2) / d)"))
 edited(AttentionPlain, "attention_positions_ignored", 3, DIAGNOSES["ignored"],
        ("        if positions is None:\n            positions", "        positions"))
+edited(AttentionPlain, "attention_table_of_angles", 3.25,
+       "Your angles come from a table with a row for each whole position from 0; positions may also be negative, fractional or "
+       "larger than the table.",
+       ("positions[..., None] * theta", "(torch.arange(2048)[:, None] * theta)[positions.long()]"))
 edited(AttentionPlain, "attention_first_row", 4, DIAGNOSES["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
 edited(AttentionPlain, "attention_buffer_saved", 4.25, DIAGNOSES["tables saved"],
        (KEPT, BUFFER + ")"), (f"self.{THETA}", "self.theta"))

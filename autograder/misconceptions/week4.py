@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from autograder.misconceptions.bank import edited, family, numbers, right, wrong
+from autograder.misconceptions.bank import ROUNDED_TOO_FAR, edited, family, numbers, right, wrong
 
 WEEK = "week4_alibi"
 
@@ -46,7 +46,7 @@ DIAGNOSES = {
     "top left":
         "Your queries are aligned at the top left, as if they were the first positions; they are the last ones "
         "(position n_keys - n_queries + r).",
-    "heads last": "Your heads stand on the last axis; the shape is (n_heads, n_queries, n_keys).",
+    "heads last": "Your heads are on the last axis; the shape is (n_heads, n_queries, n_keys).",
     "per key":
         "You return the bias per key, slope * j: the same only under a causal mask; the exercise asks for -slope * |i - j|.",
     "masked": "Your bias contains a causal mask; it must be finite on both sides.",
@@ -73,19 +73,19 @@ DIAGNOSES = {
         "constant in a row, or the bias per key is not +slope * j."),
     "float32": "You compute in float32: far out the two biases are large numbers, and their rounding looks like a difference.",
     "mean": "You take the mean difference; the exercise asks for the largest one.",
-    "bool tensor": "You return a tensor; the exercise asks for a Python bool.",
+    "bool tensor": "The answer must be a Python bool: wrap the comparison in bool().",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
     # attention
     "no bias": "Your output is plain attention: there is no bias in it.",
     "after softmax": "The bias is added after the softmax; it belongs to the scores before it.",
-    "bias scaled": "The bias is divided by sqrt(head_dim) with the scores; it is added after the scaling.",
-    "bias enlarged": "The bias is multiplied by sqrt(head_dim); it is added to the scaled scores as it is.",
+    "bias scaled": "The bias is divided by sqrt(head_dim) with the scores; add it after the scaling.",
+    "bias enlarged": "The bias is multiplied by sqrt(head_dim); add it to the scaled scores as it is.",
     "unscaled": "The scores are not divided by sqrt(head_dim).",
     "d_model scale": "The scores are divided by sqrt(d_model); the scale belongs to head_dim.",
     "factor":
-        "The bias is used as a factor on the scores; it is added to them.",
+        "The bias is used as a factor on the scores; add it to them.",
     "clobbered":
-        "The causal mask is lost: hidden scores are 0 in place of -inf when they reach the softmax.",
+        "The causal mask is lost: hidden scores are 0 instead of -inf when they reach the softmax.",
     "no causal": "`is_causal` changes nothing: later tokens are seen.",
     "always causal": "`is_causal=False` is ignored: later tokens are never seen.",
     "not default": "The mask must be on by default: is_causal=True.",
@@ -117,10 +117,10 @@ DIAGNOSES = {
     "log10": "You use the logarithm to base 10; the factor is exp(-slope * distance), so take the natural one.",
     "log2": "You use the logarithm to base 2; the factor is exp(-slope * distance), so take the natural one.",
     "multiplied": "Your window grows with the slope; a steep head has a short one: divide by the slope.",
-    "tol ignored": "Your code uses its own tolerance in place of the argument `tol`.",
+    "tol ignored": "Your code uses its own tolerance instead of the argument `tol`.",
     "no minus": "Your window is negative: the logarithm of a number below 1 is.",
-    "linear bias": "You ask when slope * distance reaches 1/tol or 1 - tol; asked is when exp(-slope * distance) is at most tol.",
-    "half-life": "You return the half-life ln 2 / slope; asked is where the factor is at most tol.",
+    "linear bias": "You ask when slope * distance reaches 1/tol or 1 - tol; the exercise asks when exp(-slope * distance) is at most tol.",
+    "half-life": "You return the half-life ln 2 / slope; the exercise asks where the factor is at most tol.",
     "not int": "The window must be a Python int.",
     "no tensors": "0-d tensors must be taken as well.",
 }
@@ -139,7 +139,7 @@ numbers(WEEK, "slopes_by_hand", "as_powers", {
     "h12_11": 2**-3.5})
 numbers(WEEK, "slopes_by_hand", "one_formula", by_hand | {
     "h12_0": 0.62996052, "h12_7": 0.024803141, "h12_8": 0.015625, "h12_9": 0.0098431332, "h12_11": 0.00390625,
-}, 0.5, "For 12 heads you use the rule for powers of two, 2^(-8k/12); 12 is none: first the 8 slopes of 8 heads, then "
+}, 0.5, "For 12 heads you use the rule for powers of two, 2^(-8k/12), but 12 is no power of two: first come the 8 slopes of 8 heads, then "
         "every second one of 16.")
 numbers(WEEK, "slopes_by_hand", "sorted", by_hand | {
     "h12_0": 0.70710678, "h12_7": 0.0625, "h12_8": 0.03125, "h12_9": 0.015625, "h12_11": 0.00390625,
@@ -172,7 +172,7 @@ numbers(WEEK, "slopes_by_hand", "negative", {key: -value for key, value in by_ha
         "Your slopes are negative; the minus sign belongs to the bias.")
 numbers(WEEK, "slopes_by_hand", "two_digits", by_hand | {
     "h8_2": 0.13, "h8_7": 0.0039, "h12_7": 0.0039, "h12_8": 0.71, "h12_9": 0.35, "h12_11": 0.088,
-}, 0, "The numbers are right but given to two digits; four significant digits are asked for.")
+}, 0, ROUNDED_TOO_FAR)
 
 
 # ---- 4.2 alibi_slopes -----------------------------------------------------------------------------------------------
@@ -373,6 +373,24 @@ numbers(WEEK, "attention_with_slope", "slope_one",
 numbers(WEEK, "attention_with_slope", "not_normalised",
         _answers((0.22313016, 0.36787944, 0.60653066, 1.0), 5.4696204, (0.60653066, 1.0, 0.60653066, 0.36787944)),
         0, "Your factors are right but not divided by their sum: the weights of a row add up to 1.")
+for _name, _score, _slips in (
+    ("reversed", 2, {}),
+    ("reversed_and_summed", 1, {"output": 5.1807989}),
+):
+    numbers(WEEK, "attention_with_slope", _name,
+            rows | {f"causal_{key}": rows[f"causal_{3 - key}"] for key in range(4)} | _slips, _score,
+            "Your causal weights run the wrong way: causal_3 belongs to the query's own key and is the largest.")
+_factors = {"causal_0": 0.22313016, "causal_1": 0.36787944, "causal_2": 0.60653066, "causal_3": 1.0}
+_open_factors = {"open_0": 0.60653066, "open_1": 1.0, "open_2": 0.60653066, "open_3": 0.36787944}
+for _name, _score, _slips in (
+    ("weights_not_normalised", 1, _factors | _open_factors),
+    ("causal_not_normalised", 2, _factors),
+    ("causal_and_output_not_normalised", 1, _factors | {"output": 5.4696204}),
+    ("output_not_normalised", 2, {"output": 5.4696204}),
+    ("open_not_normalised", 2, _open_factors),
+):
+    numbers(WEEK, "attention_with_slope", _name, rows | _slips, _score,
+            "You use factors that are not divided by their sum: the weights of a row add up to 1.")
 numbers(WEEK, "attention_with_slope", "masked_after_all", rows | {
     "open_0": 0.37754067, "open_1": 0.62245933, "open_2": 0.0, "open_3": 0.0,
 }, 2, "In the second row you keep the mask: without one the query sees the keys after it too.")
@@ -391,7 +409,7 @@ numbers(WEEK, "attention_with_slope", "plain_mean", rows | {"output": 3.75},
         2, "Your output is the plain mean of the values; weight them.")
 numbers(WEEK, "attention_with_slope", "two_digits",
         _answers((0.10, 0.17, 0.28, 0.46), 2.5, (0.24, 0.39, 0.24, 0.14)), 0,
-        "The numbers are right but given to two digits; four significant digits are asked for.")
+        ROUNDED_TOO_FAR)
 
 
 # ---- 4.5 per_key_bias_is_equivalent ---------------------------------------------------------------------------------
@@ -596,7 +614,7 @@ edited(LayerPlain, "layer_accepts_any_size", 4.5, DIAGNOSES["sizes"],
        ('        if d_model % n_heads:\n            raise ValueError("n_heads must divide d_model")\n', ""))
 
 
-edited(LayerPlain, "layer_scaled_by_heads", 0, "You divide the scores by the square root of the number of heads; it is that of head_dim.",
+edited(LayerPlain, "layer_scaled_by_heads", 0, "You divide the scores by the square root of the number of heads; divide by that of head_dim.",
        ("math.sqrt(q.shape[-1])", "math.sqrt(self.n_heads)"))
 edited(LayerPlain, "layer_keys_from_queries", 0, "Your keys come from q_proj; they have a projection of their own, k_proj.",
        ("self.split(self.k_proj(x))", "self.split(self.q_proj(x))"))
@@ -624,6 +642,34 @@ class LayerFused(nn.Module):
             mask = mask.masked_fill(place > place[:, None], float("-inf"))
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.to(q.dtype))
         return self.o_proj(out.permute(0, 2, 1, 3).reshape(b, n, d))
+
+
+@right(WEEK, "ALiBiMultiHeadAttention")
+class LayerKeepsAFloat32Bias(nn.Module):
+    """What is kept from one call does not change the next."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        if d_model % n_heads:
+            raise ValueError("d_model must be a multiple of n_heads")
+        self.n_heads, self.kept = n_heads, {}
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(d_model, d_model, bias=False) for _ in range(4))
+
+    def bias(self, n):
+        if n not in self.kept:
+            c = 2 ** math.floor(math.log2(self.n_heads))
+            slopes = [2 ** (-8 * k / c) for k in range(1, c + 1)] + [2 ** (-4 * k / c) for k in range(1, 2 * c, 2)]
+            place = torch.arange(n)
+            self.kept[n] = -torch.tensor(slopes[: self.n_heads])[:, None, None] * (place[:, None] - place).abs()
+        return self.kept[n]
+
+    def forward(self, x, is_causal=True):
+        b, n, d = x.shape
+        q, k, v = (p(x).view(b, n, self.n_heads, -1).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        scores = q @ k.mT / math.sqrt(q.shape[-1]) + self.bias(n).to(x)
+        if is_causal:
+            scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
+        return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, d))
 
 
 @right(WEEK, "ALiBiMultiHeadAttention")

@@ -10,7 +10,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from autograder.misconceptions.bank import edited, family, numbers, right, wrong
+from autograder.misconceptions.bank import ROUNDED_TOO_FAR, edited, family, numbers, right, wrong
 
 WEEK = "week5_extrapolation"
 
@@ -37,6 +37,13 @@ numbers(WEEK, "unturned_pairs", "first_and_last_swapped",
 numbers(WEEK, "unturned_pairs", "without_two_pi", {
     "turns_first": 4096, "turns_last": 0.4729987, "boundary": 57.79776, "complete": 58, "never": 6,
 }, 0, "A turn has 2 pi radians: you count radians, not turns.")
+for _name, _score, _slips in (
+    ("turns_without_two_pi", 2, {"turns_first": 4096, "turns_last": 0.4729987}),
+    ("boundary_without_two_pi", 1, {"boundary": 57.79776, "complete": 58, "never": 6}),
+    ("boundary_alone_without_two_pi", 2, {"boundary": 57.79776}),
+):
+    numbers(WEEK, "unturned_pairs", _name, counts | _slips, _score,
+            "The 2 pi is missing in some of your numbers: a turn has 2 pi radians.")
 numbers(WEEK, "unturned_pairs", "exponent_i_over_d", {
     "turns_first": 651.8986, "turns_last": 7.005354, "boundary": 90.05376, "complete": 64, "never": 0,
 }, 0, "The exponent is -2i/d, not -i/d: your slow pairs turn too fast.")
@@ -50,7 +57,7 @@ numbers(WEEK, "unturned_pairs", "boundary_for_d", counts | {"boundary": 90.05376
         "Your boundary counts channels: the factor in front is d/2, not d.")
 numbers(WEEK, "unturned_pairs", "two_digits", {
     "turns_first": 650, "turns_last": 0.075, "boundary": 45, "complete": 46, "never": 18,
-}, 1, "The numbers are right but rounded too much; four significant digits are asked for.")
+}, 1, ROUNDED_TOO_FAR)
 
 
 # ---- 5.2 position_interpolation -------------------------------------------------------------------------------------
@@ -156,7 +163,7 @@ NTK = {
     "plain": "base * scale lacks the exponent d/(d-2): the last pair's own exponent is -(d-2)/d, not -1.",
     "inverse": "The exponent is upside down: d/(d-2), not (d-2)/d.",
     "twice": "The scale is applied twice: once in base * scale and once more in the power.",
-    "base too": "The power must stand on the scale alone, not on base * scale.",
+    "base too": "The power belongs on the scale alone, not on base * scale.",
     "divided": "Your base becomes smaller; a larger base is what slows the pairs down.",
     "d over d-1": "The exponent is d/(d-2): there are d/2 pairs, and the last one has the number d/2 - 1.",
     "pairs": "Your exponent counts pairs, (d/2) / (d/2 - 2); it is d/(d-2) with d the head dimension.",
@@ -216,7 +223,7 @@ numbers(WEEK, "ntk_by_hand", "d_minus_one", ntk_right | {"new_base": 40889.95}, 
 numbers(WEEK, "ntk_by_hand", "from_a_blog", ntk_right | {"new_base": 41400}, 0.5,
         "This looks like twice the 20,700 of a well-known post: compute it, 10000 * 4**(64/62).")
 numbers(WEEK, "ntk_by_hand", "power_of_all", ntk_right | {"new_base": 56300.67}, 0.5,
-        "The power must stand on the scale alone, not on base * scale.")
+        "The power belongs on the scale alone, not on base * scale.")
 numbers(WEEK, "ntk_by_hand", "all_pairs_slower", ntk_right | {"first_pair_ratio": 0.25}, 0.5,
         "The first pair is not slowed down: its frequency is base**0 = 1 for every base.")
 numbers(WEEK, "ntk_by_hand", "ratio_upside_down", ntk_right | {"last_pair_ratio": 4}, 0.5,
@@ -238,7 +245,8 @@ DYNAMIC = {
     "minus one": "The stretch is scale * ratio - (scale - 1), not scale * ratio - 1.",
     "exponent": "The exponent d/(d-2) is missing on the stretch.",
     "inverse": "The exponent is upside down: d/(d-2), not (d-2)/d.",
-    "inside": "The scale multiplies the excess in a wrong way: scale * seq_len/original_len - (scale - 1).",
+    "brackets": "The brackets around (scale - 1) are missing: without them 1 is taken away, not added.",
+    "all scaled": "The scale multiplies the whole bracket; it belongs to seq_len/original_len alone.",
     "less": "At seq_len == original_len the base must be unchanged; mind the comparison and the formula there.",
     "ratio upside down": "The ratio is upside down: seq_len / original_len grows with the text.",
     "whole": "A whole-number division: seq_len // original_len moves in jumps.",
@@ -254,7 +262,7 @@ def dynamic_plain(base, scale, head_dim, seq_len, original_len):
     return base * stretch ** (head_dim / (head_dim - 2))
 
 
-edited(dynamic_plain, "dynamic_last_position", 0, "You put the last position, seq_len - 1, in place of the length.",
+edited(dynamic_plain, "dynamic_last_position", 0, "You use the last position, seq_len - 1, instead of the length.",
        ("scale * seq_len /", "scale * (seq_len - 1) /"))
 edited(dynamic_plain, "dynamic_scale_cut", 0, "Your scale is cut off to a whole number.",
        ("scale * seq_len / original_len - (scale - 1)", "int(scale) * seq_len / original_len - (int(scale) - 1)"))
@@ -270,8 +278,12 @@ edited(dynamic_plain, "dynamic_ratio_only", 0, DYNAMIC["ratio"],
        ("scale * seq_len / original_len - (scale - 1)", "seq_len / original_len"))
 edited(dynamic_plain, "dynamic_no_offset", 0, DYNAMIC["no offset"], (" - (scale - 1)", ""))
 edited(dynamic_plain, "dynamic_minus_one", 0, DYNAMIC["minus one"], ("- (scale - 1)", "- 1"))
-edited(dynamic_plain, "dynamic_brackets", 0, DYNAMIC["inside"], ("- (scale - 1)", "- scale - 1"),
+edited(dynamic_plain, "dynamic_brackets", 0, DYNAMIC["brackets"], ("- (scale - 1)", "- scale - 1"),
        ("stretch **", "abs(stretch) **"))
+edited(dynamic_plain, "dynamic_without_brackets", 0, DYNAMIC["brackets"], ("- (scale - 1)", "- scale - 1"))
+edited(dynamic_plain, "dynamic_scale_on_all", 0, DYNAMIC["all scaled"],
+       ("scale * seq_len / original_len - (scale - 1)", "scale * (seq_len / original_len - (scale - 1))"),
+       ("return base * stretch", "return base * max(stretch, 1e-9)"))
 edited(dynamic_plain, "dynamic_upside_down", 0, DYNAMIC["ratio upside down"],
        ("scale * seq_len / original_len - (scale - 1)", "abs(scale * original_len / seq_len - (scale - 1))"))
 edited(dynamic_plain, "dynamic_whole_ratio", 0, DYNAMIC["whole"],
@@ -280,8 +292,8 @@ edited(dynamic_plain, "dynamic_never", 0, DYNAMIC["never"],
        ("base * stretch ** (head_dim / (head_dim - 2))", "float(base)"))
 
 
-@wrong(WEEK, "dynamic_ntk_base", 1.25, "After other calls this one goes wrong, which is right by itself: the function must "
-       "not remember anything.", remembers=True)
+@wrong(WEEK, "dynamic_ntk_base", 1.25, "This call goes wrong after other calls. (What you keep from one call must not change "
+       "the next.)", remembers=True)
 def dynamic_remembers(base, scale, head_dim, seq_len, original_len, seen={}):  # noqa: B006
     key = (base, scale, head_dim, original_len)
     seen[key] = max(seen.get(key, 0), seq_len)
@@ -295,6 +307,12 @@ def dynamic_remembers(base, scale, head_dim, seq_len, original_len, seen={}):  #
 def dynamic_max(base, scale, head_dim, seq_len, original_len):
     n = max(seq_len, original_len)
     return base * ((scale * n / original_len) - (scale - 1)) ** (head_dim / (head_dim - 2))
+
+
+@right(WEEK, "dynamic_ntk_base")
+def dynamic_at_least_one(base, scale, head_dim, seq_len, original_len):
+    stretch = max(1.0, scale * seq_len / original_len - (scale - 1))
+    return base * stretch ** (head_dim / (head_dim - 2))
 
 
 @right(WEEK, "dynamic_ntk_base")
@@ -326,7 +344,7 @@ def dynamic_family(mistakes):
 YARN = {
     "reversed": "The ramp is reversed: fast pairs (small i) stay as they are, slow ones are divided by the scale.",
     "over d": "The ramp runs over channels, not over pairs: i counts 0 .. head_dim/2 - 1.",
-    "new length": "The original length is meant in dim(r), not the new one (original_len * scale).",
+    "new length": "dim(r) takes the original length, not the new one (original_len * scale).",
     "not rounded": "The ends of the ramp are not rounded: low down to a whole pair, high up.",
     "rounded inwards": "The ends are rounded the wrong way: low down (floor), high up (ceil).",
     "nearest": "The ends are rounded to the nearest whole number: low goes down (floor), high up (ceil).",
@@ -462,6 +480,20 @@ def yarn_as_in_transformers(head_dim, scale, original_len, base=10000.0, beta_fa
 
 
 @right(WEEK, "yarn_frequencies")
+def yarn_never_shrinks(head_dim, scale, original_len, base=10000.0, beta_fast=32.0, beta_slow=1.0):
+    if head_dim % 2:
+        raise ValueError("head_dim must be even")
+    i = torch.arange(head_dim // 2)
+    theta = base ** (-2 * i / head_dim)
+    if scale <= 1:
+        return theta
+    ends = [head_dim / 2 * math.log(original_len / (2 * math.pi * r)) / math.log(base) for r in (beta_fast, beta_slow)]
+    low, high = max(math.floor(ends[0]), 0), min(math.ceil(ends[1]), head_dim - 1)
+    ramp = ((i - low) / ((high - low) or 0.001)).clamp(0, 1)
+    return theta / scale * ramp + theta * (1 - ramp)
+
+
+@right(WEEK, "yarn_frequencies")
 def yarn_one_factor(head_dim, scale, original_len, base=10000.0, beta_fast=32.0, beta_slow=1.0):
     if head_dim % 2:
         raise ValueError("pairs!")
@@ -479,12 +511,12 @@ HOT = {
     "squared": "This is the factor on a logit, the square; cosine and sine get 0.1 ln(s) + 1 each.",
     "root": "You take a square root: the factor itself goes on cosine and on sine, and the logit gets its square.",
     "inverse": "This is the reciprocal: the factor makes logits larger, so it lies above 1.",
-    "log10": "You use the logarithm to base 10; the natural one is meant.",
-    "log2": "You use the logarithm to base 2; the natural one is meant.",
+    "log10": "You use the logarithm to base 10; use the natural one.",
+    "log2": "You use the logarithm to base 2; use the natural one.",
     "no one": "The + 1 is missing: without stretching the factor is 1, not 0.",
     "no tenth": "The factor 0.1 in front of the logarithm is missing.",
     "clamp": "For scale <= 1 the factor is 1; your formula goes on below.",
-    "bracket": "The + 1 stands inside the logarithm: 0.1 * ln(s) + 1, not 0.1 * ln(s + 1).",
+    "bracket": "The + 1 is inside the logarithm: 0.1 * ln(s) + 1, not 0.1 * ln(s + 1).",
     "outside": "The brackets are wrong: 0.1 * ln(s) + 1, not 0.1 * (ln(s) + 1).",
     "log n": "This is a log-n factor; YaRN's is 0.1 ln(s) + 1.",
     "zero": "For scale <= 1 the factor is 1, not 0.",
@@ -517,6 +549,11 @@ edited(hot_plain, "hot_zero_below", 1.5, HOT["zero"], ("return 1.0\n", "return 0
 
 
 @right(WEEK, "yarn_temperature")
+def hot_at_least_one(scale):
+    return max(1.0, 0.1 * math.log(scale) + 1.0)
+
+
+@right(WEEK, "yarn_temperature")
 def hot_max(scale):
     return 1.0 + 0.1 * math.log(max(scale, 1.0))
 
@@ -543,7 +580,7 @@ numbers(WEEK, "yarn_by_hand", "swapped", yarn_right | {"low": 46, "high": 20}, 0
 numbers(WEEK, "yarn_by_hand", "new_length", yarn_right | {"low": 30, "high": 55}, 0.5, YARN["new length"])
 numbers(WEEK, "yarn_by_hand", "without_two_pi", yarn_right | {"low": 33, "high": 58}, 0.5, YARN["two pi"])
 numbers(WEEK, "yarn_by_hand", "channels", yarn_right | {"low": 41, "high": 91}, 0.5,
-        "You count channels; the ramp counts pairs: d/2 stands in front, not d.")
+        "You count channels; the ramp counts pairs: the factor in front is d/2, not d.")
 numbers(WEEK, "yarn_by_hand", "temperature_squared",
         yarn_right | {"temperature": 1.296477, "logit_factor": 1.680853}, 0.5,
         HOT["squared"])
@@ -725,7 +762,7 @@ def loss_text_by_text(model, tokens, lengths, n_targets):
 # ---- 5.8 log_n_scale ------------------------------------------------------------------------------------------------
 
 LOG_N = {
-    "inverse": "The fraction is upside down: ln n stands above, ln n0 below.",
+    "inverse": "The fraction is upside down: the factor is ln n / ln n0.",
     "additive": "The difference of the logarithms is something to add; the factor is their quotient, ln n / ln n0.",
     "quotient": "You take the logarithm of the quotient n / n0; the exercise asks for the quotient of the logarithms.",
     "no logarithm": "The logarithms are missing: ln n / ln n0, not n / n0.",

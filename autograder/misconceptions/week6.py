@@ -35,7 +35,7 @@ SAYS = {
     "clamped offsets": "You clip the offsets; clipping belongs to the methods that use them.",
     "position only": "You return the key positions; subtract the query's.",
     "list": "You return a list; the exercise asks for a tensor.",
-    "backwards rows": "Your rows are upside down: row r stands at position n_keys - n_queries + r.",
+    "backwards rows": "Your rows are upside down: row r is at position n_keys - n_queries + r.",
     # Shaw
     "no clip": "The offsets are not clipped: beyond clip a negative index wraps round to the other end of the table without an "
     "error, and a large one raises.",
@@ -74,11 +74,12 @@ SAYS = {
     "float32 shift": "Your result is float32 whatever x is; keep its dtype.",
     "detached": "Your result is cut off from the autograd graph, so nothing before it can learn.",
     "in place": "Your function changes its argument in place; work on a new tensor.",
+    "queries for keys": "You reshape to (n_queries + 1, n_keys); with a memory, n_keys above n_queries, it is (n_keys + 1, n_queries).",
     # Transformer-XL
     "biases swapped": "The two biases are exchanged: content_bias meets the keys, position_bias meets r.",
     "no content bias": "content_bias is missing: the content term is (q + content_bias).k.",
     "no position bias": "position_bias is missing: the position term is (q + position_bias).r.",
-    "one bias": "The same bias stands in both terms; each has its own.",
+    "one bias": "The same bias is in both terms; each has its own.",
     "both biases": "Both biases are added to the query in both terms; each belongs to one.",
     "bias of one head": "All heads get the bias of the first one; each has its own.",
     "bias by sequence": "The bias is spread over the wrong axis: it is (heads, head_dim), one row per head.",
@@ -112,17 +113,21 @@ SAYS = {
     # T5 attention
     "divided": "Your scores are divided by sqrt(head_dim); T5 does not scale them.",
     "both sided when causal": "With is_causal=True you still take the buckets of two sides; a causal layer gives all to one.",
-    "table turned": "The table is (num_buckets, n_heads); you read it turned round.",
+    "table turned": "The table is (num_buckets, n_heads); you read it transposed.",
+    "bias reshaped": "table[bucket] is (n_queries, n_keys, n_heads): move the axis of heads to the front with permute(2, 0, 1); "
+    "reshape leaves the numbers in their order, and mixes heads and positions.",
+    "value of the query": "Your weights meet the value at the query's own position, as in 'bhij,bhid->bhid'; the sum runs over the "
+    "keys, 'bhij,bhjd->bhid'.",
     "after softmax": "The bias is added after the softmax; it belongs to the scores before it.",
     "no bias": "The bias is missing: your output is plain attention.",
-    "bias negative": "The bias is subtracted; it is added.",
+    "bias negative": "The bias is subtracted; add it.",
     "no mask": "is_causal=True must hide the keys after the query.",
     "always causal": "is_causal=False is ignored: later keys are never seen.",
     "mask top left": "Your causal mask is aligned at the top left; the queries are the last of the keys' positions.",
     "32 written in": "Your code has 32 buckets written into it; num_buckets is the number of rows of the table.",
     "128 written in": "max_distance is ignored.",
     "strict": "Your causal mask hides the token itself; a query sees its own key.",
-    "clobbered": "Hidden scores are 0 in place of -inf when they reach the softmax.",
+    "clobbered": "Hidden scores are 0 instead of -inf when they reach the softmax.",
     "one head": "All heads get the bias of the first one; each has its own column.",
     # DeBERTa
     "other row": "In the last term you take the row of (j, i), as the paper prints it; the published code and this exercise take "
@@ -282,7 +287,7 @@ numbers(
         "deberta_ahead": 15,
     },
     0,
-    "Your sign is turned round everywhere: from the query at 25 the key at 5 has offset 5 - 25 = -20.",
+    "Your sign is reversed everywhere: from the query at 25 the key at 5 has offset 5 - 25 = -20.",
 )
 
 
@@ -654,6 +659,13 @@ edited(
 )
 edited(
     shift_by_padding, "shift_last_row_dropped", 0, SAYS["first rows kept"], ("padded[:, :, 1:]", "padded[:, :, :-1]")
+)
+edited(
+    shift_by_padding,
+    "shift_queries_for_keys",
+    1.25,
+    SAYS["queries for keys"],
+    ("padded.reshape(b, h, n_keys + 1, n_queries)", "padded.reshape(b, h, n_queries + 1, n_keys)"),
 )
 edited(
     shift_by_padding,
@@ -1117,6 +1129,14 @@ edited(
 )
 edited(t5_plain, "t5_strict_mask", 1.25, SAYS["strict"], ('rel > 0, float("-inf"))', 'rel >= 0, float("-inf"))'))
 edited(t5_plain, "t5_clobbered", 1.25, SAYS["clobbered"], ('float("-inf")', "0.0"))
+edited(t5_plain, "t5_bias_reshaped", 0, SAYS["bias reshaped"], (".permute(2, 0, 1)", ".reshape(-1, n_queries, n_keys)"))
+edited(
+    t5_plain,
+    "t5_value_of_the_query",
+    0,
+    SAYS["value of the query"],
+    ("return weights @ v, weights", 'return torch.einsum("bhij,bhid->bhid", weights, v), weights'),
+)
 edited(t5_plain, "t5_one_head", 0, SAYS["one head"], (".permute(2, 0, 1)", ".permute(2, 0, 1)[:1]"))
 edited(t5_plain, "t5_over_queries", 0, SAYS["over queries"], ("softmax(dim=-1)", "softmax(dim=-2).nan_to_num()"))
 edited(
@@ -1569,6 +1589,7 @@ def bucket_with(mistakes):
         "divided",
         "both sided when causal",
         "table turned",
+        "bias reshaped",
         "after softmax",
         "no bias",
         "bias negative",
@@ -1596,7 +1617,8 @@ def t5_with(mistakes):
             128 if "128 written in" in mistakes else max_distance,
             mistakes,
         )
-        bias = table[bucket].permute(2, 0, 1)
+        bias = table[bucket]
+        bias = bias.reshape(-1, n_queries, n_keys) if "bias reshaped" in mistakes else bias.permute(2, 0, 1)
         bias = bias[:1] if "one head" in mistakes else -bias if "bias negative" in mistakes else bias
         scores = q @ k.mT / (math.sqrt(q.shape[-1]) if "divided" in mistakes else 1)
         scores = scores if "no bias" in mistakes or "after softmax" in mistakes else scores + bias

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from autograder.misconceptions.bank import edited, family, numbers, right
+from autograder.misconceptions.bank import ROUNDED_TOO_FAR, edited, family, numbers, right
 
 WEEK = "week7_capstone"
 
@@ -39,11 +39,11 @@ SAYS = {
     "in place": "You change an argument in place; work on a new tensor.",
     "out only": "You return the output alone; the exercise asks for the pair (out, weights).",
     # cache
-    "restart": "With a cache your positions start at 0 again; the new tokens stand at n_cached, n_cached + 1, ….",
-    "keys restart": "With a cache the new keys start at position 0 again; they stand at n_cached, n_cached + 1, ….",
-    "queries restart": "With a cache the new queries start at position 0 again; they stand at n_cached, n_cached + 1, ….",
+    "restart": "With a cache your positions start at 0 again; the new tokens are at n_cached, n_cached + 1, ….",
+    "keys restart": "With a cache the new keys start at position 0 again; they are at n_cached, n_cached + 1, ….",
+    "queries restart": "With a cache the new queries start at position 0 again; they are at n_cached, n_cached + 1, ….",
     "rotated again": "Cached keys are rotated a second time: what is in the cache rotated already must stay as it is.",
-    "one too far": "With a cache your positions are one too large: the first new token stands at n_cached.",
+    "one too far": "With a cache your positions are one too large: the first new token is at n_cached.",
     "top left":
         "With a cache the causal mask is aligned at the top left; the queries are the last positions, so it is "
         "aligned at the end.",
@@ -52,24 +52,27 @@ SAYS = {
     "cache not grown": "The cache you return holds the new tokens only; it must hold all tokens so far.",
     "no causal": "There is no causal mask: later tokens are seen.",
     "heads cached": "You cache the repeated heads; the cache holds n_kv_heads, that is what makes it small.",
-    "state": "The module remembers the text itself; all it may know of earlier tokens stands in the cache it is given.",
-    "list": "You return the cache as a list; it is a plain tuple (k, v).",
+    "state": "The module remembers the text itself; all it may know of earlier tokens is in the cache it is given.",
+    "list": "You return the cache as a list; return a plain tuple (k, v).",
     "wide angles": "Positions or frequencies are in bfloat16 after .to(torch.bfloat16), so far angles are off by radians.",
     "base": "The argument `base` is ignored.",
-    "values rotated": "The values are rotated too; only queries and keys are.",
+    "values rotated": "The values are rotated too; rotate only queries and keys.",
     "no rotation": "Nothing is rotated: the output does not depend on the order of earlier tokens.",
     "queries only": "Only the queries are rotated; the keys must be too.",
+    "keys only": "Only the keys are rotated; the queries must be too.",
     "half layout": "You rotate the pairs (i, i + head_dim/2); the exercise asks for neighbours (2i, 2i+1).",
     "i/d": "Your exponent is -i/head_dim; both channels of a pair share one frequency, base**(-2i/head_dim).",
     "clockwise": "You rotate the other way round.",
     "names": "The projections must be called q_proj, k_proj, v_proj and o_proj, so that weights can be loaded.",
     "biases": "The projections must have no bias: the state_dict holds four weights and nothing else.",
     "sizes": "Sizes that do not fit must raise ValueError when the module is made; yours raises something else or nothing.",
+    "split": "The heads are split without a transpose, so tokens and heads are mixed: split the channels first, then move the "
+             "axes.",
     "merge": "The heads are merged without a transpose, so tokens and heads are mixed.",
     "no o_proj": "The output projection o_proj is not applied.",
     # padding
     "index": "Your positions are indices; padding must not count.",
-    "from one": "Your positions are one too large: the first real token stands at 0.",
+    "from one": "Your positions are one too large: the first real token is at 0.",
     "first row": "Every row gets the positions of the first one; each has its own padding.",
     "slice": "You count the real tokens among the last n_queries only; those before them count too.",
     "first queries": "You return the first n_queries rows; the exercise asks for the last ones.",
@@ -85,7 +88,7 @@ SAYS = {
     "order": "You return (mask, positions); the exercise asks for (positions, mask).",
     # moved keys
     "backwards": "The keys turn the wrong way: a larger position is a turn by +offset times the frequency.",
-    "by index": "Every key turns by its own index; all of them turn by the same angle, that of `offset`.",
+    "by index": "Every key turns by its own index; all of them must turn by the same angle, that of `offset`.",
     "index too": "You add the index of the key to the offset; the keys are rotated already, only the offset is missing.",
     "absolute": "Negative offsets are taken as positive.",
     "low angles": "For bfloat16 keys the angles are computed in bfloat16; compute them in float32 and round once, at the end.",
@@ -93,17 +96,18 @@ SAYS = {
     "odd": "An odd head_dim must raise ValueError; yours raises something else or nothing.",
     "degrees": "Your angles are in degrees.",
     "one frequency": "All pairs turn by the same frequency.",
-    "swapped": "Cosine and sine have changed places.",
+    "swapped": "Cosine and sine are exchanged.",
     "apart": "The two halves of the result are put one after the other; pairs are neighbours, so weave them.",
     # cross-attention
     "exchanged": "x and the memory have changed places: queries come from x, keys and values from the memory.",
     "keys from x": "The keys come from x; keys and values come from the memory.",
+    "values from x": "The values come from x; keys and values come from the memory.",
     "self": "The memory is not looked at: keys and values come from the memory.",
     "causal": "Cross-attention is causal here; every query may see all of the memory.",
     "nan": "A memory without a real token gives NaN; the output is zero there.",
     "large number": "A memory without a real token gives the mean of its padding; the output is zero there.",
     "positions exchanged": "The two sides' positions have changed places: queries turn by `positions`, keys by `memory_positions`.",
-    "x positions": "Both sides turn by the positions of x; the memory has its own.",
+    "x positions": "The keys turn by `positions`, like the queries; they have their own, `memory_positions`.",
     "always rotated": "Without positions you rotate by 0, 1, 2, …; without positions nothing is rotated.",
     "positions ignored": "The positions given change nothing: use them, not 0, 1, 2, ….",
     "rows for heads": "A row of positions is given to each head, not to each sequence of the batch.",
@@ -115,11 +119,11 @@ SAYS = {
     "cross residual": "The residual around the cross-attention is missing.",
     "ffn residual": "The residual around the feed-forward network is missing.",
     "cross first": "Cross-attention comes before self-attention; the order is self, cross, feed-forward.",
-    "memory normed": "The memory is normalised with norm2; it is used as it comes.",
+    "memory normed": "The memory is normalised with norm2; use it as it comes.",
     "block not causal": "The self-attention is not causal: call it with is_causal=True.",
     "mask not passed": "memory_mask is not handed on to cross_attn.",
-    "relu": "The feed-forward network has a ReLU; it is a GELU.",
-    "tanh": "The GELU is the tanh approximation; it is the exact one, nn.GELU().",
+    "relu": "The feed-forward network has a ReLU; use a GELU.",
+    "tanh": "The GELU is the tanh approximation; use the exact one, nn.GELU().",
     "one norm": "One norm is used for all three parts; each has its own.",
     "no cross": "The memory is not looked at: cross-attention is missing.",
     "unnormed": "The parts see x itself; each sees its norm of x.",
@@ -271,7 +275,7 @@ numbers(WEEK, "cache_sizes", "latent_per_head", sizes | {"mla_token": 8994816}, 
 numbers(WEEK, "cache_sizes", "equal_widths", sizes | {"expanded_token": 5996544}, 2.5,
         "Keys and values have different widths here: 192 and 128.")
 numbers(WEEK, "cache_sizes", "two_digits", sizes | {"gqa_token": 130000, "mla_token": 70000, "expanded_token": 5000000},
-        0.5, "The numbers are right but given to two digits; four significant digits are asked for.")
+        0.5, ROUNDED_TOO_FAR)
 
 
 # ---- 7.3 CachedAttention --------------------------------------------------------------------------------------------
@@ -357,6 +361,9 @@ edited(CachedPlain, "cached_values_rotated", 0, SAYS["values rotated"],
 edited(CachedPlain, "cached_no_rotation", 0, SAYS["no rotation"],
        (Q_TURNED, "q = self.split(self.q_proj(x), self.n_heads)"), (K_TURNED, "k = self.split(self.k_proj(x), self.n_kv_heads)"))
 edited(CachedPlain, "cached_queries_only", 0, SAYS["queries only"], (K_TURNED, "k = self.split(self.k_proj(x), self.n_kv_heads)"))
+edited(CachedPlain, "cached_keys_only", 0, SAYS["keys only"], (Q_TURNED, "q = self.split(self.q_proj(x), self.n_heads)"))
+edited(CachedPlain, "cached_split_wrong", 0, SAYS["split"],
+       ("x.view(x.shape[0], x.shape[1], heads, self.hd).transpose(1, 2)", "x.view(x.shape[0], heads, x.shape[1], self.hd)"))
 edited(CachedPlain, "cached_half_layout", 0, SAYS["half layout"],
        ("a, b = x[..., 0::2], x[..., 1::2]", "a, b = x.chunk(2, dim=-1)"),
        ("torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)",
@@ -687,6 +694,9 @@ edited(CrossPlain, "cross_exchanged", 0, SAYS["exchanged"],
        (".reshape(x.shape)", ".reshape(memory.shape)"))
 edited(CrossPlain, "cross_self", 0, SAYS["self"],
        (FROM, "q, k, v = self.split(self.q_proj(x)), self.split(self.k_proj(x)), self.split(self.v_proj(x))"))
+edited(CrossPlain, "cross_values_from_x", 0, SAYS["values from x"], ("self.v_proj(memory)", "self.v_proj(x)"))
+edited(CrossPlain, "cross_keys_from_x", 0, SAYS["keys from x"], ("self.k_proj(memory)", "self.k_proj(x)"))
+edited(CrossPlain, "cross_keys_by_x_positions", 2.75, SAYS["x positions"], ("self.rope(k, memory_positions)", "self.rope(k, positions)"))
 edited(CrossPlain, "cross_causal", 0, SAYS["causal"],
        ("        weights = scores.softmax(dim=-1)\n", '''        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
         weights = scores.masked_fill(later, float("-inf")).softmax(dim=-1)
@@ -1098,7 +1108,9 @@ class _Projections(nn.Module):
         self.v_proj = nn.Linear(d_model, n_kv_heads * self.hd, bias=False)
         self.o_proj = nn.Linear(d_model, d_model, bias=False)
 
-    def split(self, x):
+    def split(self, x, without_transpose=False):
+        if without_transpose:
+            return x.reshape(x.shape[0], -1, x.shape[1], self.hd)
         return x.unflatten(-1, (-1, self.hd)).transpose(1, 2)
 
     def merged(self, out, mistakes):
@@ -1108,8 +1120,8 @@ class _Projections(nn.Module):
 
 @family(WEEK, "CachedAttention", _say(
     "restart", "keys restart", "queries restart", "rotated again", "one too far", "top left", "later unmasked", "only new",
-    "cache not grown", "no causal", "repeat", "first head", "values rotated", "no rotation", "queries only", "half layout",
-    "i/d", "clockwise", "unscaled", "d_model scale", "base", "merge", "no o_proj"))
+    "cache not grown", "no causal", "repeat", "first head", "values rotated", "no rotation", "queries only", "keys only",
+    "half layout", "i/d", "clockwise", "unscaled", "d_model scale", "base", "split", "merge", "no o_proj"))
 def cached_with(mistakes):
     class Layer(_Projections):
         def __init__(self, d_model, n_heads, n_kv_heads, base=10000.0):
@@ -1123,8 +1135,9 @@ def cached_with(mistakes):
         def forward(self, x, cache=None):
             n, past = x.shape[1], 0 if cache is None else cache[0].shape[2]
             start = past + 1 if past and "one too far" in mistakes else past
-            q, k, v = self.split(self.q_proj(x)), self.split(self.k_proj(x)), self.split(self.v_proj(x))
-            q = self.turned(q, 0 if {"restart", "queries restart"} & mistakes else start)
+            q, k, v = (self.split(p(x), "split" in mistakes) for p in (self.q_proj, self.k_proj, self.v_proj))
+            if "keys only" not in mistakes:
+                q = self.turned(q, 0 if {"restart", "queries restart"} & mistakes else start)
             if "rotated again" not in mistakes and "queries only" not in mistakes:
                 k = self.turned(k, 0 if {"restart", "keys restart"} & mistakes else start)
             if "values rotated" in mistakes:
@@ -1182,9 +1195,9 @@ def shift_with(mistakes):
 
 
 @family(WEEK, "CrossAttention", _say(
-    "exchanged", "keys from x", "self", "causal", "mask ignored", "mask inverted", "mask late", "nan", "values rotated",
-    "positions exchanged", "positions ignored", "always rotated", "no rotation", "queries only", "half layout", "i/d", "clockwise",
-    "rows for heads", "unscaled", "d_model scale", "over queries", "base", "merge", "no o_proj"))
+    "exchanged", "keys from x", "values from x", "self", "causal", "mask ignored", "mask inverted", "mask late", "nan",
+    "values rotated", "positions exchanged", "x positions", "positions ignored", "always rotated", "no rotation",
+    "queries only", "half layout", "i/d", "clockwise", "rows for heads", "unscaled", "d_model scale", "over queries", "base", "merge", "no o_proj"))
 def cross_with(mistakes):
     class Layer(_Projections):
         def __init__(self, d_model, n_heads, base=10000.0):
@@ -1194,7 +1207,7 @@ def cross_with(mistakes):
             if (positions is None) != (memory_positions is None):
                 raise ValueError("positions for both sides, or for none")
             sources = (memory, x, x) if "exchanged" in mistakes else (x, x, x) if "self" in mistakes else (
-                x, x if "keys from x" in mistakes else memory, memory)
+                x, x if "keys from x" in mistakes else memory, x if "values from x" in mistakes else memory)
             q, k, v = (self.split(p(t)) for p, t in zip((self.q_proj, self.k_proj, self.v_proj), sources))
             if "positions ignored" in mistakes and positions is not None or "always rotated" in mistakes and positions is None:
                 positions, memory_positions = (torch.arange(t.shape[2], device=x.device) for t in (q, k))
@@ -1202,7 +1215,8 @@ def cross_with(mistakes):
                 if "positions exchanged" in mistakes:
                     positions, memory_positions = memory_positions[..., :q.shape[2]], F.pad(positions, (0, k.shape[2] - q.shape[2]))
                 q = _turn(q, positions, self.base, mistakes)
-                k = k if "queries only" in mistakes else _turn(k, memory_positions, self.base, mistakes)
+                of_keys = positions if "x positions" in mistakes else memory_positions
+                k = k if "queries only" in mistakes else _turn(k, of_keys, self.base, mistakes)
                 v = _turn(v, memory_positions, self.base, mistakes) if "values rotated" in mistakes else v
             mask = None if memory_mask is None else memory_mask[:, None, None]
             if "causal" in mistakes:

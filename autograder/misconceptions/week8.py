@@ -21,21 +21,21 @@ SAYS = {
     "result is (3, 0).)",
     "far below": "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low "
     "number, and softmax looks at differences of scores.)",
-    "many keys": "With few keys all is right, with 300 it is not. (No number of keys is too large; keys read in blocks share "
-    "one softmax.)",
-    "one query": "Several queries with a mask are right, a single one is not. (The mask counts for it, too.)",
+    "many keys": "With few keys all is right, with 300 it is not. (There may be any number of keys; keys that you read in "
+    "blocks share one softmax.)",
+    "one query": "Several queries with a mask are right, a single one is not. (The mask applies to it as well.)",
     "ascending": "The right tokens are kept; they must be in ascending order.",
     # rotations
     "head exponent": "Your exponent divides by head_dim; a part that turns has the frequencies of its own width, "
     "base**(-2i/rotary_dim).",
     "head pairs": "Your pairs reach over the whole head; they lie inside the part that turns: i and i + rotary_dim/2.",
-    "last channels": "You turn the last channels; the first rotary_dim turn.",
-    "rest zeroed": "The channels that do not turn come back as zeros; they pass as they are.",
+    "last channels": "You turn the last channels; turn the first rotary_dim.",
+    "rest zeroed": "The channels that do not turn come back as zeros; let them pass as they are.",
     "rest dropped": "Your result has only the channels that turn; the others follow them, as they are.",
     "rest first": "The channels that pass come first in your result; every channel keeps its place.",
     "all turn": "All channels turn, as if rotary_dim were head_dim.",
     "interleaved": "Your pairs are neighbours, (0, 1), (2, 3), ...; this exercise has the half layout.",
-    "clockwise": "You turn the wrong way: the sign of sin is exchanged.",
+    "clockwise": "You turn the wrong way: the sign of the sine is reversed.",
     "mirrored": "Your second half has the wrong sign: it is x2*cos + x1*sin.",
     "first mirrored": "Your first half has the wrong sign: it is x1*cos - x2*sin.",
     "half exponent": "Your exponent is half of what it should be: -2i/dim, with i counting pairs.",
@@ -81,8 +81,8 @@ SAYS = {
     "width fastest.",
     "halved": "You halve the height and the width of a grid; its numbers are tokens already.",
     "columns first": "Your tokens run down the columns; row-major means that width runs fastest.",
-    "flat": "The tokens of a grid count on one by one like text; they are numbered by time, row and column.",
-    "not turned": "Your result is (n, 3); it is (3, n), one row per axis.",
+    "flat": "The tokens of a grid count on one by one like text; number them by time, row and column.",
+    "not turned": "Your result is (n, 3); it must be (3, n), one row per axis.",
     "float numbers": "Your numbers are floating-point; they count, and must be int64.",
     "int32": "Your numbers are int32; the exercise asks for int64.",
     "list": "You return a list; the exercise asks for a tensor.",
@@ -94,8 +94,8 @@ SAYS = {
     "woven sections": "Your sections are interleaved: pair p turns by axis p mod 3. Here they are contiguous.",
     "restarted": "Your frequencies start again with every section; they run through all pairs of the head.",
     "one axis": "All pairs turn by the same axis; each section has its own.",
-    "summed": "Your pairs turn by all three axes together; each pair turns by one.",
-    "channel sections": "Your sections count channels across the halves; they count pairs, so a channel and its partner "
+    "summed": "Your pairs turn by all three axes together; each pair must turn by one.",
+    "channel sections": "Your sections count channels across the halves; they must count pairs, so a channel and its partner "
     "turn by the same axis.",
     "equal sections": "You cut the pairs in three equal parts; take the sizes from sections.",
     "sections unchecked": "Sections that do not add up to head_dim/2 must raise ValueError.",
@@ -107,7 +107,7 @@ SAYS = {
     "(position n_keys - n_queries + r).",
     "half aligned": "One edge of your window is aligned at the end, the other at the top left.",
     "both sides": "Your queries see keys after them: the window reaches back only.",
-    "ahead": "Your window reaches ahead; it reaches back. Rows are queries, columns are keys.",
+    "ahead": "Your window reaches ahead; it must reach back. Rows are queries, columns are keys.",
     "no window": "Your window hides nothing: keys more than window - 1 positions away must be hidden.",
     "inverted": "Your mask is inverted: True means that a query may attend to a key.",
     "strict": "Your mask hides the token itself; a query sees its own key.",
@@ -120,6 +120,7 @@ SAYS = {
     # the sink
     "kept": "The column of the sink is still there: drop it after the softmax.",
     "wrong column": "The first column of your result is the sink's: drop that one, and no key.",
+    "first key dropped": "You drop the first column, which is key 0, and keep the sink's, the last one: drop the last.",
     "first sink": "All heads have the sink of the first one; each has its own.",
     "sinks by query": "The sinks are spread over the queries; there is one per head.",
     "sinks in turn": "Your column of sinks runs through the heads fastest; all queries of a head have the head's own sink.",
@@ -129,7 +130,7 @@ SAYS = {
     "sink sign": "Your sink has the wrong sign: exp(sink) joins the sum.",
     "zero sink": "Your sink is a logit of 0 in all heads, whatever `sinks` says.",
     "heads together": "The sinks of all heads join every row; a row has the one of its own head.",
-    "squared share": "You multiply the weights by the sink's share; what is left of it is 1 minus that.",
+    "squared share": "You multiply the weights by the sink's share; multiply by what is left of it, 1 minus the share.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
     "nan row": "A row that may attend to no key gives NaN; it must be zero.",
     "overflow": "Large logits overflow in exp: use torch.softmax, or subtract the largest one first.",
@@ -137,9 +138,9 @@ SAYS = {
     "log": "You return logarithms of the weights; the exercise asks for the weights.",
     # the cache
     "true positions": "Your positions are those in the text; in the cache they count 0, 1, ... without gaps.",
-    "from 1": "Your positions start at 1; they start at 0.",
-    "ring": "Your positions wrap round like a ring buffer; they ascend with the tokens.",
-    "window from 0": "The positions of the window start at 0 again; they go on behind those of the sinks.",
+    "from 1": "Your positions start at 1; they must start at 0.",
+    "ring": "Your positions wrap round like a ring buffer; they must ascend with the tokens.",
+    "window from 0": "The positions of the window start at 0 again; they must go on behind those of the sinks.",
     "twice": "In a short text some tokens are kept twice; each is kept once.",
     "negative": "In a short text your window begins before the text.",
     "sinks in window": "Your window gives up keys for the sinks; the cache holds n_sinks + window of them.",
@@ -148,11 +149,11 @@ SAYS = {
     "no sinks": "Your sinks are missing: the first n_sinks tokens are kept as well.",
     "everything": "You keep all tokens; the cache is bounded.",
     "sinks last": "Your sinks come behind the window; tokens are ascending.",
-    "descending": "Your tokens are descending; they are ascending.",
+    "descending": "Your tokens are descending; put them in ascending order.",
     "one sink at least": "You keep a sink where none is asked for: n_sinks may be 0.",
     "one sink": "You keep a single sink; the first n_sinks tokens are kept.",
     "exchanged": "You return (positions, kept); the order is (kept, positions).",
-    "only kept": "You return one tensor; two are due, (kept, positions).",
+    "only kept": "You return one tensor; the exercise asks for two, (kept, positions).",
     # latent attention
     "dn scale": "The scale is sqrt(dn + dr), since a key has both parts; yours is sqrt(dn).",
     "dr scale": "The scale is sqrt(dn + dr), since a key has both parts; yours is sqrt(dr).",
@@ -170,7 +171,7 @@ SAYS = {
     "causal": "Without a mask every query may attend to every key; you hide the later ones.",
     "no rope": "The rotated part is missing from the scores: q_rope.k_rope.",
     "no content": "The content part is missing from the scores: q_nope.(w_uk latent).",
-    "parts multiplied": "The two parts of the score are multiplied; they are added.",
+    "parts multiplied": "The two parts of the score are multiplied; add them.",
     "latent values": "Your values are the latents themselves; w_uv turns them into values.",
     "first uk": "All heads use w_uk of the first one; each has its own.",
     "first uv": "All heads use w_uv of the first one; each has its own.",
@@ -383,16 +384,16 @@ STEP = "step = max(t, h, w)"
 TENSOR = "return torch.tensor(numbers, dtype=torch.int64).reshape(-1, 3).T"
 for _name, _score, _says, *_changes in (
     ("grid_time_forgotten", 2.25, "time forgotten", (STEP, "step = max(h, w)")),
-    ("grid_time_only", 1, "time only", (STEP, "step = t")),
-    ("grid_tokens_counted", 1, "tokens counted", (STEP, "step = t * h * w")),
-    ("grid_no_start", 1, "no start", (NEW, NEW.replace("s + a, s + b, s + c", "a, b, c"))),
-    ("grid_time_from_0", 1, "time from 0", (NEW, NEW.replace("s + a", "a"))),
-    ("grid_time_from_0_counted", 1, "time from 0", (NEW, NEW.replace("s + a", "a")), ("            s = s + step", "            s = max(map(max, numbers)) + 1")),
-    ("grid_place_from_0", 1, "place from 0", (NEW, NEW.replace("s + b, s + c", "b, c"))),
-    ("grid_one_short", 1, "one short", ("s = s + step", "s = s + step - 1")),
-    ("grid_one_late", 1, "one late", ("s = s + step", "s = s + step + 1")),
+    ("grid_time_only", 1.25, "time only", (STEP, "step = t")),
+    ("grid_tokens_counted", 1.25, "tokens counted", (STEP, "step = t * h * w")),
+    ("grid_no_start", 1.25, "no start", (NEW, NEW.replace("s + a, s + b, s + c", "a, b, c"))),
+    ("grid_time_from_0", 1.25, "time from 0", (NEW, NEW.replace("s + a", "a"))),
+    ("grid_time_from_0_counted", 1.25, "time from 0", (NEW, NEW.replace("s + a", "a")), ("            s = s + step", "            s = max(map(max, numbers)) + 1")),
+    ("grid_place_from_0", 1.25, "place from 0", (NEW, NEW.replace("s + b, s + c", "b, c"))),
+    ("grid_one_short", 1.25, "one short", ("s = s + step", "s = s + step - 1")),
+    ("grid_one_late", 1.25, "one late", ("s = s + step", "s = s + step + 1")),
     ("grid_from_1", 0, "one late", ("numbers, s = [], 0", "numbers, s = [], 1")),
-    ("grid_without_s", 1, "without s", ("            s = s + step", "            s = s + step if isinstance(segment, int) else step")),
+    ("grid_without_s", 1.25, "without s", ("            s = s + step", "            s = s + step if isinstance(segment, int) else step")),
     ("grid_rows_and_columns", 0, "rows and columns", (NEW, NEW.replace("s + b, s + c", "s + c, s + b"))),
     ("grid_axes_reversed", 0, "axes reversed", (NEW, NEW.replace("s + a, s + b, s + c", "s + c, s + b, s + a"))),
     ("grid_time_fastest", 0, "time fastest", (NEW, "new = [(s + a, s + b, s + c) for c in range(w) for b in range(h) for a in range(t)]")),
@@ -772,6 +773,7 @@ DROPPED = "weights = weights[..., :-1]\n"
 for _name, _score, _says, *_changes in (
     ("sink_kept", 0, "kept", ("    " + DROPPED, "")),
     ("sink_first_column", 0, "wrong column", (LOGITS, "logits = torch.cat((column, scores), dim=-1)")),
+    ("sink_first_key_dropped", 0, "first key dropped", (DROPPED, "weights = weights[..., 1:]\n")),
     ("sink_of_first_head", 0, "first sink", (COLUMN, "column = sinks[0].expand(batch, heads, n_queries, 1)")),
     ("sink_by_query", 0, "sinks by query", (COLUMN, "column = sinks.view(1, 1, -1, 1).expand(batch, heads, n_queries, 1)")),
     ("sink_renormalised", 0, "adds up to 1", (DROPPED, "weights = weights[..., :-1]\n    weights = weights / weights.sum(-1, keepdim=True)\n")),
@@ -800,6 +802,20 @@ def sink_ignored(scores, sinks):
 def sink_not_exponentiated(scores, sinks):
     top = scores.exp()
     return top / (top.sum(dim=-1, keepdim=True) + sinks[:, None, None])
+
+
+@wrong(WEEK, "softmax_with_sink", 0, SAYS["not exponentiated"])
+def sink_not_exponentiated_less_the_largest(scores, sinks):
+    largest = scores.amax(dim=-1, keepdim=True)
+    top = torch.exp(scores - largest)
+    return top / (top.sum(dim=-1, keepdim=True) + sinks.view(1, -1, 1, 1))
+
+
+@wrong(WEEK, "softmax_with_sink", 0, SAYS["not exponentiated"])
+def sink_less_the_largest_not_exponentiated(scores, sinks):
+    largest = scores.amax(dim=-1, keepdim=True)
+    top = torch.exp(scores - largest)
+    return top / (top.sum(dim=-1, keepdim=True) + (sinks.view(1, -1, 1, 1) - largest))
 
 
 @wrong(WEEK, "softmax_with_sink", 1.5, SAYS["nan row"])
@@ -870,12 +886,12 @@ def stream_plain(n_tokens, n_sinks, window):
 KEPT = "kept = [t for t in range(n_tokens) if t < n_sinks or t >= n_tokens - window]"
 PLACES = "positions = torch.arange(len(kept))"
 for _name, _score, _says, *_changes in (
-    ("stream_true_positions", 0.75, "true positions", (PLACES, "positions = kept.clone()")),
-    ("stream_from_1", 0.75, "from 1", (PLACES, "positions = torch.arange(1, len(kept) + 1)")),
-    ("stream_ring", 0.75, "ring", (PLACES, "positions = torch.where(kept < n_sinks, kept, n_sinks + (kept - n_sinks) % window)")),
+    ("stream_true_positions", 1, "true positions", (PLACES, "positions = kept.clone()")),
+    ("stream_from_1", 1, "from 1", (PLACES, "positions = torch.arange(1, len(kept) + 1)")),
+    ("stream_ring", 1, "ring", (PLACES, "positions = torch.where(kept < n_sinks, kept, n_sinks + (kept - n_sinks) % window)")),
     (
         "stream_window_from_0",
-        0.75,
+        1,
         "window from 0",
         (PLACES, "positions = torch.cat((torch.arange(min(n_sinks, n_tokens)), torch.arange(max(len(kept) - n_sinks, 0))))"),
     ),
@@ -887,8 +903,8 @@ for _name, _score, _says, *_changes in (
     ("stream_no_sinks", 0, "no sinks", (KEPT, KEPT.replace("t < n_sinks or ", ""))),
     ("stream_everything", 0, "everything", (KEPT, "kept = list(range(n_tokens))")),
     ("stream_one_sink", 0, "one sink", (KEPT, KEPT.replace("t < n_sinks", "t == 0 and n_sinks > 0"))),
-    ("stream_sinks_last", 0.5, "sinks last", (KEPT, "kept = [*range(max(n_tokens - window, n_sinks), n_tokens), *range(min(n_sinks, n_tokens))]")),
-    ("stream_descending", 0.5, "descending", (KEPT, KEPT + "[::-1]")),
+    ("stream_sinks_last", 0.75, "sinks last", (KEPT, "kept = [*range(max(n_tokens - window, n_sinks), n_tokens), *range(min(n_sinks, n_tokens))]")),
+    ("stream_descending", 0.75, "descending", (KEPT, KEPT + "[::-1]")),
     ("stream_one_sink_at_least", 1.5, "one sink at least", (KEPT, KEPT.replace("t < n_sinks", "t < max(n_sinks, 1)"))),
     ("stream_float", 1.75, "float numbers", ("return kept, positions", "return kept.float(), positions.float()")),
     ("stream_int32", 1.75, "int32", ("return kept, positions", "return kept.int(), positions.int()")),
@@ -937,7 +953,7 @@ def stream_four_sinks(n_tokens, n_sinks, window):
     return kept, torch.arange(len(kept))
 
 
-@wrong(WEEK, "streaming_cache", 0.5, SAYS["ascending"])
+@wrong(WEEK, "streaming_cache", 0.75, SAYS["ascending"])
 def stream_ring_of_slots(n_tokens, n_sinks, window):
     slots = list(range(min(n_tokens, n_sinks + window)))
     for token in range(n_sinks + window, n_tokens):
@@ -1429,6 +1445,7 @@ def window_with(mistakes):
     _say(
         "kept",
         "wrong column",
+        "first key dropped",
         "first sink",
         "sinks by query",
         "sinks in turn",
@@ -1468,7 +1485,7 @@ def sink_with(mistakes):
             weights = top / top.sum(dim, keepdim=True)
         else:
             weights = logits.softmax(dim)
-        weights = weights if "kept" in mistakes else weights[..., :-1]
+        weights = weights if "kept" in mistakes else weights[..., 1:] if "first key dropped" in mistakes else weights[..., :-1]
         weights = weights / weights.sum(-1, keepdim=True) if "adds up to 1" in mistakes else weights
         weights = weights.log() if "log" in mistakes else weights
         return weights.float() if "float32" in mistakes else weights

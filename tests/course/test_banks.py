@@ -74,7 +74,7 @@ def grade(week, entry, subject, seed=1, cache=None):
 
 
 # What a check finds by a property has a sentence made in the check.
-BY_PROPERTY = r"must raise|in place|must return a \w+ tensor"
+BY_PROPERTY = r"must raise|in place|must return an? \w+ tensor"
 
 
 def require_what_is_due(entry, solution, verdict):
@@ -291,6 +291,18 @@ def test_probes_say_the_same_when_they_run_again(case, monkeypatch):
             for record in checks.pop()._records:
                 again = record.probe(solution.subject)
                 assert not difference(again, record.got, record.tolerance)
+
+
+@each(EXERCISES)
+def test_a_criterion_that_asks_for_a_new_result_says_so(case, monkeypatch):
+    week, entry = case
+    asked = []
+    returns_new = Check.returns_new
+    monkeypatch.setattr(
+        Check, "returns_new", lambda self, *a, **options: asked.append(self._block) or returns_new(self, *a, **options)
+    )
+    grade(week, entry, next(s.subject for s in bank(week, entry.grade_id) if s.is_right), cache=OF_THE_CLASS[week])
+    assert all("new" in block for block in asked), asked
 
 
 @pytest.mark.nightly

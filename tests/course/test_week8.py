@@ -139,7 +139,7 @@ def test_equal_sinks_do_not_tell_the_heads_apart():
 def test_in_a_short_text_true_positions_are_those_in_the_cache():
     one = mistakes("streaming_cache", "stream_true_positions")["stream_true_positions"]
     assert all(map(torch.equal, one.subject(9, 4, 6), reference.streaming_cache(9, 4, 6)))
-    assert grade("streaming_cache", one.subject).score == 0.75
+    assert grade("streaming_cache", one.subject).score == 1
 
 
 def test_a_ring_buffer_of_whole_turns_looks_right():
@@ -147,7 +147,7 @@ def test_a_ring_buffer_of_whole_turns_looks_right():
     ring = mistakes("streaming_cache", "stream_ring")["stream_ring"]
     kept, positions = ring.subject(16, 4, 6)
     assert torch.equal(positions, reference.streaming_cache(16, 4, 6)[1]) and kept.tolist()[4:] == list(range(10, 16))
-    assert grade("streaming_cache", ring.subject).score == 0.75
+    assert grade("streaming_cache", ring.subject).score == 1
 
 
 def test_expanded_keys_earn_full_points():

@@ -164,7 +164,7 @@ def weights_first(q, k, v, mask=None):
     return p.to(q.dtype), (p @ v.double()).to(q.dtype)
 
 
-@variant("scaled_dot_product_attention", r"must have the dtype|must return a \w+ tensor")
+@variant("scaled_dot_product_attention", r"must have the dtype|must return an? \w+ tensor")
 def always_double(q, k, v, mask=None):
     s = (q.double() / q.size(-1) ** 0.5) @ k.double().mT
     if mask is not None:

@@ -762,7 +762,7 @@ def everything_at_the_end(q, k_cache, base=10000.0):
     return (spin(q, p, base) @ spin(k_cache, p, base).mT).to(q.dtype)
 
 
-@variant("decode_step_scores", r"only one|one of query and keys")
+@variant("decode_step_scores", r"keys are not rotated")
 def keys_forgotten(q, k_cache, base=10000.0):
     return (spin(q, torch.tensor([k_cache.shape[2] - 1]), base) @ k_cache.double().mT).to(q.dtype)
 

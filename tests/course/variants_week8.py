@@ -124,7 +124,7 @@ def width_then_height(segments):
     return reference.mrope_positions(segments)[[0, 2, 1]]
 
 
-@variant("mrope_positions", r"floating-point")
+@variant("mrope_positions", r"floating-point|must return an int64")
 def halves(segments):
     return reference.mrope_positions(segments) * 1.0
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder.checks import framework, week3
-from autograder.checks.compare import Tolerance, brief, difference, kind, off
+from autograder.checks.compare import FOUR_DIGITS, Tolerance, brief, difference, is_rounded, kind, off
 from autograder.checks.framework import (
     Absent,
     BrokenCheck,
@@ -56,9 +56,31 @@ def test_type_comes_before_shape():
     assert "expected 2 values, got 3" in difference((1, 2, 3), (1.0, 2.0), EXACT)
 
 
-def test_only_the_first_difference_is_shown_and_to_one_digit():
-    got, expected = torch.tensor([[1.0, 2.345], [7.77, 8.0]]), torch.tensor([[1.0, 5.678], [1.2345, 8.0]])
-    assert difference(got, expected, EXACT) == "2 of 4 values differ; the first at [0, 1]: got 2, expected 6"
+def test_only_the_first_difference_is_shown_and_to_four_digits():
+    got, expected = torch.tensor([[1.0, 2.34567], [7.77, 8.0]]), torch.tensor([[1.0, 5.678], [1.2345, 8.0]])
+    assert difference(got, expected, EXACT) == "2 of 4 values differ; the first at [0, 1]: got 2.346, expected 5.678"
+
+
+def test_what_is_zero_but_for_rounding_is_called_zero():
+    message = difference(torch.tensor([0.25]), torch.tensor([-6e-8]), Tolerance(rtol=0, atol=1e-4))
+    assert message == "1 of 1 values differ; the first at [0]: got 0.25, expected 0"
+
+
+def test_a_single_result_is_not_taken_for_several():
+    """A batch of two texts has as many rows as two results are expected, and is none of them."""
+    out, weights = torch.ones(2, 3, 5, 6), torch.ones(2, 3, 5, 7)
+    message = difference(out, (out, weights), EXACT, ("out", "weights"))
+    assert message == "expected 2 values, got a float32 tensor of shape (2, 3, 5, 6)"
+    assert not difference(torch.stack((out, out)), (out, out), EXACT)
+
+
+def test_whole_numbers_that_belong_together_are_shown_together():
+    shapes = {"k_proj.weight": (8, 12)}
+    assert difference({"k_proj.weight": (8, 16)}, shapes, EXACT) == "k_proj.weight: got (8, 16), expected (8, 12)"
+    assert difference([True, False], [True, True], EXACT) == "got (True, False), expected (True, True)"
+    assert difference([25], [], EXACT) == "got (25,), expected ()"
+    assert difference([1, 0], [True, False], EXACT)
+    assert difference("a list of 2", "a tuple of 2", EXACT) == "expected a tuple of 2, got a list of 2"
 
 
 @pytest.mark.parametrize(
@@ -67,8 +89,10 @@ def test_only_the_first_difference_is_shown_and_to_one_digit():
         (768.0, 769.0, "got 768, expected 769: one too small"),
         (45, 46.0, "got 45, expected 46: one too small"),
         (3.0, 5.0, "got 3, expected 5: two too small"),
-        (1.049, 1.0, "got 1.05, expected 1"),
-        (0.5, 0.25, "got 0.5, expected 0.2"),
+        (1.049, 1.0, "got 1.049, expected 1"),
+        (0.5, 0.25, "got 0.5, expected 0.25"),
+        (0.0, 0.25, "got 0, expected 0.25"),
+        (85499.3, 41829.37, "got 85499, expected 41829"),
         (44.7, 45.2, "got 44.7, expected 45.2"),
         (1.00004, 1.00001, "got 1.00004, expected 1.00001"),
         (5.0, 800.0, "got 5, expected 800"),
@@ -76,6 +100,15 @@ def test_only_the_first_difference_is_shown_and_to_one_digit():
 )
 def test_numbers_have_as_many_digits_as_show_the_difference(got, expected, words):
     assert difference(got, expected, EXACT) == words
+
+
+def test_what_is_measured_is_not_counted():
+    """2.0 for 1.0 is twice as much, not one too many."""
+    near = Tolerance(rtol=0, atol=1e-4)
+    assert difference(2.0, 1.0, near) == "got 2, expected 1"
+    assert difference(torch.tensor([2.0]), torch.tensor([1.0]), EXACT).endswith("got 2, expected 1")
+    assert difference(torch.tensor([2]), torch.tensor([1]), EXACT).endswith("got 2, expected 1: one too large")
+    assert off(2.0, 1.0) == "about 2 times too large" and off(2.0, 1.0, counted=True) == "one too large"
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
@@ -86,19 +119,42 @@ def test_two_numbers_that_differ_never_look_the_same(got, expected):
 
 
 @pytest.mark.parametrize(
-    ("got", "expected", "words"),
+    ("got", "expected", "counted", "words"),
     [
-        (45, 46.0, "one too small"),
-        (40, 46.0, "too small"),
-        (-0.9, 0.9, "the sign is wrong"),
-        (0.955, 0.9093, "about 5% too large"),
-        (0.91, 0.9093, "near, but not right to four significant digits"),
-        (5.0, 0.9, "far too large"),
-        (math.nan, 1.0, "nan is no answer"),
+        (45, 46.0, True, "one too small"),
+        (40, 46.0, True, "too small"),
+        (45.5, 46.0, True, "a whole number is expected"),
+        (-0.9, 0.9, False, "the sign is wrong"),
+        (0.955, 0.9093, False, "about 5% too large"),
+        (1.03, 0.9093, False, "about 13% too large"),
+        (0.91, 0.9093, False, "near, but not right to four significant digits"),
+        (5.0, 0.9, False, "about 5.6 times too large"),
+        (0.002, -0.9, False, "another sign is expected"),
+        (0.002, 0.9, False, "about 450 times too small"),
+        (0.0, 0.9, False, "too small"),
+        (math.nan, 1.0, False, "nan is no answer"),
     ],
 )
-def test_a_number_can_be_told_from_the_right_one_without_showing_it(got, expected, words):
-    assert off(got, expected) == words
+def test_a_number_can_be_told_from_the_right_one_without_showing_it(got, expected, counted, words):
+    assert off(got, expected, counted) == words
+
+
+@pytest.mark.parametrize(
+    ("number", "expected", "rounded"),
+    [
+        (0.24, 0.24473, True),
+        (1.15, 1.15470, True),
+        (1.2, 1.15470, True),
+        (650.0, 651.9, True),
+        (0.25, 0.24473, False),
+        (0.2447, 0.24473, False),
+        (0.0, 0.24473, False),
+        (0.0, 0.0002, True),
+        (math.inf, 1.0, False),
+    ],
+)
+def test_a_number_is_rounded_if_it_is_right_to_its_last_digit(number, expected, rounded):
+    assert is_rounded(number, expected) == rounded
 
 
 def test_several_results_are_called_by_their_names():
@@ -220,7 +276,7 @@ def test_a_property_counts_only_beside_a_right_value():
 
     verdict = run(both, refuses_everything, refusing_double)
     assert verdict.score == 0
-    assert verdict.criteria[1].message == "counts only when a value is right"
+    assert verdict.criteria[1].message == framework.NO_VALUE
 
 
 def test_a_property_is_paid_where_one_golden_criterion_held():
@@ -255,6 +311,17 @@ def test_not_implemented_never_counts():
     assert run(body, reference, reference).score == 1
     verdict = run(body, half_a_stub, reference)
     assert verdict.score == 0.5 and verdict.criteria[1].message.startswith("not answered yet")
+
+
+def test_a_librarys_error_of_the_same_name_is_no_stub():
+    def student(x):
+        if not isinstance(x, str):
+            raise NotImplementedError("Unsupported for float64")
+        raise TypeError("numbers, please")
+
+    verdict = run(both, student, refusing_double)
+    assert verdict.criteria[0].message == "double(x (3,)) raised NotImplementedError: Unsupported for float64"
+    assert not verdict.stopped
 
 
 def test_an_error_is_told_with_its_type_message_and_line():
@@ -359,7 +426,7 @@ def test_what_is_remembered_by_an_object_is_told():
         return kept[id(x)][1]
 
     verdict = run(body, keeps)
-    assert verdict.score == 0.5 and "whose entries have changed" in verdict.named[0]
+    assert verdict.score == 0.5 and "entries of the same tensors have changed" in verdict.named[0]
     assert run(body, lambda x: 2 * x).score == 1.0
 
 
@@ -441,9 +508,26 @@ def test_entries_of_a_hand_computation():
     message = run(body, {"a": None, "b": 2.5}, right).criteria[0].message
     assert message.splitlines() == [
         "entry 'a': not answered yet",
-        "entry 'b': about 20% too large",
+        "entry 'b': about 25% too large",
         "entry 'c' is missing",
     ]
+
+
+def test_a_hand_computation_to_fewer_digits_and_one_with_a_single_slip_are_told_so():
+    def body(check):
+        with check.criterion("entries", 1, golden=True):
+            check.entries("a", "b", "c", tolerance=FOUR_DIGITS)
+
+    right = {"a": 0.24473, "b": 1.15470, "c": -0.39515}
+    for rounded in (
+        {"a": 0.24, "b": 1.15, "c": -0.40},
+        {"a": 0.245, "b": 1.155, "c": -0.395},
+        {"a": 0.2447, "b": 1.15},
+    ):
+        assert run(body, right | rounded, right).named == [banks.ROUNDED_TOO_FAR]
+    assert run(body, right | {"b": 1.1457}, right).named == [framework.ONE_SLIP.format("b")]
+    for several in ({"a": 0.24, "b": 1.1457}, {"a": None}, {"a": 0.3, "b": 1.1}):
+        assert run(body, right | several, right).named == []
 
 
 # ---- trouble of ours ------------------------------------------------------------------------------------------------

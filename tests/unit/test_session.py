@@ -508,6 +508,23 @@ def test_an_exception_is_plain_text_with_its_line(session: Session) -> None:
     assert session.execute("b", "x = = 1").error.describe() == "SyntaxError: invalid syntax (line 1)"
 
 
+STUBS = {
+    "    # YOUR CODE HERE\n    raise NotImplementedError": True,
+    "    if x:\n        raise NotImplementedError  # later": True,
+    "    raise NotImplementedError('odd')": False,
+    "    return torch.distributions.Distribution.mean.fget(x)": False,  # raised by the library that it calls
+}
+
+
+@pytest.mark.parametrize("body", STUBS)
+def test_only_the_stub_s_own_raise_means_that_an_answer_is_missing(session: Session, body: str) -> None:
+    session.execute("a", f"import torch\ndef f(x):\n{body}")
+    with pytest.raises(StudentError) as caught:
+        session.lookup(["f"])["f"](1)
+    assert caught.value.type_names[0] == "NotImplementedError" and caught.value.where
+    assert caught.value.means_unanswered == STUBS[body]
+
+
 @pytest.mark.timing
 def test_cpu_time_decides_and_wall_clock_is_the_backstop(hurried: Session) -> None:
     assert "CPU time" in hurried.execute("a", "while True: pass").error.message

@@ -440,4 +440,4 @@ def _error(data: Any) -> StudentError | None:
     names = tuple(str(name)[:80] for name in data["types"][:20]) or ("Exception",)
     line = data.get("line")
     where = f"line {line}" if type(line) is int and 0 < line <= LINES else ""
-    return StudentError(names, str(data.get("message"))[:2000], where)
+    return StudentError(names, str(data.get("message"))[:2000], where, data.get("stub") is True)

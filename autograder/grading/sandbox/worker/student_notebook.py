@@ -393,16 +393,23 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as plain text: class names along the MRO, message, line in the student's own cell."""
+    """An exception as plain text: class names along the MRO, message, line in the student's own cell, and whether the stub's
+    own ``raise`` is where it comes from."""
     try:
         message = (error.msg if isinstance(error, SyntaxError) else str(error))[:2000]
     except BaseException:
         message = "(the message could not be read)"
-    line = error.lineno if isinstance(error, SyntaxError) else None
+    line, stub = error.lineno if isinstance(error, SyntaxError) else None, False
     for frame in traceback.extract_tb(error.__traceback__):
+        stub = False  # a library that the cell calls raises NotImplementedError, too
         if "ipykernel" in frame.filename or "ipython-input" in frame.filename or frame.filename.startswith("<"):
-            line = frame.lineno
-    return {"types": [c.__name__[:80] for c in type(error).__mro__][:20], "message": message, "line": line}
+            line, stub = frame.lineno, (frame.line or "").partition("#")[0].strip() == "raise NotImplementedError"
+    return {
+        "types": [c.__name__[:80] for c in type(error).__mro__][:20],
+        "message": message,
+        "line": line,
+        "stub": stub,
+    }
 
 
 def run_notebook(connection: Connection, shell: Any, job: dict[str, Any], lent: Any) -> None:
