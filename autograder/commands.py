@@ -23,6 +23,7 @@ from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import Score, has_gradebook, open_gradebook, scores
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
+from autograder.grading.submission.folders import find_submissions
 from autograder.lms import Person, columns, table
 from autograder.manifest import MANIFEST
 from autograder.one_notebook import can_isolate, grade_notebook
@@ -175,6 +176,23 @@ def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
     console.print(f"wrote {path.relative_to(root)}" + (f"; blank, not graded yet: {blank}" if blank else ""))
     for name in made.left_out:
         console.print(f"left out: {name!r}, whose id or address a spreadsheet would run as a formula", markup=False)
+    return 0
+
+
+def similarity(root: Path, assignment: str, earlier: list[str]) -> int:
+    """Write the page of submissions that share more than the exercises force."""
+    from autograder.similarity.run import compare_class  # simulates classes from the banks, which import torch
+
+    submissions = find_submissions(_course(root, assignment), assignment)
+    if not submissions.folders:
+        raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
+    with console.status(f"comparing {len(submissions.folders)} submissions …"):
+        found = compare_class(root, assignment, submissions, earlier)
+    above = sum(row.is_above for row in found.rows)
+    said = f"; not compared: {found.unread}" if found.unread else ""
+    console.print(
+        f"wrote {found.path.relative_to(root)}: {found.compared} submissions, pairs above the line: {above}{said}"
+    )
     return 0
 
 
