@@ -66,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     feedback.add_argument("--week")
     report = command("report", _report, "write the class report of one week")
     report.add_argument("--week")
+    similarity = command("similarity", _similarity, "write a page of submissions that are more alike than they need be")
+    similarity.add_argument("--week")
+    similarity.add_argument("--earlier", default="", help="submitted/ folders of earlier years, separated by commas")
     lms = command("lms", _lms, "write a table of one week's points for a learning management system")
     lms.add_argument("--week")
     lms.add_argument("--format", default="", help="canvas, moodle, brightspace or blackboard")
@@ -176,6 +179,14 @@ def _report(options: argparse.Namespace) -> int:
     from autograder.course import assignment_of
 
     return report(options.root.resolve(), assignment_of(options.week, options.root))
+
+
+def _similarity(options: argparse.Namespace) -> int:
+    from autograder.commands import similarity
+    from autograder.course import assignment_of
+
+    earlier = [place.strip() for place in options.earlier.split(",") if place.strip()]
+    return similarity(options.root.resolve(), assignment_of(options.week, options.root), earlier)
 
 
 def _lms(options: argparse.Namespace) -> int:

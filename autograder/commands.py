@@ -199,6 +199,23 @@ def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
     return 0
 
 
+def similarity(root: Path, assignment: str, earlier: list[str]) -> int:
+    """Write the page of submissions that share more than the exercises force."""
+    from autograder.similarity.run import compare_class  # simulates classes from the banks, which import torch
+
+    submissions = find_submissions(_course(root, assignment), assignment)
+    if not submissions.folders:
+        raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
+    with console.status(f"comparing {len(submissions.folders)} submissions …"):
+        found = compare_class(root, assignment, submissions, earlier)
+    above = sum(row.is_above for row in found.rows)
+    said = f"; not compared: {found.unread}" if found.unread else ""
+    console.print(
+        f"wrote {found.path.relative_to(root)}: {found.compared} submissions, pairs above the line: {above}{said}"
+    )
+    return 0
+
+
 def _people(course: CourseDirectory) -> list[Person]:
     with open_gradebook(course) as gradebook:
         return [

@@ -4,7 +4,6 @@ import io
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import matplotlib
@@ -19,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from autograder.course import exercises, is_week
 from autograder.grading.plugins.code import code_in
 from autograder.grading.plugins.gradebook import Score
+from autograder.item_analysis import FEW, Item, Verdicts, item_analysis, with_before, write_table
 from autograder.manifest import Exercise
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -34,13 +34,18 @@ class ExerciseSummary:
     waiting: int = 0
     mean: float = 0.0
     full: int = 0
+    unread: bool = False  # answers wait for a person, and what has points so far has them for being blank
     causes: list[tuple[str, int]] = field(default_factory=list)
 
 
 def write_report(root: Path, assignment: str, standing: list[Score], isolated: bool = True) -> Path:
-    """Write ``report/ASSIGNMENT.html`` in the course root and return its path."""
+    """Write ``report/ASSIGNMENT.html`` and the item analysis as CSV in the course root; returns the page's path."""
     graded = [score for score in standing if score.score is not None]
-    exercises = summaries(root, assignment, graded)
+    verdicts, read = read_autograded(root, assignment, graded)
+    exercises = summaries(root, assignment, graded, verdicts, read)
+    path = root / "report" / f"{assignment}.html"
+    path.parent.mkdir(exist_ok=True)
+    items = _items(root, assignment, graded, verdicts, read, path.with_name(f"{assignment}-items.csv"))
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
     environment.filters["code_in"] = code_in
     page = environment.get_template("report.html.j2").render(
@@ -54,18 +59,21 @@ def write_report(root: Path, assignment: str, standing: list[Score], isolated: b
         distribution=_svg(_distribution(graded)),
         per_exercise=_svg(_per_exercise(exercises)),
         best=graded[0].max_score if graded else 0,
+        items=[item for item in items if item.kind != "cause"],
+        changed=[item for item in items if item.has_changed and item.kind != "criterion"],
+        few=FEW,
     )
-    path = root / "report" / f"{assignment}.html"
-    path.parent.mkdir(exist_ok=True)
     path.write_text(page, encoding="utf-8")
     return path
 
 
-def summaries(root: Path, assignment: str, graded: list[Score]) -> list[ExerciseSummary]:
+def summaries(
+    root: Path, assignment: str, graded: list[Score], verdicts: Verdicts, read: Counter[str]
+) -> list[ExerciseSummary]:
     """Every exercise of the week over the graded submissions."""
     causes: dict[str, Counter[str]] = defaultdict(Counter)
-    for score in graded:
-        for cell_id, verdict in _verdicts(root, assignment, score.student):
+    for cells in verdicts.values():
+        for cell_id, verdict in cells.items():
             causes[cell_id].update(verdict.get("named", []))
     found = []
     for entry in exercises(root, assignment):
@@ -76,16 +84,37 @@ def summaries(root: Path, assignment: str, graded: list[Score]) -> list[Exercise
         summary.graded, summary.waiting = len(given), len(points) - len(given)
         summary.mean = sum(given) / len(given) if given else 0.0
         summary.full = sum(value == entry.points for value in given)
+        summary.unread = bool(summary.waiting) and not read[entry.graded_cell]
         found.append(summary)
     return found
 
 
-def _verdicts(root: Path, assignment: str, student: str) -> list[tuple[str, dict[str, Any]]]:
-    path = root / "autograded" / student / assignment / f"{assignment}.ipynb"
-    if not path.is_file():
+def _items(
+    root: Path, assignment: str, graded: list[Score], verdicts: Verdicts, read: Counter[str], table: Path
+) -> list[Item]:
+    if not graded:
         return []
-    notebook = nbformat.read(path, as_version=4)
-    return [(cell.id, cell.metadata["verdict"]) for cell in notebook.cells if "verdict" in cell.metadata]
+    items = with_before(item_analysis(exercises(root, assignment), graded, verdicts, read), table)
+    write_table(items, table)
+    return items
+
+
+def read_autograded(root: Path, assignment: str, graded: list[Score]) -> tuple[Verdicts, Counter[str]]:
+    """From the autograded notebooks: the verdicts by student and cell; and how many answers of a cell have points that are
+    not the 0 of a blank one."""
+    verdicts: Verdicts = {}
+    read: Counter[str] = Counter()
+    for score in graded:
+        path = root / "autograded" / score.student / assignment / f"{assignment}.ipynb"
+        cells = nbformat.read(path, as_version=4).cells if path.is_file() else []
+        verdicts[score.student] = {cell.id: cell.metadata["verdict"] for cell in cells if "verdict" in cell.metadata}
+        blank = {
+            cell.metadata.get("nbgrader", {}).get("grade_id")
+            for cell in cells
+            if cell.metadata.get("unanswered") is True
+        }
+        read.update(cell for cell, points in (score.by_cell or {}).items() if points is not None and cell not in blank)
+    return verdicts, read
 
 
 def _distribution(graded: list[Score]) -> Figure:
@@ -103,11 +132,15 @@ def _distribution(graded: list[Score]) -> Figure:
 def _per_exercise(exercises: list[ExerciseSummary]) -> Figure:
     figure, axes = plt.subplots(figsize=(7, 0.34 * len(exercises) + 1.1))
     names = [f"{summary.entry.number} {summary.entry.grade_id}" for summary in exercises]
-    shares = [100 * summary.mean / summary.entry.points for summary in exercises]
-    axes.barh(names, [100] * len(names), color=REST)
+    shares = [0 if summary.unread else 100 * summary.mean / summary.entry.points for summary in exercises]
+    axes.barh(names, [0 if summary.unread else 100 for summary in exercises], color=REST)
     axes.barh(names, shares, color=BAR)
     for place, summary in enumerate(exercises):
-        note = f"{summary.mean:.1f} of {summary.entry.points}" if summary.graded else "waits for a person"
+        note = f"{summary.mean:.1f} of {summary.entry.points}" if summary.graded else "no points yet"
+        note += f", {summary.waiting} not read yet" if summary.waiting else ""
+        if summary.unread:
+            note = "not read yet"
+            axes.barh(place, 100, fill=False, hatch="//", edgecolor=REST, linewidth=0)
         axes.text(101, place, note, va="center", fontsize=8)
     axes.invert_yaxis()
     axes.set(xlabel="mean share of the points (%)", xlim=(0, 100), title="Points per exercise")

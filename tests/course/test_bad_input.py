@@ -66,6 +66,15 @@ def test_feedback_before_grading(course: Path) -> None:
     assert "run `make autograde WEEK=week3_rope` first" in refuse(course, "feedback", "--week", "3")
 
 
+def test_a_comparison_of_nothing_of_one_and_with_an_earlier_year_that_is_not_there(course: Path) -> None:
+    assert "no submissions: expected submitted/STUDENT/week3_rope" in refuse(course, "similarity", "--week", "3")
+    assert "WEEK=3" in refuse(course, "similarity")
+    submit(course)
+    assert "needs two submissions of week3_rope" in refuse(course, "similarity", "--week", "3")
+    said = refuse(course, "similarity", "--week", "3", "--earlier", "2025")
+    assert "no submissions of week3_rope in 2025: EARLIER names a submitted/ folder" in said
+
+
 def test_old_or_damaged_database(course: Path) -> None:
     submit(course)
     (course / "gradebook.db").write_bytes(b"not a database" * 100)

@@ -8,7 +8,7 @@ import pytest
 
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import MANIFEST
-from autograder.report import summaries, write_report
+from autograder.report import read_autograded, summaries, write_report
 
 WEEK = "week3_rope"
 BEST = float(sum(entry.points for entry in MANIFEST[WEEK]))
@@ -35,7 +35,10 @@ def standing(tmp_path: Path) -> list[Score]:
 
 
 def test_an_exercise_over_the_class(tmp_path: Path, standing: list[Score]) -> None:
-    found = {summary.entry.graded_cell: summary for summary in summaries(tmp_path, WEEK, standing[:2])}
+    found = {
+        summary.entry.graded_cell: summary
+        for summary in summaries(tmp_path, WEEK, standing[:2], *read_autograded(tmp_path, WEEK, standing[:2]))
+    }
     assert list(found) == [entry.graded_cell for entry in MANIFEST[WEEK]]
     rope, proof = found["rope_frequencies_tests"], found["relative_proof"]
     assert (rope.graded, rope.waiting, rope.mean, rope.full, rope.causes) == (2, 0, 1.5, 1, [(CAUSE, 2)])
@@ -56,3 +59,43 @@ def test_a_class_graded_without_isolation_is_told_so(tmp_path: Path, standing: l
 
 def test_a_week_that_nobody_handed_in_has_a_page(tmp_path: Path) -> None:
     assert write_report(tmp_path, WEEK, []).name == f"{WEEK}.html"
+
+
+def drawn(root: Path, proof: dict[str, float | None]) -> str:
+    """The page of a class whose proofs have these points; those of whom the name begins with "blank" have left theirs so."""
+    standing = []
+    for student, points in proof.items():
+        autograded(root, student, CAUSE)
+        path = root / "autograded" / student / WEEK / f"{WEEK}.ipynb"
+        notebook = nbformat.read(path, as_version=4)
+        marks = {"nbgrader": {"grade_id": "relative_proof"}, "unanswered": student.startswith("blank")}
+        notebook.cells.append(nbformat.v4.new_markdown_cell("", id="relative_proof", metadata=marks))
+        nbformat.write(notebook, path)
+        cells = {"rope_frequencies_tests": 2.0, "relative_proof": points}
+        standing.append(Score(student, 2.0, BEST, by_cell=cells, to_grade_by_hand=int(points is None)))
+    return write_report(root, WEEK, standing).read_text(encoding="utf-8")
+
+
+def test_what_nobody_has_read_yet_is_not_drawn_as_zero(tmp_path: Path) -> None:
+    """The figure's words stand as comments in its SVG. A blank answer has 0 of itself: nobody has read anything by that."""
+    page = drawn(tmp_path, {"ada": None, "boole": None, "blank": 0.0})
+    assert "<!-- not read yet -->" in page and "<!-- 0.0 of 3" not in page and ">not read yet" in page
+
+
+def test_what_is_read_in_part_says_so_and_zeros_that_are_given_stay(tmp_path: Path) -> None:
+    page = drawn(tmp_path, {"ada": 0.0, "boole": None, "blank": 0.0})
+    assert "<!-- 0.0 of 3, 1 not read yet -->" in page and "<small>1 not read yet</small>" in page
+
+
+def test_all_blank_is_zero(tmp_path: Path) -> None:
+    page = drawn(tmp_path, {"blank1": 0.0, "blank2": 0.0})
+    assert "<!-- 0.0 of 3 -->" in page and "not read yet" not in page
+
+
+@pytest.mark.parametrize(("count", "is_few"), [(9, True), (10, False)])
+def test_with_fewer_than_ten_the_numbers_mean_little(tmp_path: Path, count: int, is_few: bool) -> None:
+    page = drawn(tmp_path, {f"s{number}": 3.0 for number in range(count)})
+    assert ("With fewer than ten students" in page) == is_few
+    table = (tmp_path / "report" / f"{WEEK}-items.csv").read_text(encoding="utf-8")
+    assert f"3.5,relative_proof,exercise,,3,{count},0,1.0000," in table
+    assert CAUSE in table and "s0" not in table

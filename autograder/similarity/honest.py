@@ -1,0 +1,188 @@
+"""Simulated classes in which nobody copied: answers of the bank and the reference, each rewritten in another hand.
+
+They tell how alike honest answers to these exercises become. The rewriting keeps to what students do: other names, other
+comments, a step by itself or within the next, functions for methods, operands turned round. Nothing of it is run.
+"""
+
+import ast
+import random
+import re
+
+# What people call a thing that they have no better name for.
+PLAIN_NAMES = re.findall(
+    r"\w+",
+    """a b c d e f g h m n p r s t u v w y z aa bb tmp temp res result out output val vals value values arr mat vec cur new old
+    idx ids ind step part parts first second left right upper lower half both rest total acc aux buf data item size num cnt
+    dim_ length width rows cols freqs freq ang angle angles theta phi cs sn co si cosine sine even odd evens odds x1 x2 y1 y2
+    q1 k1 q_ k_ v_ qr kr scores logits attn weights probs pos positions_ dist distances rel offset exps expo inv scale factor""",
+)
+REMARKS = (
+    "# as in the lecture",
+    "# see the text above",
+    "# shapes: batch, heads, tokens, channels",
+    "# check the sizes first",
+    "# now put it together",
+    "# TODO tidy up",
+    "# formula from the chapter",
+    "# pairs of channels",
+    "# last axis",
+    "# broadcast over the batch",
+    "# keep the dtype",
+    "# this took me a while",
+)
+AS_FUNCTIONS = frozenset(
+    {"transpose", "sum", "mean", "softmax", "exp", "cos", "sin", "stack", "flatten", "reshape", "abs"}
+)
+
+
+class _Hand(ast.NodeTransformer):
+    """One student's habits, the same in all their answers; ``chance`` decides where they apply."""
+
+    def __init__(self, chance: random.Random, habits: dict[str, float]) -> None:
+        self.chance, self.habits = chance, habits
+        self.names: dict[str, str] = {}
+
+    def does(self, habit: str) -> bool:
+        return self.chance.random() < self.habits[habit]
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self.names.get(node.id, node.id), node.ctx)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Add | ast.Mult) and self.does("turns operands"):
+            return ast.BinOp(node.right, node.op, node.left)
+        if isinstance(node.op, ast.Div) and self.does("multiplies by the inverse"):
+            return ast.BinOp(node.left, ast.Mult(), ast.BinOp(ast.Constant(1.0), ast.Div(), node.right))
+        if isinstance(node.op, ast.Pow) and self.does("calls functions"):
+            return ast.Call(ast.Attribute(ast.Name("torch"), "pow"), [node.left, node.right], [])
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        method = node.func
+        if isinstance(method, ast.Attribute) and method.attr in AS_FUNCTIONS and self.does("calls functions"):
+            owner = method.value
+            if not (isinstance(owner, ast.Name) and owner.id in ("torch", "np", "math", "F")):
+                return ast.Call(ast.Attribute(ast.Name("torch"), method.attr), [owner, *node.args], node.keywords)
+        for keyword in node.keywords:
+            if keyword.arg == "dim" and len(node.keywords) == 1 and self.does("leaves keywords out"):
+                return ast.Call(node.func, [*node.args, keyword.value], [])
+        return node
+
+    def visit_Slice(self, node: ast.Slice) -> ast.AST:
+        self.generic_visit(node)
+        is_zero = isinstance(node.lower, ast.Constant) and node.lower.value == 0
+        return ast.Slice(None, node.upper, node.step) if is_zero and self.does("leaves zeros out") else node
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        self.generic_visit(node)
+        test = node.test
+        if isinstance(test, ast.BinOp) and isinstance(test.op, ast.Mod) and self.does("says it in full"):
+            node.test = ast.Compare(test, [ast.NotEq()], [ast.Constant(0)])
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call) and node.exc.args:
+            said = self.chance.choice(
+                ["odd size", "must be even", "sizes do not fit", "bad shape", "not possible", "wrong size"]
+            )
+            node.exc.args = [ast.Constant(f"{said}{self.chance.choice(['', '!', ' here', ', sorry', '.'])}")]
+        return node
+
+
+def habits(chance: random.Random) -> dict[str, float]:
+    """How likely a student is to write a thing in each of these ways."""
+    ways = (
+        "turns operands",
+        "multiplies by the inverse",
+        "calls functions",
+        "leaves keywords out",
+        "leaves zeros out",
+        "says it in full",
+        "takes a step apart",
+        "writes remarks",
+        "keeps names",
+    )
+    return {way: chance.choice([0.0, 0.1, 0.3, 0.8]) for way in ways}
+
+
+def in_another_hand(source: str, chance: random.Random, of_student: dict[str, float]) -> str:
+    """The answer as another student would write it; what is no Python stays as it is."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return source
+    hand = _Hand(chance, of_student)
+    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    stored = {
+        node.id: None for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    top = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for name in stored:
+        if name not in arguments | top and not hand.does("keeps names"):
+            hand.names[name] = chance.choice(PLAIN_NAMES)
+    tree = hand.visit(tree)
+    for node in list(ast.walk(tree)):
+        if isinstance(node, ast.FunctionDef):
+            node.body = _steps(node.body, hand)
+    lines = []
+    for text in ast.unparse(ast.fix_missing_locations(tree)).splitlines():
+        indent = re.match(r" *", text)
+        if indent and indent.group() and chance.random() < of_student["writes remarks"] / 4:
+            lines.append(indent.group() + chance.choice(REMARKS))
+        lines.append(text)
+    return "\n".join(lines)
+
+
+def _steps(body: list[ast.stmt], hand: _Hand) -> list[ast.stmt]:
+    """Some expressions as a step of their own, under a name."""
+    found: list[ast.stmt] = []
+    for statement in body:
+        inner = [
+            node
+            for node in ast.walk(statement)
+            if isinstance(node, ast.BinOp | ast.Call) and isinstance(statement, ast.Assign | ast.Return)
+        ][1:]
+        if inner and hand.does("takes a step apart"):
+            chosen, name = hand.chance.choice(inner), hand.chance.choice(PLAIN_NAMES)
+            found.append(ast.Assign([ast.Name(name, ast.Store())], _copy(chosen)))
+            _Replace(chosen, name).visit(statement)
+        found.append(statement)
+    return found
+
+
+def _copy(node: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(node), mode="eval").body
+
+
+class _Replace(ast.NodeTransformer):
+    """One expression by a name."""
+
+    def __init__(self, what: ast.AST, name: str) -> None:
+        self.what, self.name = what, name
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return ast.Name(self.name, ast.Load()) if node is self.what else super().visit(node)
+
+
+def simulated_class(known: dict[str, list[str]], count: int, seed: str) -> list[dict[str, str]]:
+    """Answers of ``count`` students, each of a right answer of their own choice to most exercises."""
+    chance = random.Random(seed)
+    found = []
+    for _ in range(count):
+        of_student = habits(chance)
+        found.append(
+            {
+                exercise: in_another_hand(chance.choice(sources), chance, of_student)
+                for exercise, sources in known.items()
+                if chance.random() < 0.9
+            }
+        )
+    return found

@@ -1,0 +1,106 @@
+"""Tokens of an answer. Code may be anything that a student types: whatever stands there, every character is read once."""
+
+import builtins
+import keyword
+import re
+from dataclasses import dataclass
+
+MAX_COMPARED = 50_000  # characters of one answer; what students write to an exercise has a few thousand
+
+TOKEN = re.compile(
+    r"""
+      (?P<comment>\#[^\n]*)
+    | (?P<string>(?i:[rbfut]{0,2})(?:
+          \"\"\"(?:[^\\]|\\.|\\\Z)*?(?:\"\"\"|\Z) | '''(?:[^\\]|\\.|\\\Z)*?(?:'''|\Z)
+        | "(?:[^"\\\n]|\\.|\\\Z)*(?:"|$|\Z)       | '(?:[^'\\\n]|\\.|\\\Z)*(?:'|$|\Z) ))
+    | (?P<number>0[xXbBoO][\da-fA-F_]+ | (?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?[jJ]?)
+    | (?P<name>[^\W\d]\w*)
+    | (?P<magic>(?m:^)[ \t]*[%!?][^\n]*)
+    | (?P<end>\n|;)
+    | (?P<operator>\*\*=?|//=?|>>=?|<<=?|->|:=|[-+*/%&|^@=<>!]=|[^\s\\])
+    | (?P<gap>[^\S\n]+|\\\n|\\)
+    """,
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+SET_ATTRIBUTE = re.compile(r"\bself\s*\.\s*(\w+)\s*(?::[^=\n]{0,80})?=(?!=)|\bdef\s+(\w+)")
+WORD = re.compile(r"[^\W_]+")
+LIBRARIES = frozenset({"torch", "nn", "F", "np", "numpy", "math", "plt", "functional", "lab", "self", "super"})
+KEPT = frozenset(keyword.kwlist) | frozenset(vars(builtins)) | LIBRARIES
+LONG_NUMBER = 40  # characters; a longer one is compared as it stands
+NAME = "\N{BULLET}"  # stands before a name that a student is free to choose
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token: as it is compared, with the characters of the answer it stands for."""
+
+    text: str
+    start: int
+    end: int
+
+
+Statement = list[Token]
+
+
+def statements(source: str) -> list[Statement]:
+    """Code as written, statement by statement. Comments, docstrings, blank lines and line breaks within brackets count for
+    nothing; a number counts by its value, a string by what it says."""
+    found: list[Statement] = [[]]
+    depth = 0
+    for match in TOKEN.finditer(source[:MAX_COMPARED]):
+        kind, text = str(match.lastgroup), match.group()
+        if kind == "end" and depth == 0:
+            found.append([])
+        elif kind in ("string", "number", "name", "operator"):
+            depth = max(0, depth + (text in "([{") - (text in ")]}")) if kind == "operator" else depth
+            found[-1].append(Token(_value(kind, text), match.start(), match.end()))
+    return [one for one in found if one and not _says_nothing(one)]
+
+
+def without_names(code: list[Statement], source: str, given: frozenset[str]) -> list[Statement]:
+    """The same with a sign before every name that is the student's own choice; ``given`` are names of the course."""
+    chosen = {name for pair in SET_ATTRIBUTE.findall(source[:MAX_COMPARED]) for name in pair if name}
+    made = []
+    for statement in code:
+        line, before = [], ""
+        for token in statement:
+            kept = token.text in KEPT or token.text in given if before != "." else token.text not in chosen
+            named = token.text.isidentifier() and not kept
+            line.append(Token(NAME + token.text, token.start, token.end) if named else token)
+            before = token.text
+        made.append(line)
+    return made
+
+
+def words(text: str) -> list[Statement]:
+    """The words of a text answer, in small letters: one statement, since sentences are read in their order."""
+    found = [Token(m.group().lower(), m.start(), m.end()) for m in WORD.finditer(text[:MAX_COMPARED])]
+    return [found] if found else []
+
+
+def comments(source: str) -> list[Statement]:
+    """The words of each comment in code."""
+    found = []
+    for match in TOKEN.finditer(source[:MAX_COMPARED]):
+        if match.lastgroup == "comment":
+            inside = [
+                Token(m.group().lower(), match.start() + m.start(), match.start() + m.end())
+                for m in WORD.finditer(match.group())
+            ]
+            found += [inside] if inside else []
+    return found
+
+
+def _value(kind: str, text: str) -> str:
+    if kind == "string":
+        return f"'{text.lstrip('rRbBfFuUtT').strip(chr(34) + chr(39))}'"
+    if kind == "number" and len(text) <= LONG_NUMBER:
+        try:
+            return repr(float(text.replace("_", "")))
+        except ValueError:  # hexadecimal, complex
+            return text.lower()
+    return text
+
+
+def _says_nothing(statement: Statement) -> bool:
+    return len(statement) == 1 and statement[0].text.startswith("'")
