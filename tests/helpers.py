@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # these import nbgrader and torch, seconds in every process t
 COURSE = Path(__file__).resolve().parents[1]
 WEEK3 = "week3_rope"
 ONE_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
-PATIENCE = 900  # seconds until a test that waits gives up: for what hangs, not for what is slow
+PATIENCE = 5000  # seconds until a command or a condition is given up: for what hangs, not for what is slow
 
 
 def environment(**more: str) -> dict[str, str]:
