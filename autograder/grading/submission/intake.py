@@ -70,7 +70,8 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     head = [_extra(source, cell_type, number) for number, source, cell_type in extras.get(None, [])]
     notebook = nbformat.v4.new_notebook(cells=head + cells)
     notebook.metadata = NotebookNode(
-        kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3")
+        kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3"),
+        language_info=NotebookNode(name="python", version=submitted.python),
     )
     flagged = flags(assignment, [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)])
     return Intake(notebook, notes + [flag.sentence() for flag in flagged], {flag.grade_id for flag in flagged})
