@@ -744,6 +744,98 @@ def test_a_call_that_hangs_or_dies_costs_only_itself(hurried: Session) -> None:
     assert f(3) == 3
 
 
+# Lines that work in Jupyter, where there is a screen, an installer or somebody who clicks, each in front of an answer.
+AWKWARD = [
+    "%matplotlib widget",
+    "%matplotlib qt",
+    "%matplotlib notebook",
+    "%pylab tk",
+    "%gui qt",
+    "import matplotlib\nmatplotlib.use('TkAgg')",
+    "import matplotlib.pyplot as plt\nplt.switch_backend('module://ipympl.backend_nbagg')",
+    "%conda install numpy",
+    "%mamba install numpy",
+    "%pip install numpy",
+    "!pip install -q numpy",
+    "%load_ext tensorboard",
+    "%reload_ext jupyter_black",
+    "%load_ext autoreload\n%autoreload 2",
+    "%no_such_magic",
+    "%config InlineBackend.figure_format = 'retina'",
+    "import sys\nassert sys.stdout.fileno() == 1 and not sys.stderr.closed and sys.stdout.writable()",
+    "import subprocess, sys\nsubprocess.run(['echo', 'hi'], stdout=sys.stdout, stderr=sys.stderr, check=True)",
+    "import faulthandler\nfaulthandler.enable()",
+    "import logging, sys\nlogging.basicConfig(stream=sys.stdout, force=True)\nlogging.warning('hi')",
+    "import io, sys\nassert isinstance(sys.stdout, io.TextIOBase)\nsys.stdout.writelines(['a', 'b'])\nprint('c', file=sys.stderr, flush=True)",
+]
+
+
+@pytest.mark.parametrize("line", AWKWARD)
+def test_what_works_in_jupyter_costs_no_answer(session: Session, line: str) -> None:
+    done = session.execute("a", f"{line}\ndef f(x):\n    return x + 1")
+    assert done.error is None, done.error
+    assert session.lookup(["f"])["f"](1) == 2
+    drawn = session.execute("b", "import matplotlib.pyplot as plt\nplt.plot([1, 2]);\nplt.show()")
+    assert [output["output_type"] for output in drawn.outputs if "image/png" in output.get("data", {})], (
+        "figures are shown"
+    )
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "import pdb; pdb.set_trace()",
+        "breakpoint()",
+        "from pdb import Pdb; Pdb().set_trace()",
+        "from IPython.core.debugger import set_trace; set_trace()",
+    ],
+)
+def test_a_debugger_left_in_is_said_to_be_one(session: Session, stop: str) -> None:
+    session.execute("a", f"def f(x):\n    {stop}\n    return x + 1")
+    with pytest.raises(StudentError, match=r"remove breakpoint\(\) or set_trace\(\)"):
+        session.lookup(["f"])["f"](1)
+    done = session.execute("b", f"{stop}\ny = 1\ny")
+    assert done.error is not None and "debugger" in done.error.describe()
+
+
+COMPILED = """
+import torch
+@torch.compile
+def plain(x): return x.sin() * 2
+@torch.compile(mode="max-autotune", fullgraph=True)
+def tuned(x): return x.sin() * 2
+def function(x): return x.sin() * 2
+called = torch.compile(function, backend="inductor", dynamic=True)
+class Net(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.linear = torch.nn.Linear(n, n, bias=False)
+    def forward(self, x): return self.linear(x)
+Compiled = torch.compile(Net)
+def layer(x):
+    net = Net(2)
+    net.linear.weight.data = 2 * torch.eye(2)
+    net.compile()
+    return torch.compile(net)(x).sin() + sum(parameter.numel() for parameter in torch.compile(net).parameters()) - 4
+@torch.jit.script
+def scripted(x): return x.sin() * 2
+traced = torch.jit.trace(function, torch.ones(2))
+"""
+
+
+def test_what_is_compiled_is_called_as_it_stands(session: Session) -> None:
+    assert session.execute("a", COMPILED).error is None
+    x = torch.tensor([0.5, 1.0], requires_grad=True)
+    found = session.lookup(["plain", "tuned", "called", "layer", "scripted", "traced", "Compiled"])
+    for name in ("plain", "tuned", "called", "scripted", "traced"):
+        y = found[name](x)
+        assert torch.allclose(y, 2 * x.sin()), name
+        assert torch.allclose(torch.autograd.grad(y.sum(), x)[0], 2 * x.cos()), name
+    assert torch.allclose(found["layer"](x[None]), (2 * x[None]).sin())
+    assert list(found["Compiled"](2).state_dict()) == ["linear.weight"]
+    assert printed(session, "import sys; print('torch._inductor.compile_fx' in sys.modules)") == "False\n"
+
+
 def test_proxies_offer_nothing_but_calling() -> None:
     with Sandbox(isolate=False) as sandbox:
         session = Session(sandbox, {}, 0)

@@ -6,7 +6,9 @@ wrongly or not at all.
 
 import ast
 import base64
+import bdb
 import builtins
+import io
 import itertools
 import math
 import os
@@ -33,6 +35,7 @@ from traitlets.config import Config
 from wire import Connection, Decoder, Encoder, PeerGone, Reference
 
 MAX_TEXT, MAX_IMAGES, MAX_IMAGE = 50_000, 12, 2 * 2**20
+DEBUGGER = "it stops in a debugger, and nobody is there to let it go on: remove breakpoint() or set_trace()"
 
 
 class Recorder:
@@ -67,8 +70,8 @@ class Recorder:
             self.outputs.append({"show": kept, "result": is_result})
 
 
-class Stream:
-    """stdout or stderr of student code."""
+class Stream(io.TextIOBase):
+    """stdout or stderr of student code. As in Jupyter, programs that it starts may have the file behind it."""
 
     encoding, errors = "utf-8", "replace"
 
@@ -79,18 +82,14 @@ class Stream:
         self.recorder.write(self.name, str(text))
         return len(text)
 
-    def writelines(self, lines: Any) -> None:
-        for line in lines:
-            self.write(line)
-
     def flush(self) -> None:
         pass
 
-    def isatty(self) -> bool:
-        return False
+    def writable(self) -> bool:
+        return True
 
     def fileno(self) -> int:
-        raise OSError("no file behind this stream")
+        return 1 if self.name == "stdout" else 2
 
 
 class Publisher(CapturingDisplayPublisher):
@@ -133,6 +132,18 @@ class Shell(InteractiveShell):
 
     def enable_gui(self, gui: str | None = None) -> None:
         pass
+
+    def enable_matplotlib(self, gui: str | None = None) -> Any:
+        """There is no screen and nobody to click: figures are pictures, whichever backend a student has at home."""
+        return super().enable_matplotlib("inline")  # type: ignore[no-untyped-call]
+
+    def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
+        """A magic that fails here costs its line only: packages, extensions and what else it sets up are here or are not."""
+        try:
+            return super().run_line_magic(magic_name, line, _stack_depth + 1)
+        except Exception as error:
+            print(f"%{magic_name}: {error}", file=sys.stderr)
+            return None
 
     def transform_cell(self, raw_cell: str) -> str:
         """What is Python as it stands needs no search for magics, which takes longer than most cells."""
@@ -395,7 +406,8 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as plain text: class names along the MRO, message, line in the student's own cell."""
     try:
-        message = (error.msg if isinstance(error, SyntaxError) else str(error))[:2000]
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        message = DEBUGGER if isinstance(error, bdb.BdbQuit) else said[:2000]
     except BaseException:
         message = "(the message could not be read)"
     line = error.lineno if isinstance(error, SyntaxError) else None
