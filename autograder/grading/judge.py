@@ -81,6 +81,7 @@ def judge(task: Task, sandbox: Sandbox, shared: SharedFile | None = None) -> Ans
         cache = _cache_of(task.assignment, task.seed, sandbox.device, shared)
         with grading(task.seed, sandbox.device, cache) as context, at_most(sandbox.limits.checking_cpu):
             context.replacing, context.forget = partial(_replacing, task, session), session.forget
+            context.crashed = lambda: session.crashed
             _run_cells(task, session, context, result)
     except BrokenCheck as error:
         return Failure(task.key, f"a hidden test of the course is broken: {error}")
@@ -153,6 +154,8 @@ def _run_test(
         raise
     except Exception as problem:  # a test met a student's value it cannot work with
         error = f"{type(problem).__name__}: {problem}"
+    if cell.points:
+        session.retire_crashed()
     verdicts = context.verdicts[before:]
     if error and not verdicts and cell.points:
         verdicts = [Verdict("", "", cell.points, [Criterion("an answer", cell.points, 0.0, error[:500])])]

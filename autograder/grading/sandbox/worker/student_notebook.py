@@ -192,6 +192,9 @@ class Notebook:
         self.graphs: dict[int, tuple[Any, ...]] = {}
         self.counter = itertools.count(1)
         self.own: dict[str, Any] = {}  # what stood under the names that are replaced
+        self.replaced: set[str] = set()  # these names
+        self.aside: list[str] = []  # names of functions that are to raise
+        self.refusals: dict[str, tuple[Any, Any]] = {}  # by name: the student's own, and what raises in its place
         self.waiting: deque[tuple[dict[str, Any], bytes]] = deque()  # requests that came before a function's answer
         self.recorder = Recorder()
         self.pid = os.getpid()
@@ -203,6 +206,7 @@ class Notebook:
             "call": self.call,
             "backward": self.backward,
             "replace": self.replace,
+            "set_aside": self.set_aside,
         }
         while True:
             header, payload = self.waiting.popleft() if self.waiting else self.connection.receive()
@@ -227,6 +231,7 @@ class Notebook:
         result = self.shell.run_cell(header["source"], store_history=False, cell_id=header.get("cell"))
         if os.getpid() != self.pid:  # a child of the student's own that came to the end of its cell
             os._exit(0)
+        self.refuse()
         error = result.error_before_exec or result.error_in_exec
         outputs = []
         for output in self.recorder.outputs:
@@ -249,8 +254,28 @@ class Notebook:
         values = {name: decoder.decode(value) for name, value in header["values"].items()}
         values |= {name: module_class(name, values[name]) for name in header["modules"]}
         self.own = {name: names[name] for name in values if name in names}
+        self.replaced = set(values)
         names.update(values)
+        self.refuse()
         return {}
+
+    def set_aside(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
+        """These functions have hung or ended the process: from now on they raise, and those set aside before do not."""
+        self.aside = header["names"]
+        self.refuse()
+        return {}
+
+    def refuse(self) -> None:
+        """See that what is set aside raises, after a cell may have defined it anew, and what is not is the student's own."""
+        names = self.shell.user_ns
+        for name, (own, refusal) in self.refusals.items():
+            if name not in self.aside and names.get(name) is refusal:
+                names[name] = own
+        for name in self.aside:
+            _, refusal = self.refusals.get(name, (None, None))
+            if name in names and name not in self.replaced and names[name] is not refusal:
+                self.refusals[name] = names[name], refusing(name, names[name])
+                names[name] = self.refusals[name][1]
 
     def call(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         target = self.objects[header["target"]]
@@ -401,6 +426,15 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
         return ask(*self.made_with, dict(self.named_parameters()), inputs, named)
 
     return type(name, (torch.nn.Module,), {"__init__": make, "forward": forward})
+
+
+def refusing(name: str, own: Any) -> Any:
+    """What raises in place of a function or class."""
+
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError(f"{name} hung or crashed before, so it is not called again")
+
+    return type(name, (torch.nn.Module,), {"__init__": refuse}) if isinstance(own, type) else refuse
 
 
 def describe(error: BaseException) -> dict[str, Any]:
