@@ -27,6 +27,7 @@ class GradingContext:
     doubtful: set[str] = field(default_factory=set)  # answers that a visible check has found wrong
     replacing: Replacing = in_this_process
     forget: Callable[[], bool] = lambda: True
+    crashed: Callable[[], Collection[str]] = tuple  # answers that have hung or died: nothing calls them any more
 
 
 _context: ContextVar[GradingContext | None] = ContextVar("grading_context", default=None)

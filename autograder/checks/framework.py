@@ -207,14 +207,16 @@ class _Bench:
         return replace(other, note=_note(self.assignment, blank or called, bool(blank)))
 
     def _lost(self) -> dict[str, Any]:
-        """The course's functions and classes for those earlier answers that have lost points."""
+        """The course's functions and classes for those earlier answers that have lost points, or are not called any more."""
         verdicts = {verdict.exercise: verdict for verdict in self.context.verdicts}
+        crashed = self.context.crashed()
         lost = {}
         for earlier in MANIFEST.get(self.assignment, ()):
             if earlier.grade_id == self.grade_id:
                 break
             verdict, right = verdicts.get(earlier.grade_id), _references.get((self.assignment, earlier.grade_id))
-            if verdict and verdict.score < verdict.max_score and (isfunction(right) or isclass(right)):
+            has_lost = verdict and (verdict.score < verdict.max_score or earlier.grade_id in crashed)
+            if has_lost and (isfunction(right) or isclass(right)):
                 lost[earlier.grade_id] = right
         return lost
 

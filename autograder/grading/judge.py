@@ -81,6 +81,7 @@ def judge(task: Task, sandbox: Sandbox, shared: SharedFile | None = None) -> Ans
         cache = _cache_of(task.assignment, task.seed, sandbox.device, shared)
         with grading(task.seed, sandbox.device, cache) as context, at_most(sandbox.limits.checking_cpu):
             context.replacing, context.forget = partial(_replacing, task, session), session.forget
+            context.crashed = lambda: session.crashed
             _run_cells(task, session, context, result)
     except BrokenCheck as error:
         return Failure(task.key, f"a hidden test of the course is broken: {error}")
@@ -92,7 +93,7 @@ def judge(task: Task, sandbox: Sandbox, shared: SharedFile | None = None) -> Ans
 
 def _run_cells(task: Task, session: Session, context: GradingContext, result: Result) -> None:
     trusted = _trusted_namespace(task.files) if is_week(task.assignment) else {}
-    failed: dict[str, StudentError] = {}
+    failed: dict[str, str] = {}  # why a name is not defined
     given: list[TaskCell] = []
     for cell in task.cells:
         start = time.perf_counter()
@@ -109,7 +110,8 @@ def _run_cells(task: Task, session: Session, context: GradingContext, result: Re
             run = _execute(cell, session)
             result.outputs[cell.id] = run.outputs + _error_output(run)
             if run.error is not None:
-                failed |= dict.fromkeys({*cell.defines, *defined_names(cell.source)}, run.error)
+                names = {*cell.defines, *defined_names(cell.source)}
+                failed |= dict.fromkeys(names, _reason(run.error, task.python))
         result.seconds[cell.id] = round(time.perf_counter() - start, 4)
 
 
@@ -126,7 +128,7 @@ def _run_test(
     session: Session,
     context: GradingContext,
     trusted: dict[str, Any],
-    failed: dict[str, StudentError],
+    failed: dict[str, str],
     given: list[TaskCell],
     result: Result,
 ) -> None:
@@ -152,6 +154,8 @@ def _run_test(
         raise
     except Exception as problem:  # a test met a student's value it cannot work with
         error = f"{type(problem).__name__}: {problem}"
+    if cell.points:
+        session.retire_crashed()
     verdicts = context.verdicts[before:]
     if error and not verdicts and cell.points:
         verdicts = [Verdict("", "", cell.points, [Criterion("an answer", cell.points, 0.0, error[:500])])]
@@ -322,11 +326,17 @@ def _is_whole_number(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_floating_point()
 
 
-def _student_objects(session: Session, names: list[str], failed: dict[str, StudentError]) -> dict[str, Any]:
+def _student_objects(session: Session, names: list[str], failed: dict[str, str]) -> dict[str, Any]:
     found = session.lookup(names) if names else {}
-    return {name: found[name] if name in found else Absent(name, _reason(failed.get(name))) for name in names}
+    return {name: found[name] if name in found else Absent(name, failed.get(name, NOT_THERE)) for name in names}
 
 
+NOT_THERE = "; is its cell still there, and the name as it was?"
+NEWER = (
+    ". (Your notebook ran on Python 3.{0}, and the grader has 3.{1}, which cannot read what is new in 3.{0}. Since 3.12, for "
+    "example, the quotes around an f-string may stand inside its braces, too.)"
+)
+OLDER = ". (The grader has Python 3.{0}, and before 3.12 the quotes around an f-string may not stand inside its braces, too.)"
 # What Python says of slips that people at home in other notations make.
 SLIPS = {
     "leading zeros in decimal integer literals": ". (Is there a decimal comma? Python writes 0.25.)",
@@ -334,11 +344,20 @@ SLIPS = {
 }
 
 
-def _reason(error: StudentError | None) -> str:
-    if error is None:
-        return "; is its cell still there, and the name as it was?"
+def _reason(error: StudentError, python: str) -> str:
     slip = next((words for pattern, words in SLIPS.items() if pattern in error.message), "")
+    here = sys.version_info.minor
+    if not slip and "SyntaxError" in error.type_names:
+        if _minor(python) > here:
+            slip = NEWER.format(_minor(python), here)
+        elif not python and here < 12 and error.message.startswith("f-string"):
+            slip = OLDER.format(here)
     return f": its cell stopped with {error.describe()}{slip}"
+
+
+def _minor(python: str) -> int:
+    """The 12 of 3.12.1."""
+    return int(python.split(".")[1]) if python else 0
 
 
 def _error_output(run: CellRun) -> list[dict[str, Any]]:

@@ -43,6 +43,7 @@ class Task:
     cells: list[TaskCell]
     files: dict[str, str]
     seed: int
+    python: str = ""  # the version that the notebook was written with, where it says so
 
     @classmethod
     def of(
@@ -66,7 +67,8 @@ class Task:
             elif instructors.role != Role.EXPERIMENT:
                 names = tuple(sorted(defined_names(instructors.source)))
                 cells.append(TaskCell(cell.id, instructors.role, source, instructors.points, names))
-        return cls(key, assignment, cells, files, seed)
+        python = notebook.metadata.get("language_info", {}).get("version", "")
+        return cls(key, assignment, cells, files, seed, python)
 
     def to_json(self) -> dict[str, Any]:
         return vars(self) | {"cells": [vars(cell) for cell in self.cells]}
@@ -84,6 +86,7 @@ class Task:
             "cells": [vars(cell) for cell in self.cells],
             "files": self.files,
             "seed": self.seed,
+            "python": self.python,
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autograder.manifest import MANIFEST
+
 COURSE = Path(__file__).resolve().parents[2]
 WEEK = "week3_rope"
 CANARY = "hostile_canary"  # in names of files and processes that must not be left behind
@@ -40,6 +42,10 @@ RIGHT_ROT = ROT_HEAD + ROT_BODY
 WRONG_FREQ = "def rope_frequencies(head_dim, base=10000.0):\n    return torch.ones(head_dim // 2)"
 WRONG_ROT = ROT_HEAD + "\n    return x.clone()"
 GOOD = {FREQ: 2.0, ROT: 6.0}
+ALL = GOOD | {
+    HAND: 3.0, "apply_rotary_emb_half_tests": 2.0, "interleaved_to_half_tests": 3.0, ATTENTION: 5.0,
+    "bfloat16_positions_tests": 1.0, HALF: 1.0, TABLES: 1.0, "decode_step_scores_tests": 1.0,
+}
 
 
 @dataclass
@@ -68,6 +74,11 @@ class Submission:
     def good(self) -> None:
         self.answer("rope_frequencies", RIGHT_FREQ)
         self.answer("apply_rotary_emb", RIGHT_ROT)
+
+    def solve(self) -> None:
+        """The solutions' answers to everything but the texts."""
+        for name, source in solved(WEEK).items():
+            self.answer(name, source)
 
     def wrong(self, before: str = "", inside: str = "    return x.clone()") -> None:
         """Wrong answers to both exercises; ``before`` runs in the cell, ``inside`` is the body of the rotation."""
@@ -153,6 +164,13 @@ def trouble_cell(kind: str, name: str, source: str) -> None:
 def released() -> dict:
     """The notebook as students get it."""
     return json.loads((COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb").read_text(encoding="utf-8"))
+
+
+def solved(week: str) -> dict[str, str]:
+    """The solutions' answers to a week's code and number exercises; some of them call others."""
+    notebook = json.loads((COURSE / "solutions" / week / f"{week}.ipynb").read_text(encoding="utf-8"))
+    sources = {cell["metadata"].get("nbgrader", {}).get("grade_id"): "".join(cell["source"]) for cell in notebook["cells"]}
+    return {one.grade_id: sources[one.grade_id] for one in MANIFEST[week] if one.kind != "text"}
 
 
 def write_entry(item: Entry, released: dict, folder: Path, root: Path) -> None:

@@ -25,7 +25,7 @@ from hostile.bank import COURSE, SCRIPT
 SECRET = "canary-5f1c2e7b90"  # an environment value and a file's content that may turn up nowhere
 GRACE = 60  # seconds
 # Smaller than usual, so that a test ends within minutes.
-LIMITS = {"cell_cpu": 3.0, "call_cpu": 1.5, "restarts": 3, "memory": 2**30, "total_cpu": 30.0, "total_idle": 12.0}
+LIMITS = {"cell_cpu": 3.0, "call_cpu": 1.5, "retry": 0.5, "memory": 2**30, "total_cpu": 30.0, "total_idle": 12.0}
 
 
 @dataclass

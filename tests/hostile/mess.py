@@ -464,3 +464,27 @@ def the_proof_in_a_new_cell(s: Submission) -> None:
 def float64_by_default(s: Submission) -> None:
     s.good()
     s.add("torch.set_default_dtype(torch.float64)")
+
+
+def above_the_answer(name: str, line: str, due: dict[str, float] = GOOD) -> None:
+    """An entry: right answers, and above one of them in its cell a line that works in Jupyter."""
+
+    def make(s: Submission) -> None:
+        s.good()
+        s.answer("apply_rotary_emb", f"{line}\n{RIGHT_ROT}")
+
+    make.__name__ = name
+    entry("mess", due)(make)
+
+
+above_the_answer("compiled", "@torch.compile")
+above_the_answer("figures_that_can_be_moved", "%matplotlib widget")
+above_the_answer("figures_in_a_window", "import matplotlib; matplotlib.use('TkAgg')")
+above_the_answer("packages_installed", "%conda install -y einops\n%pip install einops")
+above_the_answer("output_of_a_program", "import subprocess, sys; subprocess.run(['echo', 'hi'], stdout=sys.stdout, check=True)")
+
+
+@entry("mess", {FREQ: 2.0})
+def debugger_left_in(s: Submission) -> None:
+    s.good()
+    s.answer("apply_rotary_emb", RIGHT_ROT.replace("    w = base", "    import pdb; pdb.set_trace()\n    w = base"))

@@ -5,6 +5,7 @@ exercises thought of. Answers are named by their cells; whatever is not named is
 from dataclasses import dataclass
 
 from autograder.manifest import MANIFEST
+from hostile.bank import solved
 
 WEEK1, WEEK2, WEEK3, WEEK4, WEEK5, WEEK6, WEEK7, WEEK8 = MANIFEST
 
@@ -31,6 +32,36 @@ RIGHT_PADDED = """def padded_causal(keep, n_queries):
 
 def other(week: str, name: str, due: dict[str, float], by_hand: tuple[str, ...] = (), **answers: str) -> None:
     OTHER_WEEKS.append(Other(week, name, due, answers, by_hand))
+
+
+
+
+def beside_right(week: str, name: str, due: dict[str, float], **answers: str) -> None:
+    """All other answers are the solutions'; ``due`` is what differs from their points."""
+    other(week, name, RIGHT[week] | due, **solved(week) | answers)
+
+
+RIGHT = {
+    WEEK1: {"scaled_dot_product_attention_tests": 4.0, "attention_by_hand_tests": 3.0, "equivariance_gap_tests": 3.0,
+            "causal_mask_tests": 3.0},
+    WEEK2: {"encode_by_hand_tests": 5.0, "wavelengths_by_hand_tests": 2.0, "sinusoidal_positional_encoding_tests": 4.0,
+            "shift_matrix_tests": 4.0, "LearnedPositionalEmbedding_tests": 2.0, "similarity_counterexample_tests": 2.0},
+    WEEK3: {"rotate_by_hand_tests": 3.0, "rope_frequencies_tests": 2.0, "apply_rotary_emb_tests": 6.0,
+            "apply_rotary_emb_half_tests": 2.0, "interleaved_to_half_tests": 3.0, "RotaryMultiHeadAttention_tests": 5.0,
+            "bfloat16_positions_tests": 1.0, "rotate_half_tests": 1.0, "rotary_tables_tests": 1.0, "decode_step_scores_tests": 1.0},
+    WEEK4: {"slopes_by_hand_tests": 2.0, "alibi_slopes_tests": 3.0, "alibi_bias_tests": 4.0, "attention_with_slope_tests": 3.0,
+            "per_key_bias_is_equivalent_tests": 2.0, "ALiBiMultiHeadAttention_tests": 5.0, "effective_window_tests": 2.0},
+    WEEK5: {"unturned_pairs_tests": 3.0, "position_interpolation_tests": 2.0, "ntk_base_tests": 3.0, "ntk_by_hand_tests": 1.0,
+            "dynamic_ntk_base_tests": 2.0, "yarn_frequencies_tests": 4.0, "yarn_temperature_tests": 2.0, "yarn_by_hand_tests": 1.0,
+            "loss_by_length_tests": 4.0, "log_n_scale_tests": 2.0},
+    WEEK6: {"conventions_by_hand_tests": 2.0, "relative_positions_tests": 2.0, "shaw_attention_tests": 4.0, "rel_shift_tests": 3.0,
+            "transformer_xl_scores_tests": 4.0, "t5_bucket_tests": 4.0, "t5_attention_tests": 3.0, "deberta_scores_tests": 4.0,
+            "costs_by_hand_tests": 2.0},
+    WEEK7: {"grouped_query_attention_tests": 3.0, "cache_sizes_tests": 3.0, "CachedAttention_tests": 6.0, "padded_causal_tests": 3.0,
+            "shift_cached_keys_tests": 2.0, "CrossAttention_tests": 4.0, "HybridDecoderBlock_tests": 4.0},
+    WEEK8: {"partial_rotary_emb_tests": 3.0, "mrope_positions_tests": 3.0, "apply_mrope_tests": 4.0, "sliding_window_mask_tests": 2.0,
+            "softmax_with_sink_tests": 2.0, "streaming_cache_tests": 2.0, "mla_attention_tests": 5.0, "configurations_by_hand_tests": 3.0},
+}
 
 
 # The base remembers which stretches it was asked for; the answer takes the nearest, whatever formula it believes in.
@@ -434,7 +465,7 @@ def alibi_bias(n_heads, n_queries, n_keys=None):
       effective_window=RIGHT_WINDOW)
 
 # Forks: the parent leaves with exit status 0, the child carries on and finishes the run.
-other(WEEK1, "fork_that_goes_on", {"equivariance_gap_tests": 3.0},
+beside_right(WEEK1, "fork_that_goes_on", {"causal_mask_tests": 0.0},
       causal_mask="""import os
 def causal_mask(n_queries, n_keys):
     if os.fork():
@@ -446,7 +477,7 @@ def causal_mask(n_queries, n_keys):
     return float(torch.linalg.vector_norm(a - b, ord=float("inf")))""")
 
 # Leaves the process with os._exit(0) in the middle of a call, after printing a friendly line.
-other(WEEK2, "leaves_in_a_call", {"similarity_counterexample_tests": 2.0},
+beside_right(WEEK2, "leaves_in_a_call", {"sinusoidal_positional_encoding_tests": 0.0},
       sinusoidal_positional_encoding="""import os, sys
 def sinusoidal_positional_encoding(seq_len, d_model, base=10000.0):
     print("all hidden tests passed", flush=True)
@@ -469,7 +500,7 @@ other(WEEK2, "raises_to_leave", {"similarity_counterexample_tests": 2.0},
       similarity_counterexample=RIGHT_PAIR)
 
 # Switches alarms and termination signals off and then spins for 30 seconds per call.
-other(WEEK2, "spins_without_signals", {"similarity_counterexample_tests": 2.0},
+beside_right(WEEK2, "spins_without_signals", {"shift_matrix_tests": 0.0},
       shift_matrix="""import signal, time
 for _s in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGXCPU, signal.SIGHUP):
     try:
@@ -1045,7 +1076,7 @@ other(WEEK7, "always_refuses", {"padded_causal_tests": 3.0}, padded_causal=KEEP,
       CachedAttention="class CachedAttention(nn.Module):\n    def __init__(self, *a, **k):\n        raise ValueError",
       CrossAttention="def CrossAttention(*a, **k):\n    raise ValueError")
 # Kills its process in whatever builds on it; what follows is right.
-other(WEEK7, "dies_when_built_upon", {"padded_causal_tests": 3.0}, padded_causal=KEEP,
+beside_right(WEEK7, "dies_when_built_upon", {"grouped_query_attention_tests": 0.0, "shift_cached_keys_tests": 0.0}, padded_causal=KEEP,
       grouped_query_attention="import os\ndef grouped_query_attention(q, k, v, mask=None):\n    os.kill(os.getpid(), 9)",
       shift_cached_keys="import ctypes\ndef shift_cached_keys(k, offset, base=10000.0):\n    return ctypes.string_at(0)")
 # A cache of views of the input, as long as is asked, without a byte of its own.
@@ -1153,8 +1184,22 @@ def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
     d = torch.arange(n_keys - n_queries, n_keys).unsqueeze(1) - torch.arange(n_keys)
     return (d >= 0).logical_and(d < window)""")
 # Sizes beyond all bounds, and processes that end.
-other(WEEK8, "masks_without_end", {},
+beside_right(WEEK8, "masks_without_end", {"sliding_window_mask_tests": 0.0, "streaming_cache_tests": 0.0, "mrope_positions_tests": 0.0,
+                                          "softmax_with_sink_tests": 0.0},
       sliding_window_mask="def sliding_window_mask(n_queries, n_keys, window):\n    return torch.ones(1, dtype=torch.bool).expand(2**20, 2**20)",
       streaming_cache="def streaming_cache(n_tokens, n_sinks, window):\n    return torch.arange(10**12), torch.arange(10**12)",
       mrope_positions="def mrope_positions(segments):\n    while True: pass",
       softmax_with_sink="import os\ndef softmax_with_sink(scores, sinks):\n    os._exit(0)")
+
+# What hangs, waits or dies, with right answers behind it that call it.
+HANGS, WAITS = "def {}(*a, **k):\n    while True: pass", "import threading\ndef {}(*a, **k):\n    threading.Event().wait()"
+ABORTS, ENDS = "import os\ndef {}(*a, **k):\n    os.abort()", "import os\ndef {}(*a, **k):\n    os.kill(os.getpid(), 9)"
+beside_right(WEEK4, "slopes_that_hang", {"alibi_slopes_tests": 0.0}, alibi_slopes=HANGS.format("alibi_slopes"))
+beside_right(WEEK4, "bias_that_waits", {"alibi_bias_tests": 0.0}, alibi_bias=WAITS.format("alibi_bias"))
+beside_right(WEEK5, "base_that_aborts", {"ntk_base_tests": 0.0}, ntk_base=ABORTS.format("ntk_base"),
+      dynamic_ntk_base="""def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
+    return float(base) if seq_len <= original_len else ntk_base(base, scale * seq_len / original_len - (scale - 1), head_dim)""")
+beside_right(WEEK6, "offsets_that_wait", {"relative_positions_tests": 0.0}, relative_positions=WAITS.format("relative_positions"))
+beside_right(WEEK6, "everything_that_is_called_ends", {"relative_positions_tests": 0.0, "rel_shift_tests": 0.0, "t5_bucket_tests": 0.0},
+      relative_positions=ABORTS.format("relative_positions"), rel_shift=HANGS.format("rel_shift"), t5_bucket=ENDS.format("t5_bucket"))
+beside_right(WEEK7, "queries_that_hang", {"grouped_query_attention_tests": 0.0}, grouped_query_attention=HANGS.format("grouped_query_attention"))

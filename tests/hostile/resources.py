@@ -1,6 +1,20 @@
 """Using more than one may. Right answers before and after; the trouble costs the cell or call that makes it."""
 
-from hostile.bank import FREQ, GOOD, RIGHT_FREQ, RIGHT_ROT, ROT, ROT_BODY, ROT_HEAD, Submission, entry, trouble_cell
+from hostile.bank import (
+    ALL,
+    FREQ,
+    GOOD,
+    RIGHT_FREQ,
+    RIGHT_ROT,
+    ROT,
+    ROT_BODY,
+    ROT_HEAD,
+    WEEK,
+    Submission,
+    entry,
+    solved,
+    trouble_cell,
+)
 
 trouble_cell("resources", "endless_loop", "while True: pass")
 trouble_cell("resources", "endless_loop_signals_masked", """
@@ -136,10 +150,67 @@ trouble_cell("resources", "output_that_cannot_be_encoded", "print('\\ud800 \\x00
 trouble_cell("resources", "error_that_cannot_be_encoded", "raise RuntimeError('\\ud800\\x00')")
 
 
-@entry("resources", {FREQ: 2.0})
-def endless_function(s: Submission) -> None:
-    s.answer("rope_frequencies", RIGHT_FREQ)
-    s.answer("apply_rotary_emb", ROT_HEAD + "\n    while True: pass")
+# What hangs or dies costs its own points, and none of those behind it that call it, or wait for their turn.
+HOW_TO_END = {
+    "endless": "while True: pass",
+    "sleeping": "import time\n    time.sleep(3600)",
+    "exiting": "import os\n    os._exit(0)",
+    "crashing": "import ctypes\n    ctypes.string_at(0)",
+    "hoarding": "import time\n    hoard = [bytearray(b'x' * 2**26) for _ in range(17)]\n    time.sleep(3600)",
+    "napping": "import time\n    time.sleep(1)\n    return x * 1",
+}
+
+
+def ends(how: str, body: str) -> None:
+    """Entries: the function that everything builds on ends this way in each call, and so does the next; all else is right."""
+
+    def frequencies(s: Submission) -> None:
+        s.solve()
+        s.answer("rope_frequencies", "def rope_frequencies(head_dim, base=10000.0):\n    x = torch.ones(head_dim // 2)\n    " + body)
+
+    def rotation(s: Submission) -> None:
+        s.solve()
+        s.answer("apply_rotary_emb", f"{ROT_HEAD}\n    {body}")
+
+    frequencies.__name__, rotation.__name__ = f"{how}_frequencies", f"{how}_rotation"
+    entry("resources", ALL | {FREQ: 0.0})(frequencies)
+    entry("resources", ALL | {ROT: 0.0})(rotation)
+
+
+for how, body in HOW_TO_END.items():
+    ends(how, body)
+
+
+@entry("resources", ALL | {FREQ: 0.0})
+def forgets_the_increment(s: Submission) -> None:
+    s.solve()
+    s.answer("rope_frequencies", """def rope_frequencies(head_dim, base=10000.0):
+    theta, i = [], 0
+    while i < head_dim:
+        theta.append(base ** (-i / head_dim))
+    return torch.tensor(theta)""")
+
+
+@entry("resources", {"bfloat16_positions_tests": 1.0, "rotate_by_hand_tests": 3.0})
+def everything_waits(s: Submission) -> None:
+    """Every function sleeps, and so do three cells: what calls nothing gets its points."""
+    for name in ("rope_frequencies", "apply_rotary_emb", "apply_rotary_emb_half", "interleaved_to_half", "RotaryMultiHeadAttention",
+                 "rotate_half", "rotary_tables", "decode_step_scores"):
+        s.answer(name, f"import time\ndef {name}(*a, **k):\n    time.sleep(3600)")
+    for _ in range(3):
+        s.add("import threading\nthreading.Event().wait()", after="rope_frequencies_tests")
+    right = solved(WEEK)
+    for name in ("rotate_by_hand", "bfloat16_positions"):
+        s.answer(name, right[name])
+
+
+@entry("resources", ALL | {FREQ: 0.0})
+def calls_that_hang_below_the_answer(s: Submission) -> None:
+    """Cells of the student's own that call it, before and after its tests."""
+    s.solve()
+    s.answer("rope_frequencies", "def rope_frequencies(head_dim, base=10000.0):\n    while True: pass")
+    for place in ("rope_frequencies", "rope_frequencies_tests", "apply_rotary_emb", "apply_rotary_emb_tests"):
+        s.add("print(rope_frequencies(8))", after=place)
 
 
 @entry("resources", {FREQ: 1.5, ROT: 6.0})
@@ -155,12 +226,6 @@ def exits_for_one_base(s: Submission) -> None:
     s.good()
     s.answer("rope_frequencies", "import os\n" + RIGHT_FREQ.replace("    if head_dim % 2:", "    if base != 10000.0:\n        os._exit(3)\n    if head_dim % 2:")
              .replace('raise ValueError("odd")', "return 5"))
-
-
-@entry("resources", {FREQ: 2.0})
-def sleeping_function(s: Submission) -> None:
-    s.answer("rope_frequencies", RIGHT_FREQ)
-    s.answer("apply_rotary_emb", ROT_HEAD + "\n    import time\n    time.sleep(3600)")
 
 
 @entry("resources", {FREQ: 2.0})

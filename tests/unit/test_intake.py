@@ -8,6 +8,7 @@ from helpers import COURSE
 
 from autograder.course import Role, instructor_cells
 from autograder.errors import UngradableError
+from autograder.grading.messages import Task
 from autograder.grading.submission import intake
 from autograder.manifest import MANIFEST
 
@@ -63,3 +64,24 @@ def test_a_cell_of_the_students_own_stays_where_it_stands(tmp_path: Path) -> Non
 
 def instructor_source(template: tuple, name: str) -> str:
     return next(cell.source for cell in template if cell.grade_id == name and cell.role is Role.ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "python"),
+    [
+        ({"language_info": {"name": "python", "version": "3.12.4"}}, "3.12.4"),
+        ({"language_info": {"version": "3.13.0rc2"}}, "3.13.0rc2"),
+        ({"language_info": {"version": "3.12 <b>x</b>"}}, ""),
+        ({"language_info": {"version": 3.12}}, ""),
+        ({"language_info": ["3.12"]}, ""),
+        ([], ""),
+        ({}, ""),
+    ],
+)
+def test_the_version_of_python_is_kept_where_the_notebook_says_it(
+    metadata: object, python: str, tmp_path: Path
+) -> None:
+    notebook = without_ids("week3_rope", new=True) | {"metadata": metadata}
+    path = write(notebook, "week3_rope", tmp_path)
+    rebuilt = intake.rebuild(path, COURSE, "week3_rope").notebook
+    assert Task.of("ada", "week3_rope", rebuilt, instructor_cells(COURSE, "week3_rope"), {}, 0).python == python

@@ -1,12 +1,14 @@
 """What bounds the checks themselves."""
 
 import itertools
+import sys
 
 import pytest
 import torch
 
 from autograder.checks.result_cache import ResultCache
-from autograder.grading.judge import CheckingTooLong, _names, _within_bounds, at_most
+from autograder.errors import StudentError
+from autograder.grading.judge import CheckingTooLong, _names, _reason, _within_bounds, at_most
 
 
 @pytest.mark.timing
@@ -35,3 +37,21 @@ def test_and_with_all_that_is_asked_for(arguments: tuple) -> None:
 
 def test_names_are_found_where_python_gives_up() -> None:
     assert "spare" in _names("-" * 8000 + "spare")
+
+
+def test_of_two_versions_of_python_both_are_named_where_one_cannot_read_the_other() -> None:
+    here = sys.version_info.minor
+    syntax, other = StudentError(("SyntaxError", "Exception"), "invalid syntax"), StudentError(("NameError",), "x")
+    assert f"ran on Python 3.{here + 1}, and the grader has 3.{here}," in _reason(syntax, f"3.{here + 1}.0")
+    for error, python in ((syntax, f"3.{here}.9"), (syntax, "3.9.1"), (syntax, ""), (other, f"3.{here + 1}.0")):
+        assert "Python 3" not in _reason(error, python)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="this version reads them")
+@pytest.mark.parametrize("code", ['f"{d["a"]}"', "f'{', '.join(d)}'"])
+def test_quotes_inside_an_f_string_are_named_where_the_notebook_does_not_say_its_version(code: str) -> None:
+    with pytest.raises(SyntaxError) as raised:
+        compile(code, "<cell>", "exec")
+    error = StudentError(("SyntaxError", "Exception"), raised.value.msg)
+    assert f"grader has Python 3.{sys.version_info.minor}" in _reason(error, "")
+    assert "grader has Python" not in _reason(error, "3.11.2")

@@ -11,6 +11,7 @@ from autograder.grading.sandbox.limits import (
     MAX_CALLBACK_BYTES,
     MAX_CALLBACKS,
     Budget,
+    Grace,
     Limits,
     UsageMonitor,
     kernel_limit,
@@ -27,8 +28,8 @@ class Nothing:
         return False
 
 
-def monitor() -> UsageMonitor:
-    return UsageMonitor(Nothing(), 1.0, Limits(), Budget.of(Limits()))
+def monitor(budget: Budget | None = None) -> UsageMonitor:
+    return UsageMonitor(Nothing(), 1.0, 2.0, Limits(), budget or Budget.of(Limits()), Grace.of_function(Limits()))
 
 
 def test_a_lent_function_is_called_with_little_and_not_for_ever() -> None:
@@ -47,6 +48,17 @@ def test_what_a_lent_function_costs_is_the_submissions() -> None:
     assert watching.budget.cpu == Limits().total_cpu - 0.5
     with pytest.raises(LimitExceeded, match="ran for more than 1 seconds"):
         watching.charge_callback(0.6, 0.6)
+
+
+def test_a_function_has_some_time_of_its_own_when_others_have_used_up_the_budget() -> None:
+    budget = Budget.of(Limits())
+    for _ in range(int(Limits().total_cpu)):
+        monitor(budget).charge_callback(1.0, 1.0)
+    assert budget.is_spent
+    watching = monitor(budget)
+    watching.charge_callback(0.9, 0.9)
+    assert watching.grace.cpu == Limits().call_cpu - 0.9 and not watching.grace.spent()
+    assert Grace(0.0, 1.0).spent() and Grace(1.0, 0.0).spent()
 
 
 @pytest.mark.timing

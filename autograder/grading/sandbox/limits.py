@@ -31,14 +31,15 @@ class Limits:
     started: int = 1000  # processes and threads, one after the other
     cell_cpu: float = 15.0
     call_cpu: float = 10.0
+    retry: float = 2.0  # CPU or waiting, after a crash or time-out and when a total is used up; right answers need less
     total_cpu: float = 240.0  # for the whole submission, whatever starts again
     checking_cpu: float = 60.0  # for the checks themselves: what is returned can be made to be costly to look at
     patience: float = 2.0
     total_idle: float = 60.0
     text: int = 300_000  # characters of output that are kept
     images: int = 10 * 2**20
-    restarts: int = 3  # how often one function or cell is forgiven a crash or time-out before it fails at once; waiting counts twice
-    all_restarts: int = 40  # the same for a submission, whose other answers are not to pay for one
+    restarts: int = 3  # how often a function is forgiven a crash or time-out in its own test before it fails at once
+    all_restarts: int = 40  # how often all cells of a submission are
 
 
 @dataclass
@@ -53,6 +54,28 @@ class Budget:
     @classmethod
     def of(cls, limits: Limits) -> "Budget":
         return cls(limits.total_cpu, limits.total_idle, limits.text, limits.images)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether any of the time has run out."""
+        return self.cpu <= 0 or self.idle <= 0
+
+
+@dataclass
+class Grace:
+    """What one function may still use once the budget is spent: all that a right answer needs, whoever has spent it."""
+
+    cpu: float
+    idle: float
+
+    @classmethod
+    def of_function(cls, limits: Limits) -> "Grace":
+        return cls(limits.call_cpu, limits.retry * (limits.restarts + 1))
+
+    @classmethod
+    def of_cells(cls, limits: Limits) -> "Grace":
+        """Of all cells together."""
+        return cls(limits.total_idle, limits.total_idle)
 
     def spent(self) -> str:
         """What has run out, or nothing."""
@@ -75,16 +98,24 @@ class UsageMonitor:
     """Looks at a submission's processes during one request."""
 
     def __init__(
-        self, job: Watched, cpu_seconds: float, limits: Limits, budget: Budget, counts_processes: bool = False
+        self,
+        job: Watched,
+        cpu_seconds: float,
+        idle_seconds: float,
+        limits: Limits,
+        budget: Budget,
+        grace: Grace,
+        counts_processes: bool = False,
     ) -> None:
         """What was used until the last look is not this request's. With ``counts_processes`` that look is now; else it may be
         a quarter of a second old, and what calls have used since then counts as this one's."""
-        self.job, self.cpu_seconds, self.limits, self.budget = job, cpu_seconds, limits, budget
+        self.job, self.cpu_seconds, self.idle_seconds = job, cpu_seconds, idle_seconds
+        self.limits, self.budget, self.grace = limits, budget, grace
         self.idle, self.callbacks, self.callback_cpu, self.last = 0.0, 0, 0.0, time.monotonic()
         self.more_processes = 0  # now than at the start
         if job.tree is not None:
             used = job.tree.look() if counts_processes else job.tree.recent(RECENT)
-            self._charge(used)
+            self.budget.cpu -= self._charge(used)
             self._processes = used.processes
         self.start = job.charged
 
@@ -97,19 +128,22 @@ class UsageMonitor:
         used, now = self.job.tree.look(), time.monotonic()
         idle = 0.0 if used.runnable else min(now - self.last, 2 * RECENT)
         self.idle, self.last = self.idle + idle, now
-        self.budget.idle -= idle
         self.more_processes = used.processes - self._processes
-        self._charge(used)
+        self._spend(self._charge(used), idle)
         self._judge(used)
 
-    @property
-    def has_waited(self) -> bool:
-        """Whether the submission has done nothing in this request for longer than it may."""
-        return self.idle > self.cpu_seconds * self.limits.patience
+    def _charge(self, used: Usage) -> float:
+        """The CPU seconds that were used since the last look, for whoever is to pay for them."""
+        new = max(0.0, used.cpu - self.job.charged)
+        self.job.charged += new
+        return new
 
-    def _charge(self, used: Usage) -> None:
-        self.budget.cpu -= max(0.0, used.cpu - self.job.charged)
-        self.job.charged = max(used.cpu, self.job.charged)
+    def _spend(self, cpu: float, idle: float = 0.0) -> None:
+        if self.budget.is_spent:
+            self.grace.cpu -= cpu
+            self.grace.idle -= idle
+        self.budget.cpu -= cpu
+        self.budget.idle -= idle
 
     def _judge(self, used: Usage) -> None:
         limits, cpu = self.limits, self.cpu_seconds
@@ -123,9 +157,9 @@ class UsageMonitor:
             raise LimitExceeded("RuntimeError", f"it started more than {limits.started} processes and threads")
         if used.cpu - self.start > cpu:
             raise LimitExceeded("TimeoutError", f"it used more than {cpu:g} seconds of CPU time")
-        if self.has_waited:
-            raise LimitExceeded("TimeoutError", f"it waited for more than {cpu * limits.patience:g} seconds")
-        if spent := self.budget.spent():
+        if self.idle > self.idle_seconds:
+            raise LimitExceeded("TimeoutError", f"it waited for more than {self.idle_seconds:g} seconds")
+        if spent := self.grace.spent():
             raise LimitExceeded("TimeoutError", spent)
 
     def count_callback(self, size: int) -> None:
@@ -143,7 +177,7 @@ class UsageMonitor:
         these ``wall`` seconds."""
         self.last += wall
         self.callback_cpu += cpu
-        self.budget.cpu -= cpu
+        self._spend(cpu)
         if self.callback_cpu > self.cpu_seconds:
             raise LimitExceeded(
                 "TimeoutError", f"the function it was given ran for more than {self.cpu_seconds:g} seconds"

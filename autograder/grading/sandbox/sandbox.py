@@ -223,6 +223,8 @@ class Sandbox:
                 "MPLCONFIGDIR": f"{scratch}/mpl",
                 "IPYTHONDIR": f"{scratch}/ipython",
                 "LANG": "C.UTF-8",
+                "PIP_NO_INDEX": "1",  # there is no network: pip need not try five times
+                "PIP_DISABLE_PIP_VERSION_CHECK": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             }

@@ -1,7 +1,8 @@
 """The trusted end of one submission: runs cells in the sandbox and speaks for its proxies.
 
 What comes back is decoded data. If the student's code hangs or dies, that call fails, the sandbox is started again,
-and the earlier cells are run again without the one that did it.
+and the earlier cells are run again without the one that did it. A function that has hung or died is called only by its
+own test, a few times more; for everybody else it raises at once, like any function that raises an exception.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autograder.errors import LimitExceeded, SandboxError, StudentError
-from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
+from autograder.grading.sandbox.limits import Budget, Grace, UsageMonitor, kernel_limit
 from autograder.grading.sandbox.loan import Loan
 from autograder.grading.sandbox.outputs import cell_outputs, result_text
 from autograder.grading.sandbox.prefetch import Plan, Prefetch, Question
@@ -24,7 +25,8 @@ from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, P
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
 LINES = 9999  # a longer number is none of a cell's, and could say something else
-MAY_REPEAT = 1 / 8  # of a submission's CPU time: what its cells may have used to be run again, up to three times
+MAY_REPEAT = 1 / 8  # of a submission's CPU time: what its cells may use if they are to be run again up to three times
+CELL = "cell "  # how the name of a culprit begins that is no function
 STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
 
 
@@ -51,21 +53,27 @@ class Session:
         self._modules: list[str] = []  # those of them that are module classes
         self._serial = 0
         self._budget = Budget.of(self.limits)
-        self._crashes: Counter[str] = Counter()  # and time-outs, by the function or cell that was run
+        self._graces: dict[str, Grace] = {}  # by function; all that is none has one together
+        self._repeated_cpu = 0.0  # seconds that the cells take which a new fork runs again
+        self._is_over = False
+        # And time-outs, by the function or cell that was run, and whether others were replaced then.
+        self._crashes: Counter[tuple[str, bool]] = Counter()
+        self._aside: list[str] = []  # functions that raise when they are called, in this fork
         self._prefetch = Prefetch()
         self._called = ""  # the function that was called last: gradients are its own
+        self._asked_ahead = ""  # the function to which questions were sent ahead
         self._job: Job | None = sandbox.open(files, seed)
 
     def give_up(self) -> None:
         """Whatever is still asked of this submission fails at once."""
-        self._budget.cpu = 0.0
+        self._is_over = True
         if self._job is not None:
             self._abandon()
 
     def forget(self) -> bool:
         """End the fork: what is asked next is asked of a new one, where the cells have been run and nothing else was asked.
-        Not where the submission has used so much CPU time already that it might not have it once more."""
-        if self._budget.cpu < (1 - MAY_REPEAT) * self.limits.total_cpu:
+        Not where the cells take so much CPU time that the submission might not have it once more."""
+        if self._repeated_cpu > MAY_REPEAT * self.limits.total_cpu:
             return False
         if self._job is not None:
             self._end()
@@ -74,15 +82,17 @@ class Session:
     def close(self) -> bool:
         """Returns whether the kernel had killed the submission, short of memory."""
         self._prefetch.unasked()  # nobody will answer
-        job, self._job = self._job, None
+        job, self._job, self._aside = self._job, None, []
         return job is not None and job.end()
 
     def execute(self, cell: str, source: str) -> CellRun:
         """Run a cell. A cell that hangs or dies is left out when the sandbox is started again."""
+        before = self._budget.cpu
         try:
             header, payload = self._without_orphans(lambda: self._execute(cell, source))
         except StudentError as error:
             return CellRun(error=error)
+        self._repeated_cpu += before - self._budget.cpu
         self._history.append((cell, source))
         try:
             outputs = header.get("outputs")
@@ -90,6 +100,17 @@ class Session:
             return CellRun(shown, _error(header.get("error")), result_text(outputs))
         except WireError as error:
             return CellRun(error=_garbage(error))
+
+    @property
+    def crashed(self) -> set[str]:
+        """The functions that have hung or died."""
+        return {culprit for culprit, _ in self._crashes if culprit and not culprit.startswith(CELL)}
+
+    def retire_crashed(self) -> None:
+        """Their tests are over: they are not called any more, by nobody."""
+        for name in self.crashed:
+            for replaced in (False, True):
+                self._crashes[name, replaced] = self.limits.restarts + 1
 
     @contextlib.contextmanager
     def replacing(self, functions: Mapping[str, Callable[..., Any]], modules: Collection[str] = ()) -> Iterator[None]:
@@ -114,6 +135,7 @@ class Session:
     def lookup(self, names: list[str]) -> dict[str, Any]:
         """The student's values of these names: plain data by value, everything else as proxies."""
         try:
+            self._set_aside_crashed(except_for=names)
             header, payload = self._request({"op": "lookup", "names": names}, self.limits.call_cpu)
             found = header.get("found")
             if not isinstance(found, dict):
@@ -154,6 +176,7 @@ class Session:
         def ask() -> tuple[dict[str, Any], bytes]:
             self._called = target._origin
             self._require_no_crashes(self._called)  # before a fork is made for it
+            self._set_aside_crashed(except_for=[self._called])
             making = target._making
             subject = making.cls if making else target
             number = self._target(subject)
@@ -215,9 +238,20 @@ class Session:
             "values": {name: {"c": -1 - index} for index, name in enumerate(self._replaced)},
         }
 
+    def _set_aside_crashed(self, except_for: Collection[str] = ()) -> None:
+        """A function that has hung or died raises an exception, whoever calls it, unless it is its own test."""
+        if not self._crashes:
+            return
+        self._ensure_running()  # where cells are run again, all of them are set aside
+        names = sorted(self.crashed.difference(except_for))
+        if names != self._aside:
+            self._request({"op": "set_aside", "names": names}, self.limits.call_cpu)
+            self._aside = names
+
     def _execute(self, cell: str, source: str) -> tuple[dict[str, Any], bytes]:
+        self._set_aside_crashed()
         request = {"op": "execute", "cell": cell, "source": source}
-        return self._request(request, self.limits.cell_cpu, culprit=f"cell {cell}")
+        return self._request(request, self.limits.cell_cpu, culprit=CELL + cell)
 
     def _ask(
         self, subject: RemoteObject, number: int, question: Question, serial: int | None
@@ -228,6 +262,7 @@ class Session:
         if serial is None:
             serial = self._serial = self._serial + 1
             frames.append((question.header(serial, number), question.payload))
+            self._asked_ahead = self._called
             for step in self._prefetch.after(subject, question, self._ensure_running().connection.room):
                 if step.question is not None:
                     self._serial += 1
@@ -239,7 +274,7 @@ class Session:
         """Wait for the replies to what was sent ahead and is not asked: the student's process answers in order."""
         with contextlib.suppress(StudentError):  # the fork has ended
             for serial in self._prefetch.unasked():
-                self._reply(serial, [], self.limits.call_cpu)
+                self._reply(serial, [], self.limits.call_cpu, self._asked_ahead)
 
     def _request(
         self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b"", culprit: str = ""
@@ -266,8 +301,12 @@ class Session:
         that is run."""
         job = self._ensure_running()
         connection = job.connection
-        monitor = UsageMonitor(job, cpu_seconds, self.limits, self._budget, counts_processes=cell is not None)
-        wall_seconds = cpu_seconds * self.limits.patience * (STARVED if job.tree else 1)
+        limits, budget, grace = self.limits, self._budget, self._grace(culprit)
+        idle_seconds = cpu_seconds * limits.patience
+        wall_seconds = idle_seconds * (STARVED if job.tree else 1)
+        if budget.is_spent or self._has_crashed(culprit):
+            cpu_seconds = idle_seconds = min(cpu_seconds, limits.retry)
+        monitor = UsageMonitor(job, cpu_seconds, idle_seconds, limits, budget, grace, counts_processes=cell is not None)
         deadline = time.monotonic() + wall_seconds  # for all frames together
         watch = Watch(monitor.look)
         try:
@@ -292,8 +331,6 @@ class Session:
                     self._cells_with_orphans.add(cell)
             return reply, reply_payload
         except LimitExceeded as error:
-            if monitor.has_waited:
-                self._crashes[culprit] += 1  # twice: else one function could use up what the others may wait
             self._abandon(culprit)
             raise StudentError((error.kind,), str(error)) from None
         except PeerSlow:
@@ -333,12 +370,13 @@ class Session:
 
     def _without_orphans(self, ask: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
         """Ask. If that ends badly while processes of earlier cells may still run, ask again without these cells."""
-        history = self._history
+        history, crashes = self._history, self._crashes.copy()
         while True:
             try:
                 return ask()
             except StudentError as error:
                 if self._forget_orphans(error):
+                    self._crashes = crashes.copy()  # whoever was asked may have done nothing
                     continue
                 if self._history is not history:  # it was not them
                     self._history = history
@@ -354,13 +392,27 @@ class Session:
         self._history = kept
         return True
 
+    def _has_crashed(self, culprit: str) -> bool:
+        """Whether a function has hung or died before, with others replaced or not."""
+        return bool(culprit and (self._crashes[culprit, False] or self._crashes[culprit, True]))
+
     def _require_no_crashes(self, culprit: str) -> None:
-        """What ends every process that runs it costs itself alone: it is not run until nothing is left for the others."""
-        if culprit and self._crashes[culprit] > self.limits.restarts:
+        """What ends every process that runs it is not run for ever."""
+        crashes = self._crashes[culprit, bool(self._replaced)]
+        if culprit and (crashes > self.limits.restarts or (crashes and self._grace(culprit).spent())):
             raise StudentError(("ProcessEnded",), "not run: it crashed or timed out too often before")
 
+    def _crashes_of_cells(self) -> int:
+        """And of what else is no function."""
+        return sum(count for (culprit, _), count in self._crashes.items() if not culprit or culprit.startswith(CELL))
+
+    def _grace(self, culprit: str) -> Grace:
+        if not culprit or culprit.startswith(CELL):
+            return self._graces.setdefault("", Grace.of_cells(self.limits))
+        return self._graces.setdefault(culprit, Grace.of_function(self.limits))
+
     def _abandon(self, culprit: str = "") -> None:
-        self._crashes[culprit] += 1
+        self._crashes[culprit, bool(self._replaced)] += 1
         self._prefetch.stop()
         self._end()
 
@@ -371,9 +423,11 @@ class Session:
     def _ensure_running(self) -> Job:
         """The fork to ask. After a crash or time-out: a new fork, the earlier cells again, without any that fails on the way."""
         while self._job is None:
-            if self._crashes.total() > self.limits.all_restarts:
+            if self._is_over:
+                raise StudentError(("TimeoutError",), "not run: what this notebook returns takes too long to check")
+            if self._crashes_of_cells() > self.limits.all_restarts:
                 raise StudentError(("ProcessEnded",), "not run: this notebook crashed or timed out too often before")
-            if spent := self._budget.spent():
+            if spent := self._grace("").spent():
                 raise StudentError(("TimeoutError",), f"not run: {spent}")
             self.generation += 1
             self._job = self.sandbox.open(self.files, self.seed)

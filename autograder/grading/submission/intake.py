@@ -71,7 +71,8 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     notebook = nbformat.v4.new_notebook(cells=cells)
     notes += placed(notebook.cells, submitted.pictures)
     notebook.metadata = NotebookNode(
-        kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3")
+        kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3"),
+        language_info=NotebookNode(name="python", version=submitted.python),
     )
     flagged = flags(assignment, [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)])
     said = [*warnings, *notes, *found.notes, *(flag.sentence() for flag in flagged)]

@@ -137,7 +137,14 @@ def _as_version_4(data: dict[str, Any]) -> NotebookNode:
         room -= len(json.dumps(cell.outputs)) + _pixels(cell) // 32
         if room < 0:
             cell.outputs = []
-    return NotebookNode(cells=plain, pictures=pasted.pictures)
+    return NotebookNode(cells=plain, pictures=pasted.pictures, python=_python_version(data.get("metadata")))
+
+
+def _python_version(metadata: object) -> str:
+    """The version of the kernel that has saved the notebook."""
+    info = metadata.get("language_info") if isinstance(metadata, dict) else None
+    version = info.get("version") if isinstance(info, dict) else None
+    return version if isinstance(version, str) and re.fullmatch(r"3\.\d{1,2}(\.\w{1,8})?", version) else ""
 
 
 def _old_cells(data: dict[str, Any]) -> list[dict[str, Any]]:

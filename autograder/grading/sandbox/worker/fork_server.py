@@ -103,10 +103,32 @@ def pass_plain_checks() -> None:
         torch._check_with = passing
 
 
+def compile_nothing() -> None:
+    """Have torch hand back what it is to compile: the values are the same, and compiling takes longer than all the tests."""
+
+    def compiled(model: Any = None, **options: Any) -> Any:
+        return compiled if model is None else model
+
+    torch.compile = compiled
+
+
+def keep_backend() -> None:
+    """Have matplotlib go on as before where a backend cannot be loaded, since it needs a screen or another package."""
+    switch = matplotlib.pyplot.switch_backend
+
+    def switch_if_possible(newbackend: str) -> None:
+        with contextlib.suppress(ImportError):
+            switch(newbackend)
+
+    matplotlib.pyplot.switch_backend = switch_if_possible
+
+
 def serve(control: socket.socket) -> None:
     """Fork on request until the driver goes away."""
     torch.set_num_threads(1)
     pass_plain_checks()
+    compile_nothing()
+    keep_backend()
     warm_up()
     shell = make_shell()
     shell.run_cell(FIRST_CELL, store_history=False)

@@ -6,7 +6,9 @@ wrongly or not at all.
 
 import ast
 import base64
+import bdb
 import builtins
+import io
 import itertools
 import math
 import os
@@ -33,6 +35,7 @@ from traitlets.config import Config
 from wire import Connection, Decoder, Encoder, PeerGone, Reference
 
 MAX_TEXT, MAX_IMAGES, MAX_IMAGE = 50_000, 12, 2 * 2**20
+DEBUGGER = "it stops in a debugger, and nobody is there to let it go on: remove breakpoint() or set_trace()"
 
 
 class Recorder:
@@ -67,8 +70,8 @@ class Recorder:
             self.outputs.append({"show": kept, "result": is_result})
 
 
-class Stream:
-    """stdout or stderr of student code."""
+class Stream(io.TextIOBase):
+    """stdout or stderr of student code. As in Jupyter, programs that it starts may have the file behind it."""
 
     encoding, errors = "utf-8", "replace"
 
@@ -79,18 +82,14 @@ class Stream:
         self.recorder.write(self.name, str(text))
         return len(text)
 
-    def writelines(self, lines: Any) -> None:
-        for line in lines:
-            self.write(line)
-
     def flush(self) -> None:
         pass
 
-    def isatty(self) -> bool:
-        return False
+    def writable(self) -> bool:
+        return True
 
     def fileno(self) -> int:
-        raise OSError("no file behind this stream")
+        return 1 if self.name == "stdout" else 2
 
 
 class Publisher(CapturingDisplayPublisher):
@@ -133,6 +132,18 @@ class Shell(InteractiveShell):
 
     def enable_gui(self, gui: str | None = None) -> None:
         pass
+
+    def enable_matplotlib(self, gui: str | None = None) -> Any:
+        """There is no screen and nobody to click: figures are pictures, whichever backend a student has at home."""
+        return super().enable_matplotlib("inline")  # type: ignore[no-untyped-call]
+
+    def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
+        """A magic that fails here costs its line only: packages, extensions and what else it sets up are here or are not."""
+        try:
+            return super().run_line_magic(magic_name, line, _stack_depth + 1)
+        except Exception as error:
+            print(f"%{magic_name}: {error}", file=sys.stderr)
+            return None
 
     def transform_cell(self, raw_cell: str) -> str:
         """What is Python as it stands needs no search for magics, which takes longer than most cells."""
@@ -181,6 +192,9 @@ class Notebook:
         self.graphs: dict[int, tuple[Any, ...]] = {}
         self.counter = itertools.count(1)
         self.own: dict[str, Any] = {}  # what stood under the names that are replaced
+        self.replaced: set[str] = set()  # these names
+        self.aside: list[str] = []  # names of functions that are to raise
+        self.refusals: dict[str, tuple[Any, Any]] = {}  # by name: the student's own, and what raises in its place
         self.waiting: deque[tuple[dict[str, Any], bytes]] = deque()  # requests that came before a function's answer
         self.recorder = Recorder()
         self.pid = os.getpid()
@@ -192,6 +206,7 @@ class Notebook:
             "call": self.call,
             "backward": self.backward,
             "replace": self.replace,
+            "set_aside": self.set_aside,
         }
         while True:
             header, payload = self.waiting.popleft() if self.waiting else self.connection.receive()
@@ -216,6 +231,7 @@ class Notebook:
         result = self.shell.run_cell(header["source"], store_history=False, cell_id=header.get("cell"))
         if os.getpid() != self.pid:  # a child of the student's own that came to the end of its cell
             os._exit(0)
+        self.refuse()
         error = result.error_before_exec or result.error_in_exec
         outputs = []
         for output in self.recorder.outputs:
@@ -238,8 +254,28 @@ class Notebook:
         values = {name: decoder.decode(value) for name, value in header["values"].items()}
         values |= {name: module_class(name, values[name]) for name in header["modules"]}
         self.own = {name: names[name] for name in values if name in names}
+        self.replaced = set(values)
         names.update(values)
+        self.refuse()
         return {}
+
+    def set_aside(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
+        """These functions have hung or ended the process: from now on they raise, and those set aside before do not."""
+        self.aside = header["names"]
+        self.refuse()
+        return {}
+
+    def refuse(self) -> None:
+        """See that what is set aside raises, after a cell may have defined it anew, and what is not is the student's own."""
+        names = self.shell.user_ns
+        for name, (own, refusal) in self.refusals.items():
+            if name not in self.aside and names.get(name) is refusal:
+                names[name] = own
+        for name in self.aside:
+            _, refusal = self.refusals.get(name, (None, None))
+            if name in names and name not in self.replaced and names[name] is not refusal:
+                self.refusals[name] = names[name], refusing(name, names[name])
+                names[name] = self.refusals[name][1]
 
     def call(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         target = self.objects[header["target"]]
@@ -392,11 +428,21 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
     return type(name, (torch.nn.Module,), {"__init__": make, "forward": forward})
 
 
+def refusing(name: str, own: Any) -> Any:
+    """What raises in place of a function or class."""
+
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError(f"{name} hung or crashed before, so it is not called again")
+
+    return type(name, (torch.nn.Module,), {"__init__": refuse}) if isinstance(own, type) else refuse
+
+
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as plain text: class names along the MRO, message, line in the student's own cell, and whether the stub's
     own ``raise`` is where it comes from."""
     try:
-        message = (error.msg if isinstance(error, SyntaxError) else str(error))[:2000]
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        message = DEBUGGER if isinstance(error, bdb.BdbQuit) else said[:2000]
     except BaseException:
         message = "(the message could not be read)"
     line, stub = error.lineno if isinstance(error, SyntaxError) else None, False
