@@ -480,7 +480,7 @@ def causal_means(weights: dict, x: torch.Tensor, at_0: bool = False) -> Probe:
     """The causal output for x of a module whose queries are all 0: means of the values so far, whatever the rotation. Where all
     positions are 0, a table of angles may have any number of rows: the mask alone is looked at."""
     silent = weights | {"q_proj.weight": torch.zeros_like(weights["q_proj.weight"])}
-    options = {"positions": torch.zeros(x.shape[1], dtype=torch.int64, device=x.device)} if at_0 else {}
+    options: dict[str, Any] = {"positions": torch.zeros(x.shape[1], dtype=torch.int64, device=x.device)} if at_0 else {}
     return attended(silent, 1, x, is_causal=True, **options)
 
 
