@@ -11,7 +11,7 @@ from mangled import Mangled, read
 
 from autograder.classroom import make_course_root
 
-pytestmark = [pytest.mark.isolation, pytest.mark.slow]
+pytestmark = [pytest.mark.isolation, pytest.mark.slow, pytest.mark.nightly]
 
 ALL, BY_HAND = 25, 2  # of the solutions: automatic points, and texts that a person reads
 ROTATION, PROOF, QUESTION = "apply_rotary_emb", "relative_proof", "relative_proof_question"

@@ -103,6 +103,7 @@ def _graded(root: Path, student: str) -> Graded:
 
 @pytest.mark.isolation
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("student", SUBMISSIONS)
 def test_a_picture_is_shown_or_named_and_the_text_around_it_stays(student: str, graded: dict[str, Graded]) -> None:
     seen = graded[student]

@@ -42,6 +42,7 @@ def test_in_an_active_environment(tmp_path: Path) -> None:
     assert standing(root)["ada"].by_cell["rope_frequencies_tests"] == 2
 
 
+@pytest.mark.nightly
 def test_in_an_environment_of_its_own(tmp_path: Path) -> None:
     """The programs that pip writes there begin with a path, and a path with a blank is no such beginning."""
     root = make_place(tmp_path, 'Kurs "2026" (alt) $HOME & `pwd`; äöü')

@@ -72,6 +72,7 @@ def _compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_nine_of_ten_copies_are_among_the_first_fifteen(compared: Compared) -> None:
     found = [row.students for row in compared.found.rows[:15] if row.students in compared.copies]
     missing = {kind for pair, kind in compared.copies.items() if pair not in found}
@@ -80,6 +81,7 @@ def test_nine_of_ten_copies_are_among_the_first_fifteen(compared: Compared) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_page_says_how_many_honest_pairs_are_as_high(compared: Compared) -> None:
     page = compared.found.path.read_text(encoding="utf-8")
     assert "This is evidence to read, not a verdict." in page
@@ -89,6 +91,7 @@ def test_the_page_says_how_many_honest_pairs_are_as_high(compared: Compared) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_class_without_copies_has_nothing_above_the_line(compared: Compared) -> None:
     assert compared.honest.compared == STUDENTS
     assert not [row for row in compared.honest.rows if row.is_above]
@@ -96,6 +99,7 @@ def test_a_class_without_copies_has_nothing_above_the_line(compared: Compared) -
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_command_reads_what_grading_reads_and_says_what_it_did(compared: Compared) -> None:
     """Of a few of them, one of whom has handed in no notebook and one a text that takes long to read."""
     root = compared.root

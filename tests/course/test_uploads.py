@@ -11,7 +11,7 @@ from helpers import COURSE, run
 
 from autograder.classroom import make_course_root
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 WEEK = "week1_permutation_equivariance"
 FILE = f"{WEEK}.ipynb"
