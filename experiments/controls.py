@@ -1,0 +1,155 @@
+"""Controls that weeks 5 and 6 lacked.
+
+Week 5: every encoding after 300 steps, "none" among them (Figure 5.9); RoPE in a window in *both* layers, as the
+hybrid's control. Week 6: what the bag of the last four payloads is worth, and T5 with 2, 4 and 8 heads after 300 and
+1,500 steps.
+"""
+
+import itertools
+import json
+import math
+
+import arms
+import extrapolation
+import ready_encodings as ready
+import relative_bias
+import relative_tasks as tasks
+import torch
+
+RECORD = arms.Record("controls")
+SHORT = ("none", "t5", "alibi", "rope")
+ENDS = (extrapolation.TESTED[0], extrapolation.TESTED[-1])
+HEADS, STEPS = (2, 4, 8), (300, 1500)
+NEEDLE_LENGTHS = extrapolation.NEEDLE_TESTED[:4]
+
+
+class WindowInBoth(ready.SmallTransformer):
+    """RoPE over the latest 32 tokens in every layer: the hybrid without its layer that sees all keys."""
+
+    def bias(self, seq_len, device):
+        future = torch.ones(seq_len, seq_len, dtype=torch.bool).triu(1)
+        return ready.beyond_window(seq_len, self.window).masked_fill(future, -math.inf)[None]
+
+
+def run_short(encoding, seed):
+    """Week 5's language model after 300 steps: the loss on the last 32 targets by length."""
+    torch.manual_seed(seed)
+    model = extrapolation.untrained("lm", encoding)
+    ready.train(model, ready.text_batches(ready.english()[0], extrapolation.TRAINED, 32, seed), 300)
+    return {n: extrapolation.fixed_loss(model, n) for n in ENDS}
+
+
+def run_window_language(seed):
+    torch.manual_seed(seed)
+    model = WindowInBoth(len(ready.ALPHABET), "rope")
+    ready.train(model, ready.text_batches(ready.english()[0], extrapolation.TRAINED, 32, seed), extrapolation.STEPS)
+    return {n: extrapolation.fixed_loss(model, n) for n in extrapolation.TESTED}
+
+
+def run_window_needle(seed):
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = WindowInBoth(ready.NEEDLE_TOKENS, "rope")
+    ready.train(model, lambda: ready.needles(32, 64, generator), 300, loss_of=ready.needle_loss)
+    return {n: extrapolation.needle_scores(model, n)[0] for n in NEEDLE_LENGTHS}
+
+
+def bag(size):
+    """The best guess for one of ``size`` payloads, if all are known and which one is meant is not: exact."""
+    texts = itertools.product(range(tasks.SYMBOLS), repeat=size)
+    counts = [max(map(text.count, text)) for text in texts]
+    return sum(counts) / len(counts) / size
+
+
+def bag_of(n):
+    """The same as the mean over pull's scored positions of a text of n tokens: position i has min(i, 4) candidates."""
+    candidates = [min(i, tasks.OFFSETS) for i in range(1, n)]  # that many of the four offsets are scored, too
+    return sum(count * bag(count) for count in candidates) / sum(candidates)
+
+
+def run_bag(_):
+    return {"four": bag(tasks.OFFSETS), "pull at 16": bag_of(16), "pull at 64": bag_of(64)}
+
+
+def run_t5(task, heads, steps, seed):
+    model = tasks.train(
+        task, relative_bias.t5, {"table": (32, heads)}, seed, steps, n=relative_bias.TRAINED, heads=heads
+    )
+    return {n: tasks.accuracy(model, task, n) for n in relative_bias.TESTED}
+
+
+def columns_of(group, keys):
+    return [RECORD.values(group, key) for key in keys]
+
+
+def measure():
+    RECORD.measure("bag", 0, run_bag)
+    for seed in arms.SEEDS:
+        RECORD.measure("window, language", seed, run_window_language)
+    for encoding in SHORT:
+        for seed in arms.SEEDS:
+            RECORD.measure(f"300 steps, {encoding}", seed, lambda seed, e=encoding: run_short(e, seed))
+    for seed in arms.SEEDS:
+        RECORD.measure("window, needle", seed, run_window_needle)
+    for steps in STEPS:
+        for heads in (4, 2, 8):
+            for task in tasks.TASKS:
+                for seed in arms.SEEDS:
+                    run = lambda seed, t=task, h=heads, s=steps: run_t5(t, h, s, seed)  # noqa: E731
+                    RECORD.measure(f"T5, {task}, {heads} heads, {steps} steps", seed, run)
+
+
+def section():
+    lengths = [f"{n} ({n // extrapolation.TRAINED}x)" for n in extrapolation.TESTED]
+    shipped = json.loads((arms.SHIPPED / "week5_results.json").read_text())
+    by_arm = {}  # name -> one column of numbers per length, each with a number per seed
+    for encoding in SHORT:
+        name = ready.NAMES[encoding]
+        by_arm[f"{name}, 300 steps"] = columns_of(f"300 steps, {encoding}", ENDS)
+        by_arm[f"{name}, 1,000 steps"] = list(
+            zip(*((row[0], row[-1]) for row in shipped["fixed"][encoding]), strict=True)
+        )
+    rows = []
+    for name, columns in by_arm.items():
+        rise = [last - first for first, last in zip(columns[0], columns[-1], strict=True)]
+        rows.append([name, *map(arms.cell, columns), arms.cell(rise)])
+    lines = ["## Week 5, controls", ""]
+    title = "Loss by length after 300 and 1,000 steps (1,000: source/week5_results.json)"
+    lines += arms.table(title, ["", lengths[0], lengths[-1], "8x minus 1x"], rows)
+
+    loss = {
+        "RoPE in a window of 32, both layers": columns_of("window, language", extrapolation.TESTED),
+        "hybrid (source/week5_results.json)": list(zip(*shipped["fixed"][ready.HYBRID], strict=True)),
+    }
+    rows = []
+    for name, columns in loss.items():
+        rise = [last - first for first, last in zip(columns[0], columns[-1], strict=True)]
+        rows.append([name, *map(arms.cell, columns), arms.cell(rise)])
+    lines += arms.table("The hybrid's control, 1,000 steps: loss", ["", *lengths, "8x minus 1x"], rows)
+    found = {
+        "RoPE in a window of 32, both layers": columns_of("window, needle", NEEDLE_LENGTHS),
+        "hybrid (source/week5_results.json)": list(zip(*shipped["needle"][ready.HYBRID]["found"], strict=True))[:4],
+    }
+    rows = [[name, *map(arms.cell, columns)] for name, columns in found.items()]
+    lines += arms.table("The same: needles found in the first quarter (guessing: 0.0625)", ["", *lengths], rows)
+
+    lines += ["## Week 6, controls", ""]
+    for result in RECORD.values("bag"):
+        lines += [
+            f"Guessing from the bag of the last four payloads: {result['four']:.3f} (exact). The first positions have "
+            "fewer candidates:",
+            f"over all scored positions of pull {result['pull at 16']:.3f} at 16 tokens and {result['pull at 64']:.3f} "
+            "at 64.",
+            "",
+        ]
+    rows = []
+    for heads in HEADS:
+        for steps in STEPS:
+            columns = [
+                column
+                for task in tasks.TASKS
+                for column in columns_of(f"T5, {task}, {heads} heads, {steps} steps", relative_bias.TESTED)
+            ]
+            rows.append([f"{heads} heads, {steps:,} steps", *map(arms.cell, columns)])
+    header = [f"{task}, {n} tokens" for task in tasks.TASKS for n in relative_bias.TESTED]
+    return lines + arms.table("T5's bias on pull and push, trained on 16 tokens", ["", *header], rows)
