@@ -10,6 +10,7 @@ import math
 import platform
 import statistics
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,11 @@ def cell(numbers):
     if not numbers:
         return "not measured"
     return f"{statistics.mean(numbers):.3f} ({min(numbers):.3f} to {max(numbers):.3f})"
+
+
+def text(*paragraphs):
+    """Lines of a page."""
+    return [line for paragraph in paragraphs for line in (*textwrap.wrap(" ".join(paragraph.split()), 120), "")]
 
 
 def table(title, header, rows):

@@ -36,12 +36,12 @@ def page():
     lines = [
         "# Unfamiliar distances or more keys: what was measured",
         "",
-        "Made by `experiments/distances.py`; do not edit. Mean (lowest to highest) over "
-        f"{len(arms.SEEDS)} training seeds unless a section says",
-        f"otherwise. torch {found['torch']}, Python {found['python']}, CPU, one thread. Nothing is retrained: a trained "
-        "model is run with",
-        'distances beyond a reach counted as the reach ("clipped"), with keys hidden, or both.',
-        "",
+        *arms.text(
+            f"""Made by `experiments/distances.py`; do not edit. Mean (lowest to highest) over {len(arms.SEEDS)}
+            training seeds unless a section says otherwise. torch {found["torch"]}, Python {found["python"]}, CPU, one
+            thread. Nothing is retrained: a trained model is run with distances beyond a reach counted as the reach
+            ("clipped"), with keys hidden, or both."""
+        ),
     ]
     for setting in SETTINGS.values():
         lines += setting.section()

@@ -66,14 +66,16 @@ def section():
     lines = [
         "## Week 2: look back three positions, sinusoids, trained on 32, positions 32 to 127 of 128 tokens",
         "",
-        "Accuracy; guessing gives 0.125. Few keys: the right one and 31 others drawn from all before the query.",
-        "",
-        "**What the arms say.** At familiar positions all keys do no harm; at new positions few keys do not help enough,",
-        "and more keys make it worse. So new positions are what breaks this model, with slow pairs or without, and the",
-        "number of keys only decides how much. Familiar *distances* are not enough here: with the query at its true",
-        "position and every distance clipped at 31 the model does as badly as in a window of 32. Sinusoids carry",
-        "positions, and the layer has learned pairs of positions.",
-        "",
+        *arms.text(
+            "Accuracy; guessing gives 0.125. Few keys: the right one and 31 others drawn from all before the query.",
+            """**What the arms say.** The damage takes both. More keys alone do none: at familiar positions all 128
+            keys are as good as 32. New positions do it, and the more keys stand at them, the more: the latest 4 do
+            next to none, 32 much, all most. So familiar positions repair the model whatever the number of keys, and
+            hiding keys repairs it only when hardly any are left. Slow pairs make it worse and do not decide it.
+            Familiar *distances* are not enough here: with the query at its true position and every distance clipped at
+            31 the model does as in a window of 32. Sinusoids carry positions, and the layer has learned pairs of
+            positions.""",
+        ),
     ]
     for pairs in PAIRS:
         lines += arms.four_arms(

@@ -78,15 +78,15 @@ def section():
     return [
         "## Week 3: look back three positions, RoPE, trained on 32, positions 64 to 255 of 256 tokens",
         "",
-        f"Accuracy over {len(SEEDS)} seeds; guessing gives 0.125. Few keys: the right one and 31 others drawn from all",
-        "before the query.",
-        "",
-        "**What the arms say.** At familiar distances all keys do as well as few. At new distances few keys do not help",
-        "enough, and more keys make it worse: they offer more new distances. The cut may be anywhere between the distance",
-        "that the task needs (clipped at 3, every farther key looks like the right one) and the first strong echo beyond",
-        "training: 47 is 3 and seven full turns of pair 0, and clipped there all far keys look like the right one again.",
-        "A clip and a window break at the same size.",
-        "",
+        *arms.text(
+            f"""Accuracy over {len(SEEDS)} seeds; guessing gives 0.125. Few keys: the right one and 31 others drawn
+            from all before the query.""",
+            """**What the arms say.** At familiar distances all keys do as well as few. At new distances few keys do
+            not help enough, and more keys make it worse: they offer more new distances. The cut may be anywhere
+            between the distance that the task needs (clipped at 3, every farther key looks like the right one) and the
+            first strong echo beyond training: 47 is 3 and seven full turns of pair 0, and clipped there all far keys
+            look like the right one again. A clip and a window break at the same size.""",
+        ),
         *arms.four_arms(RECORD, "copy head", "Four arms (familiar: clipped at 31)", "32 keys"),
         *arms.by_size(RECORD, "copy head", "All keys, distances clipped", {"clipped at": "reach"}, REACHES, ""),
         *arms.by_size(RECORD, "copy head", "Window: the latest keys", {"keys": "window"}, WINDOWS, ""),

@@ -124,10 +124,11 @@ def section():
     lines = [
         "## Week 5: language model with RoPE, trained on 64 characters, tested on 512",
         "",
-        "Loss in nats on the last 32 targets of 96 windows. Seed 0 is the shipped checkpoint. Few keys: the nearest 32",
-        "and 32 others drawn from all before them (which keys a language model needs, nobody knows). Familiar: clipped",
-        "at 31, since training showed a distance of 63 to one query of 64 only.",
-        "",
+        *arms.text(
+            """Loss in nats on the last 32 targets of 96 windows. Seed 0 is the shipped checkpoint. Few keys: the
+            nearest 32 and 32 others drawn from all before them (which keys a language model needs, nobody knows).
+            Familiar: clipped at 31, since training showed a distance of 63 to one query of 64 only."""
+        ),
         *arms.four_arms(RECORD, "language", "Four arms at 512 (8x)", "64 keys"),
         "With the same 64 keys and distances clipped at 63: "
         + arms.cell(RECORD.values("language", "familiar to 63, few"))

@@ -59,13 +59,13 @@ def section():
     lines = [
         "## Week 6: pull and push, RoPE, trained on 16 tokens, tested on 64",
         "",
-        "Accuracy on all 64 positions. Few keys: the right one and 15 others drawn from all before the query.",
-        "",
-        "**What the arms say.** At familiar distances all keys do as well as few, on both tasks. At new distances few keys",
-        "help in part and all keys are worse. So the distances break RoPE here, and the number of keys only decides how",
-        "much. A clip or a window may be anywhere between the offsets of the task (1 to 4) and some 19 positions, where",
-        "their echoes begin: three full turns of pair 0 after an offset of 1.",
-        "",
+        *arms.text(
+            "Accuracy at 64 tokens. Few keys: the right one and 15 others drawn from all before the query.",
+            """**What the arms say.** At familiar distances all keys do as well as few, on both tasks. At new distances
+            few keys help in part, and all keys are worse. So it takes new distances to break RoPE here, and the number
+            of keys at them decides how much. A clip or a window may be anywhere between the offsets of the task (1 to
+            4) and some 19 positions, where their echoes begin: three full turns of pair 0 after an offset of 1.""",
+        ),
     ]
     for task in tasks.TASKS:
         lines += arms.four_arms(RECORD, task, f"Four arms, {task} (familiar: clipped at 15)", "16 keys")

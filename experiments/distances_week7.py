@@ -129,9 +129,11 @@ def section():
     lines = [
         "## Week 7: copy and reverse without positions in the cross-attention, 2+2 layers, trained on 2 to 10",
         "",
-        "Encoder: RoPE on both sides; decoder: ALiBi; cross-attention: no distances. Few keys: itself, its neighbours",
-        "and 7 others (encoder); the needed symbol and 9 others (cross-attention). 200 sequences, greedy decoding.",
-        "",
+        *arms.text(
+            """Encoder: RoPE on both sides; decoder: ALiBi; cross-attention: no distances. Few keys: itself, its
+            neighbours and 7 others (encoder); the needed symbol and 9 others (cross-attention). 200 sequences, greedy
+            decoding."""
+        ),
     ]
     for task in capstone.TASKS:
         for what, title in (("whole", "sequences without a mistake"), ("single", "right symbols")):
