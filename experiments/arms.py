@@ -126,6 +126,11 @@ class Record:
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
+def mean(numbers):
+    """The mean over the seeds, for a sentence."""
+    return f"{statistics.mean(numbers):.2f}" if numbers else "not measured"
+
+
 def cell(numbers):
     """mean (lowest to highest) over the seeds"""
     if not numbers:
