@@ -1,4 +1,4 @@
-"""Week 7: copying and reversing without positions in the cross-attention, 2+2 layers, trained on lengths 2 to 10.
+"""Week 7: copying without positions in the cross-attention, 2+2 layers, trained on lengths 2 to 10.
 
 Three attentions can meet something new at lengths above 10: the encoder's (RoPE, both sides), the decoder's own
 (ALiBi), and the cross-attention, which knows no distance and can only meet more keys.
@@ -14,25 +14,24 @@ ARM = "no positions, 2+2 layers"
 LENGTHS = (10, 15, 20)
 LONG = LENGTHS[1:]
 KNOWN = capstone.TRAINED[1] - 1  # the greatest distance of the training
-REACHES = (3, 5, 7, 9, 12, 15)
+REACHES = (2, 3, 4, 5, 6, 7, 9, 12)
+CLOSE = 5  # most of the trained lengths have shown it
+FEWER_ACROSS = {"few_across": True}
 # name -> what is changed: reach (clip) and hide (window on each side) in the encoder, the same in the decoder, and
-# `few`: the needed keys and others drawn at random, 10 in all, in the encoder or in the cross-attention
+# few: the needed keys and others drawn at random, 10 in all, in the encoder or in the cross-attention
 RULES = {
     "as it is": {},
+    "cross-attention 10 keys": FEWER_ACROSS,
     "encoder clipped at 9": {"reach": KNOWN},
+    "encoder clipped at 9, cross-attention 10 keys": {"reach": KNOWN} | FEWER_ACROSS,
+    "encoder clipped at 5": {"reach": CLOSE},
+    "encoder clipped at 5, cross-attention 10 keys": {"reach": CLOSE} | FEWER_ACROSS,
     "encoder beyond 9 hidden": {"hide": KNOWN},
-    "encoder clipped at 9, 10 keys": {"reach": KNOWN, "few": True},
     "encoder 10 keys": {"few": True},
+    "encoder clipped at 9, 10 keys": {"reach": KNOWN, "few": True},
     "decoder beyond 9 hidden": {"decoder_hide": KNOWN},
-    "cross-attention 10 keys": {"few_across": True},
-    "encoder and decoder clipped at 9": {"reach": KNOWN, "decoder_reach": KNOWN},
     "encoder and decoder beyond 9 hidden": {"hide": KNOWN, "decoder_hide": KNOWN},
-    "encoder beyond 9 hidden, cross-attention 10 keys": {"hide": KNOWN, "few_across": True},
-    "encoder and decoder beyond 9 hidden, cross-attention 10 keys": {
-        "hide": KNOWN,
-        "decoder_hide": KNOWN,
-        "few_across": True,
-    },
+    "encoder and decoder clipped at 9": {"reach": KNOWN, "decoder_reach": KNOWN},
 }
 
 
@@ -75,76 +74,103 @@ def across(layer, x, memory, visible):
 
 
 @torch.no_grad()
-def written(model, source, task, decoder_reach=None, decoder_hide=None, few_across=False, **encoder):
-    """What the model writes, the likeliest symbol at each step; True where it is right: (batch, n)."""
+def right_symbols(model, source, told=None, decoder_reach=None, decoder_hide=None, few_across=False, **encoder):
+    """Where the model's symbols are right: (batch, n). It writes the likeliest symbol at each step after its own, or
+    after those it is told."""
     n, size = source.shape[1], len(source)
-    memory, told = encoded(model, source, **encoder), torch.full((size, 1), ready.START)
-    needed = torch.eye(n, dtype=torch.bool)
-    needed = (needed if task == "copy" else needed.flip(1)).expand(size, 1, n, n)
+    memory = encoded(model, source, **encoder)
+    needed = torch.eye(n, dtype=torch.bool).expand(size, 1, n, n)
     visible = arms.drawn(needed, torch.ones_like(needed), min(n, KNOWN + 1)) if few_across else torch.ones_like(needed)
-    for step in range(n):
+
+    def following(told):
         x = model.embed(told)
         for block in model.blocks:
             x = x + own_tokens(block.self_attn, block.norm1(x), decoder_reach, decoder_hide)
-            x = x + across(block.cross_attn, block.norm2(x), memory, visible[:, :, : step + 1])
+            x = x + across(block.cross_attn, block.norm2(x), memory, visible[:, :, : told.shape[1]])
             x = x + block.ffn(block.norm3(x))
-        told = torch.cat((told, model.read(model.norm(x[:, -1:])).argmax(-1)), dim=1)
-    return told[:, 1:] == ready.answer_to(source, task)
+        return model.read(model.norm(x)).argmax(-1)
+
+    if told is not None:
+        return following(told) == source
+    told = torch.full((size, 1), ready.START)
+    for _ in range(n):
+        told = torch.cat((told, following(told)[:, -1:]), dim=1)
+    return told[:, 1:] == source
 
 
-def scores(model, task, length, **changes):
+def scores(model, length, tell=False, **changes):
+    """tell: every step gets the true symbols before it. Whole sequences are right or wrong with it as without."""
     source = ready.sources(200, (length, length), torch.Generator().manual_seed(10_000))
-    right = written(model, source, task, **changes)
+    start = torch.full((len(source), 1), ready.START)
+    told = torch.cat((start, source[:, :-1]), dim=1) if tell else None
+    right = right_symbols(model, source, told, **changes)
     return {"whole": right.all(1).float().mean().item(), "single": right.float().mean().item()}
 
 
-def model_of(task, seed):
+def model_of(seed):
     alignment, n_layers, steps, learning_rate = capstone.ARMS[ARM]
     torch.manual_seed(seed)
     model = ready.CopyModel([capstone.AlignedBlock(64, 4) for _ in range(n_layers)], alignment)
-    return arms.kept(
-        f"week7_{task}_{seed}", model, lambda m: ready.train(m, task, seed, steps, learning_rate=learning_rate)
-    )
+    train = lambda model: ready.train(model, "copy", seed, steps, learning_rate=learning_rate)  # noqa: E731
+    return arms.kept(f"week7_copy_{seed}", model, train)
 
 
-def run(task, seed):
-    model = model_of(task, seed)
+def run(seed):
+    model = model_of(seed)
     return {
-        "rules": {
-            name: {length: scores(model, task, length, **changes) for length in LENGTHS}
-            for name, changes in RULES.items()
-        },
-        "reach": {reach: {length: scores(model, task, length, reach=reach) for length in LONG} for reach in REACHES},
-        "hide": {reach: {length: scores(model, task, length, hide=reach) for length in LONG} for reach in REACHES},
+        "rules": {name: {n: scores(model, n, **changes) for n in LENGTHS} for name, changes in RULES.items()},
+        "reach": {reach: {n: scores(model, n, tell=True, reach=reach) for n in LONG} for reach in REACHES},
+        "hide": {reach: {n: scores(model, n, tell=True, hide=reach) for n in LONG} for reach in REACHES},
     }
 
 
 def measure():
-    for task in capstone.TASKS:
-        for seed in arms.SEEDS:
-            RECORD.measure(task, seed, lambda seed, task=task: run(task, seed))
+    for seed in arms.SEEDS:
+        RECORD.measure("copy", seed, run)
+
+
+WHATS = {"single": "right symbols", "whole": "sequences without a mistake"}
+FOUR = {  # rows of the four arms: few and all keys
+    "clipped at 9": ("encoder clipped at 9, cross-attention 10 keys", "encoder clipped at 9"),
+    "new": ("cross-attention 10 keys", "as it is"),
+}
 
 
 def section():
     lines = [
-        "## Week 7: copy and reverse without positions in the cross-attention, 2+2 layers, trained on 2 to 10",
+        "## Week 7: copying without positions in the cross-attention, 2+2 layers, trained on 2 to 10 symbols",
         "",
         *arms.text(
             """Encoder: RoPE on both sides; decoder: ALiBi; cross-attention: no distances. Few keys: itself, its
             neighbours and 7 others (encoder); the needed symbol and 9 others (cross-attention). 200 sequences, greedy
-            decoding."""
+            decoding.""",
+            """**What the arms say.** Both count here, and distances count more. Familiar distances in the encoder
+            alone do most of the repair, fewer keys in the cross-attention alone little, and together they do more than
+            either. The two add up at length 15; at 20 keys cost more. A distance of 9 was shown by the longest sources
+            only: clipped at 4 or 5, the encoder does better still. Clipped or hidden makes no difference at 9. The
+            decoder's own distances (ALiBi) change nothing. Ten keys drawn at random in the *encoder* do harm even at
+            familiar distances: it has learned to see all its neighbours, so this arm is no clean one. **Left open:**
+            with distances and keys as in training mistakes remain, at 20 many; these arms do not say why. Seeds differ
+            widely.""",
         ),
     ]
-    for task in capstone.TASKS:
-        for what, title in (("whole", "sequences without a mistake"), ("single", "right symbols")):
-            rows = [
-                [name, *(arms.cell(RECORD.values(task, "rules", name, n, what)) for n in LENGTHS)] for name in RULES
-            ]
-            lines += arms.table(f"{task}: {title}", ["", *(f"length {n}" for n in LENGTHS)], rows)
-        rows = [
-            [f"{words}, length {n}", *(arms.cell(RECORD.values(task, key, size, n, "whole")) for size in REACHES)]
-            for words, key in (("clipped at", "reach"), ("hidden beyond", "hide"))
-            for n in LONG
+    rows = [
+        [
+            f"length {n}, encoder's distances {words}",
+            *(arms.cell(RECORD.values("copy", "rules", name, n, what)) for what in WHATS for name in names),
         ]
-        lines += arms.table(f"{task}: encoder by size, sequences without a mistake", ["", *map(str, REACHES)], rows)
-    return lines
+        for n in LONG
+        for words, names in FOUR.items()
+    ]
+    header = [f"{words}, {keys}" for words in WHATS.values() for keys in ("10 keys", "all keys")]
+    lines += arms.table("Four arms (keys: of the cross-attention)", ["", *header], rows)
+    for what, title in WHATS.items():
+        rows = [[name, *(arms.cell(RECORD.values("copy", "rules", name, n, what)) for n in LENGTHS)] for name in RULES]
+        lines += arms.table(f"What is changed: {title}", ["", *(f"length {n}" for n in LENGTHS)], rows)
+    rows = [
+        [f"{words}, length {n}", *(arms.cell(RECORD.values("copy", key, size, n, "single")) for size in REACHES)]
+        for words, key in (("clipped at", "reach"), ("hidden beyond", "hide"))
+        for n in LONG
+    ]
+    title = "The encoder by size: right symbols when those before are told"
+    return lines + arms.table(title, ["", *map(str, REACHES)], rows)
