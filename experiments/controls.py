@@ -127,10 +127,10 @@ def section():
         "## Week 5, controls",
         "",
         *arms.text(
-            """**What they say.** After 300 steps the model without positions is nearly as flat as it is bad: near the
-            level of a table of bigrams there is little that a long text could spoil. After 1,000 steps it rises four
-            times as much. So a flat curve after 300 steps says little about an encoding (Figure 5.9): breaking has to
-            be learned."""
+            """**What they say.** After 300 steps the model without positions is nearly flat too: near the level of a
+            table of bigrams there is little that a long text could spoil. After 1,000 steps it rises four times as
+            much. So a flat curve after 300 steps says little about an encoding (Figure 5.9): breaking has to be
+            learned."""
         ),
     ]
     title = "Loss by length after 300 and 1,000 steps (1,000: source/week5_results.json)"
