@@ -135,7 +135,8 @@ def cell(numbers):
     """mean (lowest to highest) over the seeds"""
     if not numbers:
         return "not measured"
-    return f"{statistics.mean(numbers):.3f} ({min(numbers):.3f} to {max(numbers):.3f})"
+    mean, low, high = (f"{value:.3f}" for value in (statistics.mean(numbers), min(numbers), max(numbers)))
+    return f"{mean} ({low} to {high})".replace("-0.000", "0.000")
 
 
 def text(*paragraphs):

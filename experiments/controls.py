@@ -1,13 +1,11 @@
 """Controls that weeks 5 and 6 lacked.
 
-Week 5: every encoding after 300 steps, "none" among them (Figure 5.9); RoPE in a window in *both* layers, as the
-hybrid's control. Week 6: what the bag of the last four payloads is worth, and T5 with 2, 4 and 8 heads after 300 and
-1,500 steps.
+Week 5: the model without positions after 300 steps (Figure 5.9), and RoPE in a window in both layers, beside the
+hybrid. Week 6: what the bag of the last four payloads is worth, and T5 with 4 heads after 300 and 1,500 steps.
 """
 
 import itertools
 import json
-import math
 
 import arms
 import extrapolation
@@ -17,25 +15,16 @@ import relative_tasks as tasks
 import torch
 
 RECORD = arms.Record("controls")
-SHORT = ("none",)
 ENDS = (extrapolation.TESTED[0], extrapolation.TESTED[-1])
-T5_RUNS = ((4, 300), (4, 1500), (8, 1500), (2, 1500))  # heads, steps
+T5_RUNS = ((4, 300), (4, 1500))  # heads, steps
 T5_SHIPPED = {(2, 300): "T5", (8, 300): "T5, 8 heads"}  # arms of week 6's shipped results
 NEEDLE_LENGTHS = extrapolation.NEEDLE_TESTED[:4]
 
 
-class WindowInBoth(ready.SmallTransformer):
-    """RoPE over the latest 32 tokens in every layer: the hybrid without its layer that sees all keys."""
-
-    def bias(self, seq_len, device):
-        future = torch.ones(seq_len, seq_len, dtype=torch.bool).triu(1)
-        return ready.beyond_window(seq_len, self.window).masked_fill(future, -math.inf)[None]
-
-
-def run_short(encoding, seed):
-    """Week 5's language model after 300 steps: the loss on the last 32 targets by length."""
+def run_short(seed):
+    """Week 5's language model without positions after 300 steps: the loss on the last 32 targets by length."""
     torch.manual_seed(seed)
-    model = extrapolation.untrained("lm", encoding)
+    model = extrapolation.untrained("lm", "none")
     ready.train(model, ready.text_batches(ready.english()[0], extrapolation.TRAINED, 32, seed), 300)
     return {n: extrapolation.fixed_loss(model, n) for n in ENDS}
 
@@ -47,21 +36,6 @@ def run_bigram(_):
     counts = torch.ones(size, size).index_put((train[:-1], train[1:]), torch.tensor(1.0), accumulate=True)
     rows = ready.windows(test, max(extrapolation.TESTED), extrapolation.WINDOWS)[:, -extrapolation.TARGETS - 1 :]
     return {"loss": -(counts / counts.sum(1, keepdim=True)).log()[rows[:, :-1], rows[:, 1:]].mean().item()}
-
-
-def run_window_language(seed):
-    torch.manual_seed(seed)
-    model = WindowInBoth(len(ready.ALPHABET), "rope")
-    ready.train(model, ready.text_batches(ready.english()[0], extrapolation.TRAINED, 32, seed), extrapolation.STEPS)
-    return {n: extrapolation.fixed_loss(model, n) for n in extrapolation.TESTED}
-
-
-def run_window_needle(seed):
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = WindowInBoth(ready.NEEDLE_TOKENS, "rope")
-    ready.train(model, lambda: ready.needles(32, 64, generator), 300, loss_of=ready.needle_loss)
-    return {n: extrapolation.needle_scores(model, n)[0] for n in NEEDLE_LENGTHS}
 
 
 def bag(size):
@@ -95,30 +69,22 @@ def columns_of(group, keys):
 def measure():
     RECORD.measure("bag", 0, run_bag)
     RECORD.measure("bigram", 0, run_bigram)
-    for encoding in SHORT:
-        for seed in arms.SEEDS:
-            RECORD.measure(f"300 steps, {encoding}", seed, lambda seed, e=encoding: run_short(e, seed))
+    for seed in arms.SEEDS:
+        RECORD.measure("300 steps, none", seed, run_short)
     for heads, steps in T5_RUNS:
         for task in tasks.TASKS:
             for seed in arms.SEEDS:
                 run = lambda seed, t=task, h=heads, s=steps: run_t5(t, h, s, seed)  # noqa: E731
                 RECORD.measure(f"T5, {task}, {heads} heads, {steps} steps", seed, run)
-    for seed in arms.SEEDS:
-        RECORD.measure("window, language", seed, run_window_language)
-    for seed in arms.SEEDS:
-        RECORD.measure("window, needle", seed, run_window_needle)
 
 
 def section():
     lengths = [f"{n} ({n // extrapolation.TRAINED}x)" for n in extrapolation.TESTED]
     shipped = json.loads((arms.SHIPPED / "week5_results.json").read_text())
-    by_arm = {}  # name -> one column of numbers per length, each with a number per seed
-    for encoding in SHORT:
-        name = ready.NAMES[encoding]
-        by_arm[f"{name}, 300 steps"] = columns_of(f"300 steps, {encoding}", ENDS)
-        by_arm[f"{name}, 1,000 steps"] = list(
-            zip(*((row[0], row[-1]) for row in shipped["fixed"][encoding]), strict=True)
-        )
+    by_arm = {  # name -> one column of numbers per length, each with a number per seed
+        "no encoding, 300 steps": columns_of("300 steps, none", ENDS),
+        "no encoding, 1,000 steps": list(zip(*((row[0], row[-1]) for row in shipped["fixed"]["none"]), strict=True)),
+    }
     rows = []
     for name, columns in by_arm.items():
         rise = [last - first for first, last in zip(columns[0], columns[-1], strict=True)]
@@ -131,9 +97,10 @@ def section():
             table of bigrams there is little that a long text could spoil. After 1,000 steps it rises four times as
             much. So a flat curve after 300 steps says little about an encoding (Figure 5.9): breaking has to be
             learned.""",
-            """The hybrid's control is RoPE in the same window in *both* layers. Its loss cannot rise: two windows of
-            32 reach 62 tokens back, whatever the length. The hybrid rises in every run, so its layer without positions
-            is not free of charge at new lengths; it is also what finds the needle, which the control cannot see.""",
+            """The hybrid's control is RoPE in the same window in *both* layers; here the model was trained without the
+            window and is only run in it. Its loss cannot rise: two windows of 32 reach 62 tokens back, whatever the
+            length. The hybrid rises in every run, so its layer without positions is not free of charge at new lengths;
+            it is also what finds the needle, which the control cannot see.""",
         ),
     ]
     title = "Loss by length after 300 and 1,000 steps (1,000: source/week5_results.json)"
@@ -141,10 +108,9 @@ def section():
 
     for bigram in RECORD.values("bigram", "loss"):
         lines += arms.text(f"A table of bigrams, on the same targets: {bigram:.3f}.")
-    unchanged = arms.Record("distances_week5")  # the same window, on a model that was trained without it
+    unchanged = arms.Record("distances_week5")
     loss = {
-        "RoPE, trained in a window of 32 in both layers": columns_of("window, language", extrapolation.TESTED),
-        "RoPE, trained without, then in that window": [
+        "RoPE in a window of 32 in both layers (distances_week5.json)": [
             unchanged.values("language", "by length", "window of 32", n) for n in extrapolation.TESTED
         ],
         "hybrid (source/week5_results.json)": list(zip(*shipped["fixed"][ready.HYBRID], strict=True)),
@@ -155,8 +121,7 @@ def section():
         rows.append([name, *map(arms.cell, columns), arms.cell(rise)])
     lines += arms.table("The hybrid's control, 1,000 steps: loss", ["", *lengths, "8x minus 1x"], rows)
     found = {
-        "RoPE, trained in a window of 32 in both layers": columns_of("window, needle", NEEDLE_LENGTHS),
-        "RoPE, trained without, then in that window": [
+        "RoPE in a window of 32 in both layers (distances_week5.json)": [
             unchanged.values("needle", "window of 32", n, "found") for n in NEEDLE_LENGTHS
         ],
         "hybrid (source/week5_results.json)": list(zip(*shipped["needle"][ready.HYBRID]["found"], strict=True))[:4],

@@ -143,7 +143,7 @@ def section():
             no use of far characters, and its loss does not say what a cut loses. The needle does. **Clipping loses
             nothing there**: all keys stay, content finds the needle, and the clipped model finds more needles than the
             unchanged one. **A window finds none** that lies beyond it, while the loss on filler stays where it was.
-            What a clip costs is order: distances beyond it look alike (week 4's task in results_weeks34.md).""",
+            What a clip costs is order: distances beyond it look alike (week 4's task, results_weeks34.md).""",
         ),
         *arms.four_arms(RECORD, "language", "Four arms at 512 (8x; familiar: clipped at 31)", "64 keys"),
         *arms.text(f"With the same 64 keys and distances clipped at 63: {arms.cell(arm['familiar to 63, few'])}."),

@@ -218,6 +218,12 @@ def page():
         f"turns of pair 0. In {sum(beaten)} of the {2 * len(beaten)} heads offset 122 scores higher than offset 3.",
         "",
     ]
+    lines += arms.text(
+        """Week 4, **what clipping says.** RoPE's fall beyond the training length is one of new distances here too: with
+        none above 31 it names the most recent marked letter about as well as ALiBi, all 256 keys in view. And what a clip
+        costs can be seen where it is too short for the task: distances beyond it look alike, so the *most recent* of the
+        letters there cannot be told."""
+    )
     rows = [
         [f"{task}, {arm}", *(arms.cell(RECORD.values(task, arm, where)) for where in ("near", "far"))]
         for task in TASKS
