@@ -135,8 +135,8 @@ def cell(numbers):
     """mean (lowest to highest) over the seeds"""
     if not numbers:
         return "not measured"
-    mean, low, high = (f"{value:.3f}" for value in (statistics.mean(numbers), min(numbers), max(numbers)))
-    return f"{mean} ({low} to {high})".replace("-0.000", "0.000")
+    middle, low, high = (f"{value:.3f}" for value in (statistics.mean(numbers), min(numbers), max(numbers)))
+    return f"{middle} ({low} to {high})".replace("-0.000", "0.000")
 
 
 def text(*paragraphs):
@@ -158,7 +158,7 @@ def four_arms(record, group, title, few, words=("familiar distances", "new dista
     return table(title, ["", few, "all keys"], rows)
 
 
-def by_size(record, group, title, arms, sizes, first="size"):
+def by_size(record, group, title, arms, sizes):
     """One row per arm, one column per size; ``arms``: name -> key in the result."""
     rows = [[name, *(cell(record.values(group, key, size)) for size in sizes)] for name, key in arms.items()]
-    return table(title, [first, *map(str, sizes)], rows)
+    return table(title, ["", *map(str, sizes)], rows)

@@ -88,6 +88,6 @@ def section():
             look like the right one again. A clip and a window break at the same size.""",
         ),
         *arms.four_arms(RECORD, "copy head", "Four arms (familiar: clipped at 31)", "32 keys"),
-        *arms.by_size(RECORD, "copy head", "All keys, distances clipped", {"clipped at": "reach"}, REACHES, ""),
-        *arms.by_size(RECORD, "copy head", "Window: the latest keys", {"keys": "window"}, WINDOWS, ""),
+        *arms.by_size(RECORD, "copy head", "All keys, distances clipped", {"clipped at": "reach"}, REACHES),
+        *arms.by_size(RECORD, "copy head", "Window: the latest keys", {"keys": "window"}, WINDOWS),
     ]

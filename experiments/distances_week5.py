@@ -147,8 +147,8 @@ def section():
         ),
         *arms.four_arms(RECORD, "language", "Four arms at 512 (8x; familiar: clipped at 31)", "64 keys"),
         *arms.text(f"With the same 64 keys and distances clipped at 63: {arms.cell(arm['familiar to 63, few'])}."),
-        *arms.by_size(RECORD, "language", "All 512 keys, distances clipped", {"clipped at": "reach"}, REACHES, ""),
-        *arms.by_size(RECORD, "language", "Window: the latest keys, in both layers", {"keys": "window"}, WINDOWS, ""),
+        *arms.by_size(RECORD, "language", "All 512 keys, distances clipped", {"clipped at": "reach"}, REACHES),
+        *arms.by_size(RECORD, "language", "Window: the latest keys, in both layers", {"keys": "window"}, WINDOWS),
     ]
     rows = [[name, *(arms.cell(RECORD.values("language", "by length", name, n)) for n in LENGTHS)] for name in RULES]
     lines += arms.table("By length", ["", *(f"{n} ({n // TRAINED}x)" for n in LENGTHS)], rows)

@@ -149,8 +149,8 @@ def section():
             either. A distance of 9 was shown by the longest sources only: clipped at 4 or 5, the encoder does better
             still. Clipped or hidden makes no difference at 9. The decoder's own distances (ALiBi) change nothing. Ten
             keys drawn at random in the *encoder* do harm even at familiar distances: it has learned to see all its
-            neighbours, so this arm is no clean one. **Left open:** with distances and keys as in training mistakes
-            remain, at 20 many; these arms do not say why. Seeds differ widely.""",
+            neighbours, so this arm is no clean one. **Left open:** with familiar distances and ten keys across
+            mistakes remain, at 20 many; these arms do not say why. Seeds differ widely.""",
         ),
     ]
     rows = [
