@@ -181,15 +181,26 @@ def ties(_):
 # ---- the page -------------------------------------------------------------------------------------------------------
 
 
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
 def measure():
     for seed in SEEDS:
         RECORD.measure("look back", seed, run_look_back)
-    for task in TASKS:
-        for seed in SEEDS:
-            RECORD.measure(task, seed, lambda seed, task=task: run_rivals(task, seed))
     for seed in SEEDS:
         RECORD.measure("nearest 8", seed, nearest_share)
     RECORD.measure("ties", 0, ties)
+    for task in TASKS:
+        for seed in SEEDS:
+            RECORD.measure(task, seed, lambda seed, task=task: run_rivals(task, seed))
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+def measure():
+    for seed in SEEDS:
+        RECORD.measure("look back", seed, run_look_back)
 
 
 def page():
@@ -197,10 +208,11 @@ def page():
     lines = [
         "# Weeks 3 and 4: what was measured",
         "",
-        f"Made by `experiments/weeks34.py`; do not edit. Mean (lowest to highest) over {len(SEEDS)} training seeds.",
-        f"Python {', '.join(versions['python'])}, torch {', '.join(versions['torch'])}, CPU, one thread. "
-        "What clipping does to week 3's head: results_distances.md.",
-        "",
+        *arms.text(
+            f"""Made by `experiments/weeks34.py`; do not edit. Mean (lowest to highest) over {len(SEEDS)} training seeds,
+            or as many as the row says. Python {", ".join(versions["python"])}, torch {", ".join(versions["torch"])},
+            CPU, one thread. What clipping does to week 3's head: results_distances.md."""
+        ),
     ]
     names = (
         "RoPE, 32 tokens",
@@ -225,7 +237,10 @@ def page():
         letters there cannot be told."""
     )
     rows = [
-        [f"{task}, {arm}", *(arms.cell(RECORD.values(task, arm, where)) for where in ("near", "far"))]
+        [
+            f"{task}, {arm} ({len(RECORD.values(task, arm))} seeds)",
+            *(arms.cell(RECORD.values(task, arm, where)) for where in ("near", "far")),
+        ]
         for task in TASKS
         for arm in (*COMPARED[task], *(f"RoPE, clipped at {reach}" for reach in REACHES))
     ]
