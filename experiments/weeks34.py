@@ -181,9 +181,6 @@ def ties(_):
 # ---- the page -------------------------------------------------------------------------------------------------------
 
 
-# ---- the page -------------------------------------------------------------------------------------------------------
-
-
 def measure():
     for seed in SEEDS:
         RECORD.measure("look back", seed, run_look_back)
@@ -193,14 +190,6 @@ def measure():
     for task in TASKS:
         for seed in SEEDS:
             RECORD.measure(task, seed, lambda seed, task=task: run_rivals(task, seed))
-
-
-# ---- the page -------------------------------------------------------------------------------------------------------
-
-
-def measure():
-    for seed in SEEDS:
-        RECORD.measure("look back", seed, run_look_back)
 
 
 def page():
