@@ -107,11 +107,13 @@ formgrader: $(READY)  ## nbgrader's formgrader on the course, in the browser
 doctor: $(READY)  ## OK or FAIL for everything the course needs, with the remedy
 	@$(RUN) doctor
 
-experiments: $(READY)  ## the shipped results and checkpoints of weeks 5 to 8, made anew (over an hour)
+experiments: $(READY)  ## the shipped results and checkpoints of weeks 3 to 8, made anew (over an hour)
 	@$(PY) experiments/extrapolation.py
 	@$(PY) experiments/relative_bias.py
 	@$(PY) experiments/capstone.py
 	@$(PY) experiments/production.py
+	@$(PY) experiments/weeks34.py
+	@$(PY) experiments/distances.py
 
 bench: $(READY)  ## stock nbgrader and this grader on one simulated class (WEEK=3 STUDENTS=24 FRESH=1); see benchmarks/
 	@PYTHONPATH="$$COURSE_ROOT" $(PY) benchmarks/bench.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS)) $(if $(FRESH),--fresh)

@@ -1,0 +1,164 @@
+"""What the scripts of experiments/distances*.py and experiments/controls.py share: scores, masks, records, tables.
+
+The question is the same in five weeks. A model fails beyond its training length. Two things are new there: distances
+that training has not shown, and more keys. So each of the two is changed alone, in the trained model, which stays as it
+is: distances beyond a reach are counted as the reach, and each query sees only some of its keys.
+"""
+
+import json
+import math
+import platform
+import statistics
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import torch
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+RUNS, SHIPPED = HERE / "runs", ROOT / "source"
+sys.path[:0] = [str(ROOT), str(SHIPPED), str(HERE)]
+
+import ready_encodings as ready
+
+SEEDS = range(5)
+FOUR = ("familiar, few", "familiar, all", "new, few", "new, all")
+
+
+# ---- scores and masks -----------------------------------------------------------------------------------------------
+
+
+def rotary_scores(q, k, reach=None, causal=True):
+    """RoPE's scaled scores with every distance beyond ``reach`` counted as ``reach``; not causal: on both sides.
+
+    q: (batch, heads, n_queries, head_dim), the last of the keys' positions; k: (batch, heads, n_keys, head_dim).
+    """
+    n_queries, n_keys, frequencies = q.shape[-2], k.shape[-2], ready.frequencies_of(q.shape[-1])
+    at = torch.arange(n_keys)
+    distance = at[-n_queries:, None] - at
+    scores = ready.rotate(q, at[-n_queries:], frequencies) @ ready.rotate(k, at, frequencies).mT
+    if reach is not None:
+        for limit in (reach,) if causal else (reach, -reach):
+            # A query turned by the reach and a key that is not turned are that far apart.
+            turned = ready.rotate(q, torch.full((n_queries,), limit), frequencies) @ k.mT
+            scores = torch.where(distance > limit if limit > 0 else distance < limit, turned, scores)
+    return scores / math.sqrt(q.shape[-1])
+
+
+def mixed(scores, v, visible):
+    """The weighted sum of the values, over the visible keys: (batch, n_queries, width)."""
+    weights = scores.masked_fill(~visible, -math.inf).softmax(-1)
+    return (weights @ v).transpose(1, 2).flatten(2)
+
+
+def distances(n):
+    return torch.arange(n)[:, None] - torch.arange(n)
+
+
+def latest(n, count=None):
+    """Each query sees itself and the keys before it; with ``count``, the latest only: bool (n, n)."""
+    return (distances(n) >= 0) & (distances(n) < (count or n))
+
+
+def drawn(needed, allowed, count, seed=5):
+    """Of each query's allowed keys the needed ones and others at random, ``count`` in all: bool like ``needed``."""
+    luck = torch.rand(needed.shape, generator=torch.Generator().manual_seed(seed))
+    luck = luck.masked_fill(needed, 2.0).masked_fill(~allowed, -1.0)
+    return torch.zeros_like(needed).scatter(-1, luck.topk(count, dim=-1).indices, True) & allowed
+
+
+# ---- trained models and records -------------------------------------------------------------------------------------
+
+
+def kept(name, model, train):
+    """The model with its trained weights: from experiments/runs/ (not kept in the repository), or trained now."""
+    path = RUNS / f"{name}.npz"
+    if not path.exists():
+        RUNS.mkdir(exist_ok=True)
+        train(model)
+        np.savez(path, **{key: value.numpy() for key, value in model.state_dict().items()})
+    with np.load(path) as arrays:
+        model.load_state_dict({key: torch.from_numpy(arrays[key]) for key in arrays.files})
+    return model.eval()
+
+
+def rounded(value):
+    if isinstance(value, dict):
+        return {str(key): rounded(part) for key, part in value.items()}
+    return [rounded(part) for part in value] if isinstance(value, list) else round(value, 4)
+
+
+class Record:
+    """The results of one setting, one entry per group and seed, in a JSON file that is written after each."""
+
+    def __init__(self, name):
+        self.path = HERE / f"{name}.json"
+        self.runs = json.loads(self.path.read_text()) if self.path.exists() else {}
+
+    def measure(self, group, seed, run):
+        """Run what is missing."""
+        by_seed = self.runs.setdefault(group, {})
+        if str(seed) in by_seed:
+            return
+        versions = {"python": platform.python_version(), "torch": torch.__version__.split("+")[0]}
+        by_seed[str(seed)] = {"result": rounded(run(seed)), **versions}
+        self.runs = {name: dict(sorted(found.items())) for name, found in sorted(self.runs.items())}
+        self.path.write_text(json.dumps(self.runs, indent=1) + "\n")
+        print(self.path.stem, group, "seed", seed, flush=True)
+
+    def values(self, group, *keys):
+        """The number under ``keys`` of every measured seed."""
+        found = []
+        for entry in self.runs.get(group, {}).values():
+            value = entry["result"]
+            for key in keys:
+                value = value[str(key)]
+            found.append(value)
+        return found
+
+    def versions(self):
+        entries = [entry for by_seed in self.runs.values() for entry in by_seed.values()]
+        return {name: sorted({entry[name] for entry in entries}) for name in ("python", "torch")}
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+def mean(numbers):
+    """The mean over the seeds, for a sentence."""
+    return f"{statistics.mean(numbers):.2f}" if numbers else "not measured"
+
+
+def cell(numbers):
+    """mean (lowest to highest) over the seeds"""
+    if not numbers:
+        return "not measured"
+    middle, low, high = (f"{value:.3f}" for value in (statistics.mean(numbers), min(numbers), max(numbers)))
+    return f"{middle} ({low} to {high})".replace("-0.000", "0.000")
+
+
+def text(*paragraphs):
+    """Lines of a page."""
+    return [line for paragraph in paragraphs for line in (*textwrap.wrap(" ".join(paragraph.split()), 120), "")]
+
+
+def table(title, header, rows):
+    lines = [f"### {title}", "", "| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def four_arms(record, group, title, few, words=("familiar distances", "new distances")):
+    """The table of two by two; ``few`` says how many keys, and which."""
+    rows = [
+        [name, *(cell(record.values(group, f"{kind}, {keys}")) for keys in ("few", "all"))]
+        for name, kind in zip(words, ("familiar", "new"), strict=True)
+    ]
+    return table(title, ["", few, "all keys"], rows)
+
+
+def by_size(record, group, title, arms, sizes):
+    """One row per arm, one column per size; ``arms``: name -> key in the result."""
+    rows = [[name, *(cell(record.values(group, key, size)) for size in sizes)] for name, key in arms.items()]
+    return table(title, ["", *map(str, sizes)], rows)

@@ -1,0 +1,100 @@
+"""Week 2: name the token three positions before. One layer with sinusoids, trained on 32 tokens, tested on 128.
+
+Sinusoids are added to the tokens, so what can be unfamiliar is a *position*. In the familiar arms a query beyond the
+training length stands at the last trained position, and its keys at the positions before it; whatever would stand
+before position 0 stands there. Texts, mask and model are untouched.
+"""
+
+import arms
+import torch
+import weeks12
+
+RECORD = arms.Record("distances_week2")
+LENGTH, TRAINED = 128, 32
+LAST = TRAINED - 1
+PAIRS = {"all 32 pairs": lambda w: w > 0, "6 fast pairs": lambda w: w <= 32}
+REACHES = (3, 4, 5, 7, 11, 15, 23, 31, 39, 47, 63, 95, 127)
+WINDOWS = (4, 8, 16, 32, 64, 128)
+
+
+@torch.no_grad()
+def accuracy(model, query_at, key_at, visible):
+    """At positions 32 to 127; query_at: (128,) positions given to the queries, key_at: (128, 128) to their keys."""
+    tokens, answers = weeks12.look_back_texts(256, LENGTH, torch.Generator().manual_seed(100))
+    x, pe = model.embed(tokens), model.table
+    query, place = model.q(x + pe[query_at]), key_at.expand(len(x), -1, -1)
+    # Keys and values are linear in token + position, and a position depends on the query too: add the two parts apart.
+    scores = query @ model.k(x).mT + (query @ model.k(pe).mT).gather(-1, place)
+    weights = (scores / 8).masked_fill(~visible, -torch.inf).softmax(-1)
+    by_position = torch.zeros(len(x), LENGTH, LENGTH).scatter_add(-1, place, weights)
+    right = model.read(weights @ model.v(x) + by_position @ model.v(pe)).argmax(-1) == answers
+    return right[:, TRAINED:].float().mean().item()
+
+
+def places(reach, true_query=False):
+    """Positions with no distance beyond the reach; the query at most at ``reach``, or where it truly is."""
+    at = torch.arange(LENGTH)
+    query = at if true_query else at.clamp(max=reach)
+    return query, (query[:, None] - arms.distances(LENGTH).clamp(0, reach)).clamp(min=0)
+
+
+def run(pairs, seed):
+    model = weeks12.train_look_back(weeks12.pairs_kept(PAIRS[pairs]), seed)
+    everything, new, familiar = arms.latest(LENGTH), places(LENGTH), places(LAST)
+    needed = (arms.distances(LENGTH) == 3).expand(256, -1, -1)
+    few = arms.drawn(needed, everything.expand(256, -1, -1), TRAINED)
+    return {
+        "familiar, few": accuracy(model, *familiar, few),
+        "familiar, all": accuracy(model, *familiar, everything),
+        "new, few": accuracy(model, *new, few),
+        "new, all": accuracy(model, *new, everything),
+        "familiar, latest": accuracy(model, *familiar, arms.latest(LENGTH, TRAINED)),
+        "new, latest": accuracy(model, *new, arms.latest(LENGTH, TRAINED)),
+        "distances familiar, positions new": accuracy(model, *places(LAST, true_query=True), everything),
+        "reach": {reach: accuracy(model, *places(reach), everything) for reach in REACHES},
+        "window": {count: accuracy(model, *new, arms.latest(LENGTH, count)) for count in WINDOWS},
+    }
+
+
+def measure():
+    for pairs in PAIRS:
+        for seed in arms.SEEDS:
+            RECORD.measure(pairs, seed, lambda seed, pairs=pairs: run(pairs, seed))
+
+
+def section():
+    lines = [
+        "## Week 2: look back three positions, sinusoids, trained on 32, positions 32 to 127 of 128 tokens",
+        "",
+        *arms.text(
+            "Accuracy; guessing gives 0.125. Few keys: the right one and 31 others drawn from all before the query.",
+            """**What the arms say.** The damage takes both. More keys alone do none: at familiar positions all 128
+            keys are as good as 32. New positions do it, and the more keys stand at them, the more: the latest 4 do
+            next to none, 32 much, all most. So familiar positions repair the model whatever the number of keys, and
+            hiding keys repairs it only when hardly any are left. Slow pairs make it worse and do not decide it.
+            Familiar *distances* are not enough here: with the query at its true position and every distance clipped at
+            31 the model does as in a window of 32. Sinusoids carry positions, and the layer has learned pairs of
+            positions.""",
+        ),
+    ]
+    for pairs in PAIRS:
+        lines += arms.four_arms(
+            RECORD, pairs, f"Four arms, {pairs}", "32 keys", ("familiar positions (0 to 31)", "new positions")
+        )
+    rows = [
+        ["latest 32 keys, familiar positions", "familiar, latest"],
+        ["latest 32 keys, their true positions", "new, latest"],
+        ["all keys, distances clipped at 31, the query at its true position", "distances familiar, positions new"],
+    ]
+    lines += arms.table(
+        "Positions against distances",
+        ["", *PAIRS],
+        [[name, *(arms.cell(RECORD.values(pairs, key)) for pairs in PAIRS)] for name, key in rows],
+    )
+    for title, key, sizes in (
+        ("All keys, positions 0 to this one", "reach", REACHES),
+        ("Window: the latest keys, true positions", "window", WINDOWS),
+    ):
+        rows = [[pairs, *(arms.cell(RECORD.values(pairs, key, size)) for size in sizes)] for pairs in PAIRS]
+        lines += arms.table(title, ["", *map(str, sizes)], rows)
+    return lines

@@ -1,0 +1,163 @@
+"""Week 5: the RoPE language model at eight times its training length, and the needle, with nothing retrained."""
+
+import arms
+import extrapolation
+import numpy as np
+import ready_encodings as ready
+import torch
+import torch.nn.functional as F
+
+RECORD = arms.Record("distances_week5")
+TRAINED, TARGETS = extrapolation.TRAINED, extrapolation.TARGETS
+LENGTHS = extrapolation.TESTED
+REACHES = (7, 15, 23, 31, 39, 47, 63, 127, 255)
+WINDOWS = (8, 16, 32, 48, 64, 96, 128, 256)
+NEAR = 32  # in the arms with few keys these stay: which others a language model needs, nobody knows
+RULES = {  # name -> (reach, window)
+    "as it is": (None, None),
+    "clipped at 31": (31, None),
+    "clipped at 63": (63, None),
+    "window of 32": (None, 32),
+    "window of 64": (None, 64),
+}
+NEEDLE_LENGTHS = (64, 128, 256, 512)
+
+
+def language_model(seed):
+    """Seed 0 is the shipped checkpoint (rounded to float16); the others are trained as experiments/extrapolation.py
+    trains them."""
+    model = extrapolation.untrained("lm", "rope")
+    if seed == 0:
+        with np.load(arms.SHIPPED / "week5_rope.npz") as shipped:
+            model.load_state_dict({key: torch.from_numpy(shipped[key]).float() for key in shipped.files})
+        return model.eval()
+    arms.RUNS.mkdir(exist_ok=True)
+    return extrapolation.model_of(arms.RUNS, "lm", "rope", seed)
+
+
+@torch.no_grad()
+def last_logits(model, tokens, count, reach=None, visible=None):
+    """What the model predicts at the last ``count`` positions, with distances clipped and keys hidden."""
+    visible = arms.latest(tokens.shape[1]) if visible is None else visible
+    x = model.embed(tokens)
+    for block in model.blocks:
+        q, k, v = block.attention.qkv(block.norm1(x)).unflatten(-1, (3, model.n_heads, -1)).permute(2, 0, 3, 1, 4)
+        if block is model.blocks[-1]:  # of the last layer only these queries are asked for
+            q, x = q[:, :, -count:], x[:, -count:]
+        out = arms.mixed(arms.rotary_scores(q, k, reach), v, visible[..., -q.shape[-2] :, :])
+        x = x + block.attention.out(out)
+        x = x + block.mlp(block.norm2(x))
+    return model.read(model.norm(x))
+
+
+def loss(model, length, reach=None, visible=None, window=None):
+    """On the last 32 targets of 96 windows, the same at every length; ``visible`` may differ from window to window."""
+    if window:  # two layers look no further back than this, and RoPE does not notice where a text begins
+        length = min(length, TARGETS + 2 * window)
+        visible = arms.latest(length, window)
+    rows = ready.windows(ready.english()[1], max(LENGTHS), extrapolation.WINDOWS)[:, -length - 1 :]
+    losses = []
+    for start in range(0, len(rows), 4):
+        part = rows[start : start + 4]
+        seen = visible if visible is None or visible.ndim == 2 else visible[start : start + 4]
+        logits = last_logits(model, part[:, :-1], TARGETS, reach, seen)
+        losses.append(F.cross_entropy(logits.flatten(0, 1), part[:, -TARGETS:].flatten()).item())
+    return sum(losses) / len(losses)
+
+
+def run_language(seed):
+    model, n = language_model(seed), max(LENGTHS)
+    shape = (8, 1, n, n)  # eight draws, each for every eighth window
+    few = arms.drawn(arms.latest(n, NEAR).expand(shape), arms.latest(n).expand(shape), TRAINED)
+    few = few.repeat(extrapolation.WINDOWS // 8, 1, 1, 1)
+    reaches = {reach: loss(model, n, reach) for reach in REACHES}
+    windows = {count: loss(model, n, window=count) for count in WINDOWS}
+    by_length = {
+        name: {length: loss(model, length, reach, window=window) for length in LENGTHS[:-1]}
+        for name, (reach, window) in RULES.items()
+    }
+    new = loss(model, n)
+    for name, (reach, window) in RULES.items():
+        by_length[name][n] = windows[window] if window else reaches.get(reach, new)
+    return {
+        "familiar, few": loss(model, n, 31, few),
+        "familiar, all": reaches[31],
+        "new, few": loss(model, n, None, few),
+        "new, all": new,
+        "familiar to 63, few": loss(model, n, 63, few),
+        "reach": reaches,
+        "window": windows,
+        "by length": by_length,
+    }
+
+
+@torch.no_grad()
+def needle(model, length, reach=None, window=None, size=128):
+    """Share of needles found in the first quarter of the haystack, and the loss on the last 32 filler targets."""
+    tokens, targets = ready.needles(size, length, torch.Generator().manual_seed(10_000), far=True)
+    visible = arms.latest(length, window)
+    step = max(1, 2048 // length)
+    logits = torch.cat([last_logits(model, part, 34, reach, visible) for part in tokens.split(step)])
+    found = (logits[:, -1].argmax(-1) == targets[:, -1]).float().mean().item()
+    return {
+        "found": found,
+        "filler": F.cross_entropy(logits[:, :-2].flatten(0, 1), targets[:, -34:-2].flatten()).item(),
+    }
+
+
+def run_needle(seed, lengths=NEEDLE_LENGTHS):
+    model = extrapolation.model_of(arms.RUNS, "needle", "rope", seed)
+    return {
+        name: {length: needle(model, length, reach, window) for length in lengths}
+        for name, (reach, window) in RULES.items()
+    }
+
+
+def measure():
+    for seed in arms.SEEDS:
+        RECORD.measure("language", seed, run_language)
+    for seed in arms.SEEDS:
+        RECORD.measure("needle", seed, run_needle)
+
+
+def section():
+    arm = {name: RECORD.values("language", name) for name in (*arms.FOUR, "familiar to 63, few")}
+    cost_familiar, cost_new = (
+        arms.mean([a - b for a, b in zip(arm[f"{kind}, all"], arm[f"{kind}, few"], strict=True)])
+        for kind in ("familiar", "new")
+    )
+    all_at_63, few_at_63 = map(arms.mean, (RECORD.values("language", "reach", 63), arm["familiar to 63, few"]))
+    lines = [
+        "## Week 5: language model with RoPE, trained on 64 characters, tested on 512",
+        "",
+        *arms.text(
+            """Loss in nats on the last 32 targets of 96 windows. Seed 0 is the shipped checkpoint. Few keys: the
+            nearest 32 and 32 others drawn from all before them (which keys a language model needs, nobody knows).
+            Familiar: clipped at 31, since training showed a distance of 63 to one query of 64 only.""",
+            f"""**What the arms say.** New distances do the damage. At familiar ones the model reads 512 characters
+            almost as well as 64, with all keys too. The two interact: more keys cost {cost_familiar} nats at familiar
+            distances and {cost_new} at new ones, and few keys at new distances are still far from good. "Familiar" is
+            a matter of degree: clipped at 63, a distance that training showed to the last query only, all keys give
+            {all_at_63} and 64 keys {few_at_63}. A window breaks between 96 and 128 keys.""",
+            """What the loss cannot show: a window of 8 costs hardly more than one of 32, so this model makes next to
+            no use of far characters, and its loss does not say what a cut loses. The needle does. **Clipping loses
+            nothing there**: all keys stay, content finds the needle, and the clipped model finds more needles than the
+            unchanged one. **A window finds none** that lies beyond it, while the loss on filler stays where it was.
+            What a clip costs is order: distances beyond it look alike (week 4's task, results_weeks34.md).""",
+        ),
+        *arms.four_arms(RECORD, "language", "Four arms at 512 (8x; familiar: clipped at 31)", "64 keys"),
+        *arms.text(f"With the same 64 keys and distances clipped at 63: {arms.cell(arm['familiar to 63, few'])}."),
+        *arms.by_size(RECORD, "language", "All 512 keys, distances clipped", {"clipped at": "reach"}, REACHES),
+        *arms.by_size(RECORD, "language", "Window: the latest keys, in both layers", {"keys": "window"}, WINDOWS),
+    ]
+    rows = [[name, *(arms.cell(RECORD.values("language", "by length", name, n)) for n in LENGTHS)] for name in RULES]
+    lines += arms.table("By length", ["", *(f"{n} ({n // TRAINED}x)" for n in LENGTHS)], rows)
+    for what, title in (
+        ("found", "needles found in the first quarter (guessing: 0.0625)"),
+        ("filler", "loss on the last 32 filler targets (best possible: 0.50)"),
+    ):
+        rows = [[name, *(arms.cell(RECORD.values("needle", name, n, what)) for n in NEEDLE_LENGTHS)] for name in RULES]
+        lines += arms.table(
+            f"Needle, trained on 64: {title}", ["", *(f"{n} ({n // TRAINED}x)" for n in NEEDLE_LENGTHS)], rows
+        )
+    return lines
