@@ -15,7 +15,6 @@ from pathlib import Path
 
 COURSE = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(COURSE / "tests"), str(COURSE)]
-os.environ["HOSTILE_ALL"] = "1"  # before the bank is read
 ENDS = "endless|sleep|wait|exit|crash|hang|hoard|napp|forgets|dies|kill|abort|segfault|stops|frames|fork|regex|memory"
 os.environ["HOSTILE_ONLY"] = sys.argv[2] if len(sys.argv) > 2 else ENDS
 

@@ -46,7 +46,11 @@ def test_products_are_what_the_text_builds(copy: Path, text: Path) -> None:
     assert build(copy, copy / "source" / text.name) == []
 
 
-@by_week
+@pytest.mark.parametrize(
+    "text",
+    [text if text == WEEKS[2] else pytest.param(text, marks=pytest.mark.nightly) for text in WEEKS],
+    ids=lambda path: path.stem,
+)
 def test_building_from_nothing_gives_the_same_notebooks(copy: Path, text: Path) -> None:
     for folder in ("source", "notebooks"):
         shutil.rmtree(copy / folder / text.stem)

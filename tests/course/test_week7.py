@@ -315,7 +315,7 @@ def test_a_module_that_remembers_the_longest_text_is_found():
 
     verdict = grade("CachedAttention", Remembering)
     assert verdict.score < 6 and any(
-        "keeps nothing itself" in sentence or "remembers" in sentence for sentence in verdict.named
+        "cache it is given alone" in sentence or "remembers" in sentence for sentence in verdict.named
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from course.calling import CALLED, CALLING
-from helpers import COURSE, WEEK3
+from helpers import COURSE
 
 from autograder.classroom import make_course_root
 from autograder.course import Role, instructor_cells, released_files
@@ -18,7 +18,7 @@ from autograder.grading.submission import intake
 from autograder.manifest import MANIFEST
 from autograder.misconceptions.bank import bank
 
-pytestmark = [pytest.mark.isolation, pytest.mark.slow, pytest.mark.timing]
+pytestmark = [pytest.mark.isolation, pytest.mark.slow, pytest.mark.timing, pytest.mark.nightly]
 HOW = {
     "hangs": "while True: pass",
     "waits": "import time; time.sleep(3600)",
@@ -53,9 +53,7 @@ def _exercise(cell: TaskCell, answers: dict[str, str]) -> str:
     return next((name for name in cell.defines if name in answers), "")
 
 
-@pytest.mark.parametrize(
-    "week", [week if week == WEEK3 else pytest.param(week, marks=pytest.mark.nightly) for week in CALLED]
-)
+@pytest.mark.parametrize("week", CALLED)
 def test_an_answer_costs_its_own_points_whatever_it_does(week: str, sandbox: Sandbox, tmp_path: Path) -> None:
     first = {name: next(s.source for s in bank(week, name) if s.is_right) for name in CALLED[week]}
     full = {one.graded_cell: float(one.points) for one in MANIFEST[week] if one.kind != "text"}

@@ -37,6 +37,7 @@ def test_what_is_not_unicode_is_refused_with_what_to_do(tmp_path: Path, encoding
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_nbgrader_imports_it(tmp_path: Path) -> None:
     (tmp_path / "nbgrader_config.py").write_text((COURSE / "nbgrader_config.py").read_text(encoding="utf-8"))
     (tmp_path / "roster.csv").write_text(TEXT, encoding="utf-8-sig")

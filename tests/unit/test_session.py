@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -700,6 +701,11 @@ def test_who_waits_between_two_messages_or_for_room_has_waited(hurried: Session,
         f(lambda *given: torch.zeros(2**20))
 
 
+def nightly(*names: str) -> list[Any]:
+    """Other ways to the same end."""
+    return [pytest.param(name, marks=pytest.mark.nightly) for name in names]
+
+
 HOW_TO_END = {
     "hangs": "while True: pass",
     "waits": "import time; time.sleep(3600)",
@@ -710,7 +716,7 @@ HOW_TO_END = {
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize("how", HOW_TO_END)
+@pytest.mark.parametrize("how", ["hangs", "exits", *nightly("waits", "crashes", "hides")])
 def test_what_hangs_or_dies_is_forgiven_as_often_whatever_it_does(hurried: Session, how: str) -> None:
     hurried.execute("a", f"def f():\n    {HOW_TO_END[how]}\ndef g(): return 1")
     found = hurried.lookup(["f", "g"])
@@ -737,7 +743,7 @@ class Heir(Hangs):
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize("how", HOW_TO_END)
+@pytest.mark.parametrize("how", ["hangs", "exits", *nightly("waits", "crashes", "hides")])
 def test_what_has_hung_or_died_raises_whoever_calls_it(hurried: Session, how: str) -> None:
     source = f"def hangs(n):\n    if n == 1:\n        {HOW_TO_END[how]}\n    return hangs(1) if n == 2 else n\n"
     source += f"class Hangs:\n    def __init__(self, n):\n        {HOW_TO_END[how]}"
@@ -795,7 +801,7 @@ def test_one_that_hangs_when_it_is_given_a_wrong_value_is_asked_anew_with_the_ri
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize("how", ["hangs", "waits", "naps", "works"])
+@pytest.mark.parametrize("how", ["hangs", *nightly("waits", "naps", "works")])
 def test_what_others_have_used_up_costs_no_right_answer(hurried_sandbox: Sandbox, how: str) -> None:
     """However it is done: at a stroke, or little by little and each time with an answer."""
     limits = dataclasses.replace(HURRIED, total_cpu=2.0, total_idle=4.0)
