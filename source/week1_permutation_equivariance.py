@@ -14,7 +14,7 @@
 #
 # **You need** matrix products, softmax, and a little PyTorch (broadcasting, `masked_fill`, autograd). You need not have seen a Transformer before.
 #
-# **Time:** about 110 minutes of exercises and 50 of reading and experiments. The whole notebook runs in under a minute. Short of time? 1.1, 1.3 and 1.5 are the tools that later weeks use; 1.4 and 1.6 are the ideas.
+# **Time:** about 110 minutes of exercises and 50 of reading and experiments. The whole notebook runs in under a minute. Short of time? 1.1 is the formula that the course is about; 1.4 and 1.6 are the ideas.
 #
 # ## The exercises: 19 points
 #
@@ -207,7 +207,7 @@ lab.table(["", "result"], [
 #
 # **4 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* every later week changes one line of this function. It has to be right before you change it.
+# *Why it matters:* positional encodings change what goes into this formula: the tokens (week 2), the queries and keys (week 3), the scores (week 4). It has to be right before you change it.
 #
 # Write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations.
 
@@ -925,7 +925,7 @@ for (name, mask), colour, style in zip({"causal mask": causal_mask(length, lengt
     reading.fill_between(positions, middle - spread, middle + spread, color=colour, alpha=0.2, linewidth=0)
     size.plot(lengths, color=colour, linestyle=style, label=name)
     explained = np.array([explained for _, explained, _ in runs])
-    rows.append([name, *(f"{low + 0.0:.1f} to {high + 0.0:.1f}" for low, high in zip(explained.min(0).round(1), explained.max(0).round(1)))])
+    rows.append([name, *(f"{low + 0.0:.2f} to {high + 0.0:.2f}" for low, high in zip(explained.min(0).round(2), explained.max(0).round(2)))])
 reading.plot(positions, targets["1/(i+1)"], color=lab.BLACK, linewidth=1.2, linestyle=":")
 reading.text(6, 0.31, "dotted: the true 1/(i+1)", fontsize=9, color="#444444")
 share.set(title="(a) equal scores:\nweight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
@@ -1154,8 +1154,27 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 # %% [markdown]
 # ## 7 · The answer
 #
-# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. The mask lets each word see only what came before, and that leaks order through the contents. How much a large model can build on this leak is still an open question. Week 5 looks at what released models do.
+# Put the question of the week to your own two functions. Five words with random embeddings, the head of section 3 with its random weights, and the mean over the positions, as a classifier would take it:
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** How far apart are the two sentences without a mask? And with a causal one?
 #
+# *Your prediction:*
+
+# %% tags=["experiment"]
+dog_bites, man_bites = ("the dog bites the man".split(), "the man bites the dog".split())
+read = lambda words, mask: self_attention(torch.stack([vocabulary[word] for word in words])[None], mask)[0].mean(dim=1)
+for name, mask in (("no mask", None), ("causal mask", causal_mask(5, 5))):
+    apart = float((read(dog_bites, mask) - read(man_bites, mask)).abs().max())
+    print(f"{name}: the two means differ by", "less than 0.00001" if apart < 1e-5 else f"{apart:.2f}")
+
+# %% [markdown]
+# <details><summary>After you have run it</summary>
+#
+# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. Each word sees only what came before it, and so order leaks in through the contents. How much a large model can build on this leak is still an open question. Week 5 looks at what released models do.
+# </details>
+
+# %% [markdown]
 # ## 8 · Test yourself
 #
 # Interviewers like to ask about positional encodings. Answer aloud, in two or three sentences, then open.
@@ -1197,7 +1216,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 #
 # <details><summary>8. Can a decoder without positional encodings know the order?</summary>
 #
-# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. In week 5 our own small model without an encoding is the worst of six as a language model. Size, data and task matter; the question is open.
+# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and the third best at eight times that length. Size, data and task matter; the question is open.
 # </details>
 #
 # <details><summary>9. Does a padding mask break equivariance?</summary>
