@@ -63,7 +63,7 @@ np.random.seed(0)
 #
 # Only the order tells you who got bitten. A recurrent network reads word after word, so order is built into how it computes. A convolution looks at neighbours, so order is built in as well. A Transformer compares every *token*, a word or a piece of one, with every other token, all at once. Its authors saw the consequence: with "no recurrence and no convolution", somebody has to put the order in (Vaswani et al., 2017, section 3.5).
 #
-# This week you find out what attention does when nobody does. You write attention, shuffle its input, and see exactly what it can tell apart and what it cannot. The next weeks are about ways of putting order in. To judge them you must know what is missing.
+# This week you find out what attention does when nobody does: you write it, shuffle its input, and see what it can tell apart. The next weeks put order in.
 
 # %% [markdown]
 # ## 2 · Attention
@@ -159,7 +159,7 @@ plt.show()
 # %% [markdown]
 # **Figure 1.2. What the scale is for.** Solid: with the division, the strongest key gets about the same share at every $d$. Dashed: without it, attention at $d=1024$ has almost become a choice of one key.
 #
-# No training made this choice. It follows from the length of the vectors alone.
+# No training made this choice: it follows from the length of the vectors.
 
 # %% [markdown]
 # ### Masks, empty rows, half precision
@@ -207,7 +207,7 @@ lab.table(["", "result"], [
 #
 # **4 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* positional encodings change what goes into this formula: the tokens (week 2), the queries and keys (week 3), the scores (week 4). It has to be right before you change it.
+# *Why it matters:* each encoding changes one part of this formula: the tokens (week 2), queries and keys (week 3), the scores (week 4).
 #
 # Write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations.
 
@@ -617,7 +617,7 @@ show_pair("No mask: the map moves with the words")
 # %% [markdown]
 # **Figure 1.4. Attention maps of X and PX.** Rows are queries, columns keys. From left to right: the sentence, the shuffled sentence, the shuffled map sorted back, and the difference between the third map and the first.
 #
-# The second map looks like a different picture. Sorted back, it is the first one again. And the two rows "the" are equal, as are the two columns.
+# Sorted back, the second map is the first one again. And the two rows "the" are equal, as are the two columns.
 
 # %% [markdown]
 # ### Experiment: which layers are equivariant?
@@ -1154,10 +1154,10 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 # %% [markdown]
 # ## 7 · The answer
 #
-# Put the question of the week to your own two functions. Five words with random embeddings, the head of section 3 with its random weights, and the mean over the positions, as a classifier would take it:
+# Put the question of the week to your own two functions: random embeddings, the head of section 3, and the mean over the positions, as a classifier would take it.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** How far apart are the two sentences without a mask? And with a causal one?
+# **Predict.** How far apart are the two sentences, without a mask and with a causal one?
 #
 # *Your prediction:*
 
@@ -1171,7 +1171,7 @@ for name, mask in (("no mask", None), ("causal mask", causal_mask(5, 5))):
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. Each word sees only what came before it, and so order leaks in through the contents. How much a large model can build on this leak is still an open question. Week 5 looks at what released models do.
+# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. Each word sees only what came before it, and so order leaks in through the contents. How much a large model can build on this leak is still open.
 # </details>
 
 # %% [markdown]
@@ -1216,7 +1216,7 @@ for name, mask in (("no mask", None), ("causal mask", causal_mask(5, 5))):
 #
 # <details><summary>8. Can a decoder without positional encodings know the order?</summary>
 #
-# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and the third best at eight times that length. Size, data and task matter; the question is open.
+# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length. The question is open.
 # </details>
 #
 # <details><summary>9. Does a padding mask break equivariance?</summary>

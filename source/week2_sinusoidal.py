@@ -31,9 +31,7 @@
 # | 2.7 | `four_terms` | text | – | – | 3 | 20 |
 # | | **total** | | **0** | **19** | **5** | **125** |
 #
-# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a grade. A person reads the two text answers.
-#
-# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember. **Folded cells** hold plumbing; run them without opening them.
+# **As in week 1:** a *visible check* carries 0 points and says what is wrong. The *hidden tests* carry all the points of a code or number exercise, and a person reads the two text answers. Answer *predict* cells before you run the experiment. Folded cells hold plumbing.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -131,7 +129,7 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 lab.moving_clocks(head_dim=8, m=3, keys=False)
 
 # %% [markdown]
-# **Figure 2.2. A position on its clocks** ($d=8$, four pairs). A hand at angle 0 points right and turns counter-clockwise; its height is the sine. Move the position, and see which hands move. Then make the base smaller, and see which clocks change pace.
+# **Figure 2.2. A position on its clocks** ($d=8$, four pairs). A hand at angle 0 points right and turns counter-clockwise; its height is the sine. Move the position, then make the base smaller: which clocks change pace?
 
 # %% [markdown]
 # **A worked example.** Let $d=4$. Then $\omega_0=1$ and $\omega_1=10\,000^{-2/4}=0.01$. Position 2 gets
@@ -524,7 +522,7 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 # %% [markdown]
 # **Figure 2.5. What float32 angles cost.** The largest error so far, against the position, on two logarithmic axes. Dashed: what exercise 2.3 allows.
 #
-# The first error above the line comes after some 300 tokens. From then on errors grow in proportion to the position, since float32 keeps a fixed number of *significant* digits. In a text of 512 tokens this hardly matters. In a very long document it may, and float64 costs nothing here: you compute the table once. Week 3 meets the same trap in bfloat16, where it is a disaster.
+# The first error above the line comes after some 300 tokens. From then on errors grow in proportion to the position, since float32 keeps a fixed number of *significant* digits. Float64 costs nothing here: you compute the table once. Week 3 meets the same trap in bfloat16, where it is a disaster.
 
 # %% [markdown]
 # ## 5 · Moving by $k$ is one matrix
@@ -803,7 +801,7 @@ week2.LearnedPositionalEmbedding(LearnedPositionalEmbedding)
 #
 # The texts are random tokens from an alphabet of eight. At each position a model must name the token that stood **three positions before**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table with room for 128 rows, and weights written by hand.
 #
-# **The hand-built model** is Figure 2.7 with tokens. Its queries and keys read the 28 fastest pairs. The eight slowest channels carry the token: one channel per letter, and loud, so that the encoding there does not matter. The values pass on everything, and the read-out looks at these eight channels.
+# **The hand-built model** is Figure 2.7 with tokens. Its queries and keys read the 28 fastest pairs. The eight slowest channels carry the token, one channel per letter, loud enough to drown the encoding there. The read-out looks at these eight.
 
 # %% tags=["experiment"]
 class LookBack(nn.Module):
@@ -904,9 +902,9 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 # %% [markdown]
 # ### Two suspects, one table
 #
-# Why do they fail? The usual answer is Figure 2.3: the slow hands reach angles that training has never shown. But a text of 128 tokens has more *keys*, too. At position 127 the right key competes with 127 others, in training with at most 31. Two things are new, so change one at a time, in the trained models, and train nothing anew.
+# Why do they fail? The usual answer is Figure 2.3: the slow hands reach angles that training has never shown. But a longer text has more *keys*, too. Two things are new, so change one at a time, in the trained models, and train nothing anew.
 #
-# - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. Whatever would stand before 0 stands at 0 too. Every token is there, and no position is new.
+# - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. Whatever would stand before 0 stands at 0. Every token is there, and no position is new.
 # - **New positions, 32 keys.** Leave every token where it is, but show each query only 32 keys: the right one, and 31 drawn at random from the others before it.
 #
 # And are the *slow* hands to blame? Train five more models with only the six pairs whose wavelength is at most 32. In training each of these hands has been all the way round.
@@ -999,8 +997,6 @@ plt.show()
 # - **More keys alone do no harm.** At familiar positions 128 keys are as good as 32.
 # - **New positions do the harm**, and the more keys stand at them, the more. The latest 4 keys cost 0.01, the latest 32 cost 0.31, all of them 0.51.
 # - **Slow pairs make it worse, but do not decide it.** Without them accuracy still falls to 0.64.
-#
-# So familiar positions repair the model with any number of keys. Hiding keys repairs it only when hardly any are left.
 #
 # Are familiar *distances* enough? Leave the query where it is, and count every distance beyond 31 as 31: 0.69 (0.60 to 0.76), no better than the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone. There familiar distances will do.
 #
@@ -1269,7 +1265,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>4. Why is the position added and not concatenated?</summary>
 #
-# Adding keeps the width, and a linear layer can treat a sum like a concatenation projected to the same space. The price is the mixed terms of section 8. Concatenation works as well and costs width.
+# Adding keeps the width. The price is the mixed terms of section 8. Concatenation works as well and costs width.
 # </details>
 #
 # <details><summary>5. Can the encoding drown the token?</summary>
@@ -1284,7 +1280,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>7. Is the sinusoidal encoding absolute or relative?</summary>
 #
-# Absolute: a vector per position, added to the token. It has a relative *property*, $\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)$, but scores with learned weights still see the absolute position (Figure 2.12). An early answer was to drop the sum: Shaw et al. (2018) add a learned vector per offset to keys and values, clipped at a largest distance.
+# Absolute: a vector per position, added to the token. It has a relative *property*, $\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)$, but scores with learned weights still see the absolute position (Figure 2.12).
 # </details>
 #
 # <details><summary>8. Does it extrapolate to longer texts?</summary>
@@ -1350,7 +1346,6 @@ lab.table(["how far a term moves", *terms], rows)
 # - tensorflow/tensor2tensor, `tensor2tensor/layers/common_attention.py`, `get_timing_signal_1d` (layout and frequencies of the first implementation).
 # - J. Gehring et al.: *Convolutional Sequence to Sequence Learning*, 2017, arXiv:1705.03122 (learned position embeddings).
 # - J. Devlin et al.: *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*, 2018, arXiv:1810.04805 (a learned table); openai/gpt-2, `src/model.py` (another one, `wpe`).
-# - P. Shaw, J. Uszkoreit, A. Vaswani: *Self-Attention with Relative Position Representations*, 2018, arXiv:1803.02155.
 # - Z. Dai et al.: *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, 2019, arXiv:1901.02860. Section 3.3 (the four terms, and what becomes of each).
 # - P. He et al.: *DeBERTa: Decoding-enhanced BERT with Disentangled Attention*, 2021, arXiv:2006.03654 (section 3.1); G. Ke, D. He, T.-Y. Liu: *Rethinking Positional Encoding in Language Pre-training*, 2021, arXiv:2006.15595 (TUPE).
 # - A. Radford et al.: *Robust Speech Recognition via Large-Scale Weak Supervision*, 2022, arXiv:2212.04356 (Whisper); J. Ho, A. Jain, P. Abbeel: *Denoising Diffusion Probabilistic Models*, 2020, arXiv:2006.11239. The time embedding is in their code.

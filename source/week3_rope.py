@@ -13,9 +13,9 @@
 # - design a head that looks exactly three tokens back, say why it fails on longer texts, and repair it without training;
 # - say where low precision ruins RoPE, and find three bugs that raise no error.
 #
-# **You need** weeks 1 and 2, radians, and what a 2×2 matrix does to a vector. You do not need complex numbers.
+# **You need** weeks 1 and 2, radians, and what a 2×2 matrix does to a vector.
 #
-# **Time:** about 175 minutes of exercises and 70 of reading, experiments and quiz. Short of time? 3.1 to 3.3 are the idea. 3.4, section 8 and 3.8 are what you will need first at work.
+# **Time:** about 175 minutes of exercises and 70 of reading, experiments and quiz. Short of time? 3.1 to 3.3 are the idea; 3.4 and 3.8 are what you will need first at work.
 #
 # ## The exercises: 29 points
 #
@@ -99,7 +99,7 @@ for row, (m, n) in zip(axes, [(3, 1), (12, 10)]):
 plt.show()
 
 # %% [markdown]
-# **Figure 3.1. The clocks.** The query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$; unturned, both point right. From the upper to the lower row both tokens move on by nine positions. Compare the shaded angles.
+# **Figure 3.1. The clocks.** The query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$; unturned, both point right. In the lower row both tokens stand nine positions further on. Compare the shaded angles.
 
 # %% [markdown]
 # Every hand moves, and no shaded angle does: it is $(m-n)\,\theta$, and $m$ alone does not appear in it.
@@ -296,10 +296,10 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 3.3. Wavelengths of the pairs.** Each dot is one pair; on the logarithmic axis a geometric series is a straight line. Pairs below the dashed line go round at least once within a training text. Pairs above it show the model only a part of their circle.
+# **Figure 3.3. Wavelengths of the pairs.** Each dot is one pair; on the logarithmic axis a geometric series is a straight line. Pairs above the dashed line show the model only a part of their circle.
 
 # %% [markdown]
-# In a longer text the slow pairs reach angles that no training text has shown; the fast ones have long been all the way round. A larger base makes more pairs slow; Code Llama was fine-tuned with base $10^6$ to read long files (Rozière et al., 2023).
+# In a longer text the slow pairs reach angles that no training text has shown. A larger base makes more pairs slow; Code Llama was fine-tuned with base $10^6$ to read long files (Rozière et al., 2023).
 #
 # ## 4 · Rotating a whole head
 #
@@ -313,16 +313,16 @@ plt.show()
 #
 # **An example to test against.** Let $d=4$, so $\theta_0=1$ and $\theta_1=0.01$, and take $x=(1,0,1,0)$ at position $m=2$. Pair 0 becomes $(\cos2,\sin2)=(-0.4161,\,0.9093)$. Pair 1 becomes $(\cos0.02,\sin0.02)=(0.9998,\,0.0200)$. So $x'=(-0.4161,\,0.9093,\,0.9998,\,0.0200)$.
 #
-# **Positions are an argument**, any real numbers. They need not start at 0, may differ from sequence to sequence, and week 5 squeezes them to fractions. Don't make them up from the length of `x`.
+# **Positions are an argument**, any real numbers. They need not start at 0, and may differ from sequence to sequence.
 #
-# **Precision.** Compute the angles in float32 at least, even when `x` is bfloat16, and return the dtype of `x`. Section 8 shows what happens otherwise.
+# **Precision.** Compute the angles in float32 at least, even when `x` is bfloat16, and return the dtype of `x`.
 
 # %% [markdown]
 # ### Exercise 3.3 · Rotate queries and keys
 #
 # **6 points · difficulty 3/5 · 35 minutes · code**
 #
-# *Why it matters:* this function *is* RoPE. An attention layer calls it twice, once for the queries and once for the keys, and the rest of the week builds on it.
+# *Why it matters:* this function *is* RoPE. An attention layer calls it twice, once for the queries and once for the keys.
 
 # %% nbgrader={"grade_id": "apply_rotary_emb", "solution": true}
 def apply_rotary_emb(x, positions, base=10000.0):
@@ -427,13 +427,13 @@ week3.apply_rotary_emb(apply_rotary_emb)
 # %% [markdown]
 # <details><summary>Aside: the same in complex numbers</summary>
 #
-# Read each pair as a complex number $z_i = x_{2i} + \mathrm i\,x_{2i+1}$. A rotation by $\varphi$ multiplies it by $e^{\mathrm i\varphi}$, so RoPE is $z_i \mapsto z_i\,e^{\mathrm i m\theta_i}$. The score is the real part of $\sum_i q_i \overline{k_i}\, e^{\mathrm i(m-n)\theta_i}$, and the offset falls out because $e^{\mathrm ia}\,\overline{e^{\mathrm ib}}=e^{\mathrm i(a-b)}$. Meta's LLaMA code computes it this way, with `torch.view_as_complex`.
+# Read each pair as a complex number $z_i = x_{2i} + \mathrm i\,x_{2i+1}$. RoPE is $z_i \mapsto z_i\,e^{\mathrm i m\theta_i}$, and the score is the real part of $\sum_i q_i \overline{k_i}\, e^{\mathrm i(m-n)\theta_i}$. Meta's LLaMA code computes it this way (`llama/model.py`).
 # </details>
 
 # %% [markdown]
 # ### Experiment: does the score see only the offset?
 #
-# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: once with your rotation, once with week 2's sinusoids *added* to both. ($W$ is the identity. Each picture has its mean subtracted, since softmax does not see a constant.)
+# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: once with your rotation, once with week 2's sinusoids *added* to both. (Each picture has its mean subtracted: softmax does not see a constant.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Walk along a diagonal of the picture, from $(m, n)$ to $(m+1, n+1)$ and so on. How does the score change with RoPE? How with the added sinusoids?
@@ -472,7 +472,7 @@ axes[2].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# **Figure 3.4. Scores over all positions.** Left: RoPE. Middle: sinusoids added; scores beyond the ends of the colour scale are cut off. Right: one diagonal cut out of each. Walk down the diagonals: a score that depends on the offset alone keeps its colour.
+# **Figure 3.4. Scores over all positions.** Left: RoPE. Middle: sinusoids added. Right: one diagonal cut out of each. Walk down the diagonals: a score that depends on the offset alone keeps its colour.
 
 # %% [markdown]
 # ### Experiment: does the score decay with distance?
@@ -505,7 +505,7 @@ plt.show()
 # **Figure 3.5. Decay, and no decay.** Solid: the score of two equal vectors. Dashed: the typical score of two random ones, which wobbles because 400 pairs are a sample. Both are divided by their size without rotation.
 
 # %% [markdown]
-# The score of equal vectors falls, in ripples. Random vectors show no decay at all, because a rotated random vector is just another random vector. Barbero et al. (2024) studied a trained Gemma 7B and argue that decay is unlikely to be the core reason why RoPE is useful. What they found instead you can build yourself.
+# The score of equal vectors falls, in ripples. Random vectors show no decay at all, because a rotated random vector is just another random vector. Barbero et al. (2024), who studied Gemma 7B, argue that decay is unlikely to be why RoPE is useful. What they found instead you can build yourself.
 #
 # ### Experiment: design a head that looks exactly three back
 #
@@ -556,9 +556,9 @@ plt.show()
 # %% [markdown]
 # Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. Pairs 1 to 3 hold most of them down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see: they are free to carry content.
 #
-# Phases alone make no attention: softmax sees differences of scores. The head must also be *loud*, and training can make it so by longer queries and keys.
+# Phases alone make no attention. The head must also be *loud*, and training makes it so with longer queries and keys.
 #
-# This division of labour is what Barbero et al. (2024) found in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. So don't remember "fast pairs see near, slow pairs see far". Remember **fast pairs for position, slow pairs for meaning**.
+# Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. Remember **fast pairs for position, slow pairs for meaning**.
 
 # %% [markdown]
 # ## 5 · Two layouts, one idea
@@ -574,7 +574,7 @@ plt.show()
 #
 # $$R^{\text{half}}_m\,P\,x = P\,R^{\text{inter}}_m\,x. \tag{8}$$
 #
-# Rotate a permuted query and a permuted key in the half layout, and by (8) the score is $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$. A dot product does not care about the order of its terms, so the scores agree. Since $P q = P W_q x$, the permutation can move into the weights for good: reorder the **rows** of $W_q$ and $W_k$, head by head. Values and $W_o$ stay as they are.
+# By (8), a permuted query and key in the half layout have the score $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$. A dot product does not care about the order of its terms, so the scores agree. Since $P q = P W_q x$, the permutation can move into the weights for good: reorder the **rows** of $W_q$ and $W_k$, head by head. Values and $W_o$ stay as they are.
 #
 # When weights trained for one layout run in code for the other, nothing fails. The scores depend on the offset alone, as they should, and are wrong all the same.
 
@@ -583,7 +583,7 @@ plt.show()
 #
 # **5 points (2 + 3) · difficulty 3/5 · 15 + 15 minutes · code**
 #
-# *Why it matters:* a checkpoint in the wrong layout gives wrong scores and no error message. Knowing this saves days.
+# *Why it matters:* a checkpoint in the wrong layout gives wrong scores and no error message.
 #
 # **First** the rotation in the half layout: pair $i$ is channels $i$ and $i+\frac d2$, with the same frequency $\theta_i$ as before.
 
@@ -719,7 +719,7 @@ week3.interleaved_to_half(interleaved_to_half)
 # %% [markdown]
 # ### Experiment: what happens when layouts are mixed
 #
-# Slide one query and one key, five positions apart, along the text. Rotate both in the interleaved layout, both in the half layout, and one in each, as happens when only one of two projections was converted.
+# Slide one query and one key, five positions apart, along the text. Rotate both in one layout, both in the other, and one in each, as happens when only one of two projections was converted.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** In which of the three cases does the score stay constant? Will the two pure layouts give the *same* constant for the same two vectors?
@@ -775,7 +775,7 @@ plt.show()
 # **Figure 3.8. The layouts.** Above: arcs join the channels that turn together, on top for the query, below for the key, one colour and line style per pair. Below: the score of one query and one key at a constant offset. Flat means relative.
 
 # %% [markdown]
-# Both pure layouts give a flat line, at *different* heights: the same eight numbers are paired differently. Mixed, the score depends on the absolute position, and RoPE is broken. The table shows the quieter accident: flat lines, wrong scores, until you convert.
+# Both pure layouts give a flat line, at *different* heights. Mixed, the score depends on the absolute position. The table shows the quieter accident: flat lines, wrong scores, until you convert.
 
 # %% [markdown]
 # ## 6 · Why it works for the whole head
@@ -791,7 +791,7 @@ plt.show()
 #
 # **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
 #
-# *Why it matters:* a plot shows forty-eight positions. A proof covers all of them, and tells you which changes to the method are safe.
+# *Why it matters:* a plot shows forty-eight positions. A proof covers all of them.
 #
 # Let $q, k\in\mathbb R^d$ be a query and a key before rotation, $R_m$ the block-diagonal matrix of equation (5), and $s(m,n)=\langle R_m q, R_n k\rangle$.
 #
@@ -849,7 +849,7 @@ plt.show()
 # %% [markdown]
 # ### Experiment: properties are not enough to test RoPE
 #
-# A tempting test of a RoPE function: it keeps lengths, position 0 changes nothing, and shifting both positions leaves the score alone. Which *wrong* functions pass too? Here are four, each made from yours by one small change. Next to the properties stands a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
+# A tempting test of a RoPE function: it keeps lengths, position 0 changes nothing, and shifting both positions leaves the score alone. Here are four *wrong* functions, each made from yours by one small change. Next to the properties stands a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The four: turning backwards; base 100; the half layout; positions counted from 1. How many of them pass all three properties?
@@ -883,7 +883,7 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 
 
 # %% [markdown]
-# Three of the four wrong functions pass every property, and "positions from 1" fails only because we asked about position 0. All four fail the golden value. Test against numbers first, then against properties.
+# Three of the four wrong functions pass every property. All four fail the golden value. Test against numbers first, then against properties.
 
 # %% [markdown]
 # ## 7 · Into the attention layer
@@ -898,11 +898,11 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # **Heads are consecutive blocks.** The first `head_dim` channels of a projection belong to head 0, the next `head_dim` to head 1, and so on.
 #
-# **Rotate after the split.** The pairs live inside a head, and every head has the complete set of frequencies. Rotate before the split, and head 0 gets only fast clocks, the last head only slow ones: still a relative encoding, but a different model.
+# **Rotate after the split.** Every head has the complete set of frequencies. If you rotate before the split, head 0 gets only fast clocks, the last head only slow ones.
 #
-# **Rotate queries and keys, never values.** Wish (1) is about the score, and only $q$ and $k$ are in it. Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position leaks into the layers above.
+# **Rotate queries and keys, never values.** Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position leaks into the layers above.
 #
-# **Store nothing.** RoPE has no parameters. A table of cosines saved with the model stops old checkpoints from loading when its length changes. In an ordinary buffer, a tensor that belongs to the layer without being trained, it is rounded by `.to(torch.bfloat16)` (section 8). Here the `state_dict` holds the four projections and nothing else.
+# **Store nothing.** RoPE has no parameters. A table of cosines in a *buffer*, a tensor that belongs to the layer without being trained, is rounded by `.to(torch.bfloat16)` (section 8). Here the `state_dict` holds the four projections and nothing else.
 
 # %% [markdown]
 # ### Exercise 3.6 · Rotary multi-head attention
@@ -1044,10 +1044,10 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 # %% [markdown]
 # ### Experiment: a task that needs positions
 #
-# The texts are random tokens from an alphabet of eight. At each position the model must name the token **three positions back**: the head you designed in section 4, now to be learned. Your layer, with its causal mask, stands between an embedding and a linear read-out. The model is trained on texts of 32 tokens twice: with positions 0, 1, 2, …, and with *all positions equal to 0*. The second is attention without any encoding.
+# Week 2's task again: at each position, name the token **three positions back**. Your layer, with its causal mask, stands between an embedding and a linear read-out. Train it on texts of 32 tokens twice: with positions 0, 1, 2, …, and with *all positions 0*, that is, without any encoding.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) Guessing blindly gives 1/8. What accuracy will the model without positions reach? (b) What does the RoPE model reach with all positions shifted by 1,000? (c) And on texts of 256 tokens?
+# **Predict.** (a) Guessing gives 1/8. What will the model without positions reach? (b) What does the RoPE model reach with all positions shifted by 1,000? (c) And on texts of 256 tokens?
 #
 # *Your prediction:*
 
@@ -1115,7 +1115,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long, each position tested on 256 texts. The table above belongs to questions (a) and (b).
+# **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long, each position tested on 256 texts.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1124,12 +1124,12 @@ plt.show()
 #
 # - (a) Without positions the model can only count which tokens it has seen: 0.27 to 0.28.
 # - (b) A shift costs nothing.
-# - (c) In a longer text accuracy soon falls, to 0.13 to 0.20 at positions 128 to 255. **Relative does not mean extrapolating.** (`experiments/results_weeks34.md`)
+# - (c) In a longer text accuracy soon falls, to 0.135 to 0.202 at positions 128 to 255. **Relative does not mean extrapolating.** (`experiments/results_weeks34.md`)
 # </details>
 #
 # ### Experiment: keep every key, show no unfamiliar offset
 #
-# Beyond the training length two things are new: **offsets** that the model has never met, and **more keys**. In week 2 you changed one at a time. With RoPE it is easier, since the score sees the offset alone. Take the trained model and train nothing anew.
+# Beyond the training length two things are new: **offsets** that the model has never met, and **more keys**. Change one at a time, as in week 2, and train nothing anew. With RoPE it is easier, since the score sees the offset alone.
 #
 # - **Clip:** count every offset beyond 31 as 31. All keys stay.
 # - **Fewer keys:** show each query 32 keys at their true offsets, the right one and 31 drawn at random from the others before it.
@@ -1232,7 +1232,7 @@ plt.show()
 # **Figure 3.10. Echoes.** Mean score of a key, by offset. Thin grey lines stand at $3+2\pi k$: there pair 0 points as it does at offset 3. Dashed: the score at 3, the right answer. Numbers: the right offset, and the five highest peaks outside the grey training range.
 
 # %% [markdown]
-# Every high peak sits on a grey line: on the clock of pair 0 these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down. Beyond it, nobody has.
+# Every high peak sits on a grey line: on the clock of pair 0 these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down.
 #
 # Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of a grey line, and in nine heads the one at 122 beats offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
 
@@ -1325,39 +1325,11 @@ week3.bfloat16_positions(bfloat16_positions)
 # </details>
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) Between 256 and 512, do positions merge in twos, evenly? (b) For `head_dim` 128 and positions up to 4095, how large is the worst error of a cosine if only the *frequencies* are rounded to bfloat16? If only the *cosines* are? (No error can exceed 2.)
+# **Predict.** For `head_dim` 128 and positions up to 4095, how large is the worst error of a cosine if only the *frequencies* are rounded to bfloat16? If only the *cosines* are? (No error can exceed 2.)
 #
 # *Your prediction:*
 
-# %% tags=["experiment"] jupyter={"source_hidden": true}
-integers = torch.arange(248, 273)
-held = integers.to(torch.bfloat16).double()
-positions = torch.arange(1, 4088)
-gap = torch.tensor([float(torch.nextafter(p, p + 4096) - p) for p in positions.to(torch.bfloat16)])
-
-fig, (left, right) = lab.figure("What bfloat16 makes of positions", ncols=2, height=3.3, width_ratios=(3, 2))
-for exact, rounded in zip(integers.tolist(), held.tolist()):
-    colour, style = (lab.BLUE, "-") if exact == rounded else (lab.VERMILLION, "--")
-    left.plot([exact, rounded], [1, 0], color=colour, linestyle=style, linewidth=1.5, marker="o", markersize=4)
-left.set(title="each position and the number stored for it", xlabel="position", ylim=(-0.25, 1.25))
-left.set_yticks([0, 1], ["bfloat16", "exact"])
-left.set_xticks(range(248, 273, 4))
-right.step(positions, gap, where="post", color=lab.BLACK, linestyle="-")
-right.set_xscale("log", base=2)
-right.set_yscale("log", base=2)
-right.set_xticks([64, 256, 1024, 4096], ["64", "256", "1,024", "4,096"])
-right.set_yticks([0.25, 1, 4, 16], ["1/4", "1", "4", "16"])
-right.axhline(1, color=lab.GREY, linewidth=1, linestyle="--")
-right.set(title="gap to the next number", xlabel="position", ylabel="gap (positions)", xlim=(32, 4096), ylim=(0.15, 25))
-plt.show()
-
-
 # %% [markdown]
-# **Figure 3.11. Which positions bfloat16 can tell apart.** Left: a blue line goes straight down where a position is stored exactly; a dashed line leans to the neighbour that is stored instead. Right: the gap to the next number that bfloat16 holds; dashed, a gap of 1.
-
-# %% [markdown]
-# From 257 on only even numbers exist, and ties go to the even last bit: 259, 260 and 261 all become 260, while 258 stays alone.
-#
 # ### Live: one line that ruins RoPE
 #
 # This is the usual way to write RoPE: the frequencies are a buffer of the layer. `forward` is careful and computes in float32. Then someone casts the model.
@@ -1403,12 +1375,12 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 
 
 # %% [markdown]
-# **Figure 3.12. Where you may round.** Each line is the largest error met up to that position, over all 64 pairs. 2 is the largest error there can be: "same direction" has become "opposite".
+# **Figure 3.11. Where you may round.** Each line is the largest error met up to that position, over all 64 pairs. 2 is the largest error there can be: "same direction" has become "opposite".
 
 # %% [markdown]
 # With rounded frequencies the error climbs in proportion to the position until it cannot grow any more. Only pair 0 is safe, since its frequency, 1, is exact. Round the positions too, and the error jumps at 257. Round only the finished cosines, and you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
 #
-# The bug is on record for `transformers` (issue 25681) and GPT-NeoX (issue 1003, pull request 1016). Today it depends on how you load. In `transformers` 5.23, `LlamaModel.from_pretrained(path, dtype=torch.bfloat16)` leaves the buffer in float32: error 0.002. `.to(torch.bfloat16)` rounds it: error 2.0. NVIDIA's NeMo Automodel cast its models that way until 2026 (pull request 2549). Wang et al. (2024) study the effect in training.
+# The bug is on record for GPT-NeoX (issue 1003, pull request 1016) and `transformers` (issues 25681, 30709). Today it depends on how you load. In `transformers` 5.23, `LlamaModel.from_pretrained(path, dtype=torch.bfloat16)` leaves the buffer in float32: error 0.002. `.to(torch.bfloat16)` rounds it: error 2.0. NVIDIA's NeMo Automodel cast its models that way until 2026 (pull request 2549). Wang et al. (2024) study the effect in training.
 
 # %% [markdown]
 # ## 9 · Bug hunt
@@ -1417,7 +1389,7 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 #
 # **3 points (1 + 1 + 1) · difficulty 3/5 · 5 + 10 + 10 minutes · code**
 #
-# *Why it matters:* you will read far more RoPE code than you write, and nobody marks the lines for you.
+# *Why it matters:* you will read far more RoPE code than you write.
 
 # %% [markdown] nbgrader={"grade_id": "bug_hunt", "locked": true}
 # The file below serves two families of checkpoints: `rotate_llama` is for weights in the half layout, the two score functions for weights in the interleaved layout. Its author tested it in float32 on texts of 16 tokens: no error, right shapes, nothing changes at position 0, and `prompt_scores` agrees with a public model.
@@ -1603,20 +1575,6 @@ week3.decode_step_scores(decode_step_scores)
 # </details>
 
 # %% [markdown]
-# **A neighbour of the last bug.** One query, the newest token, and five keys with equal scores. Which does it see with PyTorch's `is_causal=True`? Guess, then run. (The values are unit vectors, so the output shows the weights.)
-
-# %% tags=["experiment"]
-newest, keys, unit = torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 5, 4), torch.eye(5).view(1, 1, 5, 5)
-rows = []
-for flag in (True, False):
-    weights = F.scaled_dot_product_attention(newest, keys, unit, is_causal=flag)[0, 0, 0]
-    rows.append([f"is_causal={flag}", *(f"{w:.1f}" for w in weights)])
-lab.table(["weight of key", *range(5)], rows)
-
-# %% [markdown]
-# The mask is aligned at the top left: PyTorch takes the query for the *first* token. In a decoding step no key lies in the future, and you need no mask.
-
-# %% [markdown]
 # ## 10 · In the wild
 #
 # Now open the real thing: `transformers` 5.23, file `models/llama/modeling_llama.py`.
@@ -1642,37 +1600,32 @@ lab.table(["weight of key", *range(5)], rows)
 # Both. Each vector is rotated by its absolute position, token by token. The effect on the score is purely relative.
 # </details>
 #
-# <details><summary>2. Why are the values not rotated?</summary>
+# <details><summary>2. What does RoPE cost, and what does the base do?</summary>
 #
-# The weights are relative without it. With rotated values, $\sum_n a_{mn}R_nv_n$ changes when all positions shift.
+# No parameters; four products per pair and vector, on q and k, in every layer. A larger base slows all pairs but the first, most of all the last.
 # </details>
 #
-# <details><summary>3. What does RoPE cost, and what does the base do?</summary>
-#
-# No parameters; four products per pair and vector, on q and k, in every layer. The base sets the lowest frequency: a larger one slows all pairs but the first, most of all the last.
-# </details>
-#
-# <details><summary>4. Which pairs cause trouble beyond the training length?</summary>
+# <details><summary>3. Which pairs cause trouble beyond the training length?</summary>
 #
 # Slow pairs reach angles that no training text has shown. But pair 0 makes the echoes that the others fail to silence (Figure 3.10). Without unfamiliar offsets nothing breaks, however many keys there are.
 # </details>
 #
-# <details><summary>5. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
+# <details><summary>4. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
 #
-# The layout: interleaved weights in half-split code, or the reverse. Then the base. Then a rotation that covers only part of the head, as in GPT-NeoX-20B, which rotates the first quarter (Black et al., 2022).
+# The layout. Then the base. Then a rotation that covers only part of the head, as in GPT-NeoX-20B (Black et al., 2022).
 # </details>
 #
-# <details><summary>6. Should a KV cache hold keys before or after the rotation?</summary>
+# <details><summary>5. Should a KV cache hold keys before or after the rotation?</summary>
 #
 # After is cheaper: a key's rotation never changes. Before is needed when positions or frequencies change later, as with some methods of week 5. Either way the query gets the position of the newest token.
 # </details>
 #
-# <details><summary>7. A batch is padded on the left. What must you change?</summary>
+# <details><summary>6. A batch is padded on the left. What must you change?</summary>
 #
-# Nothing in the scores between real tokens, if padding is masked: offsets stay. But give positions per sequence, so that they agree with the cache and with training.
+# Nothing in the scores between real tokens, if padding is masked: offsets stay. But give positions per sequence, as in training.
 # </details>
 #
-# <details><summary>8. Where do you rotate in grouped-query attention?</summary>
+# <details><summary>7. Where do you rotate in grouped-query attention?</summary>
 #
 # After the split into heads, before the key heads are repeated: all heads use the same angles. Repeat with `repeat_interleave`, not `repeat`.
 # </details>
@@ -1693,10 +1646,10 @@ lab.table(["weight of key", *range(5)], rows)
 # | Fast pairs look near, slow pairs look far | Fast pairs build positional heads; slow pairs mostly carry content. | Figure 3.7, Barbero et al. |
 # | RoPE is relative, so it works at any length | Relative does not mean extrapolating: offsets beyond the training length are new. | Figures 3.9, 3.10 |
 # | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.5 |
-# | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.12 |
+# | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.11 |
 # | Tests for length, identity at 0 and shift are enough | Three of our four wrong functions passed them all. | section 6 |
 # | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$ for long files. | Rozière et al. |
-# | `is_causal=True` is right for a decoding step | It aligns at the top left: one query sees only key 0. | section 9 |
+# | `is_causal=True` is right for a decoding step | It aligns at the top left: one query sees only key 0. | week 1, Figure 1.5 |
 #
 # ## Take with you
 #
