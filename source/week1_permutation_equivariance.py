@@ -32,7 +32,7 @@
 #
 # **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
 #
-# **Folded cells** hold the plumbing of figures and training. Run them like any other cell; there is no need to open them.
+# **Folded cells** hold the plumbing of figures and training. Run them like any other cell.
 
 # %% [markdown]
 # ### Conventions of this course
@@ -670,7 +670,7 @@ lab.table(["your attention in", "equivariance gap"],
 
 
 # %% [markdown]
-# Everything that works token by token is equivariant. Attention is. And so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
+# Everything that works token by token is equivariant, attention is, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
 #
 # **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the second column: for attention it is of order 1. Only the mean in the last line is invariant.
 #
@@ -844,7 +844,7 @@ plt.show()
 #
 # So with the switch the newest token sees two keys of five, and a single query sees key 0 only. The switch is made for equally many queries and keys. With a cache, pass a mask such as yours, or `torch.nn.attention.bias.causal_lower_right`. For a single query pass none: everything is in its past.
 #
-# Read the manual of each library. The package flash-attn changed `causal=True` in version 2.1, from the top left to the end ("2.1: Change behavior of causal flag" in its README).
+# The package flash-attn changed `causal=True` in version 2.1, from the top left to the end ("2.1: Change behavior of causal flag" in its README).
 
 # %% [markdown]
 # ### Experiment: the same shuffle, with a causal mask
@@ -1154,7 +1154,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 # %% [markdown]
 # ## 7 · The answer
 #
-# Put the question of the week to your own two functions: random embeddings, the head of section 3, and the mean over the positions, as a classifier would take it.
+# Put the question of the week to your own two functions: random embeddings, the head of section 3, and the mean over the positions.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** How far apart are the two sentences, without a mask and with a causal one?

@@ -977,7 +977,7 @@ left.set(title="the four arms", ylabel="accuracy", ylim=(0, 1.05), xlim=(-0.5, 3
 left.set_xticks(range(4), ["familiar,\n32 keys", "familiar,\nall keys", "new,\n32 keys", "new,\nall keys"], fontsize=8)
 right.set(title="new positions, only the latest keys", xlabel="keys that each query sees")
 right.set_xticks(range(6), ["4", "8", "16", "32", "64", "all"])
-right.legend(loc="lower left")
+right.legend(loc="lower left", bbox_to_anchor=(0, 0.14))
 plt.show()
 
 

@@ -516,7 +516,7 @@ plt.show()
 # Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. To look exactly three tokens back, choose the phases so that all cosines peak at $\delta=3$ together: give the key the query's content, *turned ahead by three positions*.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 comes back after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the slowest four pairs add to keys within 48 positions? And how much of its attention does this head give to offset 3, of 64 keys?
+# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 comes back after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the slowest four pairs add to keys within 48 positions? How much attention does offset 3 get, of 64 keys?
 #
 # *Your prediction:*
 
@@ -1132,7 +1132,7 @@ plt.show()
 # Beyond the training length two things are new: **offsets** that the model has never met, and **more keys**. Change one at a time, as in week 2, and train nothing anew. With RoPE it is easier, since the score sees the offset alone.
 #
 # - **Clip:** count every offset beyond 31 as 31. All keys stay.
-# - **Fewer keys:** show each query 32 keys at their true offsets, the right one and 31 drawn at random from the others before it.
+# - **Fewer keys:** show each query 32 keys at their true offsets, the right one and 31 random others.
 
 # %% [markdown] tags=["prediction"]
 # **Predict** the accuracy at positions 64 to 255. Then: what does a *window* give, true offsets and only the latest 32 keys? And at which sizes do a clip and a window stop working?
@@ -1189,7 +1189,7 @@ lab.table(["no offset beyond", *sizes],
 #
 # A clip may lie anywhere between what the task needs and the first strong echo. Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47, which is 3 plus seven turns of pair 0, they do so again: 0.18. In between, from 5 to 39, at least 0.99. (`experiments/results_distances.md`.)
 #
-# Week 5 turns this test into a method for language models, and asks what it costs.
+# Week 5 turns this test into a method, and asks what it costs.
 # </details>
 
 # %% [markdown]

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.nightly
 
 def names(code: str, context: type[ast.expr_context]) -> set[str]:
     """The names that the code loads, or those that it stores or defines."""
-    found = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
+    found = {
+        node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name) and isinstance(node.ctx, context)
+    }
     if context is ast.Store:
         found |= {node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     return found
