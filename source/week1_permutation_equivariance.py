@@ -14,7 +14,7 @@
 #
 # **You need** matrix products, softmax, and a little PyTorch (broadcasting, `masked_fill`, autograd). You need not have seen a Transformer before.
 #
-# **Time:** about 110 minutes of exercises and 50 of reading and experiments. The whole notebook runs in under a minute. Short of time? 1.1, 1.3 and 1.5 are the tools that later weeks use; 1.4 and 1.6 are the ideas.
+# **Time:** about 110 minutes of exercises and 50 of reading and experiments. The whole notebook runs in under a minute. Short of time? 1.1 is the formula that the course is about; 1.4 and 1.6 are the ideas.
 #
 # ## The exercises: 19 points
 #
@@ -32,7 +32,7 @@
 #
 # **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
 #
-# **Folded cells** hold the plumbing of figures and training. Run them like any other cell; there is no need to open them.
+# **Folded cells** hold the plumbing of figures and training. Run them like any other cell.
 
 # %% [markdown]
 # ### Conventions of this course
@@ -63,7 +63,7 @@ np.random.seed(0)
 #
 # Only the order tells you who got bitten. A recurrent network reads word after word, so order is built into how it computes. A convolution looks at neighbours, so order is built in as well. A Transformer compares every *token*, a word or a piece of one, with every other token, all at once. Its authors saw the consequence: with "no recurrence and no convolution", somebody has to put the order in (Vaswani et al., 2017, section 3.5).
 #
-# This week you find out what attention does when nobody does. You write attention, shuffle its input, and see exactly what it can tell apart and what it cannot. The next weeks are about ways of putting order in. To judge them you must know what is missing.
+# This week you find out what attention does when nobody does: you write it, shuffle its input, and see what it can tell apart. The next weeks put order in.
 
 # %% [markdown]
 # ## 2 · Attention
@@ -159,7 +159,7 @@ plt.show()
 # %% [markdown]
 # **Figure 1.2. What the scale is for.** Solid: with the division, the strongest key gets about the same share at every $d$. Dashed: without it, attention at $d=1024$ has almost become a choice of one key.
 #
-# No training made this choice. It follows from the length of the vectors alone.
+# No training made this choice: it follows from the length of the vectors.
 
 # %% [markdown]
 # ### Masks, empty rows, half precision
@@ -207,7 +207,7 @@ lab.table(["", "result"], [
 #
 # **4 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* every later week changes one line of this function. It has to be right before you change it.
+# *Why it matters:* each encoding changes one part of this formula: the tokens (week 2), queries and keys (week 3), the scores (week 4).
 #
 # Write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations.
 
@@ -617,7 +617,7 @@ show_pair("No mask: the map moves with the words")
 # %% [markdown]
 # **Figure 1.4. Attention maps of X and PX.** Rows are queries, columns keys. From left to right: the sentence, the shuffled sentence, the shuffled map sorted back, and the difference between the third map and the first.
 #
-# The second map looks like a different picture. Sorted back, it is the first one again. And the two rows "the" are equal, as are the two columns.
+# Sorted back, the second map is the first one again. And the two rows "the" are equal, as are the two columns.
 
 # %% [markdown]
 # ### Experiment: which layers are equivariant?
@@ -670,7 +670,7 @@ lab.table(["your attention in", "equivariance gap"],
 
 
 # %% [markdown]
-# Everything that works token by token is equivariant. Attention is. And so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
+# Everything that works token by token is equivariant, attention is, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
 #
 # **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the second column: for attention it is of order 1. Only the mean in the last line is invariant.
 #
@@ -844,7 +844,7 @@ plt.show()
 #
 # So with the switch the newest token sees two keys of five, and a single query sees key 0 only. The switch is made for equally many queries and keys. With a cache, pass a mask such as yours, or `torch.nn.attention.bias.causal_lower_right`. For a single query pass none: everything is in its past.
 #
-# Read the manual of each library. The package flash-attn changed `causal=True` in version 2.1, from the top left to the end ("2.1: Change behavior of causal flag" in its README).
+# The package flash-attn changed `causal=True` in version 2.1, from the top left to the end ("2.1: Change behavior of causal flag" in its README).
 
 # %% [markdown]
 # ### Experiment: the same shuffle, with a causal mask
@@ -925,7 +925,7 @@ for (name, mask), colour, style in zip({"causal mask": causal_mask(length, lengt
     reading.fill_between(positions, middle - spread, middle + spread, color=colour, alpha=0.2, linewidth=0)
     size.plot(lengths, color=colour, linestyle=style, label=name)
     explained = np.array([explained for _, explained, _ in runs])
-    rows.append([name, *(f"{low + 0.0:.1f} to {high + 0.0:.1f}" for low, high in zip(explained.min(0).round(1), explained.max(0).round(1)))])
+    rows.append([name, *(f"{low + 0.0:.2f} to {high + 0.0:.2f}" for low, high in zip(explained.min(0).round(2), explained.max(0).round(2)))])
 reading.plot(positions, targets["1/(i+1)"], color=lab.BLACK, linewidth=1.2, linestyle=":")
 reading.text(6, 0.31, "dotted: the true 1/(i+1)", fontsize=9, color="#444444")
 share.set(title="(a) equal scores:\nweight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
@@ -1154,8 +1154,27 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 # %% [markdown]
 # ## 7 · The answer
 #
-# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. The mask lets each word see only what came before, and that leaks order through the contents. How much a large model can build on this leak is still an open question. Week 5 looks at what released models do.
+# Put the question of the week to your own two functions: random embeddings, the head of section 3, and the mean over the positions.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** How far apart are the two sentences, without a mask and with a causal one?
 #
+# *Your prediction:*
+
+# %% tags=["experiment"]
+dog_bites, man_bites = ("the dog bites the man".split(), "the man bites the dog".split())
+read = lambda words, mask: self_attention(torch.stack([vocabulary[word] for word in words])[None], mask)[0].mean(dim=1)
+for name, mask in (("no mask", None), ("causal mask", causal_mask(5, 5))):
+    apart = float((read(dog_bites, mask) - read(man_bites, mask)).abs().max())
+    print(f"{name}: the two means differ by", "less than 0.00001" if apart < 1e-5 else f"{apart:.2f}")
+
+# %% [markdown]
+# <details><summary>After you have run it</summary>
+#
+# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. Each word sees only what came before it, and so order leaks in through the contents. How much a large model can build on this leak is still open.
+# </details>
+
+# %% [markdown]
 # ## 8 · Test yourself
 #
 # Interviewers like to ask about positional encodings. Answer aloud, in two or three sentences, then open.
@@ -1197,7 +1216,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 #
 # <details><summary>8. Can a decoder without positional encodings know the order?</summary>
 #
-# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. In week 5 our own small model without an encoding is the worst of six as a language model. Size, data and task matter; the question is open.
+# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length. The question is open.
 # </details>
 #
 # <details><summary>9. Does a padding mask break equivariance?</summary>

@@ -5,6 +5,7 @@ The notebooks show each trap in a few lines of their own. If one of these tests 
 """
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -60,6 +61,14 @@ def test_a_cast_still_rounds_the_frequencies_of_llama(llama: LlamaConfig) -> Non
     rotary = modeling_llama.LlamaRotaryEmbedding(llama)
     assert worst_error(rotary) < 0.001
     assert worst_error(rotary.to(torch.bfloat16)) > 1.99
+
+
+def test_loading_in_bfloat16_keeps_the_frequencies_of_llama(llama: LlamaConfig, tmp_path: Path) -> None:
+    llama.num_hidden_layers, llama.intermediate_size, llama.vocab_size = 1, 8, 8
+    modeling_llama.LlamaModel(llama).save_pretrained(tmp_path)
+    loaded = modeling_llama.LlamaModel.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert next(loaded.parameters()).dtype == torch.bfloat16
+    assert loaded.rotary_emb.inv_freq.dtype == torch.float32
 
 
 def test_who_pairs_neighbours_and_who_pairs_halves() -> None:
