@@ -22,7 +22,17 @@ from autograder import reference
 from autograder.checks import probe_model as trusted
 from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, kind
 from autograder.checks.errors import asked
-from autograder.checks.framework import Absent, Check, Hint, Probe, StudentError, calling, differentiating, exercise, gradient
+from autograder.checks.framework import (
+    Absent,
+    Check,
+    Hint,
+    Probe,
+    StudentError,
+    calling,
+    differentiating,
+    exercise,
+    gradient,
+)
 
 WEEK = "week5_extrapolation"
 

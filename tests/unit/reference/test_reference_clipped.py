@@ -7,7 +7,9 @@ from autograder.reference import apply_rotary_emb, clipped_distances, rotary_sco
 def test_distances_by_hand():
     expected = torch.tensor([[2, 1, 0, -1, -2], [2, 2, 1, 0, -1], [2, 2, 2, 1, 0]])
     assert torch.equal(clipped_distances(3, 5, 2), expected)
-    assert torch.equal(clipped_distances(3, 5, 9), expected.new_tensor([[2, 1, 0, -1, -2], [3, 2, 1, 0, -1], [4, 3, 2, 1, 0]]))
+    assert torch.equal(
+        clipped_distances(3, 5, 9), expected.new_tensor([[2, 1, 0, -1, -2], [3, 2, 1, 0, -1], [4, 3, 2, 1, 0]])
+    )
 
 
 @pytest.mark.parametrize("sizes", [(5, 3, 2), (0, 3, 2), (3, 3, -1)])
