@@ -20,9 +20,19 @@ import torch
 
 from autograder import reference
 from autograder.checks import probe_model as trusted
-from autograder.checks.compare import FOUR_DIGITS, Tolerance, kind
+from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, kind
 from autograder.checks.errors import asked
-from autograder.checks.framework import Absent, Check, Hint, Probe, StudentError, calling, differentiating, exercise
+from autograder.checks.framework import (
+    Absent,
+    Check,
+    Hint,
+    Probe,
+    StudentError,
+    calling,
+    differentiating,
+    exercise,
+    gradient,
+)
 
 WEEK = "week5_extrapolation"
 
@@ -436,6 +446,98 @@ def log_n_scale(check: Check) -> None:
             found[n, n0] = check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE, hint)
         for (n, n0), got in found.items():
             require_float(check, got, f"log_n_scale({n}, {n0})")
+
+
+# ---- clipped distances ----------------------------------------------------------------------------------------------
+
+# |q| |k| stays below 40 and float32 angles are off by less than 1e-5; the bank's mistakes move some score by 0.1.
+SCORES = Tolerance(rtol=0, atol=1e-3)
+LIKE_QUERIES = Tolerance(rtol=0, atol=1e-3, exact_dtype=True)
+ALIGNED = "With as many queries as keys this is right, with fewer it is not. (The last query stands at the last key.)"
+DTYPE_OF_QUERIES = Hint(
+    "The scores have the dtype of the queries: float64 in, float64 out.",
+    lambda got, expected: getattr(got, "dtype", None) != expected.dtype,
+    form=True,
+)
+ANY_DISTANCE = (
+    "With the distances of 5.7's first part the scores are right, with others they are not: read them from `distances`."
+)
+
+
+def seen(call: Probe) -> Probe:
+    """What ``call`` returns with zeros where the key comes after the query: those entries may hold anything."""
+
+    def probe(subject: Any) -> Any:
+        value = call(subject)
+        if not isinstance(value, torch.Tensor) or value.ndim < 2 or value.shape[-2] > value.shape[-1]:
+            return value
+        later = torch.ones(value.shape[-2:], dtype=torch.bool, device=value.device)
+        return value.masked_fill(later.triu(value.shape[-1] - value.shape[-2] + 1), 0)
+
+    return probe
+
+
+@exercise(WEEK, "clipped_distances")
+def clipped_distances(check: Check) -> None:
+    def at(n_queries: int, n_keys: int, limit: int, hint: str = "") -> None:
+        words = f"clipped_distances({n_queries}, {n_keys}, {limit}), keys up to the query"
+        check.agrees(seen(calling(n_queries, n_keys, limit)), words, EXACT, hint)
+
+    # a wrong sign, positions clipped instead of distances, a limit off by one, keys beyond it dropped or counted anew
+    with check.criterion("as many queries as keys", 0.5, golden=True):
+        for n, limit in ((6, 3), (9, 1), (5, 9), (4, 0)):
+            at(n, n, limit)
+    # rows counted from 0 where the queries are the last of the positions
+    with check.criterion("fewer queries than keys: the last positions", 0.5, golden=True):
+        for n_queries, n_keys, limit in ((2, 6, 3), (1, 9, 31), (3, 80, 31)):
+            at(n_queries, n_keys, limit, ALIGNED)
+
+
+@exercise(WEEK, "rotary_scores")
+def rotary_scores(check: Check) -> None:
+    Drawn = tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]
+
+    def drawn(batch: int, heads: int, n_queries: int, n_keys: int, head_dim: int, limit: int) -> Drawn:
+        q, k = check.randn(batch, heads, n_queries, head_dim), check.randn(batch, heads, n_keys, head_dim)
+        distances = reference.clipped_distances(n_queries, n_keys, limit).to(check.device)
+        words = f"rotary_scores(q {tuple(q.shape)}, k {tuple(k.shape)}, distances clipped at {limit}"
+        return q, k, distances, words
+
+    # no rotation, the wrong direction, the sine's part left out, own distances, a scale, the other layout
+    with check.criterion("distances clipped at a limit", 1.25, golden=True):
+        for shape in ((1, 1, 5, 5, 2, 2), (2, 3, 9, 9, 8, 4), (2, 2, 3, 12, 16, 7), (1, 2, 1, 40, 16, 31)):
+            *given, words = drawn(*shape)
+            check.agrees(seen(calling(*given)), f"{words})", SCORES)
+    # one row of distances used for all queries, or distances made up from the place in the table
+    with check.criterion("any distances", 0.25):
+        q, k, distances, words = drawn(2, 2, 6, 9, 8, 4)
+        others = check.randint(0, 60, tuple(distances.shape))
+        check.agrees(
+            seen(calling(q, k, others)), words.replace("distances clipped at 4", "others)"), SCORES, ANY_DISTANCE
+        )
+    # 10,000 written into the function
+    with check.criterion("another base", 0.25):
+        q, k, distances, words = drawn(2, 2, 6, 9, 8, 4)
+        check.agrees(seen(calling(q, k, distances, base=50.0)), f"{words}, base=50)", SCORES)
+    # a result of another dtype, a graph that is cut, an argument changed in place
+    with check.criterion("keeps the dtype and gradients, changes no argument", 0.25):
+        q, k, distances, words = drawn(1, 2, 4, 6, 8, 3)
+        double = (q.double(), k.double(), distances)
+        check.agrees(seen(calling(*double)), f"{words}) in float64", LIKE_QUERIES, DTYPE_OF_QUERIES)
+        check.keeps(lambda f, *given: f(*given), f"{words})", q, k, distances)  # first: it spoils the gradient
+        for place, argument in enumerate("qk"):
+            check.agrees(_slope(place, q, k, distances), f"the gradient of {words}) for {argument}", SCORES, CUT)
+
+
+def _slope(place: int, *arguments: torch.Tensor) -> Probe:
+    """The gradient with respect to one argument, of the entries that count."""
+
+    def probe(subject: Any) -> torch.Tensor:
+        copies = [argument.detach().clone() for argument in arguments]
+        copies[place].requires_grad_()
+        return gradient(seen(lambda f: f(*copies))(subject), copies[place])
+
+    return probe
 
 
 # ---- loss_by_length -------------------------------------------------------------------------------------------------

@@ -759,7 +759,7 @@ def loss_text_by_text(model, tokens, lengths, n_targets):
     return answer
 
 
-# ---- 5.8 log_n_scale ------------------------------------------------------------------------------------------------
+# ---- 5.9 log_n_scale ------------------------------------------------------------------------------------------------
 
 LOG_N = {
     "inverse": "The fraction is upside down: the factor is ln n / ln n0.",
@@ -810,3 +810,184 @@ def log_n_base_two(n, n0):
 @right(WEEK, "log_n_scale")
 def log_n_torch(n, n0):
     return (torch.tensor(float(n)).log() / torch.tensor(float(n0)).log()).item()
+
+
+# ---- 5.7 clipped_distances, rotary_scores ---------------------------------------------------------------------------
+
+CLIP = {
+    "sign": "The sign is wrong: a distance is query position - key position, 0 or more for keys up to the query.",
+    "never": "Nothing is clipped: a distance beyond the limit counts as the limit.",
+    "less": "You clip one too early: the limit itself is still allowed.",
+    "more": "You clip one too late: no distance may exceed the limit.",
+    "other way": "You keep the large distances and lift the small ones to the limit; it must be the other way round.",
+    "positions": "You clip the positions; it is the distance between two positions that must not exceed the limit.",
+    "top": "Your first query stands at position 0; the queries are the last positions, the last one stands at the last key.",
+    "modulo": "Beyond the limit your distances start again from 0; they stay at the limit.",
+    "zero": "Beyond the limit your distances are 0, as if these keys were the query itself; they stay at the limit.",
+    "window": "You drop the keys beyond the limit, which is a window; a clip keeps them, at the distance `limit`.",
+    "transposed": "Rows and columns are exchanged: a row per query, a column per key.",
+    "from one": "A key at the query's own position has the distance 0; yours count from 1.",
+    "squeezed": "You shrink all distances, as position interpolation does; up to the limit they stay as they are.",
+}
+
+
+@right(WEEK, "clipped_distances")
+def clip_plain(n_queries, n_keys, limit):
+    key = torch.arange(n_keys)
+    query = torch.arange(n_keys - n_queries, n_keys)
+    return (query[:, None] - key).clamp(max=limit)
+
+
+edited(clip_plain, "clip_sign", 0, CLIP["sign"], ("(query[:, None] - key)", "(key - query[:, None])"))
+edited(clip_plain, "clip_never", 0, CLIP["never"], (".clamp(max=limit)", ""))
+edited(clip_plain, "clip_too_early", 0, CLIP["less"], ("max=limit", "max=max(limit - 1, 0)"))
+edited(clip_plain, "clip_too_late", 0, CLIP["more"], ("max=limit", "max=limit + 1"))
+edited(clip_plain, "clip_other_way", 0, CLIP["other way"], ("max=limit", "min=limit"))
+edited(clip_plain, "clip_positions", 0, CLIP["positions"],
+       ("(query[:, None] - key).clamp(max=limit)", "query.clamp(max=limit)[:, None] - key.clamp(max=limit)"))
+edited(clip_plain, "clip_from_the_top", 0.5, CLIP["top"],
+       ("torch.arange(n_keys - n_queries, n_keys)", "torch.arange(n_queries)"))
+edited(clip_plain, "clip_modulo", 0, CLIP["modulo"], (".clamp(max=limit)", " % (limit + 1)"))
+edited(clip_plain, "clip_zero", 0, CLIP["zero"],
+       ("return (query[:, None] - key).clamp(max=limit)",
+        "far = query[:, None] - key\n    return far.masked_fill(far > limit, 0)"))
+edited(clip_plain, "clip_window", 0, CLIP["window"],
+       ("return (query[:, None] - key).clamp(max=limit)",
+        "far = (query[:, None] - key).float()\n    return far.masked_fill(far > limit, math.inf)"))
+edited(clip_plain, "clip_transposed", 0, CLIP["transposed"],
+       ("(query[:, None] - key).clamp(max=limit)", "(query - key[:, None]).clamp(max=limit)"))
+edited(clip_plain, "clip_from_one", 0, CLIP["from one"], ("query[:, None] - key", "query[:, None] - key + 1"))
+edited(clip_plain, "clip_squeezed", 0, CLIP["squeezed"],
+       ("(query[:, None] - key).clamp(max=limit)",
+        "(query[:, None] - key) * min(1.0, limit / max(n_keys - 1, 1))"))
+
+
+@right(WEEK, "clipped_distances")
+def clip_minimum_of_all(n_queries, n_keys, limit):
+    far = torch.arange(n_keys)[:, None] - torch.arange(n_keys)
+    return torch.minimum(far, torch.tensor(limit))[-n_queries:].clamp(min=0)
+
+
+@right(WEEK, "clipped_distances")
+def clip_lists(n_queries, n_keys, limit):
+    return torch.tensor([[min(i - j, limit) for j in range(n_keys)] for i in range(n_keys - n_queries, n_keys)])
+
+
+@right(WEEK, "clipped_distances")
+def clip_both_sides(n_queries, n_keys, limit):
+    far = (torch.arange(n_keys)[:, None] - torch.arange(n_keys)).abs()
+    return torch.where(far > limit, limit, far)[n_keys - n_queries:]
+
+
+PAIR = {
+    "sign": "You turn the wrong way: turn the query by the distance, or the key by minus the distance.",
+    "plain": "Nothing is turned: this is the product without positions.",
+    "own": "You turn by the true positions; the exercise gives the distances to turn by.",
+    "half": "Your pairs are channels i and i + head_dim/2 (half-split); here they are neighbours, 2i and 2i+1.",
+    "scaled": "You divide by sqrt(head_dim); the exercise asks for the plain products.",
+    "base": "With the default base the scores are right, with another they are not: use the argument `base`.",
+    "i over d": "The exponent of the base is -2i/head_dim for pair i; yours is -i/head_dim.",
+    "cosine": "The sine's part is missing: turning a pair mixes its two channels.",
+    "mirrored": "You mirror the pairs instead of turning them: the two sines need opposite signs.",
+    "off by one": "Every distance is one too large.",
+    "softmax": "You return weights; the exercise asks for the scores before softmax.",
+    "double": "Your scores do not have the dtype of the queries.",
+    "cut": "No gradient passes: a detach, .item(), NumPy or torch.no_grad is on the way.",
+    "in place": "An argument is changed in place; work on a new tensor.",
+    "last row": "All queries use the distances of the last one; each row of `distances` is for one query.",
+    "degrees": "The angles are in radians; do not convert them from degrees.",
+}
+
+
+@right(WEEK, "rotary_scores")
+def scores_by_distance(q, k, distances, base=10000.0):
+    dim = q.shape[-1]
+    frequencies = base ** (-torch.arange(0, dim, 2, dtype=torch.float64, device=q.device) / dim)
+    even, odd = q[..., 0::2], q[..., 1::2]
+    scores = q.new_zeros(*q.shape[:-1], k.shape[-2])
+    for distance in distances.unique():
+        angle = distance * frequencies
+        cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
+        turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+        scores = torch.where(distances == distance, turned @ k.mT, scores)
+    return scores
+
+
+edited(scores_by_distance, "scores_wrong_way", 0, PAIR["sign"], ("angle = distance *", "angle = -distance *"))
+edited(scores_by_distance, "scores_not_turned", 0, PAIR["plain"], ("angle = distance *", "angle = 0 * distance *"))
+edited(scores_by_distance, "scores_half_split", 0, PAIR["half"],
+       ("even, odd = q[..., 0::2], q[..., 1::2]", "even, odd = q.chunk(2, dim=-1)"),
+       ("torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)",
+        "torch.cat((even * cos - odd * sin, even * sin + odd * cos), dim=-1)"))
+edited(scores_by_distance, "scores_scaled", 0, PAIR["scaled"], ("turned @ k.mT", "turned @ k.mT / math.sqrt(dim)"))
+edited(scores_by_distance, "scores_own_base", 1.75, PAIR["base"], ("frequencies = base **", "frequencies = 10000.0 **"))
+edited(scores_by_distance, "scores_i_over_d", 0, PAIR["i over d"],
+       ("torch.arange(0, dim, 2, dtype=torch.float64, device=q.device) / dim",
+        "torch.arange(dim // 2, dtype=torch.float64, device=q.device) / dim"))
+edited(scores_by_distance, "scores_cosine_only", 0, PAIR["cosine"],
+       ("(even * cos - odd * sin, even * sin + odd * cos)", "(even * cos, odd * cos)"))
+edited(scores_by_distance, "scores_mirrored", 0, PAIR["mirrored"], ("even * cos - odd * sin", "even * cos + odd * sin"))
+edited(scores_by_distance, "scores_off_by_one", 0, PAIR["off by one"], ("angle = distance *", "angle = (distance + 1) *"))
+edited(scores_by_distance, "scores_degrees", 0, PAIR["degrees"],
+       ("angle = distance * frequencies", "angle = torch.deg2rad(distance * frequencies)"))
+edited(scores_by_distance, "scores_softmax", 0, PAIR["softmax"],
+       ("return scores", "later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)\n"
+        "    later = later.triu(scores.shape[-1] - scores.shape[-2] + 1)\n"
+        "    return scores.masked_fill(later, -math.inf).softmax(-1)"))
+edited(scores_by_distance, "scores_always_float32", 1.75, PAIR["double"], ("return scores", "return scores.float()"))
+edited(scores_by_distance, "scores_detached", 1.75, PAIR["cut"], ("return scores", "return scores.detach()"))
+edited(scores_by_distance, "scores_last_row", 0, PAIR["last row"],
+       ("for distance in", "distances = distances[-1:]\n    for distance in"))
+edited(scores_by_distance, "scores_clamp_the_argument", 1.75, PAIR["in place"],
+       ("for distance in", "distances.clamp_(min=0)\n    for distance in"))
+
+
+@wrong(WEEK, "rotary_scores", 0, PAIR["own"])
+def scores_of_true_positions(q, k, distances, base=10000.0):
+    def turned(x, positions):
+        dim = x.shape[-1]
+        angle = positions[:, None] * base ** (-torch.arange(0, dim, 2, device=x.device) / dim)
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+
+    at = torch.arange(k.shape[-2], device=q.device)
+    return turned(q, at[-q.shape[-2]:]) @ turned(k, at).mT
+
+
+@right(WEEK, "rotary_scores")
+def scores_double_loop(q, k, distances, base=10000.0):
+    dim = q.shape[-1]
+    frequencies = base ** (-torch.arange(0, dim, 2, dtype=torch.float64, device=q.device) / dim)
+    rows = []
+    for i in range(q.shape[-2]):
+        row = []
+        for j in range(k.shape[-2]):
+            angle = distances[i, j] * frequencies
+            a, b = q[:, :, i].unflatten(-1, (-1, 2)), k[:, :, j].unflatten(-1, (-1, 2))
+            along = (a * b).sum(-1) * angle.cos()
+            across = (a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]) * angle.sin()
+            row.append((along + across).sum(-1))
+        rows.append(torch.stack(row, dim=-1))
+    return torch.stack(rows, dim=-2).to(q.dtype)
+
+
+@right(WEEK, "rotary_scores")
+def scores_complex(q, k, distances, base=10000.0):
+    dim = q.shape[-1]
+    frequencies = base ** (-torch.arange(0, dim, 2, device=q.device) / dim)
+    a, b = (torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) for x in (q, k))
+    turn = torch.polar(torch.ones_like(distances[..., None] * frequencies), distances[..., None] * frequencies)
+    return torch.einsum("bhip,bhjp,ijp->bhij", a, b.conj(), turn.to(a.dtype)).real
+
+
+@right(WEEK, "rotary_scores")
+def scores_masked(q, k, distances, base=10000.0):
+    """Hides the keys that come later, and turns the keys, the other way round."""
+    dim, n_queries, n_keys = q.shape[-1], q.shape[-2], k.shape[-2]
+    angle = -distances[..., None] * base ** (-torch.arange(0, dim, 2, device=q.device) / dim)
+    cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
+    even, odd = k[..., None, :, 0::2], k[..., None, :, 1::2]
+    turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+    later = torch.ones(n_queries, n_keys, dtype=torch.bool, device=q.device).triu(n_keys - n_queries + 1)
+    return (turned @ q[..., None]).squeeze(-1).masked_fill(later, -math.inf)

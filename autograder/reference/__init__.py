@@ -13,6 +13,7 @@ from autograder.reference.alibi import (
     per_key_bias_is_equivalent,
 )
 from autograder.reference.attention import causal_mask, equivariance_gap, scaled_dot_product_attention
+from autograder.reference.clipped import clipped_distances, rotary_scores
 from autograder.reference.cross_attention import CrossAttention
 from autograder.reference.deberta import deberta_scores
 from autograder.reference.evaluation import loss_by_length
@@ -64,6 +65,7 @@ __all__ = [
     "apply_rotary_emb",
     "apply_rotary_emb_half",
     "causal_mask",
+    "clipped_distances",
     "deberta_scores",
     "decode_step_scores",
     "dynamic_ntk_base",
@@ -83,6 +85,7 @@ __all__ = [
     "rel_shift",
     "relative_positions",
     "rope_frequencies",
+    "rotary_scores",
     "rotary_tables",
     "rotate_half",
     "scaled_dot_product_attention",

@@ -61,6 +61,10 @@ def test_ministral3_multiplies_queries_by_a_logarithm():
     found = rope("Ministral3Config")
     assert (found["rope_type"], found["factor"], found["original_max_position_embeddings"]) == ("yarn", 16.0, 16384)
     assert found["llama_4_scaling_beta"] == 0.1
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    _, temperature = ROPE_INIT_FUNCTIONS["yarn"](fresh("Ministral3Config"), "cpu")
+    assert temperature == 1 and found["mscale"] == found["mscale_all_dim"]
     import torch
 
     factor = get_llama_4_attn_scale(torch.tensor([[16383, 16384, 3 * 16384]]), 0.1, 16384).flatten()
@@ -124,6 +128,7 @@ def test_phi3_switches_its_factors_with_the_length():
             "original_max_position_embeddings": 4096,
         },
     )
+    assert rope("Phi3Config")["rope_type"] == "default"
     assert fresh("Phi3Config").original_max_position_embeddings == 4096
     embedding = Phi3RotaryEmbedding(config)
     first = [embedding(torch.zeros(1), torch.tensor([[100, last]]))[0][0, 0] for last in (4095, 4096)]

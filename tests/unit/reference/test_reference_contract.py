@@ -37,6 +37,8 @@ SIGNATURES = {
     "yarn_frequencies": "(head_dim, scale, original_len, base=10000.0, beta_fast=32.0, beta_slow=1.0)",
     "yarn_temperature": "(scale)",
     "loss_by_length": "(model, tokens, lengths, n_targets)",
+    "clipped_distances": "(n_queries, n_keys, limit)",
+    "rotary_scores": "(q, k, distances, base=10000.0)",
     "log_n_scale": "(n, n0)",
     "relative_positions": "(n_queries, n_keys)",
     "shaw_attention": "(q, k, v, rel_k, rel_v, mask=None)",
@@ -140,6 +142,12 @@ def _rotate_half(device, dtype):
 def _decode_step_scores(device, dtype):
     q, k, _ = _qkv(device, dtype)
     return reference.decode_step_scores, [q[:, :, :1].contiguous(), k]
+
+
+def _rotary_scores(device, dtype):
+    distances = torch.arange(15, device=device).view(3, 5)
+    q, k, _ = _qkv(device, dtype)
+    return lambda q, k: reference.rotary_scores(q, k, distances), [q[:, :, 2:], k]
 
 
 def _position_interpolation(device, dtype):
@@ -264,6 +272,7 @@ CASES = [
     _interleaved_to_half_one_pair,
     _rotate_half,
     _decode_step_scores,
+    _rotary_scores,
     _position_interpolation,
     _learned,
     _rotary_module,
@@ -329,6 +338,7 @@ def test_more_results_on_their_arguments_device():
         lambda: reference.alibi_slopes(3),
         lambda: reference.alibi_bias(3, 2, 5),
         lambda: reference.relative_positions(2, 5),
+        lambda: reference.clipped_distances(2, 5, 3),
         lambda: reference.yarn_frequencies(8, 4, 4096),
         lambda: reference.mrope_positions([2, (1, 2, 2)]),
         lambda: reference.sliding_window_mask(2, 5, 3),
