@@ -6,6 +6,7 @@ import math
 import random
 
 import nbformat
+import numpy as np
 import pytest
 import torch
 from course.test_follow_through import CALLING
@@ -14,6 +15,7 @@ from helpers import COURSE
 from torch import nn
 
 from autograder import reference
+from autograder.build.text import to_notebook
 from autograder.checks import week7
 from autograder.checks.framework import grading
 from autograder.classroom import make_course_root
@@ -411,3 +413,30 @@ def test_shipped_results_are_complete_and_bear_out_the_text():
     for task in ("copy", "reverse"):  # two layers learn both tasks without positions, and do not carry on
         assert sum(every(two_layers, task, 10)) / 5 > 0.9
         assert max(every("no positions", task, 10)) < 0.1 and max(every(two_layers, task, 20)) < 0.1
+
+
+def test_the_shipped_weights_copy_and_hiding_far_keys_repairs_longer_texts(ready):
+    class Block(reference.HybridDecoderBlock):
+        def forward(self, x, memory, memory_mask, positions, memory_positions):
+            return super().forward(x, memory, memory_mask)
+
+    path = COURSE / "source" / "week7_copy.npz"
+    assert path.stat().st_size < 500_000 and path.name in RELEASED_FILES[WEEK]
+    model = ready.CopyModel([Block(64, 4), Block(64, 4)], "none").eval()
+    with np.load(path, allow_pickle=False) as arrays:
+        model.load_state_dict({name: torch.from_numpy(arrays[name].astype(np.float32)) for name in arrays.files})
+
+    def right(length):
+        return ready.scores(model, "copy", (length,), size=24)[1][length]
+
+    assert right(10) > 0.95 and right(15) < 0.3
+    definition = next(c.source for c in text_cells() if "def hides_far" in c.source).split("\n\n\n")[0]
+    names = {"torch": torch, "math": math, "apply_rotary_emb": ready.apply_rotary_emb}
+    exec(definition, names)
+    for layer in model.encoder.layers:
+        layer["attention"].forward = names["hides_far"](layer["attention"], reach=9)
+    assert right(10) > 0.95 and right(15) > 0.5
+
+
+def text_cells():
+    return to_notebook((COURSE / "source" / f"{WEEK}.py").read_text(encoding="utf-8")).cells
