@@ -128,15 +128,20 @@ plt.show()
 #
 # ### Any other number of heads
 #
-# The official code does not put another $h$ into (3). Let $c$ be the largest power of two that is not above $h$. Then
+# The official code does not put another $h$ into (3). Let $c$ be the largest power of two that is not above $h$. Write $m_1,\dots,m_c$ for the slopes of $c$ heads and $m'_1,\dots,m'_{2c}$ for those of $2c$ heads. Then
 #
-# $$\text{slopes}(h) = \text{slopes}(c)\ \text{ followed by every second entry of }\ \text{slopes}(2c), \text{ from its first on, as many as are missing.} \tag{4}$$
+# $$\text{slopes}(h) = m_1,\ m_2,\dots,\ m_c,\ m'_1,\ m'_3,\ m'_5,\dots \tag{4}$$
 #
-# **An example.** Six heads: $c=4$. First come the four slopes of four heads, $\frac14, \frac1{16}, \frac1{64}, \frac1{256}$. Two are missing. Eight heads have $\frac12, \frac14, \frac18, \frac1{16}, \dots$; every second one from the first on is $\frac12, \frac18, \dots$. So
+# and the list ends when it has $h$ entries:
+#
+# 1. all slopes of $c$ heads;
+# 2. then every second slope of $2c$ heads, from the first on, as many as are missing.
+#
+# **An example.** Six heads: $c=4$. Four heads have $\frac14, \frac1{16}, \frac1{64}, \frac1{256}$. Two slopes are missing. Eight heads have $\frac12, \frac14, \frac18, \frac1{16}, \dots$, and every second one is $\frac12, \frac18, \dots$. So
 #
 # $$\text{slopes}(6) = \tfrac14,\ \tfrac1{16},\ \tfrac1{64},\ \tfrac1{256},\ \tfrac12,\ \tfrac18 .$$
 #
-# In the exponent, the chosen entries of slopes$(2c)$ lie half-way between those of slopes$(c)$, or half a step above the first; the entries that are skipped are those of slopes$(c)$ themselves. So no slope occurs twice. The result is **not sorted**. Keep it that way: head 4 of a trained model has learned to live with slope $\frac12$.
+# The slopes of $2c$ heads that you skip are those of $c$ heads, so no slope occurs twice. The result is **not sorted**. Keep it that way: head 4 of a trained model has learned to live with slope $\frac12$.
 
 # %% [markdown]
 # ### Exercise 4.1 · Slopes by hand
@@ -277,7 +282,7 @@ lab.moving_slopes(alibi_slopes, n_heads=8, distance=16)
 
 
 # %% [markdown]
-# **Figure 4.2. Move it: the slopes.** One line per head, from your own function. Change the number of heads from 8 to 12 to 16, and watch which lines stay. Move the distance, and see which heads still give a key that far away any weight.
+# **Figure 4.2. Move it: the slopes.** One line per head, from your own function. Change the number of heads from 8 to 12 to 16: which lines stay? Move the distance: which heads still give a key that far away any weight?
 
 # %% [markdown]
 # ### Experiment: one formula for all?
@@ -709,47 +714,53 @@ lab.table(["number stored near the end", *(f"{value:.0f}" for value in values[1:
           [["keys that share it", *how_many[1:].tolist()]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-fig, axes = lab.figure("Attention of token 4,095 to its last 24 keys, bias stored in bfloat16", ncols=3, height=3.3,
+fig, axes = lab.figure("Attention of token 4,095 to its last 64 keys, bias stored in bfloat16", ncols=3, height=3.3,
                        sharey=True)
 for ax, (name, weights) in zip(axes, weights_of.items()):
-    ax.bar(j[-24:], weights[-24:], color=lab.SKY, label="bias in bfloat16")
-    ax.plot(j[-24:], exact[-24:], color=lab.BLACK, linestyle="-", marker="o", markersize=3, linewidth=1, label="exact")
-    ax.set(title=name, xlabel="key position j", ylim=(0, 0.45))
-    ax.set_axisbelow(True)
+    ax.semilogy(j[-64:], weights[-64:], color=lab.VERMILLION, linestyle="-", drawstyle="steps-mid", linewidth=2,
+                label="bias in bfloat16")
+    ax.semilogy(j[-64:], exact[-64:], color=lab.BLACK, linestyle=":", linewidth=1.6, label="exact")
+    ax.set(title=name, xlabel="key position j", xticks=[4032, 4064, 4095], ylim=(1e-15, 3))
     ax.grid(axis="y")
-axes[0].set_ylabel("weight")
+axes[0].set_ylabel("weight (log scale)")
 axes[0].legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.7. The price of the shortcut.** Weights of the last 24 keys in float64 (line) and from a bias stored in bfloat16 (bars). Left: per key, counted from the first. Middle: per key, counted from the last. Right: relative.
+# **Figure 4.7. The price of the shortcut.** Weights of the last 64 keys, on a logarithmic axis, where an exponential is a straight line. Dotted: in float64. Solid: from a bias stored in bfloat16.
 
 # %% [markdown]
-# Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. The keys before them get $e^{-8}$ of that, too little to see.
+# Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. The step below gets $e^{-8}$ of that.
 #
-# The other two forms are exact near the query: their numbers are small there, and far away, where they are rounded, the weights are zero anyway. So it is not the shortcut as such that loses precision. It is **counting from the far end**. (Counting from the last key helps the last query only. Queries further up again meet large numbers.)
+# The other two forms are exact near the query, where their numbers are small. So the shortcut as such loses no precision. **Counting from the far end** does. (Counting from the last key helps the last query only. Queries further up again meet large numbers.)
 #
 # ### Live: BLOOM's ties
 #
-# BLOOM counts from the first key, and casts the result to the model's dtype. Here is the same in a few lines, for its 112 heads and 2,048 tokens.
+# BLOOM counts from the first key, and casts the bias to the model's dtype. Then one call, `baddbmm`, adds the scaled product of query and key, and the *sum* is stored in that dtype as well. Here are both roundings, for BLOOM's 112 heads and 2,048 tokens: first with equal content, then with a key that leads its right neighbour by 6 in content, 3 against −3.
 
 # %% tags=["experiment"]
 slopes, j = alibi_slopes(112)[:, None], torch.arange(2048)
-as_bloom = (slopes * j).to(torch.bfloat16).double().softmax(-1)
-exact = (slopes.double() * j).softmax(-1)
-lab.table(["weight of the last keys, equal content", 2044, 2045, 2046, 2047],
-          [row for head in (0, 64)
-           for row in ([f"head {head}, exact", *(f"{w:.2f}" for w in exact[head, -4:].tolist())],
-                       [f"head {head}, bias cast to bfloat16", *(f"{w:.2f}" for w in as_bloom[head, -4:].tolist())])])
+stored = (slopes * j).to(torch.bfloat16)
+content = torch.zeros(2048, dtype=torch.bfloat16)
+content[-2:] = torch.tensor([3.0, -3.0])
+rows, counts = [], []
+for name, score in {"equal content": 0 * content, "key 2046 leads by 6": content}.items():
+    summed = (stored + score).double()
+    due = slopes.double() * j + score
+    for where, scores in (("exact", due), ("as BLOOM", summed)):
+        rows.append([f"head 0, {name}, {where}", *(f"{w:.2f}" for w in scores.softmax(-1)[0, -4:].tolist())])
+    counts.append([f"{name}: the last two keys tie", int((summed[:, -1] == summed[:, -2]).sum())])
+    off = (summed.softmax(-1) - due.softmax(-1)).abs().amax(1)
+    counts.append([f"{name}: a weight off by more than 0.1", int((off > 0.1).sum())])
+lab.table(["weight of the last keys", 2044, 2045, 2046, 2047], rows)
 print()
-ties = int((as_bloom[:, -1] == as_bloom[:, -2]).sum())
-off = int(((as_bloom - exact).abs().amax(1) > 0.01).sum())
-lab.table(["of 112 heads", "how many"],
-          [["cannot tell the last two keys apart", ties], ["have a weight off by more than 0.01", off]])
+lab.table(["of 112 heads", "how many"], counts)
 
 
 # %% [markdown]
-# 104 of 112 heads cannot tell the newest token from the one before it by position. In 67 heads some weight is off by more than 0.01; in the others the slope is so small that neighbours should nearly tie anyway. BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
+# 104 of 112 heads cannot tell the newest token from the one before it by position; in most of them the slope is so small that neighbours should nearly tie anyway. The second rounding does more harm. In the steepest head the bias has passed 1,872, where bfloat16 counts in steps of 8. A content score of 3 and one of −3 are rounded to the same number: a lead of 6 should give a hundred times the weight, and gives a tie.
+#
+# BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with it. For your own models: **build the bias in float32, and count from the query.**
 
 # %% [markdown]
 # ## 6 · The attention layer
@@ -1077,6 +1088,16 @@ plt.show()
 # (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on as if nothing had happened, and RoPE falls to the level of no position at all.
 #
 # (c) The fourth row is the other side of the coin. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. The layer could play its eight heads off against each other, and still learns little. **A built-in preference helps where it fits the task.** Small models on two toy tasks show no more than this; week 5 compares the encodings with care.
+#
+# ### What the paper promised, and what became of it
+#
+# The headline of Press et al. (2022, abstract) is this experiment at full size. A model of 1.3 billion parameters with ALiBi, trained on 1,024 tokens and tested on 2,048, reaches the **perplexity** ($e^{\text{loss}}$) of a sinusoidal model trained on 2,048. It trains 11% faster, with 11% less memory. BLOOM and MPT took ALiBi for it.
+#
+# Most models since have RoPE: MPT's successor DBRX does (`transformers` 5.23, `modeling_dbrx.py`). No paper gives *the* reason. On record are three:
+#
+# - **The promise shrinks with training.** An over-trained ALiBi model extrapolates well to about 12% beyond its length only (Al-Khateeb et al., 2023, section 1, on Dey et al., 2023).
+# - **RoPE learned to stretch.** Week 5's methods reach several times the length, with little or no further training.
+# - **A bias needs a kernel that knows it.** FlashAttention has had one only since 2.4. A rotation happens before the kernel.
 
 # %% [markdown]
 # ## 7 · How far a head can see
@@ -1201,12 +1222,13 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
           rows)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-q, k = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(6))
+q, k = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(6))
 def weights(order, causal):
-    scores = q[order] @ k[order].T / math.sqrt(8) + alibi_bias(4, 12)[0]
-    return (scores.masked_fill(torch.ones(12, 12).triu(1).bool(), -math.inf) if causal else scores).softmax(-1)
+    scores = q[order] @ k[order].T / math.sqrt(8) + alibi_bias(4, 6)[0]
+    hidden = torch.ones(6, 6).triu(1).bool() & causal
+    return scores.masked_fill(hidden, -math.inf).softmax(-1).masked_fill(hidden, math.nan)  # nan stays white
 
-forwards, backwards = torch.arange(12), torch.arange(11, -1, -1)
+forwards, backwards = torch.arange(6), torch.arange(5, -1, -1)
 fig, axes = lab.figure("Attention of a sequence, and of its reverse turned back", ncols=4, height=2.8,
                        sharey=True)
 fig.get_layout_engine().set(h_pad=0.09)
@@ -1214,14 +1236,14 @@ for ax, (name, order, causal) in zip(axes, [("no mask", forwards, False), ("no m
                                             ("causal", forwards, True), ("causal, reversed", backwards, True)]):
     picture = weights(order, causal)
     image = ax.imshow(picture if order is forwards else picture.flip(0, 1), vmin=0, vmax=0.6, interpolation="nearest")
-    ax.set(title=name, xlabel="key (token number)", xticks=range(0, 12, 3), yticks=range(0, 12, 3))
+    ax.set(title=name, xlabel="key (token number)", xticks=range(6), yticks=range(6))
 axes[0].set_ylabel("query (token number)")
 bar = fig.colorbar(image, ax=axes, shrink=0.8)
 bar.ax.set_title("weight", fontsize=9, loc="left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.11. Reversal.** In the second and fourth panel the sequence went in backwards, and rows and columns are turned back, so that every token is back in its place. Compare the first panel with the second, and the third with the fourth. The table measures the whole layer.
+# **Figure 4.11. Reversal.** Six tokens. In the second and fourth panel the sequence went in backwards, and rows and columns are turned back, so that every token is in its place again. White: hidden by the mask. Compare the first panel with the second, and the third with the fourth.
 
 # %% [markdown] nbgrader={"grade_id": "reversal_question", "locked": true}
 # ### Exercise 4.8 · Which way round?
@@ -1363,8 +1385,9 @@ plt.show()
 #
 # ## References
 #
-# - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, ICLR 2022, arXiv:2108.12409. Section 3 (the method, the slopes; footnote 10: the bias is not scaled), appendix B.2 (does it use the longer context?).
+# - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, ICLR 2022, arXiv:2108.12409. Abstract (the headline), section 3 (the method, the slopes; footnote 10: the bias is not scaled), appendix B.2 (does it use the longer context?).
 # - Their code: ofirpress/attention_with_linear_biases, `fairseq/models/transformer.py` (`get_slopes` for any number of heads; the bias per key, added to the causal mask), and issue 5 (encoders: that bias is right only on and below the diagonal).
 # - BigScience Workshop: *BLOOM: A 176B-Parameter Open-Access Multilingual Language Model*, 2022, arXiv:2211.05100. Its code in huggingface/transformers 5.23.0, `modeling_bloom.py` (the bias per key, cast to the model's dtype); also `modeling_mpt.py` (counted from the last key).
 # - B. Rozière et al.: *Code Llama: Open Foundation Models for Code*, 2023, arXiv:2308.12950 (RoPE with base $10^6$).
+# - F. Al-Khateeb, N. Dey, D. Soboleva, J. Hestness: *Position Interpolation Improves ALiBi Extrapolation*, 2023, arXiv:2310.13017. N. Dey et al.: *BTLM-3B-8K*, 2023, arXiv:2309.11568 (a model with ALiBi).
 # - On record: meta-pytorch/attention-gym, pull request 86 (the sign); lucidrains/x-transformers, pull request 88 (a bias that was right only under a causal mask); mosaicml/llm-foundry, issue 186 (why one row per head is enough); HabanaAI/vllm-fork, pull requests 503 and 1055 (float32 biases for long sequences); Dao-AILab/flash-attention, issue 368 (ALiBi since 2.4).
