@@ -263,8 +263,9 @@ def moving_slopes(alibi_slopes, n_heads=8, distance=16, max_heads=16, max_distan
         ax.plot(at, [math.exp(-slope * d) if weights else -slope * d for d in at], linestyle="-", linewidth=1.6,
                 color=colours[head * (max_heads - 1) // max(n_heads - 1, 1)], label=f"head {head}: {slope:.4g}")
     ax.axvline(distance, color=GREY, linewidth=1.2, linestyle="--")
+    handles, labels = ax.get_legend_handles_labels()
     ax.set(xlabel="distance", ylabel="factor on the weight" if weights else "bias", xlim=(0, max_distance))
-    fig.legend(loc="outside right center", title="slope")
+    fig.legend(handles[::-1], labels[::-1], loc="outside right center", title="slope")  # in the order of the lines
     return Moving("slopes", title, alt, fig, {
         "slopes": slopes, "lines": colours, "heads": n_heads, "distance": distance, "maxDistance": max_distance,
         "weights": weights})

@@ -34,7 +34,7 @@
 #
 # **How points are given.** Below each answer stands a *visible check*. It carries **0 points**: run it as often as you like, it says what is wrong. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with more cases. A person reads the two text answers.
 #
-# **You pay for a mistake once.** 4.3 builds on 4.2, and 4.6 on both. If your slopes are wrong and your bias uses them rightly, the bias gets its points. (It cannot be graded if what it calls raises an error or returns nothing but zeros.)
+# **You pay for a mistake once.** 4.3 builds on 4.2, and 4.6 on both. If your slopes are wrong and your bias uses them rightly, the bias gets its points.
 #
 # **Cells marked *predict*** are not graded. Answer them anyway, before you run the experiment: a wrong prediction is the one you remember.
 
@@ -132,10 +132,8 @@ plt.show()
 #
 # $$\text{slopes}(h) = m_1,\ m_2,\dots,\ m_c,\ m'_1,\ m'_3,\ m'_5,\dots \tag{4}$$
 #
-# and the list ends when it has $h$ entries:
-#
-# 1. all slopes of $c$ heads;
-# 2. then every second slope of $2c$ heads, from the first on, as many as are missing.
+# 1. First all slopes of $c$ heads.
+# 2. Then every second slope of $2c$ heads, until there are $h$.
 #
 # **An example.** Six heads: $c=4$. Four heads have $\frac14, \frac1{16}, \frac1{64}, \frac1{256}$. Two slopes are missing. Eight heads have $\frac12, \frac14, \frac18, \frac1{16}, \dots$, and every second one is $\frac12, \frac18, \dots$. So
 #
@@ -732,7 +730,7 @@ plt.show()
 # %% [markdown]
 # Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. The step below gets $e^{-8}$ of that.
 #
-# The other two forms are exact near the query, where their numbers are small. So the shortcut as such loses no precision. **Counting from the far end** does. (Counting from the last key helps the last query only. Queries further up again meet large numbers.)
+# The other two forms are exact near the query, where their numbers are small. So the shortcut as such loses no precision. **Counting from the far end** does.
 #
 # ### Live: BLOOM's ties
 #
@@ -758,9 +756,9 @@ lab.table(["of 112 heads", "how many"], counts)
 
 
 # %% [markdown]
-# 104 of 112 heads cannot tell the newest token from the one before it by position; in most of them the slope is so small that neighbours should nearly tie anyway. The second rounding does more harm. In the steepest head the bias has passed 1,872, where bfloat16 counts in steps of 8. A content score of 3 and one of −3 are rounded to the same number: a lead of 6 should give a hundred times the weight, and gives a tie.
+# 104 of 112 heads cannot tell the newest token from the one before it by position. Most of these slopes are so small that neighbours should nearly tie anyway. The second rounding does more harm. In the steepest head the bias has passed 1,872, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back: a lead of 6 should give 160 times the weight, and gives a tie. In 14 heads it is lost.
 #
-# BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with it. For your own models: **build the bias in float32, and count from the query.**
+# BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with this. For your own models: **build the bias in float32, and count from the query.**
 
 # %% [markdown]
 # ## 6 · The attention layer
@@ -1087,17 +1085,20 @@ plt.show()
 #
 # (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on as if nothing had happened, and RoPE falls to the level of no position at all.
 #
-# (c) The fourth row is the other side of the coin. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. The layer could play its eight heads off against each other, and still learns little. **A built-in preference helps where it fits the task.** Small models on two toy tasks show no more than this; week 5 compares the encodings with care.
+# (c) One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. **A built-in preference helps where it fits the task.** Small models on two toy tasks show no more than this; week 5 compares the encodings with care.
 #
 # ### What the paper promised, and what became of it
 #
-# The headline of Press et al. (2022, abstract) is this experiment at full size. A model of 1.3 billion parameters with ALiBi, trained on 1,024 tokens and tested on 2,048, reaches the **perplexity** ($e^{\text{loss}}$) of a sinusoidal model trained on 2,048. It trains 11% faster, with 11% less memory. BLOOM and MPT took ALiBi for it.
+# The headline of Press et al. (2022, abstract) is this experiment at full size. A model of 1.3 billion parameters with ALiBi, trained on 1,024 tokens and tested on 2,048, reaches the **perplexity** ($e^{\text{loss}}$) of a sinusoidal model trained on 2,048. It trains 11% faster, with 11% less memory. BLOOM and MPT took ALiBi.
 #
-# Most models since have RoPE: MPT's successor DBRX does (`transformers` 5.23, `modeling_dbrx.py`). No paper gives *the* reason. On record are three:
+# Most models since have RoPE. No paper gives *the* reason; these are on record:
 #
-# - **The promise shrinks with training.** An over-trained ALiBi model extrapolates well to about 12% beyond its length only (Al-Khateeb et al., 2023, section 1, on Dey et al., 2023).
-# - **RoPE learned to stretch.** Week 5's methods reach several times the length, with little or no further training.
-# - **A bias needs a kernel that knows it.** FlashAttention has had one only since 2.4. A rotation happens before the kernel.
+# | reason | source |
+# |---|---|
+# | The promise shrinks with training: an over-trained ALiBi model extrapolates well to about 12% beyond its length. | Al-Khateeb et al., 2023, section 1 |
+# | RoPE learned to stretch: week 5's methods reach several times the length, with little or no training. | Chen et al., 2023; week 5 |
+# | A bias needs a kernel that knows it, and FlashAttention has known ALiBi only since 2.4. A rotation is over before the kernel begins. | flash-attention, issue 368 |
+# | Successors changed: MPT has ALiBi, DBRX has RoPE. | `transformers` 5.23, `modeling_mpt.py`, `modeling_dbrx.py` |
 
 # %% [markdown]
 # ## 7 · How far a head can see
@@ -1298,7 +1299,7 @@ plt.show()
 # | class `BloomAttention` | 4.6 | One call adds the bias and scales the product. Is the bias scaled? |
 # | function `build_mpt_alibi_tensor`, file `models/mpt/modeling_mpt.py` | Figure 4.7, middle | From which key does it count? (It stays in float32.) Surplus slopes are cut off at the end: is the order yours? |
 #
-# Feed `build_alibi_tensor` a mask of ones and `torch.bfloat16`, and you get the ties of section 5. One of the course's own tests does that, so the claim is checked whenever the version changes.
+# Feed `build_alibi_tensor` a mask of ones and `torch.bfloat16`, and you get the ties of section 5.
 #
 # **Back to the first question.** Yes: with ALiBi nothing turns strange beyond the training length, because there is nothing but a penalty that goes on growing. The price is paid elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
 
@@ -1314,7 +1315,7 @@ plt.show()
 #
 # <details><summary>2. What is learned about positions, and what does it cost?</summary>
 #
-# Nothing is learned. The cost is one addition per score. But a bias tensor of all heads, queries and keys is large and keeps some fast kernels from being used; FlashAttention (since 2.4) takes the slopes themselves.
+# Nothing is learned. The cost is one addition per score. A bias tensor of all heads, queries and keys is large; FlashAttention (since 2.4) takes the slopes themselves.
 # </details>
 #
 # <details><summary>3. Which head is the most local one?</summary>
@@ -1329,7 +1330,7 @@ plt.show()
 #
 # <details><summary>5. And in bfloat16?</summary>
 #
-# It depends on where you count from. Counted from the first key, neighbours near the query share one number: 16 of them at slope ½ near 4,095. Counted from the query, or from the last key in a decoding step, it is exact where it matters.
+# Counted from the first key, neighbours near the query share one number: 16 of them at slope ½ near 4,095. Counted from the query it is exact where it matters.
 # </details>
 #
 # <details><summary>6. One decoding step with a cache: what is the bias?</summary>
@@ -1339,7 +1340,7 @@ plt.show()
 #
 # <details><summary>7. Why does ALiBi run on longer texts where other encodings fail?</summary>
 #
-# Past its training length ALiBi meets nothing strange, only larger penalties. In a steep head the far weights are practically zero; in a flat one they are lower than any met in training.
+# Past its training length ALiBi meets nothing strange, only larger penalties.
 # </details>
 #
 # <details><summary>8. Can one ALiBi head attend to "exactly three tokens back"?</summary>
@@ -1370,12 +1371,13 @@ plt.show()
 # | The bias is divided by $\sqrt d$ with the scores | It is added after the scaling. | 4.6 |
 # | slope × j is the same as $-$slope × distance | Under a causal mask, and in enough precision. | 4.5, Figure 4.7 |
 # | The shortcut per key is imprecise | Counting from the first key is. Counted from the last, it is exact near the last query. | Figure 4.7 |
+# | Only the bias is rounded | The sum with the content is stored in the same dtype: a lead of 6 can vanish. | section 5 |
 # | ALiBi is added to the embeddings | Nothing is added to the tokens; the bias stands in every layer's scores. | section 6 |
 # | With symmetric ALiBi shuffled tokens give the same attention | They do not; the *reversed* sequence does. | Figure 4.11 |
-# | ALiBi uses contexts of any length | Its loss stays flat there. Its reach is limited by its slopes. | Figure 4.10, week 5 |
+# | ALiBi uses contexts of any length | Its loss stays flat there. Its slopes limit its reach. | Figure 4.10, week 5 |
 # | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$. | Rozière et al. |
 #
-# ## Take with you
+# ## Takeaways
 #
 # 1. A straight line in the scores is an exponential in the weights; a slope is a half-life.
 # 2. Steep heads first; other numbers of heads by the official rule, unsorted.
@@ -1389,5 +1391,6 @@ plt.show()
 # - Their code: ofirpress/attention_with_linear_biases, `fairseq/models/transformer.py` (`get_slopes` for any number of heads; the bias per key, added to the causal mask), and issue 5 (encoders: that bias is right only on and below the diagonal).
 # - BigScience Workshop: *BLOOM: A 176B-Parameter Open-Access Multilingual Language Model*, 2022, arXiv:2211.05100. Its code in huggingface/transformers 5.23.0, `modeling_bloom.py` (the bias per key, cast to the model's dtype); also `modeling_mpt.py` (counted from the last key).
 # - B. Rozière et al.: *Code Llama: Open Foundation Models for Code*, 2023, arXiv:2308.12950 (RoPE with base $10^6$).
+# - S. Chen, S. Wong, L. Chen, Y. Tian: *Extending Context Window of Large Language Models via Positional Interpolation*, 2023, arXiv:2306.15595.
 # - F. Al-Khateeb, N. Dey, D. Soboleva, J. Hestness: *Position Interpolation Improves ALiBi Extrapolation*, 2023, arXiv:2310.13017. N. Dey et al.: *BTLM-3B-8K*, 2023, arXiv:2309.11568 (a model with ALiBi).
 # - On record: meta-pytorch/attention-gym, pull request 86 (the sign); lucidrains/x-transformers, pull request 88 (a bias that was right only under a causal mask); mosaicml/llm-foundry, issue 186 (why one row per head is enough); HabanaAI/vllm-fork, pull requests 503 and 1055 (float32 biases for long sequences); Dao-AILab/flash-attention, issue 368 (ALiBi since 2.4).
