@@ -128,13 +128,7 @@ RELEASED_FILES: dict[str, tuple[str, ...]] = {
     "week5_extrapolation": ("ready_encodings.py", "week5_results.json", "week5_rope.npz", "week5_needle.npz"),
     "week6_relative_bias": ("relative_tasks.py", "week6_results.json"),
     "week7_capstone": ("ready_blocks.py", "week7_results.json", "week7_copy.npz"),
-    "week8_production": (
-        "ready_encodings.py",
-        "serving_lab.py",
-        "fused_rope.py",
-        "week5_rope.npz",
-        "week8_results.json",
-    ),
+    "week8_production": ("ready_encodings.py", "serving_lab.py", "week5_rope.npz", "week8_results.json"),
 }
 
 

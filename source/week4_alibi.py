@@ -34,7 +34,7 @@
 #
 # **How points are given.** Below each answer stands a *visible check*. It carries **0 points**: run it as often as you like, it says what is wrong. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with more cases. A person reads the two text answers.
 #
-# **You pay for a mistake once.** 4.3 builds on 4.2, and 4.6 on both. If your slopes are wrong and your bias uses them rightly, the bias gets its points. (It cannot be graded if what it calls raises an error or returns nothing but zeros.)
+# **You pay for a mistake once.** 4.3 builds on 4.2, and 4.6 on both. If your slopes are wrong and your bias uses them rightly, the bias gets its points.
 #
 # **Cells marked *predict*** are not graded. Answer them anyway, before you run the experiment: a wrong prediction is the one you remember.
 
@@ -128,15 +128,18 @@ plt.show()
 #
 # ### Any other number of heads
 #
-# The official code does not put another $h$ into (3). Let $c$ be the largest power of two that is not above $h$. Then
+# The official code does not put another $h$ into (3). Let $c$ be the largest power of two that is not above $h$. Write $m_1,\dots,m_c$ for the slopes of $c$ heads and $m'_1,\dots,m'_{2c}$ for those of $2c$ heads. Then
 #
-# $$\text{slopes}(h) = \text{slopes}(c)\ \text{ followed by every second entry of }\ \text{slopes}(2c), \text{ from its first on, as many as are missing.} \tag{4}$$
+# $$\text{slopes}(h) = m_1,\ m_2,\dots,\ m_c,\ m'_1,\ m'_3,\ m'_5,\dots \tag{4}$$
 #
-# **An example.** Six heads: $c=4$. First come the four slopes of four heads, $\frac14, \frac1{16}, \frac1{64}, \frac1{256}$. Two are missing. Eight heads have $\frac12, \frac14, \frac18, \frac1{16}, \dots$; every second one from the first on is $\frac12, \frac18, \dots$. So
+# 1. First all slopes of $c$ heads.
+# 2. Then every second slope of $2c$ heads, until there are $h$.
+#
+# **An example.** Six heads: $c=4$. Four heads have $\frac14, \frac1{16}, \frac1{64}, \frac1{256}$. Two slopes are missing. Eight heads have $\frac12, \frac14, \frac18, \frac1{16}, \dots$, and every second one is $\frac12, \frac18, \dots$. So
 #
 # $$\text{slopes}(6) = \tfrac14,\ \tfrac1{16},\ \tfrac1{64},\ \tfrac1{256},\ \tfrac12,\ \tfrac18 .$$
 #
-# In the exponent, the chosen entries of slopes$(2c)$ lie half-way between those of slopes$(c)$, or half a step above the first; the entries that are skipped are those of slopes$(c)$ themselves. So no slope occurs twice. The result is **not sorted**. Keep it that way: head 4 of a trained model has learned to live with slope $\frac12$.
+# The slopes of $2c$ heads that you skip are those of $c$ heads, so no slope occurs twice. The result is **not sorted**. Keep it that way: head 4 of a trained model has learned to live with slope $\frac12$.
 
 # %% [markdown]
 # ### Exercise 4.1 · Slopes by hand
@@ -277,7 +280,7 @@ lab.moving_slopes(alibi_slopes, n_heads=8, distance=16)
 
 
 # %% [markdown]
-# **Figure 4.2. Move it: the slopes.** One line per head, from your own function. Change the number of heads from 8 to 12 to 16, and watch which lines stay. Move the distance, and see which heads still give a key that far away any weight.
+# **Figure 4.2. Move it: the slopes.** One line per head, from your own function. Change the number of heads from 8 to 12 to 16: which lines stay? Move the distance: which heads still give a key that far away any weight?
 
 # %% [markdown]
 # ### Experiment: one formula for all?
@@ -709,47 +712,53 @@ lab.table(["number stored near the end", *(f"{value:.0f}" for value in values[1:
           [["keys that share it", *how_many[1:].tolist()]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-fig, axes = lab.figure("Attention of token 4,095 to its last 24 keys, bias stored in bfloat16", ncols=3, height=3.3,
+fig, axes = lab.figure("Attention of token 4,095 to its last 64 keys, bias stored in bfloat16", ncols=3, height=3.3,
                        sharey=True)
 for ax, (name, weights) in zip(axes, weights_of.items()):
-    ax.bar(j[-24:], weights[-24:], color=lab.SKY, label="bias in bfloat16")
-    ax.plot(j[-24:], exact[-24:], color=lab.BLACK, linestyle="-", marker="o", markersize=3, linewidth=1, label="exact")
-    ax.set(title=name, xlabel="key position j", ylim=(0, 0.45))
-    ax.set_axisbelow(True)
+    ax.semilogy(j[-64:], weights[-64:], color=lab.VERMILLION, linestyle="-", drawstyle="steps-mid", linewidth=2,
+                label="bias in bfloat16")
+    ax.semilogy(j[-64:], exact[-64:], color=lab.BLACK, linestyle=":", linewidth=1.6, label="exact")
+    ax.set(title=name, xlabel="key position j", xticks=[4032, 4064, 4095], ylim=(1e-15, 3))
     ax.grid(axis="y")
-axes[0].set_ylabel("weight")
+axes[0].set_ylabel("weight (log scale)")
 axes[0].legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.7. The price of the shortcut.** Weights of the last 24 keys in float64 (line) and from a bias stored in bfloat16 (bars). Left: per key, counted from the first. Middle: per key, counted from the last. Right: relative.
+# **Figure 4.7. The price of the shortcut.** Weights of the last 64 keys, on a logarithmic axis, where an exponential is a straight line. Dotted: in float64. Solid: from a bias stored in bfloat16.
 
 # %% [markdown]
-# Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. The keys before them get $e^{-8}$ of that, too little to see.
+# Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. The step below gets $e^{-8}$ of that.
 #
-# The other two forms are exact near the query: their numbers are small there, and far away, where they are rounded, the weights are zero anyway. So it is not the shortcut as such that loses precision. It is **counting from the far end**. (Counting from the last key helps the last query only. Queries further up again meet large numbers.)
+# The other two forms are exact near the query, where their numbers are small. So the shortcut as such loses no precision. **Counting from the far end** does.
 #
 # ### Live: BLOOM's ties
 #
-# BLOOM counts from the first key, and casts the result to the model's dtype. Here is the same in a few lines, for its 112 heads and 2,048 tokens.
+# BLOOM counts from the first key, and casts the bias to the model's dtype. Then one call, `baddbmm`, adds the scaled product of query and key, and the *sum* is stored in that dtype as well. Here are both roundings, for BLOOM's 112 heads and 2,048 tokens: first with equal content, then with a key that leads its right neighbour by 6 in content, 3 against −3.
 
 # %% tags=["experiment"]
 slopes, j = alibi_slopes(112)[:, None], torch.arange(2048)
-as_bloom = (slopes * j).to(torch.bfloat16).double().softmax(-1)
-exact = (slopes.double() * j).softmax(-1)
-lab.table(["weight of the last keys, equal content", 2044, 2045, 2046, 2047],
-          [row for head in (0, 64)
-           for row in ([f"head {head}, exact", *(f"{w:.2f}" for w in exact[head, -4:].tolist())],
-                       [f"head {head}, bias cast to bfloat16", *(f"{w:.2f}" for w in as_bloom[head, -4:].tolist())])])
+stored = (slopes * j).to(torch.bfloat16)
+content = torch.zeros(2048, dtype=torch.bfloat16)
+content[-2:] = torch.tensor([3.0, -3.0])
+rows, counts = [], []
+for name, score in {"equal content": 0 * content, "key 2046 leads by 6": content}.items():
+    summed = (stored + score).double()
+    due = slopes.double() * j + score
+    for where, scores in (("exact", due), ("as BLOOM", summed)):
+        rows.append([f"head 0, {name}, {where}", *(f"{w:.2f}" for w in scores.softmax(-1)[0, -4:].tolist())])
+    counts.append([f"{name}: the last two keys tie", int((summed[:, -1] == summed[:, -2]).sum())])
+    off = (summed.softmax(-1) - due.softmax(-1)).abs().amax(1)
+    counts.append([f"{name}: a weight off by more than 0.1", int((off > 0.1).sum())])
+lab.table(["weight of the last keys", 2044, 2045, 2046, 2047], rows)
 print()
-ties = int((as_bloom[:, -1] == as_bloom[:, -2]).sum())
-off = int(((as_bloom - exact).abs().amax(1) > 0.01).sum())
-lab.table(["of 112 heads", "how many"],
-          [["cannot tell the last two keys apart", ties], ["have a weight off by more than 0.01", off]])
+lab.table(["of 112 heads", "how many"], counts)
 
 
 # %% [markdown]
-# 104 of 112 heads cannot tell the newest token from the one before it by position. In 67 heads some weight is off by more than 0.01; in the others the slope is so small that neighbours should nearly tie anyway. BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
+# 104 of 112 heads cannot tell the newest token from the one before it by position. Most of these slopes are so small that neighbours should nearly tie anyway. The second rounding does more harm. In the steepest head the bias has passed 1,872, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back: a lead of 6 should give 160 times the weight, and gives a tie. In 14 heads it is lost.
+#
+# BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with this. For your own models: **build the bias in float32, and count from the query.**
 
 # %% [markdown]
 # ## 6 · The attention layer
@@ -1076,7 +1085,20 @@ plt.show()
 #
 # (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on as if nothing had happened, and RoPE falls to the level of no position at all.
 #
-# (c) The fourth row is the other side of the coin. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. The layer could play its eight heads off against each other, and still learns little. **A built-in preference helps where it fits the task.** Small models on two toy tasks show no more than this; week 5 compares the encodings with care.
+# (c) One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. **A built-in preference helps where it fits the task.** Small models on two toy tasks show no more than this; week 5 compares the encodings with care.
+#
+# ### What the paper promised, and what became of it
+#
+# The headline of Press et al. (2022, abstract) is this experiment at full size. A model of 1.3 billion parameters with ALiBi, trained on 1,024 tokens and tested on 2,048, reaches the **perplexity** ($e^{\text{loss}}$) of a sinusoidal model trained on 2,048. It trains 11% faster, with 11% less memory. BLOOM and MPT took ALiBi.
+#
+# Most models since have RoPE. No paper gives *the* reason; these are on record:
+#
+# | reason | source |
+# |---|---|
+# | The promise shrinks with training: an over-trained ALiBi model extrapolates well to about 12% beyond its length. | Al-Khateeb et al., 2023, section 1 |
+# | RoPE learned to stretch: week 5's methods reach several times the length, with little or no training. | Chen et al., 2023; week 5 |
+# | A bias needs a kernel that knows it, and FlashAttention has known ALiBi only since 2.4. A rotation is over before the kernel begins. | flash-attention, issue 368 |
+# | Successors changed: MPT has ALiBi, DBRX has RoPE. | `transformers` 5.23, `modeling_mpt.py`, `modeling_dbrx.py` |
 
 # %% [markdown]
 # ## 7 · How far a head can see
@@ -1201,12 +1223,13 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
           rows)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-q, k = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(6))
+q, k = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(6))
 def weights(order, causal):
-    scores = q[order] @ k[order].T / math.sqrt(8) + alibi_bias(4, 12)[0]
-    return (scores.masked_fill(torch.ones(12, 12).triu(1).bool(), -math.inf) if causal else scores).softmax(-1)
+    scores = q[order] @ k[order].T / math.sqrt(8) + alibi_bias(4, 6)[0]
+    hidden = torch.ones(6, 6).triu(1).bool() & causal
+    return scores.masked_fill(hidden, -math.inf).softmax(-1).masked_fill(hidden, math.nan)  # nan stays white
 
-forwards, backwards = torch.arange(12), torch.arange(11, -1, -1)
+forwards, backwards = torch.arange(6), torch.arange(5, -1, -1)
 fig, axes = lab.figure("Attention of a sequence, and of its reverse turned back", ncols=4, height=2.8,
                        sharey=True)
 fig.get_layout_engine().set(h_pad=0.09)
@@ -1214,14 +1237,14 @@ for ax, (name, order, causal) in zip(axes, [("no mask", forwards, False), ("no m
                                             ("causal", forwards, True), ("causal, reversed", backwards, True)]):
     picture = weights(order, causal)
     image = ax.imshow(picture if order is forwards else picture.flip(0, 1), vmin=0, vmax=0.6, interpolation="nearest")
-    ax.set(title=name, xlabel="key (token number)", xticks=range(0, 12, 3), yticks=range(0, 12, 3))
+    ax.set(title=name, xlabel="key (token number)", xticks=range(6), yticks=range(6))
 axes[0].set_ylabel("query (token number)")
 bar = fig.colorbar(image, ax=axes, shrink=0.8)
 bar.ax.set_title("weight", fontsize=9, loc="left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.11. Reversal.** In the second and fourth panel the sequence went in backwards, and rows and columns are turned back, so that every token is back in its place. Compare the first panel with the second, and the third with the fourth. The table measures the whole layer.
+# **Figure 4.11. Reversal.** Six tokens. In the second and fourth panel the sequence went in backwards, and rows and columns are turned back, so that every token is in its place again. White: hidden by the mask. Compare the first panel with the second, and the third with the fourth.
 
 # %% [markdown] nbgrader={"grade_id": "reversal_question", "locked": true}
 # ### Exercise 4.8 · Which way round?
@@ -1276,7 +1299,7 @@ plt.show()
 # | class `BloomAttention` | 4.6 | One call adds the bias and scales the product. Is the bias scaled? |
 # | function `build_mpt_alibi_tensor`, file `models/mpt/modeling_mpt.py` | Figure 4.7, middle | From which key does it count? (It stays in float32.) Surplus slopes are cut off at the end: is the order yours? |
 #
-# Feed `build_alibi_tensor` a mask of ones and `torch.bfloat16`, and you get the ties of section 5. One of the course's own tests does that, so the claim is checked whenever the version changes.
+# Feed `build_alibi_tensor` a mask of ones and `torch.bfloat16`, and you get the ties of section 5.
 #
 # **Back to the first question.** Yes: with ALiBi nothing turns strange beyond the training length, because there is nothing but a penalty that goes on growing. The price is paid elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
 
@@ -1292,7 +1315,7 @@ plt.show()
 #
 # <details><summary>2. What is learned about positions, and what does it cost?</summary>
 #
-# Nothing is learned. The cost is one addition per score. But a bias tensor of all heads, queries and keys is large and keeps some fast kernels from being used; FlashAttention (since 2.4) takes the slopes themselves.
+# Nothing is learned. The cost is one addition per score. A bias tensor of all heads, queries and keys is large; FlashAttention (since 2.4) takes the slopes themselves.
 # </details>
 #
 # <details><summary>3. Which head is the most local one?</summary>
@@ -1307,7 +1330,7 @@ plt.show()
 #
 # <details><summary>5. And in bfloat16?</summary>
 #
-# It depends on where you count from. Counted from the first key, neighbours near the query share one number: 16 of them at slope ½ near 4,095. Counted from the query, or from the last key in a decoding step, it is exact where it matters.
+# Counted from the first key, neighbours near the query share one number: 16 of them at slope ½ near 4,095. Counted from the query it is exact where it matters.
 # </details>
 #
 # <details><summary>6. One decoding step with a cache: what is the bias?</summary>
@@ -1317,7 +1340,7 @@ plt.show()
 #
 # <details><summary>7. Why does ALiBi run on longer texts where other encodings fail?</summary>
 #
-# Past its training length ALiBi meets nothing strange, only larger penalties. In a steep head the far weights are practically zero; in a flat one they are lower than any met in training.
+# Past its training length ALiBi meets nothing strange, only larger penalties.
 # </details>
 #
 # <details><summary>8. Can one ALiBi head attend to "exactly three tokens back"?</summary>
@@ -1348,12 +1371,13 @@ plt.show()
 # | The bias is divided by $\sqrt d$ with the scores | It is added after the scaling. | 4.6 |
 # | slope × j is the same as $-$slope × distance | Under a causal mask, and in enough precision. | 4.5, Figure 4.7 |
 # | The shortcut per key is imprecise | Counting from the first key is. Counted from the last, it is exact near the last query. | Figure 4.7 |
+# | Only the bias is rounded | The sum with the content is stored in the same dtype: a lead of 6 can vanish. | section 5 |
 # | ALiBi is added to the embeddings | Nothing is added to the tokens; the bias stands in every layer's scores. | section 6 |
 # | With symmetric ALiBi shuffled tokens give the same attention | They do not; the *reversed* sequence does. | Figure 4.11 |
-# | ALiBi uses contexts of any length | Its loss stays flat there. Its reach is limited by its slopes. | Figure 4.10, week 5 |
+# | ALiBi uses contexts of any length | Its loss stays flat there. Its slopes limit its reach. | Figure 4.10, week 5 |
 # | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$. | Rozière et al. |
 #
-# ## Take with you
+# ## Takeaways
 #
 # 1. A straight line in the scores is an exponential in the weights; a slope is a half-life.
 # 2. Steep heads first; other numbers of heads by the official rule, unsorted.
@@ -1363,8 +1387,10 @@ plt.show()
 #
 # ## References
 #
-# - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, ICLR 2022, arXiv:2108.12409. Section 3 (the method, the slopes; footnote 10: the bias is not scaled), appendix B.2 (does it use the longer context?).
+# - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, ICLR 2022, arXiv:2108.12409. Abstract (the headline), section 3 (the method, the slopes; footnote 10: the bias is not scaled), appendix B.2 (does it use the longer context?).
 # - Their code: ofirpress/attention_with_linear_biases, `fairseq/models/transformer.py` (`get_slopes` for any number of heads; the bias per key, added to the causal mask), and issue 5 (encoders: that bias is right only on and below the diagonal).
 # - BigScience Workshop: *BLOOM: A 176B-Parameter Open-Access Multilingual Language Model*, 2022, arXiv:2211.05100. Its code in huggingface/transformers 5.23.0, `modeling_bloom.py` (the bias per key, cast to the model's dtype); also `modeling_mpt.py` (counted from the last key).
 # - B. Rozière et al.: *Code Llama: Open Foundation Models for Code*, 2023, arXiv:2308.12950 (RoPE with base $10^6$).
+# - S. Chen, S. Wong, L. Chen, Y. Tian: *Extending Context Window of Large Language Models via Positional Interpolation*, 2023, arXiv:2306.15595.
+# - F. Al-Khateeb, N. Dey, D. Soboleva, J. Hestness: *Position Interpolation Improves ALiBi Extrapolation*, 2023, arXiv:2310.13017. N. Dey et al.: *BTLM-3B-8K*, 2023, arXiv:2309.11568 (a model with ALiBi).
 # - On record: meta-pytorch/attention-gym, pull request 86 (the sign); lucidrains/x-transformers, pull request 88 (a bias that was right only under a causal mask); mosaicml/llm-foundry, issue 186 (why one row per head is enough); HabanaAI/vllm-fork, pull requests 503 and 1055 (float32 biases for long sequences); Dao-AILab/flash-attention, issue 368 (ALiBi since 2.4).

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Week 8 · Positions in production: what served models do
 #
-# **The week in one sentence.** Models that people use bend the encodings of weeks 3 to 7 to save memory, to read video and to run for ever: build those bends, read them in five configurations, and measure one of them.
+# **The week in one sentence.** Models that people use bend the encodings of weeks 3 to 7 to save memory and to read video. Build those bends, read them in five configurations, and measure one.
 #
 # You have learned RoPE from its formula. Now open the configuration of a model that you use. `partial_rotary_factor: 0.25`. `no_rope_layers: [1, 1, 1, 0, …]`. `mrope_section: [16, 24, 24]`. `sliding_window: 128`. `qk_rope_head_dim: 64`. Each of these lines changes what a position is. Read one of them wrongly, and in most cases nothing complains: the model still talks, only worse.
 #
@@ -89,8 +89,8 @@ wavelengths = {
     "24 turn, exponent −2i/96 (wrong)": [2 * math.pi * 10000 ** (2 * i / 96) for i in range(12)],
 }
 fig, ax = lab.figure("Positions per full turn, GPT-NeoX: heads of 96 channels", height=2.7)
-for row, ((name, lengths), colour, marker) in enumerate(zip(wavelengths.items(), lab.COLOURS, "|os")):
-    ax.plot(lengths, [-row] * len(lengths), linestyle="none", marker=marker, markersize=8, color=colour)
+for row, ((name, lengths), colour, marker) in enumerate(zip(wavelengths.items(), lab.COLOURS, "|||")):
+    ax.plot(lengths, [-row] * len(lengths), linestyle="none", marker=marker, markersize=16, markeredgewidth=2, color=colour)
 ax.set(xscale="log", xlabel="positions per full turn", ylim=(-2.6, 0.6), yticks=[0, -1, -2])
 ax.set_yticklabels(list(wavelengths))
 ax.grid(axis="x")
@@ -401,12 +401,20 @@ week8.apply_mrope(apply_mrope)
 # </details>
 
 # %% [markdown]
-# A contiguous section has a price. In Qwen2-VL all fast pairs belong to time and all slow ones to width, so the axes see distances differently. Qwen3-VL deals the pairs out in turn instead: time, height, width, time, … (`mrope_section` `[24, 20, 20]`). The two layouts are not interchangeable: a checkpoint belongs to one of them.
+# A contiguous section has a price. In Qwen2-VL all fast pairs belong to time and all slow ones to width, so the axes see distances differently. Qwen3-VL deals the pairs out in turn instead: time, height, width, time, … (`mrope_section` `[24, 20, 20]`). A checkpoint belongs to one of the two.
+#
+# The axis of time has changed with every generation (files of `transformers` 5.23):
+#
+# | model | what the axis of time counts | file |
+# |---|---|---|
+# | Qwen2-VL | frames: 0, 1, 2, … | `modeling_qwen2_vl.py`, `get_rope_index` |
+# | Qwen2.5-VL | seconds, times `tokens_per_second` | `modeling_qwen2_5_vl.py`, `get_rope_index` |
+# | Qwen3-VL | nothing: each frame is a grid of its own with $t=1$, and the text before it says `<3.0 seconds>` | `processing_qwen3_vl.py`, `replace_video_token` |
 
 # %% [markdown]
 # ## 3 · Windows, sinks, and a stream without end
 #
-# A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools help, alone or together. Released models have the first two built in; the third is for models that were trained without them.
+# A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools help. The first two are trained into models and served today. The third is for models trained without them, and by now it is history: section 7 says who dropped it. It asks the best question about positions, so you build it all the same.
 #
 # **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may let go of all but $w$ tokens, however long the text. Gemma 3 gives five of six layers a window, gpt-oss every second one.
 #
@@ -751,7 +759,7 @@ for n_keys in (256, 1024, 4096):
 lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of your function"], rows)
 
 # %% [markdown]
-# The table counts numbers, not bytes. With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut: with the queries carried into the latent space as `in_latent`, `in_latent @ latent[:, None].mT` gives the same scores. For a batch of two, PyTorch's `matmul` first copies the latents once for every head: 16.8 million numbers for two texts of 1,024 tokens, four times the keys that you wanted to avoid.
+# With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut: `in_latent @ latent[:, None].mT` gives the same scores, but `matmul` first copies the latents once for every head: 16.8 million numbers for two texts of 1,024 tokens, four times the keys that you wanted to avoid.
 #
 # ### Where the rotation may not stand
 #
@@ -803,6 +811,47 @@ serving.moving_absorbed()
 #
 # The worked example with a quarter turn: $R=\begin{pmatrix}0&-1\\1&0\end{pmatrix}$ between $q$ and $W^{UK}c$. Which vector must now be compared with $c$? And after half a turn?
 # </details>
+
+# %% [markdown]
+# ### Two layouts in one checkpoint
+#
+# DeepSeek-V3.2 adds an **indexer** to each layer: a cheap scorer of all cached tokens, which keeps the best 2,048 for latent attention (`index_topk`). In one checkpoint, the indexer turns *halves* and latent attention turns *neighbours*. DeepSeek's own demonstration turned neighbours in both, until 17 November 2025. Nobody saw an error. Below is a toy indexer, built by hand, that keeps 64 tokens. Its content lies in the slowest quarter of the pairs. `neighbours` reads your function in the other layout, as week 3 did.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Queries and keys both turn in the wrong layout. At 64 cached tokens, how often does the indexer keep the token it looks for? At 1,024?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+generator = torch.Generator().manual_seed(7)
+halves, neighbours = torch.arange(64), torch.arange(64).view(32, 2).T.flatten()  # 0, 2, 4, …, 1, 3, 5, …
+slow = torch.arange(64) % 32 >= 24
+rows = []
+for n_keys in (64, 128, 256, 512, 1024):
+    keys = torch.randn(n_keys, 64, generator=generator) * slow
+    wanted = torch.randint(n_keys, (400,), generator=generator)
+    queries = keys[wanted] + 0.5 * torch.randn(400, 64, generator=generator) * slow
+    found = []
+    for order in (halves, neighbours):
+        k = partial_rotary_emb(keys[None, None, :, order], torch.arange(n_keys), 64)
+        q = partial_rotary_emb(queries[None, None, :, order], torch.full((400,), n_keys - 1), 64)
+        kept = (q @ k.mT)[0, 0].topk(64).indices
+        found.append(f"{float((kept == wanted[:, None]).any(1).float().mean()):.2f}")
+    rows.append([f"{n_keys:,}", *found])
+lab.table(["cached tokens, 64 are kept", "found, right layout", "found, wrong layout"], rows)
+
+# %% [markdown]
+# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond, the wrong layout puts half of the content into fast pairs, and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. In the field it looked the same:
+#
+# | who | what they report | where |
+# |---|---|---|
+# | DeepSeek | an implementation discrepancy, "potentially leading to degraded model performance" | README of DeepSeek-V3.2-Exp, 17 November 2025 |
+# | sglang | needles lost from 16,384 tokens on, none at 8,192 | pull request 13495 |
+# | vLLM | repaired the next day | pull request 28968 |
+# | mlx-lm | outputs stay coherent, long ones degrade: six games written, none playable | pull request 1431 |
+# | `transformers` 5.23 | both layouts, side by side | `modeling_deepseek_v32.py` |
+#
+# **Test a layout beyond the length at which it begins to matter.** A short prompt proves nothing.
 
 # %% [markdown]
 # ## 5 · Reading configurations
@@ -919,6 +968,7 @@ week8.configurations_by_hand(configurations_by_hand)
 # | Phi (`PhiConfig`), GLM-4 (`Glm4Config`) | half of a head's channels turn; GLM-4 pairs neighbours | section 1 |
 # | StableLM (`StableLmConfig`) | a quarter of a head's channels turn | section 1 |
 # | Qwen2-VL (`Qwen2VLTextConfig`), Qwen3-VL (`Qwen3VLTextConfig`) | three axes, sections `[16, 24, 24]` in blocks; `[24, 20, 20]` dealt out in turn | section 2 |
+# | DeepSeek-V3.2 (`DeepseekV32Config`) | as DeepSeek-V3; an indexer of 64 heads keeps 2,048 tokens, and turns halves | section 4 |
 # | DeepSeek-V3 (`DeepseekV3Config`) | latent of 512, shared rotated key of 64; 128 channels per head without position | section 4 |
 
 # %% [markdown]
@@ -958,15 +1008,15 @@ live = {name: serving.stream(model, tokens, rule) for name, rule in rules.items(
 fig, ax = lab.figure("Loss along the stream, seed 0, 32 texts (trained on 64 characters)", height=3.6)
 live = {"everything kept": serving.dense(model, tokens)} | live
 for (name, losses), colour, style in zip(live.items(), (lab.GREY, lab.BLUE, lab.GREEN, lab.ORANGE, lab.VERMILLION), lab.LINES):
-    ax.plot(range(16, 512, 32), losses.mean(0).unflatten(0, (-1, 32)).mean(1), color=colour, linestyle=style, label=name)
+    ax.plot(range(32, 512, 64), losses.mean(0).unflatten(0, (-1, 64)).mean(1), color=colour, linestyle=style, label=name)
 ax.axvline(64, color=lab.GREY, linewidth=1.2, linestyle="--")
-ax.set(xlabel="characters read (means of 32)", ylabel="loss (nats per character)", xlim=(0, 512))
+ax.set(xlabel="characters read (means of 64, one round of the buffer)", ylabel="loss (nats per character)", xlim=(0, 512))
 ax.grid(axis="y")
 fig.legend(loc="outside right center")
 plt.show()
 
 # %% [markdown]
-# **Figure 8.6. Everything kept, and four rules.** Means of 32 texts. Dashed: the training length. Up to there all rules agree, since nothing has been dropped. Which curves leave the others at 64, and which one climbs slowly?
+# **Figure 8.6. Everything kept, and four rules.** Means of 32 texts. Dashed: the training length. Up to there all rules agree, since nothing has been dropped. Which curves leave the others, and which one climbs and comes back?
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # The shipped results of five training seeds, 96 texts each: mean [lowest..highest].
@@ -1084,45 +1134,26 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # So a distance is not harmful because it is new: those of 200 to 290 are as new as those of 100 to 190, and cost nothing. The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; why, we have not measured.
 
 # %% [markdown]
-# ## 7 · Demonstration: one pass over the memory
+# ## 7 · What servers do
 #
-# A rotation is six operations for every pair of channels, two numbers in and two out. A processor does those in no time; moving the numbers takes long. Written as PyTorch operations, each product and each sum is a tensor of its own, written to memory and read again. A **fused** kernel reads every pair once, turns it in registers and writes it once.
-
-# %% [markdown] tags=["prediction"]
-# **Predict.** For every number of $x$, how many numbers does *your* `partial_rotary_emb` write with all channels rotated: 1, 2, 5 or 10?
+# Week 7 padded a batch. That is what `generate` does. Servers do not pad:
 #
-# *Your prediction:*
-
-# %% tags=["experiment"]
-x = torch.randn(4, 8, 512, 64)
-written = serving.numbers_written(partial_rotary_emb, x, torch.arange(512), 64)
-print(f"written by your function, per number of x: {written / x.numel():.1f}; by a fused kernel: 1.0")
-
-# %% [markdown]
-# The kernel below is in Triton, a language that looks like Python and compiles for a GPU. Each program takes a block of rows. `tl.load` and `tl.store` are the only places where memory moves.
+# | idea | how it works | what it means for positions |
+# |---|---|---|
+# | ragged batches | The new tokens of all requests lie in one long row. A list says where each request begins. | Every token brings its own position. Nothing has to line up. |
+# | PagedAttention (Kwon et al., 2023, the paper of vLLM) | The cache is cut into blocks of a few tokens. A *block table* per request says where its blocks lie. | Keys are rotated before they are stored, at their true positions. The block may lie anywhere in memory. |
+# | a hash per block | It covers the block's tokens and all tokens before it. Requests with equal hashes share the block. | Equal hashes mean equal text at equal positions, hence equal rotated keys. Put one word in front, and nothing is shared. |
 #
-# ```python
-# @triton.jit
-# def rotate(x, out, cos, sin, n_rows, seq_len, HALF: tl.constexpr, BLOCK: tl.constexpr):
-#     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]   # a row: one head of one token
-#     pair = tl.arange(0, HALF)[None, :]
-#     inside = row < n_rows
-#     at, angle = row * 2 * HALF + pair, (row % seq_len) * HALF + pair
-#     first, second = tl.load(x + at, inside), tl.load(x + at + HALF, inside)
-#     c, s = tl.load(cos + angle, inside), tl.load(sin + angle, inside)
-#     tl.store(out + at, first * c - second * s, inside)
-#     tl.store(out + at + HALF, second * c + first * s, inside)
-# ```
+# What this week calls served or history, and where we looked it up:
 #
-# Without a GPU, Triton's interpreter runs the same lines in NumPy: slow, and right for testing. Triton is optional (`pip install triton`, on Linux). Where it is missing, the next cell says so and does nothing.
-
-# %% tags=["experiment", "nbval-ignore-output"]
-import fused_rope
-
-print(fused_rope.demonstration(partial_rotary_emb))
-
-# %% [markdown]
-# We ran it with the interpreter of Triton 3.9.0: the kernel and this notebook's solution agree to the last bit in float32. On a GPU, the figure to look at is the bandwidth beside that of a plain copy, since no kernel that must read and write everything can beat one.
+# | today | looked up in |
+# |---|---|
+# | ragged batches, block tables, a hash of prefix and block | `transformers` 5.23, folder `generation/continuous_batching`: `input_outputs.py` (`cu_seq_lens_q`), `cache.py` (`block_table`), `cache_allocators/cache_allocator.py` (`compute_block_hash`) |
+# | the same hash in vLLM | its design document "Automatic Prefix Caching" (0.8.2), issue 2614 |
+# | turning cached keys when the context is full (K-shift): off by default | llama.cpp, pull request 15416, August 2025; impossible with its MLA, pull request 8501 |
+# | sink *tokens*: never merged | vLLM, pull request 3515; text-generation-inference, issue 1139 (its pull request 1105 we could not read) |
+# | sink *tokens*: removed | `transformers` 5, pull request 41107 (`SinkCache`); TensorRT-LLM, pull request 14275, May 2026 |
+# | *learned* sinks and windows: served | gpt-oss in vLLM, pull request 22313; `GptOssAttention` in `transformers` 5.23 |
 
 # %% [markdown]
 # ## Ask yourself
@@ -1151,7 +1182,7 @@ print(fused_rope.demonstration(partial_rotary_emb))
 #
 # <details><summary>5. MLA caches 576 numbers per token and layer, GQA with 8 heads of 128 stores 2,048. Which one computes less per step?</summary>
 #
-# GQA, with as many query heads: its keys have 128 channels, absorbed MLA compares 576 per head. MLA trades arithmetic for memory traffic, which is what limits decoding with GQA (week 7). With 128 heads on one latent it comes close to the limit of arithmetic itself.
+# GQA, with as many query heads: its keys have 128 channels, absorbed MLA compares 576 per head. MLA trades arithmetic for memory traffic, which is what limits decoding with GQA (week 7).
 # </details>
 #
 # <details><summary>6. A layer has no position. Can the model still tell the order there?</summary>
@@ -1169,6 +1200,8 @@ print(fused_rope.demonstration(partial_rotary_emb))
 # | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE. It was read inverted in a bug report (transformers, issue 43756). | 8.5 |
 # | After a video, M-RoPE goes on at max(height, width) | At the largest number on any axis plus one (Qwen2-VL, section 2.1). `transformers` 5.23 itself leaves out time: after two tokens and a grid of 5 frames of 2 × 2, its text goes on at 4 and not at 7. | 8.2 |
 # | M-RoPE sections count channels, and frequencies start again in each | They count pairs; the frequencies run through. | 8.2 |
+# | Servers pad their batches | `generate` does. Servers lay requests end to end. | section 7 |
+# | A checkpoint has one RoPE layout | DeepSeek-V3.2 has two. | section 4 |
 # | A sink is a token that you must keep | gpt-oss has one logit per head and no token; StreamingLLM keeps tokens. Two means to one end. | 8.3 |
 # | A window without sinks ruins every model | Not this one: no head gives its first token more than 0.017 of its weight. | 8.6 |
 # | A streaming cache with sinks keeps the true positions | Places in the cache; true ones cost 0.22 [0.14..0.29] nats here. | 8.6 |
@@ -1176,13 +1209,13 @@ print(fused_rope.demonstration(partial_rotary_emb))
 # | MLA must expand keys for every head | When decoding, the query goes into the latent space instead; no key is made. | 8.4 |
 # | MLA and RoPE cannot go together | They do, on separate channels. What fails is a rotation of the keys that come out of the latent. | 8.4 |
 #
-# ## To take with you
+# ## Takeaways
 #
 # 1. A part of the channels is enough for position; its frequencies are those of a small RoPE.
 # 2. On three axes, text is the special case in which all agree. Go on after the largest number on any axis.
 # 3. Where old tokens stay in a bounded cache, count places in it. A plain window may keep true positions.
-# 4. A matrix may change sides in a product. A rotation that depends on the key may not be passed on the way.
-# 5. Read what the code does with a field, not its name.
+# 4. A matrix may change sides in a product, but not past a rotation that depends on the key.
+# 5. Read what the code does with a field, not its name. Test it at a length where it matters.
 # 6. Whether a model needs its first tokens is a property of the model. Measure it.
 #
 # ## References
@@ -1194,5 +1227,5 @@ print(fused_rope.demonstration(partial_rotary_emb))
 # - OpenAI: *gpt-oss-120b & gpt-oss-20b Model Card*, 2025, arXiv:2508.10925 (its part on the architecture: windows, a learned sink per head).
 # - DeepSeek-AI: *DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model*, 2024, arXiv:2405.04434. Sections 2.1.2 and 2.1.3 (latent attention; the decoupled rotated key). *DeepSeek-V3 Technical Report*, 2024, arXiv:2412.19437 (sizes).
 # - B. Yang et al.: *Rope to Nope and Back Again: A New Hybrid Attention Strategy*, 2025, arXiv:2501.18795 (layers without positions, as in Cohere's models).
-# - P. Tillet, H. T. Kung, D. Cox: *Triton: An Intermediate Language and Compiler for Tiled Neural Network Computations*, MAPL 2019.
+# - W. Kwon et al.: *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023, arXiv:2309.06180.
 # - Code: huggingface/transformers 5.23.0, the configuration classes of section 5, `modeling_qwen2_vl.py` (`get_rope_index`); issue 43756 there.

@@ -20,7 +20,6 @@ from autograder.build.release import NAME, release
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST
 
-OPTIONAL = {"triton"}  # week 8's fused_rope.py says what it does without it
 PACKAGE_OF = {"IPython": "ipython", "PIL": "pillow"}
 
 
@@ -130,7 +129,7 @@ def test_every_import_and_every_file_is_there(released: Path, text: Path) -> Non
     packages = {line.split("==")[0] for line in (released / "requirements.txt").read_text().splitlines()}
     siblings = {path.stem for path in folder.glob("*.py")}
     for name in set().union(*map(_imports, sources)):
-        known = name in sys.stdlib_module_names or name in siblings or name in OPTIONAL
+        known = name in sys.stdlib_module_names or name in siblings
         assert known or PACKAGE_OF.get(name, name) in packages, name
     for name in set(re.findall(r"[\"'](\w+\.(?:npz|json|py|csv|pt))[\"']", "\n".join(sources))):
         assert (folder / name).is_file(), name

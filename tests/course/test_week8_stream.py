@@ -1,8 +1,6 @@
 """Week 8's helper files, and the experiment it ships: a stream through a bounded cache."""
 
-import importlib
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -50,9 +48,8 @@ def test_a_window_sees_nothing_that_has_left_it_in_one_layer(model):
     assert not torch.equal(losses[0, :8], losses[1, :8]) and torch.equal(losses[0, 16:], losses[1, 16:])
 
 
-def test_what_is_written_is_counted():
+def test_the_largest_tensor_written_is_found():
     x = torch.zeros(4, 6)
-    assert serving.numbers_written(lambda x: (x + 1)[:, :3].mT * 2, x) == 24 + 12
     assert serving.largest_tensor(lambda x: (x + 1)[:, :3].mT * 2, x) == 24
     assert serving.largest_tensor(lambda x: x.mT[:3], x) == 0  # a view
 
@@ -82,19 +79,6 @@ def test_shipped_results_are_complete_and_bear_out_the_text():
 
 
 def test_helper_files_solve_nothing():
-    assert {"serving_lab.py", "fused_rope.py", "week8_results.json"} <= set(RELEASED_FILES[WEEK])
-    for name in ("serving_lab.py", "fused_rope.py"):
-        text = (COURSE / "source" / name).read_text()
-        assert not any(
-            f"def {answer}(" in text for answer in ("partial_rotary_emb", "streaming_cache", "mla_attention")
-        )
-
-
-def test_the_fused_kernel_is_the_reference(monkeypatch):
-    pytest.importorskip("triton")
-    monkeypatch.syspath_prepend(str(COURSE / "source"))
-    fused = importlib.import_module("fused_rope")
-    x, (cos, sin) = torch.randn(2, 3, 21, 16), fused.tables(21, 16)
-    found = fused.fused_rope(x, cos, sin)
-    torch.testing.assert_close(found, reference.apply_rotary_emb_half(x, torch.arange(21)), rtol=0, atol=1e-6)
-    sys.modules.pop("fused_rope")
+    assert {"serving_lab.py", "week8_results.json"} <= set(RELEASED_FILES[WEEK])
+    text = (COURSE / "source" / "serving_lab.py").read_text()
+    assert not any(f"def {answer}(" in text for answer in ("partial_rotary_emb", "streaming_cache", "mla_attention"))

@@ -10,15 +10,20 @@ from helpers import COURSE
 transformers = pytest.importorskip("transformers")
 
 import torch  # noqa: E402
+from transformers.generation.continuous_batching import cache, input_outputs  # noqa: E402
+from transformers.generation.continuous_batching.cache_allocators import cache_allocator  # noqa: E402
 from transformers.models.cohere2.modeling_cohere2 import Cohere2Attention  # noqa: E402
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3Attention  # noqa: E402
+from transformers.models.deepseek_v32 import modeling_deepseek_v32  # noqa: E402
 from transformers.models.exaone4.modeling_exaone4 import Exaone4Attention  # noqa: E402
 from transformers.models.glm4 import modeling_glm4  # noqa: E402
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention  # noqa: E402
 from transformers.models.llama4.modeling_llama4 import Llama4TextAttention  # noqa: E402
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel  # noqa: E402
 from transformers.models.qwen2_vl import modeling_qwen2_vl  # noqa: E402
 from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextRotaryEmbedding  # noqa: E402
 from transformers.models.qwen3_vl import modeling_qwen3_vl  # noqa: E402
+from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor  # noqa: E402
 from transformers.models.smollm3.modeling_smollm3 import SmolLM3Attention  # noqa: E402
 
 from autograder.reference import mrope_positions  # noqa: E402
@@ -127,6 +132,31 @@ def test_the_table():
     assert (deepseek.kv_lora_rank, deepseek.qk_rope_head_dim, deepseek.qk_nope_head_dim) == (512, 64, 128)
     assert (deepseek.num_attention_heads, deepseek.num_hidden_layers) == (128, 61)
     assert "kv_a_proj_with_mqa" in inspect.getsource(DeepseekV3Attention)  # one rotated key for all heads
+
+
+def test_deepseek_v32_turns_halves_in_the_indexer_and_neighbours_beside_it():
+    config, module = fresh("DeepseekV32Config"), modeling_deepseek_v32
+    assert (config.index_topk, config.index_n_heads) == (2048, 64)
+    assert "apply_rotary_pos_emb(" in inspect.getsource(module.DeepseekV32Indexer.forward)
+    assert "apply_rotary_pos_emb_interleave(" in inspect.getsource(module.DeepseekV32Attention.forward)
+    one = torch.zeros(1, 1, 1, 4)
+    one[..., 0] = 1.0
+    quarter = torch.zeros(1, 1, 4), torch.ones(1, 1, 4)  # cos, sin
+    assert module.apply_rotary_pos_emb(one, one, *quarter)[0].flatten().nonzero().tolist() == [[2]]
+
+
+def test_what_the_text_says_of_servers():
+    assert "cu_seq_lens_q" in inspect.getsource(input_outputs) and "block_table" in inspect.getsource(cache)
+    hashed = cache_allocator.compute_block_hash
+    assert hashed(hashed(None, [1]), [2]) != hashed(hashed(None, [3]), [2])  # the same block behind another prefix
+    assert not hasattr(transformers, "SinkCache")
+
+
+def test_the_axis_of_time_changes_with_the_generation():
+    assert "tokens_per_second * next(second_per_grid_ts)" in inspect.getsource(Qwen2_5_VLModel.get_rope_index)
+    assert not hasattr(fresh("Qwen2VLConfig").vision_config, "tokens_per_second")
+    assert "seconds>" in inspect.getsource(Qwen3VLProcessor.replace_video_token)
+    assert "video_grid_thw[:, 0] = 1" in inspect.getsource(modeling_qwen3_vl.Qwen3VLModel.get_rope_index)
 
 
 def test_sections_of_the_vision_models():
