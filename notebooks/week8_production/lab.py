@@ -255,16 +255,17 @@ def moving_slopes(alibi_slopes, n_heads=8, distance=16, max_heads=16, max_distan
     title = "What each head's slope does, by distance"
     alt = ("One falling curve per head against the distance of query and key: the factor exp(−slope · distance) on the "
            "weight, or the bias −slope · distance. A table gives each head's slope and its value at one distance.")
-    cividis = plt.get_cmap("cividis")  # without its end, which is too light on white
-    colours = [matplotlib.colors.to_hex(cividis(0.85 * head / max(max_heads - 1, 1))) for head in range(max_heads)]
+    viridis = plt.get_cmap("viridis")  # hues, so that neighbours differ; without its end, too light on white
+    colours = [matplotlib.colors.to_hex(viridis(0.85 * head / max(max_heads - 1, 1))) for head in range(max_heads)]
     fig, ax = figure(title, height=3.6)
     at = [step / 4 for step in range(4 * max_distance + 1)]
     for head, slope in enumerate(slopes[n_heads - 1]):
         ax.plot(at, [math.exp(-slope * d) if weights else -slope * d for d in at], linestyle="-", linewidth=1.6,
                 color=colours[head * (max_heads - 1) // max(n_heads - 1, 1)], label=f"head {head}: {slope:.4g}")
     ax.axvline(distance, color=GREY, linewidth=1.2, linestyle="--")
+    handles, labels = ax.get_legend_handles_labels()
     ax.set(xlabel="distance", ylabel="factor on the weight" if weights else "bias", xlim=(0, max_distance))
-    fig.legend(loc="outside right center", title="slope")
+    fig.legend(handles[::-1], labels[::-1], loc="outside right center", title="slope")  # in the order of the lines
     return Moving("slopes", title, alt, fig, {
         "slopes": slopes, "lines": colours, "heads": n_heads, "distance": distance, "maxDistance": max_distance,
         "weights": weights})

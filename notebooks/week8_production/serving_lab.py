@@ -141,20 +141,11 @@ class _Written(TorchDispatchMode):
         return out
 
 
-def _written(function, arguments):
-    with torch.no_grad(), _Written(arguments) as seen:
-        function(*arguments)
-    return seen.sizes
-
-
 def largest_tensor(function, *arguments):
     """How many numbers the largest tensor holds that ``function(*arguments)`` makes."""
-    return max(_written(function, arguments))
-
-
-def numbers_written(function, *arguments):
-    """How many numbers ``function(*arguments)`` writes to memory in all its operations."""
-    return sum(_written(function, arguments))
+    with torch.no_grad(), _Written(arguments) as seen:
+        function(*arguments)
+    return max(seen.sizes)
 
 
 # ---- pictures that move ---------------------------------------------------------------------------------------------
