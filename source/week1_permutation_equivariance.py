@@ -224,7 +224,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 
     A query that may attend to no key has zero weights, a zero output, and finite gradients. In float16 the product of
     q and k may be too large although the scaled score is not: the results must stay finite. Half-precision results may
-    be off by some units in their last place, float64 ones by as much as float32 rounds: where you round is up to you.
+    be off by some units in their last place, float64 ones by as much as float32 rounds; round where you like.
     """
     ### BEGIN SOLUTION
     precise = torch.promote_types(q.dtype, torch.float32)  # half precision is rounded once, at the end
@@ -1216,7 +1216,7 @@ for name, mask in (("no mask", None), ("causal mask", causal_mask(5, 5))):
 #
 # <details><summary>8. Can a decoder without positional encodings know the order?</summary>
 #
-# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length. The question is open.
+# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length.
 # </details>
 #
 # <details><summary>9. Does a padding mask break equivariance?</summary>
