@@ -224,7 +224,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 
     A query that may attend to no key has zero weights, a zero output, and finite gradients. In float16 the product of
     q and k may be too large although the scaled score is not: the results must stay finite. Half-precision results may
-    be off by some units in their last place, float64 ones by as much as float32 rounds: where you round is up to you.
+    be off by some units in their last place, float64 ones by as much as float32 rounds; round where you like.
     """
     ### BEGIN SOLUTION
     precise = torch.promote_types(q.dtype, torch.float32)  # half precision is rounded once, at the end
@@ -663,9 +663,9 @@ with torch.no_grad():
               [[name, readable(equivariance_gap(f, tokens, shuffle)), readable(float((f(tokens[:, shuffle]) - f(tokens)).abs().max()))]
                for name, f in layers.items()])
 print()
-bare = lambda t: scaled_dot_product_attention(t[:, None], t[:, None], t[:, None])[0][:, 0]
+bare = lambda t: F.scaled_dot_product_attention(t[:, None], t[:, None], t[:, None])[:, 0]  # keeps the digits of float64
 gaps = {"float32": equivariance_gap(bare, tokens, shuffle), "float64": equivariance_gap(bare, tokens.double(), shuffle)}
-lab.table(["your attention in", "equivariance gap"],
+lab.table(["PyTorch's attention in", "equivariance gap"],
           [[dtype, next(f"below {limit:g}" for limit in (1e-13, 1e-5, math.inf) if gap < limit)] for dtype, gap in gaps.items()])
 
 
@@ -1216,7 +1216,7 @@ for name, mask in (("no mask", None), ("causal mask", causal_mask(5, 5))):
 #
 # <details><summary>8. Can a decoder without positional encodings know the order?</summary>
 #
-# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length. The question is open.
+# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length.
 # </details>
 #
 # <details><summary>9. Does a padding mask break equivariance?</summary>

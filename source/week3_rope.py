@@ -1185,9 +1185,9 @@ lab.table(["no offset beyond", *sizes],
 # | offsets clipped at 31 | 1.00 | 0.99 (0.96 to 1.00) |
 # | true offsets | 0.51 (0.35 to 0.70) | 0.22 (0.15 to 0.30) |
 #
-# **The offsets** do the damage. At familiar ones, all 256 keys are as good as 32. More keys hurt only because they offer more unfamiliar offsets. A window of 32 gives 1.00, too.
+# **The offsets** do the damage. At familiar ones 256 keys are almost as good as 32. More keys hurt mainly because they offer more unfamiliar offsets. A window of 32 gives 1.00, too.
 #
-# A clip may lie anywhere between what the task needs and the first strong echo. Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47, which is 3 plus seven turns of pair 0, they do so again: 0.18. In between, from 5 to 39, at least 0.99. (`experiments/results_distances.md`.)
+# A clip may lie anywhere between what the task needs and the first strong echo. Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47, which is 3 plus seven turns of pair 0, they do so again: 0.18. In between, from 5 to 39, the mean is at least 0.99. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>
@@ -1607,7 +1607,7 @@ week3.decode_step_scores(decode_step_scores)
 #
 # <details><summary>3. Which pairs cause trouble beyond the training length?</summary>
 #
-# Slow pairs reach angles that no training text has shown. But pair 0 makes the echoes that the others fail to silence (Figure 3.10). Without unfamiliar offsets nothing breaks, however many keys there are.
+# Slow pairs reach angles that no training text has shown. But pair 0 makes the echoes that the others fail to silence (Figure 3.10). Clip the offsets, and nothing breaks, with all keys in view.
 # </details>
 #
 # <details><summary>4. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
@@ -1641,7 +1641,7 @@ week3.decode_step_scores(decode_step_scores)
 # | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and it reorders the rows when it converts. | sections 5, 10 |
 # | RoPE is applied to q, k and v | To q and k, after the split into heads. | 3.6 |
 # | Channels 0, 1, 2 have high, medium and low frequency | Two channels share one frequency: in the interleaved layout 0 and 1, then 2 and 3. | 3.2 |
-# | Attention breaks on long texts because too many keys compete | With offsets clipped at 31, all 256 keys are as good as 32. | section 7 |
+# | Attention breaks on long texts because too many keys compete | With offsets clipped at 31, all 256 keys in view do no harm. | section 7 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do. But the echoes come from the highest. | Figures 3.3, 3.10 |
 # | Fast pairs look near, slow pairs look far | Fast pairs build positional heads; slow pairs mostly carry content. | Figure 3.7, Barbero et al. |
 # | RoPE is relative, so it works at any length | Relative does not mean extrapolating: offsets beyond the training length are new. | Figures 3.9, 3.10 |
