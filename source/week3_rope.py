@@ -1113,7 +1113,6 @@ right.set(title="test, 256 tokens: accuracy at each position", xlabel="position 
 right.legend(loc="center right")
 plt.show()
 
-
 # %% [markdown]
 # **Figure 3.9. Looking back three positions.** Left: the training loss of the two models. Right: their accuracy along texts eight times as long, each position tested on 256 texts.
 

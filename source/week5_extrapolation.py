@@ -1193,6 +1193,7 @@ lab.table(["repaired, mean (range over 5 seeds)", *(f"{n // 64}x" for n in teste
           [["nothing", *spread(matched["none"])],
            *([named(name, results["repaired"][name]), *spread(results["repaired"][name])] for name in names)])
 
+
 # %% [markdown]
 # **Figure 5.11. One pair at a time.** Each symbol is one of the models with only the named pairs slowed down. Dashed: nothing repaired, same colour. A symbol below its dashed line is a repair that helps.
 
@@ -1358,6 +1359,7 @@ class OtherDistances(nn.Module):
             x = x + block.mlp(block.norm2(x))
         return model.read(model.norm(x))
 
+
 # %% tags=["experiment"]
 # The shipped model with your distances and scores; budget: 30 seconds on a CPU.
 clip, window = OtherDistances(rope, limit=31), OtherDistances(rope, window=32)
@@ -1377,6 +1379,7 @@ ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
 plt.show()
 lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
           [[name, *(f"{losses[n]:.2f}" if n in losses else "" for n in tested)] for name, (losses, *_) in lines.items()])
+
 
 # %% [markdown]
 # **Figure 5.12. The same weights, other distances.** Loss on the last 32 targets, one shipped model. The clip sees all keys, the window the latest 32.
@@ -1610,7 +1613,6 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
              for kind, words in (("filler", "filler loss"), ("found", "found"))),
            ["ALiBi: found, logits times λ", *spread(results["needle_log_n"])]])
 
-
 # %% [markdown]
 # **Figure 5.14. Flat perplexity, lost context.** Solid and dashed: needles found. Dotted: the geometric mean probability of the right filler symbol ($e^{-\text{loss}}$). Mean and range over five seeds.
 
@@ -1770,7 +1772,6 @@ lab.table(["hybrid: mean (range over 5 seeds)", "needles found", "filler loss", 
               lengths_n, spread(needle["hybrid"]["found"]), spread(needle["hybrid"]["filler"]), english)])
 at_4096 = results["needle_at_4096"]
 print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_4096):.2f} found")
-
 
 # %% [markdown]
 # **Figure 5.16. The hybrid.** Left: needles found, with your model as squares. Right: the price, the loss on English for the same encodings (1,000 steps).

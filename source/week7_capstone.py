@@ -966,6 +966,7 @@ ax.set(xlabel="length", ylabel="share right", ylim=(-0.03, 1.05), xticks=lengths
 ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 plt.show()
 
+
 # %% [markdown]
 # **Figure 7.5. Two models, one seed.** Grey: the lengths of the training. Solid: sequences without a mistake; dotted: single symbols. One layer with positions, trained here; two layers without, shipped.
 
@@ -996,6 +997,7 @@ for ax, task in zip(axes, ("copy", "reverse")):
 axes[0].set_ylabel("share right")
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 plt.show()
+
 
 # %% [markdown]
 # **Figure 7.6. Five seeds per arm.** One thin line per training run, on whole sequences. (a) Which lines are at the top on the left, which on the right? (b) Where do they leave the top?

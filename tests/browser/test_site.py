@@ -122,7 +122,7 @@ def test_controls_move_by_mouse_and_keyboard(address: str, page: Page, name: str
     page.goto(f"{address}/{name}")
     page.evaluate(OPEN_ALL)
     sliders = page.locator('[data-lab] input[type="range"]').all()
-    assert sliders
+    assert sliders or name == WEEKS[0]  # which has no picture that moves
     for slider in sliders:
         slider.scroll_into_view_if_needed()
         slider.focus()
