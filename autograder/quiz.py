@@ -49,7 +49,9 @@ class Quiz:
 
 def read_quiz(text: Path) -> Quiz:
     """The questions of a text notebook. Raises ``TextError`` if it has none, or if they do not count from 1."""
-    cells = [cell.source for cell in to_notebook(text.read_text(encoding="utf-8")).cells if cell.cell_type == "markdown"]
+    cells = [
+        cell.source for cell in to_notebook(text.read_text(encoding="utf-8")).cells if cell.cell_type == "markdown"
+    ]
     found = tuple(
         Question(int(number), unescape(question), answer)
         for source in cells

@@ -161,7 +161,9 @@ def test_moodles_file_has_what_an_essay_needs(text: Path) -> None:
     assert len({one.findtext("name/text") for one in essays}) == len(essays) > 0
     for one in essays:
         assert one.get("type") == "essay" and {child.tag for child in one} == MOODLE
-        assert all(child.get("format") == "html" for child in one if child.find("text") is not None and child.tag != "name")
+        assert all(
+            child.get("format") == "html" for child in one if child.find("text") is not None and child.tag != "name"
+        )
 
 
 def test_a_formula_in_the_form_of_each_system() -> None:
