@@ -73,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     lms.add_argument("--week")
     lms.add_argument("--format", default="", help="canvas, moodle, brightspace or blackboard")
     lms.add_argument("--exercises", action="store_true", help="a column for each exercise, too")
+    quiz = command("quiz", _quiz, "write one week's questions for a learning management system")
+    quiz.add_argument("--week")
+    quiz.add_argument("--format", default="", help="canvas, moodle, brightspace or blackboard")
     gradescope = command("gradescope", _gradescope, "write the zip of one week that Gradescope takes")
     gradescope.add_argument("--week")
     gradescope.add_argument("--index", default="", help="where pip finds small torch wheels, without CUDA")
@@ -195,6 +198,15 @@ def _lms(options: argparse.Namespace) -> int:
 
     assignment = assignment_of(options.week, options.root)
     return lms(options.root.resolve(), assignment, options.format, options.exercises)
+
+
+def _quiz(options: argparse.Namespace) -> int:
+    from autograder.quiz import write_quiz
+
+    root = options.root.resolve()
+    path, count = write_quiz(root, options.week, options.format)
+    print(f"wrote {count} questions with their answers to {path.relative_to(root)}; docs/lms.md says how to import it")
+    return 0
 
 
 def _gradescope(options: argparse.Namespace) -> int:

@@ -118,10 +118,10 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def write_zip(path: Path, folder: str, files: dict[str, bytes]) -> Path:
-    """A zip that unpacks into ``folder``, with the same bytes for the same files."""
+    """A zip that unpacks into ``folder``, "" for none, with the same bytes for the same files."""
     with zipfile.ZipFile(path, "w") as archive:
         for name in sorted(files):
-            entry = zipfile.ZipInfo(f"{folder}/{name}", EARLIEST)
+            entry = zipfile.ZipInfo(f"{folder}/{name}" if folder else name, EARLIEST)
             entry.create_system, entry.external_attr = 3, 0o644 << 16  # the same on every system
             archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
     return path

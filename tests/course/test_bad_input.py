@@ -105,6 +105,19 @@ def test_build_and_import_of_unknown_weeks(arguments: list[str]) -> None:
     assert "week" in refuse(COURSE, *arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--format", "moodle"], "say which week, for example WEEK=3"),
+        (["--week", "3"], "there is no format ''; there is: canvas, moodle"),
+        (["--week", "3", "--format", "gift"], "there is no format 'gift'; there is: canvas, moodle"),
+        (["--week", "42", "--format", "moodle"], "there is no week '42'; there is: 1, 2"),
+    ],
+)
+def test_quiz_without_a_week_or_a_format_that_there_is(arguments: list[str], said: str) -> None:
+    assert said in refuse(COURSE, "quiz", *arguments)
+
+
 def test_make_passes_errors_on() -> None:
     done = run("make", "autograde", "WEEK=nine", code=None)
     assert done.returncode != 0 and "there is no week 'nine'" in done.stderr
