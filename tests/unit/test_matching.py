@@ -401,6 +401,31 @@ def test_what_is_no_answer_asks_nobody(nb: Mangled, rebuilt: Callable) -> None:
     assert found[PROOF].metadata.unanswered and PROOF not in found.notes
 
 
+def test_texts_collected_at_the_end_are_shown_for_every_answer_left_blank(tmp_path: Path) -> None:
+    nb = Mangled("week7_capstone")
+    moved = {name: nb.source(name) for name in ("copying_explained", "design_memo")}
+    for name, text in moved.items():
+        nb.blank(name)
+        nb.insert(f"## My answer\n\n{text}", below=nb.cells[-1]["id"])
+    found = Rebuilt(nb, tmp_path)
+    for name in moved:
+        assert all(text in found[name].source for text in moved.values()) and not found[name].metadata.unanswered
+    assert "end of the notebook" in found.notes
+    assert "end of the notebook" not in found["interview"].source, "it was answered where it belongs"
+
+
+@pytest.mark.parametrize("at_the_end", ["---", BLANK, "the question once more", "code"])
+def test_what_is_no_text_of_the_students_at_the_end_asks_nobody(
+    at_the_end: str, nb: Mangled, rebuilt: Callable
+) -> None:
+    text = {"the question once more": nb.source(QUESTION), "code": "print(1)  # the first of my few experiments"}
+    nb.blank(PROOF)
+    last, kind = nb.cells[-1]["id"], "code" if at_the_end == "code" else "markdown"
+    nb.insert(text.get(at_the_end, at_the_end), below=last, kind=kind)
+    found = rebuilt(nb)
+    assert found[PROOF].metadata.unanswered and PROOF not in found.notes
+
+
 def test_what_stands_beside_an_answer_is_shown_there(nb: Mangled, rebuilt: Callable) -> None:
     nb.write_into(PROOF, "Part 1 and 2.")
     write_into_the_question(nb)

@@ -114,8 +114,9 @@ class _Matching:
                 self._join_text(cell)
         for cell in texts:
             self._keep_own_words(cell)
+        at_the_end = self._own_texts_at_the_end()
         for cell in texts:
-            self._look_elsewhere(cell)
+            self._look_elsewhere(cell, at_the_end)
         self._put_in_place()
         self._take_apart(code)
         self._note_what_is_missing()
@@ -353,8 +354,20 @@ class _Matching:
 
     # ---- text answers beside their cells
 
-    def _look_elsewhere(self, cell: Cell) -> None:
-        """A blank text answer becomes what the student has written between its question and the next exercise."""
+    def _own_texts_at_the_end(self) -> list[Piece]:
+        """Texts of the student's own below all cells of the course: some collect their answers there."""
+        own = itertools.takewhile(lambda piece: piece.place is None, reversed(self.pieces))
+        texts = [piece.with_source(self._written(piece)) for piece in own if not _is_code(piece)]
+        return texts[::-1]
+
+    def _written(self, piece: Piece) -> str:
+        """What the student wrote of a cell that may be a copy of one of the course's."""
+        courses = self._changed_text(piece)
+        return own_lines(piece.source, given(courses.source)) if courses else piece.source
+
+    def _look_elsewhere(self, cell: Cell, at_the_end: list[Piece]) -> None:
+        """A blank text answer becomes what the student has written between its question and the next exercise; if nothing
+        is there, all that stands at the end of the notebook: which of it answers what, a person decides."""
         own = self._of(cell)
         if any(not is_blank(cell, piece.source) for piece in own):
             own[0].cell = NotebookNode(own[0].cell, source=_as_text(own[0]))
@@ -365,18 +378,20 @@ class _Matching:
             if not start <= reached < end or (reached == start and piece.place is not None):
                 continue
             if piece.place is None and not piece.is_code:
-                courses = self._changed_text(piece)  # a copy of one of the course's
-                text = own_lines(piece.source, given(courses.source)) if courses else piece.source
+                text = self._written(piece)
                 if not is_blank(cell, text):
                     words.append((piece.with_source(text), piece.where))
                     self.pieces.remove(piece)
-                elif not own and not courses:  # the answer's own cell, without its id
+                elif not own and not self._changed_text(piece):  # the answer's own cell, without its id
                     self.pieces.remove(piece)
             elif piece.is_code and (text := self._words_of_code(piece)):
                 where = "in a code cell" if piece.place is None else "in a code cell of the course"
                 words.append((piece.with_source(text), where))
                 if piece.place is None and not _is_code(piece):
                     self.pieces.remove(piece)
+        words = words or [
+            (piece, "at the end of the notebook") for piece in at_the_end if not is_blank(cell, piece.source)
+        ]
         if words:
             answer = _one_text(words)
             if own:
