@@ -1,5 +1,6 @@
 """What a student wrote is found, however the notebook was mangled."""
 
+import ast
 import base64
 import io
 from collections.abc import Callable
@@ -101,6 +102,32 @@ def test_a_function_that_was_cut_in_two_is_put_together(cut: str, second: str, n
     nb.split(ROTATION, head.rstrip("\n"), tail)[1]["cell_type"] = second
     found = rebuilt(nb)
     assert found.order == [answer] and "was split into 2 cells; they were joined" in found.notes
+
+
+@pytest.mark.parametrize("cuts", [["    precise"], ["    angles =", "    even, odd"], ["turned"]])
+def test_lower_halves_without_metadata_are_put_together_with_the_upper_one(
+    cuts: list[str], nb: Mangled, rebuilt: Callable
+) -> None:
+    source = rest = nb.source(ROTATION)
+    parts = []
+    for cut in cuts:
+        part, rest = rest[: rest.index(cut)], rest[rest.index(cut) :]
+        parts.append(part.rstrip("\n"))
+    _, *lower = nb.split(ROTATION, *parts, rest)
+    for cell in lower:
+        cell["metadata"] = {}
+    found = rebuilt(nb)
+    assert ast.dump(ast.parse(found[ROTATION].source)) == ast.dump(ast.parse(source)) and not found.own
+
+
+@pytest.mark.parametrize("below", ["y = apply_rotary_emb(", "    return x", "print(1)"])
+def test_what_does_not_complete_the_answer_above_it_is_the_students_own(
+    below: str, nb: Mangled, rebuilt: Callable
+) -> None:
+    source = nb.source("rotate_by_hand")
+    nb.insert(below, below="rotate_by_hand", kind="code")
+    found = rebuilt(nb)
+    assert found["rotate_by_hand"].source == source and found.own == [("rotate_by_hand", below)]
 
 
 def test_a_class_that_was_cut_between_its_methods_is_put_together(nb: Mangled, rebuilt: Callable) -> None:

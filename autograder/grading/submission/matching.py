@@ -27,6 +27,8 @@ WORD = re.compile(r"[^\W\d_]{2,}")
 NOT_IMPLEMENTED = "raise NotImplementedError"
 HEAD = 60  # first characters by which a text of the course is known that was changed
 SURE = 40  # characters of the course's by which a cell is known that holds more than these
+GLUES = ("\n", "")  # a cell is cut between lines, or within one
+MOST_HALVES = 10  # of a cell that was cut, which have lost their metadata
 MOST_IMPORTS = 20  # that are run by themselves
 MOST_COPIES = 50  # of one cell; those above them are the student's own
 FEW_WORDS = 4  # in a code cell; fewer are a label
@@ -106,6 +108,7 @@ class _Matching:
         self._let_go_of_many()
         code = [cell for cell in self.template if cell.role is Role.ANSWER and cell.cell_type == "code"]
         texts = [cell for cell in self.template if cell.role is Role.ANSWER and cell.cell_type != "code"]
+        self._take_lower_halves(code)
         for cell in code:
             self._join_code(cell)
         self._keep_additions()
@@ -233,6 +236,20 @@ class _Matching:
         return piece.place is not None and piece.place.grade_id in (f"{cell.grade_id}_check", f"{cell.grade_id}_tests")
 
     # ---- cells that were split or copied
+
+    def _take_lower_halves(self, code: list[Cell]) -> None:
+        """Some editors give the lower half of a cell that was cut no metadata. It does not run by itself, but does below the
+        upper half."""
+        for index, upper in enumerate(self.pieces):
+            parts = [upper.source]
+            below = itertools.islice(self.pieces, index + 1, index + 1 + MOST_HALVES) if upper.place in code else ()
+            for number, lower in enumerate(below, start=index + 1):
+                if lower.place is not None or not lower.is_code or _is_whole(lower.source):
+                    break
+                parts.append(lower.source)
+                if any(_is_whole(glue.join(parts)) for glue in GLUES):
+                    for half in self.pieces[index + 1 : number + 1]:
+                        half.place = upper.place
 
     def _join_code(self, cell: Cell) -> None:
         """Several cells of one code answer. Those that run by themselves are run one after the other, as in the student's
@@ -526,7 +543,7 @@ def _runnable(pieces: list[Piece]) -> tuple[list[Piece], str]:
     for parts in ([piece for piece in pieces if piece in code or parsed_cell(piece.source) is None], code):
         if parts and all(_is_whole(piece.source) for piece in parts):
             return parts, ""
-        for glue in ("\n", ""):
+        for glue in GLUES:
             if len(parts) > 1 and _is_whole(joined := glue.join(piece.source for piece in parts)):
                 return parts, joined
     return code or pieces, ""
