@@ -1,5 +1,6 @@
 """What a student wrote is found, however the notebook was mangled."""
 
+import ast
 import base64
 import io
 from collections.abc import Callable
@@ -101,6 +102,32 @@ def test_a_function_that_was_cut_in_two_is_put_together(cut: str, second: str, n
     nb.split(ROTATION, head.rstrip("\n"), tail)[1]["cell_type"] = second
     found = rebuilt(nb)
     assert found.order == [answer] and "was split into 2 cells; they were joined" in found.notes
+
+
+@pytest.mark.parametrize("cuts", [["    precise"], ["    angles =", "    even, odd"], ["turned"]])
+def test_lower_halves_without_metadata_are_put_together_with_the_upper_one(
+    cuts: list[str], nb: Mangled, rebuilt: Callable
+) -> None:
+    source = rest = nb.source(ROTATION)
+    parts = []
+    for cut in cuts:
+        part, rest = rest[: rest.index(cut)], rest[rest.index(cut) :]
+        parts.append(part.rstrip("\n"))
+    _, *lower = nb.split(ROTATION, *parts, rest)
+    for cell in lower:
+        cell["metadata"] = {}
+    found = rebuilt(nb)
+    assert ast.dump(ast.parse(found[ROTATION].source)) == ast.dump(ast.parse(source)) and not found.own
+
+
+@pytest.mark.parametrize("below", ["y = apply_rotary_emb(", "    return x", "print(1)"])
+def test_what_does_not_complete_the_answer_above_it_is_the_students_own(
+    below: str, nb: Mangled, rebuilt: Callable
+) -> None:
+    source = nb.source("rotate_by_hand")
+    nb.insert(below, below="rotate_by_hand", kind="code")
+    found = rebuilt(nb)
+    assert found["rotate_by_hand"].source == source and found.own == [("rotate_by_hand", below)]
 
 
 def test_a_class_that_was_cut_between_its_methods_is_put_together(nb: Mangled, rebuilt: Callable) -> None:
@@ -397,6 +424,31 @@ def test_what_is_no_answer_asks_nobody(nb: Mangled, rebuilt: Callable) -> None:
     nb.write_into(EXPERIMENT, nb.source(EXPERIMENT).replace('lab.table([""', 'lab.table(["test"'))
     nb.insert("A note on another exercise.", below="RotaryMultiHeadAttention")
     nb.insert("---", below=PROOF)
+    found = rebuilt(nb)
+    assert found[PROOF].metadata.unanswered and PROOF not in found.notes
+
+
+def test_texts_collected_at_the_end_are_shown_for_every_answer_left_blank(tmp_path: Path) -> None:
+    nb = Mangled("week7_capstone")
+    moved = {name: nb.source(name) for name in ("copying_explained", "design_memo")}
+    for name, text in moved.items():
+        nb.blank(name)
+        nb.insert(f"## My answer\n\n{text}", below=nb.cells[-1]["id"])
+    found = Rebuilt(nb, tmp_path)
+    for name in moved:
+        assert all(text in found[name].source for text in moved.values()) and not found[name].metadata.unanswered
+    assert "end of the notebook" in found.notes
+    assert "end of the notebook" not in found["interview"].source, "it was answered where it belongs"
+
+
+@pytest.mark.parametrize("at_the_end", ["---", BLANK, "the question once more", "code"])
+def test_what_is_no_text_of_the_students_at_the_end_asks_nobody(
+    at_the_end: str, nb: Mangled, rebuilt: Callable
+) -> None:
+    text = {"the question once more": nb.source(QUESTION), "code": "print(1)  # the first of my few experiments"}
+    nb.blank(PROOF)
+    last, kind = nb.cells[-1]["id"], "code" if at_the_end == "code" else "markdown"
+    nb.insert(text.get(at_the_end, at_the_end), below=last, kind=kind)
     found = rebuilt(nb)
     assert found[PROOF].metadata.unanswered and PROOF not in found.notes
 

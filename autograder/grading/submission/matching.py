@@ -27,6 +27,8 @@ WORD = re.compile(r"[^\W\d_]{2,}")
 NOT_IMPLEMENTED = "raise NotImplementedError"
 HEAD = 60  # first characters by which a text of the course is known that was changed
 SURE = 40  # characters of the course's by which a cell is known that holds more than these
+GLUES = ("\n", "")  # a cell is cut between lines, or within one
+MOST_HALVES = 10  # of a cell that was cut, which have lost their metadata
 MOST_IMPORTS = 20  # that are run by themselves
 MOST_COPIES = 50  # of one cell; those above them are the student's own
 FEW_WORDS = 4  # in a code cell; fewer are a label
@@ -106,6 +108,7 @@ class _Matching:
         self._let_go_of_many()
         code = [cell for cell in self.template if cell.role is Role.ANSWER and cell.cell_type == "code"]
         texts = [cell for cell in self.template if cell.role is Role.ANSWER and cell.cell_type != "code"]
+        self._take_lower_halves(code)
         for cell in code:
             self._join_code(cell)
         self._keep_additions()
@@ -114,8 +117,9 @@ class _Matching:
                 self._join_text(cell)
         for cell in texts:
             self._keep_own_words(cell)
+        at_the_end = self._own_texts_at_the_end()
         for cell in texts:
-            self._look_elsewhere(cell)
+            self._look_elsewhere(cell, at_the_end)
         self._put_in_place()
         self._take_apart(code)
         self._note_what_is_missing()
@@ -232,6 +236,20 @@ class _Matching:
         return piece.place is not None and piece.place.grade_id in (f"{cell.grade_id}_check", f"{cell.grade_id}_tests")
 
     # ---- cells that were split or copied
+
+    def _take_lower_halves(self, code: list[Cell]) -> None:
+        """Some editors give the lower half of a cell that was cut no metadata. It does not run by itself, but does below the
+        upper half."""
+        for index, upper in enumerate(self.pieces):
+            parts = [upper.source]
+            below = itertools.islice(self.pieces, index + 1, index + 1 + MOST_HALVES) if upper.place in code else ()
+            for number, lower in enumerate(below, start=index + 1):
+                if lower.place is not None or not lower.is_code or _is_whole(lower.source):
+                    break
+                parts.append(lower.source)
+                if any(_is_whole(glue.join(parts)) for glue in GLUES):
+                    for half in self.pieces[index + 1 : number + 1]:
+                        half.place = upper.place
 
     def _join_code(self, cell: Cell) -> None:
         """Several cells of one code answer. Those that run by themselves are run one after the other, as in the student's
@@ -353,8 +371,20 @@ class _Matching:
 
     # ---- text answers beside their cells
 
-    def _look_elsewhere(self, cell: Cell) -> None:
-        """A blank text answer becomes what the student has written between its question and the next exercise."""
+    def _own_texts_at_the_end(self) -> list[Piece]:
+        """Texts of the student's own below all cells of the course: some collect their answers there."""
+        own = itertools.takewhile(lambda piece: piece.place is None, reversed(self.pieces))
+        texts = [piece.with_source(self._written(piece)) for piece in own if not _is_code(piece)]
+        return texts[::-1]
+
+    def _written(self, piece: Piece) -> str:
+        """What the student wrote of a cell that may be a copy of one of the course's."""
+        courses = self._changed_text(piece)
+        return own_lines(piece.source, given(courses.source)) if courses else piece.source
+
+    def _look_elsewhere(self, cell: Cell, at_the_end: list[Piece]) -> None:
+        """A blank text answer becomes what the student has written between its question and the next exercise; if nothing
+        is there, all that stands at the end of the notebook: which of it answers what, a person decides."""
         own = self._of(cell)
         if any(not is_blank(cell, piece.source) for piece in own):
             own[0].cell = NotebookNode(own[0].cell, source=_as_text(own[0]))
@@ -365,18 +395,20 @@ class _Matching:
             if not start <= reached < end or (reached == start and piece.place is not None):
                 continue
             if piece.place is None and not piece.is_code:
-                courses = self._changed_text(piece)  # a copy of one of the course's
-                text = own_lines(piece.source, given(courses.source)) if courses else piece.source
+                text = self._written(piece)
                 if not is_blank(cell, text):
                     words.append((piece.with_source(text), piece.where))
                     self.pieces.remove(piece)
-                elif not own and not courses:  # the answer's own cell, without its id
+                elif not own and not self._changed_text(piece):  # the answer's own cell, without its id
                     self.pieces.remove(piece)
             elif piece.is_code and (text := self._words_of_code(piece)):
                 where = "in a code cell" if piece.place is None else "in a code cell of the course"
                 words.append((piece.with_source(text), where))
                 if piece.place is None and not _is_code(piece):
                     self.pieces.remove(piece)
+        words = words or [
+            (piece, "at the end of the notebook") for piece in at_the_end if not is_blank(cell, piece.source)
+        ]
         if words:
             answer = _one_text(words)
             if own:
@@ -511,7 +543,7 @@ def _runnable(pieces: list[Piece]) -> tuple[list[Piece], str]:
     for parts in ([piece for piece in pieces if piece in code or parsed_cell(piece.source) is None], code):
         if parts and all(_is_whole(piece.source) for piece in parts):
             return parts, ""
-        for glue in ("\n", ""):
+        for glue in GLUES:
             if len(parts) > 1 and _is_whole(joined := glue.join(piece.source for piece in parts)):
                 return parts, joined
     return code or pieces, ""
