@@ -22,7 +22,8 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import v4
 from nbformat.notebooknode import NotebookNode
 
-from autograder.course import Role, role_of
+from autograder.course import Role, is_week, role_of
+from autograder.errors import CourseError
 from autograder.site.build import HERE as SITE
 from autograder.site.formulas import draw
 from autograder.site.pictures import EMBEDDED
@@ -73,6 +74,10 @@ def write_slides(root: Path, assignment: str, target: Path) -> tuple[Path, int]:
     package = find_spec("sphinx_revealjs")  # it brings reveal.js along
     if package is None or package.origin is None:
         raise ImportError("No module named 'sphinx_revealjs'")
+    if not is_week(assignment):
+        raise CourseError(f"{assignment} has no text to make slides of: they are made of the course's weeks")
+    if not (root / "notebooks" / assignment).is_dir() or not (root / "solutions" / assignment).is_dir():
+        raise CourseError(f"the notebooks of {assignment} are missing: run `make build WEEK={assignment}`")
     week = read_week(root, assignment)
     slides = choose(week)
     notebook = v4.new_notebook(cells=[cell for slide in slides for cell in slide.cells()])

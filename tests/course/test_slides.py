@@ -2,13 +2,12 @@
 
 import html
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 import pytest
 from course.weeks import by_week, secret_lines
-from helpers import COURSE, autograder
+from helpers import COURSE
 
 from autograder.slides import write_slides
 
