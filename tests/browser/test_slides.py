@@ -56,6 +56,8 @@ def test_all_slides_fit_and_can_be_read(chromium: Browser, tmp_path: Path, shoot
                 shoot(page, f"slides-{assignment}-{width}-{number}")
         if width == SHAPES[0][0]:
             assert serious_violations(page) == []
+            open_slides(page, path, "?print-pdf")  # all slides at once
+            assert serious_violations(page, contrast=False) == []
         page.close()
     assert over == {}
 
