@@ -4,8 +4,8 @@ from typing import Any
 
 from nbformat import v4
 
+from autograder.lecture import LINES, Slide, choose, opening
 from autograder.site.week import Week
-from autograder.slides import LINES, Slide, choose, opening
 
 LONG = "One sentence opens it. " + "Another one says more than anybody reads on a slide. " * 8
 TEXT = f"""# Week 9 · Title
