@@ -9,8 +9,8 @@ export COURSE_ROOT := $(CURDIR)
 
 # Which of these sets of packages the active environment has; the first word of a set is its name.
 SETS = "run torch nbgrader nbval jupytext rich jupyterlab latex2mathml" \
-       "site nbgrader jupytext sphinx myst_parser furo quickjs" \
-       "test torch nbgrader nbval pytest xdist pytest_timeout filelock hypothesis playwright transformers latex2mathml ruff mypy sphinx quickjs"
+       "site nbgrader jupytext sphinx myst_parser furo sphinx_revealjs quickjs" \
+       "test torch nbgrader nbval pytest xdist pytest_timeout filelock hypothesis playwright transformers latex2mathml ruff mypy sphinx sphinx_revealjs quickjs"
 HAS = python -c "import importlib.util as u, sys; print(*(s.split()[0] for s in sys.argv[1:] if all(map(u.find_spec, s.split()[1:]))))"
 ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
   HERE := $(shell $(HAS) $(SETS) 2>/dev/null)
@@ -36,7 +36,7 @@ SPREAD = --no-loadscope-reorder --numprocesses $(JOBS) --maxprocesses 4 --dist l
 WITH_NOTEBOOKS = --nbval --nbval-sanitize-with tests/nbval.cfg
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test test-rest test-all slow quick lint build import student-release site autograde feedback report similarity lms quiz gradescope formgrader lab check doctor experiments bench bench-first bench-grade bench-gpu scale scale-cluster mutants hostile run-docs clean browser setup
+.PHONY: help demo test test-rest test-all slow quick lint build import student-release site slides autograde feedback report similarity lms quiz gradescope formgrader lab check doctor experiments bench bench-first bench-grade bench-gpu scale scale-cluster mutants hostile run-docs clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -76,6 +76,9 @@ student-release: $(READY)  ## what students may have, as a folder and a zip unde
 
 site: $(READY_FOR_SITE)  ## the course as a site to read, under build/site/
 	@PYTHONPATH="$$COURSE_ROOT" $(SITE_PY) -m autograder site
+
+slides: $(READY_FOR_SITE)  ## WEEK=3: a lecture out of the week's text, build/slides/week3_rope/index.html
+	@PYTHONPATH="$$COURSE_ROOT" $(SITE_PY) -m autograder slides $(if $(WEEK),--week "$(WEEK)")
 
 autograde: $(READY)  ## WEEK=3, WEEK=1,2 or WEEK=all: grade submitted/ (STUDENTS=ada,boole REGRADE=1 TIMINGS=1 ISOLATION=none WORKERS=2 SCHEDULER=tcp://…)
 	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(if $(TIMINGS),--timings) $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(GRADING)

@@ -55,6 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     releasing = command("student-release", _student_release, "write what students may have to release/")
     releasing.add_argument("--week", help="only these, separated by commas")
     command("site", _site, "write the course as a site to build/site/")
+    slides = command("slides", _slides, "write one week's lecture to build/slides/")
+    slides.add_argument("--week")
     autograde = command("autograde", _autograde, "grade the submissions of one week, of several, or of all")
     autograde.add_argument("--week", help="one, several separated by commas, or all")
     autograde.add_argument("--students", default="", help="only these, separated by commas")
@@ -148,6 +150,16 @@ def _site(options: argparse.Namespace) -> int:
     root = options.root.resolve()
     site = build_site(root, root / "build")
     print(f"wrote {len(list(site.rglob('*.html')))} pages; open {(site / 'index.html').relative_to(root)}")
+    return 0
+
+
+def _slides(options: argparse.Namespace) -> int:
+    from autograder.course import assignment_of
+    from autograder.slides import write_slides
+
+    root = options.root.resolve()
+    page, count = write_slides(root, assignment_of(options.week, options.root), root / "build" / "slides")
+    print(f"wrote {count} slides; open {page.relative_to(root)}")
     return 0
 
 

@@ -100,6 +100,13 @@ def test_check_a_notebook_that_cannot_be_read(course: Path) -> None:
     assert "not a notebook" in refuse(course, "check", "week3_rope.ipynb")
 
 
+def test_slides_of_no_week(course: Path) -> None:
+    assert "WEEK=3" in refuse(course, "slides")
+    assert "there is no week 'nine'; there is: 3" in refuse(course, "slides", "--week", "nine")
+    shutil.rmtree(course / "solutions", ignore_errors=True)
+    assert "run `make build WEEK=week3_rope`" in refuse(course, "slides", "--week", "3")
+
+
 @pytest.mark.parametrize("arguments", [["build", "--week", "42"], ["import"], ["import", "--week", "42"]])
 def test_build_and_import_of_unknown_weeks(arguments: list[str]) -> None:
     assert "week" in refuse(COURSE, *arguments)

@@ -1,0 +1,65 @@
+"""`make slides WEEK=3`: a lecture out of a week's text, as reveal.js plays it."""
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from jinja2 import pass_context
+from mistune import HTMLRenderer
+from nbconvert.exporters.slides import SlidesExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbformat import v4
+
+from autograder.course import is_week
+from autograder.errors import CourseError
+from autograder.lecture import choose
+from autograder.site.build import HERE as SITE
+from autograder.site.formulas import draw
+from autograder.site.week import read_week
+
+REVEAL = ("dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js", "LICENSE")
+
+
+def write_slides(root: Path, assignment: str, target: Path) -> tuple[Path, int]:
+    """Write the folder ASSIGNMENT below ``target`` with all that it needs; returns its page and the number of slides."""
+    package = find_spec("sphinx_revealjs")  # it brings reveal.js along
+    if package is None or package.origin is None:
+        raise ImportError("No module named 'sphinx_revealjs'")
+    if not is_week(assignment):
+        raise CourseError(f"{assignment} has no text to make slides of: they are made of the course's weeks")
+    if not (root / "notebooks" / assignment).is_dir() or not (root / "solutions" / assignment).is_dir():
+        raise CourseError(f"the notebooks of {assignment} are missing: run `make build WEEK={assignment}`")
+    week = read_week(root, assignment)
+    slides = choose(week)
+    notebook = v4.new_notebook(cells=[cell for slide in slides for cell in slide.cells()])
+    notebook.metadata.title = f"Week {week.number} · {week.title}"
+    page, _ = _Exporter(template_name="slides").from_notebook_node(notebook)
+    folder = target / assignment
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(SITE / "static" / "katex", folder / "katex")
+    for name in REVEAL:
+        (folder / "reveal" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Path(package.origin).parent / "_static" / "revealjs" / name, folder / "reveal" / name)
+    (folder / "index.html").write_text(page, encoding="utf-8")
+    return folder / "index.html", len(slides)
+
+
+class _Renderer(IPythonRenderer):
+    """Draws formulas at once, so that nobody needs a script or a network to see them."""
+
+    block_code = HTMLRenderer.block_code
+
+    def block_math(self, body: str) -> str:
+        return draw(body.strip(), display=True)
+
+    def inline_math(self, body: str) -> str:
+        return draw(body, display=False)
+
+
+class _Exporter(SlidesExporter):
+    def __init__(self, **options: object) -> None:
+        super().__init__(extra_template_basedirs=[str(Path(__file__).parent / "templates")], **options)
+
+    @pass_context
+    def markdown2html(self, context: object, source: str) -> str:
+        return MarkdownWithMath(renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source)
