@@ -143,7 +143,7 @@ def as_html(markdown: str, formula: Formula) -> str:
     return rendered.strip()
 
 
-class _Renderer(IPythonRenderer):  # type: ignore[misc]  # nbconvert has no types
+class _Renderer(IPythonRenderer):
     """nbconvert's, but for formulas."""
 
     def __init__(self, formula: Formula) -> None:

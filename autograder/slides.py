@@ -58,7 +58,7 @@ class _Renderer(IPythonRenderer):
 
 class _Exporter(SlidesExporter):
     def __init__(self, **options: object) -> None:
-        super().__init__(extra_template_basedirs=[str(Path(__file__).parent / "templates")], **options)
+        super().__init__(extra_template_basedirs=[str(Path(__file__).parent / "templates")], **options)  # type: ignore[no-untyped-call]
 
     @pass_context
     def markdown2html(self, context: object, source: str) -> str:
