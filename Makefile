@@ -36,7 +36,7 @@ SPREAD = --no-loadscope-reorder --numprocesses $(JOBS) --maxprocesses 4 --dist l
 WITH_NOTEBOOKS = --nbval --nbval-sanitize-with tests/nbval.cfg
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
 
-.PHONY: help demo test test-rest test-all slow quick lint build import student-release site slides autograde feedback report similarity lms quiz gradescope formgrader lab check doctor experiments bench bench-first bench-grade bench-gpu scale scale-cluster mutants hostile run-docs clean browser setup
+.PHONY: help demo test test-rest test-all slow quick lint build import student-release site slides autograde feedback report similarity regrade-requests lms quiz gradescope formgrader lab check doctor experiments bench bench-first bench-grade bench-gpu scale scale-cluster mutants hostile run-docs clean browser setup
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 26
@@ -91,6 +91,9 @@ report: $(READY)  ## WEEK=3: one page on how the class did, with the misconcepti
 
 similarity: $(READY)  ## WEEK=3: one page of submissions that are more alike than they need be (EARLIER=../2025/submitted)
 	@$(RUN) similarity $(if $(WEEK),--week "$(WEEK)") $(if $(EARLIER),--earlier "$(EARLIER)")
+
+regrade-requests: $(READY)  ## WEEK=3: one page of what students ask to have looked at again, from regrade.csv
+	@$(RUN) regrade-requests $(if $(WEEK),--week "$(WEEK)")
 
 lms: $(READY)  ## FORMAT=canvas|moodle|brightspace|blackboard WEEK=3: the points, as that system imports them (EXERCISES=1)
 	@$(RUN) lms --format "$(FORMAT)" $(if $(WEEK),--week "$(WEEK)") $(if $(EXERCISES),--exercises)

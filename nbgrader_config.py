@@ -56,6 +56,8 @@ c.Autograde.autograde_preprocessors = [
     "autograder.grading.plugins.preprocessors.SaveVerdicts",
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
+c.AssignLatePenalties.plugin_class = "autograder.late.LateDays"
+c.LateDays.table = str(Path(__file__).resolve().parent / "late.csv")  # without it nobody loses points
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
 c.HTMLExporter.filters = {
     "markdown2html": "autograder.grading.plugins.markdown.markdown2html",  # formulas without a network

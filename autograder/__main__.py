@@ -71,6 +71,10 @@ def _parser() -> argparse.ArgumentParser:
     similarity = command("similarity", _similarity, "write a page of submissions that are more alike than they need be")
     similarity.add_argument("--week")
     similarity.add_argument("--earlier", default="", help="submitted/ folders of earlier years, separated by commas")
+    regrading = command(
+        "regrade-requests", _regrade_requests, "write a page of what students ask to have looked at again"
+    )
+    regrading.add_argument("--week")
     lms = command("lms", _lms, "write a table of one week's points for a learning management system")
     lms.add_argument("--week")
     lms.add_argument("--format", default="", help="canvas, moodle, brightspace or blackboard")
@@ -202,6 +206,13 @@ def _similarity(options: argparse.Namespace) -> int:
 
     earlier = [place.strip() for place in options.earlier.split(",") if place.strip()]
     return similarity(options.root.resolve(), assignment_of(options.week, options.root), earlier)
+
+
+def _regrade_requests(options: argparse.Namespace) -> int:
+    from autograder.commands import regrade_requests
+    from autograder.course import assignment_of
+
+    return regrade_requests(options.root.resolve(), assignment_of(options.week, options.root))
 
 
 def _lms(options: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from autograder.grading.pipeline import NO_ISOLATION
 from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import Score, has_gradebook, open_gradebook, scores
+from autograder.grading.plugins.score_log import score_log, write_log
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.submission.folders import find_submissions
 from autograder.lms import Person, columns, table
@@ -179,7 +180,23 @@ def report(root: Path, assignment: str) -> int:
     if not standing:
         raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
     path = write_report(root, assignment, standing, _was_isolated(root, assignment))
+    with open_gradebook(course) as gradebook:
+        write_log(score_log(gradebook, assignment), path.with_name(f"{assignment}-score-log.csv"))
     console.print(f"wrote {path.relative_to(root)}")
+    return 0
+
+
+def regrade_requests(root: Path, assignment: str) -> int:
+    """Write the page of what students ask to have looked at again."""
+    from autograder.second_looks import second_looks, write_page
+
+    course = _course(root, assignment)
+    if not has_gradebook(course):
+        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+    with open_gradebook(course) as gradebook:
+        looks = second_looks(root, gradebook, assignment)
+    path = write_page(root, assignment, looks)
+    console.print(f"wrote {path.relative_to(root)}: requests: {len(looks)}")
     return 0
 
 

@@ -19,6 +19,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from autograder.classroom import Student, make_course_root, simulate
+from autograder.grading.plugins.score_log import Change, score_log
 from autograder.manifest import MANIFEST
 
 pytestmark = pytest.mark.isolation
@@ -60,6 +61,11 @@ class FormgraderServer(JupyterServer):
             return submission.score, {
                 grade.name: grade.manual_score for notebook in submission.notebooks for grade in notebook.grades
             }
+
+    def log(self, student: str) -> list[Change]:
+        """What the gradebook has logged of a student's scores."""
+        with Gradebook(f"sqlite:///{self.root}/gradebook.db", "positional_encodings") as gradebook:
+            return [change for change in score_log(gradebook, WEEK3) if change.student == student]
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +134,9 @@ def test_an_instructor_grades_a_free_text_answer(formgrader: FormgraderServer, p
         score.press("Tab")
     assert saved.value.ok
     expect(score).not_to_have_class(re.compile("needs_manual_grade"))
+    assert [(one.cell, one.kind, one.before, one.after) for one in formgrader.log("ada")] == [
+        ("relative_proof", "by hand", None, 2.5)
+    ]
     shoot(page, "instructor-3-graded")
 
     page.locator(".breadcrumb").get_by_role("link", name=WEEK3).last.click()

@@ -26,6 +26,7 @@ from autograder.grading.plugins.restore import known_scores, restore
 from autograder.grading.plugins.run_gradebook import RunGradebook
 from autograder.grading.plugins.timestamps import read_stamp, timestamp
 from autograder.grading.submission.folders import find_submissions
+from autograder.late import LateDays
 from autograder.permissions import require_private
 
 
@@ -91,6 +92,7 @@ class CourseAutograde(Autograde):
                 raise GradingFailed(problem)
             if warning := require_private(root, self.coursedir.groupshared):
                 self.log.warning(warning)
+            LateDays(config=self.config).read()  # a table with a mistake in it ends the run before it begins
             options = self.exporter.options
             with grading_run(root, assignment, options):
                 register_assignment(root, self.coursedir, assignment, self.config)

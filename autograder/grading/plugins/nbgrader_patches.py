@@ -25,6 +25,7 @@ from sqlalchemy.exc import SAWarning
 from autograder.grading.plugins.exchange import release_feedback
 from autograder.grading.plugins.nbgrader_version import wrong_version
 from autograder.grading.plugins.roster import open_csv
+from autograder.grading.plugins.score_log import keep_log
 from autograder.grading.plugins.timestamps import timestamp
 from autograder.grading.plugins.zip_collect import zip_collect
 
@@ -54,6 +55,7 @@ def apply() -> None:
     )
     ZipCollectApp.start, ExchangeReleaseFeedback.copy_files = zip_collect, release_feedback
     dbapp.open = open_csv  # in front of the builtin, in this module alone
+    keep_log()
     # Harmless: a later SQLAlchemy says it for every new submission.
     warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
 

@@ -3,7 +3,10 @@
 import codecs
 import csv
 import io
+from collections.abc import Collection
 from pathlib import Path
+
+from autograder.errors import CourseError
 
 
 def open_csv(path: str | Path, mode: str = "r") -> io.StringIO:
@@ -28,3 +31,22 @@ def open_csv(path: str | Path, mode: str = "r") -> io.StringIO:
 def read_roster(path: str | Path) -> list[dict[str, str]]:
     """A dictionary for each student, by the names of the columns."""
     return list(csv.DictReader(open_csv(path)))
+
+
+def read_table(path: Path, columns: Collection[str]) -> list[tuple[int, dict[str, str]]]:
+    """The rows of a table that a person writes, each with its line. Raises ``CourseError`` for one that lacks a column."""
+    try:
+        reader = csv.DictReader(open_csv(path))
+    except SystemExit as error:  # in a grading run it must not end the server
+        raise CourseError(str(error).removeprefix("error: ")) from None
+    reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
+    if missing := [name for name in columns if name not in reader.fieldnames]:
+        raise CourseError(f"{path.name} needs the columns {','.join(columns)} in its first line; missing: {missing[0]}")
+    found = []
+    for row in reader:
+        if None in row:
+            raise CourseError(
+                f"{path.name}, line {reader.line_num}: more fields than columns; put a text with commas in quotation marks"
+            )
+        found.append((reader.line_num, {name: (row[name] or "").strip() for name in columns}))
+    return found

@@ -1,0 +1,106 @@
+"""Every change of a score, in a table of the gradebook's own: in the same transaction, whoever makes it through nbgrader.
+
+Formgrader keeps only the last score. Here a score by hand, extra credit, and an automatic score that a later run changes
+leave a line each. The first automatic score is no change.
+"""
+
+import csv
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nbgrader.api import Assignment, BaseCell, Grade, Gradebook, Student, SubmittedAssignment, SubmittedNotebook
+from sqlalchemy import Column, Connection, DateTime, Float, Integer, MetaData, String, Table, event, inspect, select
+from sqlalchemy.schema import CreateTable
+
+KINDS = {"auto_score": "automatic", "manual_score": "by hand", "extra_credit": "extra credit"}
+HEADER = ("time", "student", "cell", "kind", "before", "after")
+# Not among nbgrader's tables: it is made with the first change, also in a gradebook that is older than the log.
+LOG = Table(
+    "score_log",
+    MetaData(),
+    Column("id", Integer, primary_key=True),
+    Column("time", DateTime, nullable=False),  # UTC, as all of nbgrader's
+    Column("assignment", String(128), nullable=False),
+    Column("student", String(128), nullable=False),
+    Column("cell", String(128), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("before", Float),
+    Column("after", Float),
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A score that was changed; ``None`` is no score."""
+
+    time: datetime
+    student: str
+    cell: str
+    kind: str
+    before: float | None
+    after: float | None
+
+
+def keep_log() -> None:
+    """From now on, in this process."""
+    if event.contains(Grade, "after_update", _note):
+        return
+    for name in KINDS:
+        event.listen(getattr(Grade, name), "set", _do_nothing, active_history=True)  # reads the old value, always
+    event.listen(Grade, "after_update", _note)
+    event.listen(Student, "after_delete", _forget)
+
+
+def score_log(gradebook: Gradebook, assignment: str) -> list[Change]:
+    """The changes of an assignment, oldest first."""
+    if not inspect(gradebook.engine).has_table(LOG.name):
+        return []
+    columns = [LOG.c[name] for name in HEADER]
+    rows = gradebook.db.execute(select(*columns).where(LOG.c.assignment == assignment).order_by(LOG.c.id))
+    return [Change(*row) for row in rows]
+
+
+def write_log(changes: list[Change], path: Path) -> None:
+    """As CSV; a name that a spreadsheet would take for a formula gets an apostrophe in front."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(HEADER)
+        for one in changes:
+            student = f"'{one.student}" if one.student.startswith(("=", "+", "-", "@")) else one.student
+            writer.writerow([f"{one.time:%Y-%m-%d %H:%M:%S}", student, one.cell, one.kind, one.before, one.after])
+
+
+def _do_nothing(*_: Any) -> None:
+    """A listener is what makes SQLAlchemy read the old value of a row that it has not loaded."""
+
+
+def _note(_: Any, connection: Connection, grade: Grade) -> None:
+    changed = {}
+    for name, kind in KINDS.items():
+        history = inspect(grade).attrs[name].history
+        before = history.deleted[0] if history.deleted else None
+        if history.has_changes() and not (name == "auto_score" and before is None):
+            changed[kind] = before, getattr(grade, name)
+    if not changed:
+        return
+    assignment, student, cell = connection.execute(
+        select(Assignment.name, SubmittedAssignment.student_id, BaseCell.name)
+        .select_from(SubmittedNotebook)
+        .join(SubmittedAssignment, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
+        .join(Assignment, SubmittedAssignment.assignment_id == Assignment.id)
+        .join(BaseCell, BaseCell.id == grade.cell_id)
+        .where(SubmittedNotebook.id == grade.notebook_id)
+    ).one()
+    now = datetime.now(UTC).replace(tzinfo=None)
+    connection.execute(CreateTable(LOG, if_not_exists=True))
+    for kind, (before, after) in changed.items():
+        row = {"time": now, "assignment": assignment, "student": student, "cell": cell, "kind": kind}
+        connection.execute(LOG.insert().values(**row, before=before, after=after))
+
+
+def _forget(_: Any, connection: Connection, student: Student) -> None:
+    """Whoever is removed from the gradebook is removed from the log."""
+    connection.execute(CreateTable(LOG, if_not_exists=True))
+    connection.execute(LOG.delete().where(LOG.c.student == student.id))

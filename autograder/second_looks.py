@@ -1,0 +1,119 @@
+"""`make regrade-requests`: what students ask to have looked at again, ``regrade.csv``, as a page for the person who does it.
+
+Each request has the scores as they are, every change of them that `score_log` knows, the student's page, and a link into
+formgrader.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+from nbgrader.api import Gradebook, MissingEntry, SubmittedNotebook
+
+from autograder.course import assignment_of, exercises
+from autograder.errors import CourseError
+from autograder.grading.plugins.roster import read_table
+from autograder.grading.plugins.score_log import Change, score_log
+from autograder.manifest import Exercise
+
+TEMPLATES = Path(__file__).parent / "templates"
+TABLE = "regrade.csv"
+COLUMNS = ("student", "week", "exercise", "remark")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A line of the table. An exercise's number may stand for several answers."""
+
+    line: int
+    student: str
+    entries: tuple[Exercise, ...]
+    remark: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The scores of one answer now, and how they came about."""
+
+    entry: Exercise
+    automatic: float | None
+    by_hand: float | None
+    history: list[Change]
+
+
+@dataclass(frozen=True)
+class SecondLook:
+    """A request with all that one needs to decide it; ``notebook`` is formgrader's number of the submission."""
+
+    request: Request
+    notebook: str
+    page: str
+    answers: list[Standing]
+
+
+def read_requests(root: Path, assignment: str) -> list[Request]:
+    """The requests about one assignment. Raises ``CourseError`` for the first line that cannot be meant."""
+    path = root / TABLE
+    if not path.is_file():
+        raise CourseError(f"there is no {TABLE}: write one in the course root, with the columns {','.join(COLUMNS)}")
+    found = []
+    for line, row in read_table(path, COLUMNS):
+        where = f"{TABLE}, line {line}"
+        try:
+            if assignment_of(row["week"], root) != assignment:
+                continue
+        except CourseError as error:
+            raise CourseError(f"{where}: {error}") from None
+        known = exercises(root, assignment)
+        entries = tuple(entry for entry in known if row["exercise"] in (entry.number, entry.grade_id))
+        if not entries:
+            numbers = ", ".join(dict.fromkeys(entry.number for entry in known))
+            raise CourseError(
+                f"{where}: there is no exercise {row['exercise']!r} in {assignment}; there is: {numbers}, "
+                "or an answer's own name"
+            )
+        found.append(Request(line, row["student"], entries, row["remark"]))
+    return found
+
+
+def second_looks(root: Path, gradebook: Gradebook, assignment: str) -> list[SecondLook]:
+    """Every request about the assignment, with what the gradebook knows of it."""
+    requests = read_requests(root, assignment)
+    log = score_log(gradebook, assignment)
+    return [_second_look(root, gradebook, assignment, request, log) for request in requests]
+
+
+def _second_look(root: Path, gradebook: Gradebook, assignment: str, request: Request, log: list[Change]) -> SecondLook:
+    try:
+        notebook: SubmittedNotebook = gradebook.find_submission_notebook(assignment, assignment, request.student)
+    except MissingEntry:
+        raise CourseError(
+            f"{TABLE}, line {request.line}: nothing of {assignment} by {request.student!r} is graded; "
+            "the name is that of the folder under submitted/"
+        ) from None
+    grades = {grade.name: grade for grade in notebook.grades}
+    mine = [change for change in log if change.student == request.student]
+    answers = [
+        Standing(
+            entry,
+            grades[entry.graded_cell].auto_score,
+            grades[entry.graded_cell].manual_score,
+            [change for change in mine if change.cell == entry.graded_cell],
+        )
+        for entry in request.entries
+        if entry.graded_cell in grades
+    ]
+    page = Path("feedback", request.student, assignment, f"{assignment}.html")
+    return SecondLook(request, notebook.id, page.as_posix() if (root / page).is_file() else "", answers)
+
+
+def write_page(root: Path, assignment: str, looks: list[SecondLook]) -> Path:
+    """Write ``report/ASSIGNMENT-regrade.html``; returns its path."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    path = root / "report" / f"{assignment}-regrade.html"
+    path.parent.mkdir(exist_ok=True)
+    page = environment.get_template("second_looks.html.j2").render(assignment=assignment, looks=looks)
+    path.write_text(page, encoding="utf-8")
+    return path

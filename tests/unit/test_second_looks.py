@@ -1,0 +1,81 @@
+"""`make regrade-requests`: each line of the table with its scores, their history and its links; or what is wrong with it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+
+from autograder.errors import CourseError
+from autograder.grading.plugins import nbgrader_patches
+from autograder.manifest import MANIFEST
+from autograder.second_looks import second_looks, write_page
+
+WEEK3 = "week3_rope"
+HEADER = "student,week,exercise,remark\n"
+
+
+@pytest.fixture
+def gradebook(tmp_path: Path) -> Iterator[Gradebook]:
+    """Ada has 2 of 6 points in 3.3, then 5 by hand."""
+    nbgrader_patches.apply()
+    for week in (WEEK3, "week4_alibi"):
+        (tmp_path / "source" / week).mkdir(parents=True)
+        (tmp_path / "source" / week / f"{week}.ipynb").touch()
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as made:
+        made.add_assignment(WEEK3)
+        made.add_notebook(WEEK3, WEEK3)
+        for entry in MANIFEST[WEEK3]:
+            made.add_grade_cell(entry.graded_cell, WEEK3, WEEK3, max_score=entry.points, cell_type="code")
+        made.add_student("ada")
+        made.add_submission(WEEK3, "ada")
+        grade = made.find_grade("apply_rotary_emb_tests", WEEK3, WEEK3, "ada")
+        grade.auto_score = 2.0
+        made.db.commit()
+        grade.manual_score = 5.0
+        made.db.commit()
+        yield made
+
+
+def test_a_request_has_its_scores_with_their_history_and_links(gradebook: Gradebook, tmp_path: Path) -> None:
+    page = tmp_path / "feedback" / "ada" / WEEK3 / f"{WEEK3}.html"
+    page.parent.mkdir(parents=True)
+    page.touch()
+    (tmp_path / "regrade.csv").write_text(
+        HEADER
+        + 'ada,3,3.3,"I rotate, as the text says"\nada,4,4.1,of another week\nada,week3,3.8,<script>alert(1)</script>\n'
+    )
+    first, second = second_looks(tmp_path, gradebook, WEEK3)
+    (answer,) = first.answers
+    assert (answer.entry.grade_id, answer.automatic, answer.by_hand) == ("apply_rotary_emb", 2.0, 5.0)
+    assert [(one.kind, one.before, one.after) for one in answer.history] == [("by hand", None, 5.0)]
+    assert [one.entry.grade_id for one in second.answers] == ["rotate_half", "rotary_tables", "decode_step_scores"]
+    text = write_page(tmp_path, WEEK3, [first, second]).read_text(encoding="utf-8")
+    assert f'href="../feedback/ada/{WEEK3}/{WEEK3}.html"' in text and "I rotate, as the text says" in text
+    number = gradebook.find_submission_notebook(WEEK3, WEEK3, "ada").id
+    assert f"/formgrader/submissions/{number}#apply_rotary_emb_tests" in text
+    assert "by hand: – → 5" in text and "<script>alert" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "there is no regrade.csv: write one in the course root, with the columns student,week,exercise,remark"),
+        ("student,week,exercise\n", "regrade.csv needs the columns .*; missing: remark"),
+        (HEADER + "ada,9,3.3,x\n", "regrade.csv, line 2: there is no week '9'; there is: 3, 4"),
+        (HEADER + "ada,3,3.9,x\n", "line 2: there is no exercise '3.9' in week3_rope; there is: 3.1, 3.2"),
+        (HEADER + "Ada,3,3.3,x\n", "line 2: nothing of week3_rope by 'Ada' is graded"),
+        (
+            HEADER + "ada,3,3.3,I rotate, as the text says\n",
+            "line 2: more fields than columns; put a text with commas in",
+        ),
+    ],
+)
+def test_a_line_that_cannot_be_meant_is_named(
+    gradebook: Gradebook, tmp_path: Path, text: str | None, said: str
+) -> None:
+    if text is not None:
+        (tmp_path / "regrade.csv").write_text(text)
+    with pytest.raises(CourseError, match=said) as caught:
+        second_looks(tmp_path, gradebook, WEEK3)
+    assert "\n" not in str(caught.value)
