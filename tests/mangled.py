@@ -18,6 +18,16 @@ def grade_id(cell: dict) -> str | None:
     return cell["metadata"].get("nbgrader", {}).get("grade_id")
 
 
+def id_near(name: str, how: str, assignment: str = WEEK3) -> str:
+    """The id of the cell above the one called ``name``, or of the first one below with this tag or beginning."""
+    cells = read("notebooks", assignment)["cells"]
+    at = next(n for n, cell in enumerate(cells) if grade_id(cell) == name)
+    if how == "above":
+        return cells[at - 1]["id"]
+    tagged = (c for c in cells[at:] if how in c["metadata"].get("tags", []) or "".join(c["source"]).startswith(how))
+    return next(tagged)["id"]
+
+
 class Mangled:
     """The released notebook with the solutions' answers, to be mangled; cells go by their grade_id or their id."""
 

@@ -132,7 +132,7 @@ def text_as_comment(nb: Mangled) -> None:
 @case
 def text_over_the_hint(nb: Mangled) -> None:
     nb.blank(PROOF)
-    nb.write_into("96b80fdccdb5", WORDS)
+    nb.write_into(id_near(PROOF, "<details>"), WORDS)
 
 
 @case

@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from helpers import COURSE
-from mangled import Mangled
+from mangled import Mangled, id_near
 from PIL import Image
 
 from autograder.grading.submission import intake
@@ -18,8 +18,8 @@ from autograder.manifest import MANIFEST
 
 ROTATION, PROOF, QUESTION = "apply_rotary_emb", "relative_proof", "relative_proof_question"
 BLANK = "YOUR ANSWER HERE"
-ABOVE_THE_ROTATION = "c7968c902627"  # the text cell with its question
-HINT, PREDICTION, EXPERIMENT = "96b80fdccdb5", "61988b032787", "d3c8d72c6f5f"  # between the proof and the next exercise
+ABOVE_THE_ROTATION = id_near(ROTATION, "above")  # the text cell with its question
+HINT, PREDICTION, EXPERIMENT = (id_near(PROOF, how) for how in ("<details>", "prediction", "experiment"))
 
 
 class Rebuilt:
