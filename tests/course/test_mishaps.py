@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from helpers import COURSE, WEEK3, autograder, run, standing
-from mangled import Mangled, read
+from mangled import Mangled, id_near, read
 
 from autograder.classroom import make_course_root
 
