@@ -1124,7 +1124,7 @@ plt.show()
 # | "T5 does not do it with more heads or steps either" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull; 4 heads and 1,500 steps 0.96 [0.79..1.00] on pull and 0.89 [0.80..0.95] on push, at 64 tokens 0.95 and 0.87 |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16, at 64 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
 #
-# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head like keys that name 3, and let its bias like distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, stands 3 back", and four heads can check four. Two heads and 300 steps were too few; they do not show what T5 cannot learn.
+# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head like keys that name 3, and let its bias like distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, stands 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right). Too few, but no proof that T5 cannot learn it.
 #
 # **What breaks RoPE at 64.** Four arms, the same trained models, mean [lowest..highest] of five seeds:
 #
