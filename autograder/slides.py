@@ -62,4 +62,4 @@ class _Exporter(SlidesExporter):
 
     @pass_context
     def markdown2html(self, context: object, source: str) -> str:
-        return MarkdownWithMath(renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source)
+        return str(MarkdownWithMath(renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source))
