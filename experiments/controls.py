@@ -1,6 +1,6 @@
 """Controls that weeks 5 and 6 lacked.
 
-Week 5: the model without positions after 300 steps (Figure 5.9), and RoPE in a window in both layers, beside the
+Week 5: the model without positions after 300 steps (Figure 5.8), and RoPE in a window in both layers, beside the
 hybrid. Week 6: what the bag of the last four payloads is worth, and T5 with 4 heads after 300 and 1,500 steps.
 """
 
@@ -95,7 +95,7 @@ def section():
         *arms.text(
             """**What they say.** After 300 steps the model without positions is nearly flat too: near the level of a
             table of bigrams there is little that a long text could spoil. After 1,000 steps it rises four times as
-            much. So a flat curve after 300 steps says little about an encoding (Figure 5.9): breaking has to be
+            much. So a flat curve after 300 steps says little about an encoding (Figure 5.8): breaking has to be
             learned.""",
             """The hybrid's control is RoPE in the same window in *both* layers; here the model was trained without the
             window and is only run in it. Its loss cannot rise: two windows of 32 reach 62 tokens back, whatever the
