@@ -1195,7 +1195,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 # **A product.** Instead of $x+p$ multiply: $x\odot(1+p)$. Is that better?
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Week 5's task, "is this sequence ascending?", trained on 8 numbers. Which of four encodings still works at 16 and 32: sinusoidal, a learned table added, a learned table multiplied, a recursion (one Runge-Kutta step per position)?
+# **Predict.** The task is "is this sequence ascending?", trained on 8 numbers. Which of four encodings still works at 16 and 32: sinusoidal, a learned table added, a learned table multiplied, a recursion (one Runge-Kutta step per position)?
 #
 # *Your prediction:*
 
