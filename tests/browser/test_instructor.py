@@ -62,7 +62,7 @@ class FormgraderServer(JupyterServer):
                 grade.name: grade.manual_score for notebook in submission.notebooks for grade in notebook.grades
             }
 
-    def log(self, student: str) -> list[Change]:
+    def logged(self, student: str) -> list[Change]:
         """What the gradebook has logged of a student's scores."""
         with Gradebook(f"sqlite:///{self.root}/gradebook.db", "positional_encodings") as gradebook:
             return [change for change in score_log(gradebook, WEEK3) if change.student == student]
@@ -134,7 +134,7 @@ def test_an_instructor_grades_a_free_text_answer(formgrader: FormgraderServer, p
         score.press("Tab")
     assert saved.value.ok
     expect(score).not_to_have_class(re.compile("needs_manual_grade"))
-    assert [(one.cell, one.kind, one.before, one.after) for one in formgrader.log("ada")] == [
+    assert [(one.cell, one.kind, one.before, one.after) for one in formgrader.logged("ada")] == [
         ("relative_proof", "by hand", None, 2.5)
     ]
     shoot(page, "instructor-3-graded")
