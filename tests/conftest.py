@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 from helpers import COURSE, WEEK3, GradedClass, run
+from hypothesis import settings
 
 # What takes longest and stays in one process.
 FIRST = (
@@ -20,6 +21,9 @@ FIRST = (
     "week7_capstone", "week2_sinusoidal", "week4_alibi", "week1_permutation_equivariance", "test_infrastructure",
 )  # fmt: skip
 SPREAD = ("test_peers",)  # modules whose tests share nothing that takes long to make
+
+settings.register_profile("course", deadline=None, derandomize=True)  # a busy machine is slow, not broken
+settings.load_profile("course")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
