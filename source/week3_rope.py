@@ -1364,7 +1364,7 @@ rows = []
 for name, cosines, colour, style in ways:
     worst = (cosines - truth).abs().amax(1)
     ax.loglog(at[1:], worst.cummax(0).values[1:].clamp(min=1e-9), color=colour, linestyle=style, label=name)
-    rows.append([name, f"{float(worst[4095]):.4f}", f"{float(worst.max()):.4f}"])
+    rows.append([name, f"{float(worst[4095]):.3f}", f"{float(worst.max()):.3f}"])
 ax.set(xlabel="position", ylabel="error of the cosine, largest over all pairs", ylim=(1e-8, 30), xlim=(1, 4096))
 ax.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
 ax.grid(axis="y")
