@@ -94,8 +94,9 @@ def test_the_speakers_window_has_the_notes(page: Page, lecture: Path) -> None:
 @pytest.mark.nightly
 def test_on_paper_every_slide_is_a_page(chromium: Browser, lecture: Path, tmp_path: Path) -> None:
     page = chromium.new_page()
-    count = open_slides(page, lecture, "?print-pdf")
-    page.wait_for_selector(".pdf-page")
+    count = open_slides(page, lecture)
+    open_slides(page, lecture, "?print-pdf")
+    expect(page.locator(".pdf-page")).to_have_count(count, timeout=PATIENCE)  # they are laid out one after another
     paper = page.pdf(prefer_css_page_size=True, print_background=True)
     assert len(re.findall(rb"/Type\s*/Page\b", paper)) == count
     page.close()

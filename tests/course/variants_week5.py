@@ -17,14 +17,21 @@ VARIANTS, variant = registry()
 
 RIGHT = {"turns_first": 651.9, "turns_last": 0.07528, "boundary": 45.03, "complete": 46, "never": 18}
 VARIANTS.append(("unturned_pairs", r"swapped", {**RIGHT, "complete": 18, "never": 46, "boundary": 45.027}))
-VARIANTS.append(("unturned_pairs", r"radians, not turns", {
-    "turns_first": 4096.0, "turns_last": 0.473, "boundary": 57.8, "complete": 58, "never": 6}))
+VARIANTS.append(
+    (
+        "unturned_pairs",
+        r"radians, not turns",
+        {"turns_first": 4096.0, "turns_last": 0.473, "boundary": 57.8, "complete": 58, "never": 6},
+    )
+)
 VARIANTS.append(("unturned_pairs", r"Off by one", {**RIGHT, "complete": 45.0, "never": 19.0}))
 VARIANTS.append(("unturned_pairs", r"channels", {**RIGHT, "complete": 92, "never": 36, "turns_first": 651.8986}))
 VARIANTS.append(("ntk_by_hand", r"exponent", {"new_base": 40000.0, "first_pair_ratio": 1.0, "last_pair_ratio": 0.25}))
 VARIANTS.append(("ntk_by_hand", r"upside down", {"new_base": 41829.0, "first_pair_ratio": 1.0, "last_pair_ratio": 4.0}))
 VARIANTS.append(("yarn_by_hand", r"square", {"low": 20, "high": 46, "temperature": 1.1386, "logit_factor": 1.1386}))
-VARIANTS.append(("yarn_by_hand", r"original length", {"low": 30, "high": 55, "temperature": 1.139, "logit_factor": 1.296}))
+VARIANTS.append(
+    ("yarn_by_hand", r"original length", {"low": 30, "high": 55, "temperature": 1.139, "logit_factor": 1.296})
+)
 
 
 # ---- position_interpolation -----------------------------------------------------------------------------------------
@@ -126,8 +133,22 @@ def linear(base, scale, head_dim, seq_len, original_len):
 # ---- yarn -----------------------------------------------------------------------------------------------------------
 
 
-def _yarn(head_dim, scale, original_len, base=10000.0, beta_fast=32.0, beta_slow=1.0, floor=math.floor, ceil=math.ceil,
-          two_pi=2 * math.pi, half=2.0, bottom=0, top=None, kept=None, mix=None):
+def _yarn(
+    head_dim,
+    scale,
+    original_len,
+    base=10000.0,
+    beta_fast=32.0,
+    beta_slow=1.0,
+    floor=math.floor,
+    ceil=math.ceil,
+    two_pi=2 * math.pi,
+    half=2.0,
+    bottom=0,
+    top=None,
+    kept=None,
+    mix=None,
+):
     if head_dim % 2:
         raise ValueError("odd")
 
@@ -171,8 +192,15 @@ def nothing_at_the_bottom(head_dim, scale, original_len, base=10000.0, beta_fast
 
 @variant("yarn_frequencies", r"channels")
 def ramp_per_channel(head_dim, scale, original_len, base=10000.0, beta_fast=32.0, beta_slow=1.0):
-    return _yarn(head_dim, scale, original_len, base, beta_fast, beta_slow,
-                 kept=lambda i, low, high: ((2 * i - low) / (high - low)).clip(0, 1))
+    return _yarn(
+        head_dim,
+        scale,
+        original_len,
+        base,
+        beta_fast,
+        beta_slow,
+        kept=lambda i, low, high: ((2 * i - low) / (high - low)).clip(0, 1),
+    )
 
 
 @variant("yarn_frequencies", r"2 pi")
@@ -187,8 +215,15 @@ def whole_dimension(head_dim, scale, original_len, base=10000.0, beta_fast=32.0,
 
 @variant("yarn_frequencies", r"wavelengths")
 def periods_mixed(head_dim, scale, original_len, base=10000.0, beta_fast=32.0, beta_slow=1.0):
-    return _yarn(head_dim, scale, original_len, base, beta_fast, beta_slow,
-                 mix=lambda t, g, s: (t**-1 * (1 - g) + s * t**-1 * g) ** -1)
+    return _yarn(
+        head_dim,
+        scale,
+        original_len,
+        base,
+        beta_fast,
+        beta_slow,
+        mix=lambda t, g, s: (t**-1 * (1 - g) + s * t**-1 * g) ** -1,
+    )
 
 
 @variant("yarn_frequencies", r"position interpolation")
@@ -244,7 +279,7 @@ def _loss(model, tokens, lengths, n_targets, score, check=True, restore=True):
 @variant("loss_by_length", r"whole window")
 def mean_of_everything(model, tokens, lengths, n_targets):
     def score(model, tokens, length):
-        window = tokens[:, -length - 1:]
+        window = tokens[:, -length - 1 :]
         return F.cross_entropy(model(window[:, :-1]).permute(0, 2, 1), window[:, 1:]).item()
 
     return _loss(model, tokens, lengths, n_targets, score)
@@ -253,7 +288,7 @@ def mean_of_everything(model, tokens, lengths, n_targets):
 @variant("loss_by_length", r"start of the text")
 def from_the_start(model, tokens, lengths, n_targets):
     def score(model, tokens, length):
-        part = tokens[:, :length + 1]
+        part = tokens[:, : length + 1]
         logits = model(part[:, :-1])[:, -n_targets:]
         return F.cross_entropy(logits.flatten(0, 1), part[:, -n_targets:].flatten()).item()
 
@@ -271,7 +306,7 @@ def target_in_context(model, tokens, lengths, n_targets):
 
 def _right_score(n_targets):
     def score(model, tokens, length):
-        logits = model(tokens[:, -length - 1:-1])[:, -n_targets:]
+        logits = model(tokens[:, -length - 1 : -1])[:, -n_targets:]
         return float(F.cross_entropy(logits.flatten(0, 1), tokens[:, -n_targets:].flatten()))
 
     return score
@@ -338,3 +373,52 @@ def log_of_ratio(n, n0):
 @variant("log_n_scale", r"clamp")
 def never_below_one(n, n0):
     return math.log(max(n, n0)) / math.log(n0)
+
+
+# ---- clipped_distances, rotary_scores -------------------------------------------------------------------------------
+
+
+@variant("clipped_distances", r"sign is wrong")
+def key_minus_query(n_queries, n_keys, limit):
+    return torch.tensor([[max(j - i, -limit) for j in range(n_keys)] for i in range(n_keys - n_queries, n_keys)])
+
+
+@variant("clipped_distances", r"one too early")
+def below_the_limit(n_queries, n_keys, limit):
+    distances = torch.arange(n_keys - n_queries, n_keys).unsqueeze(1) - torch.arange(n_keys).unsqueeze(0)
+    return torch.where(distances < limit, distances, torch.full_like(distances, limit - 1))
+
+
+@variant("clipped_distances", r"stands at position 0")
+def queries_from_zero(n_queries, n_keys, limit):
+    return torch.tensor([[min(i - j, limit) for j in range(n_keys)] for i in range(n_queries)])
+
+
+def _turned_scores(q, k, distances, base, sign=1, scale=1.0):
+    dim = q.shape[-1]
+    angles = (
+        sign * distances.to(torch.float64)[..., None] * base ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    )
+    q2, k2 = (torch.view_as_complex(x.double().reshape(*x.shape[:-1], -1, 2)) for x in (q, k))
+    product = q2.unsqueeze(-2) * k2.unsqueeze(-3).conj() * torch.polar(torch.ones_like(angles), angles)
+    return (product.real.sum(-1) * scale).to(q.dtype)
+
+
+@variant("rotary_scores", r"wrong way")
+def key_turned_forward(q, k, distances, base=10000.0):
+    return _turned_scores(q, k, distances, base, sign=-1)
+
+
+@variant("rotary_scores", r"divide by sqrt")
+def ready_for_softmax(q, k, distances, base=10000.0):
+    return _turned_scores(q, k, distances, base, scale=q.shape[-1] ** -0.5)
+
+
+@variant("rotary_scores", r"another they are not")
+def base_forgotten(q, k, distances, base=10000.0):
+    return _turned_scores(q, k, distances, 1e4)
+
+
+@variant("rotary_scores", r"Nothing is turned")
+def only_masked_product(q, k, distances, base=10000.0):
+    return torch.einsum("bhid,bhjd->bhij", q, k)
