@@ -29,7 +29,8 @@ JUPYTER := PYTHONPATH="$$COURSE_ROOT" $(PY) -m jupyter
 SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
 # pytest compiles its plugins anew, and would leave in .venv where the course lies: every sandbox could read it there.
-PYTEST_RUN := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$$COURSE_ROOT" $(TEST_PY) -m pytest
+# A process per core, so one thread each: torch's second one would only wait, and waits busily.
+PYTEST_RUN := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$$COURSE_ROOT" $(TEST_PY) -m pytest
 JOBS ?= logical
 # In the order of tests/conftest.py, which begins with what takes longest.
 SPREAD = --no-loadscope-reorder --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup

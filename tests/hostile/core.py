@@ -16,8 +16,8 @@ CORE = {
     "prints_the_hidden_inputs", "raises_the_hidden_inputs", "writes_the_gradebook", "writes_other_submissions",
     "mounts_and_chroots", "writes_to_its_descriptors",
     # Nobody else is affected, nothing is left behind.
-    "endless_loop", "endless_rotation", "sleeping_rotation", "forgets_the_increment", "everything_waits", "segfault", "memory_touched", "fork_bomb", "prints_a_flood",
-    "fills_the_disk", "kills_everything", "closes_all_descriptors", "huge_return_values", "exits_for_one_base", "waits_for_input",
+    "endless_loop", "sleeping_rotation", "forgets_the_increment", "everything_waits", "segfault", "memory_touched", "fork_bomb",
+    "prints_a_flood", "fills_the_disk", "kills_everything", "closes_all_descriptors", "huge_return_values", "exits_for_one_base", "waits_for_input",
     "daemon", "daemon_without_death_signal", "ptrace_and_kill_the_server", "pipes_full", "lowers_its_own_limits", "files_in_tmp",
     # No silent 0: what honest people hand in by mistake.
     "empty_file", "truncated", "merge_conflict", "zip_instead", "latin_1", "utf_16", "byte_order_mark", "nbformat_3", "gzip_of_it",
