@@ -322,3 +322,11 @@ def test_all_students_of_a_class_meet_the_same_inputs(case, monkeypatch):
     drawn.clear()
     grade(week, entry, nothing, seed=7)  # misses at once, and meets the first inputs of each criterion all the same
     assert all(any(torch.equal(a, b) for b in first if a.shape == b.shape) for a in drawn)
+
+
+@pytest.mark.parametrize("solution", bank("week1_permutation_equivariance", "causal_mask"), ids=lambda one: one.name)
+def test_nobody_whose_square_masks_fail_is_told_that_they_are_right(solution):
+    verdict = grade(
+        "week1_permutation_equivariance", entry("week1_permutation_equivariance", "causal_mask"), typed(solution)
+    )
+    assert "Square masks are right" not in verdict.criteria[0].message
