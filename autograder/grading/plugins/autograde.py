@@ -95,7 +95,7 @@ class CourseAutograde(Autograde):
             LateDays(config=self.config).read()  # a table with a mistake in it ends the run before it begins
             options = self.exporter.options
             with grading_run(root, assignment, options):
-                register_assignment(root, self.coursedir, assignment, self.config)
+                register_assignment(root, self.coursedir, assignment)
                 for student in restore(self.coursedir, assignment, self.config):
                     self.log.warning("The gradebook lacked the scores of %s; they were saved again", student)
                 self._known = self._known_students(assignment)
