@@ -168,22 +168,19 @@ def _slides(options: argparse.Namespace) -> int:
 
 
 def _autograde(options: argparse.Namespace) -> int:
-    from autograder.course import assignments_of, students_named
-    from autograder.grading.executors.client import prestart
+    from autograder.course import assignments_of
+    from autograder.grading.executors.grader import Grader
     from autograder.grading.messages import Options, wanted_device
 
     assignments = assignments_of(options.week, options.root)
     root = options.root.resolve()
     how = Options(options.isolation != "none", wanted_device(), options.workers, scheduler=options.scheduler)
-    prestart(assignments[0], how)
-    with importing():  # while the grading process starts
-        if len(assignments) == 1:
-            from autograder.grading import head_start
-
-            head_start.begin(root, assignments[0], students_named(options.students), how, options.regrade)
-        commands = giving_way("autograder.commands")
-
-    return int(commands.autograde(root, assignments, options))
+    with Grader() as grader:
+        if not options.scheduler:
+            grader.prestart(assignments[0], how)
+        with importing():  # while the grading process starts
+            commands = giving_way("autograder.commands")
+        return int(commands.autograde(root, assignments, options, grader))
 
 
 def _feedback(options: argparse.Namespace) -> int:

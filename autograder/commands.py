@@ -1,11 +1,10 @@
 """What a command does; how it looks on the screen stands in `terminal`."""
 
 import argparse
-import contextlib
 import gc
 import json
 import logging
-import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from nbgrader.converters.base import BaseConverter, NbGraderException
@@ -17,7 +16,7 @@ from autograder.classroom import agrees, make_course_root, simulate
 from autograder.course import course_config, exercises, max_score, students_named
 from autograder.errors import CourseError, GradingFailed
 from autograder.grading.course_state import is_isolated
-from autograder.grading.executors.client import keeping
+from autograder.grading.executors.grader import Grader
 from autograder.grading.pipeline import NO_ISOLATION
 from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.generate_feedback import CourseFeedback
@@ -26,12 +25,13 @@ from autograder.grading.plugins.score_log import score_log, write_log
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.submission.folders import find_submissions
 from autograder.lms import Person, columns, table
+from autograder.log import CapturedLog
 from autograder.manifest import MANIFEST
 from autograder.one_notebook import can_isolate, grade_notebook
 from autograder.terminal import GradingProgress, class_table, comparison_table, console, timings_table
 
 
-def autograde(root: Path, assignments: list[str], options: argparse.Namespace) -> int:
+def autograde(root: Path, assignments: list[str], options: argparse.Namespace, grader: Grader) -> int:
     """Grade one week after the other, in one grading process, and print each class."""
     names = students_named(options.students)
     missing = [name for name in names if not any((root / "submitted" / name / one).is_dir() for one in assignments)]
@@ -46,11 +46,10 @@ def autograde(root: Path, assignments: list[str], options: argparse.Namespace) -
                 f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb{_nearly(root, assignment)}"
             )
     codes = []
-    with keeping() if len(assignments) > 1 or len(names) > 1 else contextlib.nullcontext():
-        for assignment in assignments:
-            handed_in = [name for name in names if (root / "submitted" / name / assignment).is_dir()]
-            if handed_in or not names:
-                codes.append(_autograde(root, assignment, options, handed_in))
+    for assignment in assignments:
+        handed_in = [name for name in names if (root / "submitted" / name / assignment).is_dir()]
+        if handed_in or not names:
+            codes.append(_autograde(root, assignment, options, handed_in, grader))
     return max(codes)
 
 
@@ -60,13 +59,17 @@ def _nearly(root: Path, assignment: str, student: str = "*") -> str:
     return f"; found: {', '.join(f'submitted/{name}' for name in misnamed)}" if misnamed else ""
 
 
-def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: list[str]) -> int:
+def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: list[str], grader: Grader) -> int:
     failures: list[str] = []
     refused: dict[str, str] = {}
     misnamed: dict[str, str] = {}
     seconds: dict[str, dict[str, float]] = {}
     for name in names or ["*"]:
-        failures += run_autograde(root, assignment, options, name, seconds, refused, misnamed)
+        run = run_autograde(root, assignment, options, grader, name)
+        failures += run.failures
+        refused |= run.refused
+        misnamed |= run.misnamed
+        seconds |= run.seconds
     standing = scores(_course(root, assignment), assignment)
     standing += [Score(name, None, max_score(root, assignment), reason) for name, reason in refused.items()]
     console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
@@ -83,20 +86,18 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
     return 1 if failures else 0
 
 
-def run_autograde(
-    root: Path,
-    assignment: str,
-    options: argparse.Namespace,
-    student: str = "*",
-    seconds: dict[str, dict[str, float]] | None = None,
-    refused: dict[str, str] | None = None,
-    misnamed: dict[str, str] | None = None,
-) -> list[str]:
-    """nbgrader's own converter, with our plug-ins and a progress bar; returns what went wrong, line by line.
+@dataclass(frozen=True)
+class Run:
+    """What a run over one class says besides its grades."""
 
-    ``seconds`` receives, by student, how long each cell took; ``refused`` the folders that no student can be called, and
-    ``misnamed`` what lies there under a name that is nearly the assignment's.
-    """
+    failures: list[str]  # what went wrong, a line each
+    refused: dict[str, str]  # folders that no student can be called, with the reason
+    misnamed: dict[str, str]  # what lies there under a name that is nearly the assignment's, with what to do
+    seconds: dict[str, dict[str, float]]  # by student, how long each cell took
+
+
+def run_autograde(root: Path, assignment: str, options: argparse.Namespace, grader: Grader, student: str = "*") -> Run:
+    """nbgrader's own converter, with our plug-ins and a progress bar."""
     gc.freeze()  # what has been imported stays: the collector need not go through it again and again
     # Ctrl-C while the gradebook is read: what is said of its cursor then, traceback and all, is for nobody.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
@@ -105,45 +106,23 @@ def run_autograde(
     course.student_id = student
     if options.isolation == "none":
         console.print(f"[bold yellow]{NO_ISOLATION}[/bold yellow]")
+    how = {"isolation": options.isolation, "workers": options.workers, "scheduler": getattr(options, "scheduler", "")}
+    config.SubmissionExporter.merge(how)
+    converter = CourseAutograde(coursedir=course, config=config)
+    converter.force = bool(getattr(options, "regrade", False))
+    converter.grader = grader
+    _quiet(converter)
     with GradingProgress(assignment, options.workers) as progress:
-        config.SubmissionExporter.merge(
-            {
-                "isolation": options.isolation,
-                "workers": options.workers,
-                "scheduler": getattr(options, "scheduler", ""),
-                "on_start": progress.on_start,
-                "on_result": progress.on_outcome,
-            }
-        )
-        converter = CourseAutograde(coursedir=course, config=config)
-        converter.force = bool(getattr(options, "regrade", False))
-        problems = _capture_errors(converter)
+        converter.watcher = progress
         try:
             converter.start()
         except NbGraderException as error:
-            if broken := re.search(
-                r"(?:sqlite3|sqlalchemy\.exc\.OperationalError: \(psycopg)\.OperationalError\) ([^\n]*)",
-                "\n".join(problems),
-            ):
-                raise GradingFailed(
-                    f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, or see that "
-                    "its server runs, then run the same command again; what is graded is kept"
-                ) from None
-            if not converter.refused and not any("There was an error processing" in line for line in problems):
+            if converter.broken_by or not (converter.refused or converter.failures):
                 raise GradingFailed(str(error)) from None
     for name, odd in converter.odd_times.items():
         console.print(f"[yellow]{escape(name)}:[/yellow] {escape(odd)}", highlight=False)
-    if seconds is not None:
-        seconds |= progress.seconds
-    if refused is not None:
-        refused |= converter.refused
-    if misnamed is not None:
-        misnamed |= converter.misnamed
-    reasons = re.findall(r"^autograder[\w.]*\.GradingFailed: (.*)", "\n".join(problems), flags=re.MULTILINE)
-    reasons += [f"submitted/{name}: {reason}" for name, reason in converter.refused.items()]
-    return list(dict.fromkeys(reasons)) or [
-        line for line in problems if line.startswith("There was an error processing assignment '")
-    ]
+    failures = [*converter.failures, *(f"submitted/{name}: {reason}" for name, reason in converter.refused.items())]
+    return Run(list(dict.fromkeys(failures)), converter.refused, converter.misnamed, progress.seconds)
 
 
 def write_feedback(root: Path, assignment: str) -> int:
@@ -161,12 +140,12 @@ def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
     """All pages of the week; how many were written now, and how many were up to date."""
     config = course_config(root)
     converter = CourseFeedback(coursedir=_course(root, assignment, config), config=config)
-    problems = _capture_errors(converter)
+    log = _quiet(converter)
     try:
         converter.start()
     except NbGraderException as error:
-        traceback = next((line for line in problems if "Traceback" in line), str(error))
-        raise GradingFailed(f"feedback could not be written: {traceback.strip().splitlines()[-1]}") from None
+        said = (log.traceback or str(error)).rpartition("\n")[2]
+        raise GradingFailed(f"feedback could not be written: {said}") from None
     pages = sorted(root.glob(f"feedback/*/{assignment}/{assignment}.html"))
     return pages, len(converter.assignments), converter.up_to_date
 
@@ -286,19 +265,19 @@ def demo(root: Path, options: argparse.Namespace) -> int:
         )
         options.isolation = "none"
     make_course_root(root, target, built)
-    with keeping():
-        wrong = sum(_demonstrate(root, target, assignment, options) for assignment in built)
+    with Grader() as grader:
+        wrong = sum(_demonstrate(root, target, assignment, options, grader) for assignment in built)
     if wrong:
         console.print(f"[red]{wrong} scores differ from the expected ones[/red]")
     return 1 if wrong else 0
 
 
-def _demonstrate(root: Path, target: Path, assignment: str, options: argparse.Namespace) -> int:
+def _demonstrate(root: Path, target: Path, assignment: str, options: argparse.Namespace, grader: Grader) -> int:
     """One week of the demo. Returns how many scores differ from what is due."""
     from autograder.report import write_report  # draws, so it imports matplotlib
 
     students = simulate(root, target, assignment, options.students)
-    failures = run_autograde(target, assignment, options)
+    failures = run_autograde(target, assignment, options, grader).failures
     standing = {score.student: score for score in scores(_course(target, assignment), assignment)}
     (target / f"{assignment}-expected.json").write_text(json.dumps({s.name: s.expected for s in students}, indent=1))
     console.print(comparison_table(assignment, students, standing))
@@ -317,15 +296,8 @@ def _course(root: Path, assignment: str, config: Config | None = None) -> Course
     return course
 
 
-def _capture_errors(converter: BaseConverter) -> list[str]:
-    """nbgrader's log kept from the screen; the error lines, for us to say shortly."""
-    problems: list[str] = []
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            problems.append(record.getMessage())
-
-    converter.log = logging.Logger("nbgrader")
-    converter.log.addHandler(Handler(logging.ERROR))
+def _quiet(converter: BaseConverter) -> CapturedLog:
+    """Keep nbgrader's log from the screen, for us to say shortly."""
+    converter.log = log = CapturedLog()
     logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's gradebook, with tracebacks
-    return problems
+    return log

@@ -12,13 +12,14 @@ from rich.table import Table
 from autograder.classroom import Student, agrees
 from autograder.course import is_week
 from autograder.grading.messages import Failed, Graded, Outcome, Ungradable, usual_workers
+from autograder.grading.plugins.background import Watcher
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import Exercise
 
 console = Console(soft_wrap=True)
 
 
-class GradingProgress:
+class GradingProgress(Watcher):
     """A bar with counts and time left, and who is being graded; gone when the block ends.
 
     ``seconds`` then holds, by student, how long each cell took.
@@ -40,9 +41,6 @@ class GradingProgress:
             refresh_per_second=4,
         )
         self._bar = self._progress.add_task(f"grading {assignment}", total=None, now="")
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        return self  # traitlets copies what stands in a configuration, our two methods too
 
     def __enter__(self) -> Self:
         self._progress.start()
