@@ -128,7 +128,7 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, grad
 def write_feedback(root: Path, assignment: str) -> int:
     """nbgrader's feedback pages for everybody graded."""
     if not list(root.glob(f"autograded/*/{assignment}/*.ipynb")):
-        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+        raise _nothing_graded(assignment)
     pages, written, as_before = _feedback_pages(root, assignment)
     said = f"wrote {written} feedback page{'s' * (written != 1)}" if written else "no feedback page has changed"
     also = f" ({as_before} {'are' if as_before > 1 else 'is'} up to date)" if as_before else ""
@@ -157,7 +157,7 @@ def report(root: Path, assignment: str) -> int:
     course = _course(root, assignment)
     standing = scores(course, assignment) if has_gradebook(course) else []
     if not standing:
-        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+        raise _nothing_graded(assignment)
     path = write_report(root, assignment, standing, _was_isolated(root, assignment))
     with open_gradebook(course) as gradebook:
         write_log(score_log(gradebook, assignment), path.with_name(f"{assignment}-score-log.csv"))
@@ -171,7 +171,7 @@ def regrade_requests(root: Path, assignment: str) -> int:
 
     course = _course(root, assignment)
     if not has_gradebook(course):
-        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+        raise _nothing_graded(assignment)
     with open_gradebook(course) as gradebook:
         looks = second_looks(root, gradebook, assignment)
     path = write_page(root, assignment, looks)
@@ -183,7 +183,7 @@ def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
     """Write a week's points as the table that a learning management system imports."""
     standing = scores(_course(root, assignment), assignment)
     if not standing:
-        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+        raise _nothing_graded(assignment)
     points = columns(assignment, exercises(root, assignment), standing, per_exercise)
     made = table(system, _people(_course(root, assignment)), points)
     path = root / "report" / f"{assignment}-{system}.csv"
@@ -195,7 +195,7 @@ def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
     return 0
 
 
-def similarity(root: Path, assignment: str, earlier: list[str]) -> int:
+def similarity(root: Path, assignment: str, earlier: str) -> int:
     """Write the page of submissions that share more than the exercises force."""
     from autograder.similarity.run import compare_class  # simulates classes from the banks, which import torch
 
@@ -203,13 +203,18 @@ def similarity(root: Path, assignment: str, earlier: list[str]) -> int:
     if not submissions.folders:
         raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
     with console.status(f"comparing {len(submissions.folders)} submissions …"):
-        found = compare_class(root, assignment, submissions, earlier)
+        past = [place.strip() for place in earlier.split(",") if place.strip()]
+        found = compare_class(root, assignment, submissions, past)
     above = sum(row.is_above for row in found.rows)
     said = f"; not compared: {found.unread}" if found.unread else ""
     console.print(
         f"wrote {found.path.relative_to(root)}: {found.compared} submissions, pairs above the line: {above}{said}"
     )
     return 0
+
+
+def _nothing_graded(assignment: str) -> CourseError:
+    return CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
 
 
 def _people(course: CourseDirectory) -> list[Person]:
