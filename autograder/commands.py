@@ -111,14 +111,14 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, grad
     converter = CourseAutograde(coursedir=course, config=config)
     converter.force = bool(getattr(options, "regrade", False))
     converter.grader = grader
-    _quiet(converter)
+    log = _quiet(converter)
     with GradingProgress(assignment, options.workers) as progress:
         converter.watcher = progress
         try:
             converter.start()
         except NbGraderException as error:
             if converter.broken_by or not (converter.refused or converter.failures):
-                raise GradingFailed(str(error)) from None
+                raise GradingFailed(str(error) if converter.broken_by else _last_line(log, error)) from None
     for name, odd in converter.odd_times.items():
         console.print(f"[yellow]{escape(name)}:[/yellow] {escape(odd)}", highlight=False)
     failures = [*converter.failures, *(f"submitted/{name}: {reason}" for name, reason in converter.refused.items())]
@@ -144,8 +144,7 @@ def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
     try:
         converter.start()
     except NbGraderException as error:
-        said = (log.traceback or str(error)).rpartition("\n")[2]
-        raise GradingFailed(f"feedback could not be written: {said}") from None
+        raise GradingFailed(f"feedback could not be written: {_last_line(log, error)}") from None
     pages = sorted(root.glob(f"feedback/*/{assignment}/{assignment}.html"))
     return pages, len(converter.assignments), converter.up_to_date
 
@@ -306,3 +305,8 @@ def _quiet(converter: BaseConverter) -> CapturedLog:
     converter.log = log = CapturedLog()
     logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's gradebook, with tracebacks
     return log
+
+
+def _last_line(log: CapturedLog, error: Exception) -> str:
+    """What went wrong: nbgrader's own error only says that something did, and where to look."""
+    return (log.traceback or str(error)).rpartition("\n")[2]

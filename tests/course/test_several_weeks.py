@@ -67,27 +67,6 @@ def test_one_grading_process_serves_them_all_and_is_gone_afterwards(root, classe
     assert not Path(f"/proc/{started[0]}").exists()
 
 
-@pytest.mark.nightly
-@pytest.mark.isolation
-def test_students_by_name_share_a_grading_process_too(root, classes, started) -> None:
-    names = ",".join(student.name for student in classes[WEEK5])
-    assert autograde(root, [WEEK5], argparse.Namespace(**vars(OPTIONS) | {"students": names})) == 0
-    assert not differing(root, {WEEK5: classes[WEEK5]})
-    assert len(started) == 1
-
-
-@pytest.mark.nightly
-@pytest.mark.isolation
-def test_a_grading_process_that_dies_between_two_weeks_is_replaced(root, classes, started) -> None:
-    with Grader() as grader:
-        commands.run_autograde(root, WEEK1, OPTIONS, grader)
-        grader.start().kill()
-        grader.start().wait()
-        commands.run_autograde(root, WEEK5, OPTIONS, grader)
-    assert not differing(root, classes)
-    assert len(started) == 2
-
-
 @pytest.mark.isolation
 def test_students_by_name_are_graded_in_the_weeks_that_they_have_handed_in(root, classes) -> None:
     shutil.rmtree(root / "submitted" / "ada" / WEEK1)
