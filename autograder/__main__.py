@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from autograder.errors import AutograderError, CourseError, cannot_store, missing_package
 from autograder.imports import giving_way, importing
@@ -42,63 +43,80 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="autograder", description=__doc__)
     parser.add_argument("--root", type=Path, default=Path.cwd(), help="course root (default: the current folder)")
     commands = parser.add_subparsers(required=True, metavar="command")
+    week, grading = argparse.ArgumentParser(add_help=False), argparse.ArgumentParser(add_help=False)
+    week.add_argument("--week", help="for example 3; autograde and student-release take several, separated by commas")
+    grading.add_argument("--isolation", choices=["bubblewrap", "none"], default="bubblewrap")
+    grading.add_argument("--workers", type=int, default=0, help="submissions at the same time (default: one per core)")
 
-    def command(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=help)
+    def command(
+        name: str,
+        run: Callable[[argparse.Namespace], int],
+        help: str,
+        *parents: argparse.ArgumentParser,
+        **options: dict[str, Any],
+    ) -> None:
+        sub = commands.add_parser(name, help=help, parents=parents)
+        for option, how in options.items():
+            sub.add_argument(option if option == "file" else f"--{option}", **how)
         sub.set_defaults(run=run)
-        return sub
 
-    build = command("build", _build, "build notebooks/ and solutions/ from source/")
-    build.add_argument("--week")
-    importing = command("import", _import, "bring an edit of source/weekN/*.ipynb back into the text")
-    importing.add_argument("--week")
-    releasing = command("student-release", _student_release, "write what students may have to release/")
-    releasing.add_argument("--week", help="only these, separated by commas")
+    def text(help: str) -> dict[str, Any]:
+        return {"default": "", "help": help}
+
+    def switch(help: str) -> dict[str, Any]:
+        return {"action": "store_true", "help": help}
+
+    systems = text("canvas, moodle, brightspace or blackboard")
+    command("build", _build, "build notebooks/ and solutions/ from source/", week)
+    command("import", _import, "bring an edit of source/weekN/*.ipynb back into the text", week)
+    command("student-release", _student_release, "write what students may have to release/", week)
     command("site", _site, "write the course as a site to build/site/")
-    slides = command("slides", _slides, "write one week's lecture to build/slides/")
-    slides.add_argument("--week")
-    autograde = command("autograde", _autograde, "grade the submissions of one week, of several, or of all")
-    autograde.add_argument("--week", help="one, several separated by commas, or all")
-    autograde.add_argument("--students", default="", help="only these, separated by commas")
-    autograde.add_argument("--regrade", action="store_true", help="grade again what is graded already")
-    autograde.add_argument("--timings", action="store_true", help="show how long each exercise took over the class")
-    autograde.add_argument("--scheduler", default="", help="grade on this Dask cluster: an address or a scheduler file")
-    _grading_options(autograde)
-    feedback = command("feedback", _feedback, "write feedback pages for one week")
-    feedback.add_argument("--week")
-    report = command("report", _report, "write the class report of one week")
-    report.add_argument("--week")
-    similarity = command("similarity", _similarity, "write a page of submissions that are more alike than they need be")
-    similarity.add_argument("--week")
-    similarity.add_argument("--earlier", default="", help="submitted/ folders of earlier years, separated by commas")
-    regrading = command(
-        "regrade-requests", _regrade_requests, "write a page of what students ask to have looked at again"
+    command("slides", _slides, "write one week's lecture to build/slides/", week)
+    command(
+        "autograde",
+        _autograde,
+        "grade the submissions of one week, of several, or of all",
+        week,
+        grading,
+        students=text("only these, separated by commas"),
+        regrade=switch("grade again what is graded already"),
+        timings=switch("show how long each exercise took over the class"),
+        scheduler=text("grade on this Dask cluster: an address or a scheduler file"),
     )
-    regrading.add_argument("--week")
-    lms = command("lms", _lms, "write a table of one week's points for a learning management system")
-    lms.add_argument("--week")
-    lms.add_argument("--format", default="", help="canvas, moodle, brightspace or blackboard")
-    lms.add_argument("--exercises", action="store_true", help="a column for each exercise, too")
-    quiz = command("quiz", _quiz, "write one week's questions for a learning management system")
-    quiz.add_argument("--week")
-    quiz.add_argument("--format", default="", help="canvas, moodle, brightspace or blackboard")
-    gradescope = command("gradescope", _gradescope, "write the zip of one week that Gradescope takes")
-    gradescope.add_argument("--week")
-    gradescope.add_argument("--index", default="", help="where pip finds small torch wheels, without CUDA")
-    check = command("check", _check, "grade one notebook of your own")
-    check.add_argument("file", nargs="?", default="")
-    check.add_argument("--json", action="store_true", help="print the verdicts as JSON")
-    _grading_options(check)
-    demo = command("demo", _demo, "grade a simulated class")
-    demo.add_argument("--students", type=int, default=12)
-    _grading_options(demo)
+    command("feedback", _of_week("write_feedback"), "write feedback pages for one week", week)
+    command("report", _of_week("report"), "write the class report of one week", week)
+    earlier = text("submitted/ folders of earlier years, separated by commas")
+    about = "write a page of submissions that are more alike than they need be"
+    command("similarity", _of_week("similarity", "earlier"), about, week, earlier=earlier)
+    about = "write a page of what students ask to have looked at again"
+    command("regrade-requests", _of_week("regrade_requests"), about, week)
+    about = "write a table of one week's points for a learning management system"
+    each = switch("a column for each exercise, too")
+    command("lms", _of_week("lms", "format", "exercises"), about, week, format=systems, exercises=each)
+    command("quiz", _quiz, "write one week's questions for a learning management system", week, format=systems)
+    index = text("where pip finds small torch wheels, without CUDA")
+    command("gradescope", _gradescope, "write the zip of one week that Gradescope takes", week, index=index)
+    as_json = switch("print the verdicts as JSON")
+    command(
+        "check", _check, "grade one notebook of your own", grading, file={"nargs": "?", "default": ""}, json=as_json
+    )
+    command("demo", _demo, "grade a simulated class", grading, students={"type": int, "default": 12})
     command("doctor", _doctor, "OK or FAIL for everything the course needs")
     return parser
 
 
-def _grading_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--isolation", choices=["bubblewrap", "none"], default="bubblewrap")
-    parser.add_argument("--workers", type=int, default=0, help="submissions at the same time (default: one per core)")
+def _of_week(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
+    """The command of this name, which is given the root, the assignment and these options."""
+
+    def run(options: argparse.Namespace) -> int:
+        from autograder import commands
+        from autograder.course import assignment_of
+
+        assignment = assignment_of(options.week, options.root)
+        given = (getattr(options, option) for option in more)
+        return int(getattr(commands, name)(options.root.resolve(), assignment, *given))
+
+    return run
 
 
 def _build(options: argparse.Namespace) -> int:
@@ -168,59 +186,19 @@ def _slides(options: argparse.Namespace) -> int:
 
 
 def _autograde(options: argparse.Namespace) -> int:
-    from autograder.course import assignments_of, students_named
-    from autograder.grading.executors.client import prestart
+    from autograder.course import assignments_of
+    from autograder.grading.executors.grader import Grader
     from autograder.grading.messages import Options, wanted_device
 
     assignments = assignments_of(options.week, options.root)
     root = options.root.resolve()
     how = Options(options.isolation != "none", wanted_device(), options.workers, scheduler=options.scheduler)
-    prestart(assignments[0], how)
-    with importing():  # while the grading process starts
-        if len(assignments) == 1:
-            from autograder.grading import head_start
-
-            head_start.begin(root, assignments[0], students_named(options.students), how, options.regrade)
-        commands = giving_way("autograder.commands")
-
-    return int(commands.autograde(root, assignments, options))
-
-
-def _feedback(options: argparse.Namespace) -> int:
-    from autograder.commands import write_feedback
-    from autograder.course import assignment_of
-
-    return write_feedback(options.root.resolve(), assignment_of(options.week, options.root))
-
-
-def _report(options: argparse.Namespace) -> int:
-    from autograder.commands import report
-    from autograder.course import assignment_of
-
-    return report(options.root.resolve(), assignment_of(options.week, options.root))
-
-
-def _similarity(options: argparse.Namespace) -> int:
-    from autograder.commands import similarity
-    from autograder.course import assignment_of
-
-    earlier = [place.strip() for place in options.earlier.split(",") if place.strip()]
-    return similarity(options.root.resolve(), assignment_of(options.week, options.root), earlier)
-
-
-def _regrade_requests(options: argparse.Namespace) -> int:
-    from autograder.commands import regrade_requests
-    from autograder.course import assignment_of
-
-    return regrade_requests(options.root.resolve(), assignment_of(options.week, options.root))
-
-
-def _lms(options: argparse.Namespace) -> int:
-    from autograder.commands import lms
-    from autograder.course import assignment_of
-
-    assignment = assignment_of(options.week, options.root)
-    return lms(options.root.resolve(), assignment, options.format, options.exercises)
+    with Grader() as grader:
+        if not options.scheduler:
+            grader.prestart(assignments[0], how)
+        with importing():  # while the grading process starts
+            commands = giving_way("autograder.commands")
+        return int(commands.autograde(root, assignments, options, grader))
 
 
 def _quiz(options: argparse.Namespace) -> int:

@@ -1,11 +1,10 @@
 """What a command does; how it looks on the screen stands in `terminal`."""
 
 import argparse
-import contextlib
 import gc
 import json
 import logging
-import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from nbgrader.converters.base import BaseConverter, NbGraderException
@@ -17,7 +16,7 @@ from autograder.classroom import agrees, make_course_root, simulate
 from autograder.course import course_config, exercises, max_score, students_named
 from autograder.errors import CourseError, GradingFailed
 from autograder.grading.course_state import is_isolated
-from autograder.grading.executors.client import keeping
+from autograder.grading.executors.grader import Grader
 from autograder.grading.pipeline import NO_ISOLATION
 from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.generate_feedback import CourseFeedback
@@ -26,12 +25,13 @@ from autograder.grading.plugins.score_log import score_log, write_log
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.submission.folders import find_submissions
 from autograder.lms import Person, columns, table
+from autograder.log import CapturedLog
 from autograder.manifest import MANIFEST
 from autograder.one_notebook import can_isolate, grade_notebook
 from autograder.terminal import GradingProgress, class_table, comparison_table, console, timings_table
 
 
-def autograde(root: Path, assignments: list[str], options: argparse.Namespace) -> int:
+def autograde(root: Path, assignments: list[str], options: argparse.Namespace, grader: Grader) -> int:
     """Grade one week after the other, in one grading process, and print each class."""
     names = students_named(options.students)
     missing = [name for name in names if not any((root / "submitted" / name / one).is_dir() for one in assignments)]
@@ -46,11 +46,10 @@ def autograde(root: Path, assignments: list[str], options: argparse.Namespace) -
                 f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb{_nearly(root, assignment)}"
             )
     codes = []
-    with keeping() if len(assignments) > 1 or len(names) > 1 else contextlib.nullcontext():
-        for assignment in assignments:
-            handed_in = [name for name in names if (root / "submitted" / name / assignment).is_dir()]
-            if handed_in or not names:
-                codes.append(_autograde(root, assignment, options, handed_in))
+    for assignment in assignments:
+        handed_in = [name for name in names if (root / "submitted" / name / assignment).is_dir()]
+        if handed_in or not names:
+            codes.append(_autograde(root, assignment, options, handed_in, grader))
     return max(codes)
 
 
@@ -60,13 +59,17 @@ def _nearly(root: Path, assignment: str, student: str = "*") -> str:
     return f"; found: {', '.join(f'submitted/{name}' for name in misnamed)}" if misnamed else ""
 
 
-def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: list[str]) -> int:
+def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: list[str], grader: Grader) -> int:
     failures: list[str] = []
     refused: dict[str, str] = {}
     misnamed: dict[str, str] = {}
     seconds: dict[str, dict[str, float]] = {}
     for name in names or ["*"]:
-        failures += run_autograde(root, assignment, options, name, seconds, refused, misnamed)
+        run = run_autograde(root, assignment, options, grader, name)
+        failures += run.failures
+        refused |= run.refused
+        misnamed |= run.misnamed
+        seconds |= run.seconds
     standing = scores(_course(root, assignment), assignment)
     standing += [Score(name, None, max_score(root, assignment), reason) for name, reason in refused.items()]
     console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
@@ -83,20 +86,18 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
     return 1 if failures else 0
 
 
-def run_autograde(
-    root: Path,
-    assignment: str,
-    options: argparse.Namespace,
-    student: str = "*",
-    seconds: dict[str, dict[str, float]] | None = None,
-    refused: dict[str, str] | None = None,
-    misnamed: dict[str, str] | None = None,
-) -> list[str]:
-    """nbgrader's own converter, with our plug-ins and a progress bar; returns what went wrong, line by line.
+@dataclass(frozen=True)
+class Run:
+    """What a run over one class says besides its grades."""
 
-    ``seconds`` receives, by student, how long each cell took; ``refused`` the folders that no student can be called, and
-    ``misnamed`` what lies there under a name that is nearly the assignment's.
-    """
+    failures: list[str]  # what went wrong, a line each
+    refused: dict[str, str]  # folders that no student can be called, with the reason
+    misnamed: dict[str, str]  # what lies there under a name that is nearly the assignment's, with what to do
+    seconds: dict[str, dict[str, float]]  # by student, how long each cell took
+
+
+def run_autograde(root: Path, assignment: str, options: argparse.Namespace, grader: Grader, student: str = "*") -> Run:
+    """nbgrader's own converter, with our plug-ins and a progress bar."""
     gc.freeze()  # what has been imported stays: the collector need not go through it again and again
     # Ctrl-C while the gradebook is read: what is said of its cursor then, traceback and all, is for nobody.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
@@ -105,51 +106,29 @@ def run_autograde(
     course.student_id = student
     if options.isolation == "none":
         console.print(f"[bold yellow]{NO_ISOLATION}[/bold yellow]")
+    how = {"isolation": options.isolation, "workers": options.workers, "scheduler": getattr(options, "scheduler", "")}
+    config.SubmissionExporter.merge(how)
+    converter = CourseAutograde(coursedir=course, config=config)
+    converter.force = bool(getattr(options, "regrade", False))
+    converter.grader = grader
+    log = _quiet(converter)
     with GradingProgress(assignment, options.workers) as progress:
-        config.SubmissionExporter.merge(
-            {
-                "isolation": options.isolation,
-                "workers": options.workers,
-                "scheduler": getattr(options, "scheduler", ""),
-                "on_start": progress.on_start,
-                "on_result": progress.on_outcome,
-            }
-        )
-        converter = CourseAutograde(coursedir=course, config=config)
-        converter.force = bool(getattr(options, "regrade", False))
-        problems = _capture_errors(converter)
+        converter.watcher = progress
         try:
             converter.start()
         except NbGraderException as error:
-            if broken := re.search(
-                r"(?:sqlite3|sqlalchemy\.exc\.OperationalError: \(psycopg)\.OperationalError\) ([^\n]*)",
-                "\n".join(problems),
-            ):
-                raise GradingFailed(
-                    f"the gradebook cannot be written ({broken[1]}): free some space or mend the permissions, or see that "
-                    "its server runs, then run the same command again; what is graded is kept"
-                ) from None
-            if not converter.refused and not any("There was an error processing" in line for line in problems):
-                raise GradingFailed(str(error)) from None
+            if converter.broken_by or not (converter.refused or converter.failures):
+                raise GradingFailed(str(error) if converter.broken_by else _last_line(log, error)) from None
     for name, odd in converter.odd_times.items():
         console.print(f"[yellow]{escape(name)}:[/yellow] {escape(odd)}", highlight=False)
-    if seconds is not None:
-        seconds |= progress.seconds
-    if refused is not None:
-        refused |= converter.refused
-    if misnamed is not None:
-        misnamed |= converter.misnamed
-    reasons = re.findall(r"^autograder[\w.]*\.GradingFailed: (.*)", "\n".join(problems), flags=re.MULTILINE)
-    reasons += [f"submitted/{name}: {reason}" for name, reason in converter.refused.items()]
-    return list(dict.fromkeys(reasons)) or [
-        line for line in problems if line.startswith("There was an error processing assignment '")
-    ]
+    failures = [*converter.failures, *(f"submitted/{name}: {reason}" for name, reason in converter.refused.items())]
+    return Run(list(dict.fromkeys(failures)), converter.refused, converter.misnamed, progress.seconds)
 
 
 def write_feedback(root: Path, assignment: str) -> int:
     """nbgrader's feedback pages for everybody graded."""
     if not list(root.glob(f"autograded/*/{assignment}/*.ipynb")):
-        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+        raise _nothing_graded(assignment)
     pages, written, as_before = _feedback_pages(root, assignment)
     said = f"wrote {written} feedback page{'s' * (written != 1)}" if written else "no feedback page has changed"
     also = f" ({as_before} {'are' if as_before > 1 else 'is'} up to date)" if as_before else ""
@@ -161,12 +140,11 @@ def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
     """All pages of the week; how many were written now, and how many were up to date."""
     config = course_config(root)
     converter = CourseFeedback(coursedir=_course(root, assignment, config), config=config)
-    problems = _capture_errors(converter)
+    log = _quiet(converter)
     try:
         converter.start()
     except NbGraderException as error:
-        traceback = next((line for line in problems if "Traceback" in line), str(error))
-        raise GradingFailed(f"feedback could not be written: {traceback.strip().splitlines()[-1]}") from None
+        raise GradingFailed(f"feedback could not be written: {_last_line(log, error)}") from None
     pages = sorted(root.glob(f"feedback/*/{assignment}/{assignment}.html"))
     return pages, len(converter.assignments), converter.up_to_date
 
@@ -178,7 +156,7 @@ def report(root: Path, assignment: str) -> int:
     course = _course(root, assignment)
     standing = scores(course, assignment) if has_gradebook(course) else []
     if not standing:
-        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+        raise _nothing_graded(assignment)
     path = write_report(root, assignment, standing, _was_isolated(root, assignment))
     with open_gradebook(course) as gradebook:
         write_log(score_log(gradebook, assignment), path.with_name(f"{assignment}-score-log.csv"))
@@ -192,7 +170,7 @@ def regrade_requests(root: Path, assignment: str) -> int:
 
     course = _course(root, assignment)
     if not has_gradebook(course):
-        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+        raise _nothing_graded(assignment)
     with open_gradebook(course) as gradebook:
         looks = second_looks(root, gradebook, assignment)
     path = write_page(root, assignment, looks)
@@ -204,7 +182,7 @@ def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
     """Write a week's points as the table that a learning management system imports."""
     standing = scores(_course(root, assignment), assignment)
     if not standing:
-        raise CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
+        raise _nothing_graded(assignment)
     points = columns(assignment, exercises(root, assignment), standing, per_exercise)
     made = table(system, _people(_course(root, assignment)), points)
     path = root / "report" / f"{assignment}-{system}.csv"
@@ -216,7 +194,7 @@ def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
     return 0
 
 
-def similarity(root: Path, assignment: str, earlier: list[str]) -> int:
+def similarity(root: Path, assignment: str, earlier: str) -> int:
     """Write the page of submissions that share more than the exercises force."""
     from autograder.similarity.run import compare_class  # simulates classes from the banks, which import torch
 
@@ -224,13 +202,18 @@ def similarity(root: Path, assignment: str, earlier: list[str]) -> int:
     if not submissions.folders:
         raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
     with console.status(f"comparing {len(submissions.folders)} submissions …"):
-        found = compare_class(root, assignment, submissions, earlier)
+        past = [place.strip() for place in earlier.split(",") if place.strip()]
+        found = compare_class(root, assignment, submissions, past)
     above = sum(row.is_above for row in found.rows)
     said = f"; not compared: {found.unread}" if found.unread else ""
     console.print(
         f"wrote {found.path.relative_to(root)}: {found.compared} submissions, pairs above the line: {above}{said}"
     )
     return 0
+
+
+def _nothing_graded(assignment: str) -> CourseError:
+    return CourseError(f"nothing of {assignment} is graded yet: run `make autograde WEEK={assignment}` first")
 
 
 def _people(course: CourseDirectory) -> list[Person]:
@@ -286,19 +269,19 @@ def demo(root: Path, options: argparse.Namespace) -> int:
         )
         options.isolation = "none"
     make_course_root(root, target, built)
-    with keeping():
-        wrong = sum(_demonstrate(root, target, assignment, options) for assignment in built)
+    with Grader() as grader:
+        wrong = sum(_demonstrate(root, target, assignment, options, grader) for assignment in built)
     if wrong:
         console.print(f"[red]{wrong} scores differ from the expected ones[/red]")
     return 1 if wrong else 0
 
 
-def _demonstrate(root: Path, target: Path, assignment: str, options: argparse.Namespace) -> int:
+def _demonstrate(root: Path, target: Path, assignment: str, options: argparse.Namespace, grader: Grader) -> int:
     """One week of the demo. Returns how many scores differ from what is due."""
     from autograder.report import write_report  # draws, so it imports matplotlib
 
     students = simulate(root, target, assignment, options.students)
-    failures = run_autograde(target, assignment, options)
+    failures = run_autograde(target, assignment, options, grader).failures
     standing = {score.student: score for score in scores(_course(target, assignment), assignment)}
     (target / f"{assignment}-expected.json").write_text(json.dumps({s.name: s.expected for s in students}, indent=1))
     console.print(comparison_table(assignment, students, standing))
@@ -317,15 +300,13 @@ def _course(root: Path, assignment: str, config: Config | None = None) -> Course
     return course
 
 
-def _capture_errors(converter: BaseConverter) -> list[str]:
-    """nbgrader's log kept from the screen; the error lines, for us to say shortly."""
-    problems: list[str] = []
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            problems.append(record.getMessage())
-
-    converter.log = logging.Logger("nbgrader")
-    converter.log.addHandler(Handler(logging.ERROR))
+def _quiet(converter: BaseConverter) -> CapturedLog:
+    """Keep nbgrader's log from the screen, for us to say shortly."""
+    converter.log = log = CapturedLog()
     logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's gradebook, with tracebacks
-    return problems
+    return log
+
+
+def _last_line(log: CapturedLog, error: Exception) -> str:
+    """What went wrong: nbgrader's own error only says that something did, and where to look."""
+    return (log.traceback or str(error)).rpartition("\n")[2]

@@ -6,6 +6,7 @@
     │   └── RegionError             a marked region is not closed, nested, or where it must not be
     └── GradingError                one run, or one submission, could not be graded: never a score
         ├── GradingFailed           the run cannot go on, or this submission has to be graded again
+        │   └── GraderDied          the grading process has ended before its time: another one may manage
         ├── SandboxError            the sandbox did not work, which is never the student's fault
         └── UngradableError         this file cannot be graded; the text is the reason, for instructor and student
 
@@ -45,6 +46,10 @@ class GradingError(AutograderError):
 
 class GradingFailed(GradingError):
     """The run cannot go on, or a submission must be graded again."""
+
+
+class GraderDied(GradingFailed):
+    """The grading process has ended before its time; another one may manage what it was at."""
 
 
 class SandboxError(GradingError):

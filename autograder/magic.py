@@ -3,6 +3,7 @@
 A grading process stays warm between calls and ends with the kernel.
 """
 
+import atexit
 import os
 import secrets
 from dataclasses import replace
@@ -14,8 +15,8 @@ from nbformat.notebooknode import NotebookNode
 
 from autograder.course import Role, exercises, instructor_cells, released_files
 from autograder.errors import AutograderError, CourseError, GradingFailed
-from autograder.grading.executors.client import WarmGrader
-from autograder.grading.messages import Failure, Graded, Options, Task, wanted_device
+from autograder.grading.executors.grader import Grader
+from autograder.grading.messages import Answer, Failure, Graded, Options, Task, wanted_device
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.source_names import defined_names
 from autograder.grading.submission import intake
@@ -39,12 +40,13 @@ class NotebookGrader:
         self._shell, self._root = shell, root
         self._seed = secrets.randbits(32)
         self._isolate = not why_not_isolated()
-        self._grader: WarmGrader | None = None
+        self._grader = Grader()
+        atexit.register(self._grader.close)
 
     def prestart(self) -> None:
         """Start the grading process; what is wrong is said when something is to be graded."""
         try:
-            self._warm(assignment_in(self._path(), self._root))
+            self._grader.prestart(assignment_in(self._path(), self._root), self._options)
         except AutograderError:
             return
         if not self._isolate:
@@ -58,10 +60,6 @@ class NotebookGrader:
             self._grade(line.strip())
         except AutograderError as error:
             print(error)
-
-    def close(self) -> None:
-        if self._grader is not None:
-            self._grader.close()
 
     def _grade(self, wanted: str) -> None:
         path = self._path()
@@ -79,7 +77,9 @@ class NotebookGrader:
             {cell.id for cell in template if cell.grade_id in tests},
             Task.of("you", assignment, rebuilt.notebook, template, files, self._seed),
         )
-        answer = self._warm(assignment).grade(task)
+        answers: list[Answer] = []
+        self._grader.grade([task], self._options, answers.append)
+        answer = answers[-1]
         if isinstance(answer, Failure):
             raise GradingFailed(answer.reason)
         graded = Graded(rebuilt.notebook, answer, rebuilt.notes)
@@ -88,11 +88,9 @@ class NotebookGrader:
             if mark.name in names:
                 print(mark.text)
 
-    def _warm(self, assignment: str) -> WarmGrader:
-        if self._grader is None or self._grader.assignment != assignment:
-            self.close()
-            self._grader = WarmGrader(assignment, Options(self._isolate, wanted_device(), workers=1))
-        return self._grader
+    @property
+    def _options(self) -> Options:
+        return Options(self._isolate, wanted_device(), workers=1)
 
     def _path(self) -> Path:
         """The notebook's file: Jupyter's servers name it in the environment, VS Code in the namespace."""

@@ -12,13 +12,14 @@ from rich.table import Table
 from autograder.classroom import Student, agrees
 from autograder.course import is_week
 from autograder.grading.messages import Failed, Graded, Outcome, Ungradable, usual_workers
+from autograder.grading.plugins.background import Watcher
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import Exercise
 
 console = Console(soft_wrap=True)
 
 
-class GradingProgress:
+class GradingProgress(Watcher):
     """A bar with counts and time left, and who is being graded; gone when the block ends.
 
     ``seconds`` then holds, by student, how long each cell took.
@@ -40,9 +41,6 @@ class GradingProgress:
             refresh_per_second=4,
         )
         self._bar = self._progress.add_task(f"grading {assignment}", total=None, now="")
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        return self  # traitlets copies what stands in a configuration, our two methods too
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -73,17 +71,8 @@ class GradingProgress:
 
 def comparison_table(assignment: str, students: list[Student], standing: dict[str, Score]) -> Table:
     """Expected and given automatic scores of a simulated class."""
-    table = Table(title=f"{assignment}: a simulated class, expected and given points", title_justify="left")
-    _add_columns(
-        table,
-        ("student", "left"),
-        ("expected", "right"),
-        ("given", "right"),
-        ("", "left"),
-        ("by hand", "right"),
-        ("story or reason", "left"),
-        fold=True,
-    )
+    title = f"{assignment}: a simulated class, expected and given points"
+    table = _table(title, "student", ">expected", ">given", "", ">by hand", "story or reason", fold=True)
     for student in sorted(students, key=lambda s: (not s.ungradable, s.name)):
         score = standing.get(student.name)
         given = "–" if score is None or score.score is None else f"{score.score:g}"
@@ -98,48 +87,19 @@ def class_table(assignment: str, standing: list[Score], isolated: bool = True) -
     """A graded class: who has how many points, what waits for a person, what could not be graded (first)."""
     said = [] if isolated else ["graded without isolation: student code ran with the instructor's rights"]
     said += [] if is_week(assignment) else ["its tests ran in each student's own process, as nbgrader's do"]
-    caption = "\n".join(said)
-    table = Table(
-        title=f"{assignment}",
-        title_justify="left",
-        caption=caption,
-        caption_justify="left",
-        caption_style="bold yellow",
-    )
-    _add_columns(
-        table,
-        ("student", "left"),
-        ("points", "right"),
-        ("of", "right"),
-        ("by hand", "right"),
-        ("not graded because", "left"),
-        fold=True,
-    )
+    table = _table(assignment, "student", ">points", ">of", ">by hand", "not graded because", fold=True)
+    table.caption, table.caption_justify, table.caption_style = "\n".join(said), "left", "bold yellow"
     for score in sorted(standing, key=lambda s: (not s.reason, s.student)):
         points = "–" if score.score is None else f"{score.score:g}"
-        table.add_row(
-            escape(score.student),
-            points,
-            f"{score.max_score:g}",
-            str(score.to_grade_by_hand or ""),
-            escape(score.reason),
-        )
+        by_hand = str(score.to_grade_by_hand or "")
+        table.add_row(escape(score.student), points, f"{score.max_score:g}", by_hand, escape(score.reason))
     return table
 
 
 def timings_table(entries: tuple[Exercise, ...], assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
     """How long each exercise took over the class: the student's cell and its hidden tests, and who took longest."""
-    table = Table(title=f"{assignment}: seconds per exercise, over {len(seconds)} submissions", title_justify="left")
-    _add_columns(
-        table,
-        ("exercise", "left"),
-        ("", "left"),
-        ("cell, median", "right"),
-        ("max", "right"),
-        ("tests, median", "right"),
-        ("max", "right"),
-        ("longest", "left"),
-    )
+    title = f"{assignment}: seconds per exercise, over {len(seconds)} submissions"
+    table = _table(title, "exercise", "", ">cell, median", ">max", ">tests, median", ">max", "longest")
     for entry in entries:
         if entry.kind != "text":
             cell = {student: times.get(entry.grade_id, 0.0) for student, times in seconds.items()}
@@ -151,15 +111,8 @@ def timings_table(entries: tuple[Exercise, ...], assignment: str, seconds: dict[
                 entry.number, entry.grade_id, *figures, max(seconds, key=lambda student: cell[student] + tests[student])
             )
     whole = {student: sum(times.values()) for student, times in seconds.items()}
-    table.add_row(
-        "all",
-        f"median {statistics.median(whole.values()):.2f}, max {max(whole.values()):.2f}",
-        "",
-        "",
-        "",
-        "",
-        max(whole, key=lambda student: whole[student]),
-    )
+    figures = f"median {statistics.median(whole.values()):.2f}, max {max(whole.values()):.2f}"
+    table.add_row("all", figures, *[""] * 4, max(whole, key=lambda student: whole[student]))
     return table
 
 
@@ -171,6 +124,10 @@ def _summary(student: Student) -> str:
     return "; ".join(filter(None, [counted, f"wrong: {mistakes}" if mistakes else ""]))
 
 
-def _add_columns(table: Table, *columns: tuple[str, Literal["left", "right"]], fold: bool = False) -> None:
-    for name, justify in columns:
-        table.add_column(name, justify=justify, overflow="fold" if fold else "ellipsis")
+def _table(title: str, *columns: str, fold: bool = False) -> Table:
+    """An empty table; columns with > are set to the right."""
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"
+        table.add_column(name.removeprefix(">"), justify=justify, overflow="fold" if fold else "ellipsis")
+    return table

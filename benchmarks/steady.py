@@ -23,7 +23,7 @@ from hostile.bank import WEEK, load, released, write_entry  # noqa: E402
 from autograder.classroom import make_course_root  # noqa: E402
 from autograder.course import instructor_cells, released_files  # noqa: E402
 from autograder.errors import UngradableError  # noqa: E402
-from autograder.grading.executors import client  # noqa: E402
+from autograder.grading.executors.grader import Grader  # noqa: E402
 from autograder.grading.messages import Answer, Options, Result, Task  # noqa: E402
 from autograder.grading.submission import intake  # noqa: E402
 
@@ -66,14 +66,14 @@ def main() -> None:
         if given != due[answer.key]:
             wrong.add(answer.key)
 
-    with tempfile.TemporaryDirectory() as place, client.keeping():
+    with tempfile.TemporaryDirectory() as place, Grader() as grader:
         tasks, due = tasks_of(Path(place) / "course")
         classes = [tasks[at : at + CLASS] for at in range(0, len(tasks), CLASS)]
         for count in (0, 4):
             with busy(count):
                 for group in [[task] for task in tasks] + classes:
                     for _ in range(runs):
-                        client.grade(iter(group), Options(), on_answer)
+                        grader.grade(iter(group), Options(), on_answer)
     for student, given in points.items():
         steady = all(one == given[0] for one in given)
         print(

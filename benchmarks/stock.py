@@ -42,7 +42,7 @@ def make_stock_root(ours: Path, target: Path, assignment: str, seed: int) -> Non
     config.CourseDirectory.root = str(target)
     course = CourseDirectory(config=config)
     course.db_url = f"sqlite:///{target / 'gradebook.db'}"
-    register_assignment(target, course, assignment, config)
+    register_assignment(target, course, assignment)
     (target / "nbgrader_config.py").write_text(CONFIG)
 
 

@@ -1,6 +1,6 @@
 """`make build`: text → instructor's notebook → student's notebook and executed solution, one way."""
 
-import logging
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,6 +16,7 @@ from autograder.build.preprocessors import PRODUCTS, source_digest
 from autograder.build.text import to_notebook, to_text
 from autograder.course import course_config
 from autograder.errors import CourseError, RegionError, TextError
+from autograder.log import CapturedLog
 from autograder.manifest import RELEASED_FILES
 
 
@@ -98,9 +99,33 @@ def _stage(root: Path, stage: Path, text: Path) -> Path:
         raise TextError(f"source/{text.name}: {error}; see docs/authoring.md") from error
     (source / f"{assignment}.ipynb").write_text(_dump(notebook), encoding="utf-8")
     for name in ("lab.py", *RELEASED_FILES.get(assignment, ())):
-        shutil.copy(root / "source" / name, source / name)
+        copy_released(root / "source" / name, source / name)
     _generate(root, stage, GenerateAssignment, assignment)
     return source
+
+
+def copy_released(file: Path, target: Path) -> None:
+    """Copy a released file. The scripts that a helper module reads from a folder become part of it: students get one file."""
+    if file.suffix != ".py":
+        shutil.copy(file, target)
+        return
+    target.write_text(
+        SCRIPTS.sub(lambda found: _as_literal(file.with_name(found[2])), file.read_text("utf-8")), "utf-8"
+    )
+
+
+SCRIPTS = re.compile(
+    r'\{\s*(\w+)\.stem: \1\.read_text\("utf-8"\) for \1 in Path\(__file__\)\.with_name\("(\w+)"\)\.glob\("\*\.js"\)\s*\}'
+)
+
+
+def _as_literal(folder: Path) -> str:
+    texts = {path.stem: path.read_text("utf-8") for path in sorted(folder.glob("*.js"))}
+    if not texts:
+        raise CourseError(
+            f"source/{folder.name}/ has no scripts, which source/{folder.name.removesuffix('_pictures')}.py needs"
+        )
+    return "{" + ", ".join(f'"{name}": r"""\n{text}"""' for name, text in texts.items()) + "}"
 
 
 def _same_bytes(a: Path, b: Path) -> bool:
@@ -138,29 +163,16 @@ def _generate(root: Path, stage: Path, converter_class: type, assignment: str) -
     directory = CourseDirectory(config=config)
     directory.assignment_id = assignment
     converter = converter_class(coursedir=directory, config=config)
-    problems: list[str] = []
-    converter.log = logging.Logger("build")
-    converter.log.addHandler(_Collector(problems))
+    converter.log = log = CapturedLog()
     try:
         converter.start()
     except NbGraderException as error:
-        raise CourseError(f"{converter_class.__name__} failed on {assignment}: {_gist(problems) or error}") from None
+        raise CourseError(f"{converter_class.__name__} failed on {assignment}: {_gist(log) or error}") from None
 
 
-class _Collector(logging.Handler):
-    """Keeps the errors of a log as text."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__(logging.ERROR)
-        self._problems = problems
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._problems.append(record.getMessage())
-
-
-def _gist(problems: list[str]) -> str:
+def _gist(log: CapturedLog) -> str:
     """What a person needs of nbgrader's error log: the failing cell and its error, or the last line of the traceback."""
-    traceback: str = strip_ansi(next((text for text in problems if "Traceback" in text), "")).strip()
+    traceback: str = strip_ansi(log.traceback)
     _, _, cell_error = traceback.partition("CellExecutionError: ")
     return cell_error or traceback.rpartition("\n")[2]
 

@@ -13,8 +13,6 @@ from filelock import FileLock, Timeout
 from autograder.errors import GradingFailed
 from autograder.permissions import is_groupshared
 
-_foreseen: dict[Path, str] = {}  # what the seeds of course roots that have none will be made from
-
 
 def state_folder(root: Path) -> Path:
     """`.autograder/` in a course root, for the instructor's eyes only: seed, lock, pending results."""
@@ -61,27 +59,11 @@ def class_seed(root: Path, assignment: str) -> int:
     path = state_folder(root) / "seed"
     try:
         with open(path, "x", encoding="ascii") as file:
-            file.write(_foreseen.pop(root, "") or _new_secret())
+            file.write(os.urandom(8).hex() + "\n")
         path.chmod(file_mode(root))
     except FileExistsError:
         pass
-    return _seed(path.read_text(encoding="ascii"), assignment)
-
-
-def foreseen_seed(root: Path, assignment: str) -> int:
-    """What ``class_seed`` will say in this process; nothing is written."""
-    try:
-        secret = (root / ".autograder" / "seed").read_text(encoding="ascii")
-    except FileNotFoundError:
-        secret = _foreseen.setdefault(root, _new_secret())
-    return _seed(secret, assignment)
-
-
-def _new_secret() -> str:
-    return os.urandom(8).hex() + "\n"
-
-
-def _seed(secret: str, assignment: str) -> int:
+    secret = path.read_text(encoding="ascii")
     return int.from_bytes(hashlib.sha256(f"{secret.strip()}/{assignment}".encode()).digest()[:4], "big")
 
 

@@ -138,9 +138,6 @@ class Graded:
     forget: Callable[[], None] = lambda: None  # the verdicts are saved: drop what is kept for an interrupted run
     warnings: tuple[str, ...] = ()  # notes that whoever grades has to act on
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # nbconvert copies what its preprocessors are handed, several times
-
 
 @dataclass
 class Ungradable:
@@ -149,9 +146,6 @@ class Ungradable:
     notebook: "NotebookNode"
     reason: str
     isolated: bool = True
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
 
 
 @dataclass

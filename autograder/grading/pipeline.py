@@ -4,15 +4,17 @@ A run begins with ``grading_run`` and ends with its block. In between ``grade_su
 (`submission/`), has it graded (`executors/`), and hands out what became of it. `plugins/` puts that into nbgrader's loop.
 """
 
+import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
 from autograder.course import instructor_cells, released_files
 from autograder.errors import GradingFailed, UngradableError
 from autograder.grading.course_state import class_seed, run_lock
-from autograder.grading.executors import client
+from autograder.grading.executors import dask_cluster
+from autograder.grading.executors.grader import Grader
 from autograder.grading.messages import Answer, Failed, Failure, Graded, OnOutcome, Options, Result, Task, Ungradable
 from autograder.grading.pending import Pending
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
@@ -24,18 +26,17 @@ NO_ISOLATION = (
 
 
 @contextmanager
-def grading_run(root: Path, assignment: str, options: Options) -> Iterator[None]:
-    """A run over a course root. Nothing is written where nothing can be graded; whatever is started ends with the block.
+def grading_run(root: Path, assignment: str, options: Options, grader: Grader | None = None) -> Iterator[Grader]:
+    """A run over a course root, with this ``grader`` or one of its own, which ends with the block. Nothing is written where
+    nothing can be graded.
 
     Raises ``GradingFailed`` if isolation cannot be had, or another run is under way.
     """
     require_isolation(options)
-    with run_lock(root):
-        client.prestart(assignment, options)
-        try:
-            yield
-        finally:
-            client.cancel()
+    with run_lock(root), Grader() if grader is None else nullcontext(grader) as ours:
+        if not options.scheduler:
+            ours.prestart(assignment, options)
+        yield ours
 
 
 def require_isolation(options: Options) -> None:
@@ -45,7 +46,13 @@ def require_isolation(options: Options) -> None:
 
 
 def grade_submissions(
-    root: Path, assignment: str, files: dict[str, Path], options: Options, on_outcome: OnOutcome, again: bool = False
+    root: Path,
+    assignment: str,
+    files: dict[str, Path],
+    options: Options,
+    on_outcome: OnOutcome,
+    again: bool = False,
+    grader: Grader | None = None,
 ) -> None:
     """Grade submissions of one assignment, by student; ``again`` even if an interrupted run has left results.
 
@@ -80,7 +87,14 @@ def grade_submissions(
             else:
                 yield task
 
-    client.grade(tasks(), options, on_answer)
+    coming = tasks()
+    if (first := next(coming, None)) is None:
+        return
+    if options.scheduler:
+        dask_cluster.grade(itertools.chain([first], coming), options, on_answer)
+        return
+    with Grader() if grader is None else nullcontext(grader) as ours:
+        ours.grade(itertools.chain([first], coming), options, on_answer)
 
 
 def _graded(rebuilt: intake.Intake, result: Result, options: Options, forget: partial[None]) -> Graded:

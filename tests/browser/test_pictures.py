@@ -19,12 +19,14 @@ from helpers import COURSE
 from nbclient import NotebookClient
 from playwright.sync_api import Locator, Page, expect
 
+from autograder.build.pipeline import copy_released
 from autograder.reference import alibi, attention, mrope, rope, scaling, sinusoidal, streaming, t5
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SET_UP = """import matplotlib.pyplot as plt
 import lab
 import serving_lab as serving
+from autograder.build.pipeline import copy_released
 from autograder.reference import alibi, mrope, scaling, sinusoidal, streaming, t5
 lab.use_style()"""
 FIGURE = """fig, (left, right) = lab.figure("An ordinary figure", ncols=2)
@@ -212,7 +214,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("pictures")
     for name in ("lab.py", "serving_lab.py", "ready_encodings.py"):
-        shutil.copy(COURSE / "source" / name, folder)
+        copy_released(COURSE / "source" / name, folder / name)
     set_up = f"import sys\nsys.path.append({str(COURSE)!r})\n{SET_UP}"
     sources = [set_up, FIGURE, *(picture.code for picture in PICTURES.values())]
     content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])

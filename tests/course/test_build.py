@@ -37,6 +37,8 @@ def copy(tmp_path: Path, text: Path) -> Path:
     for path in (COURSE / "source").iterdir():
         if path.is_file() and (path == text or path not in WEEKS):
             shutil.copy(path, root / "source")
+        elif path.name.endswith("_pictures"):
+            shutil.copytree(path, root / "source" / path.name)
     shutil.copy(COURSE / "nbgrader_config.py", root)
     return root
 

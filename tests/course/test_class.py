@@ -44,14 +44,6 @@ def test_without_isolation_the_scores_are_the_same_and_the_output_says_so(
         assert ("graded without isolation" in page) is said
 
 
-@pytest.mark.nightly
-def test_grading_again_changes_nothing(graded_class: GradedClass) -> None:
-    before = standing(graded_class.root)
-    again = run("nbgrader", "autograde", WEEK3, cwd=graded_class.root)
-    assert again.stderr.count("Skipping existing assignment") == len(graded_class.students)
-    assert standing(graded_class.root) == before
-
-
 def test_half_graded_work_is_found_and_graded_again(graded_class: GradedClass) -> None:
     before = standing(graded_class.root)
     half = graded_class.root / "autograded" / "ada" / WEEK3 / f"{WEEK3}.ipynb"
@@ -116,11 +108,6 @@ def test_the_class_report_names_what_was_seen_and_what_is_left(graded_class: Gra
     assert "Hand-grading left" in page and page.count("<svg") == 2
     assert not re.search(r"""(src|href)=["']https?:|url\(["']?https?:|@import""", page)
     assert re.search(r"<strong>\d+ ×</strong> Your ", page)
-
-
-def test_the_gradebook_knows_an_assignment_it_never_generated(graded_class: GradedClass) -> None:
-    """The class's gradebook was made by autograde alone, from the committed sources."""
-    assert standing(graded_class.root)["ada"].max_score == 29
 
 
 @pytest.mark.nightly

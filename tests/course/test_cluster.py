@@ -15,7 +15,6 @@ from helpers import COURSE, PATIENCE, autograder, wait_until
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.errors import GradingFailed
 from autograder.grading.executors import dask_cluster as cluster
-from autograder.grading.executors.client import grade
 from autograder.grading.messages import Answer, Failure, Graded, Options, Outcome, Result, Task, Ungradable
 from autograder.grading.pipeline import grade_submissions
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
@@ -25,14 +24,14 @@ WEEK1 = "week1_permutation_equivariance"
 OLD_COURSE = "from autograder.grading.executors import dask_cluster as cluster\nthose = cluster.versions()\ncluster.versions = lambda: those | {'torch': '1.0'}\n"
 NO_BUBBLEWRAP = "from autograder.grading.executors import dask_cluster as cluster\ncluster.why_not_isolated = lambda: 'bubblewrap was not found: install it'\n"
 KILLER = """
-import json, os
+import os
 from autograder.grading.executors import dask_cluster as cluster
+from autograder.grading.messages import Result
 
 def _grade(task, options):
-    key = json.loads(task)["key"]
-    if key == "killer":
+    if task.key == "killer":
         os._exit(1)
-    return {"result": {"key": key, "scores": {"a": 1.0}}}
+    return Result(task.key, scores={"a": 1.0})
 
 cluster._grade = _grade
 """
@@ -172,12 +171,12 @@ def test_what_a_judge_has_learnt_stays_for_the_next_submission() -> None:
     try:
         processes = []
         for key in ("ada", "boole"):
-            assert cluster._grade(json.dumps(task(key).to_json()), options)["result"]["key"] == key
-            processes.append(children(cluster._idle[-1].process.pid))
+            assert cluster._grade(task(key), options).key == key
+            with cluster._warm_graders.taken() as grader:
+                processes.append(children(grader.start().pid))
         assert len(processes[0]) > 1 and processes[0] == processes[1]  # the sandbox and the judge
     finally:
-        while cluster._idle:
-            cluster._idle.pop().close()
+        cluster._warm_graders.close()
 
 
 def children(parent: int) -> set[str]:
@@ -187,7 +186,7 @@ def children(parent: int) -> set[str]:
 def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tmp_path: Path) -> None:
     answers: list[Answer] = []
     with running(tmp_path, KILLER, KILLER, KILLER, failures=0) as started:
-        grade(
+        cluster.grade(
             [task(key) for key in ("ada", "killer", "boole", "emmy")],
             Options(False, scheduler=str(started.file)),
             answers.append,
@@ -210,24 +209,24 @@ def test_the_cluster_has_a_part_of_a_large_class_at_a_time(tmp_path: Path, monke
             yield task(f"student{number}")
 
     with running(tmp_path, KILLER) as started:
-        grade(tasks(), Options(False, scheduler=started.address), answers.append)
+        cluster.grade(tasks(), Options(False, scheduler=started.address), answers.append)
     assert {answer.key for answer in answers} == {f"student{number}" for number in range(10)} and most == 3
 
 
 def test_what_is_wrong_with_a_cluster_is_one_line(tmp_path: Path) -> None:
     with running(tmp_path) as started:
         with pytest.raises(GradingFailed, match="has no workers: start some"):
-            grade([task("ada")], Options(scheduler=started.address), lambda result: None)
+            cluster.grade([task("ada")], Options(scheduler=started.address), lambda result: None)
         started.start_worker("--name", "old", patch=OLD_COURSE)
         started.wait_for_workers()
         with pytest.raises(GradingFailed, match=r"torch 1\.0 instead of .*install the same"):
-            grade([task("ada")], Options(scheduler=started.address), lambda result: None)
+            cluster.grade([task("ada")], Options(scheduler=started.address), lambda result: None)
         started.workers.pop().terminate()
         wait_until(lambda: started.processes[-1].poll() is not None)
         started.start_worker(patch=NO_BUBBLEWRAP)
         started.wait_for_workers()
         with pytest.raises(GradingFailed, match="worker tcp.*bubblewrap was not found"):
-            grade([task("ada")], Options(scheduler=started.address), lambda result: None)
+            cluster.grade([task("ada")], Options(scheduler=started.address), lambda result: None)
 
 
 def test_a_worker_that_joins_later_is_asked_too() -> None:
@@ -250,7 +249,7 @@ def test_a_wrong_scheduler_is_one_line(
 ) -> None:
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
     with pytest.raises(GradingFailed, match=says):
-        grade([task("ada")], Options(scheduler=scheduler), lambda result: None)
+        cluster.grade([task("ada")], Options(scheduler=scheduler), lambda result: None)
 
 
 def test_the_command_says_it_too_and_gives_no_grade(tmp_path: Path) -> None:
@@ -263,4 +262,4 @@ def test_the_command_says_it_too_and_gives_no_grade(tmp_path: Path) -> None:
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(GradingFailed, match=r"not installed here: .*pip install -e '\.\[cluster\]'"):
-        grade([task("ada")], Options(scheduler="tcp://127.0.0.1:9"), lambda result: None)
+        cluster.grade([task("ada")], Options(scheduler="tcp://127.0.0.1:9"), lambda result: None)

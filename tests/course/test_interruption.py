@@ -1,14 +1,13 @@
 """Killed at any moment, the next run ends where an undisturbed one would; a second run beside the first is refused."""
 
 import json
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import COURSE, GradedClass, autograder, family, standing, wait_until, wait_until_gone
-from interrupted import ENDLESS, FIRST, fresh, keep_busy, results, start
+from helpers import GradedClass, autograder, family, standing, wait_until, wait_until_gone
+from interrupted import ENDLESS, fresh, keep_busy, results, start
 
 pytestmark = [pytest.mark.isolation, pytest.mark.timing]
 
@@ -85,28 +84,6 @@ def test_ctrl_c_is_one_line_and_leaves_nothing_behind(
     assert process.returncode == 130 and "Traceback" not in output and "go on where it stopped" in output, output
     wait_until_gone(processes)
     assert not [path.name for path in scratch.iterdir() if not path.name.startswith("torchinductor")]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("moment", "sent"), [("a sandbox starts", signal.SIGKILL), ("the lock is taken", signal.SIGINT)]
-)
-def test_one_by_itself_is_begun_early_and_leaves_nothing_behind(
-    graded_class: GradedClass, tmp_path: Path, moment: str, sent: signal.Signals
-) -> None:
-    root = fresh(graded_class, tmp_path)
-    shutil.copy(COURSE / "nbgrader_config.py", root)  # a course with limits of its own begins nothing early
-    with keep_busy(root, ENDLESS):
-        process = start(root, "--students", FIRST)
-        wait_until(lambda: MOMENTS[moment](root, process.pid), moment)
-        processes = family(process.pid)
-        process.send_signal(sent)
-        output, _ = process.communicate()
-    assert "Traceback" not in output, output
-    wait_until_gone(processes)
-    assert not saved(root)
-    autograder("--root", str(root), "autograde", "--week", "3", "--students", FIRST)
-    assert standing(root)[FIRST] == standing(graded_class.root)[FIRST]
 
 
 def test_a_second_run_beside_the_first_is_refused(graded_class: GradedClass, tmp_path: Path) -> None:

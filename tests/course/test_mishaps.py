@@ -48,34 +48,6 @@ def split_code(nb: Mangled) -> None:
 
 
 @case
-def split_in_three_with_a_cell_between(nb: Mangled) -> None:
-    nb.split(ROTATION, HELPER.replace("turn(", "_turn("), "", USES_HELPER)
-    nb.insert("turn = _turn", above=f"{ROTATION}-2", kind="code")
-
-
-@case
-def split_in_the_middle(nb: Mangled) -> None:
-    answer = nb.source(ROTATION)
-    cut = answer.index("    even, odd")
-    nb.split(ROTATION, answer[:cut].rstrip(), answer[cut:])
-
-
-@case
-def split_and_half_a_stub(nb: Mangled) -> None:
-    nb.split(ROTATION, nb.source(ROTATION), nb.stub(ROTATION))
-
-
-@case
-def split_with_an_error_in_front(nb: Mangled) -> None:
-    nb.split(ROTATION, "print(apply_rotary(5))", nb.source(ROTATION))
-
-
-@case
-def copied_to_the_end(nb: Mangled) -> None:
-    nb.copy_to_the_end(ROTATION, nb.stub(ROTATION))
-
-
-@case
 def split_text(nb: Mangled) -> None:
     text = nb.source(PROOF)
     cut = text.index("\n", len(text) // 2)
@@ -102,12 +74,6 @@ def merged_upwards_and_built_upon(nb: Mangled) -> None:
 
 @case
 def all_ids_lost(nb: Mangled) -> None:
-    nb.lose_ids()
-
-
-@case
-def ids_lost_and_split(nb: Mangled) -> None:
-    split_code(nb)
     nb.lose_ids()
 
 
@@ -140,12 +106,6 @@ def import_in_setup(nb: Mangled) -> None:
     nb.write_into("setup", nb.source("setup") + "\nimport no_such_package\nimport itertools\n")
     used = USES_IMPORT.format(used="list(itertools.islice([1], 1))")
     nb.write_into(ROTATION, nb.source(ROTATION) + used)
-
-
-@case
-def helper_in_setup(nb: Mangled) -> None:
-    nb.write_into("setup", f"{nb.source('setup')}\n\nfrom math import inf as endless\n\n\n{HELPER}")
-    nb.write_into(ROTATION, USES_HELPER + USES_IMPORT.format(used="endless"))
 
 
 @case

@@ -11,7 +11,8 @@ from autograder import commands
 from autograder.classroom import Student, agrees, make_course_root, simulate
 from autograder.course import assignments_of
 from autograder.errors import CourseError
-from autograder.grading.executors import client
+from autograder.grading.executors import grader as executor
+from autograder.grading.executors.grader import Grader
 from autograder.manifest import MANIFEST
 
 WEEK1, WEEK5 = "week1_permutation_equivariance", "week5_extrapolation"
@@ -33,15 +34,20 @@ def classes(root: Path) -> dict[str, list[Student]]:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The grading processes that have been started."""
     found: list[int] = []
-    start = client.start_grader
+    start = executor._start
 
     def counted():
         process = start()
         found.append(process.pid)
         return process
 
-    monkeypatch.setattr(client, "start_grader", counted)
+    monkeypatch.setattr(executor, "_start", counted)
     return found
+
+
+def autograde(root: Path, weeks: list[str], options: argparse.Namespace) -> int:
+    with Grader() as grader:
+        return commands.autograde(root, weeks, options, grader)
 
 
 def differing(root: Path, classes: dict[str, list[Student]]) -> list[str]:
@@ -55,31 +61,10 @@ def differing(root: Path, classes: dict[str, list[Student]]) -> list[str]:
 
 @pytest.mark.isolation
 def test_one_grading_process_serves_them_all_and_is_gone_afterwards(root, classes, started) -> None:
-    assert commands.autograde(root, [WEEK1, WEEK5], OPTIONS) == 0
+    assert autograde(root, [WEEK1, WEEK5], OPTIONS) == 0
     assert not differing(root, classes)
     assert len(started) == 1
     assert not Path(f"/proc/{started[0]}").exists()
-
-
-@pytest.mark.nightly
-@pytest.mark.isolation
-def test_students_by_name_share_a_grading_process_too(root, classes, started) -> None:
-    names = ",".join(student.name for student in classes[WEEK5])
-    assert commands.autograde(root, [WEEK5], argparse.Namespace(**vars(OPTIONS) | {"students": names})) == 0
-    assert not differing(root, {WEEK5: classes[WEEK5]})
-    assert len(started) == 1
-
-
-@pytest.mark.nightly
-@pytest.mark.isolation
-def test_a_grading_process_that_dies_between_two_weeks_is_replaced(root, classes, started) -> None:
-    with client.keeping():
-        commands.run_autograde(root, WEEK1, OPTIONS)
-        client._prestarted.kill()
-        client._prestarted.wait()
-        commands.run_autograde(root, WEEK5, OPTIONS)
-    assert not differing(root, classes)
-    assert len(started) == 2
 
 
 @pytest.mark.isolation
@@ -93,7 +78,7 @@ def test_students_by_name_are_graded_in_the_weeks_that_they_have_handed_in(root,
 def test_what_nobody_has_handed_in_is_said_before_anything_is_graded(root) -> None:
     simulate(COURSE, root, WEEK1, count=1)
     with pytest.raises(CourseError, match=f"expected submitted/STUDENT/{WEEK5}/"):
-        commands.autograde(root, [WEEK1, WEEK5], OPTIONS)
+        autograde(root, [WEEK1, WEEK5], OPTIONS)
     assert not (root / "autograded").exists()
 
 

@@ -6,8 +6,8 @@ import nbformat
 import pytest
 
 from autograder.errors import GradingFailed
-from autograder.grading.messages import Failed, Graded, OnOutcome, Result, Ungradable
-from autograder.grading.plugins.background import BackgroundGrading
+from autograder.grading.messages import Failed, Graded, OnOutcome, Outcome, Result, Ungradable
+from autograder.grading.plugins.background import Watcher, grade_in_background
 
 NOTEBOOK = nbformat.v4.new_notebook()
 UNREADABLE = Ungradable(NOTEBOOK, "no notebook")
@@ -18,16 +18,19 @@ def graded(student: str) -> Graded:
 
 
 def test_every_outcome_comes_and_is_told() -> None:
+    outcomes: dict[str, Outcome] = {"ada": graded("ada"), "boole": UNREADABLE, "cantor": Failed("no disk")}
     told: list[str] = []
-    outcomes = {"ada": graded("ada"), "boole": UNREADABLE, "cantor": Failed("no disk")}
 
     def grade(on_outcome: OnOutcome) -> None:
         for student, outcome in outcomes.items():
             on_outcome(student, outcome)
 
-    background = BackgroundGrading(outcomes, grade, lambda student, outcome: told.append(student))
-    background.start()
-    assert {student: background.outcome(student) for student in outcomes} == outcomes and told == list(outcomes)
+    class Listener(Watcher):
+        def on_outcome(self, student: str, outcome: Outcome) -> None:
+            told.append(student)
+
+    found = grade_in_background(outcomes, grade, Listener())
+    assert {student: found[student].result() for student in outcomes} == outcomes and told == list(outcomes)
 
 
 def test_the_first_can_be_had_while_the_second_is_being_graded() -> None:
@@ -38,11 +41,10 @@ def test_the_first_can_be_had_while_the_second_is_being_graded() -> None:
         go_on.wait()
         on_outcome("boole", graded("boole"))
 
-    background = BackgroundGrading(["ada", "boole"], grade)
-    background.start()
-    assert isinstance(background.outcome("ada"), Graded)
+    outcomes = grade_in_background(["ada", "boole"], grade, Watcher())
+    assert isinstance(outcomes["ada"].result(), Graded) and not outcomes["boole"].done()
     go_on.set()
-    assert isinstance(background.outcome("boole"), Graded)
+    assert isinstance(outcomes["boole"].result(), Graded)
 
 
 def test_a_run_that_cannot_begin_says_so_at_once() -> None:
@@ -50,9 +52,8 @@ def test_a_run_that_cannot_begin_says_so_at_once() -> None:
         on_outcome("ada", UNREADABLE)  # needs no sandbox: it does not show that the run works
         raise GradingFailed("no sandbox")
 
-    background = BackgroundGrading(["ada", "boole"], grade)
     with pytest.raises(GradingFailed, match="no sandbox"):
-        background.start()
+        grade_in_background(["ada", "boole"], grade, Watcher())
 
 
 def test_what_ends_the_grading_is_raised_for_those_who_wait() -> None:
@@ -60,22 +61,12 @@ def test_what_ends_the_grading_is_raised_for_those_who_wait() -> None:
         on_outcome("ada", graded("ada"))
         raise OSError("disk full")
 
-    background = BackgroundGrading(["ada", "boole"], grade)
-    background.start()
-    assert isinstance(background.outcome("ada"), Graded)
+    outcomes = grade_in_background(["ada", "boole"], grade, Watcher())
+    assert isinstance(outcomes["ada"].result(), Graded)
     with pytest.raises(OSError, match="disk full"):
-        background.outcome("boole")
-
-
-def test_who_is_not_part_of_the_run_gets_no_grade() -> None:
-    background = BackgroundGrading([], lambda on_outcome: None)
-    background.start()
-    with pytest.raises(GradingFailed, match="was not part of this run"):
-        background.outcome("ada")
+        outcomes["boole"].result()
 
 
 def test_whom_the_grading_forgot_does_not_wait_for_ever() -> None:
-    background = BackgroundGrading(["ada"], lambda on_outcome: None)
-    background.start()
     with pytest.raises(GradingFailed, match="nothing became of"):
-        background.outcome("ada")
+        grade_in_background(["ada"], lambda on_outcome: None, Watcher())

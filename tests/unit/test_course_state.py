@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autograder.errors import GradingFailed
-from autograder.grading.course_state import class_seed, foreseen_seed, is_complete, is_isolated, run_lock, state_folder
+from autograder.grading.course_state import class_seed, is_complete, is_isolated, run_lock, state_folder
 
 
 def test_a_second_run_is_refused_and_told_who_runs(tmp_path: Path) -> None:
@@ -46,11 +46,3 @@ def test_only_what_was_written_after_saving_is_done(tmp_path: Path, text: str, c
     path.write_text(text)
     assert (is_complete(path), is_isolated(path)) == (complete, isolated)
     assert not is_complete(tmp_path / "missing.ipynb")
-
-
-def test_a_seed_is_foreseen_without_being_written(tmp_path: Path) -> None:
-    foreseen = foreseen_seed(tmp_path, "week1")
-    assert not list(tmp_path.iterdir()) and foreseen_seed(tmp_path, "week1") == foreseen
-    assert class_seed(tmp_path, "week1") == foreseen_seed(tmp_path, "week1") == foreseen
-    (state_folder(tmp_path) / "seed").unlink()  # for a new one
-    assert class_seed(tmp_path, "week1") != foreseen

@@ -39,6 +39,7 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "source").mkdir()
     for name in (TEXT, "lab.py"):
         shutil.copy(COURSE / "source" / name, tmp_path / "source" / name)
+    shutil.copytree(COURSE / "source" / "lab_pictures", tmp_path / "source" / "lab_pictures")
     shutil.copy(COURSE / "nbgrader_config.py", tmp_path)
     return tmp_path
 

@@ -13,7 +13,7 @@ from mangled import Mangled, id_near
 from PIL import Image
 
 from autograder.grading.submission import intake
-from autograder.grading.submission.matching import own_lines
+from autograder.grading.submission.pieces import own_lines
 from autograder.manifest import MANIFEST
 
 ROTATION, PROOF, QUESTION = "apply_rotary_emb", "relative_proof", "relative_proof_question"

@@ -4,6 +4,8 @@ The driver (``grade``) alone writes; it needs no torch. A worker (``grade_one``)
 same as for a local run, for each of its threads: neither torch nor anything of a submission gets into the Dask worker.
 """
 
+import contextlib
+import functools
 import importlib.metadata
 import itertools
 import json
@@ -19,11 +21,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from autograder.errors import GradingFailed
-from autograder.grading.executors.start import end_grader, start_grader
-from autograder.grading.messages import Failure, OnAnswer, Options, Result, Task
+from autograder.errors import GraderDied, GradingFailed
+from autograder.grading.executors.grader import Grader
+from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Result, Task
 from autograder.grading.pending import grader_version
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 
@@ -214,132 +216,68 @@ def grade_one(task: str, options: str, needed: str) -> str:
     """What a Dask worker does for one submission: JSON in, JSON out."""
     how = Options(**json.loads(options))
     try:
-        if problem := _unfit_once(needed, how.isolate):  # a worker that joined after the run had begun
-            raise GradingFailed(problem)
-        return json.dumps(_grade(task, how))
+        _fits(needed, how.isolate)  # asked here too: a worker may join after the run has begun
+        answer = _grade(Task.from_json(json.loads(task)), how)
     except GradingFailed as error:
         return json.dumps({"failed": f"worker on {_host()}: {error}"})
+    return json.dumps({"result" if isinstance(answer, Result) else "failure": vars(answer)})
 
 
-_fit: set[tuple[str, bool]] = set()
+@functools.cache
+def _fits(needed: str, isolate: bool) -> None:
+    """Raises ``GradingFailed`` where ``unfit`` says something. That a worker is fit is asked once."""
+    if problem := unfit(needed, isolate):
+        raise GradingFailed(problem)
 
 
-def _unfit_once(needed: str, isolate: bool) -> str:
-    problem = "" if (needed, isolate) in _fit else unfit(needed, isolate)
-    if not problem:
-        _fit.add((needed, isolate))
-    return problem
-
-
-def _grade(task: str, options: Options) -> dict[str, Any]:
+def _grade(task: Task, options: Options) -> Answer:
     for _ in range(2):
-        grader = _take(options)
+        answers: list[Answer] = []
+        with _warm_graders.taken() as grader, contextlib.suppress(GraderDied):
+            grader.grade([task], options, answers.append)
+            return answers[-1]
+    return Failure(task.key, "the grading process died twice while grading this submission")
+
+
+class _WarmGraders:
+    """Graders that wait for the next submission, with what their judges have learnt. One that nobody uses is closed."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Grader, threading.Timer] = {}
+        self._lock = threading.Lock()
+        # A grading process ends with the thread that has started it: that must be one which lives as long as this worker.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="autograder-starter")
+
+    @contextmanager
+    def taken(self) -> Iterator[Grader]:
+        """One for this block alone."""
+        with self._lock:
+            grader, timer = self._idle.popitem() if self._idle else (Grader(), None)
+        if timer is not None:
+            timer.cancel()
+        self._starter.submit(grader.start).result()
         try:
-            answer = grader.grade(task, options)
-        except _GraderDied:
-            grader.close()
-            continue
-        except BaseException:
-            grader.close()
-            raise
-        if "failure" in answer:  # perhaps of its sandbox: the next submission gets a fresh one
-            grader.close()
-        else:
-            _give_back(grader)
-        return answer
-    key = json.loads(task)["key"]
-    return {"failure": asdict(Failure(key, "the grading process died twice while grading this submission"))}
+            yield grader
+        finally:
+            timer = threading.Timer(IDLE_SECONDS, self._close, [grader])
+            timer.daemon = True
+            with self._lock:
+                self._idle[grader] = timer
+            timer.start()
 
-
-class _GraderDied(Exception):
-    pass
-
-
-class _Grader:
-    """A trusted grading process kept warm, with what its judge has learnt: a line of JSON per submission, its answer, and the
-    next."""
-
-    def __init__(self, options: Options) -> None:
-        self.kind = _kind(options)
-        self.idle_since = 0.0
-        # The process dies with the thread that started it: that must be one which lives as long as this worker.
-        self.process = _starter.submit(start_grader).result()
-
-    def grade(self, task: str, options: Options) -> dict[str, Any]:
-        """The answer's message as the grading process wrote it. Raises ``GradingFailed`` if nothing can be graded there."""
-        request = f'{{"task": {task}, "options": {json.dumps(asdict(options))}}}\n{{"settle": true}}\n'
-        requests, answers = self.process.stdin, self.process.stdout
-        assert requests is not None and answers is not None  # asked for by `start_grader`
-        answer: dict[str, Any] | None = None
-        try:
-            requests.write(request.encode())
-            requests.flush()
-            for line in answers:
-                message: dict[str, Any] = json.loads(line)
-                if "failed" in message:
-                    raise GradingFailed(message["failed"])
-                if "done" in message and answer is not None:
-                    return answer
-                answer = message
-        except OSError:
-            pass
-        raise _GraderDied
+    def _close(self, grader: Grader) -> None:
+        with self._lock:
+            if self._idle.pop(grader, None) is None:  # somebody has just taken it
+                return
+        grader.close()
 
     def close(self) -> None:
-        """End the process and with it its sandbox."""
-        end_grader(self.process)
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        """End those that wait."""
+        for grader in list(self._idle):
+            self._close(grader)
 
 
-def _kind(options: Options) -> tuple[Any, ...]:
-    """What a grading process can not change while it lives."""
-    return options.isolate, options.device, sorted(options.limits.items())
-
-
-_starter = ThreadPoolExecutor(1, thread_name_prefix="autograder-starter")
-_idle: list[_Grader] = []
-_changed = threading.Condition()
-_reaper: threading.Thread | None = None  # one for the worker, while there is something to wait for
-
-
-def _take(options: Options) -> _Grader:
-    with _changed:
-        for grader in _idle:
-            if grader.kind == _kind(options) and grader.process.poll() is None:
-                _idle.remove(grader)
-                return grader
-    return _Grader(options)
-
-
-def _give_back(grader: _Grader) -> None:
-    global _reaper
-    grader.idle_since = time.monotonic()
-    with _changed:
-        _idle.append(grader)
-        if _reaper is None:
-            _reaper = threading.Thread(target=_close_idle, name="autograder-reaper", daemon=True)
-            _reaper.start()
-        _changed.notify()
-
-
-def _close_idle() -> None:
-    """Close what nobody has used for ``IDLE_SECONDS``; ends when nothing is idle any more."""
-    global _reaper
-    while True:
-        with _changed:
-            if not _idle:
-                _reaper = None
-                return
-            now = time.monotonic()
-            old = [grader for grader in _idle if now - grader.idle_since >= IDLE_SECONDS]
-            for grader in old:
-                _idle.remove(grader)
-            if not old:
-                _changed.wait(min(grader.idle_since for grader in _idle) + IDLE_SECONDS - now)
-        for grader in old:
-            grader.close()
+_warm_graders = _WarmGraders()  # of this worker
 
 
 def _host() -> str:

@@ -1,9 +1,9 @@
 """The trusted grading process: reads tasks as JSON, has them judged in parallel, writes one JSON line per answer.
 
-Started by `client`, so that nbgrader's own process needs no torch and holds nothing a submission talks to. It reads
-``{"prestart": assignment, "options": {…}}``, ``{"task": {…}, "options": {…}}``, ``{"end": true}`` and, where more is to
-come, ``{"settle": true}``; it writes
-``{"result": {…}}``, ``{"failure": {…}}``, ``{"done": true}`` and ``{"failed": "why nothing can be graded here"}``.
+Started by `grader`, so that nbgrader's own process needs no torch and holds nothing a submission talks to. It reads
+``{"prestart": assignment, "options": {…}}``, ``{"task": {…}, "options": {…}}`` and, after the last task of a class,
+``{"settle": true}``; it writes ``{"result": {…}}``, ``{"failure": {…}}``, ``{"done": true}`` when everything is settled, and
+``{"failed": "why nothing can be graded here"}``.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def main() -> None:
             elif "task" in request:
                 pool.grade(Task.from_json(request["task"]), Options(**request["options"]))
             else:
-                pool.settle() if "settle" in request else pool.drain()
+                pool.settle()
                 send({"done": True})
     except SandboxError as error:
         send({"failed": str(error)})

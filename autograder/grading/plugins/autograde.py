@@ -13,18 +13,19 @@ from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import rmtree
-from sqlalchemy.exc import DatabaseError
-from traitlets import Dict
+from sqlalchemy.exc import DatabaseError, OperationalError
 
-from autograder.errors import CourseError, GradingFailed, cannot_store
+from autograder.errors import CourseError, GradingFailed, cannot_store, first_line
 from autograder.grading.course_state import is_complete
+from autograder.grading.executors.grader import Grader
+from autograder.grading.messages import Failed, Graded, Ungradable
 from autograder.grading.pipeline import NO_ISOLATION, grade_submissions, grading_run
-from autograder.grading.plugins.background import BackgroundGrading
-from autograder.grading.plugins.gradebook import register_assignment
+from autograder.grading.plugins.background import Watcher, grade_in_background
+from autograder.grading.plugins.gradebook import mark_not_graded, register_assignment
 from autograder.grading.plugins.nbgrader_version import wrong_version
 from autograder.grading.plugins.restore import known_scores, restore
 from autograder.grading.plugins.run_gradebook import RunGradebook
-from autograder.grading.plugins.timestamps import read_stamp, timestamp
+from autograder.grading.plugins.timestamps import NAME, read_stamp, timestamp
 from autograder.grading.submission.folders import find_submissions
 from autograder.late import LateDays
 from autograder.permissions import require_private
@@ -57,11 +58,16 @@ class CourseAutograde(Autograde):
             setattr(ours, name, getattr(converter, name))
         return ours
 
-    refused = Dict(help="Folders that no student can be called, with the reason.")
-    misnamed = Dict(
-        help="What lies in a student's folder under a name that is nearly the assignment's, with what to do."
-    )
-    odd_times = Dict(help="What is odd about the time of handing in, by student.")
+    grader: Grader | None = None  # None: one of its own
+    watcher = Watcher()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.broken_by: OperationalError | None = None  # why the gradebook could not be written
+        self.failures: list[str] = []  # a line for each submission that has got no grade
+        self.refused: dict[str, str] = {}  # folders that no student can be called, with the reason
+        self.misnamed: dict[str, str] = {}  # what lies under nearly the assignment's name, with what to do
+        self.odd_times: dict[str, str] = {}  # what is odd about the time of handing in, by student
 
     def init_notebooks(self) -> None:
         """Which file of a submission is the notebook, and that there is none, is for intake to say."""
@@ -94,22 +100,22 @@ class CourseAutograde(Autograde):
                 self.log.warning(warning)
             LateDays(config=self.config).read()  # a table with a mistake in it ends the run before it begins
             options = self.exporter.options
-            with grading_run(root, assignment, options):
-                register_assignment(root, self.coursedir, assignment, self.config)
+            with grading_run(root, assignment, options, self.grader) as grader:
+                register_assignment(root, self.coursedir, assignment)
                 for student in restore(self.coursedir, assignment, self.config):
                     self.log.warning("The gradebook lacked the scores of %s; they were saved again", student)
                 self._known = self._known_students(assignment)
                 self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student)}
                 if not options.isolate:
                     self.log.warning(NO_ISOLATION)
-                if self.exporter.on_start:
-                    self.exporter.on_start(sorted(self._due))
-                grade = partial(grade_submissions, root, assignment, self._due, options, again=self.force)
-                self.exporter.background = BackgroundGrading(self._due, grade, self.exporter.on_result)
-                self.exporter.background.start()
+                self.watcher.on_start(sorted(self._due))
+                grade = partial(
+                    grade_submissions, root, assignment, self._due, options, again=self.force, grader=grader
+                )
+                self._outcomes = grade_in_background(self._due, grade, self.watcher)
                 for preprocessor in self.autograde_preprocessors:
                     self.exporter.register_preprocessor(preprocessor)
-                with RunGradebook(self.coursedir, assignment, self.create_student) as self.exporter.gradebook:
+                with RunGradebook(self.coursedir, assignment, self.create_student) as self._gradebook:
                     super().convert_notebooks()
             if self.refused:
                 raise self._told(
@@ -117,8 +123,11 @@ class CourseAutograde(Autograde):
                 )
         except (GradingFailed, CourseError) as error:
             raise self._told(str(error)) from error
-        except (OSError, DatabaseError) as error:
-            raise self._told(f"{cannot_store(error)}, then start again; what is graded is kept") from error
+        except (OSError, DatabaseError, NbGraderException) as error:
+            cause = self.broken_by if isinstance(error, NbGraderException) else error
+            if cause is None:
+                raise
+            raise self._told(f"{cannot_store(cause)}, then start again; what is graded is kept") from error
 
     def init_destination(self, assignment_id: str, student_id: str) -> bool:
         """Whether this submission is part of the run; an earlier grade of it makes room."""
@@ -136,18 +145,41 @@ class CourseAutograde(Autograde):
         may hold links, devices, gigabytes."""
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
-        """One pass, where nbgrader needs a second: what a student wrote is sanitized by intake."""
-        assignment, student = self.coursedir.assignment_id, self._notebooks[notebook_filename]
-        where = {"student": student, "assignment": assignment, "notebook": assignment, "db_url": self.coursedir.db_url}
-        resources: dict[str, Any] = {"unique_key": assignment, "nbgrader": where, "stamp": self._stamps[student]}
+        """One pass, where nbgrader needs a second: what a student wrote is sanitized by intake. What goes wrong is kept in
+        ``failures``, for nbgrader's loop goes on with the next student."""
+        student = self._notebooks[notebook_filename]
         try:
-            output, resources = self.exporter.from_filename(notebook_filename, resources=resources)
-            for warning in getattr(resources["autograder"], "warnings", ()):
-                self.log.warning("%s: %s", student, warning)
+            outcome = self._outcomes[student].result()
+            del self._outcomes[student]  # a large class need not be in memory as a whole
+            if isinstance(outcome, Failed):
+                rows = self._gradebook.rows(student, self._stamps[student].moment)
+                mark_not_graded(rows.notebook, outcome.reason)
+                self._gradebook.save(rows)
+                raise GradingFailed(f"{student}: {outcome.reason}. No grade was given; run it again")
+            self._save(notebook_filename, student, outcome)
+        except OperationalError as error:  # nbgrader's loop ends, with advice for another case
+            self.broken_by = error
+            raise
+        except Exception as error:
+            told = isinstance(error, GradingFailed)
+            self.failures.append(str(error) if told else f"{student}: {type(error).__name__}: {first_line(error)}")
+            raise
         finally:
-            self.exporter.gradebook.undo()  # what was begun, if something went wrong
+            self._gradebook.undo()  # what was begun, if something went wrong
+
+    def _save(self, notebook_filename: str, student: str, outcome: Graded | Ungradable) -> None:
+        assignment, stamp = self.coursedir.assignment_id, self._stamps[student]
+        where = {"student": student, "assignment": assignment, "notebook": assignment, "db_url": self.coursedir.db_url}
+        resources: dict[str, Any] = {"unique_key": assignment, "nbgrader": where, "stamp": stamp}
+        resources |= {"autograder": outcome, "gradebook": self._gradebook}
+        if stamp.content:
+            resources["outputs"] = {NAME: stamp.content}  # nbgrader sees by it when a student submits again
+        output, resources = self.exporter.from_filename(notebook_filename, resources=resources)
         self.write_single_notebook(output, resources)
-        self.exporter.background.done(student)
+        if isinstance(outcome, Graded):
+            for warning in outcome.warnings:
+                self.log.warning("%s: %s", student, warning)
+            outcome.forget()
 
     def _is_due(self, student: str) -> bool:
         """Not graded yet, graded half (a run was killed), submitted again, or --force."""

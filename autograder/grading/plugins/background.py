@@ -2,70 +2,49 @@
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, as_completed
 
 from autograder.errors import GradingFailed
-from autograder.grading.messages import Failed, Graded, OnOutcome, Outcome
+from autograder.grading.messages import OnOutcome, Outcome, Ungradable
 
 
-class BackgroundGrading:
-    """Calls ``grade(on_outcome)`` in a thread, which is gone with the process; one future per student.
+class Watcher:
+    """Hears of a run while it goes on, in whatever thread. This one does nothing."""
 
-    ``on_outcome``, if given, hears of every outcome as it comes, in whatever thread it comes.
-    """
+    def on_start(self, students: list[str]) -> None:
+        """These are about to be graded."""
 
-    def __init__(
-        self, students: Iterable[str], grade: Callable[[OnOutcome], None], on_outcome: OnOutcome | None = None
-    ) -> None:
-        self._grade, self._listener = grade, on_outcome
-        self._outcomes: dict[str, Future[Outcome]] = {student: Future() for student in students}
-        self._works: Future[None] = Future()
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="grading", daemon=True)
+    def on_outcome(self, student: str, outcome: Outcome) -> None:
+        """One more is done."""
 
-    def start(self) -> None:
-        """Returns when the first submission has been graded; raises what kept that from happening."""
-        self._thread.start()
-        self._works.result()
 
-    def outcome(self, student: str) -> Outcome:
-        """Waits for it. Raises what ended the grading before, and ``GradingFailed`` for a student who was not to be graded."""
-        if student not in self._outcomes:
-            raise GradingFailed(f"the submission of {student} was not part of this run; run it again")
-        return self._outcomes[student].result()
+Outcomes = dict[str, Future[Outcome]]  # by student
 
-    def done(self, student: str) -> None:
-        """The outcome is saved: a large class need not be in memory, nor on disk, as a whole."""
-        outcome = self._outcomes.pop(student).result()
-        if isinstance(outcome, Graded):
-            outcome.forget()
 
-    def _run(self) -> None:
-        failure: BaseException | None = None
+def grade_in_background(students: Iterable[str], grade: Callable[[OnOutcome], None], watcher: Watcher) -> Outcomes:
+    """Call ``grade`` in a thread, which is gone with the process. Returns when it has graded the first submission, and raises
+    what kept it from that."""
+    outcomes: Outcomes = {student: Future() for student in students}
+
+    def keep(student: str, outcome: Outcome) -> None:
+        watcher.on_outcome(student, outcome)
+        outcomes[student].set_result(outcome)
+
+    def run() -> None:
+        failure: BaseException = GradingFailed("nothing became of this submission; run it again")
         try:
-            self._grade(self._on_outcome)
+            grade(keep)
         except BaseException as error:  # for whoever waits to raise
             failure = error
-        with self._lock:
-            if not self._works.done():
-                _settle(self._works, failure)
-        for student, future in list(self._outcomes.items()):
+        for future in list(outcomes.values()):
             if not future.done():
-                future.set_exception(
-                    failure or GradingFailed(f"nothing became of the submission of {student}; run it again")
-                )
+                future.set_exception(failure)
 
-    def _on_outcome(self, student: str, outcome: Outcome) -> None:
-        if self._listener is not None:
-            self._listener(student, outcome)
-        self._outcomes[student].set_result(outcome)
-        with self._lock:
-            if isinstance(outcome, Graded | Failed) and not self._works.done():  # an unreadable file needs no sandbox
-                self._works.set_result(None)
-
-
-def _settle(future: Future[None], failure: BaseException | None) -> None:
-    if failure is None:
-        future.set_result(None)
-    else:
-        future.set_exception(failure)
+    threading.Thread(target=run, name="grading", daemon=True).start()
+    futures = list(outcomes.values())
+    for future in as_completed(futures):
+        if future.exception() is None and not isinstance(future.result(), Ungradable):  # which needs no sandbox
+            return outcomes
+    for future in futures:
+        future.result()
+    return outcomes

@@ -2,24 +2,20 @@
 
 import json
 from dataclasses import fields
-from typing import Any as AnyType
+from typing import Any
 
 import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbgrader.preprocessors import AssignLatePenalties
-from traitlets import Any, Dict, Enum, Integer, Unicode
+from traitlets import Dict, Enum, Integer, Unicode
 
 from autograder.errors import GradingFailed
-from autograder.grading.messages import Failed, Options, wanted_device
-from autograder.grading.plugins.background import BackgroundGrading
-from autograder.grading.plugins.gradebook import mark_not_graded
-from autograder.grading.plugins.run_gradebook import RunGradebook
-from autograder.grading.plugins.timestamps import NAME
+from autograder.grading.messages import Options, wanted_device
 from autograder.grading.sandbox.limits import Limits
 
 
 class SubmissionExporter(NotebookExporter):
-    """Hands out what grading has made of each submission. The converter (`plugins/autograde.py`) begins and ends the run."""
+    """Puts the verdicts into the rebuilt notebook and the gradebook. The converter (`plugins/autograde.py`) runs the grading."""
 
     isolation = Enum(["bubblewrap", "none"], default_value="bubblewrap", help="How student code is isolated.").tag(
         config=True
@@ -32,11 +28,6 @@ class SubmissionExporter(NotebookExporter):
     scheduler = Unicode(
         "", help="A Dask scheduler's address or scheduler file: grade there. Empty: on this machine."
     ).tag(config=True)
-    on_result = Any(None, allow_none=True, help="Called with (student, Outcome) as results come.").tag(config=True)
-    on_start = Any(None, allow_none=True, help="Called with the list of students about to be graded.").tag(config=True)
-
-    background: BackgroundGrading | None = None  # of the run under way
-    gradebook: RunGradebook | None = None
 
     @property
     def options(self) -> Options:
@@ -44,25 +35,15 @@ class SubmissionExporter(NotebookExporter):
         return Options(self.isolation != "none", wanted_device(), self.workers, dict(self.limits), self.scheduler)
 
     def from_filename(
-        self, filename: str, resources: dict[str, AnyType] | None = None, **kwargs: AnyType
-    ) -> tuple[AnyType, dict[str, AnyType]]:
+        self, filename: str, resources: dict[str, Any] | None = None, **kwargs: Any
+    ) -> tuple[Any, dict[str, Any]]:
         """The rebuilt notebook of a submitted file, with its verdicts, which are in the gradebook by then."""
-        if self.background is None or self.gradebook is None or resources is None:
+        if resources is None or "autograder" not in resources:
             raise GradingFailed(
                 f"{filename} was not part of a run; start it with `nbgrader autograde`, by the course's nbgrader_config.py"
             )
-        student, stamp = resources["nbgrader"]["student"], resources["stamp"]
-        outcome = self.background.outcome(student)
-        if isinstance(outcome, Failed):
-            rows = self.gradebook.rows(student, stamp.moment)
-            mark_not_graded(rows.notebook, outcome.reason)
-            self.gradebook.save(rows)
-            raise GradingFailed(f"{student}: {outcome.reason}. No grade was given; run it again")
-        resources |= {"output_extension": self.file_extension, "autograder": outcome}
-        resources |= {"gradebook": self.gradebook, "seconds_late": 0.0}
-        if stamp.content:
-            resources["outputs"] = {NAME: stamp.content}  # nbgrader sees by it when a student submits again
-        notebook = nbformat.from_dict(outcome.notebook)
+        resources |= {"output_extension": self.file_extension, "seconds_late": 0.0}
+        notebook = nbformat.from_dict(resources["autograder"].notebook)
         for preprocessor in self._preprocessors:  # no copy, no check after each
             if isinstance(preprocessor, AssignLatePenalties) and not resources["seconds_late"]:
                 continue  # it would open the gradebook to find that out

@@ -20,6 +20,7 @@ from autograder.grading.course_state import run_lock
 from autograder.grading.plugins.autograde import has_no_effect
 from autograder.grading.plugins.page_origin import is_made_from, origins
 from autograder.grading.plugins.restore import restore
+from autograder.log import CapturedLog
 
 SHARE = 8  # pages that a process is given at a time: after Ctrl-C it makes no more than these
 
@@ -102,24 +103,13 @@ def _begin(converter: CourseFeedback) -> None:
 
 def _make(folders: list[str]) -> tuple[list[tuple[int, str]], str | None]:
     """Makes the pages of these folders; what nbgrader says meanwhile, and its error."""
-    said: list[tuple[int, str]] = []
-    _converter.log = logging.Logger("nbgrader")
-    _converter.log.addHandler(_Keep(said))
+    _converter.log = log = CapturedLog(logging.NOTSET)
     everything = _converter.assignments
     _converter.assignments = {folder: everything[folder] for folder in folders}
     try:
         GenerateFeedback.convert_notebooks(_converter)
     except NbGraderException as error:
-        return said, str(error)
+        return log.said, str(error)
     finally:
         _converter.assignments = everything
-    return said, None
-
-
-class _Keep(logging.Handler):
-    def __init__(self, said: list[tuple[int, str]]) -> None:
-        super().__init__()
-        self.said = said
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append((record.levelno, record.getMessage()))
+    return log.said, None

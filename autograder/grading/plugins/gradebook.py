@@ -1,27 +1,33 @@
 """nbgrader's gradebook, through its own API: registering an assignment, reading scores and reasons."""
 
-import copy
-import logging
-import tempfile
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from nbformat.notebooknode import NotebookNode
-from nbgrader.api import Gradebook, MissingEntry, SubmittedAssignment, SubmittedNotebook
-from nbgrader.converters import GenerateAssignment
-from nbgrader.converters.base import NbGraderException
+from nbgrader import utils
+from nbgrader.api import (
+    Base,
+    Gradebook,
+    GradeCell,
+    MissingEntry,
+    SolutionCell,
+    SourceCell,
+    SubmittedAssignment,
+    SubmittedNotebook,
+    TaskCell,
+)
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.orm import selectinload, undefer
-from traitlets.config import Config
 
-from autograder.course import Role, instructor_cells
+from autograder.course import Cell, instructor_cells, source_notebook
 from autograder.errors import CourseError, first_line
 from autograder.grading.plugins.indexes import add_indexes
-from autograder.grading.plugins.one_transaction import one_transaction
 
 UNGRADABLE = "Not graded: "
 DAMAGED = ("file is not a database", "disk image is malformed", "file is encrypted")  # what SQLite says
@@ -39,47 +45,54 @@ class Score:
     by_cell: dict[str, float | None] | None = None
 
 
-def register_assignment(root: Path, course: CourseDirectory, assignment: str, config: Config) -> None:
-    """Make the assignment known to the gradebook from the built source, if it is not, not wholly, or not any more.
+def register_assignment(root: Path, course: CourseDirectory, assignment: str) -> None:
+    """Make the assignment's cells known to the gradebook as they are in the built source, all or none.
 
     Also gives a gradebook that nbgrader has made the indexes a large class needs.
     """
-    cells = [cell for cell in instructor_cells(root, assignment) if cell.grade_id and cell.role is not Role.OPEN]
-    graded = {cell.grade_id: cell.points for cell in cells if cell.metadata["nbgrader"].get("grade")}
+    metadata = json.loads(source_notebook(root, assignment).read_text(encoding="utf-8"))["metadata"]
+    wanted = dict(row for cell in instructor_cells(root, assignment) for row in _rows_of(cell))
     with open_gradebook(course) as gradebook:
         add_indexes(gradebook)
-        try:
-            known = gradebook.find_notebook(assignment, assignment)
-            complete = {cell.name for cell in known.source_cells} == {cell.grade_id for cell in cells}
-            if complete and {cell.name: cell.max_score for cell in known.grade_cells} == graded:
-                return
-        except MissingEntry:
-            pass
-    with tempfile.TemporaryDirectory(prefix="register-") as scratch:
-        quiet = Config(copy.deepcopy(config))
-        quiet.CourseDirectory.merge({"root": str(root), "db_url": course.db_url, "release_directory": scratch})
-        directory = CourseDirectory(config=quiet)
-        directory.assignment_id = assignment
-        converter = GenerateAssignment(coursedir=directory, config=quiet)
-        converter.log = logging.Logger("register", logging.CRITICAL)
-        converter.preprocessors = _until_saved(converter.preprocessors)
-        try:
-            with one_transaction():
-                converter.start()
-        except NbGraderException as error:
-            raise CourseError(
-                f"{assignment} could not be entered into the gradebook. If cells were added or removed after submissions "
-                f"were graded, take the change back, or forget the grades with `nbgrader db assignment remove {assignment} "
-                "--force` and grade again"
-            ) from error
+        entry = gradebook.update_or_create_assignment(assignment)
+        kernel = json.dumps(metadata.get("kernelspec", {}))
+        notebook = gradebook.update_or_create_notebook(assignment, assignment, kernelspec=kernel)
+        known = {(type(cell), cell.name): cell for cell in [*notebook._base_cells, *notebook.source_cells]}
+        others = [name for each in entry.notebooks if (name := each.name) != assignment]
+        if others or known.keys() - wanted.keys() or (known and wanted.keys() - known.keys()):
+            if gradebook.db.query(SubmittedAssignment.id).filter_by(assignment_id=entry.id).first():
+                raise CourseError(
+                    f"{assignment} could not be entered into the gradebook: cells were added or removed after submissions "
+                    "were graded. Take the change back, or forget the grades with `nbgrader db assignment remove "
+                    f"{assignment} --force` and grade again"
+                )
+            for name in others:
+                gradebook.remove_notebook(name, assignment)
+        for key in known.keys() - wanted.keys():
+            gradebook.db.delete(known[key])
+        for (kind, name), values in wanted.items():
+            cell = known.get((kind, name)) or kind(name=name, notebook=notebook)
+            for column, value in values.items():
+                setattr(cell, column, value)
+            gradebook.db.add(cell)
+        gradebook.db.commit()
 
 
-def _until_saved(preprocessors: list[Any]) -> list[Any]:
-    """Without those that make of the saved cells what students get: nobody gets it here."""
-    names = [
-        getattr(each, "__name__", str(each)).rpartition(".")[2] for each in preprocessors
-    ]  # classes, or their names
-    return preprocessors[: names.index("SaveCells") + 1] if "SaveCells" in names else preprocessors
+def _rows_of(cell: Cell) -> Iterator[tuple[tuple[type[Base], str | None], dict[str, Any]]]:
+    """What nbgrader keeps of a cell of the source, by table and name."""
+    node = nbformat.from_dict({"cell_type": cell.cell_type, "source": cell.source, "metadata": cell.metadata})
+    points = {"max_score": cell.points, "cell_type": cell.cell_type}
+    if utils.is_grade(node):
+        yield (GradeCell, cell.grade_id), points
+    if utils.is_solution(node):
+        yield (SolutionCell, cell.grade_id), {}
+    if utils.is_task(node):
+        yield (TaskCell, cell.grade_id), points
+    locked, is_kept = utils.is_locked(node), utils.is_grade(node) or utils.is_solution(node) or utils.is_locked(node)
+    if is_kept or utils.is_task(node):
+        checksum = utils.compute_checksum(node) if is_kept else None
+        source = {"cell_type": cell.cell_type, "source": cell.source, "locked": locked, "checksum": checksum}
+        yield (SourceCell, cell.grade_id), source
 
 
 def database_url(text: str) -> URL:

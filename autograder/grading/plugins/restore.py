@@ -77,7 +77,7 @@ def restore(course: CourseDirectory, assignment: str, config: Config) -> list[st
             if (kept := Kept.read(folder / f"{assignment}.ipynb")) and known.get(folder.parent.name) != kept.scores
         }
     if lacking:
-        register_assignment(Path(course.root), course, assignment, config)
+        register_assignment(Path(course.root), course, assignment)
     with open_gradebook(course) as gradebook:
         for folder, kept in lacking.items():
             _save(gradebook, assignment, folder, kept)

@@ -18,9 +18,10 @@ from nbformat.notebooknode import NotebookNode
 from autograder.course import Cell, Role, instructor_cells, released_files
 from autograder.errors import CourseError, UngradableError
 from autograder.grading.submission.flags import flags
-from autograder.grading.submission.matching import is_blank, match
+from autograder.grading.submission.matching import match
 from autograder.grading.submission.notebook_file import read, shown
 from autograder.grading.submission.pasted import placed
+from autograder.grading.submission.pieces import is_blank
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
 MAX_FILES = 1_000

@@ -32,7 +32,8 @@ from isolation import (
     make_dumpable,
     set_limits,
 )
-from student_notebook import make_shell, run_notebook
+from student_notebook import run_notebook
+from student_shell import make_shell
 from wire import Connection, PeerGone
 
 GARBAGE = (5000, 10, 10)  # new objects before they are looked through: most of them go by themselves

@@ -1,0 +1,66 @@
+"""What a run says besides its grades, where grading fails or the gradebook does."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import COURSE, WEEK3, standing
+from sqlalchemy.exc import OperationalError
+
+from autograder.classroom import make_course_root
+from autograder.commands import run_autograde
+from autograder.errors import GradingFailed
+from autograder.grading.executors.grader import Grader
+from autograder.grading.messages import Failed, OnOutcome, Ungradable
+from autograder.grading.plugins import autograde
+from autograder.grading.plugins.run_gradebook import RunGradebook
+from autograder.grading.submission import intake
+
+OPTIONS = argparse.Namespace(isolation="none", workers=1)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two submissions; of the first grading fails, the second cannot be read."""
+    root = tmp_path / "course"
+    make_course_root(COURSE, root, [WEEK3])
+    for name in ("ada", "boole"):
+        folder = root / "submitted" / name / WEEK3
+        folder.mkdir(parents=True)
+        (folder / f"{WEEK3}.ipynb").write_text("{}")
+
+    def grade(root: Path, assignment: str, _: Any, __: Any, on_outcome: OnOutcome, **___: Any) -> None:
+        on_outcome("ada", Failed("no disk"))
+        on_outcome("boole", Ungradable(intake.unreadable(root, assignment, "no text"), "no text"))
+
+    monkeypatch.setattr(autograde, "grade_submissions", grade)
+    monkeypatch.setattr(Grader, "prestart", lambda *_: None)
+    return root
+
+
+def test_who_got_no_grade_is_said_and_the_others_are_saved(root: Path) -> None:
+    run = run_autograde(root, WEEK3, OPTIONS, Grader())
+    assert run.failures == ["ada: no disk. No grade was given; run it again"] and run.seconds == {}
+    assert {name: score.reason for name, score in standing(root).items()} == {"ada": "no disk", "boole": "no text"}
+    assert not (root / "autograded" / "ada").exists() or not list((root / "autograded" / "ada").rglob("*.ipynb"))
+    saved = json.loads((root / "autograded" / "boole" / WEEK3 / f"{WEEK3}.ipynb").read_text())
+    assert saved["metadata"]["autograder"]["kept"]["reason"] == "no text"
+
+
+def test_a_defect_of_ours_costs_one_submission_and_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autograde.CourseAutograde, "_save", lambda *_: {}["missing"])
+    assert run_autograde(root, WEEK3, OPTIONS, Grader()).failures[1:] == ["boole: KeyError: 'missing'"]
+
+
+def test_a_gradebook_that_fails_ends_the_run_in_one_line(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(*_: object) -> float:
+        raise OperationalError("INSERT", {}, Exception("disk I/O error"))
+
+    monkeypatch.setattr(RunGradebook, "save", save)
+    with pytest.raises(
+        GradingFailed, match=r"cannot be read or written .*disk I/O error.*what is graded is kept"
+    ) as said:
+        run_autograde(root, WEEK3, OPTIONS, Grader())
+    assert "\n" not in str(said.value)

@@ -1,0 +1,133 @@
+"""A grading process is started when it is needed, asked for answers, and ended; here one that only pretends."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from autograder.errors import GraderDied, GradingFailed
+from autograder.grading.executors import grader as module
+from autograder.grading.executors.grader import Grader, end_grader
+from autograder.grading.messages import Answer, Options, Task
+
+# Answers at once; the score says which of its tasks it was.
+ECHO = """
+import json, os, sys
+count = 0
+for line in sys.stdin:
+    request = json.loads(line)
+    if "task" in request:
+        count += 1
+        key = request["task"]["key"]
+        if key == "deadly":
+            os._exit(9)
+        said = {"failed": "no sandbox"} if key == "hopeless" else {"result": {"key": key, "scores": {"a": count}}}
+        print(json.dumps(said), flush=True)
+    elif "settle" in request:
+        print(json.dumps({"done": True}), flush=True)
+"""
+DEAF = "import time\nwhile True: time.sleep(1)"
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen]:
+    """The grading processes."""
+    found: list[subprocess.Popen] = []
+
+    def start(code: str = ECHO) -> subprocess.Popen:
+        command = [sys.executable, "-c", code]
+        found.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        return found[-1]
+
+    monkeypatch.setattr(module, "_start", start)
+    return found
+
+
+@pytest.fixture
+def grader(started: list) -> Iterator[Grader]:
+    with Grader() as grader:
+        assert not started, "making one starts nothing"
+        yield grader
+    assert all(process.poll() is not None for process in started)
+
+
+def task(key: str, source: str = "") -> Task:
+    return Task(key, "week3_rope", [], {"a.py": source}, seed=0)
+
+
+def graded(grader: Grader, *keys: str) -> list[tuple[str, float]]:
+    answers: list[Answer] = []
+    grader.grade(map(task, keys), Options(), answers.append)
+    return [(answer.key, answer.scores["a"]) for answer in answers]
+
+
+def test_one_process_serves_one_class_after_the_other(grader: Grader, started: list) -> None:
+    grader.prestart("week3_rope", Options())
+    assert graded(grader, "ada", "boole") == [("ada", 1), ("boole", 2)]
+    assert graded(grader, "cantor") == [("cantor", 3)] and len(started) == 1
+
+
+def test_a_process_that_has_ended_is_replaced(grader: Grader, started: list) -> None:
+    grader.prestart("week3_rope", Options())
+    started[0].kill()
+    started[0].wait()
+    assert graded(grader, "ada") == [("ada", 1)] and len(started) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "said"),
+    [("deadly", GraderDied, r"exit code 9\) with 1 submission"), ("hopeless", GradingFailed, "no sandbox")],
+)
+def test_what_goes_wrong_there_is_raised_and_the_next_class_gets_another_process(
+    grader: Grader, started: list, key: str, error: type[GradingFailed], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        graded(grader, "ada", key)
+    assert started[0].poll() is not None
+    assert graded(grader, "boole") == [("boole", 1)]
+
+
+def test_what_goes_wrong_here_is_raised_and_ends_it(grader: Grader, started: list) -> None:
+    def tasks() -> Iterator[Task]:
+        yield task("ada")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        grader.grade(tasks(), Options(), lambda answer: None)
+    with pytest.raises(ZeroDivisionError):
+        grader.grade([task("ada")], Options(), lambda answer: 1 / 0)
+    assert [process.poll() is None for process in started] == [False, False]
+
+
+def test_closing_waits_for_no_process_that_does_not_read(
+    grader: Grader, started: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = module._start
+    monkeypatch.setattr(module, "_start", lambda: start(DEAF))
+    large = task("ada", "x" * 2**20)  # more than a pipe holds
+    assert len(json.dumps(large.to_json())) > 2**20
+    feeder = module._Feeder(grader.start(), [large], Options())
+    feeder.start()
+    grader.close()
+    feeder.join()
+    assert feeder.failure is None and feeder.open == {"ada"}
+
+
+def test_a_process_that_misses_a_signal_is_asked_again() -> None:
+    """What a signal handler raises while Python runs a destructor is printed and forgotten."""
+    code = (
+        "import signal, sys\n"
+        "asked = []\n"
+        "def end(*_):\n"
+        "    asked.append(1)\n"
+        "    if len(asked) > 1: sys.exit(3)\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "print('ready', flush=True)\n"
+        "for line in sys.stdin: pass\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        end_grader(process)
+        assert process.returncode == 3
