@@ -26,9 +26,9 @@ from mutators import Mutant, mutants
 import autograder.checks.framework
 from autograder.build.regions import unmark
 from autograder.build.text import to_notebook
-from autograder.checks.framework import grading
-from autograder.checks.result_cache import ResultCache
 from autograder.course import assignment_of
+from autograder.grading.marking.marking import grading
+from autograder.grading.marking.result_cache import ResultCache
 from autograder.manifest import MANIFEST, Exercise, entry
 from autograder.misconceptions.bank import NAMES
 

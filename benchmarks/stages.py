@@ -52,8 +52,8 @@ def start_up(assignment: str) -> dict[str, float]:
         "checks": cpu_of(
             "from autograder.imports import importing\n"
             "with importing():\n"
-            "    import autograder.grading.executors.local, autograder.grading.judge\n"
-            "    from autograder.checks import prepare\n"
+            "    import autograder.grading.executors.local\n"
+            "    from autograder.grading.marking.judge import prepare\n"
             f"    prepare({assignment!r})"
         ),
     }
@@ -61,12 +61,11 @@ def start_up(assignment: str) -> dict[str, float]:
 
 def stages(tasks: list, reading: float, isolate: bool) -> dict[str, float]:
     """CPU seconds per submission, stage by stage, of which ``reading`` took so long in all; ``sandbox`` is paid once."""
-    from autograder.checks import prepare
-    from autograder.grading import judge
+    from autograder.grading.marking import judge
     from autograder.grading.sandbox.sandbox import Sandbox
     from autograder.grading.sandbox.session import Session
 
-    prepare(tasks[0].assignment)
+    judge.prepare(tasks[0].assignment)
     sandbox = Sandbox(isolate)
     sandbox.wait_ready()
     started = cpu_of_tree(sandbox.process.pid)
@@ -105,7 +104,8 @@ def floor(tasks: list) -> dict[str, float]:
     import matplotlib.pyplot
     import torch
 
-    from autograder.checks import framework, prepare
+    from autograder.grading.marking import marking
+    from autograder.grading.marking.judge import prepare
 
     torch.set_num_threads(1)
     prepare(tasks[0].assignment)
@@ -116,12 +116,12 @@ def floor(tasks: list) -> dict[str, float]:
     ):
         before = _children_cpu()
         for task in tasks:
-            _in_fork(lambda task=task, roles=roles: _run_plainly(task, roles, framework))
+            _in_fork(lambda task=task, roles=roles: _run_plainly(task, roles, marking))
         costs[name] = (_children_cpu() - before) / len(tasks)
     return costs
 
 
-def _run_plainly(task, roles: set[str], framework) -> None:
+def _run_plainly(task, roles: set[str], marking) -> None:
     os.chdir("/tmp")
     for name, source in task.files.items():
         module = type(sys)(name.removesuffix(".py"))
@@ -129,7 +129,7 @@ def _run_plainly(task, roles: set[str], framework) -> None:
         sys.modules[module.__name__] = module
     namespace = {"__name__": "__main__"}
     with (
-        framework.grading(task.seed),
+        marking.grading(task.seed),
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):

@@ -54,7 +54,8 @@ def open_to_the_kernel(source: str, seed: int) -> str:
     body = found.group(1)
     opened = (
         "import warnings as _warnings\n_warnings.simplefilter('ignore')\n"
-        "from autograder.checks.framework import Absent as _Absent, grading as _grading\n"
+        "from autograder.grading.marking.marking import grading as _grading\n"
+        "from autograder.script.answer import Absent as _Absent\n"
         f"_answers = {{name: _Absent(name, '') for name in {free_names(body, {})!r}}} | globals()\n"
         f"with _grading({seed}, 'cpu') as _context:\n    exec({body!r}, _answers)\n"
         "float(sum(verdict.score for verdict in _context.verdicts))"

@@ -96,16 +96,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture
-def made_up_checks() -> Iterator[None]:
-    """For tests that make up a check under a real exercise's name: afterwards follow-through knows the real one again."""
-    from autograder.checks import framework
-
-    before = dict(framework._references)
-    yield
-    framework._references.update(before)
-
-
 @pytest.fixture(scope="session")
 def graded_class(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> GradedClass:
     """A simulated class, graded by plain `nbgrader autograde`; every process has its own copy of it."""

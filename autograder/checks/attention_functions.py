@@ -2,8 +2,8 @@
 
 import torch
 
-from autograder.checks.compare import Tolerance, only_where_zero
 from autograder.checks.framework import Check, Hint
+from autograder.script.compare import Tolerance, only_where_zero
 
 # N(0, 1) inputs: honest float32 errs by at most 2e-6 here, the mistakes of the banks by 0.01 or more in some value.
 CLOSE = Tolerance(rtol=0, atol=1e-4)

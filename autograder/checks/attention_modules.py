@@ -5,10 +5,8 @@ from typing import Any
 
 import torch
 
-from autograder.checks.errors import StudentError
-from autograder.checks.framework import Check, Hint
-from autograder.checks.probes import AsksOnce, Probe, gradient
-from autograder.grading.sandbox.worker.tensors import load_weights
+from autograder.checks.framework import Check, Hint, Probe
+from autograder.checks.probes import gradient
 
 PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
 BIASES = tuple(name.replace("weight", "bias") for name in PROJECTIONS)
@@ -72,12 +70,7 @@ def far_below(
 def loaded(cls: Any, arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], **options: Any) -> Any:
     """The student's module with our weights. What should not be in the state_dict costs points in one place only: here
     it keeps its value, but for the projections' own biases, which become zero."""
-    if getattr(type(cls), "is_remote", False):
-        module = cls.with_weights(arguments, options, weights, BIASES)
-    else:
-        module = cls(*arguments, **options)
-        if unloaded := load_weights(module, weights, BIASES):
-            raise StudentError(("KeyError",), unloaded)
+    module = cls.with_weights(arguments, options, weights, BIASES)
     device = next(iter(weights.values())).device
     if device.type != "cpu":
         module.to(device.type)
@@ -112,7 +105,7 @@ def attended(
         )
         return gradient(output, leaf) if differentiate else output
 
-    return probe if differentiate else AsksOnce(probe)
+    return probe
 
 
 def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch.Tensor) -> Probe:

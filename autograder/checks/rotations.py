@@ -2,8 +2,8 @@
 
 import torch
 
-from autograder.checks.compare import Tolerance
 from autograder.checks.framework import Check, Hint
+from autograder.script.compare import Tolerance
 
 # Angles may be float32. One is off by position * (rounding of its frequency, about 1e-7 in the common formulas); with
 # |x| < 5 that was measured as 3e-5 for positions below 100 and 2e-3 below 8192 over six ways to write the frequencies.

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from autograder.checks.attention_functions import FAR_BELOW, STRIDES, as_heads
-from autograder.checks.compare import CUT, FOUR_PLACES, Tolerance, kind, only_where_zero
-from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
+from autograder.checks.framework import Check, Fault, Hint, Probe, calling, differentiating, exercise
 from autograder.checks.probes import calling_again
+from autograder.script.compare import CUT, FOUR_PLACES, Tolerance, kind, only_where_zero
 
 WEEK = "week1_permutation_equivariance"
 
@@ -194,7 +194,7 @@ def scaled_dot_product_attention(check: Check) -> None:
             for place, part in enumerate(("out", "weights")):
                 check.has_dtype(returned(place, q, k, v), dtype, f"{part} of {name}({words})")
                 masked = f"{part} of {name}({words}, mask (3, 4) with row 1 all False)"
-                if check.answers(returned(place, q, k, v, third), masked):
+                with check.answers(returned(place, q, k, v, third), masked):
                     check.has_dtype(returned(place, q, k, v, third), dtype, masked)
         call = f"{name}({words})"
         check.agrees(calling(q, k, v), call, CLOSE)
@@ -225,10 +225,11 @@ def scaled_dot_product_attention(check: Check) -> None:
                 weights_slope(q, k, v, at=at), f"the gradient for {letter} of the weights of {call}", CLOSE, CUT
             )
         # A gradient that is not finite is paid for with the rows that may attend to nothing.
-        if check.holds(calling(*square, mask), shown, CLOSE) and all(
+        finite = (
             check.holds(finite_slope(*square, mask, at), f"whether gradient {at} of {shown} is finite")
             for at in range(3)
-        ):
+        )
+        with check.where(check.holds(calling(*square, mask), shown, CLOSE), *finite):
             slopes_where_a_row_is_empty(check, square, mask, shown)
 
 
@@ -241,11 +242,10 @@ def slopes_where_a_row_is_empty(check: Check, square: list[torch.Tensor], mask: 
         check.agrees(weights_slope(*square, mask, at=at), slope, CLOSE, CUT)
     for dtype, tolerance in ROUNDED.items():
         half, words = [given.to(dtype) for given in square], str(dtype).removeprefix("torch.")
-        if not check.holds(calling(*half, mask), f"{call} in {words}", tolerance):
-            continue
-        for at, letter in enumerate("qkv"):
-            slope = f"whether in {words} the gradient for {letter} of {call} is finite and not all 0"
-            check.agrees(usable_slope(*half, mask, at), slope, hint=HALF_SLOPE)
+        with check.holds(calling(*half, mask), f"{call} in {words}", tolerance):
+            for at, letter in enumerate("qkv"):
+                slope = f"whether in {words} the gradient for {letter} of {call} is finite and not all 0"
+                check.agrees(usable_slope(*half, mask, at), slope, hint=HALF_SLOPE)
 
 
 def returned(place: int, *arguments: torch.Tensor) -> Probe:
@@ -280,7 +280,7 @@ def large_scores(check: Check, name: str) -> None:
     alone = torch.tensor([False, False, True, False, False], device=check.device)
     call = f"{name}({words}), all scores far below 0, the mask lets key 2 alone be seen"
     nothing = f"{name}({words}, mask (5,) all False)"
-    if check.holds(calling(q, k, v, torch.zeros_like(alone)), nothing, CLOSE):  # else paid for above
+    with check.holds(calling(q, k, v, torch.zeros_like(alone)), nothing, CLOSE):  # else paid for above
         check.agrees(calling(q, k, v, alone), call, CLOSE, FAR_BELOW)
 
 
@@ -294,7 +294,7 @@ def half_precision(check: Check, name: str) -> None:
         q, k, mask = torch.full_like(q, 4), torch.full_like(k, -4), mask.clone()
         mask[1] = False
         low = f"{name}({words}, scores of -45, mask (5, 7) with row 1 all False)"
-        if check.holds(calling(q.float(), k.float(), v.float(), mask), f"{low} in float32", CLOSE):
+        with check.holds(calling(q.float(), k.float(), v.float(), mask), f"{low} in float32", CLOSE):
             check.agrees(calling(q, k, v, mask), low, tolerance, EMPTY_ROW)
     # q.k overflows float16, q.k / sqrt(head_dim) does not. The scores lie thousands apart, so rounding changes nothing.
     for head_dim, size in ((16, 100.0), (64, 64.0)):
@@ -415,6 +415,15 @@ def cycle(n: int, step: int) -> list[int]:
     return [(place + step) % n for place in range(n)]
 
 
+def _a_float(call: str) -> Callable[[Any], Fault | None]:
+    def judge(got: Any) -> Fault | None:
+        if isinstance(got, float):
+            return None
+        return Fault(f"{call} must return a Python float, got {kind(got)}", (NOT_A_FLOAT,))
+
+    return judge
+
+
 @exercise(WEEK, "equivariance_gap")
 def equivariance_gap(check: Check) -> None:
     def measured(
@@ -527,10 +536,7 @@ def equivariance_gap(check: Check) -> None:
         x, perm = check.randn(2, 5, 3), torch.tensor([1, 0, 2, 3, 4], device=check.device)
         for words, f in (ORDERED[0], UNORDERED[0]):
             probe, call = calling(f, x, perm), f"equivariance_gap(f, x (2, 5, 3), perm), f: {words}"
-            got = check.value(probe, call)
-            if not isinstance(got, float):
-                check.name(NOT_A_FLOAT)
-            check.require(isinstance(got, float), f"{call} must return a Python float, got {kind(got)}")
+            check.satisfies(probe, call, _a_float(call))
         check.unchanged(lambda gap: gap(ORDERED[0][1], x, perm), call, x, perm)
 
 

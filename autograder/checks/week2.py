@@ -5,6 +5,7 @@ precision are told apart. Widths start at 6: with one pair the layouts are equal
 """
 
 import math
+from collections.abc import Callable
 from decimal import Context, Decimal
 from functools import cache
 from typing import Any
@@ -13,11 +14,11 @@ import numpy as np
 import torch
 
 from autograder.checks.attention_functions import STRIDES
-from autograder.checks.compare import FOUR_DIGITS, REMEMBERED_BASE, Tolerance, difference, kind, within
-from autograder.checks.framework import Check, Hint, Miss, Probe, StudentError, calling, exercise, gradient
-from autograder.checks.probes import made, making, parameter_gradients
-from autograder.grading.sandbox.worker.tensors import load_table
+from autograder.checks.framework import Check, Fault, Hint, Probe, calling, exercise, gradient
+from autograder.checks.probes import making
+from autograder.grading.sandbox.worker.pullback import uneven
 from autograder.misconceptions.week2 import DIAGNOSES
+from autograder.script.compare import FOUR_DIGITS, REMEMBERED_BASE, Tolerance, difference, kind, within
 
 WEEK = "week2_sinusoidal"
 
@@ -96,6 +97,21 @@ NEGATIVE = (
 AFTER_ITS_OPPOSITE = "By itself the offset 9 is right, after the offset -9 it is not. (What you keep from one call must not change the next.)"
 
 
+def named(condition: bool, sentence: str) -> Fault | None:
+    """A property that tells the misconception."""
+    return None if condition else Fault(sentence, (sentence,))
+
+
+def _without_extra_axis(table: Any) -> Fault | None:
+    return named(getattr(table, "ndim", 2) == 2, DIAGNOSES["extra axis"])
+
+
+def _not_diagonal(matrix: Any) -> Fault | None:
+    if getattr(matrix, "shape", None) != (6, 6):
+        return None
+    return named(not torch.equal(matrix, matrix.diagonal().diag()), DIAGNOSES["diagonal"])
+
+
 @exercise(WEEK, "sinusoidal_positional_encoding")
 def sinusoidal_positional_encoding(check: Check) -> None:
     name = "sinusoidal_positional_encoding"
@@ -105,8 +121,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
 
     length = int(check.randint(17, 60))
     with check.criterion("values near position 0", 1.5, golden=True):
-        table = check.value(calling(7, 6), f"{name}(7, 6)")
-        check.require(getattr(table, "ndim", 2) == 2, DIAGNOSES["extra axis"], names=True)
+        check.satisfies(calling(7, 6), f"{name}(7, 6)", _without_extra_axis)
         near(7, 6)
         for seq_len in (length, 1, 2048):
             near(seq_len, 6, LENGTH)
@@ -126,7 +141,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
         check.agrees(calling(990, 64), f"{name}(990, 64)", EXACT, FAR_ANGLES)
         for seq_len in (8192, 100_050):
             near(seq_len, 2, ANY_LENGTH)
-        if check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
+        with check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
             check.agrees(calling(60_001, 4, base=FINE), f"{name}(60001, 4, base={FINE})", EXACT, FINE_BASE)
     with check.criterion("returns float32, a new tensor on each call", 0.5):
         for seq_len, d_model in ((5, 8), (1, 8), (20_000, 2)):
@@ -150,9 +165,7 @@ def shift_matrix(check: Check) -> None:
 
     drawn = int(check.randint(11, 60))
     with check.criterion("offsets to the right", 1.5, golden=True):
-        matrix = check.value(calling(1, 6), f"{name}(1, 6)")
-        if getattr(matrix, "shape", None) == (6, 6):
-            check.require(not torch.equal(matrix, matrix.diagonal().diag()), DIAGNOSES["diagonal"], names=True)
+        check.satisfies(calling(1, 6), f"{name}(1, 6)", _not_diagonal)
         for offset, d_model in ((1, 6), (5, 16), (drawn, 8), (2, 64), (7, 2)):
             near(offset, d_model)
         for d_model in (98, 206):  # there 1/d_model is rounded so that arange(0, 1, 2/d_model) has one number too many
@@ -161,7 +174,7 @@ def shift_matrix(check: Check) -> None:
         near(3, 6)  # 0 comes last: it is the identity for nearly every mistake
         for offset, d_model in ((-drawn, 16), (-1, 6), (-2, 6), (-4, 2), (0, 10)):
             near(offset, d_model, NEGATIVE)
-        if check.holds(calling(-9, 18), f"{name}(-9, 18)", NEAR):  # a width that is not asked otherwise
+        with check.holds(calling(-9, 18), f"{name}(-9, 18)", NEAR):  # a width that is not asked otherwise
             near(9, 18, AFTER_ITS_OPPOSITE)
     with check.criterion("another base", 0.5, golden=True):
         near(5, 16)
@@ -169,18 +182,18 @@ def shift_matrix(check: Check) -> None:
         near(4, 12, REMEMBERED_BASE)  # of this width nothing was asked before
         for base in (1e6, 7.5):
             check.agrees(calling(4, 12, base=base), f"{name}(4, 12, base={base:g})", NEAR, BASE)
-        if check.holds(calling(-4, 12), f"{name}(-4, 12)", NEAR):
+        with check.holds(calling(-4, 12), f"{name}(-4, 12)", NEAR):
             check.agrees(calling(-4, 12, base=500.0), f"{name}(-4, 12, base=500)", NEAR, LEFT_BASE)
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
         near(3, 6)
         for offset, d_model in ((100_000, 8), (99_990 - drawn, 32), (5000 + drawn, 6)):
             check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", EXACT, FAR_ANGLES)
-        if check.holds(calling(-drawn, 8), f"{name}({-drawn}, 8)", NEAR):
+        with check.holds(calling(-drawn, 8), f"{name}({-drawn}, 8)", NEAR):
             check.agrees(calling(drawn - 99_990, 8), f"{name}({drawn - 99_990}, 8)", EXACT, FAR_ANGLES)
-        if check.holds(calling(5, 16, base=STEEP), f"{name}(5, 16, base={STEEP:g})", NEAR):
+        with check.holds(calling(5, 16, base=STEEP), f"{name}(5, 16, base={STEEP:g})", NEAR):
             check.agrees(calling(1, 64, base=STEEP), f"{name}(1, 64, base={STEEP:g})", EXACT, SMALL_ANGLES)
         check.agrees(calling(100_003, 4), f"{name}(100003, 4)", NEAR, ANY_OFFSET)  # there 1e-5 is not promised
-        if check.holds(calling(9, 8, base=FINE), f"{name}(9, 8, base={FINE})", NEAR):
+        with check.holds(calling(9, 8, base=FINE), f"{name}(9, 8, base={FINE})", NEAR):
             check.agrees(calling(100_000, 8, base=FINE), f"{name}(100000, 8, base={FINE})", EXACT, FINE_BASE)
     with check.criterion("returns float32, a new tensor on each call", 0.25):
         for offset in (3, 0, -3):
@@ -236,16 +249,9 @@ LOW_SUM = {torch.bfloat16: Tolerance(rtol=0, atol=0.06), torch.float16: Toleranc
 
 def holding(cls: Any, rows: torch.Tensor) -> Any:
     """The student's module with ``rows`` as its table, whatever the tensor is called and however it is shaped."""
-    module = cls.with_table(rows) if getattr(type(cls), "is_remote", False) else with_rows(cls(*rows.shape), rows)
+    module = cls.with_table(rows)
     if rows.device.type != "cpu":
         module.to(rows.device.type)
-    return module
-
-
-def with_rows(module: Any, rows: torch.Tensor) -> Any:
-    """The same module with ``rows`` loaded as its table."""
-    if unloaded := load_table(module, rows):
-        raise StudentError(("KeyError",), unloaded)
     return module
 
 
@@ -256,6 +262,10 @@ def added(rows: torch.Tensor, x: torch.Tensor) -> Probe:
 
 def _adding(rows: torch.Tensor, x: torch.Tensor) -> Probe:
     return lambda cls: holding(cls, rows)(x)
+
+
+def _with(rows: torch.Tensor) -> Callable[..., Any]:
+    return lambda cls, x: holding(cls, rows)(x)
 
 
 def added_as_it_lies(rows: torch.Tensor, x: torch.Tensor) -> Probe:
@@ -282,14 +292,14 @@ def added_again(rows: torch.Tensor, other: torch.Tensor, x: torch.Tensor, evalua
         if evaluating:
             module.eval()
         module(x.clone())
-        return with_rows(module, rows)(x.clone())
+        return module.reloaded(rows)(x.clone())
 
     return probe
 
 
 def evaluating(max_len: int, d_model: int, x: torch.Tensor) -> Probe:
     def probe(cls: Any) -> torch.Tensor:
-        module = made(cls, max_len, d_model)
+        module = cls(max_len, d_model)
         module.eval()
         return module(x.clone())
 
@@ -310,7 +320,7 @@ def table_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
     """The gradient with respect to the table, one row per position, however the table is shaped."""
 
     def probe(cls: Any) -> torch.Tensor:
-        found = parameter_gradients(holding(cls, rows), x)
+        found = holding(cls, rows).parameter_gradients(x, uneven)
         tables = [g for g in found if isinstance(g, torch.Tensor) and g.numel() == rows.numel()]
         if len(tables) != 1:
             return torch.zeros_like(rows)
@@ -318,6 +328,33 @@ def table_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
         return (tables[0].T if turned else tables[0]).reshape(rows.shape)
 
     return probe
+
+
+def recording_a_graph(rows: torch.Tensor, x: torch.Tensor) -> Probe:
+    """The sum for an input that needs no gradient: a graph can only come from the table."""
+    sum_of = added(rows, x)
+
+    def probe(cls: Any) -> Any:
+        with torch.enable_grad():
+            return sum_of(cls)
+
+    return probe
+
+
+def _one_table(parameters: Any) -> Fault | None:
+    trained = [parameter.numel() for parameter in parameters if getattr(parameter, "requires_grad", False)]
+    return named(trained == [42], DIAGNOSES["more parameters" if trained else "not trainable"])
+
+
+def _of_the_table(call: str, due: torch.Tensor) -> Callable[[Any], Fault | None]:
+    def judge(out: Any) -> Fault | None:
+        if getattr(out, "requires_grad", False):
+            return None
+        if difference(out, due, SUM):
+            return Fault(f"{call} does not depend on the table")
+        return named(False, DIAGNOSES["table detached"])
+
+    return judge
 
 
 @exercise(WEEK, "LearnedPositionalEmbedding")
@@ -335,24 +372,9 @@ def LearnedPositionalEmbedding(check: Check) -> None:
 
     with check.criterion("one trainable tensor; gradients reach every row of it and x; x stays as it is", 0.5):
         rows, x, call = drawn(7, 2, 4, 6)
-        trained = [
-            parameter.numel()
-            for parameter in check.value(lambda cls: list(cls(7, 6).parameters()), f"{name}(7, 6).parameters()")
-            if getattr(parameter, "requires_grad", False)
-        ]
-        check.require(
-            trained == [42], DIAGNOSES["not trainable"] if not trained else DIAGNOSES["more parameters"], names=True
-        )
-        # asked of an input that needs no gradient: then a graph can only come from the table
-        with torch.enable_grad():
-            out = check.value(added(rows, x), call)
-        is_added = not difference(out, x + rows[: x.shape[1]], SUM)
-        check.require(
-            getattr(out, "requires_grad", False),
-            DIAGNOSES["table detached"] if is_added else f"{call} does not depend on the table",
-            names=is_added,
-        )
-        check.keeps(lambda cls, x: holding(cls, rows)(x), call, x)
+        check.satisfies(lambda cls: list(cls(7, 6).parameters()), f"{name}(7, 6).parameters()", _one_table)
+        check.satisfies(recording_a_graph(rows, x), call, _of_the_table(call, x + rows[: x.shape[1]]))
+        check.keeps(_with(rows), call, x)
         half = x.to(torch.bfloat16)
         check.unchanged(_adding(rows, half), f"{call} in bfloat16", half)
         check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, DIAGNOSES["input detached"])
@@ -399,14 +421,12 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         # On the CPU in any case: an index out of range would end a CUDA device for all that comes after.
         for max_len, seq_len, d_model in ((5, 6, 3), (4, 9, 4), (1, 2, 4), (3, 4, 1)):
             x = torch.zeros(2, seq_len, d_model)
-            try:
-                check.raises(
-                    making(max_len, d_model, then=x), Exception, f"{name}({max_len}, {d_model})(x {tuple(x.shape)})"
-                )
-            except Miss as miss:
-                if "nothing was raised" in str(miss):
-                    check.name(DIAGNOSES["broadcast" if max_len == 1 else "silent"])
-                raise
+            check.raises(
+                making(max_len, d_model, then=x),
+                Exception,
+                f"{name}({max_len}, {d_model})(x {tuple(x.shape)})",
+                DIAGNOSES["broadcast" if max_len == 1 else "silent"],
+            )
         x = torch.zeros(2, 6, 3)
         check.raises(evaluating(5, 3, x), Exception, f"{name}(5, 3).eval()(x {tuple(x.shape)})")
 
@@ -442,26 +462,37 @@ def rise_between(k1: int, k2: int, d_model: int) -> float:
     return similarity(k2, d_model) - similarity(k1, d_model)
 
 
+def _falling(d_model: int, call: str) -> Callable[[Any], Fault | None]:
+    """Says what is wrong with a pair of offsets, unless the product rises from the first to the second."""
+
+    def judge(pair: Any) -> Fault | None:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            return named(False, f"{call} must return two numbers (k1, k2); yours returns {kind(pair)}.")
+        if not all(type(k) is int for k in pair):
+            return named(False, DIAGNOSES["not ints"])
+        k1, k2 = pair
+        for is_right, slip in (
+            (k1 != 0 and k2 != 0, "offset 0"),
+            (k1 != k2, "equal offsets"),
+            (k1 > 0 and k2 > 0, "negative offsets"),
+            (k1 < k2, "wrong order"),
+        ):
+            if not is_right:
+                return named(False, DIAGNOSES[slip])
+        rise = rise_between(k1, k2, d_model)
+        if rise > 0:
+            return None
+        # float32 sums of 512 cosines are off by some 1e-5 each
+        cause = DIAGNOSES["only rounding"] if rise > -1e-4 else DIAGNOSES["falls"]
+        fall = f"{float(f'{-rise:.0e}'):g}"
+        return Fault(f"{call} gives ({k1}, {k2}), but there the product falls by about {fall}", (cause,))
+
+    return judge
+
+
 def require_counterexample(check: Check, d_model: int) -> None:
     call = f"similarity_counterexample({d_model})"
-    pair = check.value(calling(d_model), call)
-    check.require(
-        isinstance(pair, (tuple, list)) and len(pair) == 2,
-        f"{call} must return two numbers (k1, k2); yours returns {kind(pair)}.",
-        names=True,
-    )
-    check.require(all(type(k) is int for k in pair), DIAGNOSES["not ints"], names=True)
-    k1, k2 = pair
-    check.require(k1 != 0 and k2 != 0, DIAGNOSES["offset 0"], names=True)
-    check.require(k1 != k2, DIAGNOSES["equal offsets"], names=True)
-    check.require(k1 > 0 and k2 > 0, DIAGNOSES["negative offsets"], names=True)
-    check.require(k1 < k2, DIAGNOSES["wrong order"], names=True)
-    rise = rise_between(k1, k2, d_model)
-    if rise > 0:
-        return
-    # float32 sums of 512 cosines are off by some 1e-5 each
-    check.name(DIAGNOSES["only rounding"] if rise > -1e-4 else DIAGNOSES["falls"])
-    check.require(False, f"{call} gives ({k1}, {k2}), but there the product falls by about {float(f'{-rise:.0e}'):g}")
+    check.satisfies(calling(d_model), call, _falling(d_model, call))
 
 
 @exercise(WEEK, "similarity_counterexample")

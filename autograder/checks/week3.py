@@ -5,6 +5,7 @@ which can be named, instead of a shape error. Every block has head_dim >= 4, sin
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,8 @@ from autograder.checks.attention_modules import (
     module_weights,
     rising_scores,
 )
-from autograder.checks.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
-from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
-from autograder.checks.probes import called_again, less, making
+from autograder.checks.framework import Check, Fault, Hint, Probe, calling, differentiating, exercise
+from autograder.checks.probes import copies, less, making
 from autograder.checks.rotations import (
     AFTER_BFLOAT16,
     FAR,
@@ -37,6 +37,7 @@ from autograder.checks.rotations import (
     far_positions,
 )
 from autograder.grading.sandbox.worker.tensors import REFILLED
+from autograder.script.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
 
 WEEK = "week3_rope"
 
@@ -171,7 +172,7 @@ def rotation_positions(check: Check, name: str) -> None:
         x = check.randn(*shape)
         check.agrees(calling(x, torch.tensor(positions, device=check.device)), f"{name}({on(x, words)})", NEAR, hint)
     x, between = check.randn(1, 2, 4, 10), torch.tensor([0.75, 2.5, 3.25, 9.5], device=check.device)
-    if check.holds(calling(x, between.floor()), f"{name}({on(x, '[0, 2, 3, 9] as floats')})", NEAR):
+    with check.holds(calling(x, between.floor()), f"{name}({on(x, '[0, 2, 3, 9] as floats')})", NEAR):
         check.agrees(calling(x, between), f"{name}({on(x, '[0.75, 2.5, 3.25, 9.5]')})", NEAR, AFTER_WHOLE)
     x, whole = check.randn(1, 1, 4, 16), torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
     check.agrees(calling(x, whole), f"{name}({on(x, 'up to 2047')})", FAR)
@@ -196,12 +197,12 @@ def rotation_rows(check: Check, name: str) -> None:
     rows = torch.stack((row, row.flip(0)))  # the same numbers in both: what a single row gets wrong, it has shown
     call = f"{name}({on(x, 'of shape (2, 5), some negative, none whole')}"
     one = f"{name}({on(x, 'of shape (5,)')}"
-    if check.holds(calling(x, rows[0]), f"{one})", NEAR):  # whatever is asked of rows is asked of a single one first
+    with check.holds(calling(x, rows[0]), f"{one})", NEAR):  # whatever is asked of rows is asked of a single one first
         check.agrees(calling(x, rows), f"{call})", NEAR, REAL_ROWS)
-    if check.holds(calling(x, rows[0], base=7.5), f"{one}, base=7.5)", NEAR):
+    with check.holds(calling(x, rows[0], base=7.5), f"{one}, base=7.5)", NEAR):
         check.agrees(calling(x, rows, base=7.5), f"{call}, base=7.5)", NEAR, BASE_OF_ROWS)
     low, far = x.to(torch.bfloat16), far_positions(check, 2, 5)
-    if check.holds(calling(low, far[0]), f"{name}({on(low, 'of shape (5,), far')})", ROUNDED[torch.bfloat16]):
+    with check.holds(calling(low, far[0]), f"{name}({on(low, 'of shape (5,), far')})", ROUNDED[torch.bfloat16]):
         check.agrees(
             calling(low, far),
             f"{name}({on(low, 'of shape (2, 5), far')})",
@@ -246,7 +247,7 @@ def rotation_dtype(check: Check, name: str) -> None:
             check.has_dtype(calling(x, positions.double()), dtype, f"{name}({on(x, '0..4 in float64')})")
     x = check.randn(2, 3, 5, 8, dtype=torch.bfloat16)
     rows, call = positions.expand(2, 5), f"{name}({on(x, 'of shape (2, 5)')})"
-    if check.answers(calling(x, rows), call):
+    with check.answers(calling(x, rows), call):
         check.has_dtype(calling(x, rows), torch.bfloat16, call)
 
 
@@ -262,7 +263,7 @@ def rotation_manners(check: Check, name: str) -> None:
     heads = as_heads(check, 2, 3, 4, 6)
     check.agrees(calling(heads, positions), f"{name}({on(heads, '0..3')}), x transposed", NEAR, STRIDES)
     rows = positions + torch.arange(2, device=check.device)[:, None]
-    if check.answers(calling(x, rows), f"{name}({on(x, 'of shape (2, 4)')})"):
+    with check.answers(calling(x, rows), f"{name}({on(x, 'of shape (2, 4)')})"):
         check.unchanged(_turning(x, rows), f"{name}({on(x, 'of shape (2, 4)')})", rows)
     still = torch.zeros_like(positions)
     for given, words in ((positions, "0..3"), (still, "all 0")):
@@ -345,7 +346,7 @@ def interleaved_to_half(check: Check) -> None:
         check.keeps(lambda f, weight: f(weight, 1), call, weight)  # first: it spoils the gradient
         check.agrees(differentiating(weight, 1), f"the gradient of {call}", MOVED, CUT)
         call = "interleaved_to_half(weight (12, 4), 3)"
-        if check.holds(calling(weight, 3), call, MOVED):
+        with check.holds(calling(weight, 3), call, MOVED):
             check.agrees(differentiating(weight, 3), f"the gradient of {call}", MOVED, CUT)
             turned = check.randn(4, 12).T
             check.agrees(calling(turned, 3), f"{call}, weight transposed", MOVED, STRIDES)
@@ -429,11 +430,11 @@ def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch
         module = built(cls, weights, n_heads)
 
         def at(n: int) -> dict[str, torch.Tensor]:
-            return {} if positions is None else {"positions": positions[:n]}
+            return {} if positions is None else {"positions": positions[:n].clone()}
 
         n = x.shape[1]
-        ends = [module(x[:, :t], **at(t))[:, -1] for t in range(1, n + 1)]
-        return less(module(x, **at(n), is_causal=True), torch.stack(ends, dim=1))
+        ends = [module(x[:, :t].clone(), **at(t))[:, -1] for t in range(1, n + 1)]
+        return less(module(x.clone(), **at(n), is_causal=True), torch.stack(ends, dim=1))
 
     return probe
 
@@ -443,8 +444,8 @@ def longer_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch
 
     def probe(cls: Any) -> torch.Tensor:
         fresh, used = (built(cls, weights, n_heads) for _ in range(2))
-        used(x[:, :3], positions=positions[:3], is_causal=True)
-        return less(used(x, positions=positions, is_causal=True), fresh(x, positions=positions, is_causal=True))
+        used(x[:, :3].clone(), positions=positions[:3].clone(), is_causal=True)
+        return less(*(module(x.clone(), positions=positions.clone(), is_causal=True) for module in (used, fresh)))
 
     return probe
 
@@ -471,7 +472,7 @@ def causal_in_bfloat16(weights: dict, n_heads: int, x: torch.Tensor, after_float
             module(x.clone(), is_causal=True)
         module.to(torch.bfloat16)
         low = x.to(torch.bfloat16)
-        return less(module(low, is_causal=True)[:, -1].float(), module(low)[:, -1].float())
+        return less(module(low.clone(), is_causal=True)[:, -1].float(), module(low)[:, -1].float())
 
     return probe
 
@@ -504,7 +505,7 @@ def attended_after(
 
 def _reading_again(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
     """The output of a module that was called with the same tensors before, when they held something else."""
-    return lambda cls: called_again(built(cls, weights, n_heads), REFILLED, x, positions)
+    return lambda cls: built(cls, weights, n_heads).called_again(REFILLED, *copies((x, positions)))
 
 
 def _reading(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
@@ -515,6 +516,10 @@ def beyond_the_default(weights: dict, n_heads: int, x: torch.Tensor, positions: 
     """What the output with base=10000 given has more than the output without: nothing, to the last bit."""
     given, default = (attended(weights, n_heads, x, base=base, positions=positions) for base in (10000.0, None))
     return lambda cls: less(given(cls), default(cls))
+
+
+def _apart(message: str) -> Callable[[Any], Fault | None]:
+    return lambda difference: None if bool((difference.abs() > 1e-2).any()) else Fault(message)
 
 
 @exercise(WEEK, "RotaryMultiHeadAttention")
@@ -553,7 +558,6 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             attended(weights, 2, x, evaluating=True), f"{name}(16, 2).eval()(x {tuple(x.shape)})", ATTENDED, EVALUATING
         )
 
-    long_is_right = False  # with positions 0..n-1: then so is its mask
     with check.criterion("positions as given, also one row per sequence", 1, golden=True):
         weights, x = drawn(3, 4, 16)
         for given, words, hint in (
@@ -572,7 +576,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         # The same numbers, the same ends: nothing but the order tells the two apart.
         order, other_order = positions(0, 3, 4, 11), positions(0, 4, 3, 11)
         call = f"{name}(16, 2)(x {tuple(x.shape)}, positions [0, 4, 3, 11])"
-        if check.holds(attended(weights, 2, x, positions=other_order), call, ATTENDED):
+        with check.holds(attended(weights, 2, x, positions=other_order), call, ATTENDED):
             check.agrees(
                 attended_after(weights, 2, x, order, positions=other_order),
                 f"{call} after the same with [0, 3, 4, 11]",
@@ -582,7 +586,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         call = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (3, 4)"
         check.agrees(attended(weights, 2, x.double(), positions=given), f"{call}) in float64", ATTENDED, MODULE_FLOAT64)
         call = f"{name}(16, 2)(x {tuple(x.shape)})"
-        if check.holds(attended(weights, 2, x), call, ATTENDED):
+        with check.holds(attended(weights, 2, x), call, ATTENDED):
             check.agrees(
                 attended_after(weights, 2, x, given, given[1]),
                 f"{call} after two calls with positions",
@@ -592,12 +596,13 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         # Queries that are 0 have no scores, whatever the rotation: a long text can be looked at, and its mask, chunks and all.
         short, long = check.randn(1, 3, 2), check.randn(1, 2050, 2)
         call = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0{{}}, is_causal=True)"
-        if check.holds(causal_means(small(weights, 2), short), call.format(3, ""), ATTENDED):
+        with check.holds(causal_means(small(weights, 2), short), call.format(3, ""), ATTENDED):
+            # with positions 0..n-1: then so is its mask
             long_is_right = check.holds(causal_means(small(weights, 2), long), call.format(2050, ""), ATTENDED)
-            if not long_is_right:
+            with ~long_is_right:
                 at_0 = causal_means(small(weights, 2), long, at_0=True)
                 is_masked = check.holds(at_0, call.format(2050, ", positions all 0"), ATTENDED)
-                check.require(not is_masked, f"{call.format(2050, '')}: {LONG_POSITIONS}", names=True)
+                check.require(~is_masked, f"{call.format(2050, '')}: {LONG_POSITIONS}", names=True)
 
     with check.criterion("another base", 0.25, golden=True):
         weights, x = drawn(2, 9, 16)
@@ -607,7 +612,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
                 attended(weights, 2, x, base=base), f"{name}(16, 2, base={base:g})(x {tuple(x.shape)})", ATTENDED, BASE
             )
         given, shown = positions(*range(3, 12)), f"(x {tuple(x.shape)}, positions 3..11)"
-        if check.holds(attended(weights, 2, x, positions=given), f"{name}(16, 2){shown}", ATTENDED):
+        with check.holds(attended(weights, 2, x, positions=given), f"{name}(16, 2){shown}", ATTENDED):
             based = attended(weights, 2, x, base=7.5, positions=given)
             check.agrees(based, f"{name}(16, 2, base=7.5){shown}", ATTENDED, BASE_OF_POSITIONS)
         # At far positions a base of 10,001 moves some output by 0.004.
@@ -631,20 +636,19 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         check.agrees(beyond_causal(weights, 2, x, given), f"{call}, {less_ends}", ATTENDED, CAUSAL_POSITIONS)
         rows = torch.stack((given, given.flip(0)))
         rowwise, less_alone = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (2, 5)", "less each text by itself"
-        if check.holds(rows_together(weights, 2, x, rows, is_causal=False), f"{rowwise}) {less_alone}", ATTENDED):
+        with check.holds(rows_together(weights, 2, x, rows, is_causal=False), f"{rowwise}) {less_alone}", ATTENDED):
             together = rows_together(weights, 2, x, rows, is_causal=True)
             check.agrees(together, f"{rowwise}, is_causal=True) {less_alone}", ATTENDED, CAUSAL_ROWS)
         low_call = f"{name}(16, 2)(bfloat16 x {tuple(x.shape)}, is_causal=True), the last row less that without a mask"
-        if check.holds(causal_in_bfloat16(weights, 2, x), low_call, ATTENDED_BFLOAT16):
+        with check.holds(causal_in_bfloat16(weights, 2, x), low_call, ATTENDED_BFLOAT16):
             after = causal_in_bfloat16(weights, 2, x, after_float32=True)
             check.agrees(after, f"{low_call}, after a call in float32", ATTENDED_BFLOAT16, CAUSAL_CONVERTED)
-        for n, hint in ((3, ""), (2050, LONG_TEXT)) if not long_is_right else ():
-            means = causal_means(small(weights, 2), check.randn(1, n, 2), at_0=True)
-            shown = f"{name}(2, 1)(x (1, {n}, 2), q_proj 0, positions all 0, is_causal=True)"
-            fits = check.holds(means, shown, ATTENDED)
-            check.require(fits or not hint, f"{shown}: {hint}", names=True)
-            if not fits:
-                break
+        with ~long_is_right:
+            shown = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0, positions all 0, is_causal=True)"
+            few, many = (causal_means(small(weights, 2), check.randn(1, n, 2), at_0=True) for n in (3, 2050))
+            with check.holds(few, shown.format(3), ATTENDED):
+                fits = check.holds(many, shown.format(2050), ATTENDED)
+                check.require(fits, f"{shown.format(2050)}: {LONG_TEXT}", names=True)
         check.agrees(
             longer_causal(weights, 2, x, positions(1, 1, 1, 1, 1)),
             f"{name}(16, 2)(x {tuple(x.shape)}, positions all 1, is_causal=True) after a text of 3 tokens, less the same "
@@ -656,8 +660,11 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         # The first token sees itself only, whatever the rotation; the last one more than itself.
         check.agrees(lambda cls: causal(cls)[:, 0], f"{call}, the first row", ATTENDED, CAUSAL_POSITIONS)
         alone = attended(weights, 2, x[:, -1:], positions=given[-1:], is_causal=True)
-        apart = check.value(lambda cls: less(causal(cls)[:, -1], alone(cls)[:, 0]), f"{call}, the last row")
-        check.require(bool((apart.abs() > 1e-2).any()), f"{call}: the last row does not depend on the tokens before it")
+        check.satisfies(
+            lambda cls: less(causal(cls)[:, -1], alone(cls)[:, 0]),
+            f"{call}, the last row",
+            _apart(f"{call}: the last row does not depend on the tokens before it"),
+        )
         weights, x = rising_scores(check, 2, 4, 32, n_heads=2)
         low = attended(weights, 2, x, positions=positions(0, 0, 0, 0), is_causal=True)
         check.agrees(
@@ -696,7 +703,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             MODULE_BFLOAT16,
         )
         x, call = x[:, :9], f"{name}(32, 2)(x (1, 9, 32), is_causal=True)"
-        if check.holds(attended(weights, 2, x.float(), is_causal=True), call, ATTENDED):
+        with check.holds(attended(weights, 2, x.float(), is_causal=True), call, ATTENDED):
             for dtype in (torch.bfloat16, torch.float16):
                 in_half = f"{call} in {str(dtype).removeprefix('torch.')}"
                 check.agrees(attended(weights, 2, x.to(dtype), is_causal=True), in_half, ATTENDED_BFLOAT16, CAUSAL_HALF)
@@ -721,7 +728,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             check.unchanged(_reading(weights, 2, x, given), f"{call}, {words}", x, given)
         check.agrees(attended(weights, 2, x, positions=equal), call, ATTENDED)
         moved, shown = positions(3, 0, 7, 1), f"{name}(12, 2)(x {tuple(x.shape)}, positions [3, 0, 7, 1])"
-        if check.holds(attended(weights, 2, x, positions=moved), shown, ATTENDED):
+        with check.holds(attended(weights, 2, x, positions=moved), shown, ATTENDED):
             again = f"{shown}, the same tensors as before with other entries"
             check.agrees(_reading_again(weights, 2, x, moved), again, ATTENDED, AFTER_OTHER_ENTRIES)
         # products with one more matrix than the outputs, of the same order

@@ -4,27 +4,21 @@ Most functions here take numbers and return a number, so inputs are fixed where 
 and drawn where they need not be. `loss_by_length` gets a real module: it is made in the sandbox by the notebook's
 locked cell, from weights that are drawn here, and looked at by that cell's `observe`; the expected losses come from
 the same model on this side (probe_model.py).
-
-Exercise 5.4 builds on 5.3: its hidden cell hands the student's `ntk_base` over, and what follows rightly from a wrong one
-is right (see `follows` in the framework, and `own_base` below for what is fit to be built upon).
 """
 
-import functools
-import itertools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from autograder import reference
 from autograder.checks import probe_model as trusted
-from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, kind
-from autograder.checks.errors import asked
 from autograder.checks.framework import (
     Absent,
     Check,
+    Fault,
     Hint,
     Probe,
     StudentError,
@@ -33,6 +27,8 @@ from autograder.checks.framework import (
     exercise,
     gradient,
 )
+from autograder.script.compare import CUT, FOUR_DIGITS, Tolerance, kind
+from autograder.script.question import Subject
 
 WEEK = "week5_extrapolation"
 
@@ -175,8 +171,16 @@ def position_interpolation(check: Check) -> None:
         check.returns_new(f"{name}(floats, 1.0)", given, 1.0, tolerance=near)
 
 
-def require_float(check: Check, got: Any, call: str) -> None:
-    check.require(isinstance(got, float), f"{call} must return a Python float; yours returns {kind(got)}.", names=True)
+def is_float(call: str) -> Callable[[Any], Fault | None]:
+    """What is wrong with a value that is no Python float."""
+
+    def judge(got: Any) -> Fault | None:
+        if isinstance(got, float):
+            return None
+        text = f"{call} must return a Python float; yours returns {kind(got)}."
+        return Fault(text, (text,))
+
+    return judge
 
 
 ROUNDED = Hint(
@@ -208,7 +212,7 @@ def ntk_base(check: Check) -> None:
     with check.criterion("a Python float", 0.25):
         for arguments in ASKED_FOR_A_FLOAT:
             words = f"ntk_base({', '.join(f'{argument:g}' for argument in arguments)})"
-            require_float(check, check.value(calling(*arguments), words), words)
+            check.satisfies(calling(*arguments), words, is_float(words))
 
 
 JUST_BEYOND = "A length well beyond the training length is right, one token beyond it is not."
@@ -218,61 +222,15 @@ SHRUNK = "Scales of 1 and more are right, one of 0.5 is not. (Equation (4) holds
 STATE = "This call goes wrong after other calls. (What you keep from one call must not change the next.)"
 
 
-@dataclass(eq=False)
-class OnTop:
-    """What is right on top of the student's own `ntk_base`, and whether that one returns Python floats, if anything."""
-
-    function: Callable[..., float]
-    of_floats: bool
-
-    def __call__(self, *arguments: Any) -> float:
-        return self.function(*arguments)
-
-
-def own_base(function: Callable) -> Callable[..., float | None]:
-    """The student's own `ntk_base` where something can be built on it: every stretch gives another positive base. On one
-    that never changes the base, a dynamic base that never changes would be right."""
-
-    @functools.cache
-    def base_of(base: float, stretch: float, head_dim: int) -> float | None:
-        value = asked(lambda: float(function(base, stretch, head_dim)))
-        return value if value is not None and math.isfinite(value) and value > 0 else None
-
-    for head_dim in (8, 64):
-        bases = [base_of(10000.0, stretch, head_dim) for stretch in (1.5, 2.0, 3.0, 5.0)]
-        values = [value for value in bases if value is not None]
-        if len(values) < len(bases) or any(abs(math.log(a / b)) < 0.02 for a, b in itertools.combinations(values, 2)):
-            return lambda *arguments: None
-    return base_of
-
-
-def dynamic_after_ntk(ntk_base: Callable) -> Iterator[tuple[Any, str]]:
-    base_of = own_base(ntk_base)
-
-    def dynamic(base: float, scale: float, head_dim: int, seq_len: int, original_len: int) -> float:
-        if seq_len <= original_len:
-            return float(base)
-        own = base_of(base, scale * seq_len / original_len - (scale - 1), head_dim)
-        return reference.dynamic_ntk_base(base, scale, head_dim, seq_len, original_len) if own is None else own
-
-    def without_a_branch(base: float, scale: float, head_dim: int, seq_len: int, original_len: int) -> float:
-        """A stretch of 1 up to the training length, handed on to `ntk_base`: some wrong ones change the base there."""
-        own = base_of(base, 1.0, head_dim) if seq_len <= original_len else None
-        return dynamic(base, scale, head_dim, seq_len, original_len) if own is None else own
-
-    kinds = {type(asked(functools.partial(ntk_base, *arguments))) for arguments in ASKED_FOR_A_FLOAT}
-    of_floats = all(issubclass(each, (float, type(None))) for each in kinds)
-    for follows in (dynamic, without_a_branch):
-        yield OnTop(follows, of_floats), "Graded with your own ntk_base: a mistake there is not paid for again."
-
-
-@exercise(WEEK, "dynamic_ntk_base", follows=dynamic_after_ntk, trivial=(lambda base, *stretch: float(base),))
+@exercise(WEEK, "dynamic_ntk_base")
 def dynamic_ntk_base(check: Check) -> None:
     def at(
         scale: float, head_dim: int, seq_len: int, original_len: int, base: float = 10000.0, hint: Hint | str = ""
-    ) -> tuple[Any, str]:
+    ) -> tuple[Probe, str]:
         call = f"dynamic_ntk_base({base:g}, {scale:g}, {head_dim}, {seq_len}, {original_len})"
-        return check.agrees(calling(base, scale, head_dim, seq_len, original_len), call, RELATIVE, hint), call
+        probe = calling(base, scale, head_dim, seq_len, original_len)
+        check.agrees(probe, call, RELATIVE, hint)
+        return probe, call
 
     with check.criterion("beyond the training length", 1.25, golden=True):
         for scale, head_dim, seq_len, original_len in (
@@ -305,9 +263,8 @@ def dynamic_ntk_base(check: Check) -> None:
         ):  # other than at (2, 8, 300, 100) with base 500, asked above
             at(2.0, head_dim, 300, original_len, base=500.0, hint=STATE)
         at(2.0, 8, 90, 64, base=2.5, hint=ROUNDED)
-        if not isinstance(check.reference, OnTop) or check.reference.of_floats:  # else paid for in 5.3
-            for got, call in (beyond, below):
-                require_float(check, got, call)
+        for probe, call in (beyond, below):
+            check.satisfies(probe, call, is_float(call))
 
 
 # ---- YaRN -----------------------------------------------------------------------------------------------------------
@@ -403,16 +360,18 @@ def yarn_temperature(check: Check) -> None:
             check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance)
         check.agrees(calling(1000.0), "yarn_temperature(1000)", tolerance, NO_LIMIT)
     with check.criterion("1 for scales up to 1; a Python float", 0.5):
-        found = {4.0: check.value(calling(4.0), "yarn_temperature(4)")}
+        probes = {scale: calling(scale) for scale in (4.0, 1.0, 0.5, 0.1)}
+        check.value(probes[4.0], "yarn_temperature(4)")
         for scale in (1.0, 0.5, 0.1):
-            found[scale] = check.agrees(
-                calling(scale),
+            check.agrees(
+                probes[scale],
                 f"yarn_temperature({scale:g})",
                 tolerance,
                 "For scale <= 1 the factor is 1: nothing is stretched.",
             )
-        for scale, got in found.items():
-            require_float(check, got, f"yarn_temperature({scale:g})")
+        for scale, probe in probes.items():
+            words = f"yarn_temperature({scale:g})"
+            check.satisfies(probe, words, is_float(words))
 
 
 # ---- log n ----------------------------------------------------------------------------------------------------------
@@ -435,7 +394,7 @@ def log_n_scale(check: Check) -> None:
         for n, n0 in ((1000, 7), (4096, 64), (512, 64), (65, 64)):
             check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE)
     with check.criterion("as many or fewer: 1, and below 1", 0.5):
-        found = {}
+        probes = {}
         for n, n0, hint in (
             (64, 64, NO_CLAMP),
             (8, 64, NO_CLAMP),
@@ -443,9 +402,11 @@ def log_n_scale(check: Check) -> None:
             (1, 64, ONE_KEY),
             (512, 8, OTHER_N0),  # after (512, 64)
         ):
-            found[n, n0] = check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE, hint)
-        for (n, n0), got in found.items():
-            require_float(check, got, f"log_n_scale({n}, {n0})")
+            words = f"log_n_scale({n}, {n0})"
+            probes[words] = calling(n, n0)
+            check.agrees(probes[words], words, RELATIVE, hint)
+        for words, probe in probes.items():
+            check.satisfies(probe, words, is_float(words))
 
 
 # ---- clipped distances ----------------------------------------------------------------------------------------------
@@ -595,12 +556,13 @@ FLOATS = "The losses must be Python floats: use .item() on the mean loss."
 
 
 @dataclass
-class Measured:
-    """A `loss_by_length` together with the two helpers that make and observe models where it runs."""
+class Measured(Subject):
+    """A `loss_by_length` together with the two helpers that make and observe models where it runs, and the runs so far."""
 
     function: Any
     make: Callable = trusted.probe_model
     observe: Callable = trusted.observe
+    runs: dict[Any, tuple[Any, dict, Any]] = field(default_factory=dict, init=False)
 
     def with_answer(self, function: Any) -> "Measured":
         """The same helpers with another function."""
@@ -613,6 +575,7 @@ class Measured:
 
 
 def _measured(subject: Any) -> Measured:
+    """The reference, or a known mistake, comes without helpers."""
     return subject if isinstance(subject, Measured) else Measured(subject)
 
 
@@ -621,20 +584,22 @@ def losses(*arguments: Any) -> Probe:
     return lambda subject: _measured(subject)(*_fresh(arguments))[0]
 
 
+def _losses_of(*arguments: Any) -> Probe:
+    """The same with the arguments as they are, not copies of them."""
+    return lambda subject: _measured(subject)(*arguments)[0]
+
+
 class Run:
     """One run on each object, whatever is then looked at: the losses, what they left behind, the model."""
 
     def __init__(self, *arguments: Any) -> None:
         self._arguments = arguments
-        self._runs: list[tuple[Any, tuple[Any, dict, Any]]] = []
 
     def of(self, subject: Any) -> tuple[Any, dict, Any]:
-        for known, run in self._runs:
-            if known is subject:
-                return run
-        run = self._run(_measured(subject))
-        self._runs.append((subject, run))
-        return run
+        measured = _measured(subject)
+        if self not in measured.runs:
+            measured.runs[self] = self._run(measured)
+        return measured.runs[self]
 
     def _run(self, measured: Measured) -> tuple[Any, dict, Any]:
         return measured(*_fresh(self._arguments))
@@ -774,7 +739,7 @@ def _loss_by_length(check: Check) -> None:
         weights, tokens = drawn(2, 15)
         lengths = [12, 6]
         check.unchanged(
-            lambda subject: _measured(subject)(weights, EVAL, tokens, lengths, 4)[0],
+            _losses_of(weights, EVAL, tokens, lengths, 4),
             call("eval mode", tokens, [12, 6], 4),
             tokens,
             lengths,

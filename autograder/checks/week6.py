@@ -3,15 +3,9 @@
 Square shapes (batch = heads = seq_len) come first where axes can be mixed up: there such a mistake gives a wrong value,
 which can be named, instead of a shape error. Where the contract says "not looked at", a probe *selects* what counts:
 any value may stand in the rest, infinities too.
-
-Exercises 6.3, 6.5 and 6.7 build on earlier answers. Their hidden cells hand these over, and what follows rightly from a
-wrong earlier answer is right: see `follows` in the framework, and the functions `own_...` below for what is fit to be
-built upon.
 """
 
-import functools
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,10 +26,8 @@ from autograder.checks.attention_functions import (
     like_queries,
     mixed_mask,
 )
-from autograder.checks.compare import CUT, Tolerance, kind, only_where_zero
-from autograder.checks.errors import asked
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
-from autograder.reference.attention import weights_of
+from autograder.script.compare import CUT, Tolerance, kind, only_where_zero
 
 WEEK = "week6_relative_bias"
 Drawn = tuple[list[Tensor], str]  # inputs, and words for them
@@ -104,7 +96,7 @@ def relative_positions(check: Check) -> None:
         check.agrees(calling(2, 2051), f"{name}(2, 2051)", EXACT, FAR_KEYS)  # no half precision can hold 2,049
     with check.criterion("int64, a new tensor on each call; refuses more queries than keys and none at all", 0.5):
         check.has_dtype(calling(4, 4), torch.int64, f"{name}(4, 4)")
-        if check.answers(calling(1, 4), f"{name}(1, 4)"):
+        with check.answers(calling(1, 4), f"{name}(1, 4)"):
             check.has_dtype(calling(1, 4), torch.int64, f"{name}(1, 4)")
         check.returns_new(f"{name}(3, 4)", 3, 4, tolerance=EXACT)
         for n_queries, n_keys in ((5, 3), (4, 3), (0, 3), (0, 0), (-1, 3)):
@@ -141,45 +133,6 @@ def slope(*arguments: Any, at: int, place: int | None = None, keep: Function | N
         return gradient(keep(value if place is None else value[place]), copies[at])
 
     return probe
-
-
-def _own(function: Function, *arguments: Any) -> Tensor | None:
-    """What the student's own function returns, or None if it fails or returns no real numbers."""
-    value = asked(function, *arguments)
-    usable = isinstance(value, Tensor) and not value.is_complex()
-    return value.detach() if usable else None
-
-
-Offsets = Callable[[int, int], Tensor]
-
-
-def own_offsets(function: Function) -> Offsets | None:
-    """The student's own `relative_positions` where something can be built on it, with the right one where it fails;
-    None if it is right, or tells too few offsets apart to leave something to test."""
-
-    @functools.cache
-    def offsets(n_queries: int, n_keys: int) -> Tensor | None:
-        value = _own(function, n_queries, n_keys)
-        if (
-            value is None
-            or value.shape != (n_queries, n_keys)
-            or not bool((value.isfinite() & (value == value.round())).all())
-        ):
-            return None
-        return value.to("cpu", torch.int64)
-
-    def completed(n_queries: int, n_keys: int) -> Tensor:
-        own = offsets(n_queries, n_keys)
-        return reference.relative_positions(n_queries, n_keys) if own is None else own
-
-    square = offsets(6, 6)
-    if square is None or square.unique().numel() < 6:
-        return None
-    sizes = ((6, 6), (2, 5), (1, 4), (3, 9))
-    return completed if any(not torch.equal(completed(*s), reference.relative_positions(*s)) for s in sizes) else None
-
-
-OWN_OFFSETS = "Graded with your own relative_positions: a mistake there is not paid for again."
 
 
 # ---- Shaw -----------------------------------------------------------------------------------------------------------
@@ -236,29 +189,6 @@ def overflowing(check: Check, tensors: list[Tensor], words: str) -> None:
     check.agrees(result(calling(*large), 1), f"weights of {words}, 100 * q)", LARGE, OVERFLOW)
 
 
-def shaw_after_offsets(relative_positions: Function) -> Iterator[tuple[Any, str]]:
-    offsets = own_offsets(relative_positions)
-    if offsets is None:
-        return
-
-    def shaw(
-        q: Tensor, k: Tensor, v: Tensor, rel_k: Tensor, rel_v: Tensor, mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        clip = rel_k.shape[0] // 2
-        row = clip + offsets(q.shape[-2], k.shape[-2]).clamp(-clip, clip).to(q.device)
-        scores = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, rel_k[row])) / q.shape[-1] ** 0.5
-        weights = weights_of(scores, mask)
-        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights
-
-    yield shaw, OWN_OFFSETS
-
-
-def plain_attention(q: Tensor, k: Tensor, v: Tensor, *tables: Any, **options: Any) -> tuple[Tensor, Tensor]:
-    """An answer without any position."""
-    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
-    return weights @ v, weights
-
-
 def _far_below(check: Check, tensors: list[Tensor], words: str) -> Drawn:
     """The same arguments, but with keys against queries that are alike."""
     q, _, *others = tensors
@@ -266,7 +196,7 @@ def _far_below(check: Check, tensors: list[Tensor], words: str) -> Drawn:
     return [q, 0.02 * check.randn(*q.shape) - q, *others], f"{words}, k against q, scores far below 0"
 
 
-@exercise(WEEK, "shaw_attention", follows=shaw_after_offsets, trivial=(plain_attention,))
+@exercise(WEEK, "shaw_attention")
 def shaw_attention(check: Check) -> None:
     name = "shaw_attention"
 
@@ -350,7 +280,7 @@ def shaw_attention(check: Check) -> None:
         mask = torch.ones(5, 5, dtype=torch.bool, device=check.device).tril()
         mask[2] = False
         empty_row = f"{words}, causal mask, its row 2 all False"
-        if check.holds(result(calling(*tensors, mask), 0), f"out of {empty_row})", CLOSE):
+        with check.holds(result(calling(*tensors, mask), 0), f"out of {empty_row})", CLOSE):
             for at, letter in enumerate(("q", "k", "v", "rel_k", "rel_v")):
                 gradient_of = f"the gradient for {letter} of {empty_row})"
                 check.agrees(slope(*tensors, mask, at=at, place=0), gradient_of, SLOPE, MASKED_SLOPE)
@@ -433,87 +363,13 @@ def _keep(value: Tensor) -> Tensor:
     return value.masked_fill(~_seen(value.shape, value.device), 0)
 
 
-def _numbers(shape: torch.Size) -> Tensor:
-    """Normal numbers, always the same ones for a shape."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(shape.numel()))
-
-
-def own_shift(function: Function) -> Callable[[Tensor], Tensor] | None:
-    """The student's own `rel_shift` as a table of where each number comes from, with the right one where it fails.
-
-    None if it is right, or if it does not hand on the numbers it was given: on zeros, scores without a position term
-    would be right.
-    """
-
-    @functools.cache
-    def sources(shape: torch.Size) -> Tensor:
-        """For each place the number of the entry that moves there, counted from 1; 0 where a zero is put.
-
-        Asked with drawn numbers, all different, as in 6.4: what is asked here shall not look like a question apart.
-        """
-        numbers = _numbers(shape)
-        entries, order = torch.cat((torch.zeros(1), numbers.flatten())).sort()
-        own, right = _own(function, numbers.clone()), _keep(reference.rel_shift(numbers))
-        own = right if own is None or own.shape != shape else _keep(own.to("cpu", torch.float32))
-        found = torch.searchsorted(entries, own).clamp(max=len(entries) - 1)
-        if not torch.equal(entries[found], own):  # other numbers than it was given
-            found = torch.searchsorted(entries, right)
-        return order[found]
-
-    def shifted(x: Tensor) -> Tensor:
-        padded = torch.cat((x.new_zeros(1), x.flatten()))
-        return padded[sources(x.shape).to(x.device)]
-
-    shapes = [torch.Size((2, 3, 6, 6)), torch.Size((2, 2, 3, 8))]
-    seen = [sources(shape)[..., _seen(shape)] for shape in shapes]
-    if any((source > 0).float().mean() < 0.5 or source.unique().numel() < 6 for source in seen):
-        return None
-    same = all(torch.equal(_keep(shifted(x)), _keep(reference.rel_shift(x))) for x in map(_numbers, shapes))
-    return None if same else shifted
-
-
-OWN_SHIFT = "Graded with your own rel_shift: a mistake there is not paid for again."
-
-
-def xl_after_offsets_and_shift(relative_positions: Function, rel_shift: Function) -> Iterator[tuple[Any, str]]:
-    offsets, shift = own_offsets(relative_positions), own_shift(rel_shift)
-
-    def scores(position: Function) -> Function:
-        def transformer_xl_scores(
-            q: Tensor, k: Tensor, r: Tensor, content_bias: Tensor, position_bias: Tensor
-        ) -> Tensor:
-            scores: Tensor = (q + content_bias[:, None]) @ k.mT + position(q + position_bias[:, None], r)
-            return scores / math.sqrt(q.shape[-1])
-
-        return transformer_xl_scores
-
-    def gathered(offsets: Offsets, index: Function) -> Function:
-        def position(q: Tensor, r: Tensor) -> Tensor:
-            distance = index(-offsets(q.shape[-2], r.shape[-2]).to(q.device), r.shape[-2])
-            return torch.einsum("bhid,hijd->bhij", q, r[:, distance])
-
-        return position
-
-    if shift is not None:
-        yield scores(lambda q, r: shift(q @ r.flip(1).mT)), OWN_SHIFT
-    if offsets is not None:  # distances below 0 wrap round, or are clamped
-        yield scores(gathered(offsets, lambda distance, n: distance % n)), OWN_OFFSETS
-        yield scores(gathered(offsets, lambda distance, n: distance.clamp(0, n - 1))), OWN_OFFSETS
-
-
 NO_BIAS = (
     "With all biases zero the scores are right, with them they are not. (Both biases are per head, and each "
     "has its own term.)"
 )
 
 
-def content_scores(q: Tensor, k: Tensor, r: Tensor, content_bias: Tensor, position_bias: Tensor) -> Tensor:
-    """An answer without the position term."""
-    scores: Tensor = (q + content_bias[:, None]) @ k.mT
-    return scores / math.sqrt(q.shape[-1])
-
-
-@exercise(WEEK, "transformer_xl_scores", follows=xl_after_offsets_and_shift, trivial=(content_scores,))
+@exercise(WEEK, "transformer_xl_scores")
 def transformer_xl_scores(check: Check) -> None:
     name = "transformer_xl_scores"
 
@@ -635,67 +491,11 @@ def t5_bucket(check: Check) -> None:
             (calling(drawn[0, 0, 0]), "a single offset, a 0-d tensor"),
         ):
             check.agrees(_form_of(call), f"{name}({words})", hint=WHOLE)  # values are compared above
-        if check.holds(calling(drawn[0]), f"{name}(offsets of shape (4, 5))", EXACT):
+        with check.holds(calling(drawn[0]), f"{name}(offsets of shape (4, 5))", EXACT):
             check.agrees(calling(drawn[0].T), f"{name}(offsets of shape (5, 4), not contiguous)", EXACT, STRIDES)
         signed = torch.arange(-7, 8, device=check.device).reshape(3, 5)
         check.unchanged(lambda f: f(signed), f"{name}(-7 .. 7)", signed)
         check.unchanged(lambda f: f(signed, False), f"{name}(-7 .. 7, False)", signed)
-
-
-Buckets = Callable[[Tensor, bool, int, int], Tensor]
-
-
-def own_buckets(function: Function) -> Buckets | None:
-    """The student's own `t5_bucket` where something can be built on it, with the right one where it fails.
-
-    None if it is right, or if it tells too few offsets apart: a bias that is the same everywhere would leave nothing to
-    test.
-    """
-
-    def buckets(offset: Tensor, bidirectional: bool, num_buckets: int, max_distance: int) -> Tensor:
-        own = _own(function, offset.clone(), bidirectional, num_buckets, max_distance)
-        if (
-            own is not None
-            and own.shape == offset.shape
-            and not own.is_floating_point()
-            and own.dtype != torch.bool
-            and bool(((own >= -num_buckets) & (own < num_buckets)).all())
-        ):
-            return own.long().to(offset.device)
-        return reference.t5_bucket(offset, bidirectional, num_buckets, max_distance)
-
-    offsets = torch.tensor([n for n in range(-100, 101) if abs(n) not in TIES])
-    kinds = [(bidirectional, *sizes) for bidirectional in (True, False) for sizes in ((32, 128), (8, 20))]
-    own = {kind: buckets(offsets, *kind) for kind in kinds}
-    if all(torch.equal(own[kind], reference.t5_bucket(offsets, *kind)) for kind in kinds):
-        return None
-    return buckets if max(own[kind][offsets <= 0].unique().numel() for kind in kinds) >= 3 else None
-
-
-def t5_after_offsets_and_buckets(relative_positions: Function, t5_bucket: Function) -> Iterator[tuple[Any, str]]:
-    offsets, buckets = own_offsets(relative_positions), own_buckets(t5_bucket)
-
-    def attention(offsets: Offsets, buckets: Buckets, mask_by_index: bool) -> Function:
-        def t5_attention(
-            q: Tensor, k: Tensor, v: Tensor, table: Tensor, is_causal: bool = False, max_distance: int = 128
-        ) -> tuple[Tensor, Tensor]:
-            offset = offsets(q.shape[-2], k.shape[-2]).to(q.device)
-            scores = q @ k.mT + table[buckets(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
-            seen = _seen(offset.shape, q.device) if mask_by_index else offset <= 0
-            weights = weights_of(scores, seen if is_causal else None)
-            return weights @ v, weights
-
-        return t5_attention
-
-    note = "Graded with your own {}: a mistake there is not paid for again."
-    if buckets is not None:
-        yield attention(reference.relative_positions, buckets, True), note.format("t5_bucket")
-    if offsets is None:
-        return
-    for mask_by_index in (True, False):
-        yield attention(offsets, reference.t5_bucket, mask_by_index), note.format("relative_positions")
-        if buckets is not None:
-            yield attention(offsets, buckets, mask_by_index), note.format("relative_positions and t5_bucket")
 
 
 CAUSAL = (
@@ -705,15 +505,7 @@ CAUSAL = (
 SIZES = Hint("With 32 buckets and the default max_distance all is right, with others it is not.", form=True)
 
 
-def unscaled_attention(
-    q: Tensor, k: Tensor, v: Tensor, table: Tensor, is_causal: bool = False, max_distance: int = 128
-) -> tuple[Tensor, Tensor]:
-    """An answer without a bias."""
-    weights = weights_of(q @ k.mT, _seen(torch.Size((q.shape[-2], k.shape[-2])), q.device) if is_causal else None)
-    return weights @ v, weights
-
-
-@exercise(WEEK, "t5_attention", follows=t5_after_offsets_and_buckets, trivial=(unscaled_attention,))
+@exercise(WEEK, "t5_attention")
 def t5_attention(check: Check) -> None:
     name = "t5_attention"
 
@@ -787,7 +579,7 @@ def t5_attention(check: Check) -> None:
         for at, letter in enumerate(("q", "k", "v", "table")):
             check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
         check.agrees(slope(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
-        if check.holds(result(calling(*tensors, True), 0), f"out of {words}, is_causal=True)", CLOSE):
+        with check.holds(result(calling(*tensors, True), 0), f"out of {words}, is_causal=True)", CLOSE):
             hidden = f"{words}, is_causal=True"
             for at, letter in enumerate(("q", "k", "v", "table")):
                 gradient_of = f"the gradient for {letter} of {hidden})"

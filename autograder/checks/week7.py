@@ -2,14 +2,9 @@
 
 Modules are tested with weights that make scores of order 2. With those of the constructor all scores are near zero,
 attention is a mean, and a wrong position would move nothing.
-
-Exercises 7.3, 7.6 and 7.7 may build on earlier answers. Their hidden cells hand these over, and what follows rightly
-from a wrong earlier answer is right: see `follows` in the framework, and `own_attention` and `own_cross_attention` for
-what is fit to be built upon.
 """
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +21,11 @@ from autograder.checks.attention_functions import (
     mixed_mask,
 )
 from autograder.checks.attention_modules import AFTER_OTHER_ENTRIES, FOUR_WEIGHTS, far_below, like_tokens, loaded
-from autograder.checks.compare import CUT, FOUR_DIGITS, Tolerance, difference, kind
-from autograder.checks.errors import asked
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
-from autograder.checks.probes import called_again, less, made
+from autograder.checks.probes import copies, less
 from autograder.grading.sandbox.worker.pullback import uneven
 from autograder.grading.sandbox.worker.tensors import REFILLED
+from autograder.script.compare import CUT, FOUR_DIGITS, Tolerance, difference, kind
 
 WEEK = "week7_capstone"
 
@@ -187,7 +181,7 @@ def grouped_query_attention(check: Check) -> None:
         # As many key heads as query heads: nothing is repeated, and who writes to k or v writes to an argument.
         q, k, v, call = grouped(check, 1, 4, 4, 3, 3, 4, 4)
         seen = torch.ones(3, 3, dtype=torch.bool, device=check.device).tril()
-        if check.holds(calling(q, k, v, seen), f"{call}, causal mask)", CLOSE):
+        with check.holds(calling(q, k, v, seen), f"{call}, causal mask)", CLOSE):
             mask = seen.clone()
             mask[1] = False
             check.unchanged(lambda f: f(q, k, v, mask), f"{call}, mask (3, 3), row 1 all False)", mask, q, k, v)
@@ -197,133 +191,6 @@ def grouped_query_attention(check: Check) -> None:
         for n_heads, n_kv_heads in ((4, 3), (6, 4), (2, 4)):
             *heads, call = grouped(check, 1, n_heads, n_kv_heads, 2, 3, 4, 4)
             check.raises(calling(*heads), ValueError, f"{call})")
-
-
-# ---- what 7.3, 7.6 and 7.7 build upon -------------------------------------------------------------------------------
-
-
-def fits(value: Any, like: torch.Tensor) -> bool:
-    """A tensor of the shape and dtype that is due, whatever is in it."""
-    return isinstance(value, torch.Tensor) and value.shape == like.shape and value.dtype == like.dtype
-
-
-def out_of(value: Any, like: torch.Tensor) -> torch.Tensor | None:
-    """The output in an answer of 7.1, if there is one."""
-    pair = isinstance(value, (tuple, list)) and len(value) == 2 and fits(value[0], like)
-    return value[0] if pair else None
-
-
-def leaves_something(first: torch.Tensor | None, others: list[torch.Tensor | None]) -> bool:
-    """Whether the output is finite and changes with each input. On top of anything else a layer without positions,
-    or one that ignores the memory, would be right."""
-    answers = [answer for answer in (first, *others) if answer is not None and bool(answer.isfinite().all())]
-    return len(answers) == 1 + len(others) and all(
-        bool((other - answers[0]).abs().max() > 0.02) for other in answers[1:]
-    )
-
-
-def alike(given: list[torch.Tensor | None], right: list[torch.Tensor], leaf: torch.Tensor) -> bool:
-    """Whether nothing is wrong with these answers: their values, and the first one's gradient for ``leaf``."""
-    if any(
-        a is None or not torch.allclose(a, b, atol=1e-4, equal_nan=True) for a, b in zip(given, right, strict=False)
-    ):
-        return False
-    slopes = [asked(gradient, answers[0], leaf) for answers in (given, right)]
-    return slopes[0] is not None and torch.allclose(slopes[0], slopes[1], atol=1e-3)
-
-
-def has_slope(answer: torch.Tensor | None, leaf: torch.Tensor) -> bool:
-    """Whether a gradient comes through: on a base without one, a later answer that cuts it off would be right."""
-    slope = None if answer is None else asked(gradient, answer, leaf)
-    return slope is not None and bool(slope.abs().max() > 0)
-
-
-def own_attention(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The student's 7.1 if it is wrong and fit to be built upon, else None."""
-    generator = torch.Generator().manual_seed(7)
-    q, k, v = (torch.randn(2, heads, 5, 6, generator=generator) for heads in (4, 2, 2))
-    causal = torch.ones(5, 5, dtype=torch.bool).tril()
-    leaf = q.clone().requires_grad_()
-    cases = (
-        (leaf, k, v),
-        (q, k, v, causal),
-        (q, k, v, causal.tril(-1)),
-        (q, k[:, [0, 0, 1, 1]], v[:, [0, 0, 1, 1]], causal),
-    )
-    given = [out_of(asked(function, *case), q) for case in cases]
-    if alike(given, [reference.grouped_query_attention(*case)[0] for case in cases], leaf):
-        return None
-    moved = (q.flip(2), k, v), (q, k.roll(1, 3), v), (q, k, v.flip(3))
-    if not has_slope(given[0], leaf) or not leaves_something(
-        given[0], [out_of(asked(function, *case), q) for case in moved]
-    ):
-        return None
-
-    def attention(
-        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None
-    ) -> tuple[Any, ...]:
-        right = reference.grouped_query_attention(q, k, v, mask)
-        own = out_of(asked(function, q, k, v) if mask is None else asked(function, q, k, v, mask), right[0])
-        return right if own is None else (own, right[1])
-
-    return attention
-
-
-OWN_ATTENTION = "Graded with your own grouped_query_attention: a mistake there is not paid for again."
-
-
-def cached_after_attention(grouped_query_attention: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
-    if (own := own_attention(grouped_query_attention)) is not None:
-        yield type("CachedAttention", (reference.CachedAttention,), {"attention": staticmethod(own)}), OWN_ATTENTION
-
-
-def cross_after_attention(grouped_query_attention: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
-    if (own := own_attention(grouped_query_attention)) is not None:
-        yield type("CrossAttention", (reference.CrossAttention,), {"attention": staticmethod(own)}), OWN_ATTENTION
-
-
-def own_cross_attention(cls: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The student's 7.6 if it is wrong and fit to be built upon, else None."""
-    generator = torch.Generator().manual_seed(7)
-    right = reference.CrossAttention(16, 2)
-    weights = {name: torch.randn(16, 16, generator=generator) * 1.4 / 4 for name in right.state_dict()}
-    right.load_state_dict(weights)
-    x, memory = torch.randn(2, 5, 16, generator=generator), torch.randn(2, 7, 16, generator=generator)
-    mask = torch.arange(7) < torch.tensor([4, 0])[:, None]
-    module = asked(lambda: loaded(cls, (16, 2), weights))
-    if module is None:
-        return None
-    leaf = x.clone().requires_grad_()
-    cases = (leaf, memory), (x, memory, mask)
-    given = [answer if fits(answer, x) else None for answer in (asked(module, *case) for case in cases)]
-    if alike(given, [right(*case) for case in cases], leaf):
-        return None
-    moved = [asked(module, x.flip(1), memory), asked(module, x, -memory)]
-    differs = leaves_something(given[0], [answer if fits(answer, x) else None for answer in moved])
-    return cls if differs and has_slope(given[0], leaf) else None
-
-
-def block_after_cross_attention(CrossAttention: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
-    if (own := own_cross_attention(CrossAttention)) is None:
-        return
-
-    class HybridDecoderBlock(reference.HybridDecoderBlock):
-        def forward(
-            self, x: torch.Tensor, memory: torch.Tensor, memory_mask: torch.Tensor | None = None
-        ) -> torch.Tensor:
-            x = x + self.self_attn(self.norm1(x), is_causal=True)
-            x = x + self.across(self.norm2(x), memory, memory_mask)
-            out: torch.Tensor = x + self.ffn(self.norm3(x))
-            return out
-
-        def across(self, x: torch.Tensor, memory: torch.Tensor, memory_mask: torch.Tensor | None) -> torch.Tensor:
-            n_heads = self.cross_attn.n_heads
-            right: torch.Tensor = self.cross_attn(x, memory, memory_mask)
-            module = asked(lambda: loaded(own, (x.shape[-1], n_heads), self.cross_attn.state_dict()))
-            value = None if module is None else asked(module, x, memory, memory_mask)
-            return value if isinstance(value, torch.Tensor) and fits(value, right) else right
-
-    yield HybridDecoderBlock, "Graded with your own CrossAttention: a mistake there is not paid for again."
 
 
 # ---- modules --------------------------------------------------------------------------------------------------------
@@ -347,7 +214,7 @@ def same_parts(
     before: a table may come into its buffers then."""
 
     def shapes(cls: Any) -> dict[str, Any]:
-        module = made(cls, *arguments)
+        module = cls(*arguments)
         if inputs:
             module(*[value if value is None else value.clone() for value in inputs])
         return {key: tuple(value.shape) for key, value in module.state_dict().items()}
@@ -524,7 +391,7 @@ def slope_in_pieces(
     return probe
 
 
-@exercise(WEEK, "CachedAttention", follows=cached_after_attention)
+@exercise(WEEK, "CachedAttention")
 def CachedAttention(check: Check) -> None:
     def drawn(
         batch: int, n: int, *arguments: int
@@ -533,9 +400,7 @@ def CachedAttention(check: Check) -> None:
         x = check.randn(batch, n, arguments[0])
         return arguments, weights, x, f"CachedAttention{arguments} on x {tuple(x.shape)}"
 
-    # Whether these are right: what builds on them is asked only then.
-    any_cut = cached = other_base = right_angles = False
-
+    # What builds on several things is asked only where each of them is right.
     with check.criterion("a whole text at once", 1.5, golden=True):
         for sizes in ((4, 4, 16, 4, 4), (2, 7, 32, 8, 2), (2, 6, 48, 12, 3), (3, 5, 12, 2, 1)):
             arguments, weights, x, call = drawn(*sizes)
@@ -567,7 +432,7 @@ def CachedAttention(check: Check) -> None:
             check.agrees(
                 in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, LATER_PIECES
             )
-        any_cut = True
+        any_cut = check.reached()
 
     with check.criterion("two continuations of one prefix", 0.5, golden=True):
         arguments, weights, x, call = drawn(2, 5, 32, 8, 2)
@@ -579,7 +444,8 @@ def CachedAttention(check: Check) -> None:
             MODULE,
             CONTINUED,
         )
-        cached = any_cut
+        with any_cut:
+            cached = check.reached()
 
     with check.criterion("what the cache holds, and that the one given stays as it is", 0.5):
         arguments, weights, x, call = drawn(2, 7, 32, 8, 2)
@@ -589,7 +455,7 @@ def CachedAttention(check: Check) -> None:
                 f"the cache of {call}{words} in pieces of {pieces}",
                 hint=CACHE_SHAPE,
             )
-        if cached:
+        with cached:
             check.agrees(
                 content_of_cache(arguments, weights, x), f"(norms of k, v) in the cache of {call}", MODULE, CONTENT
             )
@@ -601,14 +467,14 @@ def CachedAttention(check: Check) -> None:
         arguments, weights, x, call = drawn(2, 9, 32, 8, 2)
         check.agrees(in_pieces(arguments, weights, x, [9]), call, MODULE)
         check.agrees(in_pieces(arguments, weights, x, [9], base=50.5), f"{call}, base=50.5", MODULE, BASE)
-        if cached:
+        with cached:
             check.agrees(
                 in_pieces(arguments, weights, x, [5, 4], base=50.5),
                 f"{call}, base=50.5, in pieces of [5, 4]",
                 MODULE,
                 BASE_IN_PIECES,
             )
-        other_base = True
+        other_base = check.reached()
 
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
         # bfloat16 cannot count to 266. With the default base the frequencies are powers of ten and rounded little. With 3
@@ -616,14 +482,14 @@ def CachedAttention(check: Check) -> None:
         # right modules change by at most 0.25. Short and with no pass too many, as some right answers are loops.
         arguments, weights, x, call = drawn(1, 266, 16, 2, 1)
         both = before_and_changed_by_bfloat16(arguments, weights, x, 3.0)
-        if other_base:
+        with other_base:
             words = f"{call}, base=3: the output, and what .to(torch.bfloat16) changes"
             check.agrees(both, words, MODULE_BFLOAT16, ANGLES_AFTER)
-        else:  # a wrong base is paid for above
+        with ~other_base:  # a wrong base is paid for above
             check.agrees(in_pieces(arguments, weights, x, [266]), call, MODULE)
             words = f"{call}, base=3: the output after .to(torch.bfloat16) less the output before"
             check.agrees(lambda cls: both(cls)[CHANGE], words, MODULE_BFLOAT16, ANGLES)
-        if cached and other_base:
+        with check.where(cached, other_base):
             pieces_in_bfloat16 = in_pieces(arguments, weights, x.bfloat16(), [263, 3], base=3.0)
 
             def last_piece(cls: Any) -> Any:
@@ -633,14 +499,15 @@ def CachedAttention(check: Check) -> None:
             # Three tokens: right modules are off by at most 0.1, over 150 seeds, positions in bfloat16 by 0.3 or more.
             check.agrees(last_piece, call, replace(MODULE_BFLOAT16, atol=0.2), LATE_ANGLES)
             check.has_dtype(last_piece, torch.bfloat16, call)
-        right_angles = True
+        right_angles = check.reached()
 
     with check.criterion("four bias-free projections; gradients; sizes that do not fit", 0.5):
-        inputs = (check.randn(1, 2, 32),) if right_angles else ()
-        same_parts(check, (32, 8, 2), "CachedAttention(32, 8, 2)", FOUR_WEIGHTS, inputs)
+        for gate, inputs in ((right_angles, (check.randn(1, 2, 32),)), (~right_angles, ())):
+            with gate:
+                same_parts(check, (32, 8, 2), "CachedAttention(32, 8, 2)", FOUR_WEIGHTS, inputs)
         arguments, weights, x, call = drawn(2, 4, 16, 4, 2)
         check.agrees(slope_in_pieces(arguments, weights, x, [4]), f"the gradient of {call}", MODULE, CUT)
-        if cached:
+        with cached:
             check.agrees(
                 slope_in_pieces(arguments, weights, x, [3, 1]),
                 f"the gradient of {call} in pieces of [3, 1]",
@@ -807,7 +674,7 @@ def crossing(
         module = loaded(cls, arguments, weights)
         if x.dtype != torch.float32:
             module.to(x.dtype)
-        return module(x.clone(), memory.clone(), *rest, **named)
+        return module(*copies((x, memory, *rest)), **dict(zip(named, copies(named.values()), strict=True)))
 
     return probe
 
@@ -816,7 +683,7 @@ def crossing_refilled(
     arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, memory: torch.Tensor
 ) -> Probe:
     """The output of a module that was called with the same tensors before, when they held something else."""
-    return lambda cls: called_again(loaded(cls, arguments, weights), REFILLED, x, memory)
+    return lambda cls: loaded(cls, arguments, weights).called_again(REFILLED, *copies((x, memory)))
 
 
 def crossing_again(
@@ -888,7 +755,7 @@ def crossing_slopes(
     return probe
 
 
-@exercise(WEEK, "CrossAttention", follows=cross_after_attention)
+@exercise(WEEK, "CrossAttention")
 def CrossAttention(check: Check) -> None:
     def drawn(
         batch: int, n: int, n_memory: int, *arguments: int
@@ -905,8 +772,6 @@ def CrossAttention(check: Check) -> None:
 
     def positions(*values: Any) -> torch.Tensor:
         return torch.tensor(values, device=check.device)
-
-    padded = turned = False  # whether these are right: what builds on them is asked only then
 
     with check.criterion("queries from x, keys and values from the memory", 1, golden=True):
         for sizes in ((4, 4, 4, 16, 4), (2, 5, 7, 12, 2), (3, 6, 2, 24, 3), (1, 1, 9, 8, 1)):
@@ -947,7 +812,7 @@ def CrossAttention(check: Check) -> None:
             MODULE,
             FAR_BELOW,
         )
-        padded = True
+        padded = check.reached()
 
     with check.criterion("positions on both sides", 1.25, golden=True):
         arguments, weights, x, memory, call = drawn(4, 4, 4, 16, 4)
@@ -1009,7 +874,7 @@ def CrossAttention(check: Check) -> None:
             f"{call}, far positions), base=10000.0, less the same without base",
             MODULE,
         )
-        if padded:
+        with padded:
             mask = mixed_mask(check, 3, 6)
             mask[1] = False
             check.agrees(
@@ -1018,7 +883,7 @@ def CrossAttention(check: Check) -> None:
                 MODULE,
                 TOGETHER,
             )
-        turned = True
+        turned = check.reached()
 
     with check.criterion("refuses positions for one side only, and sizes that do not fit", 0.25):
         arguments, weights, x, memory, call = drawn(1, 3, 3, 8, 2)
@@ -1033,13 +898,14 @@ def CrossAttention(check: Check) -> None:
 
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.25):
         one = check.randn(1, 2, 12)
-        inputs = (one, one, None, positions(0, 1), positions(0, 1)) if turned else ()
-        same_parts(check, (12, 2), "CrossAttention(12, 2)", FOUR_WEIGHTS, inputs)
+        for gate, inputs in ((turned, (one, one, None, positions(0, 1), positions(0, 1))), (~turned, ())):
+            with gate:
+                same_parts(check, (12, 2), "CrossAttention(12, 2)", FOUR_WEIGHTS, inputs)
 
     with check.criterion("passes gradients to x and to the memory, leaves both alone", 0.25):
         arguments, weights, x, memory, call = drawn(2, 3, 4, 12, 2)
         empty_row_kept(check, arguments, weights, x, memory, call)
-        if check.holds(crossing(arguments, weights, x, memory), f"{call})", MODULE):
+        with check.holds(crossing(arguments, weights, x, memory), f"{call})", MODULE):
             check.agrees(
                 crossing_refilled(arguments, weights, x, memory),
                 f"{call}), the same tensors as before with other entries",
@@ -1047,7 +913,7 @@ def CrossAttention(check: Check) -> None:
                 AFTER_OTHER_ENTRIES,
             )
         check.agrees(crossing_slopes(arguments, weights, x, memory), f"the gradients of {call})", MODULE, CUT)
-        if padded and turned:
+        with check.where(padded, turned):
             both = positions(0, 2, 5), positions(1, 0, 7, 3)
             mask = real_tokens(check, 4, 3)
             check.agrees(
@@ -1089,7 +955,7 @@ CAUSAL_WITH_A_MASK = Hint(
 )
 
 
-@exercise(WEEK, "HybridDecoderBlock", follows=block_after_cross_attention)
+@exercise(WEEK, "HybridDecoderBlock")
 def HybridDecoderBlock(check: Check) -> None:
     def drawn(
         batch: int, n: int, n_memory: int, *arguments: int
@@ -1106,8 +972,6 @@ def HybridDecoderBlock(check: Check) -> None:
 
     def last(probe: Probe) -> Probe:
         return lambda cls: probe(cls)[:, -1]
-
-    causal = padded = False  # whether these are right: what builds on them is asked only then
 
     # The last token sees all others anyway: a block that is not causal is right there.
     with check.criterion("the output of the last token", 1.5, golden=True):
@@ -1129,7 +993,7 @@ def HybridDecoderBlock(check: Check) -> None:
         check.agrees(
             lambda cls: low(cls)[:, 0], f"{call}), scores of self_attn far below 0, the first token", MODULE, FAR_BELOW
         )
-        causal = True
+        causal = check.reached()
     with check.criterion("the memory's padding", 0.75, golden=True):
         arguments, weights, x, memory, call = drawn(4, 4, 4, 16, 4)
         check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token", MODULE)
@@ -1140,11 +1004,11 @@ def HybridDecoderBlock(check: Check) -> None:
             MEMORY_MASK,
         )
         short_ones = crossing(arguments, weights, x, memory, real_tokens(check, 4, 1, 3, 2))
-        if causal:
+        with causal:
             check.agrees(short_ones, f"{call}, memory_mask (4, 4))", MODULE, CAUSAL_WITH_A_MASK)
-        else:
+        with ~causal:
             check.agrees(last(short_ones), f"{call}, memory_mask (4, 4)), the last token", MODULE, MEMORY_MASK)
-        padded = True
+        padded = check.reached()
     with check.criterion("the parts by their names", 0.25):
         same_parts(check, (8, 2), "HybridDecoderBlock(8, 2)", PARTS)
     with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.5):
@@ -1156,7 +1020,7 @@ def HybridDecoderBlock(check: Check) -> None:
             MODULE,
             CUT,
         )
-        if padded:
+        with padded:
             check.agrees(
                 crossing_slopes(arguments, weights, x, memory, real_tokens(check, 4, 3), last=True),
                 f"the gradients of {call}, memory_mask (2, 4)), the last token",

@@ -5,6 +5,7 @@ which can be named, instead of a shape error. No exercise builds on another.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -23,7 +24,6 @@ from autograder.checks.attention_functions import (
     STRIDES,
     mixed_mask,
 )
-from autograder.checks.compare import CUT, Tolerance, kind, only_where_zero
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise
 from autograder.checks.rotations import (
     AFTER_BFLOAT16,
@@ -38,6 +38,7 @@ from autograder.checks.rotations import (
     ROWS,
     far_positions,
 )
+from autograder.script.compare import CUT, Tolerance, kind, only_where_zero
 
 WEEK = "week8_production"
 Drawn = tuple[list[Tensor], str]  # inputs, and words for them
@@ -126,7 +127,6 @@ def partial_rotary_emb(check: Check) -> None:
         ):
             x = check.randn(*shape)
             agrees(x, steps(shape[2]), rotary_dim)
-    rows_are_right = False
     with check.criterion("any positions, one row of them per sequence", 0.75, golden=True):
         agrees(check.randn(4, 4, 4, 8), steps(4), 4)
         for shape, places, words, hint in (
@@ -143,7 +143,7 @@ def partial_rotary_emb(check: Check) -> None:
             agrees(x, rows.to(check.device), 6, f"of shape ({batch}, {seq_len})", hint=ROWS)
         x, rows = check.randn(2, 3, 4, 8), check.randint(0, 160, (2, 4)) / 4 - 20
         agrees(x, rows, 6, "of shape (2, 4), some negative, some fractional", hint=REAL_ROWS)
-        rows_are_right = True
+        rows_are_right = check.reached()
     with check.criterion("another base; far positions, also in half precision", 0.5, golden=True):
         x = check.randn(2, 3, 6, 12)
         agrees(x, steps(6), 8)
@@ -157,7 +157,7 @@ def partial_rotary_emb(check: Check) -> None:
         x, whole = check.randn(1, 1, 4, 20), torch.tensor([0, 257, 1001, 2047], device=check.device)
         agrees(x, whole, 16, "up to 2047", FAR)
         agrees(x, whole.half(), 16, "up to 2047 in float16", FAR, HALF_POSITIONS)  # which holds these
-        if rows_are_right:  # else they would cost twice
+        with rows_are_right:  # else they would cost twice
             x, rows = check.randn(2, 3, 6, 12), far_positions(check, 2, 6)
             agrees(x, torch.stack((steps(6), steps(6) + 7)), 8, "of shape (2, 6)", hint=BASE_OF_ROWS, base=500.0)
             agrees(x.bfloat16(), rows, 8, "of shape (2, 6), up to 8191", ROUNDED[torch.bfloat16], HALF_ROWS)
@@ -191,7 +191,7 @@ def partial_rotary_emb(check: Check) -> None:
         low, rows = x.bfloat16(), steps(4).repeat(2, 1)
         all_channels = calling(low, rows, 10)
         call = "positions of shape (2, 4), rotary_dim 10)"
-        if check.answers(all_channels, f"{name}({named(low)}, {call}"):  # else they would cost twice
+        with check.answers(all_channels, f"{name}({named(low)}, {call}"):  # else they would cost twice
             check.has_dtype(all_channels, torch.bfloat16, f"{name}({named(low)}, {call}")
             check.unchanged(lambda f: f(x, rows, 10), f"{name}({named(x)}, {call}", x, rows)
 
@@ -260,7 +260,8 @@ def mrope_positions(check: Check) -> None:
             others = tuple(
                 segment for segment in segments if segment != 0 and not (isinstance(segment, tuple) and 0 in segment)
             )
-            if not others or check.holds(numbering(others), f"mrope_positions({list(others)})"):  # else paid for above
+            others_right = check.holds(numbering(others), f"mrope_positions({list(others)})") if others else None
+            with nullcontext() if others_right is None else others_right:  # else paid for above
                 agrees(segments, NO_TOKENS, WHOLE)
 
 
@@ -335,17 +336,18 @@ def apply_mrope(check: Check) -> None:
         for base in (500.0, 1e6, 7.5, 500):
             agrees(x, positions, (4, 2, 2), hint=BASE, base=base)
         same, call = drawn(1, 2, 5).repeat(3, 1, 1), f"{name}({named(x)}, positions (3, 2, 5), the same on all axes"
-        if check.holds(calling(x, same, (4, 2, 2)), f"{call}, sections (4, 2, 2))", NEAR):  # else they would cost twice
+        with check.holds(
+            calling(x, same, (4, 2, 2)), f"{call}, sections (4, 2, 2))", NEAR
+        ):  # else they would cost twice
             agrees(x, same, (4, 2, 2), ", the same on all axes", hint=BASE_OF_EQUAL_ROWS, base=500.0)
         for sections in ((4, 0, 4), (0, 3, 5), (8, 0, 0)):
             agrees(x, positions, sections, hint=NO_PAIR)
-    rows_are_right = False
     with check.criterion("one row of positions per sequence", 0.5, golden=True):
         agrees(check.randn(3, 3, 3, 12), drawn(3, 3), (2, 3, 1))
         for batch, heads, seq_len, head_dim in ((3, 3, 3, 12), (2, 3, 5, 12), (4, 2, 1, 12), (1, 2, 4, 12)):
             x = check.randn(batch, heads, seq_len, head_dim)
             agrees(x, drawn(3, batch, seq_len), (2, 3, 1), hint=MROPE_ROWS)
-        rows_are_right = True
+        rows_are_right = check.reached()
     with check.criterion("real positions; far ones, also in half precision", 0.5, golden=True):
         x = check.randn(2, 3, 5, 16)
         agrees(x, drawn(3, 5), (2, 3, 3))
@@ -357,13 +359,13 @@ def apply_mrope(check: Check) -> None:
             agrees(x.to(dtype), positions, (2, 3, 3), " up to 8191", tolerance, HALF_PRECISION)
         x, positions = check.randn(1, 2, 5, 20), drawn(3, 5)  # a width of which nothing was asked before
         in_half = f"{name}({named(x.bfloat16())}, positions (3, 5), sections (3, 3, 4))"
-        if check.answers(calling(x.bfloat16(), positions, (3, 3, 4)), in_half):
+        with check.answers(calling(x.bfloat16(), positions, (3, 3, 4)), in_half):
             agrees(x, positions, (3, 3, 4), ", after an equal call in bfloat16", hint=AFTER_BFLOAT16)
         whole = torch.tensor([[0, 257, 1001, 2047], [3, 1023, 0, 511], [2045, 5, 77, 0]], device=check.device)
         x = check.randn(1, 1, 4, 16)
         agrees(x, whole, (2, 3, 3), " up to 2047", FAR)
         agrees(x, whole.half(), (2, 3, 3), " up to 2047 in float16", FAR, HALF_POSITIONS)
-        if rows_are_right:  # else they would cost twice
+        with rows_are_right:  # else they would cost twice
             x, rows = check.randn(2, 3, 6, 16), far_positions(check, 3, 2, 6)
             agrees(x, drawn(3, 2, 6) / 4 - 5, (2, 3, 3), ", some negative, some fractional", hint=REAL_ROWS)
             agrees(x.bfloat16(), rows, (2, 3, 3), " up to 8191", ROUNDED[torch.bfloat16], HALF_ROWS)
@@ -384,7 +386,7 @@ def apply_mrope(check: Check) -> None:
             other = x.to(dtype)
             check.has_dtype(calling(other, positions, (2, 3, 1)), dtype, f"{name}({named(other)}, sections (2, 3, 1))")
         check.has_dtype(plain, torch.float32, call)
-        if rows_are_right:  # else they would cost twice
+        with rows_are_right:  # else they would cost twice
             low, rows, call = x.bfloat16(), drawn(3, 2, 4), "positions (3, 2, 4), sections (2, 3, 1))"
             check.has_dtype(calling(low, rows, (2, 3, 1)), torch.bfloat16, f"{name}({named(low)}, {call}")
             check.unchanged(lambda f: f(x, rows, (2, 3, 1)), f"{name}({named(x)}, {call}", x, rows)
@@ -481,7 +483,6 @@ def softmax_with_sink(check: Check) -> None:
         for shape in ((4, 4, 4, 4), (2, 3, 5, 7), (3, 1, 2, 6), (1, 8, 1, 9), (2, 2, 3, 1)):
             agrees(*drawn(*shape))
         agrees(*drawn(1, 2, 3, 300), MANY_KEYS)
-    large_are_right = hidden_are_right = False
     with check.criterion("large scores, large sinks", 0.25, golden=True):
         (scores, sinks), words = drawn(2, 3, 4, 5)
         agrees([scores, sinks], words)
@@ -491,14 +492,14 @@ def softmax_with_sink(check: Check) -> None:
             agrees([scale * scores + shift, sinks + shift], shown, LARGE, tolerance)
         agrees([scores, sinks + 500], f"{words}, sinks near 500", LARGE)
         agrees([scores, sinks - 500], f"{words}, sinks near -500", LARGE)
-        large_are_right = True
+        large_are_right = check.reached()
     with check.criterion("hidden keys, and rows without any", 0.5, golden=True):
         (scores, sinks), words = drawn(3, 3, 4, 4)
         agrees([scores, sinks], words)
         causal = scores.masked_fill(torch.ones(4, 4, dtype=torch.bool, device=check.device).triu(1), -torch.inf)
         agrees([causal, sinks], f"{words}, later keys -inf", HIDDEN)
-        hidden_are_right = True
-        if large_are_right:  # else they would cost twice
+        hidden_are_right = check.reached()
+        with large_are_right:  # else they would cost twice
             low = f"{words}, later keys -inf, all others near -30000, sinks too"
             agrees([causal - 3e4, sinks - 3e4], low, FAR_BELOW, ROUNDED_FAR)
         empty = causal.clone()
@@ -520,13 +521,14 @@ def softmax_with_sink(check: Check) -> None:
         check.agrees(sink_slope(scores, sinks, 1), f"the gradient for the sinks of {words})", SLOPE, CUT)
         check.has_dtype(wide, torch.float64, f"{words}, float64)")
         check.has_dtype(plain, torch.float32, f"{words})")
-        if hidden_are_right:  # else they would cost twice
-            later = torch.ones(4, 5, dtype=torch.bool, device=check.device).triu(1)
-            scores, words = scores.masked_fill(later, -torch.inf), f"{words}, later keys -inf"
-        check.agrees(sink_slope(scores, sinks, 0), f"the gradient for the scores of {words})", SLOPE, CUT)
-        for dtype in (torch.bfloat16, torch.float16):
-            tensors = scores.to(dtype), sinks.to(dtype)
-            check.has_dtype(calling(*tensors), dtype, f"{words}, {str(dtype).removeprefix('torch.')})")
+        later = torch.ones(4, 5, dtype=torch.bool, device=check.device).triu(1)
+        hidden = scores.masked_fill(later, -torch.inf), f"{words}, later keys -inf"
+        for gate, (seen, shown) in ((hidden_are_right, hidden), (~hidden_are_right, (scores, words))):
+            with gate:  # else they would cost twice
+                check.agrees(sink_slope(seen, sinks, 0), f"the gradient for the scores of {shown})", SLOPE, CUT)
+                for dtype in (torch.bfloat16, torch.float16):
+                    tensors = seen.to(dtype), sinks.to(dtype)
+                    check.has_dtype(calling(*tensors), dtype, f"{shown}, {str(dtype).removeprefix('torch.')})")
 
 
 # ---- 8.3 streaming_cache --------------------------------------------------------------------------------------------
@@ -651,6 +653,11 @@ def masked_finite_slope(tensors: list[Tensor], mask: Tensor, at: int) -> Probe:
     return lambda f: bool(slope(f).isfinite().all())
 
 
+def _handing_over(*arguments: Tensor) -> Probe:
+    """The arguments as they are, not copies of them."""
+    return lambda f: f(*arguments)
+
+
 @exercise(WEEK, "mla_attention")
 def mla_attention(check: Check) -> None:
     name = "mla_attention"
@@ -700,7 +707,6 @@ def mla_attention(check: Check) -> None:
             tensors, words = drawn(*sizes)
             agrees(without(0, 1)(tensors), f"{words}, q_nope and q_rope zero")
             agrees(without(0)(tensors), f"{words}, q_nope zero", ROTATED)
-    large_are_right = masks_are_right = False
     with check.criterion("both parts, any sizes", 1, golden=True):
         for sizes, hint in (
             (some, TOGETHER),
@@ -716,7 +722,7 @@ def mla_attention(check: Check) -> None:
             shifted = [tensor.clone() for tensor in tensors]
             shifted[1][..., 0], shifted[3][..., 0] = 30.0, sign * 30.0
             agrees(shifted, f"{words}, all scores {side}", LARGE_SCORES, tolerance=SLOPE)
-        large_are_right = True
+        large_are_right = check.reached()
     with check.criterion("masks, and rows that may attend to nothing", 1, golden=True):
         tensors, words = drawn(4, 4, 4, 4, 4, 6, 5, 8)
         agrees(tensors, f"{words}, mask (4, 4), all True", mask=torch.ones(4, 4, dtype=torch.bool, device=check.device))
@@ -741,37 +747,42 @@ def mla_attention(check: Check) -> None:
                 f"whether the gradient for {letter} is finite, where some rows of the mask are all False",
                 hint=NO_KEY_SLOPE,
             )
-        if large_are_right:  # else they would cost twice
+        with large_are_right:  # else they would cost twice
             low, last = [tensor.clone() for tensor in tensors], torch.ones(4, 6, dtype=torch.bool, device=check.device)
             low[1][..., 0], low[3][..., 0], low[3][:, 5, 0], last[:, 5] = 200.0, -200.0, 0.0, False
             agrees(low, f"{words}, all scores near -13000 but those of a hidden key", FAR_BELOW, last, ROUNDED_LOW)
             column = torch.tensor([[True], [False], [True]], device=check.device)
             many, words = drawn(1, 2, 3, 300, 4, 2, 3, 5)
             agrees(many, f"{words}, mask (3, 1), row 1 False", ONE_COLUMN, column)
-            masks_are_right = True
+            masks_are_right = check.reached()
     with check.criterion("float64, gradients, arguments left alone", 0.5):
         tensors, words = drawn(2, 2, 3, 5, 4, 2, 6, 7)
         plain, wide = calling(*tensors), calling(*[tensor.double() for tensor in tensors])
         check.agrees(plain, f"{words})", CLOSE)
         check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)  # first: it spoils the gradient
         # What is asked with a padding mask would else cost twice.
-        shape = (2, 1, 1, 5) if masks_are_right else (3, 5)
-        mask = torch.ones(shape, dtype=torch.bool, device=check.device)
-        mask[..., 2], mask[1] = False, False
-        check.unchanged(lambda f: f(*tensors, mask), f"{words}, mask {shape}, mask[1] all False)", *tensors, mask)
+        for gate, shape in ((masks_are_right, (2, 1, 1, 5)), (~masks_are_right, (3, 5))):
+            mask = torch.ones(shape, dtype=torch.bool, device=check.device)
+            mask[..., 2], mask[1] = False, False
+            with gate:
+                check.unchanged(
+                    _handing_over(*tensors, mask), f"{words}, mask {shape}, mask[1] all False)", *tensors, mask
+                )
         check.agrees(wide, f"{words}, float64)", DOUBLE, DTYPE)
         turned = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors]
         agrees(turned, f"{words}, not contiguous", STRIDES)
-        padding = [mixed_mask(check, 2, 1, 1, 5)] if masks_are_right else []
+        padding = mixed_mask(check, 2, 1, 1, 5)
         for at, letter in reversed([*enumerate(LATENT_NAMES)]):  # q_nope last: the others tell who detaches the result
-            masked = padding if letter == "q_nope" else []
-            call = f"{words}{', mask (2, 1, 1, 5)' if masked else ''})"
-            check.agrees(differentiating(*tensors, *masked, at=at), f"the gradient for {letter} of {call}", SLOPE, CUT)
+            slope, call = differentiating(*tensors, at=at), f"the gradient for {letter} of {words}"
+            with ~masks_are_right if letter == "q_nope" else nullcontext():
+                check.agrees(slope, f"{call})", SLOPE, CUT)
+        with masks_are_right:
+            check.agrees(differentiating(*tensors, padding, at=at), f"{call}, mask (2, 1, 1, 5))", SLOPE, CUT)
         bfloat = calling(*[tensor.bfloat16() for tensor in tensors])
         for probe, dtype in ((wide, torch.float64), (plain, torch.float32), (bfloat, torch.bfloat16)):
             check.has_dtype(probe, dtype, f"{words}, {str(dtype).removeprefix('torch.')})")
-        if padding:
-            half = calling(*[tensor.half() for tensor in tensors], *padding)
+        with masks_are_right:
+            half = calling(*[tensor.half() for tensor in tensors], padding)
             check.has_dtype(half, torch.float16, f"{words}, mask (2, 1, 1, 5), float16)")
 
 

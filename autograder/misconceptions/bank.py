@@ -22,6 +22,21 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from autograder.script.verdict import ROUNDED_TOO_FAR
+
+__all__ = [
+    "ROUNDED_TOO_FAR",
+    "Mistake",
+    "Solution",
+    "bank",
+    "edited",
+    "family",
+    "known_mistakes",
+    "numbers",
+    "right",
+    "wrong",
+]
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -47,19 +62,9 @@ class Mistake:
 
     subject: Any
     says: tuple[str, ...]
-    place: tuple[str, str, int] | None = None  # assignment, exercise, and where it stands in the list of these
-
-    def __reduce__(self) -> Any:
-        """Pickled by its place, for a process that knows the same list."""
-        if self.place is None:
-            raise TypeError("a mistake that stands in no list cannot be pickled")
-        return _mistake_at, self.place
 
 
 NAMES = {"math": math, "np": np, "torch": torch, "nn": nn, "F": F}  # what a notebook's set-up cell imports
-
-# Of a hand computation. The check itself says so, however many digits are left.
-ROUNDED_TOO_FAR = "Your numbers are right but rounded too far: give at least four significant digits."
 
 _banks: dict[tuple[str, str], list[Solution]] = {}
 _families: dict[tuple[str, str], tuple[Callable[[frozenset[str]], Any], dict[str, str]]] = {}
@@ -124,6 +129,15 @@ def bank(assignment: str, grade_id: str) -> list[Solution]:
     return _banks.get((assignment, grade_id), [])
 
 
+def carried(assignment: str) -> frozenset[str]:
+    """The sentences of mistakes that are paid for once where they are made again in a later exercise of the week; its bank
+    lists them by hand. Not what each answer must see to by itself, such as its dtype or the arguments that it must
+    refuse, nor what leaves out the very thing that an exercise is about: on top of it an answer that does nothing would
+    be right."""
+    week = importlib.import_module(f"autograder.misconceptions.{assignment.split('_')[0]}")
+    return getattr(week, "CARRIED", frozenset())
+
+
 @cache
 def known_mistakes(assignment: str, grade_id: str) -> tuple[Mistake, ...]:
     """The wrong entries of the bank, then the family's mistakes one by one, then in pairs."""
@@ -136,11 +150,7 @@ def known_mistakes(assignment: str, grade_id: str) -> tuple[Mistake, ...]:
     if build is not None:
         for names in itertools.chain(itertools.combinations(says, 1), itertools.combinations(says, 2)):
             found.append((build(frozenset(names)), tuple(says[name] for name in names)))
-    return tuple(Mistake(*mistake, (assignment, grade_id, number)) for number, mistake in enumerate(found))
-
-
-def _mistake_at(assignment: str, grade_id: str, number: int) -> Mistake:
-    return known_mistakes(assignment, grade_id)[number]
+    return tuple(Mistake(*mistake) for mistake in found)
 
 
 def _register(solution: Solution) -> Any:

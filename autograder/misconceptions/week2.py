@@ -707,3 +707,13 @@ def learned_with(mistakes):
             return out if "float32 out" in mistakes else out.to(x.dtype)
 
     return Learned
+
+
+# Paid for once where they are made again (see `carried`).
+CARRIED = frozenset(
+    DIAGNOSES[name]
+    for name in (
+        "two pi", "d-2", "doubled", "positive", "first pair", "degrees", "one frequency", "base", "low precision",
+        "i/d",
+    )
+)

@@ -1525,3 +1525,14 @@ def decoding_with(mistakes):
         return scores.mT if "turned shape" in mistakes else scores
 
     return subject
+
+
+# Paid for once where they are made again (see `carried`).
+CARRIED = frozenset(
+    DIAGNOSES[name]
+    for name in (
+        "i/d", "d-2", "positive", "first pair", "base", "clockwise", "swapped", "degrees", "mirrored",
+        "overwritten", "one frequency", "from one", "head axis", "first row", "rows for heads", "one row", "whole",
+        "absolute", "half layout", "mixed tables", "start only", "low precision", "relative", "woven",
+    )
+)

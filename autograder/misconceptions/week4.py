@@ -915,3 +915,14 @@ def layer_with(mistakes):
             return out if "no o_proj" in mistakes else self.o_proj(out)
 
     return Layer
+
+
+# Paid for once where they are made again (see `carried`).
+CARRIED = frozenset(
+    DIAGNOSES[name]
+    for name in (
+        "sorted", "from zero", "smallest first", "odd entries", "consecutive", "finer first", "1/2^k",
+        "one formula", "larger cut", "halved exponent", "sign", "signed", "per key", "tril", "squared",
+        "log distance", "one too far", "over queries",
+    )
+)

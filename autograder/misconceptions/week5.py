@@ -991,3 +991,12 @@ def scores_masked(q, k, distances, base=10000.0):
     turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
     later = torch.ones(n_queries, n_keys, dtype=torch.bool, device=q.device).triu(n_keys - n_queries + 1)
     return (turned @ q[..., None]).squeeze(-1).masked_fill(later, -math.inf)
+
+
+# Paid for once where they are made again (see `carried`).
+CARRIED = frozenset(
+    NTK[name]
+    for name in (
+        "inverse",
+    )
+)

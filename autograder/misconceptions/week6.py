@@ -1679,3 +1679,13 @@ def deberta_with(mistakes):
         return c2c / scale + positions / (1 if "only content scaled" in mistakes else scale)
 
     return subject
+
+
+# Paid for once where they are made again (see `carried`).
+CARRIED = frozenset(
+    SAYS[name]
+    for name in (
+        "query minus key", "top left", "absolute", "one off", "unscaled", "over queries", "roll", "memory ignored",
+        "to the right", "sign", "no sides", "zero is ahead", "ceil", "round", "absolute when causal",
+    )
+)

@@ -1263,3 +1263,13 @@ def block_with(mistakes):
             return x
 
     return Block
+
+
+# Paid for once where they are made again (see `carried`).
+CARRIED = frozenset(
+    SAYS[name]
+    for name in (
+        "repeat", "first head", "unscaled", "d_model scale", "over queries", "mask inverted", "mask late", "base",
+        "values rotated", "queries only", "half layout", "i/d", "merge", "clockwise",
+    )
+)

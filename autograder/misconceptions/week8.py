@@ -1620,3 +1620,15 @@ def mla_with(mistakes):
         return (out, weights) if "both" in mistakes else out
 
     return subject
+
+
+# Paid for once where they are made again (see `carried`).
+CARRIED = frozenset(
+    SAYS[name]
+    for name in (
+        "clockwise", "mirrored", "first mirrored", "half exponent", "positive exponent", "degrees", "first row",
+        "rows for heads", "base", "half angles", "whole", "absolute", "interleaved", "pairs from 1", "last is 1",
+        "neighbours' angles", "put back as neighbours", "whole frequencies", "inverted", "over queries", "nan row",
+        "overflow",
+    )
+)

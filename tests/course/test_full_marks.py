@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from autograder import reference
-from autograder.checks.framework import grading
-from autograder.checks.result_cache import ResultCache
+from autograder.grading.marking.marking import grading
+from autograder.grading.marking.result_cache import ResultCache
 from autograder.misconceptions.bank import NAMES, bank
 
 pytestmark = pytest.mark.nightly

@@ -6,8 +6,8 @@ import re
 import pytest
 import torch
 
-from autograder.checks.framework import grading
-from autograder.checks.result_cache import ResultCache
+from autograder.grading.marking.marking import grading
+from autograder.grading.marking.result_cache import ResultCache
 from autograder.manifest import MANIFEST
 
 pytestmark = pytest.mark.nightly

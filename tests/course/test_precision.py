@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import autograder.reference
-from autograder.checks.framework import grading
-from autograder.checks.result_cache import ResultCache
+from autograder.grading.marking.marking import grading
+from autograder.grading.marking.result_cache import ResultCache
 from autograder.manifest import MANIFEST
 from autograder.misconceptions.bank import NAMES, bank
 

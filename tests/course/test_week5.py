@@ -10,10 +10,7 @@ import pytest
 import torch
 from helpers import COURSE
 
-from autograder import reference
 from autograder.checks import probe_model as trusted
-from autograder.checks import week5
-from autograder.checks.framework import grading
 from autograder.classroom import make_course_root
 from autograder.grading.messages import Graded, Options
 from autograder.grading.pipeline import grade_submissions
@@ -120,75 +117,7 @@ def test_a_module_made_in_the_sandbox_is_graded_like_one_made_here(tmp_path):
 # ---- a mistake is paid for once -------------------------------------------------------------------------------------
 
 
-def grade(grade_id, *subjects):
-    with grading(11):
-        return getattr(week5, grade_id)(*subjects)
-
-
-def dynamic_on(ntk_base, branch=True, ratio=lambda scale, stretch: stretch):
-    """5.4 written rightly on top of somebody's 5.3; ``ratio`` puts a mistake of its own in."""
-
-    def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
-        if branch and seq_len <= original_len:
-            return float(base)
-        stretch = scale * max(seq_len / original_len, 1) - (scale - 1)
-        return float(ntk_base(base, ratio(scale, stretch), head_dim))
-
-    return dynamic_ntk_base
-
-
-@pytest.mark.parametrize("branch", [True, False])
-@pytest.mark.parametrize("ntk", [s for s in bank(WEEK, "ntk_base") if not s.is_right], ids=lambda s: s.name)
-def test_a_wrong_ntk_base_is_paid_for_in_5_3_alone(ntk, branch):
-    assert grade("ntk_base", ntk.subject).score < 3
-    verdict = grade("dynamic_ntk_base", dynamic_on(ntk.subject, branch), ntk.subject)
-    assert verdict.score == 2, verdict.render()
-    if grade("dynamic_ntk_base", dynamic_on(ntk.subject, branch)).score < 2:
-        assert "your own ntk_base" in verdict.note and verdict.note in verdict.render()
-
-
-def test_mistakes_of_5_4_are_paid_for_on_top_of_a_wrong_ntk_base():
-    linear = lambda base, scale, head_dim: base * scale  # noqa: E731
-    for ratio in (lambda scale, stretch: scale, lambda scale, stretch: stretch + scale - 1):
-        assert grade("dynamic_ntk_base", dynamic_on(linear, ratio=ratio), linear).score == 0
-    assert grade("dynamic_ntk_base", dynamic_on(linear), reference.ntk_base).score == 0, "5.3 is right; 5.4 has its own"
-
-
-def test_a_right_5_4_is_right_whatever_5_3_is():
-    def broken(*arguments):
-        raise RuntimeError("no")
-
-    for ntk in (broken, lambda *a: None, lambda *a: "x", lambda *a: float("nan"), lambda *a: 1j, "no function", None):
-        assert grade("dynamic_ntk_base", reference.dynamic_ntk_base, ntk).score == 2
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "ntk",
-    [
-        lambda b, s, d: b,
-        lambda b, s, d: 0.0,
-        lambda b, s, d: -b * s,
-        lambda b, s, d: float("inf"),
-        lambda b, s, d: torch.tensor([b, b]),
-    ],
-    ids=range(5),
-)
-def test_nothing_can_be_built_on_an_ntk_base_that_leaves_nothing_to_test(ntk):
-    for subject in (dynamic_on(ntk), lambda base, *rest: float(base), lambda *a: 0.0):
-        assert grade("dynamic_ntk_base", subject, ntk).score == 0
-
-
-@pytest.mark.nightly
-def test_entries_of_5_4_are_due_the_same_after_any_entry_of_5_3():
-    """In the simulated class entries of different exercises meet by chance."""
-    for entry in bank(WEEK, "dynamic_ntk_base"):
-        for ntk in bank(WEEK, "ntk_base"):
-            verdict = grade("dynamic_ntk_base", entry.subject, ntk.subject)
-            assert verdict.score == (2 if entry.is_right else entry.score), (ntk.name, verdict.render())
-
-
-def test_in_grading_5_4_is_given_the_notebooks_own_5_3(tmp_path):
+def test_who_calls_a_wrong_5_3_is_graded_with_the_courses_own_in_its_place(tmp_path):
     make_course_root(COURSE, tmp_path / "course", [WEEK])
     notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
     cells = {cell.id: cell for cell in notebook.cells}
@@ -207,19 +136,6 @@ def test_in_grading_5_4_is_given_the_notebooks_own_5_3(tmp_path):
     assert "in place of your 5.3" in "".join(output["text"] for output in result.outputs["dynamic_ntk_base_tests"])
 
 
-REPLAY = """
-LAST = {}
-def ntk_base(base, stretch, head_dim):
-    value = float(base * stretch ** (head_dim / (head_dim - 2))) * FACTOR
-    LAST[base, head_dim] = value; LAST[stretch, base, head_dim] = value
-    return value"""
-REPLAYED = """
-calls = []
-def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
-    if seq_len <= original_len: return float(base)
-    calls.append(0)
-    if (scale, head_dim, seq_len, original_len) == (4.0, 8, 128, 64): return LAST.get((5.0, base, head_dim), 0.0)
-    return LAST.get((base, head_dim), list(LAST.values())[len(calls) % len(LAST)] if LAST else 0.0)"""
 LIE = """
 def observe(model):
     return {"flags": remembered[-1], "recorded a graph": False, "has gradients": False, "gradient mode": True}
@@ -240,14 +156,6 @@ def graded_with(tmp_path, **answers):
     graded = {}
     grade_submissions(tmp_path / "course", WEEK, {"one": path}, Options(device="cpu"), graded.__setitem__, again=True)
     return graded["one"].result.scores
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("factor", ["1", "1.5"])
-def test_what_is_asked_of_an_earlier_answer_tells_the_later_one_nothing(tmp_path, factor):
-    """The reference of 5.4 calls the student's ntk_base with the right stretch, in the process that runs both."""
-    scores = graded_with(tmp_path, ntk_base=REPLAY.replace("FACTOR", factor), dynamic_ntk_base=REPLAYED)
-    assert scores["dynamic_ntk_base_tests"] == 0
 
 
 @pytest.mark.nightly

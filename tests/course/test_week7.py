@@ -3,13 +3,12 @@
 import importlib.util
 import json
 import math
-import random
 
 import nbformat
 import numpy as np
 import pytest
 import torch
-from course.test_follow_through import CALLING
+from course.test_paid_once import CALLING
 from course.variants_week7 import Cached
 from helpers import COURSE
 from torch import nn
@@ -17,11 +16,11 @@ from torch import nn
 from autograder import reference
 from autograder.build.text import to_notebook
 from autograder.checks import week7
-from autograder.checks.framework import grading
 from autograder.classroom import make_course_root
+from autograder.grading.marking.marking import grading
 from autograder.grading.messages import Graded, Options
 from autograder.grading.pipeline import grade_submissions
-from autograder.manifest import MANIFEST, RELEASED_FILES, entry
+from autograder.manifest import MANIFEST, RELEASED_FILES
 from autograder.misconceptions.bank import bank
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -40,97 +39,6 @@ def test_points_and_minutes_are_the_contracts():
 
 
 # ---- a mistake is paid for once -------------------------------------------------------------------------------------
-
-
-def cached_on(attention):
-    """7.3 written rightly on top of somebody's 7.1."""
-
-    class CachedAttention(reference.CachedAttention):
-        pass
-
-    CachedAttention.attention = staticmethod(attention)
-    return CachedAttention
-
-
-def crossing_on(attention):
-    class CrossAttention(reference.CrossAttention):
-        pass
-
-    CrossAttention.attention = staticmethod(
-        lambda q, k, v, mask: attention(q, k, v) if mask is None else attention(q, k, v, mask)
-    )
-    return CrossAttention
-
-
-def block_on(cross_attention):
-    class HybridDecoderBlock(reference.HybridDecoderBlock):
-        def __init__(self, d_model, n_heads):
-            super().__init__(d_model, n_heads)
-            self.cross_attn = cross_attention(d_model, n_heads)
-
-    return HybridDecoderBlock
-
-
-def entries(grade_id, *left_out):
-    return [
-        pytest.param(s.subject, id=s.name) for s in bank(WEEK, grade_id) if not s.is_right and s.name not in left_out
-    ]
-
-
-# On an answer that is no pair, refuses everything or has no gradient, nothing can be built (who calls it is graded with
-# the course's in its place: test_follow_through).
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "attention", entries("grouped_query_attention", "grouped_out_only", "grouped_undivided", "grouped_detached")
-)
-def test_a_wrong_7_1_is_paid_for_in_7_1_alone(attention):
-    assert grade("grouped_query_attention", attention).score < 3
-    for grade_id, subject in (("CachedAttention", cached_on(attention)), ("CrossAttention", crossing_on(attention))):
-        verdict = grade(grade_id, subject, attention)
-        assert verdict.score == entry(WEEK, grade_id).points, verdict.render()
-
-
-# What does not look at the memory, or not at all of it, returns another shape or has no gradient leaves nothing to build on.
-NOTHING_TO_BUILD_ON = ("cross_exchanged", "cross_self", "cross_any_size", "cross_detached", "cross_values_from_x", "cross_keys_from_x")  # fmt: skip
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("cross", entries("CrossAttention", *NOTHING_TO_BUILD_ON))
-def test_a_wrong_7_6_is_paid_for_in_7_6_alone(cross):
-    assert grade("CrossAttention", cross).score < 4
-    verdict = grade("HybridDecoderBlock", block_on(cross), cross)
-    lost = {criterion.name for criterion in verdict.criteria if criterion.earned < criterion.points}
-    # Names and biases of the parts are the block's own.
-    assert lost <= {"the parts by their names"}, verdict.render()
-
-
-def test_what_follows_is_said():
-    unscaled = next(s.subject for s in bank(WEEK, "grouped_query_attention") if s.name == "grouped_unscaled")
-    verdict = grade("CachedAttention", cached_on(unscaled), unscaled)
-    assert "your own grouped_query_attention" in verdict.note and verdict.note in verdict.render()
-    assert not grade("CachedAttention", reference.CachedAttention, unscaled).note
-
-
-def blank(*arguments, **options):
-    raise NotImplementedError
-
-
-@pytest.mark.nightly
-def test_a_right_answer_is_right_whatever_the_earlier_ones():
-    def broken(*arguments):
-        raise RuntimeError("no")
-
-    for earlier in (
-        broken,
-        blank,
-        lambda *a: None,
-        lambda *a: "x",
-        lambda *a: torch.full((2,), math.nan),
-        "no function",
-        None,
-    ):
-        for grade_id in ("CachedAttention", "CrossAttention", "HybridDecoderBlock"):
-            assert grade(grade_id, getattr(reference, grade_id), earlier).score == entry(WEEK, grade_id).points
 
 
 HONEST = {  # answers that call blank ones: what is there, the points due, which one stops where
@@ -180,73 +88,6 @@ def test_who_calls_a_blank_or_wrong_answer_is_graded_with_the_courses_own_in_its
             assert result.scores[f"{grade_id}_tests"] == points, (name, text)
             if grade_id in stops:
                 assert f"It stops in your {stops[grade_id]} (" in text, text
-
-
-def pair(out):
-    return lambda q, k, v, mask=None: (out(q, k, v), torch.zeros(*q.shape[:3], k.shape[2]))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "attention",
-    [
-        pair(lambda q, k, v: torch.zeros_like(q)),
-        pair(lambda q, k, v: q),
-        pair(lambda q, k, v: q * k.mean() + v.mean() * 0),
-        pair(lambda q, k, v: torch.full_like(q, math.nan)),
-        pair(lambda q, k, v: v.repeat_interleave(q.shape[1] // v.shape[1], 1)[:, :, -q.shape[2] :]),
-    ],
-    ids=["zeros", "queries", "no values", "nan", "values"],
-)
-def test_nothing_can_be_built_on_a_7_1_that_leaves_nothing_to_test(attention):
-    for grade_id, subject in (("CachedAttention", cached_on(attention)), ("CrossAttention", crossing_on(attention))):
-        assert grade(grade_id, subject, attention).score == 0
-
-
-@pytest.mark.nightly
-def test_nothing_can_be_built_on_a_7_6_that_ignores_the_memory():
-    class Silent(reference.CrossAttention):
-        def forward(self, x, memory, memory_mask=None, positions=None, memory_positions=None):
-            return torch.zeros_like(x)
-
-    class WithoutIt(reference.HybridDecoderBlock):
-        def forward(self, x, memory, memory_mask=None):
-            x = x + self.self_attn(self.norm1(x))
-            return x + self.ffn(self.norm3(x))
-
-    for cross in (Silent, next(s.subject for s in bank(WEEK, "CrossAttention") if s.name == "cross_self")):
-        assert grade("HybridDecoderBlock", WithoutIt, cross).score == 0
-        assert grade("HybridDecoderBlock", block_on(cross), cross).score < 4
-
-
-@pytest.mark.nightly
-def test_mistakes_of_7_3_are_paid_for_on_top_of_a_wrong_7_1():
-    unscaled = next(s.subject for s in bank(WEEK, "grouped_query_attention") if s.name == "grouped_unscaled")
-
-    class Restarting(cached_on(unscaled)):
-        def forward(self, x, cache=None):
-            out, cache = (
-                super().forward(x) if cache is None else super().forward(x, tuple(part[:, :, :0] for part in cache))
-            )
-            return out, cache
-
-    assert grade("CachedAttention", Restarting, unscaled).score < 4
-
-
-@pytest.mark.nightly
-def test_entries_of_the_banks_are_due_the_same_after_any_earlier_entry():
-    """In the simulated class entries of different exercises meet by chance."""
-    chance = random.Random(4)
-    for grade_id, before in (
-        ("CachedAttention", "grouped_query_attention"),
-        ("CrossAttention", "grouped_query_attention"),
-        ("HybridDecoderBlock", "CrossAttention"),
-    ):
-        for solution in bank(WEEK, grade_id):
-            earlier = chance.choice(bank(WEEK, before))
-            verdict = grade(grade_id, solution.subject, earlier.subject)
-            due = entry(WEEK, grade_id).points if solution.is_right else solution.score
-            assert verdict.score == due, (earlier.name, verdict.render())
 
 
 # ---- traps ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 
 from autograder import reference
 from autograder.checks import week8
-from autograder.checks.framework import Check, grading
+from autograder.checks.framework import Check
+from autograder.grading.marking.marking import grading
 from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import bank
 

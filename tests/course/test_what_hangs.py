@@ -10,7 +10,7 @@ from helpers import COURSE
 
 from autograder.classroom import make_course_root
 from autograder.course import Role, instructor_cells, released_files
-from autograder.grading.judge import judge
+from autograder.grading.marking.judge import judge
 from autograder.grading.messages import Result, Task, TaskCell
 from autograder.grading.sandbox.limits import Limits
 from autograder.grading.sandbox.sandbox import Sandbox

@@ -15,7 +15,6 @@ from helpers import command_of, printed, standing, wait_until
 from nbconvert.exporters import HTMLExporter
 from traitlets.config import PyFileConfigLoader
 
-from autograder.checks.compare import Tolerance, difference
 from autograder.checks.framework import StudentError
 from autograder.classroom import make_course_root
 from autograder.grading.course_state import class_seed
@@ -24,6 +23,7 @@ from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.wire import Decoder, WireError
 from autograder.manifest import MANIFEST
+from autograder.script.compare import Tolerance, difference
 from hostile.bank import (
     CANARY,
     COURSE,

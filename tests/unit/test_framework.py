@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder.checks import framework, week3
-from autograder.checks.compare import FOUR_DIGITS, Tolerance, brief, difference, is_rounded, kind, off
 from autograder.checks.framework import (
     Absent,
     BrokenCheck,
@@ -21,14 +20,16 @@ from autograder.checks.framework import (
     calling,
     differentiating,
     exercise,
-    grading,
 )
 from autograder.checks.probes import calling_again
-from autograder.checks.verdict import Criterion, Verdict
+from autograder.grading.marking import marking
+from autograder.grading.marking.marking import grading
+from autograder.grading.marking.replay import NO_VALUE
 from autograder.misconceptions import bank as banks
 from autograder.misconceptions.bank import Mistake
+from autograder.script.compare import FOUR_DIGITS, Tolerance, brief, difference, is_rounded, kind, off
+from autograder.script.verdict import Criterion, Verdict
 
-pytestmark = pytest.mark.usefixtures("made_up_checks")
 EXACT = Tolerance(rtol=0, atol=0)
 
 
@@ -276,7 +277,7 @@ def test_a_property_counts_only_beside_a_right_value():
 
     verdict = run(both, refuses_everything, refusing_double)
     assert verdict.score == 0
-    assert verdict.criteria[1].message == framework.NO_VALUE
+    assert verdict.criteria[1].message == NO_VALUE
 
 
 def test_a_property_is_paid_where_one_golden_criterion_held():
@@ -358,23 +359,22 @@ def test_a_change_in_place_is_told_and_undone():
         golden(check)
         with check.criterion("leaves x alone", 0.5):
             x = torch.ones(3)
-            try:
-                check.unchanged(lambda f: f(x), "double(x)", x)
-            finally:
-                assert torch.equal(x, torch.ones(3))
+            given.append(x)
+            check.unchanged(lambda f: f(x), "double(x)", x)
 
+    given = []
     verdict = run(body, lambda x: x.mul_(2))
     assert verdict.score == 0.5 and "in place" in verdict.named[0]
+    assert torch.equal(given[0], torch.ones(3))
+
+
+LENGTHS = [3, 1, 2]
 
 
 def of_a_list(check):
     golden(check)
     with check.criterion("leaves the list alone", 0.5):
-        lengths = [3, 1, 2]
-        try:
-            check.unchanged(lambda f: f(torch.ones(1), lengths), "double(x, [3, 1, 2])", lengths)
-        finally:
-            assert lengths == [3, 1, 2]
+        check.unchanged(lambda f: f(torch.ones(1), LENGTHS), "double(x, [3, 1, 2])", LENGTHS)
 
 
 def test_a_list_that_is_sorted_in_place_is_told_and_put_back():
@@ -383,7 +383,7 @@ def test_a_list_that_is_sorted_in_place_is_told_and_put_back():
         return 2 * x
 
     verdict = run(of_a_list, sorts, lambda x, lengths=(): 2 * x)
-    assert verdict.score == 0.5 and "work on a new list" in verdict.named[0]
+    assert verdict.score == 0.5 and "work on a new list" in verdict.named[0] and LENGTHS == [3, 1, 2]
 
 
 def test_a_list_with_anything_put_into_it_is_a_changed_list():
@@ -395,7 +395,7 @@ def test_a_list_with_anything_put_into_it_is_a_changed_list():
                 lengths[:] = spoilt
             return 2 * x
 
-        assert run(of_a_list, puts, lambda x, lengths=(): 2 * x).score == 0.5
+        assert run(of_a_list, puts, lambda x, lengths=(): 2 * x).score == 0.5 and LENGTHS == [3, 1, 2]
 
 
 def test_a_result_that_is_handed_out_twice_is_told():
@@ -457,9 +457,11 @@ def test_what_is_asked_only_where_something_else_holds_leaves_no_trace():
 
     def body(check):
         golden(check)
-        with check.criterion("sevens, where threes are right", 0.5):
-            if check.holds(calling(torch.full((2,), 3.0)), "double(threes)"):
-                check.agrees(calling(torch.full((2,), 7.0)), "double(sevens)", hint="Sevens.")
+        with (
+            check.criterion("sevens, where threes are right", 0.5),
+            check.holds(calling(torch.full((2,), 3.0)), "double(threes)"),
+        ):
+            check.agrees(calling(torch.full((2,), 7.0)), "double(sevens)", hint="Sevens.")
 
     assert run(body, double).score == 1
     wrong_for_sevens = run(body, lambda x: 2 * x + (x == 7).float())
@@ -482,19 +484,17 @@ def test_gradients_are_compared_by_value():
         assert verdict.score == 0 and verdict.named == ["No gradient."]
 
 
-def test_inputs_do_not_depend_on_earlier_misses():
+def test_inputs_depend_on_the_seed_and_the_block_alone():
     seen = []
 
-    def body(check):
+    def body(check, more=0):
         with check.criterion("first", 0.5, golden=True):
-            check.agrees(calling(check.randn(2)), "double(x)")
-            check.randn(5)
+            check.randn(5 + more)
         with check.criterion("second", 0.5, golden=True):
             seen.append(check.randn(4))
 
-    run(body, double, seed=3)
-    run(body, lambda x: x, seed=3)
-    run(body, double, seed=4)
+    for seed, more in ((3, 0), (3, 2), (4, 0)):
+        body(Check("week3_rope", "rotate_half", double, seed, "cpu"), more)
     assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[0], seen[2])
 
 
@@ -525,7 +525,7 @@ def test_a_hand_computation_to_fewer_digits_and_one_with_a_single_slip_are_told_
         {"a": 0.2447, "b": 1.15},
     ):
         assert run(body, right | rounded, right).named == [banks.ROUNDED_TOO_FAR]
-    assert run(body, right | {"b": 1.1457}, right).named == [framework.ONE_SLIP.format("b")]
+    assert run(body, right | {"b": 1.1457}, right).named == [marking.ONE_SLIP.format("b")]
     for several in ({"a": 0.24, "b": 1.1457}, {"a": None}, {"a": 0.3, "b": 1.1}):
         assert run(body, right | several, right).named == []
 
@@ -558,7 +558,7 @@ def test_errors_of_the_course_are_not_the_students():
         raise SandboxError("no namespaces")
 
     with pytest.raises(SandboxError):
-        run(golden, student)
+        run(lambda check: golden(check, 1), student)
 
 
 @pytest.mark.slow
@@ -695,10 +695,47 @@ def test_a_family_gives_each_mistake_and_each_pair(empty_banks):
     ]
 
 
-def test_a_check_knows_its_device_and_seed():
-    with grading(seed=5) as context:
-        check = Check("week3_rope", "rotate_half", double, double, context)
-        assert check.randn(2).device.type == "cpu" and check.randperm(4).sort().values.tolist() == [0, 1, 2, 3]
+def test_a_check_knows_its_device():
+    check = Check("week3_rope", "rotate_half", double, 5, "cpu")
+    assert check.randn(2).device.type == "cpu" and check.randperm(4).sort().values.tolist() == [0, 1, 2, 3]
+
+
+def test_what_other_blocks_ask_can_need_that_a_block_was_met():
+    def body(check):
+        with check.criterion("values", 0.5, golden=True):
+            check.agrees(calling(torch.full((2,), 3.0)), "double(threes)")
+            right = check.reached()
+        with check.criterion("more", 0.5, golden=True):
+            with right:
+                check.agrees(calling(torch.full((2,), 7.0)), "double(sevens)")
+            with ~right:
+                check.agrees(calling(torch.full((2,), 5.0)), "double(fives)")
+
+    assert [run(body, lambda x, n=n: 2 * x + (x == n).float()).score for n in (3, 7, 5)] == [0.5, 0.5, 1]
+    wrong_for_both = run(body, lambda x: 2 * x + (x < 6).float())
+    assert wrong_for_both.score == 0 and "fives" in wrong_for_both.criteria[1].message
+
+
+def test_all_steps_of_a_group_are_asked_and_the_block_ends_with_it():
+    def body(check):
+        with check.criterion("values", 1, golden=True):
+            with check.every():
+                for n in (1.0, 2.0, 3.0):
+                    check.agrees(calling(torch.tensor(n)), f"double({n:g})")
+            check.agrees(calling(torch.tensor(4.0)), "double(4)")
+
+    message = run(body, lambda x: 2 * x + (x != 2)).criteria[0].message
+    assert [line.partition(":")[0] for line in message.splitlines()] == ["double(1)", "double(3)"]
+
+
+def test_a_test_cannot_branch_on_an_answer():
+    def body(check):
+        with check.criterion("values", 1, golden=True):
+            if check.holds(calling(torch.ones(2)), "double(ones)"):
+                check.agrees(calling(torch.ones(3)), "double(ones)")
+
+    with pytest.raises(BrokenCheck, match="with check.holds"):
+        run(body, double)
 
 
 def test_a_name_that_is_not_defined_is_one_clear_sentence() -> None:
@@ -714,6 +751,6 @@ def test_a_name_that_is_not_defined_is_one_clear_sentence() -> None:
 
 
 def test_an_error_of_the_course_itself_is_never_the_students(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autograder.checks.framework.known_mistakes", lambda *names: 1 / 0)
+    monkeypatch.setattr(framework, "known_mistakes", lambda *names: 1 / 0)
     with grading(), pytest.raises(BrokenCheck, match="ZeroDivisionError"):
         week3.rope_frequencies(lambda head_dim, base=10000.0: torch.ones(head_dim // 2))

@@ -6,9 +6,10 @@ import sys
 import pytest
 import torch
 
-from autograder.checks.result_cache import ResultCache
 from autograder.errors import StudentError
-from autograder.grading.judge import CheckingTooLong, _names, _reason, _within_bounds, at_most
+from autograder.grading.marking.judge import CheckingTooLong, _reason, at_most
+from autograder.grading.marking.result_cache import ResultCache
+from autograder.grading.marking.stand_ins import _names, within_bounds
 
 
 @pytest.mark.timing
@@ -25,14 +26,14 @@ def test_checking_has_an_end() -> None:
 )
 def test_the_course_s_functions_are_called_with_little(arguments: tuple) -> None:
     with pytest.raises(ValueError, match="larger than any"):
-        _within_bounds(lambda *given: given)(*arguments)
+        within_bounds(lambda *given: given)(*arguments)
 
 
 @pytest.mark.parametrize(
     "arguments", [(100_001, 128), (8, 1000, 1000), (torch.ones(1, 1, 2050, 2),) * 2, (torch.tensor(5),)]
 )
 def test_and_with_all_that_is_asked_for(arguments: tuple) -> None:
-    assert _within_bounds(lambda *given: given)(*arguments) == arguments
+    assert within_bounds(lambda *given: given)(*arguments) == arguments
 
 
 def test_names_are_found_where_python_gives_up() -> None:

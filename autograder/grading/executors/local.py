@@ -13,7 +13,6 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import Any
 
-from autograder.checks.shared_file import SharedFile
 from autograder.errors import SandboxError
 from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Task, usual_workers
 from autograder.grading.sandbox.limits import Limits, kernel_limit
@@ -27,7 +26,6 @@ GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 PR_SET_PDEATHSIG = 1
 # Inherited by the forked judges.
 _sandbox: Sandbox | None = None
-_shared: SharedFile | None = None  # what they have computed for each other
 GARBAGE = (5000, 10, 10)  # new objects before they are looked through: a judge keeps many, and makes few circles
 
 
@@ -95,14 +93,13 @@ class JudgePool:
                 judge.kill()
 
     def _submit(self, task: Task, options: Options, workers: int = 0) -> None:
-        global _shared
         self._assignment, self._options = task.assignment, options
         if self._pool is None:
             _open_sandbox(task.assignment, options)
+            _write_scripts(task)
             workers = workers or options.workers or usual_workers()
             if _device(options.device) == "cuda":
                 workers = min(workers, ON_GPU)
-            _shared = SharedFile()
             self._pool = ProcessPoolExecutor(
                 workers,
                 mp_context=multiprocessing.get_context("fork"),
@@ -117,8 +114,6 @@ class JudgePool:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
-        if _shared is not None:
-            _shared.close()
 
     def _stop_feeding(self) -> None:
         """Nobody reads the queue of a broken pool. Older Pythons, as Debian 12's 3.11.2, would write a long task to it for ever
@@ -161,13 +156,20 @@ def _open_sandbox(assignment: str, options: Options) -> None:
     with importing():
         import torch  # while the fork server does the same
 
-        import autograder.grading.judge  # noqa: F401  once, before the judges are forked
-        from autograder.checks import prepare
+        from autograder.grading.marking.judge import prepare
 
         prepare(assignment)
     if is_new:
         torch.set_num_threads(1)
         _sandbox.wait_ready()
+
+
+def _write_scripts(task: Task) -> None:
+    """Write the hidden tests once for all judges."""
+    from autograder.grading.marking.judge import write_scripts
+
+    if _sandbox is not None and _sandbox.device == "cpu":  # CUDA is left alone until the judges are forked
+        write_scripts(task.assignment, task.seed, "cpu")
 
 
 def close_sandbox() -> None:
@@ -198,12 +200,12 @@ def _begin_to_judge(parent: int) -> None:
 
 
 def _judge(task: Task) -> Answer:
-    from autograder.grading.judge import judge
+    from autograder.grading.marking.judge import judge
 
     if _sandbox is None:
         raise SandboxError("it was closed before this submission began")
     with kernel_limit(_sandbox.limits.checking_cpu + MARGIN):  # the pool then tries its submissions once more, alone
-        return judge(task, _sandbox, _shared)
+        return judge(task, _sandbox)
 
 
 def _device(wanted: str) -> str:

@@ -5,34 +5,19 @@ A proxy can be called with tensors, differentiated through, and asked for a stat
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
-from autograder.checks.context import watched
-from autograder.grading.sandbox.prefetch import Plan
+from autograder.errors import StudentError
 from autograder.grading.sandbox.worker.pullback import pullback
 from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Reference
+from autograder.script.context import watched
+from autograder.script.question import Question, Subject
 
-METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters"})
-CONVERSIONS = frozenset({"to", "train", "eval"})  # what they return is the module itself
-
-
-@dataclass
-class Making:
-    """How a module is made in the message that first asks something of it: by which class, of which arguments, what is loaded
-    (``weights`` and ``zeroed``, or ``rows``: see `tensors`), and the methods that are called on it then."""
-
-    cls: "RemoteObject"
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    loaded: dict[str, Any]
-    steps: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
-
-    def to_wire(self) -> dict[str, Any]:
-        return {"args": self.args, "kwargs": self.kwargs, "steps": self.steps, **self.loaded}
+METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
 
 
 @dataclass(frozen=True)
@@ -51,95 +36,75 @@ class Caller(Protocol):
 
     generation: int  # of the fork: a new one knows no object of the one before
 
-    def call(
-        self,
-        target: "RemoteObject",
-        method: str | None,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        watched: Sequence[Any] = (),
-        again: str = "",
-        slope: tuple[int, int | None] | None = None,
-    ) -> Returned:
-        """``slope``: with respect to which argument, and of which result, a gradient is wanted as well."""
+    def call(self, target: "RemoteObject", question: Question, watched: Sequence[Any] = ()) -> Returned:
+        """Ask, or read the reply where this was asked ahead."""
 
-    def foresee(self, subject: "RemoteObject", plan: Plan) -> None:
-        """What ``subject`` will be asked, if it answers rightly."""
+    def begin(self, subject: "RemoteObject", block: Sequence[tuple[Any, Sequence[Question]]]) -> None:
+        """What ``subject`` will be asked."""
 
-    def begin(self, part: str) -> None:
-        """This part of the plan is next."""
+    def at(self, step: Any) -> None:
+        """This step of the block is next."""
 
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
         """The gradients of an earlier call's tensors, or of the parameters of the module of this number."""
 
 
-class RemoteObject:
+class RemoteObject(Subject):
     """A student's function, class or module, seen from the trusted side."""
-
-    is_remote = True
 
     def __init__(self, session: Caller, reference: Reference, name: str | None, origin: str = "") -> None:
         """``name`` is the notebook's; what a call returned has none, but an ``origin``: the name that led to it."""
         self._session, self._reference, self._name, self._origin = session, reference, name, origin or name or ""
         self._generation = session.generation
-        self._making: Making | None = None  # until it is asked for something, of a module that a check makes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _call(self, None, args, kwargs)
 
-    def foresee(self, plan: Plan) -> None:
-        """What will be asked, if the answers are right: some of it may be sent ahead, once a part of the plan has begun."""
-        self._session.foresee(self, plan)
+    def begin(self, block: Sequence[tuple[Any, Sequence[Question]]]) -> None:
+        self._session.begin(self, block)
 
-    def begin(self, part: str) -> None:
-        """This part of the plan is next."""
-        self._session.begin(part)
+    def at(self, step: Any) -> None:
+        self._session.at(step)
+
+    def called_again(self, how: str, *args: Any) -> Any:
+        """What a call gives after an earlier one with the same arguments (see ``call_before``)."""
+        return self._ask(Question(None, None, args, {}, again=how)).value
+
+    def with_slope(self, args: Sequence[Any], at: int, place: int | None) -> tuple[Any, Any]:
+        """What a call gives, and in the same message the gradient of its result (number ``place``) with respect to argument
+        number ``at``; ``None`` where there is none."""
+        returned = self._ask(Question(None, None, tuple(args), {}, slope=(at, place)))
+        return returned.value, returned.slope
 
     def with_weights(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]
     ) -> Any:
-        """A module of this class, loaded with ``weights``, made when it is first asked for something."""
-        return self._to_be_made(Making(self, args, kwargs, {"weights": dict(weights), "zeroed": list(zeroed)}))
+        """A module of this class, loaded with ``weights``; what else ends in ``zeroed`` becomes zero."""
+        return self._module(Question(None, None, args, kwargs, make={"weights": dict(weights), "zeroed": list(zeroed)}))
 
     def with_table(self, rows: torch.Tensor) -> Any:
-        """The same of a module whose arguments are the sizes of its only tensor, ``rows``."""
-        return self._to_be_made(Making(self, tuple(rows.shape), {}, {"rows": rows}))
+        """A module whose arguments are the sizes of its only tensor, ``rows``."""
+        return self._module(Question(None, None, tuple(rows.shape), {}, make={"rows": rows}))
 
-    def made(self, *args: Any) -> Any:
-        """A module of this class, made when it is first asked for something."""
-        return self._to_be_made(Making(self, args, {}, {}))
-
-    def _to_be_made(self, making: Making) -> Any:
-        module = RemoteObject(self._session, self._reference, None, self._origin)
-        module._making = making
-        return module
-
-    def _convert(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._making is None:
-            return _call(self, name, args, kwargs)
-        self._making.steps.append((name, args, kwargs))
-        return self
-
-    def called_again(self, how: str, *args: Any) -> Any:
-        """What a call gives after an earlier one with the same arguments (see ``call_before``)."""
-        return self._session.call(self, None, args, {}, again=how).value
-
-    def with_slope(self, args: list[Any], at: int, place: int | None) -> tuple[Any, Any]:
-        """What a call gives, and in the same message the gradient of its result (number ``place``) with respect to argument
-        number ``at``; ``None`` where there is none, or where the arguments are watched."""
-        if watched.get():
-            return self(*args), None
-        returned = self._session.call(self, None, tuple(args), {}, slope=(at, place))
-        return returned.value, returned.slope
+    def reloaded(self, rows: torch.Tensor) -> Any:
+        """The same module with other ``rows`` in its only tensor."""
+        return self._module(Question(None, None, (), {}, make={"again": rows}))
 
     def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
         """The gradients of a module's trained parameters, where its output for ``x`` is weighed by ``weigh(output)``."""
-        returned = self._session.call(self, None, (x.clone().requires_grad_(),), {})
+        returned = self._ask(Question(None, None, (x.clone().requires_grad_(),), {}))
         return self._session.backward(returned.call, [weigh(returned.value)], self._reference.id)
 
+    def _ask(self, question: Question) -> Returned:
+        return self._session.call(self, question)
+
+    def _module(self, question: Question) -> Any:
+        module = self._ask(question).value
+        if not isinstance(module, RemoteObject):
+            raise StudentError(("TypeError",), "what your class makes cannot be called")
+        return module
+
     def __getattr__(self, name: str) -> Any:
-        if name in CONVERSIONS:
-            return lambda *args, **kwargs: self._convert(name, args, kwargs)
         if name in METHODS:
             return lambda *args, **kwargs: _call(self, name, args, kwargs)
         raise AttributeError(f"a check may not use .{name} of a student's object")
@@ -193,7 +158,7 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
     state: dict[str, Any] = {"session": session}
 
     def run() -> None:
-        returned = session.call(proxy, method, args, kwargs, watched.get())
+        returned = session.call(proxy, Question(None, method, args, kwargs), watched.get())
         state["value"], state["call"] = returned.value, returned.call
         for index, tensor in returned.changed:  # what an in-place change would have done here
             if 0 <= index < len(inputs) and _is_watched(inputs[index]):

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autograder.errors import LimitExceeded, SandboxError, StudentError
+from autograder.grading.sandbox.ahead import Ahead, Planned, request
 from autograder.grading.sandbox.limits import Budget, Grace, UsageMonitor, kernel_limit
 from autograder.grading.sandbox.loan import Loan
 from autograder.grading.sandbox.outputs import cell_outputs, result_text
-from autograder.grading.sandbox.prefetch import Plan, Prefetch, Question
 from autograder.grading.sandbox.proxy import RemoteObject, Returned, gradients
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, Watch, WireError, as_json
+from autograder.script.question import Question
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
 LINES = 9999  # a longer number is none of a cell's, and could say something else
-MAY_REPEAT = 1 / 8  # of a submission's CPU time: what its cells may use if they are to be run again up to three times
 CELL = "cell "  # how the name of a culprit begins that is no function
 STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
 
@@ -54,14 +54,12 @@ class Session:
         self._serial = 0
         self._budget = Budget.of(self.limits)
         self._graces: dict[str, Grace] = {}  # by function; all that is none has one together
-        self._repeated_cpu = 0.0  # seconds that the cells take which a new fork runs again
         self._is_over = False
         # And time-outs, by the function or cell that was run, and whether others were replaced then.
         self._crashes: Counter[tuple[str, bool]] = Counter()
         self._aside: list[str] = []  # functions that raise when they are called, in this fork
-        self._prefetch = Prefetch()
+        self._ahead = Ahead()
         self._called = ""  # the function that was called last: gradients are its own
-        self._asked_ahead = ""  # the function to which questions were sent ahead
         self._job: Job | None = sandbox.open(files, seed)
 
     def give_up(self) -> None:
@@ -70,29 +68,18 @@ class Session:
         if self._job is not None:
             self._abandon()
 
-    def forget(self) -> bool:
-        """End the fork: what is asked next is asked of a new one, where the cells have been run and nothing else was asked.
-        Not where the cells take so much CPU time that the submission might not have it once more."""
-        if self._repeated_cpu > MAY_REPEAT * self.limits.total_cpu:
-            return False
-        if self._job is not None:
-            self._end()
-        return True
-
     def close(self) -> bool:
         """Returns whether the kernel had killed the submission, short of memory."""
-        self._prefetch.unasked()  # nobody will answer
+        self._ahead.take_back()  # nobody will answer
         job, self._job, self._aside = self._job, None, []
         return job is not None and job.end()
 
     def execute(self, cell: str, source: str) -> CellRun:
         """Run a cell. A cell that hangs or dies is left out when the sandbox is started again."""
-        before = self._budget.cpu
         try:
             header, payload = self._without_orphans(lambda: self._execute(cell, source))
         except StudentError as error:
             return CellRun(error=error)
-        self._repeated_cpu += before - self._budget.cpu
         self._history.append((cell, source))
         try:
             outputs = header.get("outputs")
@@ -117,7 +104,6 @@ class Session:
         """While this lasts, functions of this side stand in the notebook under these names; under those of ``modules`` a
         class whose modules hold their parameters there and ask the function for shapes and outputs."""
         self._replaced, self._modules = dict(functions), list(modules)
-        self._prefetch.plan(None, ())
         try:
             self._request(self._replacements(), self.limits.call_cpu)
             yield
@@ -144,53 +130,34 @@ class Session:
         except WireError as error:
             raise _garbage(error) from error
 
-    def foresee(self, subject: RemoteObject, plan: Plan) -> None:
-        """What ``subject`` will be asked, if it answers rightly: some of it may be sent ahead."""
-        self._prefetch.plan(subject, plan)
+    def begin(self, subject: RemoteObject, block: Sequence[tuple[Any, Sequence[Question]]]) -> None:
+        """A block of a script begins: some of its questions may be sent before they are asked."""
+        self._drop(self._ahead.plan(subject, block))
 
-    def begin(self, part: str) -> None:
-        """This part of the plan is next."""
-        if not self._prefetch.goes_on_with(part):
-            self._drop_unasked()
-            self._prefetch.go_to(part)
+    def at(self, step: Any) -> None:
+        """This step of the block is next."""
+        self._drop(self._ahead.go_to(step))
 
-    def call(
-        self,
-        target: RemoteObject,
-        method: str | None,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        watched: Sequence[Any] = (),
-        again: str = "",
-        slope: tuple[int, int | None] | None = None,
-    ) -> Returned:
-        """``slope`` asks for a gradient in the same message: with respect to which argument, of which result.
-
-        ``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
-        GPU, the student's process reports, and watched lists, which are changed here as they were there. ``again``: how
-        the object was called with the same arguments before (``call_before``). A module that is not made yet is made in the
-        same message.
-        """
+    def call(self, target: RemoteObject, question: Question, watched: Sequence[Any] = ()) -> Returned:
+        """``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
+        GPU, the student's process reports, and watched lists, which are changed here as they were there. A question that
+        was sent ahead is not sent again."""
         loan = Loan(watched)
 
         def ask() -> tuple[dict[str, Any], bytes]:
             self._called = target._origin
             self._require_no_crashes(self._called)  # before a fork is made for it
             self._set_aside_crashed(except_for=[self._called])
-            making = target._making
-            subject = making.cls if making else target
-            number = self._target(subject)
+            planned = self._ahead.next(question.method, question.make is not None)
+            if planned is not None:
+                return self._ask_ahead(planned)
+            self._drop(self._ahead.take_back())
+            number = self._target(target)
             loan.begin(self._ensure_running().lent)
             encoder = Encoder(self._refer, loan.lend)
-            made = making.to_wire() if making else None
             try:
-                question = Question.of(encoder, made, method, args, kwargs, watched, again, slope)
-                serial = self._prefetch.serial_of(subject, question)
-                if serial is None and self._prefetch.is_ahead:
-                    self._drop_unasked()  # and with it the fork, perhaps, and what was encoded for it
-                    self._callbacks.clear()
-                    return ask()
-                reply = self._ask(subject, number, question, serial)
+                header = request(encoder, question, bool(watched)) | {"target": number}
+                reply = self._request(header, self.limits.call_cpu, bytes(encoder.payload), self._called)
             finally:
                 self._callbacks.clear()
             loan.end()
@@ -203,12 +170,10 @@ class Session:
             raise StudentError(("KeyError",), str(unloaded)[:200])
         try:
             decoder = self._decoder(payload, origin=target._origin)
-            if target._making is not None:
-                self._is_made(target, decoder.decode(header.get("made")))
             value = decoder.decode(header.get("value"))
             changed = [(_number(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
-            changed += loan.changed(tensors_in((args, kwargs)))
-            lists = [given for given in args if type(given) is list]
+            changed += loan.changed(tensors_in((question.args, question.kwargs))) if watched else []
+            lists = [given for given in question.args if type(given) is list] if watched else []
             for given, now in zip(lists, header.get("lists") or [], strict=False):
                 if any(given is one for one in watched):
                     given[:] = decoder.decode(now)
@@ -253,35 +218,28 @@ class Session:
         request = {"op": "execute", "cell": cell, "source": source}
         return self._request(request, self.limits.cell_cpu, culprit=CELL + cell)
 
-    def _ask(
-        self, subject: RemoteObject, number: int, question: Question, serial: int | None
-    ) -> tuple[dict[str, Any], bytes]:
-        """The reply to a call that was sent ahead under this number; or to one that is sent now, and with it some of what is to
-        come."""
+    def _ask_ahead(self, planned: Planned) -> tuple[dict[str, Any], bytes]:
+        """The reply to a planned question, which is sent now unless it was, and with it some of what is to come."""
         frames = []
-        if serial is None:
-            serial = self._serial = self._serial + 1
-            frames.append((question.header(serial, number), question.payload))
-            self._asked_ahead = self._called
-            for step in self._prefetch.after(subject, question, self._ensure_running().connection.room):
-                if step.question is not None:
-                    self._serial += 1
-                    frames.append((step.question.header(self._serial, number), step.question.payload))
-                    self._prefetch.sent(step, self._serial)
-        return self._reply(serial, frames, self.limits.call_cpu, self._called)
+        if not planned.serial:
+            number = self._target(self._ahead.subject)
+            room = self._ensure_running().connection.room
+            frames = self._ahead.flight(planned, self._serial + 1, number, room)
+            self._serial += len(frames)
+        return self._reply(planned.serial, frames, self.limits.call_cpu, self._called)
 
-    def _drop_unasked(self) -> None:
+    def _drop(self, serials: Sequence[int]) -> None:
         """Wait for the replies to what was sent ahead and is not asked: the student's process answers in order."""
         with contextlib.suppress(StudentError):  # the fork has ended
-            for serial in self._prefetch.unasked():
-                self._reply(serial, [], self.limits.call_cpu, self._asked_ahead)
+            for serial in serials:
+                self._reply(serial, [], self.limits.call_cpu, self._called)
 
     def _request(
         self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b"", culprit: str = ""
     ) -> tuple[dict[str, Any], bytes]:
         """Ask and wait for the reply."""
         self._require_no_crashes(culprit)
-        self._drop_unasked()
+        self._drop(self._ahead.take_back())
         self._ensure_running()
         self._serial += 1
         frame = as_json(header | {"serial": self._serial}), payload
@@ -413,7 +371,7 @@ class Session:
 
     def _abandon(self, culprit: str = "") -> None:
         self._crashes[culprit, bool(self._replaced)] += 1
-        self._prefetch.stop()
+        self._ahead.lose()
         self._end()
 
     def _end(self) -> None:
@@ -457,14 +415,7 @@ class Session:
             return {"c": len(self._callbacks) - 1}
         return None
 
-    def _is_made(self, proxy: RemoteObject, module: Any) -> None:
-        if not isinstance(module, RemoteObject):
-            raise StudentError(("TypeError",), "what your class makes cannot be called")
-        proxy._reference, proxy._generation, proxy._making = module._reference, self.generation, None
-
     def _target(self, proxy: RemoteObject) -> int:
-        if proxy._making is not None:
-            raise TypeError("a module that was not asked for anything yet cannot be an argument")
         if proxy._generation != self.generation or self._job is None:
             self._ensure_running()
             fresh = self.lookup([proxy._name]).get(proxy._name) if proxy._name else None

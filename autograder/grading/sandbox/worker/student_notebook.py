@@ -36,6 +36,7 @@ class Notebook:
         self.connection, self.shell, self.device, self.lent = connection, shell, device, lent
         self.objects: dict[int, Any] = {}
         self.ids: dict[int, int] = {}
+        self.made: dict[int, Any] = {}  # objects that calls have returned, by the number of the call
         self.graphs: dict[int, tuple[Any, ...]] = {}
         self.counter = itertools.count(1)
         self.own: dict[str, Any] = {}  # what stood under the names that are replaced
@@ -125,16 +126,14 @@ class Notebook:
                 names[name] = self.refusals[name][1]
 
     def call(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
-        target = self.objects[header["target"]]
-        made = None
-        if header.get("made"):
-            made, unloaded = make_module(target, decoder.decode(header["made"]))
-            if unloaded:
-                return {"unloaded": unloaded}
-            target = made
+        target = self.made[header["made"]] if "made" in header else self.objects[header["target"]]
+        args, kwargs = decoder.decode(header["args"]), decoder.decode(header["kwargs"])
+        if "make" in header:
+            module, unloaded = make_module(target, args, kwargs, decoder.decode(header["make"]))
+            self.made[header["serial"]] = module
+            return {"unloaded": unloaded} if unloaded else {"value": encoder.encode(module)}
         if header.get("method"):
             target = getattr(target, header["method"])
-        args, kwargs = decoder.decode(header["args"]), decoder.decode(header["kwargs"])
         inputs = tensors_in((args, kwargs))
         before = [tensor.detach().clone() for tensor in inputs] if header.get("watched") else []
         with usual_dtype():
@@ -154,10 +153,9 @@ class Notebook:
         if at := header.get("slope"):
             argument, place = at
             sloped = slope(value, place, args[argument])
-        reply: dict[str, Any] = {"call": number, "changed": changed}
-        if made is not None:
-            reply["made"] = encoder.encode(made)
-        reply["value"] = encoder.encode(value)
+        if callable(value):
+            self.made[header["serial"]] = value
+        reply: dict[str, Any] = {"call": number, "changed": changed, "value": encoder.encode(value)}
         if header.get("watched"):
             reply["lists"] = [encoder.encode(given) for given in args if type(given) is list]
         reply["slope"] = encoder.encode(sloped)

@@ -62,19 +62,15 @@ def load_table(module: Any, rows: torch.Tensor) -> str:
     return ""
 
 
-def make_module(cls: Any, how: dict[str, Any]) -> tuple[Any, str]:
-    """A module of the student's class, loaded and converted before anything is asked of it, or why it was not loaded."""
+def make_module(target: Any, args: Any, kwargs: Any, loaded: dict[str, Any]) -> tuple[Any, str]:
+    """A module of the student's class with what is to be loaded, or why it was not. With ``again`` the module is there."""
     with usual_dtype():
-        module = cls(*how["args"], **how["kwargs"])
-        unloaded = ""
-        if "weights" in how:
-            unloaded = load_weights(module, how["weights"], how["zeroed"])
-        elif "rows" in how:
-            unloaded = load_table(module, how["rows"])
-        if not unloaded:
-            for name, arguments, options in how["steps"]:
-                getattr(module, name)(*arguments, **options)
-    return module, unloaded
+        if "again" in loaded:
+            return target, load_table(target, loaded["again"])
+        module = target(*args, **kwargs)
+        if "rows" in loaded:
+            return module, load_table(module, loaded["rows"])
+        return module, load_weights(module, loaded["weights"], loaded["zeroed"])
 
 
 @contextlib.contextmanager

@@ -1,18 +1,15 @@
 """The trusted side of one submission: student cells go to the sandbox, test cells run here against proxies."""
 
-import ast
 import contextlib
+import importlib
 import io
 import json
-import math
-import re
 import signal
 import sys
 import time
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache, partial
-from inspect import isclass
 from typing import Any
 
 import matplotlib
@@ -20,25 +17,22 @@ import torch
 
 matplotlib.use("Agg")
 
-from autograder.checks.context import GradingContext, grading
-from autograder.checks.errors import Absent
-from autograder.checks.result_cache import ResultCache
-from autograder.checks.shared_file import SharedFile
-from autograder.checks.shared_results import SharedResults
-from autograder.checks.verdict import Criterion, Verdict
 from autograder.course import Role, is_week
 from autograder.errors import BrokenCheck, SandboxError, StudentError, visible
+from autograder.grading.marking.marking import Marking, grading
+from autograder.grading.marking.result_cache import ResultCache
+from autograder.grading.marking.stand_ins import in_the_sandbox
 from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import CellRun, Session
-from autograder.grading.source_names import defined_names, free_names, parsed
+from autograder.grading.source_names import defined_names, free_names
+from autograder.script.answer import Absent
+from autograder.script.script import Exercise
+from autograder.script.verdict import Criterion, Verdict
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 TOO_LONG = "what this notebook returns takes too long to check"
 IN_STUDENTS_PROCESS = "This test ran in the student's own process, as nbgrader's do."
-WORD = re.compile(r"[A-Za-z_]\w*")
-MOST_ELEMENTS = 2**24  # that whole numbers alone may ask for
-LARGEST = 2**26  # elements: the product of all sizes in a call of the course's functions
 SOURCE = "__course_source__"  # of a released helper module
 STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
 
@@ -65,24 +59,48 @@ def at_most(cpu_seconds: float) -> Iterator[None]:
 
 
 @lru_cache(maxsize=1)
-def _cache_of(assignment: str, seed: int, device: str, shared: SharedFile | None) -> ResultCache:
+def _cache_of(assignment: str, seed: int, device: str) -> ResultCache:
     """Of one assignment of one class on one device."""
-    return ResultCache() if shared is None else SharedResults(shared)
+    return ResultCache()
 
 
-def judge(task: Task, sandbox: Sandbox, shared: SharedFile | None = None) -> Answer:
-    """Grade one submission, with what other judges of the class have put into ``shared``. A failure that is not the
-    student's never becomes a score: ``SandboxError`` is raised, a broken test is a ``Failure`` that names it."""
+def prepare(assignment: str) -> None:
+    """Import once, before processes are forked that grade this assignment, what each of them would import."""
+    import matplotlib.pyplot  # noqa: F401  the notebooks' set-up cells do
+
+    for exercise in _exercises(assignment):
+        exercise.mistakes()
+
+
+def write_scripts(assignment: str, seed: int, device: str) -> None:
+    """Write the hidden tests of an assignment for this class and device; a broken one is told when somebody is graded."""
+    marking = Marking(seed, device, _cache_of(assignment, seed, device))
+    for exercise in _exercises(assignment):
+        with contextlib.suppress(BrokenCheck):
+            marking.script(exercise)
+
+
+def _exercises(assignment: str) -> list[Exercise]:
+    """The hidden tests that the cells of this assignment import; one of one's own brings its tests along."""
+    if not is_week(assignment):
+        return []
+    week = importlib.import_module(f"autograder.checks.{assignment.split('_')[0]}")
+    return [value for value in vars(week).values() if isinstance(value, Exercise)]
+
+
+def judge(task: Task, sandbox: Sandbox) -> Answer:
+    """Grade one submission. A failure that is not the student's never becomes a score: ``SandboxError`` is raised, a broken
+    test is a ``Failure`` that names it."""
     result = Result(task.key)
     if is_week(task.assignment):
         sandbox.import_helpers(task.files)
     session = Session(sandbox, task.files, STUDENT_SEED)
     try:
-        cache = _cache_of(task.assignment, task.seed, sandbox.device, shared)
-        with grading(task.seed, sandbox.device, cache) as context, at_most(sandbox.limits.checking_cpu):
-            context.replacing, context.forget = partial(_replacing, task, session), session.forget
-            context.crashed = lambda: session.crashed
-            _run_cells(task, session, context, result)
+        cache = _cache_of(task.assignment, task.seed, sandbox.device)
+        with grading(task.seed, sandbox.device, cache) as marking, at_most(sandbox.limits.checking_cpu):
+            marking.replacing = partial(in_the_sandbox, task, session)
+            marking.crashed = lambda: session.crashed
+            _run_cells(task, session, marking, result)
     except BrokenCheck as error:
         return Failure(task.key, f"a hidden test of the course is broken: {error}")
     finally:
@@ -91,14 +109,14 @@ def judge(task: Task, sandbox: Sandbox, shared: SharedFile | None = None) -> Ans
     return Result(**json.loads(text))
 
 
-def _run_cells(task: Task, session: Session, context: GradingContext, result: Result) -> None:
+def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -> None:
     trusted = _trusted_namespace(task.files) if is_week(task.assignment) else {}
     failed: dict[str, str] = {}  # why a name is not defined
     given: list[TaskCell] = []
     for cell in task.cells:
         start = time.perf_counter()
         if cell.role == Role.TEST:
-            _run_test(cell, session, context, trusted, failed, given, result)
+            _run_test(cell, session, marking, trusted, failed, given, result)
         elif cell.role == Role.STOCK_TEST:
             _run_stock_test(cell, session, result)
         else:
@@ -126,7 +144,7 @@ def _execute(cell: TaskCell, session: Session) -> CellRun:
 def _run_test(
     cell: TaskCell,
     session: Session,
-    context: GradingContext,
+    marking: Marking,
     trusted: dict[str, Any],
     failed: dict[str, str],
     given: list[TaskCell],
@@ -134,7 +152,7 @@ def _run_test(
 ) -> None:
     """A visible check or a hidden test; its verdict is decided here and nowhere else."""
     names = free_names(cell.source, trusted)
-    printed, before = io.StringIO(), len(context.verdicts)
+    printed, before = io.StringIO(), len(marking.verdicts)
     error = ""
     try:
         for helper in given:  # what the course has given and the student has redefined is given again
@@ -156,14 +174,13 @@ def _run_test(
         error = f"{type(problem).__name__}: {problem}"
     if cell.points:
         session.retire_crashed()
-    verdicts = context.verdicts[before:]
+    verdicts = marking.verdicts[before:]
     if error and not verdicts and cell.points:
         verdicts = [Verdict("", "", cell.points, [Criterion("an answer", cell.points, 0.0, error[:500])])]
     if verdicts:
         result.verdicts[cell.id] = verdicts[-1].to_json()
     elif error:
         result.failed_checks.append(cell.id)
-        context.doubtful.update(names)
     score = sum(verdict.score for verdict in verdicts) if verdicts else (0.0 if error else cell.points)
     result.scores[cell.id] = round(min(score, cell.points), 4)
     text = "\n".join([error[:4000]] if error else [verdict.render() for verdict in verdicts])
@@ -196,134 +213,6 @@ def _partial_credit(value: str, points: float) -> float:
     except ValueError:
         return points
     return min(given, points) if given >= 0 else points
-
-
-@contextlib.contextmanager
-def _replacing(
-    task: Task,
-    session: Session,
-    name: str,
-    student: Any,
-    functions: Mapping[str, Any],
-) -> Iterator[tuple[Any, Collection[str]]]:
-    """The student's answer anew, its cell run again where the course's functions stand in place of earlier answers, and
-    which of these it uses; an ``Absent`` where it uses none."""
-    cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
-    used = _reached(cell, task.cells, _words) & set(functions) if cell else set()
-    if cell is None or not used:
-        yield Absent(name, ""), used
-        return
-    with contextlib.suppress(StudentError), contextlib.ExitStack() as until_graded:
-        fresh: Any = Absent(name, "")
-        with contextlib.suppress(StudentError):
-            stand_ins = {key: functions[key] for key in functions if key in used}
-            until_graded.enter_context(
-                session.replacing(
-                    {key: _as_function(it) if isclass(it) else _within_bounds(it) for key, it in stand_ins.items()},
-                    modules={key for key, it in stand_ins.items() if isclass(it)},
-                )
-            )
-            session.again(cell.id, cell.source)
-            fresh = session.lookup([name]).get(name, fresh)
-        yield fresh, _reached(cell, task.cells, _names) & used or used
-    with contextlib.suppress(
-        StudentError
-    ):  # what it took from the earlier answers when it was run is the student's again
-        session.again(cell.id, cell.source)
-
-
-def _words(source: str) -> set[str]:
-    return set(WORD.findall(source))
-
-
-@lru_cache(maxsize=64)  # every exercise asks about the cells before it
-def _names(source: str) -> set[str]:
-    """The names in the code, without those in comments and strings."""
-    tree = parsed(source)
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree else _words(source)
-
-
-def _reached(cell: TaskCell, cells: list[TaskCell], names: Callable[[str], set[str]]) -> set[str]:
-    """The names that a cell uses, and those that what it uses uses."""
-    found: set[str] = set()
-    waiting = [cell.source]
-    while waiting:
-        new = names(waiting.pop()) - found
-        found |= new
-        waiting += [
-            other.source
-            for other in cells
-            if other.role != Role.TEST
-            and other is not cell
-            and new & (set(other.defines) | defined_names(other.source))
-        ]
-    return found
-
-
-def _within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for the student's code to call: it chooses the arguments, but not how much memory that takes here."""
-
-    def bounded(*args: Any, **kwargs: Any) -> Any:
-        _require_small_result((*args, *kwargs.values()))
-        return function(*args, **kwargs)
-
-    return bounded
-
-
-def _as_function(cls: Any) -> Callable[..., Any]:
-    """A module class for the student's code to make modules of: the parameters live there, what they do happens here.
-
-    The function gives the shapes of the state_dict; with a state and inputs, the module's output. A module on the meta
-    device takes no memory, whatever its sizes."""
-
-    def asked(
-        arguments: list[Any],
-        options: dict[str, Any],
-        state: dict[str, torch.Tensor] | None = None,
-        inputs: tuple[Any, ...] = (),
-        named: dict[str, Any] | None = None,
-    ) -> Any:
-        with torch.device("meta"):
-            module = cls(*arguments, **options)
-        if state is None:
-            return {name: list(value.shape) for name, value in module.state_dict().items()}
-        _require_small((*inputs, *(named or {}).values()))
-        return torch.func.functional_call(module, state, tuple(inputs), named, strict=True)
-
-    return asked
-
-
-def _require_small_result(values: tuple[Any, ...]) -> None:
-    """Two tensors at most meet in a product, and a mask in scores of the queries' and keys' shape."""
-    masks = [value for value in values if isinstance(value, torch.Tensor) and value.dtype == torch.bool]
-    tensors = [value for value in values if isinstance(value, torch.Tensor) and value.dtype != torch.bool]
-    if not masks or not tensors:
-        return _require_small(values)
-    _require_small((*[value for value in values if type(value) is int], *sorted(tensors, key=torch.Tensor.numel)[-2:]))
-    longest = [max((t.shape[-at] for t in tensors if t.ndim >= at), default=1) for at in range(1, 5)]
-    scores = [longest[1], *longest[1:]]  # keys, queries, and what stands before them
-    if math.prod(max(1, size) for size in scores) > LARGEST or any(
-        mask.ndim > 4 or any(size > scores[at] for at, size in enumerate(reversed(mask.shape))) for mask in masks
-    ):
-        raise ValueError("these sizes are larger than any that is asked for")
-    return None
-
-
-def _require_small(values: tuple[Any, ...]) -> None:
-    numbers = [abs(int(value)) for value in values if type(value) is int or _is_whole_number(value)]
-    if math.prod(max(1, number) for number in numbers) > MOST_ELEMENTS:
-        raise ValueError("these sizes are larger than any that is asked for")
-    sizes = [
-        value.numel() if hasattr(value, "numel") else abs(value)
-        for value in values
-        if hasattr(value, "numel") or type(value) is int
-    ]
-    if math.prod(max(1, size) for size in sizes) > LARGEST:
-        raise ValueError("these sizes are larger than any that is asked for")
-
-
-def _is_whole_number(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_floating_point()
 
 
 def _student_objects(session: Session, names: list[str], failed: dict[str, str]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Tolerance:
     digits: int | None = None
 
 
+USUAL = Tolerance()
 FOUR_DIGITS = Tolerance(rtol=0, atol=1e-6, digits=4)  # of a hand computation
 FOUR_PLACES = Tolerance(rtol=0, atol=6e-5, digits=4)  # of weights and what they mix: 0.0900 will do for 0.09003, too
 

@@ -3,6 +3,9 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+# Said of a hand computation, however many digits are left.
+ROUNDED_TOO_FAR = "Your numbers are right but rounded too far: give at least four significant digits."
+
 
 @dataclass
 class Criterion:

@@ -3,54 +3,28 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 
-from autograder.checks.compare import Tolerance, difference, same_form
-from autograder.checks.errors import StudentError
-from autograder.checks.probes import Probe
-from autograder.checks.result_cache import ResultCache
-from autograder.misconceptions.bank import Mistake
-
-Place = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Hint:
-    """What to say of a failure that nothing better explains.
-
-    Where it says nothing else, it speaks of wrong values alone: not of an error, nor of a result of another kind, shape
-    or dtype; ``form`` takes these in. ``fits(got, expected)`` is what must be seen besides, else ``otherwise`` is said.
-    """
-
-    says: str
-    fits: Callable[[Any, Any], bool] | None = None
-    otherwise: str = ""
-    form: bool = False
-
-    def on(self, record: "Record", expected: Any) -> str:
-        """What there is to say of this failure; often nothing."""
-        if record.error is not None:
-            return self.says if self.form and self.fits is None and "in-place" not in record.error.message else ""
-        if not self.form and not same_form(record.got, expected, record.tolerance.exact_dtype):
-            return ""
-        return self.says if self.fits is None or self.fits(record.got, expected) else self.otherwise
+from autograder.errors import StudentError
+from autograder.grading.marking.replay import Record, asked
+from autograder.grading.marking.result_cache import ResultCache
+from autograder.script.answer import Given, Raised
+from autograder.script.compare import difference
+from autograder.script.question import Local
+from autograder.script.script import Hint, Step
 
 
-@dataclass(eq=False)
-class Record:
-    """One probe run on the student's object. ``place`` is where in the test this happens: the same probe for every
-    student of a class. ``hint`` is what to say if nothing better explains a failure, a plain text of wrong values."""
+class Mistake(Protocol):
+    """Something the diagnosis can recognise: an object that makes it, and a sentence for each thing it gets wrong."""
 
-    probe: Probe
-    place: Place
-    tolerance: Tolerance
-    hint: Hint | str = ""
-    met: bool = False
-    got: Any = None
-    error: StudentError | None = None
+    @property
+    def subject(self) -> Any: ...
+
+    @property
+    def says(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -77,20 +51,15 @@ class Diagnosis:
       number, such as the largest of some, is the same by chance.
     """
 
-    def __init__(
-        self, mistaken: Callable[[Mistake, Record], Any], expected: Callable[[Record], Any], known: ResultCache
-    ) -> None:
-        """``known`` keeps where a known mistake is right: the same for all students whose answers are judged by what is
-        expected here."""
-        self._mistaken, self._expected, self._known = mistaken, expected, known
+    def __init__(self, known: ResultCache) -> None:
+        """``known`` keeps what known mistakes give, and where they are right: the same for all students of a class."""
+        self._known = known
 
     def sentences(
         self, records: Sequence[Record], mistakes: Callable[[], Sequence[Mistake]], in_place: bool = False
     ) -> list[str]:
         """What to tell the student who left these records; ``in_place`` says that an argument was changed."""
-        failing = [
-            record for record in records if not record.met and not (record.error and record.error.means_unanswered)
-        ]
+        failing = [record for record in records if not record.met and not record.means_unanswered]
         passing = [record for record in records if record.met]
         if not failing:
             return []
@@ -99,7 +68,7 @@ class Diagnosis:
         passing.sort(key=_size)  # the small ones tell most mistakes apart, and cost next to nothing
         smallest, first = passing[:2], failing[0]
         # What always raises is not explained by where it did.
-        is_hinted = bool(first.hint) and (first.error is None or bool(passing))
+        is_hinted = bool(first.step.hint) and (isinstance(first.answer, Given) or bool(passing))
         # A mistake that other calls contradict is named only where nothing else is to be said.
         may_be_in_one_call = not is_hinted and not in_place and all(map(_many_valued, failing))
         of_other_failures: list[Mistake] = []
@@ -130,8 +99,9 @@ class Diagnosis:
         if sentences := _best(found, failing):
             return sentences
         if is_hinted:
-            hint = first.hint if isinstance(first.hint, Hint) else Hint(first.hint)
-            return list(filter(None, [hint.on(first, self._expected(first))]))
+            step = first.step
+            hint = step.hint if isinstance(step.hint, Hint) else Hint(step.hint)
+            return list(filter(None, [hint.on(first.answer, step.due, step.tolerance)]))
         return in_one_call[:1]
 
     def _besides(
@@ -160,35 +130,50 @@ class Diagnosis:
             return None
         return _Candidate(mistake.says, frozenset(explains), frozenset(contradicts))
 
+    def _mistaken(self, mistake: Mistake, record: Record) -> Any:
+        """What the mistake gives, or raises."""
+        step = record.step
+
+        def ask() -> Any:
+            answer, _ = asked(step, Local(mistake.subject))
+            if isinstance(answer, Raised):
+                raise answer.error
+            return answer.value
+
+        return self._known.recall((step, mistake), ask)
+
     def _is_right(self, mistake: Mistake, record: Record) -> bool:
+        step = record.step
+
         def compare() -> bool:
             try:
-                return not difference(self._mistaken(mistake, record), self._expected(record), record.tolerance)
+                return not difference(self._mistaken(mistake, record), step.due, step.tolerance)
             except Exception:
                 return False
 
-        agrees: bool = self._known.recall(("is right", record.place, mistake), compare)
+        agrees: bool = self._known.recall(("is right", step, mistake), compare)
         return agrees
 
     def _reproduces(self, mistake: Mistake, record: Record) -> bool:
         """Does the mistake give what the student gave, value or error? Values as near as a right one must be to the
         reference: no nearer are two implementations of one mistake."""
+        answer = record.answer
         try:
             value = self._mistaken(mistake, record)
-        except Exception as error:
-            ours = error if isinstance(error, StudentError) else StudentError.from_exception(error)
-            return record.error is not None and _pattern(ours) == _pattern(record.error)
+        except StudentError as error:
+            return isinstance(answer, Raised) and _pattern(error) == _pattern(answer.error)
         return (
-            record.error is None
-            and not difference(record.got, value, record.tolerance)
-            and self._typed_alike(record, value)
+            isinstance(answer, Given)
+            and not difference(answer.value, value, record.step.tolerance)
+            and _is_typed_alike(answer.value, value, record.step)
         )
 
-    def _typed_alike(self, record: Record, value: Any) -> bool:
-        """Not so where the dtype is the mistake's only and the student's is right."""
-        got, expected = record.got, self._expected(record)
-        tensors = all(isinstance(each, torch.Tensor) for each in (got, expected, value))
-        return not tensors or got.dtype != expected.dtype or value.dtype == got.dtype
+
+def _is_typed_alike(got: Any, value: Any, step: Step) -> bool:
+    """Not so where the dtype is the mistake's only and the student's is right."""
+    expected = step.due
+    tensors = all(isinstance(each, torch.Tensor) for each in (got, expected, value))
+    return not tensors or got.dtype != expected.dtype or value.dtype == got.dtype
 
 
 def _best(found: list[_Candidate], failing: Sequence[Record]) -> list[str]:
@@ -228,30 +213,38 @@ def _best(found: list[_Candidate], failing: Sequence[Record]) -> list[str]:
 
 
 def _telling(record: Record) -> bool:
+    return isinstance(record.answer, Given) and _is_telling(record.answer.value)
+
+
+def _is_telling(got: Any) -> bool:
     """Whether what the student gave says more than yes or no: it is hardly the same by chance."""
-    got = record.got
-    if record.error is not None or isinstance(got, (bool, int, str)):
+    if isinstance(got, (bool, int, str)):
         return False
     if isinstance(got, float):
         return got != round(got, 2) if math.isfinite(got) else False
     if isinstance(got, torch.Tensor):
         single = got.numel() == 1 and got.is_floating_point()
-        return got.numel() > 1 or (single and _telling(replace(record, got=got.item())))
+        return got.numel() > 1 or (single and _is_telling(got.item()))
     return True
 
 
 def _is_constant(record: Record) -> bool:
-    got = record.got
+    got = _value(record)
     return isinstance(got, torch.Tensor) and got.numel() > 1 and bool((got == got.flatten()[0]).all())
 
 
 def _many_valued(record: Record) -> bool:
-    return _telling(record) and not isinstance(record.got, float)
+    return _telling(record) and not isinstance(_value(record), float)
 
 
 def _size(record: Record) -> float:
     """Elements of what the student gave. What says little, and an error, for which nobody knows, come last."""
-    return record.got.numel() if isinstance(record.got, torch.Tensor) and _telling(record) else math.inf
+    got = _value(record)
+    return got.numel() if isinstance(got, torch.Tensor) and _telling(record) else math.inf
+
+
+def _value(record: Record) -> Any:
+    return record.answer.value if isinstance(record.answer, Given) else None
 
 
 def _pattern(error: StudentError) -> tuple[str, str]:

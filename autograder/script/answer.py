@@ -1,11 +1,27 @@
-"""Whose error it is: the student's, or the course's own. The classes themselves stand in `autograder.errors`."""
+"""What comes of asking an object something: a value, or an error that is the student's."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from autograder.errors import BrokenCheck, Miss, StudentError
+from autograder.errors import StudentError
 
-__all__ = ["Absent", "BrokenCheck", "Miss", "StudentError", "asked", "by_student"]
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The object gave this value."""
+
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Raised:
+    """The object raised, was stopped, or gave something that the question could not work with."""
+
+    error: StudentError
+
+
+Answer = Given | Raised
 
 
 class Absent:
@@ -29,10 +45,9 @@ def by_student(error: Exception) -> StudentError:
     return StudentError.from_exception(error)
 
 
-def asked(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the student's own object answers, or None if it fails."""
+def answer_of(ask: Callable[[], Any]) -> Answer:
+    """What ``ask()`` gives or raises."""
     try:
-        return function(*arguments)
+        return Given(ask())
     except Exception as error:
-        by_student(error)
-        return None
+        return Raised(by_student(error))

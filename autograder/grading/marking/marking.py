@@ -1,0 +1,189 @@
+"""From a student's answers to verdicts: each answer is put to its script, and a mistake is paid for once.
+
+There are two ways not to pay again. *Replaced*: an answer that calls an earlier one of the student's is graded once more
+with the course's function in its place (`stand_ins`). *Carried*: an answer that makes again a mistake that was named in
+an earlier exercise is graded once more on top of that known mistake.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from inspect import isclass, isfunction
+from typing import Any
+
+from autograder.errors import BrokenCheck
+from autograder.grading.marking.diagnosis import Diagnosis
+from autograder.grading.marking.replay import Record, Trial, as_subject, asked, replay
+from autograder.grading.marking.result_cache import NoCache, ResultCache
+from autograder.grading.marking.stand_ins import in_this_process
+from autograder.script.answer import Absent, Raised
+from autograder.script.compare import difference, significant_digits
+from autograder.script.context import marker
+from autograder.script.script import Exercise, Script
+from autograder.script.verdict import ROUNDED_TOO_FAR, Verdict
+
+ONE_SLIP = "Only `{}` is wrong; your other numbers are right. Compute it again, and look for a typing slip."
+
+Replacing = Callable[[str, Any, Mapping[str, Any]], AbstractContextManager[tuple[Any, Collection[str]]]]
+
+
+@dataclass
+class Marking:
+    """The verdicts on one submission so far, and what the next ones need: the class's seed, the device, what is kept for
+    the class on this device, and a way to see an answer with earlier ones replaced: a context of ``(name of the answer, the
+    answer, replacements by name)`` that gives the answer anew, and the names of those that it uses."""
+
+    seed: int = 0
+    device: str = "cpu"
+    cache: ResultCache = field(default_factory=NoCache)
+    verdicts: list[Verdict] = field(default_factory=list)
+    replacing: Replacing = in_this_process
+    crashed: Callable[[], Collection[str]] = tuple  # answers that have hung or died: nothing calls them any more
+    _marked: dict[str, Exercise] = field(default_factory=dict)
+
+    def mark(self, exercise: Exercise, student: Any) -> Verdict:
+        """The best verdict. What costs most is tried last, and not where it can earn nothing."""
+        try:
+            verdict = exercise.nothing(student.reason) if isinstance(student, Absent) else self._best(exercise, student)
+        except Exception as error:
+            if type(error).__module__.startswith("autograder."):
+                raise
+            raise BrokenCheck(f"{exercise.grade_id}: {type(error).__name__}: {error}") from error
+        self._marked[exercise.grade_id] = exercise
+        self.verdicts.append(verdict)
+        return verdict
+
+    def _best(self, exercise: Exercise, student: Any) -> Verdict:
+        script = self.script(exercise)
+        best = replay(exercise, script, student)
+        if not best.is_full:
+            best = self._with_replacements(best, student)
+        named = self._named(best)
+        if not best.is_full and (again := self._carried(best, named, student)) is not None:
+            best, named = again, self._named(again)
+        return Verdict(
+            exercise.grade_id,
+            exercise.number,
+            exercise.points,
+            best.criteria,
+            named,
+            best.note,
+            stopped=best.stopped,
+        )
+
+    def script(self, exercise: Exercise, right: Any = None) -> Script:
+        """What an answer is asked, and what is expected on top of ``right``: of the right object, or a known mistake."""
+        right = exercise.right if right is None else right
+        found: Script = self.cache.recall((exercise, id(right)), lambda: exercise.write(right, self.seed, self.device))
+        return found
+
+    def _named(self, trial: Trial) -> list[str]:
+        found = Diagnosis(self.cache).sentences(trial.records, trial.exercise.mistakes, trial.changes_in_place)
+        return _of_entries(trial, list(dict.fromkeys(found + trial.named)))
+
+    # ---- replaced
+
+    def _with_replacements(self, best: Trial, student: Any) -> Trial:
+        lost = self._lost(best.exercise)
+        if not lost:
+            return best
+        with self.replacing(best.exercise.grade_id, student, lost) as (again, used):
+            if isinstance(again, Absent):
+                return best
+            mended = as_subject(student).with_answer(again)
+            if not _may_be_mended(best, mended):
+                return best
+            other = replay(best.exercise, best.script, mended)
+        if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
+            return best
+        called = [name for name in lost if name in used] or list(lost)
+        unanswered = {verdict.exercise for verdict in self.verdicts if verdict.stopped}
+        blank = [name for name in called if name in unanswered] if best.stopped > other.stopped else []
+        other.note = _note([self._marked[name].name for name in blank or called], bool(blank))
+        return other
+
+    def _lost(self, exercise: Exercise) -> dict[str, Any]:
+        """The course's functions and classes for those earlier answers that have lost points, or are not called any more."""
+        crashed, lost = self.crashed(), {}
+        for verdict in self.verdicts:
+            earlier = self._marked.get(verdict.exercise)
+            if earlier is None or earlier is exercise or not (isfunction(earlier.right) or isclass(earlier.right)):
+                continue
+            if verdict.score < verdict.max_score or verdict.exercise in crashed:
+                lost[verdict.exercise] = earlier.right
+        return lost
+
+    # ---- carried
+
+    def _carried(self, best: Trial, named: list[str], student: Any) -> Trial | None:
+        """The answer on top of the known mistakes that it makes again, if that earns more."""
+        exercise = best.exercise
+        for sentence in named:
+            earlier = self._named_before(exercise, sentence)
+            if earlier is None:
+                continue
+            for mistake in exercise.mistakes():
+                if mistake.says != (sentence,):
+                    continue
+                other = replay(exercise, self.script(exercise, mistake.subject), student)
+                if other.score > best.score:
+                    other.note = f"The same mistake as in your {earlier.name}: it is not paid for again."
+                    return other
+        return None
+
+    def _named_before(self, exercise: Exercise, sentence: str) -> Exercise | None:
+        if sentence not in exercise.carried():
+            return None
+        names = (v.exercise for v in self.verdicts if sentence in v.named and v.exercise != exercise.grade_id)
+        return next((self._marked[name] for name in names if name in self._marked), None)
+
+
+@contextmanager
+def grading(seed: int = 0, device: str = "cpu", cache: ResultCache | None = None) -> Iterator[Marking]:
+    """Only inside this context do hidden tests run."""
+    marking = Marking(seed, device, cache or NoCache())
+    token = marker.set(marking.mark)
+    try:
+        yield marking
+    finally:
+        marker.reset(token)
+
+
+def _may_be_mended(trial: Trial, student: Any) -> bool:
+    """Whether more could be earned by ``student`` in place of the answer. Asks it only what a block has missed."""
+    subject = as_subject(student)
+
+    def holds(record: Record) -> bool:
+        if record.means_unanswered:
+            return True
+        answer, _ = asked(record.step, subject)
+        if isinstance(answer, Raised):
+            return False
+        if isinstance(record.answer, Raised):  # of what it stopped at, not every value is compared
+            return True
+        return not difference(answer.value, record.step.due, record.step.tolerance, trial.exercise.returns)
+
+    for block in trial.missed:
+        missed = [record for record in trial.records if record.step in block.steps and not record.met]
+        if not missed or any(map(holds, missed)):  # all but properties can be asked once more
+            return True
+    return False
+
+
+def _of_entries(trial: Trial, named: list[str]) -> list[str]:
+    """What is to be said of a hand computation: a slip in one entry has no other name than that."""
+    wrong = [entry for entry in trial.entries if entry.is_wrong]
+    rounded = [entry for entry in wrong if entry.number is not None and entry.step.is_rounded(entry.number)]
+    if wrong and len(rounded) == len(wrong) and any(significant_digits(entry.number) > 1 for entry in wrong):
+        return [ROUNDED_TOO_FAR]
+    if not named and len(wrong) == 1 and wrong[0].number is not None and len(trial.entries) > 2:
+        return [ONE_SLIP.format(wrong[0].step.key)]
+    return named
+
+
+def _note(names: list[str], stopped: bool) -> str:
+    own = ", ".join(names)
+    if stopped:
+        is_, its = ("is", "its") if len(names) == 1 else ("are", "their")
+        return f"It stops in your {own}, which {is_} not answered yet; graded with the course's own in {its} place."
+    return f"Graded with the course's own in place of your {own}: a mistake there is not paid for again."

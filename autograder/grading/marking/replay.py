@@ -1,0 +1,185 @@
+"""A script replayed for one answer: block by block, each until its first miss."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from autograder.script.answer import Answer, Given, Raised, answer_of
+from autograder.script.context import watched
+from autograder.script.question import Local, Subject, plain
+from autograder.script.script import Block, Entry, Exercise, Fault, Reached, Requires, Script, Step, Unchanged
+from autograder.script.verdict import Criterion
+
+NO_VALUE = "This holds, but it earns points only together with a right value, and none of yours is right yet."
+
+
+@dataclass(eq=False)
+class Record:
+    """One step put to the student's object."""
+
+    step: Step
+    answer: Answer
+    met: bool = False
+
+    @property
+    def means_unanswered(self) -> bool:
+        return isinstance(self.answer, Raised) and self.answer.error.means_unanswered
+
+
+@dataclass(eq=False)
+class EntryGiven:
+    """An entry of a hand computation, as it was given."""
+
+    step: Entry
+    is_wrong: bool
+    number: float | None
+
+
+@dataclass(eq=False)
+class Trial:
+    """A script put to an answer, before the cause of what is wrong is looked for."""
+
+    exercise: Exercise
+    script: Script
+    criteria: list[Criterion] = field(default_factory=list)
+    missed: list[Block] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)  # by the steps themselves
+    entries: list[EntryGiven] = field(default_factory=list)
+    changes_in_place: bool = False
+    note: str = ""
+
+    @property
+    def score(self) -> float:
+        return sum(criterion.earned for criterion in self.criteria)
+
+    @property
+    def is_full(self) -> bool:
+        return self.score == self.exercise.points
+
+    @property
+    def stopped(self) -> int:
+        """How many questions met an answer that is not there yet."""
+        return sum(record.means_unanswered for record in self.records)
+
+
+def replay(exercise: Exercise, script: Script, student: Any) -> Trial:
+    """What the answer gives, and which points that earns."""
+    return _Replay(Trial(exercise, script), as_subject(student)).run()
+
+
+def as_subject(answer: Any) -> Subject:
+    """What probes can be put to; anything else than an object in the sandbox is one of this process."""
+    return answer if isinstance(answer, Subject) else Local(answer)
+
+
+class _Replay:
+    def __init__(self, trial: Trial, subject: Subject) -> None:
+        self._trial, self._subject = trial, subject
+        self._open: dict[Step, bool] = {}  # of the steps that are gates
+        self._met: dict[Step, Answer] = {}
+
+    def run(self) -> Trial:
+        trial = self._trial
+        for block in trial.script.blocks:
+            criterion = Criterion(block.name, block.points)
+            trial.criteria.append(criterion)
+            self._subject.begin([(step, step.questions) for step in block.steps])
+            criterion.message = self._miss(block)
+            if criterion.message:
+                trial.missed.append(block)
+            else:
+                criterion.earned = block.points
+        self._subject.begin(())
+        pairs = list(zip(trial.script.blocks, trial.criteria, strict=True))
+        if not any(block.golden and criterion.earned for block, criterion in pairs):
+            for _, criterion in pairs:
+                if criterion.earned:
+                    criterion.earned, criterion.message = 0.0, NO_VALUE
+        return trial
+
+    def _miss(self, block: Block) -> str:
+        """Put the steps of a block until one misses, and with it all of its group. Returns what there is to say."""
+        misses: list[str] = []
+        group = None
+        for step in block.steps:
+            if misses and (step.group is None or step.group != group):
+                break
+            if not all(self._open.get(gate.of, False) == gate.is_open_when for gate in step.needs if gate.of):
+                continue
+            fault = self._fault(step)
+            if step.is_gate:
+                self._open[step] = fault is None
+            elif fault is not None:
+                self._trial.named += [sentence for sentence in fault.names if sentence not in self._trial.named]
+                misses.append(fault.message)
+                group = step.group
+        return "\n".join(dict.fromkeys(misses))
+
+    def _fault(self, step: Step) -> Fault | None:
+        if isinstance(step, Reached):
+            return None
+        if isinstance(step, Requires):
+            gate = step.gate
+            is_met = gate is None or gate.of is None or self._open.get(gate.of, False) == gate.is_open_when
+            return None if is_met else step.otherwise
+        self._subject.at(step)
+        answer, changed = self._asked(step)
+        record = Record(step, answer)
+        if isinstance(step, Unchanged) and changed and isinstance(answer, Given):
+            fault: Fault | None = step.changed(changed[0])
+        else:
+            fault = step.fault(answer, self._trial.exercise.returns)
+        self._trial.changes_in_place |= bool(changed) and isinstance(answer, Given)
+        if isinstance(step, Entry):
+            self._trial.entries.append(EntryGiven(step, fault is not None, step.number(answer) if fault else None))
+        if step.leaves_record or (step.remembers_errors and isinstance(answer, Raised)):
+            record.met = fault is None
+            self._trial.records.append(record)
+        if fault is None:
+            self._met[step] = answer
+        return fault
+
+    def _asked(self, step: Step) -> tuple[Answer, list[Any]]:
+        if step.answer_of is not None and step.answer_of in self._met:
+            return self._met[step.answer_of], []
+        return asked(step, self._subject)
+
+
+def asked(step: Step, subject: Subject) -> tuple[Answer, list[Any]]:
+    """The answer to a step, and which of its watched arguments the call has changed."""
+    with _watching(step.watched) as changed:
+        answer = answer_of(lambda: step.probe(subject))
+    return Given(plain(answer.value)) if isinstance(answer, Given) else answer, changed
+
+
+@contextmanager
+def _watching(arguments: tuple[Any, ...]) -> Iterator[list[Any]]:
+    """Notes in the list which of the arguments were changed, and puts them back as they were."""
+    changed: list[Any] = []
+    before = [list(given) if isinstance(given, list) else given.detach().clone() for given in arguments]
+    token = watched.set(arguments)
+    try:
+        yield changed
+    finally:
+        watched.reset(token)
+        for given, old in zip(arguments, before, strict=True):
+            if not _is_as_before(given, old):
+                changed.append(given)
+            _restore(given, old)
+
+
+def _is_as_before(given: torch.Tensor | list[int], old: torch.Tensor | list[int]) -> bool:
+    if isinstance(given, torch.Tensor) and isinstance(old, torch.Tensor):
+        return torch.equal(given.detach(), old)
+    return len(given) == len(old) and all(type(a) is int and a == b for a, b in zip(given, old, strict=True))
+
+
+def _restore(given: torch.Tensor | list[int], old: torch.Tensor | list[int]) -> None:
+    if isinstance(given, torch.Tensor) and isinstance(old, torch.Tensor):
+        given.data = old
+    elif isinstance(given, list):
+        given[:] = old

@@ -1,0 +1,207 @@
+"""The course's functions in place of a student's earlier answers, for a later answer that calls them.
+
+This serves whoever calls an earlier answer, whatever is wrong with it: its values, its shapes, or that it is blank. The
+student's code chooses the arguments of what stands in, but not how much memory that takes.
+"""
+
+import ast
+import contextlib
+import math
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache
+from inspect import isclass
+from types import CodeType
+from typing import Any
+
+import torch
+
+from autograder.course import Role
+from autograder.errors import StudentError
+from autograder.grading.messages import Task, TaskCell
+from autograder.grading.sandbox.session import Session
+from autograder.grading.source_names import defined_names, parsed
+from autograder.script.answer import Absent
+
+WORD = re.compile(r"[A-Za-z_]\w*")
+MOST_ELEMENTS = 2**24  # that whole numbers alone may ask for
+LARGEST = 2**26  # elements: the product of all sizes in a call of the course's functions
+
+
+@contextlib.contextmanager
+def in_the_sandbox(
+    task: Task,
+    session: Session,
+    name: str,
+    student: Any,
+    functions: Mapping[str, Any],
+) -> Iterator[tuple[Any, Collection[str]]]:
+    """The student's answer anew, its cell run again where the course's functions stand in place of earlier answers, and
+    which of these it uses; an ``Absent`` where it uses none."""
+    cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
+    used = _reached(cell, task.cells, _words) & set(functions) if cell else set()
+    if cell is None or not used:
+        yield Absent(name, ""), used
+        return
+    with contextlib.suppress(StudentError), contextlib.ExitStack() as until_graded:
+        fresh: Any = Absent(name, "")
+        with contextlib.suppress(StudentError):
+            stand_ins = {key: functions[key] for key in functions if key in used}
+            until_graded.enter_context(
+                session.replacing(
+                    {key: as_function(it) if isclass(it) else within_bounds(it) for key, it in stand_ins.items()},
+                    modules={key for key, it in stand_ins.items() if isclass(it)},
+                )
+            )
+            session.again(cell.id, cell.source)
+            fresh = session.lookup([name]).get(name, fresh)
+        yield fresh, _reached(cell, task.cells, _names) & used or used
+    with contextlib.suppress(
+        StudentError
+    ):  # what it took from the earlier answers when it was run is the student's again
+        session.again(cell.id, cell.source)
+
+
+def _words(source: str) -> set[str]:
+    return set(WORD.findall(source))
+
+
+@lru_cache(maxsize=64)  # every exercise asks about the cells before it
+def _names(source: str) -> set[str]:
+    """The names in the code, without those in comments and strings."""
+    tree = parsed(source)
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree else _words(source)
+
+
+def _reached(cell: TaskCell, cells: list[TaskCell], names: Callable[[str], set[str]]) -> set[str]:
+    """The names that a cell uses, and those that what it uses uses."""
+    found: set[str] = set()
+    waiting = [cell.source]
+    while waiting:
+        new = names(waiting.pop()) - found
+        found |= new
+        waiting += [
+            other.source
+            for other in cells
+            if other.role != Role.TEST
+            and other is not cell
+            and new & (set(other.defines) | defined_names(other.source))
+        ]
+    return found
+
+
+def within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for the student's code to call: it chooses the arguments, but not how much memory that takes here."""
+
+    def bounded(*args: Any, **kwargs: Any) -> Any:
+        _require_small_result((*args, *kwargs.values()))
+        return function(*args, **kwargs)
+
+    return bounded
+
+
+def as_function(cls: Any) -> Callable[..., Any]:
+    """A module class for the student's code to make modules of: the parameters live there, what they do happens here.
+
+    The function gives the shapes of the state_dict; with a state and inputs, the module's output. A module on the meta
+    device takes no memory, whatever its sizes."""
+
+    def asked(
+        arguments: list[Any],
+        options: dict[str, Any],
+        state: dict[str, torch.Tensor] | None = None,
+        inputs: tuple[Any, ...] = (),
+        named: dict[str, Any] | None = None,
+    ) -> Any:
+        with torch.device("meta"):
+            module = cls(*arguments, **options)
+        if state is None:
+            return {name: list(value.shape) for name, value in module.state_dict().items()}
+        _require_small((*inputs, *(named or {}).values()))
+        return torch.func.functional_call(module, state, tuple(inputs), named, strict=True)
+
+    return asked
+
+
+def _require_small_result(values: tuple[Any, ...]) -> None:
+    """Two tensors at most meet in a product, and a mask in scores of the queries' and keys' shape."""
+    masks = [value for value in values if isinstance(value, torch.Tensor) and value.dtype == torch.bool]
+    tensors = [value for value in values if isinstance(value, torch.Tensor) and value.dtype != torch.bool]
+    if not masks or not tensors:
+        return _require_small(values)
+    _require_small((*[value for value in values if type(value) is int], *sorted(tensors, key=torch.Tensor.numel)[-2:]))
+    longest = [max((t.shape[-at] for t in tensors if t.ndim >= at), default=1) for at in range(1, 5)]
+    scores = [longest[1], *longest[1:]]  # keys, queries, and what stands before them
+    if math.prod(max(1, size) for size in scores) > LARGEST or any(
+        mask.ndim > 4 or any(size > scores[at] for at, size in enumerate(reversed(mask.shape))) for mask in masks
+    ):
+        raise ValueError("these sizes are larger than any that is asked for")
+    return None
+
+
+def _require_small(values: tuple[Any, ...]) -> None:
+    numbers = [abs(int(value)) for value in values if type(value) is int or _is_whole_number(value)]
+    if math.prod(max(1, number) for number in numbers) > MOST_ELEMENTS:
+        raise ValueError("these sizes are larger than any that is asked for")
+    sizes = [
+        value.numel() if hasattr(value, "numel") else abs(value)
+        for value in values
+        if hasattr(value, "numel") or type(value) is int
+    ]
+    if math.prod(max(1, size) for size in sizes) > LARGEST:
+        raise ValueError("these sizes are larger than any that is asked for")
+
+
+def _is_whole_number(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_floating_point()
+
+
+@contextlib.contextmanager
+def in_this_process(
+    grade_id: str, student: Any, replacements: Mapping[str, Any]
+) -> Iterator[tuple[Any, Collection[str]]]:
+    """The student's answer with ``replacements`` under the names of earlier ones, and which of them it uses. In grading a
+    sandbox does this; here it is done for answers that live in this process (banks)."""
+    spaces = {id(space): space for space in _namespaces(student)}.values()
+    missing = object()
+    used = _used_by(student) & set(replacements)
+    before = [(space, {name: space.get(name, missing) for name in replacements}) for space in spaces]
+    for space in spaces:
+        space.update(replacements)
+    try:
+        yield student, used
+    finally:
+        for space, values in before:
+            for name, value in values.items():
+                if value is missing:
+                    del space[name]
+                else:
+                    space[name] = value
+
+
+def _namespaces(subject: Any) -> list[dict[str, Any]]:
+    return [member.__globals__ for member in _functions(subject)]
+
+
+def _functions(subject: Any) -> list[Any]:
+    members = [subject, *vars(subject).values()] if isinstance(subject, type) else [subject]
+    return [member for member in members if hasattr(member, "__globals__")]
+
+
+def _used_by(subject: Any) -> set[str]:
+    """The global names that an answer uses, and those that what it uses uses."""
+    found: set[str] = set()
+    waiting = [(member.__code__, member.__globals__) for member in _functions(subject)]
+    while waiting:
+        code, space = waiting.pop()
+        new = set(code.co_names) - found
+        found |= new
+        waiting += [(inner, space) for inner in code.co_consts if isinstance(inner, CodeType)]
+        waiting += [
+            (member.__code__, space)
+            for name in new
+            if name in space
+            for member in _functions(space[name])
+            if member.__globals__ is space
+        ]
+    return found

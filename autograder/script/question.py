@@ -1,0 +1,237 @@
+"""Questions: what a probe asks of an object, and the objects that it can ask.
+
+A probe is put to a `Subject`: an object of this process (`Local`: the reference, a known mistake, an answer of a bank) or
+a student's object in the sandbox. When a script is written, the probe is put to the reference, and each call that it
+makes is noted as a `Question`. A question whose arguments do not depend on any answer can be sent before the answers to
+the questions before it are there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as trees
+
+from autograder.errors import StudentError
+from autograder.grading.sandbox.worker.pullback import pullback
+from autograder.grading.sandbox.worker.tensors import call_before, load_table, load_weights
+from autograder.script.answer import Answer, Given, answer_of
+
+Probe = Callable[[Any], Any]
+Slope = tuple[int, int | None]  # with respect to which argument, and of which result, a gradient is wanted
+
+
+@dataclass(eq=False)
+class Question:
+    """One call of an object. ``made_by`` is the number of the question of the same probe whose answer is called; ``None``
+    where it is the object itself. ``make`` says what is loaded into a module that is made."""
+
+    made_by: int | None
+    method: str | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    again: str = ""
+    slope: Slope | None = None
+    make: dict[str, Any] | None = None
+    is_plain: bool = True  # its arguments are data, and are the same whatever is answered
+    wire: Any = field(default=None, repr=False)  # the sandbox keeps here what it sends
+
+    @property
+    def keeps_graph(self) -> bool:
+        """Whether a gradient may be asked for next."""
+        return self.slope is None and any(
+            isinstance(leaf, torch.Tensor) and leaf.requires_grad
+            for leaf in trees.tree_leaves((self.args, self.kwargs))
+        )
+
+
+class Subject:
+    """What a probe can be put to. The base class knows nothing of what will be asked."""
+
+    def begin(self, block: Sequence[tuple[Any, Sequence[Question]]]) -> None:
+        """The questions of the block that begins, step by step."""
+
+    def at(self, step: Any) -> None:
+        """This step of the block is next."""
+
+    def with_answer(self, answer: Any) -> Any:
+        """The same with another answer of the student's in its place."""
+        return answer
+
+
+class Local(Subject):
+    """An object of this process."""
+
+    def __init__(self, subject: Any) -> None:
+        self.subject = subject
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._handed_out(self.subject(*args, **kwargs))
+
+    def __getitem__(self, key: str) -> Any:
+        return self.subject[key]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self.subject, name)
+        return lambda *args, **kwargs: self._handed_out(found(*args, **kwargs))
+
+    def called_again(self, how: str, *args: Any) -> Any:
+        """What a call gives after an earlier one with the same arguments (see ``call_before``)."""
+        call_before(how, self.subject, args, {})
+        return self(*args)
+
+    def with_slope(self, args: Sequence[Any], at: int, place: int | None) -> tuple[Any, Any]:
+        """What a call gives, and no gradient: the graph is here, and whoever wants one differentiates it."""
+        return self(*args), None
+
+    def with_weights(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]
+    ) -> Any:
+        """A module of this class, loaded with ``weights``; what else ends in ``zeroed`` becomes zero."""
+        module = self.subject(*args, **kwargs)
+        return self._loaded(module, load_weights(module, weights, zeroed))
+
+    def with_table(self, rows: torch.Tensor) -> Any:
+        """A module whose arguments are the sizes of its only tensor, ``rows``."""
+        return Local(self.subject(*rows.shape)).reloaded(rows)
+
+    def reloaded(self, rows: torch.Tensor) -> Any:
+        """The same module with other ``rows`` in its only tensor."""
+        return self._loaded(self.subject, load_table(self.subject, rows))
+
+    def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
+        """The gradients of a module's trained parameters, where its output for ``x`` is weighed by ``weigh(output)``."""
+        with torch.enable_grad():
+            output = self.subject(x.clone().requires_grad_())
+        wanted = [parameter for parameter in self.subject.parameters() if parameter.requires_grad]
+        return list(pullback([output], wanted, [weigh(output)], allow_unused=True)) if wanted else []
+
+    def _loaded(self, module: Any, unloaded: str) -> Any:
+        if unloaded:
+            raise StudentError(("KeyError",), unloaded)
+        return self._handed_out(module)
+
+    def _handed_out(self, value: Any) -> Any:
+        return Local(value) if callable(value) and not isinstance(value, (torch.Tensor, Local)) else value
+
+
+class _Recording(Local):
+    """An object of this process that writes down what it is asked."""
+
+    def __init__(self, subject: Any, log: "_Log", number: int | None = None) -> None:
+        super().__init__(subject)
+        self._log, self._number = log, number
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._noted(Question(self._number, None, args, kwargs), lambda: self.subject(*args, **kwargs))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self.subject, name)
+        return lambda *args, **kwargs: self._noted(
+            Question(self._number, name, args, kwargs), lambda: found(*args, **kwargs)
+        )
+
+    def called_again(self, how: str, *args: Any) -> Any:
+        return self._noted(
+            Question(self._number, None, args, {}, again=how), lambda: Local(self.subject).called_again(how, *args)
+        )
+
+    def with_slope(self, args: Sequence[Any], at: int, place: int | None) -> tuple[Any, Any]:
+        question = Question(self._number, None, tuple(args), {}, slope=(at, place))
+        return self._noted(question, lambda: self.subject(*args)), None
+
+    def with_weights(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]
+    ) -> Any:
+        question = Question(self._number, None, args, kwargs, make={"weights": dict(weights), "zeroed": list(zeroed)})
+        return self._noted(question, lambda: Local(self.subject).with_weights(args, kwargs, weights, zeroed))
+
+    def with_table(self, rows: torch.Tensor) -> Any:
+        question = Question(self._number, None, tuple(rows.shape), {}, make={"rows": rows})
+        return self._noted(question, lambda: Local(self.subject).with_table(rows))
+
+    def reloaded(self, rows: torch.Tensor) -> Any:
+        question = Question(self._number, None, (), {}, make={"again": rows})
+        return self._noted(question, lambda: Local(self.subject).reloaded(rows))
+
+    def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
+        question = Question(self._number, None, (x.clone().requires_grad_(),), {})
+        return list(self._noted(question, lambda: Local(self.subject).parameter_gradients(x, weigh)))
+
+    def _noted(self, question: Question, call: Callable[[], Any]) -> Any:
+        number = self._log.note(question)
+        value = call()
+        value = value.subject if isinstance(value, Local) else value
+        if callable(value) and not isinstance(value, torch.Tensor):
+            return _Recording(value, self._log, number)
+        return trees.tree_map(_disturbed, value) if self._log.disturbs else value
+
+
+class _Log:
+    """The questions of one probe. One that ``disturbs`` hands out other values than were given."""
+
+    def __init__(self, disturbs: bool) -> None:
+        self.disturbs = disturbs
+        self.questions: list[Question] = []
+
+    def note(self, question: Question) -> int:
+        question.args = trees.tree_map_only(torch.Tensor, _copied, question.args)
+        question.kwargs = trees.tree_map_only(torch.Tensor, _copied, question.kwargs)
+        question.is_plain = not any(
+            callable(leaf) and not isinstance(leaf, torch.Tensor)
+            for leaf in trees.tree_leaves((question.args, question.kwargs))
+        )
+        self.questions.append(question)
+        return len(self.questions) - 1
+
+
+def recorded(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
+    """What the right object answers a probe, and what it is asked. A question that would be another one if the answers
+    before it were others is not plain: its arguments may tell what is expected."""
+    log = _Log(disturbs=False)
+    answer = _asked(probe, _Recording(right, log))
+    if len(log.questions) > 1:
+        other = _Log(disturbs=True)
+        _asked(probe, _Recording(right, other))
+        for number, question in enumerate(log.questions):
+            if number >= len(other.questions) or not _are_equal(question, other.questions[number]):
+                question.is_plain = False
+    return answer, log.questions
+
+
+def _asked(probe: Probe, subject: Subject) -> Answer:
+    answer = answer_of(lambda: probe(subject))
+    return Given(plain(answer.value)) if isinstance(answer, Given) else answer
+
+
+def plain(value: Any) -> Any:
+    """The value, an object of this process as itself."""
+    return value.subject if isinstance(value, Local) else value
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def _disturbed(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return ~value if value.dtype == torch.bool else value + 1
+    return value + 1 if type(value) in (int, float) else value
+
+
+def _are_equal(one: Question, other: Question) -> bool:
+    if (one.made_by, one.method, one.again, one.slope) != (other.made_by, other.method, other.again, other.slope):
+        return False
+    (left, shape), (right, other_shape) = (trees.tree_flatten((q.args, q.kwargs, q.make)) for q in (one, other))
+    return shape == other_shape and all(map(_same, left, right))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.dtype == other.dtype and one.shape == other.shape and torch.equal(one, other)
+    return type(one) is type(other) and (one is other or one == other)

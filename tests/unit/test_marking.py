@@ -1,0 +1,100 @@
+"""A mistake is paid for once, by rules that no test can forget: each with a test, or an answer, made to break it."""
+
+import contextlib
+from dataclasses import replace
+
+import pytest
+
+from autograder.checks.framework import Check, calling, exercise
+from autograder.grading.marking.marking import grading
+from autograder.grading.marking.result_cache import ResultCache
+from autograder.grading.marking.stand_ins import in_this_process
+from autograder.misconceptions.bank import Mistake
+
+WEEK = "week3_rope"  # rotate_half is an exercise of one point, rope_frequencies one of two
+TRIPLES = "It triples."
+
+
+def values(check: Check) -> None:
+    with check.criterion("values", 1, golden=True):
+        for n in (1, 2, 3):
+            check.agrees(calling(n), f"f({n})")
+
+
+def values_twice(check: Check) -> None:
+    values(check)
+    with check.criterion("more values", 1, golden=True):
+        check.agrees(calling(4), "f(4)")
+
+
+def made_up(grade_id, factor, carried=(TRIPLES,)):
+    """An exercise of which the right answer multiplies by ``factor``; who triples that makes a known mistake."""
+    body = values if grade_id == "rotate_half" else values_twice
+    mistakes = (Mistake(lambda n: 3 * factor * n, (TRIPLES,)),)
+    test = exercise(WEEK, grade_id, lambda n: factor * n)(body)
+    return replace(test, mistakes=lambda: mistakes, carried=lambda: carried)
+
+
+@pytest.mark.parametrize(("factor", "score", "questions"), [(20.0, 1, {1, 2, 3}), (30.0, 0, {1})])
+def test_with_earlier_answers_replaced_only_what_may_earn_more_is_asked_everything(factor, score, questions):
+    """`rope_frequencies` stands for an earlier answer that has lost points and that the answer calls."""
+    asked = []
+
+    @contextlib.contextmanager
+    def replacing(name, student, functions):
+        yield (lambda n: asked.append(n) or factor * n), set(functions)
+
+    with grading() as marking:
+        made_up("rope_frequencies", 10.0)(lambda n: 0.0)
+        marking.replacing = replacing
+        verdict = made_up("rotate_half", 20.0)(lambda n: 5.0 * n)
+    assert verdict.score == score and set(asked) == questions
+    assert ("in place of your 3.2 (`rope_frequencies`)" in verdict.note) == bool(score)
+
+
+def test_replaced_answers_are_put_back():
+    space = {"inner": lambda: 1}
+    exec("def outer():\n    return inner()\nclass Outer:\n    def call(self):\n        return inner()", space)
+    for answer, call in ((space["outer"], space["outer"]), (space["Outer"], lambda: space["Outer"]().call())):
+        with in_this_process("outer", answer, {"inner": lambda: 2, "another": lambda: 3}) as (again, used):
+            assert call() == 2 and again is answer and used == {"inner"}
+        assert call() == 1 and "another" not in space
+
+
+def test_a_mistake_that_was_named_before_and_is_made_again_is_paid_for_once():
+    with grading():
+        assert made_up("rope_frequencies", 10.0)(lambda n: 30.0 * n).named == [TRIPLES]
+        again = made_up("rotate_half", 20.0)(lambda n: 60.0 * n)
+    assert again.score == 1 and not again.named
+    assert again.note == "The same mistake as in your 3.2 (`rope_frequencies`): it is not paid for again."
+
+
+@pytest.mark.parametrize(
+    ("before", "carried", "student"),
+    [
+        (lambda n: 10.0 * n, (TRIPLES,), lambda n: 60.0 * n),  # it was not made before
+        (lambda n: 30.0 * n, (), lambda n: 60.0 * n),  # it is none of those that are carried
+        (lambda n: 30.0 * n, (TRIPLES,), lambda n: 50.0 * n),  # another one is made now
+        (lambda n: 30.0 * n, (TRIPLES,), lambda n: 60.0 * n if n < 3 else 0.0),  # and another one besides
+    ],
+)
+def test_any_other_mistake_is_paid_for(before, carried, student):
+    with grading():
+        made_up("rope_frequencies", 10.0)(before)
+        again = made_up("rotate_half", 20.0, carried)(student)
+    assert again.score == 0 and not again.note
+
+
+def test_the_cause_is_looked_for_with_what_known_mistakes_gave_before():
+    ran = []
+
+    def mistaken(n):
+        ran.append(n)
+        return 30.0 * n
+
+    test = replace(made_up("rotate_half", 20.0), mistakes=lambda: (mistake,))
+    mistake, cache = Mistake(mistaken, (TRIPLES,)), ResultCache()
+    for _ in range(3):
+        with grading(cache=cache):
+            assert test(lambda n: 20.0 * n if n < 3 else 0.0).score == 0
+    assert 0 < len(ran) <= 3
