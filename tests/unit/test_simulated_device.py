@@ -94,12 +94,25 @@ def trained(device: str) -> torch.Tensor:
     return layer.weight
 
 
+def converted(device: str) -> bool:
+    """With a graph that still needs the parameters."""
+    layer = linear(device)
+    weight, _graph = layer.weight, layer(x(device))
+    layer.double()
+    return layer.weight is weight and layer(x(device).double()).dtype == torch.float64
+
+
 def tied(device: str) -> bool:
     layer = nn.Linear(3, 3)
     other = nn.Linear(3, 3)
     other.weight = layer.weight
     nn.ModuleList([layer, other]).to(device)
     return other.weight is layer.weight
+
+
+def without_gradients(device: str) -> torch.Tensor:
+    with torch.inference_mode():
+        return linear().to(device)(x(device)) + torch.arange(2, device=device)
 
 
 def slope(device: str) -> torch.Tensor:
@@ -115,6 +128,13 @@ def loaded(device: str) -> torch.Tensor:
     file.seek(0)
     there: torch.Tensor = torch.load(file)["x"]
     return there
+
+
+def given_data(device: str) -> torch.Tensor:
+    tensor = torch.ones(2, device=device)
+    tensor.data = x(device)
+    tensor.data[0] -= 1
+    return tensor
 
 
 def within(device: str) -> torch.Tensor:
@@ -240,6 +260,9 @@ PROGRAMS = [
     Program("a parameter is one", lambda d: isinstance(linear().to(d).weight, nn.Parameter), HERE, DOCUMENTED),
     Program("an optimizer made before", trained, THERE, EXPECTED),
     Program("tied weights", tied, HERE, EXPECTED),
+    Program("a module of another dtype", converted, HERE, DOCUMENTED),
+    Program("inference mode", without_gradients, THERE, DOCUMENTED),
+    Program("another tensor's data", given_data, THERE, EXPECTED),
     # random numbers
     Program("a generator there", seeded, HERE, DOCUMENTED),
     Program("manual_seed", seeded_for_all, HERE, DOCUMENTED),

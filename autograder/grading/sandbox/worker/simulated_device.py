@@ -22,6 +22,7 @@ DEVICE = f"{NAME}:0"
 CPU = torch.device("cpu")
 TF32_BITS = 13  # of float32's 23 bits of mantissa, those that TensorFloat-32 lacks
 aten: Any = torch.ops.aten
+DATA: Any = torch._C._TensorBase.data
 
 INDEXING = {
     aten.index,
@@ -46,6 +47,11 @@ TAKE_NO_NUMBERS = {
 # Products of matrices, by the position of the first factor. CUDA has none of whole numbers.
 PRODUCTS = {aten.mm: 0, aten.bmm: 0, aten.addmm: 1, aten.baddbmm: 1, aten.mv: 0, aten.addmv: 1, aten.dot: 0}
 
+# Not by the fallback: `torch.tensor` asks for the first two past the tensor's class, and the others would begin with an empty
+# tensor and give it another shape, which is refused in inference mode.
+DIRECT = [aten.copy_.default, aten._local_scalar_dense.default, aten.arange.default, aten.arange.start]
+DIRECT += [aten.arange.start_step, aten.eye.default, aten.eye.m]
+
 MIXED = f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and cpu!"
 INDEX_ELSEWHERE = "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
 NOT_FOR_NUMPY = (
@@ -57,6 +63,7 @@ class SimulatedTensor(torch.Tensor):
     """A tensor on the simulated device. Its numbers are in a tensor on the CPU that only this file sees."""
 
     _near: torch.Tensor
+    _is_new = False  # it was copied from the CPU
     __torch_function__: Any = torch._C._disabled_torch_function_impl
 
     @staticmethod
@@ -78,9 +85,23 @@ class SimulatedTensor(torch.Tensor):
     def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         return _run(op, args, kwargs or {})
 
-    # `nn.Module.to` asks for these two, and then keeps each parameter the object that it is.
-    def __tensor_flatten__(self) -> tuple[list[str], None]:
-        return ["_near"], None
+    @property
+    def data(self) -> torch.Tensor:
+        found: torch.Tensor = DATA.__get__(self)
+        return found
+
+    @data.setter
+    def data(self, value: torch.Tensor) -> None:
+        DATA.__set__(self, value)
+        if isinstance(value, SimulatedTensor):
+            self._near = value._near
+
+    def __getattr__(self, name: str) -> Any:
+        """Of a tensor that comes from the CPU, `nn.Module.to` asks for this, and then exchanges what its parameters hold. So
+        they stay the objects that they are, as on a GPU."""
+        if name == "__tensor_flatten__" and self._is_new:
+            return lambda: (["_near"], None)
+        raise AttributeError(name)
 
     @staticmethod
     def __tensor_unflatten__(inner: Any, *_: Any) -> "SimulatedTensor":
@@ -193,6 +214,8 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     packet = op.overloadpacket
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     ours = [tensor for tensor in tensors if isinstance(tensor, SimulatedTensor)]
+    if packet is aten._has_compatible_shallow_copy_type:  # may one be made the other in place?
+        return len(ours) == len(tensors)
     if packet is not aten.copy_ and 0 < len(ours) < len(tensors):
         _refuse_a_mix(op, args, [tensor for tensor in tensors if not isinstance(tensor, SimulatedTensor)])
     device, generator = kwargs.get("device"), kwargs.get("generator")
@@ -208,6 +231,8 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         result = op(*args, **kwargs)
     for tensor in ours:
         _follow(tensor)
+    if packet is aten.copy_ and len(ours) == 1 and ours[0] is tensors[0]:
+        ours[0]._is_new = True
     if device is not None and torch.device(device).type != NAME:
         return result
     known = {id(tensor._near if isinstance(tensor, SimulatedTensor) else tensor): tensor for tensor in tensors}
@@ -265,6 +290,8 @@ def _follow(tensor: SimulatedTensor) -> None:
     near = tensor._near
     if near.size() == tensor.size() and near.stride() == tensor.stride():
         return
+    if tensor.is_inference():
+        raise NotImplementedError("on the simulated device no tensor changes its shape in place in inference mode")
     excluded = torch._C._dispatch_tls_local_exclude_set().remove(torch._C.DispatchKey.AutogradPrivateUse1)
     with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded):
         tensor.data = SimulatedTensor(near)
@@ -282,9 +309,8 @@ def _set_up(module: DeviceModule) -> list[torch.library.Library]:
     torch.Generator = SimulatedGenerator  # type: ignore[misc]
     fallback, direct = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     fallback.fallback(lambda op, *args, **kwargs: _run(op, args, kwargs), "PrivateUse1")
-    # `torch.tensor` looks for these two past the tensor's class, and would not take the fallback.
-    for name, op in (("copy_", aten.copy_.default), ("_local_scalar_dense", aten._local_scalar_dense.default)):
-        direct.impl(name, lambda *args, op=op, **kwargs: _run(op, args, kwargs), "PrivateUse1")
+    for op in DIRECT:
+        direct.impl(op.name(), lambda *args, op=op, **kwargs: _run(op, args, kwargs), "PrivateUse1")
     return [fallback, direct]
 
 
