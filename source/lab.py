@@ -12,6 +12,8 @@ import html
 import io
 import json
 import math
+import os
+import traceback
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -121,6 +123,69 @@ def raises(error, function, *arguments):
         names = getattr(caught, "type_names", None) or [kind.__name__ for kind in type(caught).__mro__]
         return error.__name__ in names
     return False
+
+
+def follows_the_device(function, *arguments):
+    """Call ``function`` with its tensors on a second device, and say what stays on the CPU, in an AssertionError.
+
+    The device is simulated, so no GPU is needed: see simulated_device.py. Other mistakes are not looked for.
+    """
+    if not hasattr(torch, "simulated"):
+        import simulated_device  # noqa: F401  makes the device known
+    moved = [value.to("simulated") if isinstance(value, torch.Tensor) else value for value in arguments]
+    try:
+        results = function(*moved)
+    except Exception as error:
+        complaint = _about_devices(error)
+    else:
+        results = results if isinstance(results, (tuple, list)) else [results]
+        left = any(isinstance(result, torch.Tensor) and result.device.type == "cpu" for result in results)
+        complaint = "Your result is on the CPU, and the input is not. Make it with device=x.device." if left else ""
+    if complaint:
+        raise AssertionError(complaint)
+
+
+def _about_devices(error):
+    """What to change, if the error comes of two devices. In grading it arrives as text, without lines of code."""
+    steps = [] if hasattr(error, "type_names") else traceback.walk_tb(error.__traceback__)
+    frames = [step for step in steps if _is_theirs(step[0].f_code.co_filename)]
+    line = traceback.StackSummary.extract(iter(frames[-1:]))[0].line if frames else ""
+    where = f" in this line:\n    {line}\n" if line else ". "
+    if "same device" in str(error):
+        x, made, kept = _on_the_cpu(frames[-1][0]) if frames else ("x", [], [])
+        if kept:
+            return (f"{_listed(kept)} stays on the CPU when the module moves to another device. "
+                    "Make it a buffer: self.register_buffer(name, tensor, persistent=False).")
+        if made:
+            was, it = ("was", "it") if len(made) == 1 else ("were", "them")
+            return f"{_listed(made)} {was} made on the CPU, and {x} is elsewhere. Give {it} device={x}.device."
+        return f"A tensor is made on the CPU{where}The others are elsewhere. Give it device={x}.device."
+    if "to numpy" in str(error):
+        return f"A tensor goes to NumPy{where}NumPy works on the CPU only. Use PyTorch's functions instead."
+    if "not implemented for 'int" in str(error):
+        return f"Matrices of whole numbers are multiplied{where}A GPU cannot do that. Make them floating first."
+    return ""
+
+
+def _is_theirs(file):
+    return os.path.basename(file) not in ("lab.py", "simulated_device.py") and os.path.dirname(torch.__file__) not in file
+
+
+def _on_the_cpu(frame):
+    """A tensor that is on the device, by its name; those that are not; and those that a module holds."""
+    far = [name for name, value in frame.f_locals.items()
+           if isinstance(value, torch.Tensor) and value.device.type != "cpu"]
+    module = frame.f_locals.get("self")
+    own = vars(module).items() if isinstance(module, torch.nn.Module) else ()
+    return (*far, "x")[0], _cpu_tensors(frame.f_locals.items()), [f"self.{name}" for name in _cpu_tensors(own)]
+
+
+def _cpu_tensors(values):
+    return [name for name, value in values if isinstance(value, torch.Tensor) and value.is_cpu and value.dim()]
+
+
+def _listed(names):
+    return " and ".join(f"`{name}`" for name in names)
 
 
 class Moving:
