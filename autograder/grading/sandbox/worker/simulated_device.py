@@ -236,12 +236,15 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if device is not None and torch.device(device).type != NAME:
         return result
     known = {id(tensor._near if isinstance(tensor, SimulatedTensor) else tensor): tensor for tensor in tensors}
-    return tree_map_only(
-        torch.Tensor, lambda tensor: known[id(tensor)] if id(tensor) in known else _moved(tensor), result
-    )
+    # In inference mode a view of a tensor made before is no inference tensor.
+    is_as_before = op.is_view and torch.is_inference_mode_enabled() and not tensors[0].is_inference()
+    with torch.inference_mode(False) if is_as_before else contextlib.nullcontext():
+        return tree_map_only(torch.Tensor, lambda tensor: _moved(tensor, known), result)
 
 
-def _moved(near: torch.Tensor) -> SimulatedTensor:
+def _moved(near: torch.Tensor, known: dict[int, torch.Tensor]) -> torch.Tensor:
+    if id(near) in known:
+        return known[id(near)]
     return SimulatedTensor(near.resolve_conj().resolve_neg())  # the wrapper would hide that they are still to be done
 
 
