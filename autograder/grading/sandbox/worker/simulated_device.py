@@ -4,9 +4,9 @@
 ``device=`` fails here as it fails there, in the same words. Importing this file sets the device up, through the hooks that
 PyTorch has for back ends written in Python; a second copy of it in the same process finds the device and changes nothing.
 
-What it cannot show: device memory, the kernels' own rounding and order of summation, a GPU's streams, and that a device is
-lost after an index out of range. Not simulated: ``torch.compile``, storages and addresses in memory, and a generator of the device handed to an
-operation on the CPU, which a GPU refuses.
+What it cannot show: a GPU's memory and streams, its kernels' own rounding and order of summation, and that a GPU is lost
+after an index out of range. Not simulated: ``torch.compile``, LSTM and GRU, storages and addresses in memory, shapes changed
+in place in inference mode, and that a GPU's generator is refused on the CPU.
 """
 
 import contextlib
