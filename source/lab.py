@@ -148,17 +148,16 @@ def follows_the_device(function, *arguments):
 def _about_devices(error):
     """What to change, if the error comes of two devices. In grading it arrives as text, without lines of code."""
     steps = [] if hasattr(error, "type_names") else traceback.walk_tb(error.__traceback__)
-    frames = [step for step in steps if _is_theirs(step[0].f_code.co_filename)]
-    line = traceback.StackSummary.extract(iter(frames[-1:]))[0].line if frames else ""
+    steps = [step for step in steps if _is_theirs(step[0].f_code.co_filename)]
+    line = traceback.StackSummary.extract(iter(steps[-1:]))[0].line if steps else ""
     where = f" in this line:\n    {line}\n" if line else ". "
     if "same device" in str(error):
-        x, made, kept = _on_the_cpu(frames[-1][0]) if frames else ("x", [], [])
+        x, made, kept = _on_the_cpu([frame for frame, _ in steps])
         if kept:
-            return (f"{_listed(kept)} stays on the CPU when the module moves to another device. "
+            return (f"`{kept}` stays on the CPU when the module moves to another device. "
                     "Make it a buffer: self.register_buffer(name, tensor, persistent=False).")
         if made:
-            was, it = ("was", "it") if len(made) == 1 else ("were", "them")
-            return f"{_listed(made)} {was} made on the CPU, and {x} is elsewhere. Give {it} device={x}.device."
+            return f"`{made}` was made on the CPU, and {x} is elsewhere. Give it device={x}.device."
         return f"A tensor is made on the CPU{where}The others are elsewhere. Give it device={x}.device."
     if "to numpy" in str(error):
         return f"A tensor goes to NumPy{where}NumPy works on the CPU only. Use PyTorch's functions instead."
@@ -171,21 +170,26 @@ def _is_theirs(file):
     return os.path.basename(file) not in ("lab.py", "simulated_device.py") and os.path.dirname(torch.__file__) not in file
 
 
-def _on_the_cpu(frame):
-    """A tensor that is on the device, by its name; those that are not; and those that a module holds."""
-    far = [name for name, value in frame.f_locals.items()
-           if isinstance(value, torch.Tensor) and value.device.type != "cpu"]
-    module = frame.f_locals.get("self")
-    own = vars(module).items() if isinstance(module, torch.nn.Module) else ()
-    return (*far, "x")[0], _cpu_tensors(frame.f_locals.items()), [f"self.{name}" for name in _cpu_tensors(own)]
+def _on_the_cpu(frames):
+    """The names of a tensor that is on the device, of one that was made on the CPU, and of one that a module holds there.
+    What a function was given was made by its caller."""
+    x, made = "x", ""
+    for frame in reversed(frames):
+        values, code = frame.f_locals, frame.f_code
+        given = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount] + code.co_freevars
+        x = next((name for name, value in values.items() if isinstance(value, torch.Tensor) and not value.is_cpu), x)
+        module = values.get("self")
+        if isinstance(module, torch.nn.Module) and (kept := _cpu_tensors(vars(module))):
+            return x, "", f"self.{kept[0]}"
+        found = _cpu_tensors(values)
+        made = next((name for name in found if name not in given), "")
+        if made or not found:
+            break
+    return x, made, ""
 
 
 def _cpu_tensors(values):
-    return [name for name, value in values if isinstance(value, torch.Tensor) and value.is_cpu and value.dim()]
-
-
-def _listed(names):
-    return " and ".join(f"`{name}`" for name in names)
+    return [name for name, value in values.items() if isinstance(value, torch.Tensor) and value.is_cpu and value.dim()]
 
 
 class Moving:

@@ -277,9 +277,19 @@ def named(x: torch.Tensor) -> torch.Tensor:
     return x * steps
 
 
-def two_named(values: torch.Tensor) -> torch.Tensor:
-    steps, mask = torch.arange(3), torch.ones(3, dtype=torch.bool)
-    return (values * steps).masked_fill(mask, 0)
+def derived(values: torch.Tensor) -> torch.Tensor:
+    steps = torch.arange(3)
+    squares = steps * steps
+    return values * squares
+
+
+def times(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    return x * factor
+
+
+def handed_on(x: torch.Tensor) -> torch.Tensor:
+    steps = torch.arange(3)
+    return times(2 * x, steps)
 
 
 def unnamed(x: torch.Tensor) -> torch.Tensor:
@@ -326,7 +336,8 @@ def on_the_device(x: torch.Tensor) -> torch.Tensor:
 
 COMPLAINTS = {
     named: "`steps` was made on the CPU, and x is elsewhere. Give it device=x.device.",
-    two_named: "`steps` and `mask` were made on the CPU, and values is elsewhere. Give them device=values.device.",
+    derived: "`steps` was made on the CPU, and values is elsewhere. Give it device=values.device.",
+    handed_on: "`steps` was made on the CPU, and x is elsewhere.",
     unnamed: "A tensor is made on the CPU in this line:\n    return x * torch.arange(3)\nThe others are elsewhere.",
     deeper: "`steps` was made on the CPU",
     indexed: "`table` was made on the CPU, and x is elsewhere.",
