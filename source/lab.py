@@ -12,6 +12,8 @@ import html
 import io
 import json
 import math
+import os
+import traceback
 from pathlib import Path
 
 import matplotlib
@@ -122,6 +124,73 @@ def raises(error, function, *arguments):
         names = getattr(caught, "type_names", None) or [kind.__name__ for kind in type(caught).__mro__]
         return error.__name__ in names
     return False
+
+
+def follows_the_device(function, *arguments):
+    """Call ``function`` with its tensors on a second device, and say what stays on the CPU, in an AssertionError.
+
+    The device is simulated, so no GPU is needed: see simulated_device.py. Other mistakes are not looked for.
+    """
+    if not hasattr(torch, "simulated"):
+        import simulated_device  # noqa: F401  makes the device known
+    moved = [value.to("simulated") if isinstance(value, torch.Tensor) else value for value in arguments]
+    try:
+        results = function(*moved)
+    except Exception as error:
+        complaint = _about_devices(error)
+    else:
+        results = results if isinstance(results, (tuple, list)) else [results]
+        left = any(isinstance(result, torch.Tensor) and result.device.type == "cpu" for result in results)
+        complaint = "Your result is on the CPU, and the input is not. Make it with device=x.device." if left else ""
+    if complaint:
+        raise AssertionError(complaint)
+
+
+def _about_devices(error):
+    """What to change, if the error comes of two devices. In grading it arrives as text, without lines of code."""
+    steps = [] if hasattr(error, "type_names") else traceback.walk_tb(error.__traceback__)
+    steps = [step for step in steps if _is_theirs(step[0].f_code.co_filename)]
+    line = traceback.StackSummary.extract(iter(steps[-1:]))[0].line if steps else ""
+    where = f" in this line:\n    {line}\n" if line else ". "
+    if "same device" in str(error):
+        x, made, kept = _on_the_cpu([frame for frame, _ in steps])
+        if kept:
+            return (f"`{kept}` stays on the CPU when the module moves to another device. "
+                    "Make it a buffer: self.register_buffer(name, tensor, persistent=False).")
+        if made:
+            return f"`{made}` was made on the CPU, and {x} is elsewhere. Give it device={x}.device."
+        return f"A tensor is made on the CPU{where}The others are elsewhere. Give it device={x}.device."
+    if "to numpy" in str(error):
+        return f"A tensor goes to NumPy{where}NumPy works on the CPU only. Use PyTorch's functions instead."
+    if "not implemented for 'int" in str(error):
+        return f"Matrices of whole numbers are multiplied{where}A GPU cannot do that. Make them floating first."
+    return ""
+
+
+def _is_theirs(file):
+    return os.path.basename(file) not in ("lab.py", "simulated_device.py") and os.path.dirname(torch.__file__) not in file
+
+
+def _on_the_cpu(frames):
+    """The names of a tensor that is on the device, of one that was made on the CPU, and of one that a module holds there.
+    What a function was given was made by its caller."""
+    x, made = "x", ""
+    for frame in reversed(frames):
+        values, code = frame.f_locals, frame.f_code
+        given = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount] + code.co_freevars
+        x = next((name for name, value in values.items() if isinstance(value, torch.Tensor) and not value.is_cpu), x)
+        module = values.get("self")
+        if isinstance(module, torch.nn.Module) and (kept := _cpu_tensors(vars(module))):
+            return x, "", f"self.{kept[0]}"
+        found = _cpu_tensors(values)
+        made = next((name for name in found if name not in given), "")
+        if made or not found:
+            break
+    return x, made, ""
+
+
+def _cpu_tensors(values):
+    return [name for name, value in values.items() if isinstance(value, torch.Tensor) and value.is_cpu and value.dim()]
 
 
 class Moving:

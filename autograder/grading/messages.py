@@ -166,8 +166,8 @@ def usual_workers() -> int:
 
 
 def wanted_device() -> str:
-    """``AUTOGRADER_DEVICE``: auto (default), cpu or cuda. Raises ``CourseError`` for anything else."""
+    """``AUTOGRADER_DEVICE``: auto (default), cpu, cuda or simulated. Raises ``CourseError`` for anything else."""
     device = os.environ.get("AUTOGRADER_DEVICE", "auto")
-    if device not in ("auto", "cpu", "cuda"):
-        raise CourseError(f"AUTOGRADER_DEVICE is {device!r}; it can be auto, cpu or cuda")
+    if device not in ("auto", "cpu", "cuda", "simulated"):
+        raise CourseError(f"AUTOGRADER_DEVICE is {device!r}; it can be auto, cpu, cuda or simulated")
     return device

@@ -87,7 +87,7 @@ def test_old_or_damaged_database(course: Path) -> None:
 def test_unknown_device(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submit(course)
     monkeypatch.setenv("AUTOGRADER_DEVICE", "tpu")
-    assert "auto, cpu or cuda" in refuse(course, "autograde", "--week", "3")
+    assert "auto, cpu, cuda or simulated" in refuse(course, "autograde", "--week", "3")
 
 
 def test_check_without_a_file(course: Path) -> None:

@@ -4,10 +4,15 @@ import base64
 import io
 import json
 import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import bs4
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
 from helpers import COURSE, load_lab, load_serving_lab
@@ -18,6 +23,9 @@ from PIL import Image
 
 from autograder.build.preprocessors import DescribeFigures, caption
 from autograder.course import course_config
+from autograder.errors import StudentError
+from autograder.grading.sandbox.worker import simulated_device
+from autograder.grading.sandbox.worker.simulated_device import MIXED
 from autograder.grading.submission.notebook_file import read
 from autograder.reference import alibi, mrope, rope, scaling, sinusoidal, streaming, t5
 
@@ -254,3 +262,123 @@ def test_formgrader_shows_the_still_picture_with_its_text(tmp_path: Path) -> Non
     assert image["alt"] == data["text/plain"]
     assert image["src"].startswith("data:image/png;base64,iVBORw0KGgo")
     assert "ResizeObserver" not in page.get_text()
+
+
+# ---- answers on a second device
+
+
+def given_a_device(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    steps = torch.arange(x.shape[-1], device=x.device)
+    return x * steps, steps
+
+
+def named(x: torch.Tensor) -> torch.Tensor:
+    steps = torch.arange(x.shape[-1])
+    return x * steps
+
+
+def derived(values: torch.Tensor) -> torch.Tensor:
+    steps = torch.arange(3)
+    squares = steps * steps
+    return values * squares
+
+
+def times(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    return x * factor
+
+
+def handed_on(x: torch.Tensor) -> torch.Tensor:
+    steps = torch.arange(3)
+    return times(2 * x, steps)
+
+
+def unnamed(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.arange(3)
+
+
+def deeper(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.linear(named(x), torch.ones(3, 3))
+
+
+def indexed(x: torch.Tensor) -> torch.Tensor:
+    table = torch.ones(3)
+    return table[x.long()]
+
+
+def moved_to_the_cpu(x: torch.Tensor) -> torch.Tensor:
+    return x.cpu() * torch.arange(3)
+
+
+def second_result_on_the_cpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x, torch.arange(3)
+
+
+def by_numpy(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(np.cos(x.numpy()))
+
+
+def whole(x: torch.Tensor) -> torch.Tensor:
+    return x.long() @ x.long()
+
+
+class Holder(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.slopes = torch.arange(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.slopes
+
+
+def on_the_device(x: torch.Tensor) -> torch.Tensor:
+    return Holder().to(x.device)(x)
+
+
+COMPLAINTS = {
+    named: "`steps` was made on the CPU, and x is elsewhere. Give it device=x.device.",
+    derived: "`steps` was made on the CPU, and values is elsewhere. Give it device=values.device.",
+    handed_on: "`steps` was made on the CPU, and x is elsewhere.",
+    unnamed: "A tensor is made on the CPU in this line:\n    return x * torch.arange(3)\nThe others are elsewhere.",
+    deeper: "`steps` was made on the CPU",
+    indexed: "`table` was made on the CPU, and x is elsewhere.",
+    moved_to_the_cpu: "Your result is on the CPU, and the input is not.",
+    second_result_on_the_cpu: "Your result is on the CPU, and the input is not.",
+    by_numpy: "A tensor goes to NumPy in this line:\n    return torch.from_numpy(np.cos(x.numpy()))\nNumPy works on the CPU",
+    whole: "Matrices of whole numbers are multiplied in this line:\n    return x.long() @ x.long()\nA GPU cannot do that.",
+    on_the_device: "`self.slopes` stays on the CPU when the module moves to another device. Make it a buffer",
+}
+
+
+@pytest.mark.parametrize("answer", COMPLAINTS, ids=lambda answer: answer.__name__)
+def test_an_answer_that_stays_on_the_cpu_is_told_where(answer: Callable[[torch.Tensor], object]) -> None:
+    answer(torch.ones(3))
+    with pytest.raises(AssertionError, match=re.escape(COMPLAINTS[answer])):
+        lab.follows_the_device(answer, torch.ones(3))
+
+
+def test_an_answer_that_follows_the_device_hears_nothing() -> None:
+    lab.follows_the_device(given_a_device, torch.ones(3))
+
+
+def test_other_mistakes_are_left_to_others() -> None:
+    def breaks(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError(x.shape)
+
+    lab.follows_the_device(breaks, torch.ones(3))
+
+
+def test_an_error_of_another_process_has_no_lines() -> None:
+    def asked(x: torch.Tensor) -> torch.Tensor:
+        raise StudentError(("RuntimeError",), MIXED)
+
+    with pytest.raises(AssertionError, match=r"A tensor is made on the CPU\. The others are elsewhere\."):
+        lab.follows_the_device(asked, torch.ones(3))
+
+
+def test_the_device_comes_from_the_file_beside_lab(tmp_path: Path) -> None:
+    """As in a student's folder, where no grader is."""
+    shutil.copy(simulated_device.__file__, tmp_path)
+    shutil.copy(COURSE / "source" / "lab.py", tmp_path)
+    code = "import lab, torch; lab.follows_the_device(lambda x: x * 2, torch.ones(3)); print(torch.simulated)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "simulated_device.DeviceModule" in done.stdout

@@ -48,5 +48,5 @@ def test_experiments_and_text_are_not_run_and_foreign_cells_are_the_students() -
 
 def test_a_device_that_does_not_exist_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGRADER_DEVICE", "tpu")
-    with pytest.raises(CourseError, match="auto, cpu or cuda"):
+    with pytest.raises(CourseError, match="auto, cpu, cuda or simulated"):
         wanted_device()

@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autograder.grading.sandbox.worker import simulated_device
 from autograder.grading.sandbox.worker.wire import (
     DTYPES,
     MAX_HEADER,
@@ -175,6 +176,23 @@ def test_an_order_of_axes_that_is_none_is_refused(order: object) -> None:
     header["T"]["order"] = order
     with pytest.raises(WireError):
         Decoder(bytes(encoder.payload)).decode(header)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2)])
+def test_a_tensor_on_the_simulated_device_arrives_there(order: tuple[int, ...]) -> None:
+    """Whatever device a class is graded on: an answer is asked what it does with such a tensor, and what it gives."""
+    tensor = torch.randn(2, 3, 4).to(simulated_device.NAME).permute(order)
+    arrived = there_and_back(tensor.clone(memory_format=torch.preserve_format).requires_grad_())
+    assert arrived.device == tensor.device and arrived.requires_grad and arrived.is_leaf
+    assert torch.equal(arrived, tensor) and arrived.stride() == tensor.stride()
+
+
+def test_a_tensor_on_an_unknown_device_arrives_on_the_cpu() -> None:
+    encoder = Encoder()
+    header = encoder.encode(torch.zeros(2))
+    for device in ("cuda", "meta", "tpu", "", ["simulated"], None):
+        header["T"]["device"] = device
+        assert Decoder(bytes(encoder.payload)).decode(header).is_cpu
 
 
 def test_what_has_no_elements_to_send_is_named() -> None:

@@ -21,6 +21,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot
 import numpy.random  # noqa: F401  else every fork imports it
+import simulated_device  # noqa: F401  where tests send their tensors
 import torch
 from helper_modules import import_helpers
 from isolation import (

@@ -27,6 +27,7 @@ MAX_PAYLOAD = 64 * 2**20
 MAX_DEPTH = 16
 MAX_NODES = 100_000
 MAX_STRING = 2**20
+SIMULATED = "simulated"  # the device of simulated_device.py, which each side imports
 TICK = 0.25  # seconds
 CHANCE = random.Random()  # nobody seeds it
 
@@ -162,6 +163,7 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
     plain = tensor.detach()
     if type(plain) is torch.Tensor and plain.is_cpu and plain.dtype in BY_NUMPY and not _is_lazy(plain):
         return plain.numpy().tobytes()
+    plain = plain.cpu()
     plain = (plain if plain.layout == torch.strided else plain.to_dense()).as_subclass(torch.Tensor)
     # Copied into a fresh tensor: a single element counts as contiguous with any stride, and then cannot be viewed as bytes.
     fresh = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)
@@ -252,8 +254,9 @@ class Decoder:
             )
         else:
             raise WireError("malformed tensor")
-        if body.get("device") == "cuda" and self.device == "cuda":
-            tensor = tensor.cuda()
+        device = body.get("device")
+        if device == self.device or (device == SIMULATED and hasattr(torch, SIMULATED)):
+            tensor = tensor.to(device)
         return _with_gradient(tensor, body)
 
     def _copy(self, offset: int, size: int) -> bytearray:
