@@ -53,9 +53,11 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("3.6", "RotaryMultiHeadAttention", "code", 5, 30),
         Exercise("3.7", "bfloat16_positions", "numbers", 1, 5),
         Exercise("3.7", "bfloat16_explained", "text", 1, 5),
+        Exercise("3.8", "serving_test", "code", 2, 20),
         Exercise("3.8", "rotate_half", "code", 1, 5),
         Exercise("3.8", "rotary_tables", "code", 1, 10),
         Exercise("3.8", "decode_step_scores", "code", 1, 10),
+        Exercise("3.9", "look_back_head", "code", 2, 20),
     ),
     "week4_alibi": (
         Exercise("4.1", "slopes_by_hand", "numbers", 2, 10),

@@ -120,7 +120,7 @@ def test_the_class_report_names_what_was_seen_and_what_is_left(graded_class: Gra
 
 def test_the_gradebook_knows_an_assignment_it_never_generated(graded_class: GradedClass) -> None:
     """The class's gradebook was made by autograde alone, from the committed sources."""
-    assert standing(graded_class.root)["ada"].max_score == 29
+    assert standing(graded_class.root)["ada"].max_score == 33
 
 
 @pytest.mark.nightly
