@@ -83,6 +83,7 @@ np.random.seed(0)
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.1: run this cell
 positions = torch.arange(17)
 periods = (2, 4, 8, 16)
 digits = torch.stack([(positions // (period // 2)) % 2 for period in periods]).float()
@@ -171,6 +172,22 @@ encode_by_hand |= {
 }
 ### END SOLUTION
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Only two frequencies occur: 1 and 0.01. So $\mathrm{PE}(5)$ needs $\sin 5$, $\cos 5$, $\sin 0.05$ and $\cos 0.05$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Check yourself: the squares of the four channels of each vector add up to 2. And $\sin 5$ is negative, since 5 radians lie in the fourth quadrant.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Multiply channel by channel, then add. Two of the three products should agree to many digits. If they are only similar, one of your entries is off.
+# </details>
+
 # %% nbgrader={"grade_id": "encode_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, and at what any encoding must fulfil.
 assert isinstance(encode_by_hand, dict), "encode_by_hand must stay a dictionary; fill in its values."
@@ -208,22 +225,6 @@ print("Nineteen numbers that fit together. The hidden tests ask for four signifi
 from autograder.checks import week2
 week2.encode_by_hand(encode_by_hand)
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Only two frequencies occur: 1 and 0.01. So $\mathrm{PE}(5)$ needs $\sin 5$, $\cos 5$, $\sin 0.05$ and $\cos 0.05$.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Check yourself: the squares of the four channels of each vector add up to 2. And $\sin 5$ is negative, since 5 radians lie in the fourth quadrant.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# Multiply channel by channel, then add. Two of the three products should agree to many digits. If they are only similar, one of your entries is off.
-# </details>
 
 # %% [markdown] nbgrader={"grade_id": "products_explained_question", "locked": true}
 # **Explain.** Two of your three products agree to all digits.
@@ -297,6 +298,17 @@ wavelengths_by_hand |= {
 }
 ### END SOLUTION
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# $2t/d$ for pair 8 is $16/64$. What is the fourth root of 10,000?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# How many pairs are there, and what is the number of the last one if the first is 0?
+# </details>
+
 # %% nbgrader={"grade_id": "wavelengths_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
 assert isinstance(wavelengths_by_hand, dict), "wavelengths_by_hand must stay a dictionary; fill in its values."
@@ -317,23 +329,13 @@ from autograder.checks import week2
 week2.wavelengths_by_hand(wavelengths_by_hand)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# $2t/d$ for pair 8 is $16/64$. What is the fourth root of 10,000?
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# How many pairs are there, and what is the number of the last one if the first is 0?
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** A model of width 64 trains on texts of 512 tokens. When the text grows to 1,024 tokens, which hands point where they have *never* pointed before: the fast ones or the slow ones? Does the complete vector $\mathrm{PE}(p)$ ever come back to an earlier one?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.3: run this cell
 turns = lambda length: length / (2 * math.pi * 10000 ** (torch.arange(32, dtype=torch.float64) / 32))
 fig, ax = lab.figure("How much of its circle each hand has shown (width 64)", height=3.4)
 trained, longer = turns(512).clamp(max=1), turns(1024).clamp(max=1)
@@ -396,6 +398,22 @@ def sinusoidal_positional_encoding(seq_len, d_model, base=10000.0):
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1: the frequencies</summary>
+#
+# `torch.arange(0, d_model, 2, dtype=torch.float64)` gives 0, 2, 4, …: these are the $2t$. A float raised to a tensor works elementwise.
+# </details>
+#
+# <details><summary>Hint 2: all angles at once</summary>
+#
+# A column of positions `(seq_len, 1)` times a row of frequencies `(d_model/2,)` is a table of angles `(seq_len, d_model/2)`.
+# </details>
+#
+# <details><summary>Hint 3: the layout</summary>
+#
+# Write the sines into the slice `[:, 0::2]` of an empty table and the cosines into `[:, 1::2]`. Or stack them along a new last axis and flatten.
+# </details>
+
 # %% nbgrader={"grade_id": "sinusoidal_positional_encoding_check", "grade": true, "points": 0}
 # Visible check (0 points). What it claims, in order:
 pe = sinusoidal_positional_encoding(7, 4)
@@ -447,22 +465,6 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the frequencies</summary>
-#
-# `torch.arange(0, d_model, 2, dtype=torch.float64)` gives 0, 2, 4, …: these are the $2t$. A float raised to a tensor works elementwise.
-# </details>
-#
-# <details><summary>Hint 2: all angles at once</summary>
-#
-# A column of positions `(seq_len, 1)` times a row of frequencies `(d_model/2,)` is a table of angles `(seq_len, d_model/2)`.
-# </details>
-#
-# <details><summary>Hint 3: the layout</summary>
-#
-# Write the sines into the slice `[:, 0::2]` of an empty table and the cosines into `[:, 1::2]`. Or stack them along a new last axis and flatten.
-# </details>
-
-# %% [markdown]
 # *Which form will you meet?* Most often this one (`word_language_model/model.py` in pytorch/examples):
 #
 # ```python
@@ -479,6 +481,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.4: run this cell
 digits = torch.stack([(torch.arange(64) // 2**b) % 2 for b in range(6)])
 pe = sinusoidal_positional_encoding(64, 32)
 fig, (top, bottom) = lab.figure("A binary counter, and its round relative", nrows=2, height=6.2, width=8.6,
@@ -504,6 +507,7 @@ plt.show()
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.5: run this cell
 exact = sinusoidal_positional_encoding(100_001, 64)
 single = torch.arange(100_001, dtype=torch.float32)[:, None] * 10000.0 ** (-torch.arange(0, 64, 2) / 64)
 single = torch.stack((single.sin(), single.cos()), dim=-1).flatten(1)
@@ -571,6 +575,22 @@ def shift_matrix(offset, d_model, base=10000.0):
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Start from a matrix of zeros. Pair $t$ owns the rows and columns $2t$ and $2t+1$. Four numbers go there.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# To see whether your matrix is transposed, take $d=2$ and $p=0$: $M_1\,(0,1)^\top$ must be $(\sin1,\cos1)^\top$, so the right column of $M_1$ is $(\sin1,\cos1)$.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Negative offsets need no special case: $\cos$ is even, $\sin$ is odd, and the formula does the rest.
+# </details>
+
 # %% nbgrader={"grade_id": "shift_matrix_check", "grade": true, "points": 0}
 # Visible check (0 points). It does not use your 2.3: rows(...) writes out PE for width 4 and base 100. What it claims, in order:
 rows = lambda *positions: torch.tensor([[math.sin(p), math.cos(p), math.sin(p / 10), math.cos(p / 10)] for p in positions])
@@ -617,22 +637,6 @@ from autograder.checks import week2
 week2.shift_matrix(shift_matrix)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Start from a matrix of zeros. Pair $t$ owns the rows and columns $2t$ and $2t+1$. Four numbers go there.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# To see whether your matrix is transposed, take $d=2$ and $p=0$: $M_1\,(0,1)^\top$ must be $(\sin1,\cos1)^\top$, so the right column of $M_1$ is $(\sin1,\cos1)$.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# Negative offsets need no special case: $\cos$ is even, $\sin$ is odd, and the formula does the rest.
-# </details>
-
 # %% tags=["experiment"]
 lab.moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3)
 
@@ -659,6 +663,7 @@ def look_back_weights(first, count, d_model=64):
 
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.7: run this cell
 fig, axes = lab.figure("A head built from the shift matrix", ncols=3, height=4.15)
 entries = lab.heatmap(axes[0], shift_matrix(-3, 16), "the matrix $M_{-3}$,\nwidth 16", 1, "column", "row")
 for ax, first in zip(axes[1:], (0, 50_000)):
@@ -729,6 +734,17 @@ class LearnedPositionalEmbedding(nn.Module):
         ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `nn.Parameter(tensor)` assigned to `self.something` is all it takes to be trainable. `nn.Embedding` is fine as well; it holds one such tensor.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `(batch, seq_len, d_model) + (seq_len, d_model)` broadcasts over the batch. A slice past the end of a tensor is no error in Python: it is shorter, without a word.
+# </details>
+
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding_check", "grade": true, "points": 0}
 # Visible check (0 points). What it claims, in order:
 layer = LearnedPositionalEmbedding(6, 4)
@@ -786,17 +802,6 @@ week2.LearnedPositionalEmbedding(LearnedPositionalEmbedding)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# `nn.Parameter(tensor)` assigned to `self.something` is all it takes to be trainable. `nn.Embedding` is fine as well; it holds one such tensor.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `(batch, seq_len, d_model) + (seq_len, d_model)` broadcasts over the batch. A slice past the end of a tensor is no error in Python: it is shorter, without a word.
-# </details>
-
-# %% [markdown]
 # ### Experiment: does training find the relative solution?
 #
 # The texts are random tokens from an alphabet of eight. At each position a model must name the token that stood **three positions before**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table with room for 128 rows, and weights written by hand.
@@ -830,7 +835,7 @@ def built_by_hand(add_positions):
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-# Trains two small models five times each; budget: 30 seconds.
+# Figure 2.8: run this cell (trains two small models five times each; budget: 30 seconds)
 def texts(batch, length, generator):
     tokens = torch.randint(0, 8, (batch, length), generator=generator)
     return tokens, tokens.roll(3, dims=1)  # the answer at a position stands three positions before
@@ -957,6 +962,7 @@ lab.table(["mean accuracy of five models", "32 keys", "all keys"],
            for pairs in arms for name in ("familiar positions", "new positions")])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.9: run this cell
 latest = {n: (back >= 0) & (back < n) for n in (4, 8, 16, 32, 64, 128)}
 fig, (left, right) = lab.figure("Beyond the training length: new positions, and more keys", ncols=2, height=3.8, sharey=True,
                                 width_ratios=(2, 3))
@@ -1020,6 +1026,7 @@ plt.show()
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.10: run this cell
 def similarity(d_model, count):
     """S(k) / S(0) for k = 0 ... count - 1."""
     pe = sinusoidal_positional_encoding(count, d_model).double()
@@ -1076,6 +1083,17 @@ def similarity_counterexample(d_model):
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Equation (6) gives $S(k)$ without building a table. Compute it for $k=1,2,3,\dots$ until it rises.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Start at $k=1$: $S(0)$ is the largest of all, and offset 0 is not allowed. For width 1,024 the first rise comes late, so search at least to 100.
+# </details>
+
 # %% nbgrader={"grade_id": "similarity_counterexample_check", "grade": true, "points": 0}
 # Visible check (0 points). At five widths it claims, in order:
 for d in (2, 4, 64, 130, 1024):
@@ -1101,23 +1119,13 @@ from autograder.checks import week2
 week2.similarity_counterexample(similarity_counterexample)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Equation (6) gives $S(k)$ without building a table. Compute it for $k=1,2,3,\dots$ until it rises.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Start at $k=1$: $S(0)$ is the largest of all, and offset 0 is not allowed. For width 1,024 the first rise comes late, so search at least to 100.
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** Draw the similarity of *all* pairs of 64 positions as a matrix: for the sinusoids, for the learned table before training, and for it after training on 32 tokens. Which of the three depend on the offset alone, and how would you see it?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.11: run this cell
 def similarities(rows):
     rows = F.normalize(rows.detach(), dim=-1)
     return rows @ rows.T
@@ -1157,6 +1165,7 @@ lab.table(["", "largest spread along a diagonal"],
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.12: run this cell
 generator = torch.Generator().manual_seed(5)
 d, start = 64, torch.arange(200)
 x_query, x_key = torch.randn(2, d, generator=generator)

@@ -88,6 +88,7 @@ np.random.seed(0)
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.1: run this cell
 frequencies = [1.0, 0.316, 0.1, 0.0316]  # radians per position
 fig, axes = lab.figure("Four clocks, the same two tokens, at two points of the text", nrows=2, ncols=4, height=4.7)
 for row, (m, n) in zip(axes, [(3, 1), (12, 10)]):
@@ -148,6 +149,17 @@ rotate_by_hand |= {
 }
 ### END SOLUTION
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# $q=(1,0)$ and $k=(0,1)$ are the two axes. Equation (2) says where the axes go: read off the columns of $R$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# For the last number you need not rotate anything. Look at equation (3).
+# </details>
+
 # %% nbgrader={"grade_id": "rotate_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, and at what any rotation must fulfil.
 assert isinstance(rotate_by_hand, dict), "rotate_by_hand must stay a dictionary; fill in its values."
@@ -177,17 +189,6 @@ print("Six numbers that fit together. The hidden tests ask for four significant 
 from autograder.checks import week3
 week3.rotate_by_hand(rotate_by_hand)
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# $q=(1,0)$ and $k=(0,1)$ are the two axes. Equation (2) says where the axes go: read off the columns of $R$.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# For the last number you need not rotate anything. Look at equation (3).
-# </details>
 
 # %% [markdown]
 # ## 3 · A head is many clocks
@@ -230,6 +231,17 @@ def rope_frequencies(head_dim, base=10000.0):
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `torch.arange` with a step of 2 gives 0, 2, 4, …: these are the $2i$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# A float raised to a tensor works elementwise: `2.0 ** torch.tensor([0., 1.])` is `[1., 2.]`.
+# </details>
+
 # %% nbgrader={"grade_id": "rope_frequencies_check", "grade": true, "points": 0}
 # Visible check (0 points).
 theta = rope_frequencies(8)
@@ -259,17 +271,6 @@ from autograder.checks import week3
 week3.rope_frequencies(rope_frequencies)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# `torch.arange` with a step of 2 gives 0, 2, 4, …: these are the $2i$.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# A float raised to a tensor works elementwise: `2.0 ** torch.tensor([0., 1.])` is `[1., 2.]`.
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** Take `head_dim` 64 and a model trained on texts of 2,048 tokens. How many of its 32 pairs complete at least one full turn within such a text? Does raising the base from 10,000 to 1,000,000 make that number larger or smaller?
 #
@@ -284,6 +285,7 @@ for base in (1e4, 1e6):
 lab.table(["base", "pairs that complete a turn", "pairs that never do", "longest wavelength"], rows)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.3: run this cell
 fig, ax = lab.figure("How long one full turn takes", height=3.6)
 for (base, wavelength), marker in zip(wavelengths.items(), "os"):
     ax.semilogy(wavelength, marker=marker, markersize=4, linestyle="none", label=f"base {base:,.0f}")
@@ -345,6 +347,22 @@ def apply_rotary_emb(x, positions, base=10000.0):
     return turned.flatten(-2).to(x.dtype)
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1: shapes</summary>
+#
+# Make a table of angles, one row per position, one column per pair. It must broadcast against `(batch, heads, seq_len, head_dim/2)`. For positions `(batch, seq_len)` one axis of size 1 is missing: which one?
+# </details>
+#
+# <details><summary>Hint 2: taking pairs apart</summary>
+#
+# `x[..., 0::2]` holds the first channel of every pair, `x[..., 1::2]` the second.
+# </details>
+#
+# <details><summary>Hint 3: putting them together</summary>
+#
+# Stack the two results along a *new* last axis, then flatten the last two axes. Concatenating would give another layout.
+# </details>
 
 # %% nbgrader={"grade_id": "apply_rotary_emb_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -409,22 +427,6 @@ week3.apply_rotary_emb(apply_rotary_emb)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: shapes</summary>
-#
-# Make a table of angles, one row per position, one column per pair. It must broadcast against `(batch, heads, seq_len, head_dim/2)`. For positions `(batch, seq_len)` one axis of size 1 is missing: which one?
-# </details>
-#
-# <details><summary>Hint 2: taking pairs apart</summary>
-#
-# `x[..., 0::2]` holds the first channel of every pair, `x[..., 1::2]` the second.
-# </details>
-#
-# <details><summary>Hint 3: putting them together</summary>
-#
-# Stack the two results along a *new* last axis, then flatten the last two axes. Concatenating would give another layout.
-# </details>
-
-# %% [markdown]
 # <details><summary>Aside: the same in complex numbers</summary>
 #
 # Read each pair as a complex number $z_i = x_{2i} + \mathrm i\,x_{2i+1}$. RoPE is $z_i \mapsto z_i\,e^{\mathrm i m\theta_i}$, and the score is the real part of $\sum_i q_i \overline{k_i}\, e^{\mathrm i(m-n)\theta_i}$. Meta's LLaMA code computes it this way (`llama/model.py`).
@@ -457,6 +459,7 @@ lab.table(["", "largest spread along any diagonal"],
           [["RoPE", f"{largest_spread(rotary):.4f}"], ["sinusoid added", f"{largest_spread(added):.1f}"]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.4: run this cell
 rotary, added = rotary - rotary.mean(), added - added.mean()
 fig, axes = lab.figure("One query, one key, all positions", ncols=3, height=3.2)
 limit = 1.4 * float(rotary.abs().max())
@@ -493,6 +496,7 @@ products = (apply_rotary_emb(draws[0].expand(400, 1, 257, 64), offsets) * draws[
 typical = products.square().mean(dim=(0, 1)).sqrt() / 8
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.5: run this cell
 fig, ax = lab.figure("RoPE score against distance (head_dim 64)", height=3.2)
 ax.plot(offsets, equal, color=lab.BLUE, linestyle="-", label="equal vectors (all ones)")
 ax.plot(offsets, typical, color=lab.VERMILLION, linestyle="--", label="random vectors (root mean square of 400 pairs)")
@@ -537,6 +541,7 @@ lab.table(["query multiplied by", "attention on offset 3, of 64 keys"],
           [[strength, f"{float((strength * scores).softmax(0)[3]):.2f}"] for strength in (1, 5, 20)])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.7: run this cell
 fig, ax = lab.figure("A head that looks three back, and what its pairs contribute", height=3.3)
 groups = [("pair 0", [0], lab.GREY, "-", 1), ("pairs 0–3", [0, 1, 2, 3], lab.BLUE, "-", 2.5),
           ("pairs 4–7", [4, 5, 6, 7], lab.VERMILLION, "--", 2)]
@@ -666,6 +671,17 @@ def interleaved_to_half(weight, n_heads):
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1: the converter, one head</summary>
+#
+# For six channels the new order of the rows is 0, 2, 4, 1, 3, 5. Write it as an index, or see the rows as a little table of (pair, member) and swap its axes.
+# </details>
+#
+# <details><summary>Hint 2: the converter, all heads</summary>
+#
+# Give the heads an axis of their own first, reorder along the next axis, and fold the two axes back into one.
+# </details>
+
 # %% nbgrader={"grade_id": "interleaved_to_half_check", "grade": true, "points": 0}
 # Visible check (0 points). The weight of two heads of six channels; row r holds the number r in all five columns.
 numbered = torch.arange(12.0).view(12, 1).expand(12, 5).clone()
@@ -706,17 +722,6 @@ week3.interleaved_to_half(interleaved_to_half)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the converter, one head</summary>
-#
-# For six channels the new order of the rows is 0, 2, 4, 1, 3, 5. Write it as an index, or see the rows as a little table of (pair, member) and swap its axes.
-# </details>
-#
-# <details><summary>Hint 2: the converter, all heads</summary>
-#
-# Give the heads an axis of their own first, reorder along the next axis, and fold the two axes back into one.
-# </details>
-
-# %% [markdown]
 # ### Experiment: what happens when layouts are mixed
 #
 # Slide one query and one key, five positions apart, along the text. Rotate both in one layout, both in the other, and one in each, as happens when only one of two projections was converted.
@@ -750,6 +755,7 @@ lab.table(["trained interleaved, run in half-split code", "error of the scores, 
            ["weights converted by you", f"{float((mended - meant).norm() / meant.norm()):.2f}"]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.8: run this cell
 neighbours, halves = [(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 4), (1, 5), (2, 6), (3, 7)]
 pairings = {"interleaved": (neighbours, neighbours), "half-split": (halves, halves), "mixed": (neighbours, halves)}
 fig, axes = lab.figure("Which channels turn together, and what it does to the score", nrows=2, ncols=3, height=4.8)
@@ -957,6 +963,22 @@ class RotaryMultiHeadAttention(nn.Module):
         ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1: heads</summary>
+#
+# First split the last axis into two, `(n_heads, head_dim)`; then bring the heads to axis 1. On the way back, undo both in the opposite order.
+# </details>
+#
+# <details><summary>Hint 2: angles that survive a cast</summary>
+#
+# Store the number `base`, no tensor. Your function of 3.3 computes the angles afresh, in high precision, at each call.
+# </details>
+#
+# <details><summary>Hint 3: the causal mask</summary>
+#
+# There are as many queries as keys, so a lower-triangular mask over the *indices* is right, and so is `is_causal` of PyTorch's function.
+# </details>
+
 # %% nbgrader={"grade_id": "RotaryMultiHeadAttention_check", "grade": true, "points": 0}
 # Visible check (0 points).
 torch.manual_seed(0)
@@ -1026,22 +1048,6 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: heads</summary>
-#
-# First split the last axis into two, `(n_heads, head_dim)`; then bring the heads to axis 1. On the way back, undo both in the opposite order.
-# </details>
-#
-# <details><summary>Hint 2: angles that survive a cast</summary>
-#
-# Store the number `base`, no tensor. Your function of 3.3 computes the angles afresh, in high precision, at each call.
-# </details>
-#
-# <details><summary>Hint 3: the causal mask</summary>
-#
-# There are as many queries as keys, so a lower-triangular mask over the *indices* is right, and so is `is_causal` of PyTorch's function.
-# </details>
-
-# %% [markdown]
 # ### Experiment: a task that needs positions
 #
 # Week 2's task again: at each position, name the token **three positions back**. Your layer, with its causal mask, stands between an embedding and a linear read-out. Train it on texts of 32 tokens twice: with positions 0, 1, 2, …, and with *all positions 0*, that is, without any encoding.
@@ -1093,6 +1099,7 @@ lab.table(["accuracy on 32 tokens", "as trained", "all positions + 1,000"],
           [["RoPE", *shifted[0]], ["no positions", *shifted[1]]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.9: run this cell
 fig, (left, right) = lab.figure("Name the token three positions back", ncols=2, height=3.4, width_ratios=(2, 3))
 for name, model, loss, position_of, colour, style in [
         ("RoPE", look_back, losses, torch.arange, lab.BLUE, "-"),
@@ -1209,6 +1216,7 @@ far = torch.arange(129)
 liking = (apply_rotary_emb(mean_q.expand(1, 2, 129, 16), far) * mean_k).sum(-1)[0] / 4  # / sqrt(head_dim)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.10: run this cell
 fig, axes = lab.figure("What the two heads think of a key, by its offset alone", nrows=2, height=4.8, sharex=True)
 for head, (ax, colour) in enumerate(zip(axes, (lab.BLUE, lab.VERMILLION))):
     ax.axvspan(0, 31, color="#EEEEEE", zorder=0)
@@ -1351,6 +1359,7 @@ lab.table(["worst error of a cosine, positions 0 to 4095", "error"],
           [["the layer as built", f"{before:.3f}"], ["after .to(torch.bfloat16)", f"{after:.3f}"]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.11: run this cell
 exact = rope_frequencies(128).double()
 rounded = lambda t: t.to(torch.bfloat16).double()
 ways = [
@@ -1529,6 +1538,22 @@ def decode_step_scores(q, k_cache, base=10000.0):
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1: what users complain about</summary>
+#
+# "LLaMA weights write nonsense." "In bfloat16 it gets worse the longer the document is." "The loss on a given text is fine, but generated text falls apart."
+# </details>
+#
+# <details><summary>Hint 2: which of the author's tests could not fail</summary>
+#
+# At position 0 every sine is zero. In float32 a cast to `dtype` does nothing. A whole prompt has as many queries as keys.
+# </details>
+#
+# <details><summary>Hint 3: where to look</summary>
+#
+# Take $x=(1,0,0,0)$ in `rotate_llama`: which other channel has the frequency of channel 0? Which dtype has each number in the tables, line by line? What is `q.shape[-2]` when a single token is decoded?
+# </details>
+
 # %% nbgrader={"grade_id": "decode_step_scores_check", "grade": true, "points": 0}
 # Visible check (0 points).
 generator = torch.Generator().manual_seed(11)
@@ -1556,22 +1581,6 @@ print("Looks right. The hidden tests compare all scores, also for a cache with a
 from autograder.checks import week3
 week3.decode_step_scores(decode_step_scores)
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# <details><summary>Hint 1: what users complain about</summary>
-#
-# "LLaMA weights write nonsense." "In bfloat16 it gets worse the longer the document is." "The loss on a given text is fine, but generated text falls apart."
-# </details>
-#
-# <details><summary>Hint 2: which of the author's tests could not fail</summary>
-#
-# At position 0 every sine is zero. In float32 a cast to `dtype` does nothing. A whole prompt has as many queries as keys.
-# </details>
-#
-# <details><summary>Hint 3: where to look</summary>
-#
-# Take $x=(1,0,0,0)$ in `rotate_llama`: which other channel has the frequency of channel 0? Which dtype has each number in the tables, line by line? What is `q.shape[-2]` when a single token is decoded?
-# </details>
 
 # %% [markdown]
 # ## 10 · In the wild
