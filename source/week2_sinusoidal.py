@@ -3,6 +3,8 @@
 #
 # **The question of the week.** A model that adds sines and cosines to its tokens has a vector for position 1,000,000, even if no training text was longer than 512. Can it use that vector?
 #
+# <!-- costs of week2_sinusoidal -->
+#
 # ## What you will be able to do
 #
 # - compute a sinusoidal encoding by hand, and say which of its dot products must be equal before you compute them;
@@ -15,23 +17,11 @@
 #
 # **You need** week 1, radians, sine and cosine, matrix times vector. The two addition theorems are in the text.
 #
-# **Time:** about 125 minutes of exercises and 50 of reading and experiments. The whole notebook runs in under a minute. Short of time? 2.1, 2.3 and 2.4 are the idea; 2.7 leads to the next weeks.
+# **Short of time?** 2.1, 2.3 and 2.4 are the idea; 2.7 leads to the next weeks.
 #
-# ## The exercises: 24 points
+# <!-- points of week2_sinusoidal -->
 #
-# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
-# |---|---|---|---|---|---|---|
-# | 2.1 | `encode_by_hand` | numbers | 0 | 5 | – | 20 |
-# | 2.1 | `products_explained` | text | – | – | 2 | 10 |
-# | 2.2 | `wavelengths_by_hand` | numbers | 0 | 2 | – | 10 |
-# | 2.3 | `sinusoidal_positional_encoding` | code | 0 | 4 | – | 20 |
-# | 2.4 | `shift_matrix` | code | 0 | 4 | – | 25 |
-# | 2.5 | `LearnedPositionalEmbedding` | code | 0 | 2 | – | 10 |
-# | 2.6 | `similarity_counterexample` | code | 0 | 2 | – | 10 |
-# | 2.7 | `four_terms` | text | – | – | 3 | 20 |
-# | | **total** | | **0** | **19** | **5** | **125** |
-#
-# **As in week 1:** a *visible check* carries 0 points and says what is wrong. The *hidden tests* carry all the points of a code or number exercise, and a person reads the two text answers. Answer *predict* cells before you run the experiment. Folded cells hold plumbing.
+# **As in week 1:** a *visible check* carries 0 points and says what is wrong. The *hidden tests* carry all the points of a code or number exercise, and a person reads the two text answers. Answer *predict* cells before you run the experiment. Folded cells hold plumbing: run them like any other.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -84,18 +74,23 @@ np.random.seed(0)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 2.1: run this cell
-positions = torch.arange(17)
 periods = (2, 4, 8, 16)
+positions, between = torch.arange(17), torch.linspace(0, 16, 401)
+angle = lambda at: torch.stack([at * 2 * math.pi / period for period in periods])
 digits = torch.stack([(positions // (period // 2)) % 2 for period in periods]).float()
-waves = torch.stack([f(positions * 2 * math.pi / period) for period in periods for f in (torch.sin, torch.cos)])
-fig, axes = lab.figure("A counter with square waves, and one with round waves", nrows=2, ncols=2, height=4.3, sharex=True,
+waves = torch.cat((angle(positions).sin(), angle(positions).cos()))
+fig, axes = lab.figure("A counter with square waves, and one with round waves", nrows=2, ncols=2, height=4.8, sharex=True,
                        height_ratios=(3, 2))
-axes[0, 0].imshow(digits, cmap="Greys", vmin=0, vmax=1.6, aspect="auto", interpolation="nearest")
-axes[0, 1].imshow(waves, cmap=lab.DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-axes[0, 0].set(title="binary digits (dark: 1)")
-axes[0, 0].set_yticks(range(4), [f"digit {row}" for row in range(4)])
-axes[0, 1].set(title="sine and cosine (blue −1, red +1)")
-axes[0, 1].set_yticks(range(8), [f"{name} {row}" for row in range(4) for name in ("sin", "cos")])
+for row in range(4):
+    axes[0, 0].step(positions, 0.7 * digits[row] - 1.2 * row, where="post", color=lab.BLUE, linestyle="-", linewidth=1.6)
+    for name, wave, colour, style in (("sine", angle(between).sin(), lab.BLUE, "-"), ("cosine", angle(between).cos(), lab.ORANGE, "--")):
+        axes[0, 1].plot(between, 0.45 * wave[row] - 1.2 * row, color=colour, linestyle=style, linewidth=1.6,
+                        label=name if row == 0 else "")
+axes[0, 0].set(title="binary digits")
+axes[0, 0].set_yticks([0.35 - 1.2 * row for row in range(4)], [f"digit {row}" for row in range(4)])
+axes[0, 1].set(title="round waves", ylim=(-4.2, 1.3))
+axes[0, 1].set_yticks([-1.2 * row for row in range(4)], [f"pair {row}" for row in range(4)])
+axes[0, 1].legend(loc="upper right", ncols=2)
 rows = []
 for ax, name, code in ((axes[1, 0], "binary, 4 digits", digits), (axes[1, 1], "sine and cosine, 4 pairs", waves)):
     steps = (code[:, 1:] - code[:, :-1]).norm(dim=0)
@@ -106,9 +101,12 @@ plt.show()
 lab.table(["length of one step", "smallest", "largest"], rows)
 
 # %% [markdown]
-# **Figure 2.1. From digits to waves.** Above: sixteen steps of a binary counter, and round waves of the same wavelengths. Below: the length of each step from $p$ to $p+1$.
+# **Figure 2.1. From digits to waves.** Above: four digits of a binary counter, and four pairs of round waves with the same wavelengths. Below: the length of each step from $p$ to $p+1$.
 #
-# A step on round waves is a turn by a fixed angle, wherever you start. Everything this week builds on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top. (Row "sin 0" is blank because a sine of wavelength 2 is 0 at every whole position. The wavelengths of the next section are not whole numbers.)
+# <details><summary>After you have run it</summary>
+#
+# A step on round waves is a turn by a fixed angle, wherever you start. Everything this week builds on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top.
+# </details>
 
 # %% [markdown]
 # ## 2 · The encoding
@@ -142,9 +140,9 @@ lab.moving_clocks(head_dim=8, m=3, keys=False)
 # %% [markdown]
 # ### Exercise 2.1 · Encode by hand
 #
-# **5 + 2 points · difficulty 2/5 · 20 + 10 minutes · numbers and text**
+# **5 + 2 points · difficulty 2/5 · 30 + 15 minutes · numbers and text**
 #
-# *Why it matters:* degrees, a forgotten 2 in the exponent and swapped waves all give plausible tables and no error. Compute four rows by hand and such a mistake jumps out.
+# *Why it matters:* degrees, a forgotten 2 in the exponent and swapped waves all give plausible tables and no error. After four rows by hand you will see such a mistake.
 #
 # Let $d=4$ and base 10,000. Compute $\mathrm{PE}(0)$, $\mathrm{PE}(1)$, $\mathrm{PE}(5)$ and $\mathrm{PE}(6)$, and the dot products $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$, $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ and $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$. Use a calculator, or `math.sin` and `math.cos`. Give **at least four significant digits** (0.04998 has four), and do not round before the end.
 
@@ -277,7 +275,7 @@ week2.encode_by_hand(encode_by_hand)
 #
 # **2 points · difficulty 1/5 · 10 minutes · numbers**
 #
-# *Why it matters:* compare a wavelength with the training length, and you know which part of its circle a hand has shown the model.
+# *Why it matters:* a wavelength and the training length tell you which part of its circle a hand has shown the model.
 #
 # Let $d=64$ and base 10,000. Give the wavelengths of the pairs 0, 8 and 16, counted from 0, and the longest of all, in positions. At least four significant digits.
 
@@ -355,9 +353,12 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 # %% [markdown]
 # **Figure 2.3. Angles never seen.** Solid: the part of its circle that each hand has shown within 512 tokens. Hatched: what a text of twice the length adds.
 #
-# The fast half of the hands has been all the way round. What is new comes from the *slow* ones. This is the usual explanation of why a model fails on longer texts. Keep it in mind: section 6 tests it.
+# <details><summary>After you have run it</summary>
 #
-# Periodicity, by contrast, is no explanation. The hand of pair 0 turns by one radian per position. Since $2\pi$ is irrational, it never points the same way at two whole positions. No two positions share a vector, at any length.
+# The fast half of the hands has been all the way round. The *slow* ones reach new angles. This is the usual explanation of why a model fails on longer texts. Keep it in mind: section 6 tests it.
+#
+# Periodicity, by contrast, explains nothing. The hand of pair 0 turns by one radian per position. Since $2\pi$ is irrational, it never points the same way at two whole positions. No two positions share a vector, at any length.
+# </details>
 
 # %% [markdown]
 # ## 4 · The encoding in code
@@ -373,9 +374,9 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 # %% [markdown]
 # ### Exercise 2.3 · The table
 #
-# **4 points · difficulty 2/5 · 20 minutes · code**
+# **4 points · difficulty 2/5 · 25 minutes · code**
 #
-# *Why it matters:* you will meet this function in many implementations of a Transformer, and will have to tell whether it is right.
+# *Why it matters:* you will meet this function in many implementations of a Transformer, and you will have to tell whether it is right.
 
 # %% nbgrader={"grade_id": "sinusoidal_positional_encoding", "solution": true}
 def sinusoidal_positional_encoding(seq_len, d_model, base=10000.0):
@@ -473,7 +474,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 # pe[:, 1::2] = torch.cos(position * div_term)
 # ```
 #
-# It is formula (2), since $e^{-2t\ln(10\,000)/d}=10\,000^{-2t/d}$, with float32 angles. The authors' own code, `get_timing_signal_1d` in tensor2tensor, is *not* formula (2). It concatenates. And its exponent is $t$ divided by $\frac d2-1$, not by $\frac d2$, so its last wavelength is exactly $2\pi\cdot10\,000$. Whisper's encoder still has that form (`sinusoids` in `whisper/model.py`), and so has the time embedding of diffusion models (`get_timestep_embedding` in the code of Ho et al., 2020).
+# It is formula (2), since $e^{-2t\ln(10\,000)/d}=10\,000^{-2t/d}$, with float32 angles. The authors' own code, [`get_timing_signal_1d`](https://github.com/tensorflow/tensor2tensor/blob/75b75f2e2281101b9b3637e14ef519afd6a11b68/tensor2tensor/layers/common_attention.py), is *not* formula (2). It concatenates. And its exponent is $t$ divided by $\frac d2-1$, not by $\frac d2$, so its last wavelength is exactly $2\pi\cdot10\,000$. Whisper's encoder still has that form ([`sinusoids`](https://github.com/openai/whisper/blob/fdf63e51dc3089e10d72fd25ac04ffe22f86543e/whisper/model.py)), and so has the time embedding of diffusion models (`get_timestep_embedding` in the code of Ho et al., 2020).
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Draw the table with positions from left to right and channels from top to bottom, over 64 positions. What will the lower channels look like: waves or something else?
@@ -497,9 +498,12 @@ fig.colorbar(image, ax=bottom, shrink=0.7).ax.set_title("value", fontsize=9, loc
 plt.show()
 
 # %% [markdown]
-# **Figure 2.4. Two counters.** Above: six binary digits over 64 positions. Below: the encoding. In both, the frequency falls from top to bottom, but in the encoding two channels at a time share one: 0 and 1 have the same stripes, shifted by a quarter of a wave.
+# **Figure 2.4. Two counters.** Above: six binary digits over 64 positions. Below: the encoding, two channels per pair. In both the frequency falls from top to bottom.
 #
-# From about channel 20 on, the picture is made of stripes along the position axis: cosines that hardly leave 1 and sines that hardly leave 0. Over 64 positions these hands have barely moved. In a text this short, a third of the encoding is nearly constant.
+# <details><summary>After you have run it</summary>
+#
+# Two channels at a time share one frequency: 0 and 1 have the same stripes, shifted by a quarter of a wave. From about channel 20 on, the picture is made of stripes along the position axis: cosines that hardly leave 1 and sines that hardly leave 0. Over 64 positions these hands have barely moved. In a text this short, a third of the encoding is nearly constant.
+# </details>
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Someone computes the same table with all angles in float32. At which position does the first error above 1e-5 appear, roughly: at 3, at 300 or at 30,000?
@@ -526,7 +530,10 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 # %% [markdown]
 # **Figure 2.5. What float32 angles cost.** The largest error so far, against the position, on two logarithmic axes. Dashed: what exercise 2.3 allows.
 #
-# The first error above the line comes after some 300 tokens. From then on errors grow in proportion to the position, since float32 keeps a fixed number of *significant* digits. Float64 costs nothing here: you compute the table once. Week 3 meets the same trap in bfloat16, where it is a disaster.
+# <details><summary>After you have run it</summary>
+#
+# The first error above the line comes after some 300 tokens. From there on errors grow in proportion to the position, since float32 keeps a fixed number of *significant* digits. Float64 costs nothing here: you compute the table once. Week 3 meets the same trap in bfloat16, where it is a disaster.
+# </details>
 
 # %% [markdown]
 # ## 5 · Moving by $k$ is one matrix
@@ -543,12 +550,12 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # $$\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)\qquad\text{for every }p. \tag{5}$$
 #
-# Vaswani et al. give two reasons for sinusoids (section 3.5), both worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. (In their own translation task, a learned table did as well.) This section shows that the hopes are not idle. The next one tests them.
+# Vaswani et al. give two reasons for sinusoids (section 3.5), both worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. (In their own translation task, a learned table did as well.) This section shows what is possible. The next one tests what training finds.
 
 # %% [markdown]
 # ### Exercise 2.4 · The shift matrix
 #
-# **4 points · difficulty 3/5 · 25 minutes · code**
+# **4 points · difficulty 3/5 · 30 minutes · code**
 #
 # *Why it matters:* $M_k$ is the seed of RoPE. Next week you will apply it to queries and keys, and add nothing at all.
 #
@@ -682,26 +689,29 @@ lab.table(["positions", "weight three positions back, smallest"],
 
 
 # %% [markdown]
-# **Figure 2.7. Three back, anywhere.** Left: the matrix, blue for $-1$, red for $+1$. Fast pairs turn far (top left), slow pairs hardly at all. Middle and right: the attention weights. (The first three queries have no key three back; they take the first there is.)
+# **Figure 2.7. A head without training.** Left: the matrix, blue for $-1$, red for $+1$. Fast pairs turn far (top left), slow pairs hardly at all. Middle and right: the attention weights. (The first three queries have no key three back; they take the first there is.)
+#
+# <details><summary>After you have run it</summary>
 #
 # The head works at 50,000 as it does at 0. So absolute sinusoids can express a *relative* behaviour, and it extrapolates. Whether training **finds** this solution is another question.
+# </details>
 
 # %% [markdown]
 # ## 6 · What training finds
 #
-# First a rival for the test. The other classic answer is a trainable vector per position: a table of `max_len` rows, added to the tokens in the same way. Gehring et al. (2017) used it in a convolutional model; BERT and GPT-2 use it. Vaswani et al. tried it too and found "nearly identical" results in translation (section 3.5 and Table 3, row E). Nobody has to think about waves; the price is a table with an end.
+# First a rival for the test. The other classic answer is a trainable vector per position: a table of `max_len` rows, added to the tokens in the same way. Gehring et al. (2017) used it in a convolutional model; BERT and GPT-2 use it. Vaswani et al. tried it too and found "nearly identical" results in translation (section 3.5 and Table 3, row E). It needs no waves, but the table has an end.
 #
 # You will hear that "beyond `max_len` learned embeddings are random". Two different things are mixed up here:
 #
 # - a row that exists but was **never trained** still has its starting value;
-# - a row **past the end** does not exist. There is nothing to add, and the code must say so.
+# - a row **past the end** does not exist. The code must say so.
 #
 # With a checkpoint, also check which row position 0 uses. RoBERTa begins at row 2; BART and OPT have two rows more than positions (transformers 5.23: `RobertaEmbeddings`, `BartLearnedPositionalEmbedding`, `OPTLearnedPositionalEmbedding`).
 
 # %% [markdown]
 # ### Exercise 2.5 · A learned table
 #
-# **2 points · difficulty 2/5 · 10 minutes · code**
+# **2 points · difficulty 2/5 · 15 minutes · code**
 #
 # *Why it matters:* three lines, and still two classic mistakes: a table the optimizer does not know, and a text longer than the table that goes through in silence.
 
@@ -900,14 +910,17 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
            for name, of in (("smallest", torch.min), ("largest", torch.max))])
 
 # %% [markdown]
-# **Figure 2.8. What can be expressed is not what is learned.** Lines: the mean of five runs; bands: from the worst to the best. Grey: the training length. Within it both trained models are perfect.
+# **Figure 2.8. Beyond the training length.** Accuracy at each position. Lines: the mean of five runs; bands: from the worst to the best. Grey: the training length.
 #
-# Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids lie between, at 0.44 to 0.53 in five runs. The hand-built weights were within reach, but 32 positions do not single them out. So the second hope fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
+# <details><summary>After you have run it</summary>
+#
+# Within the training length both trained models are perfect. Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids lie between, at 0.44 to 0.53 in five runs. The hand-built weights were within reach, but 32 positions do not single them out. What can be expressed is not what is learned: the second hope fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
+# </details>
 
 # %% [markdown]
 # ### Two suspects, one table
 #
-# Why do they fail? The usual answer is Figure 2.3: the slow hands reach angles that training has never shown. But a longer text has more *keys*, too. Two things are new, so change one at a time, in the trained models, and train nothing anew.
+# What breaks beyond the training length? The usual answer is Figure 2.3: slow hands reach angles that training has never shown. But a longer text has more *keys*, too. Two things are new. Change one at a time, in the trained models, without training them again.
 #
 # - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. Whatever would stand before 0 stands at 0. Every token is there, and no position is new.
 # - **New positions, 32 keys.** Leave every token where it is, but show each query only 32 keys: the right one, and 31 drawn at random from the others before it.
@@ -925,7 +938,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-# Trains one small model five times; budget: 15 seconds.
+# For the next cell: run this cell (trains one small model five times; budget: 15 seconds)
 fast = (2 * math.pi * 10000 ** (torch.arange(32) / 32) <= 32).repeat_interleave(2)  # the channels of six pairs
 torch.set_num_threads(1)
 arms = {"all 32 pairs": (table, [model for model, _, _ in runs["sinusoids"]]),
@@ -1033,14 +1046,8 @@ def similarity(d_model, count):
     return pe @ pe[0] / (d_model / 2)
 
 fig, (left, right) = lab.figure("Similarity of two positions against their distance", ncols=2, height=3.5)
-s = similarity(64, 101)
-rises = [k for k in range(1, 101) if s[k] > s[k - 1]]
-left.plot(s, color=lab.BLUE, linestyle="-", marker="o", markersize=2.5, linewidth=1.2)
-left.plot(rises, s[rises], color=lab.VERMILLION, linestyle="none", marker="o", markersize=4, label="higher than the offset before")
-left.annotate(f"first rise: offset {rises[0]}", (rises[0], float(s[rises[0]])), (18, 0.86), fontsize=9,
-              arrowprops={"arrowstyle": "-", "color": "#666666"})
+left.plot(similarity(64, 101), color=lab.BLUE, linestyle="-", marker="o", markersize=2.5, linewidth=1.2)
 left.set(title="width 64", xlabel="offset k (positions)", ylabel="S(k) / S(0)", ylim=(0.3, 1.05))
-left.legend(loc="upper right")
 for d_model, colour, style in ((4, lab.VERMILLION, "--"), (64, lab.BLUE, "-"), (512, lab.GREEN, "-.")):
     right.plot(similarity(d_model, 101), color=colour, linestyle=style, linewidth=1.5, label=f"width {d_model}")
 right.set(title="other widths", xlabel="offset k (positions)", ylim=(-0.62, 1.05))
@@ -1048,21 +1055,22 @@ right.legend(loc="lower left", ncols=3)
 for ax in (left, right):
     ax.grid(axis="y")
 plt.show()
-first = lambda d: next(k for k in range(1, 101) if similarity(d, 101)[k] > similarity(d, 101)[k - 1])
-lab.table(["width", "first offset with a rise"], [[d, first(d)] for d in (2, 4, 64, 128, 512)])
 
 
 # %% [markdown]
-# **Figure 2.10. A fall with ripples.** Left: the similarity at each offset, on an axis that begins at 0.3. Orange-red: offsets *higher* than their left neighbour. Right: three widths.
+# **Figure 2.10. Similarity by distance.** Left: width 64, on an axis that begins at 0.3. Right: three widths.
 #
-# At offset 6 the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. With width 4 there are only two hands, and the curve swings back with each turn of the fast one: to 0.98 after the first, to 0.78 after the fifteenth, when the slow hand has moved as well. Wider encodings have more hands that average each other out. The ripples get smaller, and the first rise comes later: after two turns at width 128 and after seven at width 512.
+# <details><summary>After you have run it</summary>
+#
+# It falls on the whole, in ripples. At width 64 it first rises at offset 6: there the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. With width 4 there are only two hands, and the curve swings back with each turn of the fast one: to 0.98 after the first, to 0.78 after the fifteenth, when the slow hand has moved as well. Wider encodings have more hands that average each other out. The ripples get smaller, and the first rise comes later.
+# </details>
 
 # %% [markdown]
 # ### Exercise 2.6 · A counterexample for every width
 #
-# **2 points · difficulty 2/5 · 10 minutes · code**
+# **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* "falls monotonically with distance" is a claim about all pairs of offsets. One pair refutes it. A picture of width 64 says nothing about width 1,024.
+# *Why it matters:* "falls monotonically with distance" is a claim about all pairs of offsets. One pair refutes it. A picture of width 64 says nothing about other widths.
 #
 # For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Every right pair is accepted; how to find one is up to you. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, so a rise of that size may not be real.
 
@@ -1146,9 +1154,12 @@ lab.table(["", "largest spread along a diagonal"],
           [[name, f"{spread(similarities(rows)):.1f}"] for name, rows in tables.items()])
 
 # %% [markdown]
-# **Figure 2.11. Similarity of positions.** Left: one colour along each diagonal, since only the offset counts. Middle: random rows are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used.
+# **Figure 2.11. Similarity of positions.** The cosine of each pair of 64 positions, for three tables.
 #
-# Nothing forces a learned table to be the same along diagonals.
+# <details><summary>After you have run it</summary>
+#
+# Left: one colour along each diagonal, since only the offset counts. Middle: random rows are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used. Nothing forces a learned table to be the same along diagonals.
+# </details>
 
 # %% [markdown]
 # ## 8 · What adding does to a score
@@ -1157,7 +1168,7 @@ lab.table(["", "largest spread along a diagonal"],
 #
 # $$\big(W_q(x_i+e_i)\big)^\top\,W_k(x_j+e_j)=(x_i+e_i)^\top\,W\,(x_j+e_j). \tag{7}$$
 #
-# Multiply out and you get four terms. The last exercise asks you to name them. First see them move: take two tokens five positions apart and slide them along the text, from the start to position 200.
+# If you multiply out, you get four terms. The last exercise asks you to name them. First see them move: take two tokens five positions apart and slide them along the text, from the start to position 200.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Which of the four terms stay constant while the two tokens slide? First with $W$ the identity, then with a random $W$.
@@ -1193,14 +1204,17 @@ lab.table(["how far a term moves", *terms], rows)
 # %% [markdown]
 # **Figure 2.12. Which terms see the absolute position.** One column per term, in the order in which the right side of (7) multiplies out. Above: $W$ is the identity. Below: $W$ is random, as at the start of training.
 #
-# A layer must *learn* to be indifferent to the absolute position. Adding encodings does not give it for free.
+# <details><summary>After you have run it</summary>
+#
+# With identity weights the first term and the fourth stay, with random ones only the first. A layer must *learn* to be indifferent to the absolute position.
+# </details>
 
 # %% [markdown] nbgrader={"grade_id": "four_terms_question", "locked": true}
 # ### Exercise 2.7 · The four terms
 #
-# **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* many later encodings are decisions about these four terms. Transformer-XL gives both terms that contain the key's position a relative form, and replaces the query's position by learned vectors, $u$ in one term and $v$ in the other. DeBERTa drops one of the four, TUPE two. Name the terms, and you can place a new method in a minute.
+# *Why it matters:* many later encodings decide about these four terms. Transformer-XL gives both terms that contain the key's position a relative form. It replaces the query's position by learned vectors, $u$ in one term and $v$ in the other. DeBERTa drops one of the four, TUPE two. If you know the terms, you can place a new method in a minute.
 #
 # 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
 # 2. Which of the four change when the whole text moves by ten positions? Give the reason, in general and for identity weights.
@@ -1299,7 +1313,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>9. Learned or sinusoidal: which is better?</summary>
 #
-# Within the training length Vaswani et al. found hardly a difference. Beyond it, a learned table has untrained rows, then none at all.
+# Within the training length Vaswani et al. found hardly a difference. Beyond it, a learned table has untrained rows, and then no rows.
 # </details>
 #
 # <details><summary>10. What happens when a text is longer than the learned table?</summary>
@@ -1341,7 +1355,7 @@ lab.table(["how far a term moves", *terms], rows)
 # | There is one sinusoidal layout | Formula (2) interleaves; tensor2tensor and Transformer-XL concatenate $[\sin\mid\cos]$. | section 4 |
 # | An odd width works somehow | It leaves a sine without its cosine; say so with a clear error. | 2.3 |
 #
-# ## Take with you
+# ## Takeaways
 #
 # 1. A sinusoidal encoding is a row of clocks, from fast to slow, one per pair of channels.
 # 2. Moving by $k$ turns every hand by a fixed angle: one matrix for all positions.
@@ -1352,7 +1366,7 @@ lab.table(["how far a term moves", *terms], rows)
 # ## References
 #
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.5 (the encoding, the wavelengths, both reasons), section 3.4 (embeddings times $\sqrt{d_\text{model}}$), Table 3, row E (learned against sinusoidal).
-# - tensorflow/tensor2tensor, `tensor2tensor/layers/common_attention.py`, `get_timing_signal_1d` (layout and frequencies of the first implementation).
+# - Code: [tensor2tensor](https://github.com/tensorflow/tensor2tensor/blob/75b75f2e2281101b9b3637e14ef519afd6a11b68/tensor2tensor/layers/common_attention.py), `get_timing_signal_1d` (layout and frequencies of the first implementation); [Whisper](https://github.com/openai/whisper/blob/fdf63e51dc3089e10d72fd25ac04ffe22f86543e/whisper/model.py), `sinusoids`.
 # - J. Gehring et al.: *Convolutional Sequence to Sequence Learning*, 2017, arXiv:1705.03122 (learned position embeddings).
 # - J. Devlin et al.: *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*, 2018, arXiv:1810.04805 (a learned table); openai/gpt-2, `src/model.py` (another one, `wpe`).
 # - Z. Dai et al.: *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, 2019, arXiv:1901.02860. Section 3.3 (the four terms, and what becomes of each).
