@@ -620,7 +620,7 @@ def show_pair(title, mask=None):
     lab.table(["", "weights that differ by more than 0.01", "by more than 0.2", "gap of the outputs"],
               [[title, *(f"{count} of 49" for count in counts), "below 0.00001" if gap < 1e-5 else f"{gap:.1f}"]])
 
-show_pair("No mask: the map moves with the words")
+show_pair("The sentence, and shuffled: no mask")
 
 # %% [markdown]
 # **Figure 1.4. Attention maps of X and PX.** Rows are queries, columns keys. From left to right: the sentence, the shuffled sentence, the shuffled map sorted back, and the difference between the third map and the first.
@@ -875,7 +875,7 @@ plt.show()
 # *Your prediction:*
 
 # %% tags=["experiment"]
-show_pair("Causal mask: the map does not come back", causal_mask(7, 7))
+show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 
 # %% [markdown]
 # **Figure 1.6. The causal pair.** As Figure 1.4, with a causal mask. Hatched: hidden.
@@ -1217,60 +1217,45 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>1. Why does a Transformer need positional encodings?</summary>
 #
-# Attention without a mask is permutation-equivariant, and so are all the layers that work token by token. The stack can tell *which* tokens there are, but not in which order. A causal mask lets some order in: see 8.
+# Attention without a mask is permutation-equivariant, and so are all the layers that work token by token. The stack can tell *which* tokens there are, but not in which order. A causal mask lets some order in: see 5.
 # </details>
 #
-# <details><summary>2. Is self-attention permutation-invariant?</summary>
-#
-# No, equivariant: the outputs are permuted along with the inputs. Average over positions, and it becomes invariant.
-# </details>
-#
-# <details><summary>3. Why divide by the square root of the head dimension? Why not by d?</summary>
+# <details><summary>2. Why divide by the square root of the head dimension? Why not by d?</summary>
 #
 # The variance of a dot product of independent, normalised channels is $d$, so its typical size is $\sqrt d$. Dividing by $\sqrt d$ keeps the scores of order 1 at every width. Dividing by $d$ would make them vanish for large $d$, and the weights nearly uniform.
 # </details>
 #
-# <details><summary>4. Along which axis is the softmax, and how do you see a mistake?</summary>
+# <details><summary>3. Along which axis is the softmax, and how do you see a mistake?</summary>
 #
 # Along the keys. Each query's weights add up to 1: sum the weights over the last axis.
 # </details>
 #
-# <details><summary>5. A row of the mask is all False. What happens, and what should happen?</summary>
-#
-# With −∞ the softmax is 0/0 and gives NaN. With a large negative number it spreads weight over hidden keys. You want zeros. If you replace the NaN afterwards, the output is mended, but not always the gradient.
-# </details>
-#
-# <details><summary>6. Why may attention in float16 overflow where bfloat16 does not?</summary>
+# <details><summary>4. Why may attention in float16 overflow where bfloat16 does not?</summary>
 #
 # float16 ends at 65,504; bfloat16 has the exponent range of float32. Divide before the product, or compute scores in float32.
 # </details>
 #
-# <details><summary>7. Do more heads, more layers, LayerNorm or residual connections let a model see the order?</summary>
-#
-# No. Each is equivariant, and so is every composition of equivariant functions.
-# </details>
-#
-# <details><summary>8. Can a decoder without positional encodings know the order?</summary>
+# <details><summary>5. Can a decoder without positional encodings know the order?</summary>
 #
 # Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length.
 # </details>
 #
-# <details><summary>9. Does a padding mask break equivariance?</summary>
+# <details><summary>6. Does a padding mask break equivariance?</summary>
 #
 # Not if it moves along with the tokens: then it is part of the input. A mask that is tied to positions does, unless it treats all positions alike.
 # </details>
 #
-# <details><summary>10. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>
+# <details><summary>7. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>
 #
 # (3, 13). The first new token stands at position 10 and sees keys 0 to 10: eleven times True, then twice False.
 # </details>
 #
-# <details><summary>11. You get a layer as a black box. How do you find out whether it uses the order?</summary>
+# <details><summary>8. You get a layer as a black box. How do you find out whether it uses the order?</summary>
 #
 # Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so the classic bug slips through.
 # </details>
 #
-# <details><summary>12. Where is it an advantage not to know the order?</summary>
+# <details><summary>9. Where is it an advantage not to know the order?</summary>
 #
 # For sets: points of a point cloud, items in a basket, particles, atoms. Deep Sets (Zaheer et al., 2017) and the Set Transformer (Lee et al., 2019) are built on it.
 # </details>

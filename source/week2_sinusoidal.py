@@ -1296,42 +1296,27 @@ lab.table(["how far a term moves", *terms], rows)
 # Yes, if the token's vector is short. The encoding has the length $\sqrt{d/2}$ at every position: 16 at width 512. Beside it a token of length 1 is drowned. Vaswani et al. multiply embeddings by $\sqrt d\approx22.6$ before adding (section 3.4). In a learned table the scale is learned too.
 # </details>
 #
-# <details><summary>6. What is the longest wavelength for width 512?</summary>
-#
-# That of pair 255: $2\pi\cdot10000^{510/512}\approx60\,600$ positions. It stays below $2\pi\cdot10\,000\approx62\,800$ at any width.
-# </details>
-#
-# <details><summary>7. Is the sinusoidal encoding absolute or relative?</summary>
+# <details><summary>6. Is the sinusoidal encoding absolute or relative?</summary>
 #
 # Absolute: a vector per position, added to the token. It has a relative *property*, $\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)$, but scores with learned weights still see the absolute position (Figure 2.12).
 # </details>
 #
-# <details><summary>8. Does it extrapolate to longer texts?</summary>
+# <details><summary>7. Does it extrapolate to longer texts?</summary>
 #
 # There are weights that work everywhere (Figure 2.7). Training on short texts does not find them (Figure 2.8). New positions do the damage, and more with every key that stands at one. Put all keys at familiar positions, and nothing is lost (Figure 2.9).
 # </details>
 #
-# <details><summary>9. Learned or sinusoidal: which is better?</summary>
+# <details><summary>8. Learned or sinusoidal: which is better?</summary>
 #
 # Within the training length Vaswani et al. found hardly a difference. Beyond it, a learned table has untrained rows, and then no rows.
 # </details>
 #
-# <details><summary>10. What happens when a text is longer than the learned table?</summary>
-#
-# An error, if the code is sound. A slice past the end is silently shorter; a table of one row is silently repeated by broadcasting. And a GPU reports an index out of range late, at some other line.
-# </details>
-#
-# <details><summary>11. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
+# <details><summary>9. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
 #
 # Row 10. A `forward(x)` as in exercise 2.5 adds row 0 to whatever it gets: with a cache the position must be passed in. Texts that are padded at their start need the same care.
 # </details>
 #
-# <details><summary>12. Does the similarity of two positions fall with their distance?</summary>
-#
-# On the whole, in ripples, and never monotonically, at any even width from 2 to 1,024 (exercise 2.6). It is also the same to the left and to the right.
-# </details>
-#
-# <details><summary>13. Where is the encoding added: in each layer, or once?</summary>
+# <details><summary>10. Where is the encoding added: in each layer, or once?</summary>
 #
 # Once, to the embeddings below the first layer, in encoder and decoder (section 3.5). The residual connections carry it upwards. RoPE and ALiBi act in every layer instead.
 # </details>

@@ -470,6 +470,11 @@ plt.show()
 
 # %% [markdown]
 # **Figure 3.4. Scores over all positions.** Left: RoPE. Middle: sinusoids added. Right: one diagonal cut out of each. A score that depends on the offset alone keeps its colour along a diagonal.
+#
+# <details><summary>After you have run it</summary>
+#
+# With RoPE nothing changes along a diagonal. With added sinusoids the score moves by up to 14.
+# </details>
 
 # %% [markdown]
 # ### Experiment: does the score decay with distance?
@@ -1231,7 +1236,7 @@ axes[1].set(xlabel="offset m − n (positions)", xlim=(-1, 128))
 plt.show()
 
 # %% [markdown]
-# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: offsets beyond training at which pair 0 points as it does at 3. Grey: the offsets of training.
+# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: what the prediction asked for, beyond training. Grey: the offsets of training.
 #
 # <details><summary>After you have run it</summary>
 #
