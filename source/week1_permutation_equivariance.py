@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Week 1 · Attention does not know the order
 #
-# **The question of the week.** "The dog bites the man" and "the man bites the dog" are the same five words. Can a Transformer tell them apart if nobody tells it where each word stands?
+# **The question of the week.** "The dog bites the man" and "the man bites the dog" are the same five words. Can a Transformer tell them apart if nobody tells it the position of each word?
 #
 # <!-- costs of week1_permutation_equivariance -->
 #
@@ -20,9 +20,9 @@
 #
 # <!-- points of week1_permutation_equivariance -->
 #
-# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a grade. A person reads the two text answers.
+# **How points are given.** Each answer has a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a grade. A person reads the two text answers.
 #
-# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
+# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Answer them anyway: you will remember a wrong prediction.
 #
 # **Folded cells** hold the plumbing of figures and training. Run them like any other cell.
 
@@ -104,7 +104,7 @@ plt.show()
 # **Figure 1.1. One query.** The query is compared with each key, from top to bottom. The softmax turns five scores into five weights. The output mixes the rows of the values in these proportions.
 
 # %% [markdown]
-# In formulas, for all queries at once:
+# For all queries at once:
 #
 # $$ s_{ij}=\frac{q_i\cdot k_j}{\sqrt d},\qquad a_{ij}=\frac{e^{s_{ij}}}{\sum_{j'}e^{s_{ij'}}},\qquad o_i=\sum_j a_{ij}\,v_j, \tag{1}$$
 #
@@ -114,7 +114,7 @@ plt.show()
 #
 # The softmax runs over the **keys**: every row of the weights adds up to 1. The columns do not.
 #
-# Where do queries, keys and values come from? From the tokens' vectors $x_i$ (in the first layer their *embeddings*), by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several heads side by side, each with its own three matrices. Usually $d$ is the width of the model divided by the number of heads. A fourth matrix, $W_o$, mixes the heads' outputs.
+# Queries, keys and values are made from the tokens' vectors $x_i$ (in the first layer their *embeddings*) by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several heads side by side, each with its own three matrices. Usually $d$ is the width of the model divided by the number of heads. A fourth matrix, $W_o$, mixes the heads' outputs.
 #
 # **A worked example.** One query, two keys, $d=4$. Let $q=(2\ln 3,0,0,0)$, $k_0=(1,0,0,0)$, $k_1=(0,0,0,0)$. The dot products are $2\ln3$ and $0$. Divided by $\sqrt4=2$ they are $\ln 3$ and $0$. Their exponentials are $3$ and $1$, so the weights are $\frac34$ and $\frac14$. With the values $v_0=8$ and $v_1=4$ the output is $\frac34\cdot8+\frac14\cdot4=7$.
 #
@@ -161,7 +161,7 @@ plt.show()
 # %% [markdown]
 # ### Masks
 #
-# A *mask* says which keys a query may attend to. Its first use is *padding*: tokens without content that make all texts of a batch equally long, and that nobody should attend to.
+# A *mask* says which keys a query may attend to. Its first use is *padding*: tokens without content, which make all texts of a batch equally long. No token should attend to them.
 #
 # A hidden key gets the score $-\infty$ *before* the softmax. Since $e^{-\infty}=0$, the other weights still add up to 1. If you set weights to zero *after* the softmax, they add up to less.
 
@@ -241,10 +241,10 @@ keys = torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0]]).view(1, 1, 2, 4)
 values = torch.tensor([8.0, 4]).view(1, 1, 2, 1).repeat(1, 1, 1, 9)
 out, weights = scaled_dot_product_attention(query, keys, values)
 first = round(float(weights.flatten()[0]), 3)
-assert first != 0.9, "the first key of the worked example gets 0.9 in place of 0.75: the scores are not divided by sqrt(head_dim)."
-assert first != 0.675, "the first key of the worked example gets 0.675 in place of 0.75: divide by the width of q and k, not of v."
-assert first != 0.634, "the first key of the worked example gets 0.634 in place of 0.75: divide by the square root of head_dim."
-assert abs(first - 0.75) < 2e-3, f"the first key of the worked example gets {first:g} in place of 0.75."
+assert first != 0.9, "the first key of the worked example gets 0.9 instead of 0.75: the scores are not divided by sqrt(head_dim)."
+assert first != 0.675, "the first key of the worked example gets 0.675 instead of 0.75: divide by the width of q and k, not of v."
+assert first != 0.634, "the first key of the worked example gets 0.634 instead of 0.75: divide by the square root of head_dim."
+assert abs(first - 0.75) < 2e-3, f"the first key of the worked example gets {first:g} instead of 0.75."
 assert torch.allclose(out.flatten(), torch.full((9,), 7.0), atol=1e-3), "the worked example gives the output 7."
 
 # A mask hides keys before the softmax; True means "may attend"; every shape that broadcasts will do.
@@ -370,7 +370,7 @@ lab.table(["", "result"], [
 #
 # First compute the three weights of token 0's query, and its output.
 #
-# Then **tokens 1 and 2 change positions**: the token that stood at position 2 now stands at position 1, with its query, its key and its value. Guess before you compute. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1.
+# Then **tokens 1 and 2 change positions**: the token from position 2 is now at position 1, with its query, its key and its value. Guess before you compute. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1.
 #
 # Use a calculator or `math.exp`. Give **at least four significant digits**.
 
@@ -409,7 +409,7 @@ attention_by_hand |= {
 #
 # <details><summary>Hint 2</summary>
 #
-# After the swap nothing has to be computed for position 0. Which token stands at position 1 now, and what did query 0 think of it?
+# After the swap you need not compute anything for position 0. Which token is at position 1 now, and what weight did query 0 give it?
 # </details>
 #
 # <details><summary>Hint 3</summary>
@@ -442,7 +442,7 @@ week1.attention_by_hand(attention_by_hand)
 # %% [markdown]
 # ## 3 · Shuffling
 #
-# A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token that stood at position `perm[i]`. The transpose undoes it: $P^\top P=I$.
+# A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token from position `perm[i]`. The transpose undoes it: $P^\top P=I$.
 #
 # What can a function $f$ do with shuffled tokens? Two words are often mixed up:
 #
@@ -697,7 +697,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 #
 # - $P^\top P = I$;
 # - multiplying by $P$ from the left reorders rows, by $P^\top$ from the right reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the row of $S$ that row $i$ comes from;
-# - a softmax over a row treats all its entries alike, wherever they stand.
+# - a softmax over a row treats all its entries alike, whatever their order.
 
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}
 # ### Exercise 1.4 · Equivariant or invariant?
@@ -709,7 +709,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # Let $f(X)=\operatorname{softmax}\!\big(XW_q(XW_k)^\top/\sqrt d\big)\,XW_v$, with the softmax over each row.
 #
 # 1. Prove $f(PX)=P f(X)$ for every permutation matrix $P$. Say where you use $P^\top P=I$, and why the softmax of the reordered scores is the reordered softmax.
-# 2. A classifier takes the **mean over the positions** of $f(X)$. Show that its answer is permutation-*invariant*. Then name one task where this costs nothing and one that it makes impossible, each with a reason.
+# 2. A classifier takes the **mean over the positions** of $f(X)$. Show that its answer is permutation-*invariant*. Then name one task that this does not harm and one that it makes impossible, each with a reason.
 # 3. Now apply a fixed mask to the scores: an $n\times n$ table $M$, the same for every input, with $M_{ij}$ True if position $i$ may attend to position $j$. Which step of your proof needs a condition on $M$, and which condition? Name one mask, other than "everything allowed", for which the proof holds for **every** $P$. And name one $P$ for which it fails with $n=2$ and the mask "attend only to yourself and to earlier positions".
 #
 # Ten to fifteen lines are enough. Formulas may be LaTeX or plain text.
@@ -734,7 +734,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Write $(PXW_k)^\top$ out. On which side does $P^\top$ stand, and what does it do to the columns of the scores?
+# Write $(PXW_k)^\top$ out. On which side is $P^\top$, and what does it do to the columns of the scores?
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -754,7 +754,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 #
 # **With a KV cache.** When a model generates token by token, it keeps the old keys and values instead of computing them again. Then there are fewer queries than keys: the queries are the **last** `n_queries` of `n_keys` positions.
 #
-# Say ten tokens are in the cache and two new ones come in. The first stands at position 10 and sees eleven keys; the second stands at position 11 and sees twelve. The mask is the *lower part* of the big triangle, aligned at the end.
+# Say ten tokens are in the cache and two new ones come in. The first is at position 10 and sees eleven keys; the second is at position 11 and sees twelve. The mask is the *lower part* of the big triangle, aligned at the end.
 
 # %% [markdown]
 # ### Exercise 1.5 · Causal mask
@@ -780,7 +780,7 @@ def causal_mask(n_queries, n_keys):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# At which position does query row $r$ stand? Write it with `n_keys`, `n_queries` and $r$.
+# At which position is query row $r$? Write it with `n_keys`, `n_queries` and $r$.
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -882,7 +882,7 @@ show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 #
 # <details><summary>After you have run it</summary>
 #
-# Sorted back, the second map is no longer a triangle: a word sees those that stood before it *in the shuffled sentence*. 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles: 14 to 37, and 6 to 19.)
+# Sorted back, the second map is no longer a triangle: a word sees those before it *in the shuffled sentence*. 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles: 14 to 37, and 6 to 19.)
 #
 # No weights can make the *map* come back. A visible key has a weight above zero and a hidden one has zero, so the hatched pattern would have to match, and the shuffle moves it. The *outputs* can: if all values are equal, every mixture of them is the same.
 #
@@ -892,12 +892,12 @@ show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 # %% [markdown]
 # ### Experiment: where position leaks
 #
-# *What* does a causal layer know? Look at two simple cases.
+# What does a causal layer know? Look at two simple cases.
 #
 # - **A marker at the start.** Let token 0 be a special token that occurs nowhere else, as in most language models. If all scores are equal, position $i$ gives each of its $i+1$ visible tokens the weight $\frac1{i+1}$. So the marker's share in the output tells how many tokens there are so far.
 # - **No marker.** The output at $i$ is a mean over $i+1$ tokens. A mean over more tokens varies less.
 #
-# Take one head with random weights and random tokens. Fit two *linear* read-outs to its outputs on one half of the texts, one of $i$ and one of $\frac1{i+1}$, and try them on the other half.
+# Take one head with random weights, and random tokens. Fit two *linear* read-outs to its outputs on one half of the texts, one of $i$ and one of $\frac1{i+1}$. Try them on the other half.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For texts with a marker: how well can a linear map read $\frac1{i+1}$ from the output of *one untrained* causal layer? How well $i$ itself? And what is left without the mask?
@@ -975,7 +975,7 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 # %% [markdown]
 # ## 6 · Does A occur before B?
 #
-# Now a task that is *only* about order. A text has eight letters. A and B occur once each; six other letters fill the remaining positions at random. The question: does A stand before B?
+# Now a task that is *only* about order. A text has eight letters. A and B occur once each; six other letters fill the remaining positions at random. Does A come before B?
 #
 # The model has one attention layer with two heads, built on *your* attention and *your* mask, then a feed-forward layer and the mean over the positions. There are three versions, the *arms* of the experiment, with five training seeds each:
 #
@@ -1086,10 +1086,10 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 #
 # **3 points · difficulty 3/5 · 35 minutes · text, graded by a person**
 #
-# *Why it matters:* "without positional encoding a Transformer sees a *bag of words*", words without an order, is half the truth. Know which half, and you can say what an experiment shows and what it does not.
+# *Why it matters:* you will hear that without a positional encoding a Transformer sees a *bag of words*, words without an order. That is half the truth. If you know which half, you can say what an experiment shows and what it does not.
 #
 # 1. State what you predicted for arms 1 and 2 and what was measured. Then explain why arm 1 is *exactly* at one half on this test set, not just near it, whatever its weights are and however long it is trained.
-# 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the position of B** contain if A stands before B, and what if A stands after B? Why does the mean over the positions not wipe this out?
+# 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the position of B** contain if A comes before B, and what if A comes after B? Why does the mean over the positions not wipe this out?
 # 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights). What does your result say about the first sentence? Then name one thing in Figure 1.8 or in what was tried here that makes the second sentence premature.
 #
 # Ten to fifteen lines are enough.
@@ -1177,7 +1177,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 #
 # <details><summary>After you have run it</summary>
 #
-# The map *is* the answer. Over 1,000 texts, B puts a mean weight of 0.81 to 0.99 on A if A stands before it (five seeds), and exactly 0 if not. Compare that with what you wrote.
+# The map *is* the answer. Over 1,000 texts, B puts a mean weight of 0.81 to 0.99 on A if A comes before it (five seeds), and exactly 0 if not. Compare that with what you wrote.
 # </details>
 
 # %% [markdown]
@@ -1237,7 +1237,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>5. Can a decoder without positional encodings know the order?</summary>
 #
-# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length.
+# Yes. The causal mask is tied to positions, so what a token sees depends on the tokens before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length.
 # </details>
 #
 # <details><summary>6. Does a padding mask break equivariance?</summary>
@@ -1247,12 +1247,12 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>7. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>
 #
-# (3, 13). The first new token stands at position 10 and sees keys 0 to 10: eleven times True, then twice False.
+# (3, 13). The first new token is at position 10 and sees keys 0 to 10: eleven times True, then twice False.
 # </details>
 #
 # <details><summary>8. You get a layer as a black box. How do you find out whether it uses the order?</summary>
 #
-# Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so the classic bug slips through.
+# Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so it does not show the classic bug.
 # </details>
 #
 # <details><summary>9. Where is it an advantage not to know the order?</summary>

@@ -50,7 +50,7 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · What makes a good encoding
 #
-# Week 1 left us with a layer that does not know where its tokens stand. Without a causal mask a text is a bag of words to it. With one, some order leaks in through the contents, but nothing tells a token its position. So mark every token with its position: this is a *positional encoding*. The simplest way is to **add** a vector to the token's embedding below the first layer:
+# The layer of week 1 does not know the positions of its tokens. Without a causal mask a text is a bag of words to it. With one, some order leaks in through the contents, but nothing tells a token its position. So mark every token with its position: this is a *positional encoding*. The simplest way is to **add** a vector to the token's embedding below the first layer:
 #
 # $$x'_p = x_p + \mathrm{PE}(p). \tag{1}$$
 #
@@ -63,7 +63,7 @@ np.random.seed(0)
 # | one-hot: channel $p$ is 1 | needs as many channels as positions; any two positions are equally far apart |
 # | the binary digits of $p$ | bounded, few channels, but it jumps: from 7 = 0111 to 8 = 1000 *every* digit changes |
 #
-# The last idea is nearly right. Write 0, 1, 2, … in binary, one below the other. The last digit flips at every step, the one before it at every second, then every fourth. Each digit is a **wave** with twice the wavelength of the one before. Fast waves tell neighbours apart; slow waves tell far from near. Only the jumps are bad, and they come from the waves being square.
+# The last idea is nearly right. Write 0, 1, 2, … in binary, in a column. The last digit flips at every step, the one before it at every second, then every fourth. Each digit is a **wave** with twice the wavelength of the one before. Fast waves tell neighbours apart; slow waves tell far from near. Only the jumps are bad, and the square waves cause them.
 #
 # So make them round.
 
@@ -115,14 +115,14 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 #
 # $$\mathrm{PE}(p)_{2t}=\sin(p\,\omega_t),\qquad \mathrm{PE}(p)_{2t+1}=\cos(p\,\omega_t),\qquad \omega_t=\text{base}^{-2t/d},\qquad \text{base}=10\,000. \tag{2}$$
 #
-# Read it slowly:
+# In detail:
 #
 # - $t$ counts **pairs**. Channels 0 and 1 share the frequency $\omega_0=1$, channels 2 and 3 share $\omega_1$, and so on. The exponent is $2t/d$: it starts at 0 and stays *below* 1.
 # - Sine sits on the even channel and cosine on the odd one, side by side: the **interleaved** layout.
 # - Angles are in radians. At $p=0$ all sines are 0 and all cosines are 1.
 # - Each pair is a point on the unit circle, so $|\mathrm{PE}(p)|^2=\frac d2$ for every $p$: no position is louder than another.
 #
-# Think of a pair as the **hand of a clock**: the angle $p\,\omega_t$ says where it points. The encoding is a row of such clocks, from fast to slow.
+# Think of a pair as the **hand of a clock** that points in the direction $p\,\omega_t$. The encoding is a row of such clocks, from fast to slow.
 
 # %% tags=["experiment"]
 lab.moving_clocks(head_dim=8, m=3, keys=False)
@@ -144,7 +144,7 @@ lab.moving_clocks(head_dim=8, m=3, keys=False)
 #
 # *Why it matters:* degrees, a forgotten 2 in the exponent and swapped waves all give plausible tables and no error. After four rows by hand you will see such a mistake.
 #
-# Let $d=4$ and base 10,000. Compute $\mathrm{PE}(0)$, $\mathrm{PE}(1)$, $\mathrm{PE}(5)$ and $\mathrm{PE}(6)$, and the dot products $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$, $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ and $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$. Use a calculator, or `math.sin` and `math.cos`. Give **at least four significant digits** (0.04998 has four), and do not round before the end.
+# Let $d=4$ and base 10,000. Compute $\mathrm{PE}(0)$, $\mathrm{PE}(1)$, $\mathrm{PE}(5)$ and $\mathrm{PE}(6)$, and the dot products $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$, $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ and $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$. Use a calculator, or `math.sin` and `math.cos`. Give **at least four significant digits** (0.04998 has four), and round only at the end.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "encode_by_hand", "solution": true}
 # Replace every None by a number, at least four significant digits. pe_5_2 is channel 2 of PE(5).
@@ -363,9 +363,9 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 # %% [markdown]
 # ## 4 · The encoding in code
 #
-# Now write the whole table. Three things decide whether it is right.
+# Now write the whole table. Mind three things.
 #
-# **Layout.** Interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$. Neither is wrong: a network that learns its own weights does not care about the order of channels. A checkpoint does. **In this course the table is formula (2).**
+# **Layout.** Interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$. Neither is wrong: a network that learns its own weights can use any order of channels. A checkpoint needs its own order. **In this course the table is formula (2).**
 #
 # **One frequency per pair.** The exponent counts pairs. If it counts channels, the cosine gets a frequency of its own, and the property of 2.1 is gone.
 #
@@ -538,7 +538,7 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 # %% [markdown]
 # ## 5 · Moving by $k$ is one matrix
 #
-# In 2.1 the *product* of two encodings knew only the offset. There is more: you can *move* an encoding without knowing where it stands. Take one pair and the addition theorems
+# In 2.1 the *product* of two encodings knew only the offset. There is more: you can *move* an encoding without knowing its position. Take one pair and the addition theorems
 #
 # $$\sin(a+b)=\sin a\cos b+\cos a\sin b,\qquad \cos(a+b)=\cos a\cos b-\sin a\sin b .$$
 #
@@ -649,7 +649,7 @@ lab.moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3)
 
 
 # %% [markdown]
-# **Figure 2.6. One block of your matrix turns one hand.** Move $p$: the four numbers stay. Move $k$: they change, and with them the angle by which the hand turns, wherever it stands.
+# **Figure 2.6. One block of your matrix turns one hand.** If you move $p$, the four numbers stay. If you move $k$, they change, and with them the angle by which the hand turns.
 
 # %% [markdown]
 # ### Experiment: a head without training that looks three positions back
@@ -713,7 +713,7 @@ lab.table(["positions", "weight three positions back, smallest"],
 #
 # **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* three lines, and still two classic mistakes: a table the optimizer does not know, and a text longer than the table that goes through in silence.
+# *Why it matters:* it takes three lines, and two classic mistakes hide in them: the optimizer does not know the table, or a text that is longer than the table raises no error.
 
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding", "solution": true}
 class LearnedPositionalEmbedding(nn.Module):
@@ -752,7 +752,7 @@ class LearnedPositionalEmbedding(nn.Module):
 #
 # <details><summary>Hint 2</summary>
 #
-# `(batch, seq_len, d_model) + (seq_len, d_model)` broadcasts over the batch. A slice past the end of a tensor is no error in Python: it is shorter, without a word.
+# `(batch, seq_len, d_model) + (seq_len, d_model)` broadcasts over the batch. A slice past the end of a tensor raises no error in Python: it is just shorter.
 # </details>
 
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding_check", "grade": true, "points": 0}
@@ -814,7 +814,7 @@ week2.LearnedPositionalEmbedding(LearnedPositionalEmbedding)
 # %% [markdown]
 # ### Experiment: does training find the relative solution?
 #
-# The texts are random tokens from an alphabet of eight. At each position a model must name the token that stood **three positions before**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table with room for 128 rows, and weights written by hand.
+# The texts are random tokens from an alphabet of eight. At each position a model must name the token **three positions before**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table with room for 128 rows, and weights written by hand.
 #
 # **The hand-built model** is Figure 2.7 with tokens. Its queries and keys read the 28 fastest pairs. The eight slowest channels carry the token, one channel per letter, loud enough to drown the encoding there. The read-out looks at these eight.
 
@@ -922,8 +922,8 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 #
 # What breaks beyond the training length? The usual answer is Figure 2.3: slow hands reach angles that training has never shown. But a longer text has more *keys*, too. Two things are new. Change one at a time, in the trained models, without training them again.
 #
-# - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. Whatever would stand before 0 stands at 0. Every token is there, and no position is new.
-# - **New positions, 32 keys.** Leave every token where it is, but show each query only 32 keys: the right one, and 31 drawn at random from the others before it.
+# - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. All still earlier tokens share position 0. Every token is there, and no position is new.
+# - **New positions, 32 keys.** Leave every token at its position, but show each query only 32 keys: the right one, and 31 drawn at random from the others before it.
 #
 # And are the *slow* hands to blame? Train five more models with only the six pairs whose wavelength is at most 32. In training each of these hands has been all the way round.
 
@@ -1014,12 +1014,12 @@ plt.show()
 # | six fast pairs, new positions | 0.80 (0.76 to 0.84) | 0.64 (0.60 to 0.68) |
 #
 # - **More keys alone do no harm.** At familiar positions 128 keys are as good as 32.
-# - **New positions do the harm**, and the more keys stand at them, the more. The latest 4 keys cost 0.01, the latest 32 cost 0.31, all of them 0.51.
+# - **New positions do the harm**, and more keys at new positions do more. The latest 4 keys cost 0.01, the latest 32 cost 0.31, all of them 0.51.
 # - **Slow pairs make it worse, but do not decide it.** Without them accuracy still falls to 0.64.
 #
 # Are familiar *distances* enough? Leave the query where it is, and count every distance beyond 31 as 31: 0.69 (0.60 to 0.76), no better than the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone. There familiar distances will do.
 #
-# *Why* do wrong keys win at new positions? A conjecture: training lowers their scores only for the pairs of positions that it has met. All other scores are left to chance, and each further key is one more chance to win. (All numbers: `experiments/results_distances.md`.)
+# *Why* do wrong keys win at new positions? A conjecture: training lowers their scores only for the pairs of positions that it has met. All other scores are random, and with each further key a wrong one is more likely to win. (All numbers: `experiments/results_distances.md`.)
 #
 # The lesson to keep: an explanation that sounds right also predicts something. Test what it predicts.
 # </details>
@@ -1070,9 +1070,9 @@ plt.show()
 #
 # **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* "falls monotonically with distance" is a claim about all pairs of offsets. One pair refutes it. A picture of width 64 says nothing about other widths.
+# *Why it matters:* "falls monotonically with distance" is a claim about all pairs of offsets. One pair of offsets refutes it. A picture of width 64 says nothing about other widths.
 #
-# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Every right pair is accepted; how to find one is up to you. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, so a rise of that size may not be real.
+# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Any right pair is accepted, however you find it. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, so a rise of that size may not be real.
 
 # %% nbgrader={"grade_id": "similarity_counterexample", "solution": true}
 def similarity_counterexample(d_model):
@@ -1303,7 +1303,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>7. Does it extrapolate to longer texts?</summary>
 #
-# There are weights that work everywhere (Figure 2.7). Training on short texts does not find them (Figure 2.8). New positions do the damage, and more with every key that stands at one. Put all keys at familiar positions, and nothing is lost (Figure 2.9).
+# There are weights that work everywhere (Figure 2.7). Training on short texts does not find them (Figure 2.8). New positions do the damage, and more with every key at a new one. If all keys are at familiar positions, nothing is lost (Figure 2.9).
 # </details>
 #
 # <details><summary>8. Learned or sinusoidal: which is better?</summary>

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Week 3 · Rotary position embeddings (RoPE)
 #
-# Read a sentence on page 1, then on page 100. It means the same. Can you build an attention layer that *cannot* notice that a text has moved, and still sees exactly how far apart two words are?
+# A sentence means the same on page 1 and on page 100. Can you build an attention layer that *cannot* notice that a text has moved, and still sees exactly how far apart two words are?
 #
 # **The answer in one sentence.** Turn every query and every key by an angle proportional to its position; their dot product then depends on how far apart they are, not on where.
 #
@@ -56,7 +56,7 @@ np.random.seed(0)
 #
 # If the sentence moves ten positions to the right, the two middle terms change although the sentence has not. For most $W$ the last term changes too.
 #
-# So look for a function $f$ that puts a position *into* a query and *into* a key, such that the score sees only their offset:
+# So look for a function $f$ that puts a position into a query and into a key such that the score sees only their offset:
 #
 # $$\big\langle f(q, m),\, f(k, n)\big\rangle = g(q, k, m-n)\qquad\text{for all } q, k, m, n. \tag{1}$$
 #
@@ -68,7 +68,7 @@ np.random.seed(0)
 #
 # $$ q\cdot k = |q|\,|k|\,\cos(\text{angle between the hands}).$$
 #
-# Now turn the hand of a token at position $m$ by $m\theta$, where $\theta$ is the clock's *frequency*, in radians per position. Move the whole sentence ten positions on, and *both* hands turn by $10\,\theta$ more. The angle between them stays the same, and so does the dot product. That is all of RoPE.
+# Now turn the hand of a token at position $m$ by $m\theta$, where $\theta$ is the clock's *frequency*, in radians per position. Move the whole sentence ten positions on, and *both* hands turn by $10\,\theta$ more. The angle between them stays the same, and so does the dot product. That is RoPE.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks, which turn by 1, 0.316, 0.1 and 0.0316 radians per position. Then both move on by nine positions. How large is the angle between the two hands on each clock, before and after?
@@ -88,7 +88,7 @@ for row, (m, n) in zip(axes, [(3, 1), (12, 10)]):
 plt.show()
 
 # %% [markdown]
-# **Figure 3.1. The clocks.** The query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$; unturned, both point right. In the lower row both tokens stand nine positions further on. Compare the shaded angles.
+# **Figure 3.1. The clocks.** The query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$; unturned, both point right. In the lower row both tokens are nine positions further on. Compare the shaded angles.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -108,7 +108,7 @@ plt.show()
 #
 # This is wish (1). The sign of the offset matters.
 #
-# **A worked example.** Let $\theta=\pi/6$, $q=(2,0)$ at $m=3$, $k=(1,1)$ at $n=0$. The query turns by $\pi/2$ and becomes $(0,2)$; the key stays. Score: $0\cdot1+2\cdot1=2$. Move both on by one. The query turns by $2\pi/3$ and becomes $(-1, \sqrt3)$. The key turns by $\pi/6$ and becomes $(\cos\frac\pi6-\sin\frac\pi6,\ \sin\frac\pi6+\cos\frac\pi6)\approx(0.3660, 1.3660)$. Score: $-0.3660+1.7321\cdot1.3660\approx 2.000$. Every number has changed; the score has not.
+# **A worked example.** Let $\theta=\pi/6$, $q=(2,0)$ at $m=3$, $k=(1,1)$ at $n=0$. The query turns by $\pi/2$ and becomes $(0,2)$; the key stays. Score: $0\cdot1+2\cdot1=2$. Move both on by one. The query turns by $2\pi/3$ and becomes $(-1, \sqrt3)$. The key turns by $\pi/6$ and becomes $(\cos\frac\pi6-\sin\frac\pi6,\ \sin\frac\pi6+\cos\frac\pi6)\approx(0.3660, 1.3660)$. Score: $-0.3660+1.7321\cdot1.3660\approx 2.000$. All numbers have changed except the score.
 
 # %% [markdown]
 # ### Exercise 3.1 · Rotate by hand
@@ -197,7 +197,7 @@ lab.moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True)
 
 
 # %% [markdown]
-# **Figure 3.2. Clocks to move.** One clock per pair for `head_dim` 8. (a) Raise m and n together. (b) Raise m alone, and find the pair that notices one position, and the pair that hardly notices a hundred. (c) Raise the base, and see which clock keeps its pace.
+# **Figure 3.2. Clocks to move.** One clock per pair for `head_dim` 8. (a) Raise m and n together. (b) Raise m alone. Which pair notices one position, and which hardly notices a hundred? (c) Raise the base. Which clock keeps its pace?
 
 # %% [markdown]
 # ### Exercise 3.2 · Frequencies
@@ -564,7 +564,7 @@ plt.show()
 # %% [markdown]
 # ## 5 · Two layouts, one idea
 #
-# Which channels form a pair is a choice. Two are in use.
+# You may choose which channels form a pair. Two layouts are in use.
 #
 # | layout | pair $i$ | found in (file) |
 # |---|---|---|
@@ -853,7 +853,7 @@ plt.show()
 # %% [markdown]
 # ### Experiment: properties are not enough to test RoPE
 #
-# It is tempting to test a RoPE function by its properties: it keeps lengths, position 0 changes nothing, and a shift of both positions leaves the score alone. Here are four *wrong* functions, each made from yours by one small change. Next to the properties stands a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
+# It is tempting to test a RoPE function by its properties: it keeps lengths, position 0 changes nothing, and a shift of both positions leaves the score alone. Here are four *wrong* functions, each made from yours by one small change. The last column is a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The four: turning backwards; base 100; the half layout; positions counted from 1. How many of them pass all three properties?
@@ -905,9 +905,9 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # **Heads are consecutive blocks.** The first `head_dim` channels of a projection belong to head 0, the next `head_dim` to head 1, and so on.
 #
-# **Rotate after the split.** Every head has the complete set of frequencies. If you rotate before the split, head 0 gets only fast clocks, the last head only slow ones.
+# **Rotate after the split.** Every head needs all frequencies. If you rotate before the split, head 0 gets only fast clocks, the last head only slow ones.
 #
-# **Rotate queries and keys, never values.** Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position leaks into the layers above.
+# **Rotate queries and keys, never values.** Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. So the absolute position reaches the layers above.
 #
 # **Store nothing.** RoPE has no parameters. `.to(torch.bfloat16)` rounds a table of cosines in a *buffer*, a tensor that belongs to the layer without being trained (section 8). Here the `state_dict` holds the four projections and nothing else.
 
@@ -1265,7 +1265,7 @@ plt.show()
 #
 # **2 points (1 + 1) · difficulty 2/5 · 10 + 10 minutes · numbers and text**
 #
-# *Why it matters:* `model.to(torch.bfloat16)` is one line, and it can ruin RoPE without a warning.
+# *Why it matters:* the one line `model.to(torch.bfloat16)` can ruin RoPE without a warning.
 #
 # Do the same for bfloat16, with its eight significant bits. How many distinct values are left of the positions 0, 1, …, 4095, and which is the first positive integer that bfloat16 cannot hold? Work it out on paper; both numbers must be exact.
 
@@ -1524,7 +1524,7 @@ print("The file passes your test:", serving_test(rotate_llama, prompt_scores, de
 
 
 # %% [markdown]
-# **Now find the three lines, and repair them.** Below stand three of the five functions. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2. The repaired functions take the place of the old ones, so the last cell of this section can test the whole file again.
+# **Now find the three lines, and repair them.** Below are three of the five functions. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2. The repaired functions take the place of the old ones, so the last cell of this section can test the whole file again.
 
 # %% nbgrader={"grade_id": "rotate_half", "solution": true}
 def rotate_half(x):
@@ -1667,7 +1667,7 @@ print("The repaired file passes your test:", serving_test(rotate_llama, prompt_s
 #
 # **2 points · difficulty 3/5 · 20 minutes · code**
 #
-# *Why it matters:* a head that you can build is a head that you can read.
+# *Why it matters:* if you can build a head, you can also read one.
 #
 # Every key of a text holds the same content `k`, and the last of `n_keys` tokens asks with the content `q`. Choose both vectors such that, after the rotation of 3.3 and the division by $\sqrt d$, softmax gives the token `back` positions before the query **at least 0.8** of the weight.
 
@@ -1747,7 +1747,7 @@ week3.look_back_head(look_back_head)
 # - The view is (heads, pairs, 2, width): pair by pair, first and second row. The transpose makes it (heads, 2, pairs, width), all first rows and then all second ones.
 # </details>
 #
-# **Back to the first question.** Yes: a layer can be blind to where a text stands and still see every offset. But that does not teach it offsets it has never met. You can hide them from it, as you did here; the next two weeks look for more.
+# **Back to the first question.** Yes: a layer can be blind to the place of a text and still see every offset. But it does not know offsets that it has never met. You can hide them from it, as you did here; the next two weeks look for more.
 
 # %% [markdown]
 # ## 12 · Test yourself
