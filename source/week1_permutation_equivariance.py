@@ -1014,7 +1014,8 @@ class OrderReader(nn.Module):
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-# Figure 1.8: run this cell (trains 15 small models; budget: 20 seconds)
+# Figure 1.8: run this cell
+# Trains 15 small models; budget: 20 seconds.
 def ordering_texts(count, length, generator):
     """Letters A = 0 and B = 1 once each, at random positions, among random letters 2 to 7."""
     texts = torch.randint(2, 8, (count, length), generator=generator)

@@ -845,7 +845,8 @@ def built_by_hand(add_positions):
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-# Figure 2.8: run this cell (trains two small models five times each; budget: 30 seconds)
+# Figure 2.8: run this cell
+# Trains two small models five times each; budget: 30 seconds.
 def texts(batch, length, generator):
     tokens = torch.randint(0, 8, (batch, length), generator=generator)
     return tokens, tokens.roll(3, dims=1)  # the answer at a position stands three positions before
@@ -938,7 +939,8 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-# For the next cell: run this cell (trains one small model five times; budget: 15 seconds)
+# For the next cell: run this cell
+# Trains one small model five times; budget: 15 seconds.
 fast = (2 * math.pi * 10000 ** (torch.arange(32) / 32) <= 32).repeat_interleave(2)  # the channels of six pairs
 torch.set_num_threads(1)
 arms = {"all 32 pairs": (table, [model for model, _, _ in runs["sinusoids"]]),
