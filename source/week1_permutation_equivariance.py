@@ -24,7 +24,7 @@
 #
 # **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Answer them anyway: you will remember a wrong prediction.
 #
-# **Folded cells** hold the plumbing of figures and training. Run them like any other cell.
+# **Folded cells** hold checks and the plumbing of figures and training. Run them like any other cell.
 
 # %% [markdown]
 # ### Conventions of this course
@@ -60,7 +60,7 @@ np.random.seed(0)
 # %% [markdown]
 # ## 2 · Attention
 #
-# Each token asks a question, and every token answers. The question is a vector, the *query* $q_i$. Token $j$ offers a *key* $k_j$ and says a *value* $v_j$. The *score* says how well question and offer match: it is the dot product of the two, scaled. A softmax turns the scores of one query into *weights*: positive numbers that add up to 1. The output is the weighted mean of the values.
+# Each token asks a question, and every token answers. The question is a vector, the *query* $q_i$. Token $j$ offers a *key* $k_j$ and passes on a *value* $v_j$. The *score* says how well question and offer match: it is the dot product of the two, scaled. A softmax turns the scores of one query into *weights*: positive numbers that add up to 1. The output is the weighted mean of the values.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 1.1: run this cell
@@ -335,7 +335,7 @@ lab.table(["", "result"], [
 # <details><summary>After you have run it</summary>
 #
 # - (a) is $0/0$.
-# - (b) Repair the value, and the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In five runs of five, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
+# - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In five runs of five, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
 # - (c) The order of the operations decides. (11,248 instead of 11,250 is rounding.)
 # - (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
 # - (e) No NaN, but the hidden keys share all the weight. And float16 cannot hold $-10^9$ at all. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype.

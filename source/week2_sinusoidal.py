@@ -466,7 +466,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# *Which form will you meet?* Most often this one (`word_language_model/model.py` in pytorch/examples):
+# *Which form will you meet?* Most often this one ([`word_language_model/model.py`](https://github.com/pytorch/examples/blob/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/model.py) in pytorch/examples):
 #
 # ```python
 # div_term = torch.exp(torch.arange(0, d_model, 2).float() * (-math.log(10000.0) / d_model))
@@ -546,7 +546,7 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # $$\begin{pmatrix}\sin((p+k)\omega)\\ \cos((p+k)\omega)\end{pmatrix}=\begin{pmatrix}\cos k\omega & \sin k\omega\\ -\sin k\omega & \cos k\omega\end{pmatrix}\begin{pmatrix}\sin p\,\omega\\ \cos p\,\omega\end{pmatrix}. \tag{4}$$
 #
-# The matrix contains $k$ and not $p$. The same matrix moves position 0 to $k$ and position 5,000 to $5{,}000+k$. It is a rotation; the minus sign sits below the diagonal because sine comes first in a pair. Put one such block per pair on the diagonal of a $d\times d$ matrix $M_k$, and
+# The matrix contains $k$ and not $p$. The same matrix moves position 0 to $k$ and position 5,000 to $5{,}000+k$. It is a rotation; the minus sign is below the diagonal because sine comes first in a pair. With one such block per pair on the diagonal of a $d\times d$ matrix $M_k$,
 #
 # $$\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)\qquad\text{for every }p. \tag{5}$$
 #
@@ -557,7 +557,7 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* $M_k$ is the seed of RoPE. Next week you will apply it to queries and keys, and add nothing at all.
+# *Why it matters:* RoPE grows from $M_k$. Next week you apply it to queries and keys, and add nothing.
 #
 # The offset may be any whole number: 0, negative (a move to the left), or far.
 
@@ -654,7 +654,7 @@ lab.moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3)
 # %% [markdown]
 # ### Experiment: a head without training that looks three positions back
 #
-# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $W_q=M_{-3}$ is all that a head needs to look three tokens back. (A factor of 8, in place of $1/\sqrt d$, makes the softmax sharp.)
+# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $W_q=M_{-3}$ is all that a head needs to look three tokens back. (A factor of 8 instead of $1/\sqrt d$ makes the softmax sharp.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** How much of its attention does the head put on the token three positions back, at positions 3 to 127? And at 50,000 to 50,127, beyond even the longest wavelength?
@@ -699,14 +699,14 @@ lab.table(["positions", "weight three positions back, smallest"],
 # %% [markdown]
 # ## 6 · What training finds
 #
-# First a rival for the test. The other classic answer is a trainable vector per position: a table of `max_len` rows, added to the tokens in the same way. Gehring et al. (2017) used it in a convolutional model; BERT and GPT-2 use it. Vaswani et al. tried it too and found "nearly identical" results in translation (section 3.5 and Table 3, row E). It needs no waves, but the table has an end.
+# First a rival for the test: a trainable vector per position, a table of `max_len` rows, added to the tokens in the same way. Gehring et al. (2017) used it in a convolutional model; BERT and GPT-2 use it. Vaswani et al. tried it too and found "nearly identical" results in translation (section 3.5 and Table 3, row E). It needs no waves, but the table has an end.
 #
-# You will hear that "beyond `max_len` learned embeddings are random". Two different things are mixed up here:
+# You will hear that "beyond `max_len` learned embeddings are random". This mixes up two things:
 #
 # - a row that exists but was **never trained** still has its starting value;
 # - a row **past the end** does not exist. The code must say so.
 #
-# With a checkpoint, also check which row position 0 uses. RoBERTa begins at row 2; BART and OPT have two rows more than positions (transformers 5.23: `RobertaEmbeddings`, `BartLearnedPositionalEmbedding`, `OPTLearnedPositionalEmbedding`).
+# With a checkpoint, also check which row position 0 uses. RoBERTa begins at row 2; BART and OPT have two rows more than positions (transformers 5.23: [`RobertaEmbeddings`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/roberta/modeling_roberta.py), [`BartLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bart/modeling_bart.py), [`OPTLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/opt/modeling_opt.py)).
 
 # %% [markdown]
 # ### Exercise 2.5 · A learned table
@@ -923,7 +923,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 #
 # What breaks beyond the training length? The usual answer is Figure 2.3: slow hands reach angles that training has never shown. But a longer text has more *keys*, too. Two things are new. Change one at a time, in the trained models, without training them again.
 #
-# - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. All still earlier tokens share position 0. Every token is there, and no position is new.
+# - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. All earlier tokens share position 0. Every token is there, and no position is new.
 # - **New positions, 32 keys.** Leave every token at its position, but show each query only 32 keys: the right one, and 31 drawn at random from the others before it.
 #
 # And are the *slow* hands to blame? Train five more models with only the six pairs whose wavelength is at most 32. In training each of these hands has been all the way round.
@@ -1208,7 +1208,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>After you have run it</summary>
 #
-# With identity weights the first term and the fourth stay, with random ones only the first. A layer must *learn* to be indifferent to the absolute position.
+# A layer must *learn* to be indifferent to the absolute position. Exercise 2.7 asks why.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "four_terms_question", "locked": true}
