@@ -289,6 +289,9 @@ def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_o
     fig, (circle, entries) = figure(title, ncols=2, width=7.4, height=3.4)
     dial(circle, [(p * frequency, QUERY, "PE(p)"), (turned, KEY, "M PE(p)")])
     circle.plot(math.cos(target), math.sin(target), "o", color=BLACK, markerfacecolor="none", markersize=12)
+    circle.plot([-1.1, 1.1, math.nan, 0, 0], [0, 0, math.nan, -1.1, 1.1], color="#D4D4D4", linewidth=1, linestyle="-", zorder=0)
+    circle.text(1.12, -0.2, "cosine →", fontsize=9)
+    circle.text(-0.06, 1.3, "sine ↑", fontsize=9, ha="right")
     entries.axis("off")
     entries.text(0, 0.5, f"position p = {p}, offset k = {k}\n\nM's block:\n{a:6.3f}  {b:6.3f}\n{c:6.3f}  {d:6.3f}\n\n"
                  f"turn k·ω = {k * frequency:.3g} rad", family="DejaVu Sans Mono", va="center")
@@ -296,24 +299,53 @@ def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_o
         "frequency": _rounded([frequency])[0], "p": p, "k": k, "maxOffset": max_offset, "blocks": blocks})
 
 
-def moving_score(head_dim=16, base=100.0, offset=6, back=3, max_offset=48):
-    """The rotary score against the offset m - n: a sum of cosines, one per pair, which all peak at ``back``."""
+def moving_score(head_dim=16, base=100.0, offset=6, back=3, strength=1, max_offset=48):
+    """The rotary score against the offset m - n: a sum of cosines, one per pair, which all peak at ``back``.
+
+    Below it the weight that softmax gives each of the keys at the offsets 0 to ``max_offset``, with a query of ``strength``.
+    """
     frequencies = _frequencies(head_dim, base)
     title, count = f"The score is a sum of cosines, one per pair (base {base:,.0f})", len(frequencies)
     alt = (f"{count} cosine curves against the offset m − n, one per pair of channels, fast to slow, and below them "
-           f"their sum, the score. All of them peak at the offset K, here {back}; elsewhere the fast ones disagree.")
+           f"their sum, the score. All of them peak at the offset K, here {back}; elsewhere the fast ones disagree. Bars "
+           "below show the softmax weight of each offset, for a strength of the query.")
     offsets = [step / 4 for step in range(4 * max_offset + 1)]
     curves = [[math.cos((at - back) * frequency) for at in offsets] for frequency in frequencies]
-    fig, (pairs, total) = figure(title, nrows=2, height=5, sharex=True, height_ratios=(2, 1))
+    scores = torch.tensor([sum(column) for column in zip(*curves)])
+    weights = (strength * scores[::4] / math.sqrt(head_dim)).softmax(0)
+    fig, (pairs, total, bars) = figure(title, nrows=3, height=6, sharex=True, height_ratios=(4, 2, 2))
     for pair, curve in enumerate(curves):
         pairs.plot(offsets, [0.42 * value - pair for value in curve], color=QUERY, linestyle="-", linewidth=1.5)
     pairs.set(yticks=[-pair for pair in range(count)], yticklabels=[f"pair {pair}" for pair in range(count)])
-    total.plot(offsets, [sum(column) for column in zip(*curves)], color=BLACK, linestyle="-")
-    total.set(xlabel="offset m − n", ylabel="score", xlim=(0, max_offset))
+    total.plot(offsets, scores, color=BLACK, linestyle="-")
+    total.set(ylabel="sum")
+    bars.bar(range(max_offset + 1), weights, color=GREEN)
+    bars.set(xlabel="offset m − n", ylabel=f"weight,\nstrength {strength}", xlim=(0, max_offset), ylim=(0, 1))
     for ax in (pairs, total):
         ax.axvline(back, color=KEY, linewidth=1.2, linestyle="--")
     return Moving("score", title, alt, fig, {
-        "frequencies": _rounded(frequencies), "offset": offset, "back": back, "maxOffset": max_offset})
+        "frequencies": _rounded(frequencies), "offset": offset, "back": back, "strength": strength, "maxOffset": max_offset})
+
+
+def moving_words(words, weights, values):
+    """A sentence whose words change places, its attention map, and how far the mean of its outputs moves.
+
+    ``weights``: of attention without a mask, (n, n); ``values``: (n, width). Both from the student's own head.
+    """
+    title, n = "Drag the words", len(words)
+    alt = (f"The words {' '.join(words)} in a row, to be moved, and below them their attention map: a row per query, a column "
+           "per key, darker for more weight. A switch hides later words; a line says how far the mean of the outputs moves.")
+    fig, ax = figure(title, width=5, height=4.2)
+    ax.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+    for i in range(n):
+        for j in range(n):
+            ax.text(j, i, f"{float(weights[i][j]):.2f}", ha="center", va="center", fontsize=9,
+                    color="white" if weights[i][j] > 0.7 else BLACK)
+    ax.set_xticks(range(n), words)
+    ax.set_yticks(range(n), words)
+    ax.set(xlabel="key", ylabel="query")
+    return Moving("words", title, alt, fig, {
+        "words": list(words), "weights": [_rounded(row) for row in weights], "values": [_rounded(row) for row in values]})
 
 
 def moving_slopes(alibi_slopes, n_heads=8, distance=16, max_heads=16, max_distance=64, weights=True):

@@ -1,7 +1,9 @@
 # %% [markdown]
 # # Week 1 · Attention does not know the order
 #
-# **The question of the week.** "The dog bites the man" and "the man bites the dog" are the same five words. Can a Transformer tell them apart if nobody tells it where each word stands?
+# **The question of the week.** "The dog bites the man" and "the man bites the dog" are the same five words. Can a Transformer tell them apart if nobody tells it the position of each word?
+#
+# <!-- costs of week1_permutation_equivariance -->
 #
 # ## What you will be able to do
 #
@@ -14,25 +16,15 @@
 #
 # **You need** matrix products, softmax, and a little PyTorch (broadcasting, `masked_fill`, autograd). You need not have seen a Transformer before.
 #
-# **Time:** about 110 minutes of exercises and 50 of reading and experiments. The whole notebook runs in under a minute. Short of time? 1.1 is the formula that the course is about; 1.4 and 1.6 are the ideas.
+# **Short of time?** 1.1 is the formula that the course is about; 1.4 and 1.6 are the ideas.
 #
-# ## The exercises: 19 points
+# <!-- points of week1_permutation_equivariance -->
 #
-# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
-# |---|---|---|---|---|---|---|
-# | 1.1 | `scaled_dot_product_attention` | code | 0 | 4 | – | 20 |
-# | 1.2 | `attention_by_hand` | numbers | 0 | 3 | – | 15 |
-# | 1.3 | `equivariance_gap` | code | 0 | 3 | – | 15 |
-# | 1.4 | `equivariant_or_invariant` | text | – | – | 3 | 20 |
-# | 1.5 | `causal_mask` | code | 0 | 3 | – | 15 |
-# | 1.6 | `ordering_explained` | text | – | – | 3 | 25 |
-# | | **total** | | **0** | **13** | **6** | **110** |
+# **How points are given.** Each answer has a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a grade. A person reads the two text answers.
 #
-# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a grade. A person reads the two text answers.
+# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Answer them anyway: you will remember a wrong prediction.
 #
-# **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Do them anyway: a wrong prediction is what you will remember.
-#
-# **Folded cells** hold the plumbing of figures and training. Run them like any other cell.
+# **Folded cells** hold checks and the plumbing of figures and training. Run them like any other cell.
 
 # %% [markdown]
 # ### Conventions of this course
@@ -61,16 +53,17 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · Same words, different meaning
 #
-# Only the order tells you who got bitten. A recurrent network reads word after word, so order is built into how it computes. A convolution looks at neighbours, so order is built in as well. A Transformer compares every *token*, a word or a piece of one, with every other token, all at once. Its authors saw the consequence: with "no recurrence and no convolution", somebody has to put the order in (Vaswani et al., 2017, section 3.5).
+# Only the order tells you who got bitten. A recurrent network reads word after word, so order is built into how it computes. A convolution looks at neighbours, so order is built in as well. A Transformer compares every *token*, a word or a piece of one, with every other token, all at once. Its authors saw the consequence: since the model has "no recurrence and no convolution", they had to put the order in (Vaswani et al., 2017, section 3.5).
 #
-# This week you find out what attention does when nobody does: you write it, shuffle its input, and see what it can tell apart. The next weeks put order in.
+# This week you leave the order out: you write attention, shuffle its input, and see what it can tell apart. The next weeks put order in.
 
 # %% [markdown]
 # ## 2 · Attention
 #
-# Each token asks a question, and every token answers. The question is a vector, the *query* $q_i$. What token $j$ offers is its *key* $k_j$; what it has to say is its *value* $v_j$. The *score* says how well question and offer match: it is the dot product of the two, scaled. A softmax turns the scores of one query into *weights*: positive numbers that add up to 1. The output is the weighted mean of the values.
+# Each token asks a question, and every token answers. The question is a vector, the *query* $q_i$. Token $j$ offers a *key* $k_j$ and passes on a *value* $v_j$. The *score* says how well question and offer match: it is the dot product of the two, scaled. A softmax turns the scores of one query into *weights*: positive numbers that add up to 1. The output is the weighted mean of the values.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 1.1: run this cell
 words = ["the", "dog", "bites", "the", "man"]
 query = torch.tensor([2.0, 0, 1, 1])
 keys = torch.tensor([[0.0, 1, 0, 0], [2, 0, 1, 0], [0, -1, 0, 1], [0, 1, 0, 0], [1, 0, 1, 1]])
@@ -80,7 +73,7 @@ weights = scores.softmax(0)
 output = weights @ values
 
 def cells(ax, rows, title):
-    ax.imshow(rows, cmap=lab.DIVERGING, vmin=-2.6, vmax=2.6, aspect="auto", interpolation="nearest")
+    ax.imshow(rows, cmap=lab.DIVERGING, vmin=-6, vmax=6, aspect="auto", interpolation="nearest")  # pale: numbers stand on it
     for (i, j), value in np.ndenumerate(np.asarray(rows)):
         ax.text(j, i, f"{value:.0f}" if value == round(float(value)) else f"{value:.1f}", ha="center", va="center", fontsize=9)
     ax.set_title(title, loc="center", fontsize=9.5)
@@ -111,7 +104,7 @@ plt.show()
 # **Figure 1.1. One query.** The query is compared with each key, from top to bottom. The softmax turns five scores into five weights. The output mixes the rows of the values in these proportions.
 
 # %% [markdown]
-# In formulas, for all queries at once:
+# For all queries at once:
 #
 # $$ s_{ij}=\frac{q_i\cdot k_j}{\sqrt d},\qquad a_{ij}=\frac{e^{s_{ij}}}{\sum_{j'}e^{s_{ij'}}},\qquad o_i=\sum_j a_{ij}\,v_j, \tag{1}$$
 #
@@ -121,7 +114,7 @@ plt.show()
 #
 # The softmax runs over the **keys**: every row of the weights adds up to 1. The columns do not.
 #
-# Where do queries, keys and values come from? From the tokens' vectors $x_i$ (in the first layer their *embeddings*), by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several heads side by side, each with its own three matrices. Usually $d$ is the width of the model divided by the number of heads. A fourth matrix, $W_o$, mixes the heads' outputs.
+# Queries, keys and values are made from the tokens' vectors $x_i$ (in the first layer their *embeddings*) by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several heads side by side, each with its own three matrices. Usually $d$ is the width of the model divided by the number of heads. A fourth matrix, $W_o$, mixes the heads' outputs.
 #
 # **A worked example.** One query, two keys, $d=4$. Let $q=(2\ln 3,0,0,0)$, $k_0=(1,0,0,0)$, $k_1=(0,0,0,0)$. The dot products are $2\ln3$ and $0$. Divided by $\sqrt4=2$ they are $\ln 3$ and $0$. Their exponentials are $3$ and $1$, so the weights are $\frac34$ and $\frac14$. With the values $v_0=8$ and $v_1=4$ the output is $\frac34\cdot8+\frac14\cdot4=7$.
 #
@@ -135,6 +128,7 @@ plt.show()
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 1.2: run this cell
 sizes = [4, 16, 64, 256, 1024]
 generator = torch.Generator().manual_seed(1)
 strongest = {"divided by √d": [], "not divided": []}
@@ -157,59 +151,28 @@ ax.legend(loc="center right")
 plt.show()
 
 # %% [markdown]
-# **Figure 1.2. What the scale is for.** Solid: with the division, the strongest key gets about the same share at every $d$. Dashed: without it, attention at $d=1024$ has almost become a choice of one key.
+# **Figure 1.2. What the scale is for.** The weight of the strongest of 64 random keys, mean of 400 queries. Solid: scores divided by $\sqrt d$. Dashed: not divided. Dotted: equal weights.
 #
-# No training made this choice: it follows from the length of the vectors.
+# <details><summary>After you have run it</summary>
+#
+# With the division the strongest key gets about the same share at every $d$. Without it, attention at $d=1024$ almost chooses a single key. No training made this choice: the length of the vectors did.
+# </details>
 
 # %% [markdown]
-# ### Masks, empty rows, half precision
+# ### Masks
 #
-# A *mask* says which keys a query may attend to. Its first use is *padding*: tokens without content that make all texts of a batch equally long, and that nobody should attend to.
+# A *mask* says which keys a query may attend to. Its first use is *padding*: tokens without content, which make all texts of a batch equally long. No token should attend to them.
 #
-# Equation (1) is one line of code. Three things make it fail in practice.
-#
-# **A mask may hide a key.** Its score becomes $-\infty$ *before* the softmax. Since $e^{-\infty}=0$, the other weights add up to 1 again. Set weights to zero *after* the softmax, and they add up to less than 1.
-#
-# **A mask may hide a whole row.** An empty text has nothing but padding. Or a text is padded at its start and no token may look ahead: then the first rows see padding only. Such a softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**. (On a CPU, PyTorch 2.13's own `F.scaled_dot_product_attention` returns zeros there too.)
-#
-# **float16 has a small range.** It ends at 65,504. The dot product of a query and a key can exceed that although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
-
-# %% [markdown] tags=["prediction"]
-# **Predict** what each line below gives. Which of the seven results will be NaN or infinite?
-#
-# *Your prediction:*
-
-# %% tags=["experiment"]
-hidden, leaf = torch.tensor([-math.inf, -math.inf]), torch.zeros(2, requires_grad=True)
-(leaf + hidden).softmax(0).nan_to_num(0.0)[0].backward()
-half, big = torch.tensor(300.0, dtype=torch.float16), torch.tensor([100.0, 99.0])
-shown = lambda *numbers: "  ".join(f"{float(number):g}" for number in numbers)
-lab.table(["", "result"], [
-    ["(a) softmax of (-inf, -inf)", shown(*hidden.softmax(0))],
-    ["(b) gradient behind a repaired NaN", shown(*leaf.grad)],
-    ["    largest float16", shown(torch.finfo(torch.float16).max)],
-    ["(c) float16: 300 * 300 / 8", shown(half * half / 8)],
-    ["    float16: 300 / 8 * 300", shown(half / 8 * half)],
-    ["(d) exp(100) / (exp(100) + exp(99))", shown(big.exp()[0] / big.exp().sum())],
-    ["(e) softmax of (-1e9, -1e9)", shown(*torch.tensor([-1e9, -1e9]).softmax(0))],
-])
-
-
-# %% [markdown]
-# - (a) is $0/0$.
-# - (b) Repair the value, and the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In five runs of five, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
-# - (c) The order of the operations decides. (11,248 in place of 11,250 is rounding.)
-# - (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
-# - (e) No NaN, but the hidden keys share all the weight. And float16 cannot hold $-10^9$ at all, so `eager_mask` in `transformers` 5.23 (`masking_utils.py`) adds the lowest number of the dtype instead.
+# A hidden key gets the score $-\infty$ *before* the softmax. Since $e^{-\infty}=0$, the other weights still add up to 1. If you set weights to zero *after* the softmax, they add up to less.
 
 # %% [markdown]
 # ### Exercise 1.1 · Scaled dot-product attention
 #
-# **4 points · difficulty 2/5 · 20 minutes · code**
+# **4 points · difficulty 2/5 · 20 + 20 minutes · code, in two steps**
 #
 # *Why it matters:* each encoding changes one part of this formula: the tokens (week 2), queries and keys (week 3), the scores (week 4).
 #
-# Write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations.
+# **First step:** write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations. The check stops where the second step begins; that one follows below.
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention", "solution": true}
 def scaled_dot_product_attention(q, k, v, mask=None):
@@ -222,9 +185,9 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     returns: (out, weights), both in the dtype of q:
              out (batch, heads, n_queries, v_dim), weights (batch, heads, n_queries, n_keys)
 
-    A query that may attend to no key has zero weights, a zero output, and finite gradients. In float16 the product of
-    q and k may be too large although the scaled score is not: the results must stay finite. Half-precision results may
-    be off by some units in their last place, float64 ones by as much as float32 rounds; round where you like.
+    Second step: a query that may attend to no key has zero weights, a zero output, and finite gradients. In float16 the
+    product of q and k may be too large although the scaled score is not: the results must stay finite. Half-precision
+    results may be off by some units in their last place, float64 ones by as much as float32 rounds.
     """
     ### BEGIN SOLUTION
     precise = torch.promote_types(q.dtype, torch.float32)  # half precision is rounded once, at the end
@@ -239,6 +202,12 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     return (weights @ v.to(precise)).to(q.dtype), weights.to(q.dtype)
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint for the first step</summary>
+#
+# `k.transpose(-2, -1)` swaps the last two axes. With `@` all batches and heads are multiplied at once; you need no loop. `masked_fill(~mask, -math.inf)` hides keys.
+# </details>
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention_check", "grade": true, "points": 0}
 # Visible check (0 points). What it claims, in order:
@@ -272,10 +241,10 @@ keys = torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0]]).view(1, 1, 2, 4)
 values = torch.tensor([8.0, 4]).view(1, 1, 2, 1).repeat(1, 1, 1, 9)
 out, weights = scaled_dot_product_attention(query, keys, values)
 first = round(float(weights.flatten()[0]), 3)
-assert first != 0.9, "the first key of the worked example gets 0.9 in place of 0.75: the scores are not divided by sqrt(head_dim)."
-assert first != 0.675, "the first key of the worked example gets 0.675 in place of 0.75: divide by the width of q and k, not of v."
-assert first != 0.634, "the first key of the worked example gets 0.634 in place of 0.75: divide by the square root of head_dim."
-assert abs(first - 0.75) < 2e-3, f"the first key of the worked example gets {first:g} in place of 0.75."
+assert first != 0.9, "the first key of the worked example gets 0.9 instead of 0.75: the scores are not divided by sqrt(head_dim)."
+assert first != 0.675, "the first key of the worked example gets 0.675 instead of 0.75: divide by the width of q and k, not of v."
+assert first != 0.634, "the first key of the worked example gets 0.634 instead of 0.75: divide by the square root of head_dim."
+assert abs(first - 0.75) < 2e-3, f"the first key of the worked example gets {first:g} instead of 0.75."
 assert torch.allclose(out.flatten(), torch.full((9,), 7.0), atol=1e-3), "the worked example gives the output 7."
 
 # A mask hides keys before the softmax; True means "may attend"; every shape that broadcasts will do.
@@ -297,14 +266,15 @@ _, weights = scaled_dot_product_attention(100 * q, k, v)
 assert bool(weights.isfinite().all()), (
     "scores of some hundred give NaN: exp overflows. torch.softmax does not; or subtract the largest score first.")
 
-# A query that may attend to nothing has zero weights, a zero output and a finite gradient.
+# ---- Second step. A query that may attend to nothing has zero weights, a zero output and a finite gradient.
 empty = torch.ones(4, 5, dtype=torch.bool)
 empty[2] = False
 leaf = q.clone().requires_grad_()
 out, weights = scaled_dot_product_attention(leaf, k, v, empty)
 assert out.requires_grad, "the output is cut off from the gradient of q: no detach, no NumPy, no .item()."
 weights, result = weights.detach(), out.detach()
-assert bool(weights.isfinite().all() and result.isfinite().all()), "a row that may attend to nothing gives NaN: 0/0."
+assert bool(weights.isfinite().all() and result.isfinite().all()), (
+    "the first step is right. The second: a row that may attend to nothing gives NaN, 0/0.")
 assert float(weights[:, :, 2].abs().max()) == 0 and float(result[:, :, 2].abs().max()) == 0, (
     "a query that may attend to nothing must have zero weights and a zero output.")
 out.sum().backward()
@@ -319,7 +289,7 @@ assert out.dtype == torch.float16 and weights.dtype == torch.float16, (
 assert float(weights) == 1, (
     f"a single key gets the weight 1; in float16 yours gets {float(weights):g}. The product of these vectors, 160,000, is "
     "too large for float16, though the scaled score, 40,000, would fit.")
-_, weights = scaled_dot_product_attention(half, half, half, torch.tensor([True]))  # an error here? -1e9 is no float16 number
+_, weights = scaled_dot_product_attention(half, half, half, torch.tensor([True]))  # "value cannot be converted"? -1e9 is no float16 number
 assert float(weights) == 1, (
     f"a single key that may be attended to gets the weight 1; with a mask in float16 yours gets {float(weights):g}.")
 print("Looks right. The hidden tests compare values, with other shapes, masks, dtypes, large scores and gradients.")
@@ -332,25 +302,61 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the formula</summary>
+# ### Where the formula breaks
 #
-# `k.transpose(-2, -1)` swaps the last two axes. With `@` all batches and heads are multiplied at once; you need no loop.
+# Equation (1) is one line of code. In practice it fails in two places.
+#
+# **A mask may hide a whole row.** An empty text has nothing but padding. Or a text is padded at its start and no token may look ahead: then the first rows see padding only. Such a softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**. (On a CPU, PyTorch 2.13's own `F.scaled_dot_product_attention` returns zeros there too.)
+#
+# **float16 has a small range.** It ends at 65,504. The dot product of a query and a key can exceed that although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
+
+# %% [markdown] tags=["prediction"]
+# **Predict** what each line below gives. Which of the seven results will be NaN or infinite?
+#
+# *Your prediction:*
+
+# %% tags=["experiment"]
+hidden, leaf = torch.tensor([-math.inf, -math.inf]), torch.zeros(2, requires_grad=True)
+(leaf + hidden).softmax(0).nan_to_num(0.0)[0].backward()
+half, big = torch.tensor(300.0, dtype=torch.float16), torch.tensor([100.0, 99.0])
+shown = lambda *numbers: "  ".join(f"{float(number):g}" for number in numbers)
+lab.table(["", "result"], [
+    ["(a) softmax of (-inf, -inf)", shown(*hidden.softmax(0))],
+    ["(b) gradient behind a repaired NaN", shown(*leaf.grad)],
+    ["    largest float16", shown(torch.finfo(torch.float16).max)],
+    ["(c) float16: 300 * 300 / 8", shown(half * half / 8)],
+    ["    float16: 300 / 8 * 300", shown(half / 8 * half)],
+    ["(d) exp(100) / (exp(100) + exp(99))", shown(big.exp()[0] / big.exp().sum())],
+    ["(e) softmax of (-1e9, -1e9)", shown(*torch.tensor([-1e9, -1e9]).softmax(0))],
+])
+
+
+# %% [markdown]
+# <details><summary>After you have run it</summary>
+#
+# - (a) is $0/0$.
+# - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In five runs of five, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
+# - (c) The order of the operations decides. (11,248 instead of 11,250 is rounding.)
+# - (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
+# - (e) No NaN, but the hidden keys share all the weight. And float16 cannot hold $-10^9$ at all. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype.
 # </details>
 #
-# <details><summary>Hint 2: rows that may attend to nothing</summary>
+# **1.1, second step.** Go back to your function and make it safe: rows that may attend to nothing, and float16. Run its check again.
 #
-# Find them first: `mask.any(dim=-1, keepdim=True)`. Give these rows *any finite* scores, so that the softmax does no harm, and set their weights to zero afterwards with `masked_fill`. The gradient then stays finite too.
+# <details><summary>Hint: rows that may attend to nothing</summary>
+#
+# Find them first: `mask.any(dim=-1, keepdim=True)`. Give these rows *any finite* scores, so that the softmax does no harm. Set their weights to zero afterwards with `masked_fill`. Then the gradient stays finite too.
 # </details>
 #
-# <details><summary>Hint 3: float16</summary>
+# <details><summary>Hint: float16</summary>
 #
-# Either compute float16 and bfloat16 in float32 and cast at the end; the results for float64 must be float64. Or divide q by $\sqrt d$ before the product. The first is also more exact.
+# Compute float16 and bfloat16 in float32 and cast at the end; float64 must stay float64. Or divide q by $\sqrt d$ before the product. The first is also more exact.
 # </details>
 
 # %% [markdown]
 # ### Exercise 1.2 · Attention by hand
 #
-# **3 points · difficulty 2/5 · 15 minutes · numbers**
+# **3 points · difficulty 2/5 · 20 minutes · numbers**
 #
 # *Why it matters:* do it once on paper and you will never again wonder which axis the softmax runs over, or what moves when tokens move.
 #
@@ -364,7 +370,7 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 #
 # First compute the three weights of token 0's query, and its output.
 #
-# Then **tokens 1 and 2 change positions**: the token that stood at position 2 now stands at position 1, with its query, its key and its value. Guess before you compute. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1.
+# Then **tokens 1 and 2 change positions**: the token from position 2 is now at position 1, with its query, its key and its value. Guess before you compute. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1.
 #
 # Use a calculator or `math.exp`. Give **at least four significant digits**.
 
@@ -395,6 +401,22 @@ attention_by_hand |= {
 }
 ### END SOLUTION
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Query 0 is compared with all three keys: three dot products, each divided by $\sqrt4$. Check yourself: the three weights must add up to 1.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# After the swap you need not compute anything for position 0. Which token is at position 1 now, and what weight did query 0 give it?
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# For the last number: the token at position 1 is the former token 2. Compute *its* output, from its query, as you did for token 0.
+# </details>
+
 # %% nbgrader={"grade_id": "attention_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, and at one sum.
 assert isinstance(attention_by_hand, dict), "attention_by_hand must stay a dictionary; fill in its values."
@@ -418,32 +440,16 @@ week1.attention_by_hand(attention_by_hand)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Query 0 is compared with all three keys: three dot products, each divided by $\sqrt4$. Check yourself: the three weights must add up to 1.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# After the swap nothing has to be computed for position 0. Which token stands at position 1 now, and what did query 0 think of it?
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# For the last number: the token at position 1 is the former token 2. Compute *its* output, from its query, as you did for token 0.
-# </details>
-
-# %% [markdown]
 # ## 3 · Shuffling
 #
-# A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token that stood at position `perm[i]`. The transpose undoes it: $P^\top P=I$.
+# A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token from position `perm[i]`. The transpose undoes it: $P^\top P=I$.
 #
 # What can a function $f$ do with shuffled tokens? Two words are often mixed up:
 #
 # - **invariant**: $f(PX)=f(X)$. Shuffling changes *nothing*. Example: the sum of all tokens.
 # - **equivariant**: $f(PX)=P\,f(X)$. The outputs are *the same, shuffled in the same way*. Example: doubling every token.
 #
-# Equivariance says that two roads lead to the same place: shuffle and then compute, or compute and then shuffle.
+# If $f$ is equivariant, two roads lead to the same place: shuffle and then compute, or compute and then shuffle.
 
 # %% tags=["experiment"]
 generator = torch.Generator().manual_seed(373)
@@ -457,6 +463,7 @@ def self_attention(x, mask=None):
 
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 1.3: run this cell
 names, perm = "abcde", torch.tensor([2, 0, 4, 1, 3])
 panels = [("X", x, range(5)), ("f(X)", self_attention(x)[0], range(5)),
           ("PX", x[:, perm], perm), ("f(PX) = P f(X)", self_attention(x[:, perm])[0], perm)]
@@ -482,11 +489,11 @@ plt.show()
 # %% [markdown]
 # ### Exercise 1.3 · Measure the gap
 #
-# **3 points · difficulty 2/5 · 15 minutes · code**
+# **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* "does this layer know the order?" is a question you can put to any layer, even one you cannot read. But the test must be right for layers that know the order and for layers that don't. Several wrong versions also give zero for attention, or agree with the right one on every swap of two tokens.
+# *Why it matters:* you can ask any layer, even one you cannot read: "do you know the order?" But your test must be right for layers that know the order and for layers that don't. Several wrong versions also give zero for attention, or agree with the right one on every swap of two tokens.
 #
-# Measure how far the two roads of Figure 1.3 lie apart. Call `f` with all of `x` at once, not sequence by sequence.
+# Measure how far apart the two roads of Figure 1.3 end. Call `f` with all of `x` at once, not sequence by sequence.
 
 # %% nbgrader={"grade_id": "equivariance_gap", "solution": true}
 def equivariance_gap(f, x, perm):
@@ -504,6 +511,17 @@ def equivariance_gap(f, x, perm):
     return (shuffled_first - shuffled_last).abs().max().item()
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `perm` indexes the axis of the tokens, axis 1, once *inside* the call of `f` and once *outside*.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# You need no inverse. An inverse would put both sides back into the old order.
+# </details>
 
 # %% nbgrader={"grade_id": "equivariance_gap_check", "grade": true, "points": 0}
 # Visible check (0 points). You can follow all its numbers on paper. What it claims, in order:
@@ -551,20 +569,9 @@ week1.equivariance_gap(equivariance_gap)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# `perm` indexes the axis of the tokens, axis 1, once *inside* the call of `f` and once *outside*.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# You need no inverse. An inverse would put both sides back into the old order, and nobody asked for that.
-# </details>
-
-# %% [markdown]
 # ### Experiment: the attention map of a shuffled sentence
 #
-# Take seven tokens with random embeddings and one head with random weights. Feed in the sentence twice, in its own order and shuffled, and look at the weights themselves. (Both occurrences of "the" have the same embedding. Without an encoding nothing tells them apart.)
+# Take seven tokens with random embeddings and one head with random weights. Feed in the sentence twice, in its own order and shuffled, and look at the weights. (Both occurrences of "the" have the same embedding. Without an encoding nothing tells them apart.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The shuffled sentence gives a different map. Sort its rows *and* its columns back into the old order. How many of the 49 weights now differ from the original?
@@ -572,6 +579,7 @@ week1.equivariance_gap(equivariance_gap)
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 1.4: run this cell
 words = ["the", "dog", "bites", "the", "man", "very", "hard"]
 generator = torch.Generator().manual_seed(41)
 vocabulary = {word: torch.randn(6, generator=generator) for word in sorted(set(words))}
@@ -582,7 +590,7 @@ back = order.argsort()
 def hatch(ax, hidden):
     """Mark the entries that a mask hides, so that they do not look like small weights."""
     for i, j in hidden.nonzero().tolist():
-        ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor="#F2F2F2", edgecolor="#B0B0B0", hatch="////", linewidth=0))
+        ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor="#FFFFFF", edgecolor="#A0A0A0", hatch="////", linewidth=0))
 
 def show_pair(title, mask=None):
     """Attention maps of X, of PX, and of PX with rows and columns sorted back; then what remains."""
@@ -594,7 +602,7 @@ def show_pair(title, mask=None):
     shuffled_words = [words[i] for i in order]
     for ax, (name, values, unseen, labels) in zip(axes, [("X", original, hidden, words), ("PX", shuffled, hidden, shuffled_words),
                                                          ("PX, sorted back", restored, hidden_back, words)]):
-        maps = ax.imshow(values, vmin=0, vmax=1, interpolation="nearest")
+        maps = ax.imshow(values, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
         hatch(ax, unseen)
         ax.set_title(name)
         ax.set_xticks(range(7), labels, rotation=90, fontsize=8)
@@ -612,17 +620,20 @@ def show_pair(title, mask=None):
     lab.table(["", "weights that differ by more than 0.01", "by more than 0.2", "gap of the outputs"],
               [[title, *(f"{count} of 49" for count in counts), "below 0.00001" if gap < 1e-5 else f"{gap:.1f}"]])
 
-show_pair("No mask: the map moves with the words")
+show_pair("The sentence, and shuffled: no mask")
 
 # %% [markdown]
 # **Figure 1.4. Attention maps of X and PX.** Rows are queries, columns keys. From left to right: the sentence, the shuffled sentence, the shuffled map sorted back, and the difference between the third map and the first.
 #
-# Sorted back, the second map is the first one again. And the two rows "the" are equal, as are the two columns.
+# <details><summary>After you have run it</summary>
+#
+# None differs. Sorted back, the second map is the first one again. And the two rows "the" are equal, as are the two columns.
+# </details>
 
 # %% [markdown]
 # ### Experiment: which layers are equivariant?
 #
-# Now put the question to the parts of a Transformer, and to some of its rivals. A second column shows how far each layer is from *invariant*: the largest difference between $f(PX)$ and $f(X)$.
+# Now ask the parts of a Transformer, and some of its rivals. A second column shows how far each layer is from *invariant*: the largest difference between $f(PX)$ and $f(X)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Which of these see the order, that is, have a gap above zero?
@@ -670,32 +681,35 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 
 
 # %% [markdown]
-# Everything that works token by token is equivariant, attention is, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
+# <details><summary>After you have run it</summary>
 #
-# **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the second column: for attention it is of order 1. Only the mean in the last line is invariant.
+# Every layer that works token by token is equivariant, attention is, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
 #
-# **Zero up to rounding.** "0" stands for "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that it is rounding and nothing else: in float64, with more digits, the gap shrinks too.
+# **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the second column: for attention the distance is of order 1. Only the mean in the last line is invariant.
+#
+# **Zero up to rounding.** "0" means "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that rounding is all there is: in float64, with more digits, the gap shrinks too.
+# </details>
 
 # %% [markdown]
 # ## 4 · The proof
 #
-# You have measured a few random inputs. Why does it hold for all? You need three facts about a permutation matrix $P$:
+# You have measured a few random inputs. Does it hold for all? You need three facts about a permutation matrix $P$:
 #
 # - $P^\top P = I$;
 # - multiplying by $P$ from the left reorders rows, by $P^\top$ from the right reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the row of $S$ that row $i$ comes from;
-# - a softmax over a row treats all its entries alike, wherever they stand.
+# - a softmax over a row treats all its entries alike, whatever their order.
 
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}
 # ### Exercise 1.4 · Equivariant or invariant?
 #
-# **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
 #
 # *Why it matters:* the proof tells you what a positional encoding has to break, and which parts of a model can never break it.
 #
 # Let $f(X)=\operatorname{softmax}\!\big(XW_q(XW_k)^\top/\sqrt d\big)\,XW_v$, with the softmax over each row.
 #
 # 1. Prove $f(PX)=P f(X)$ for every permutation matrix $P$. Say where you use $P^\top P=I$, and why the softmax of the reordered scores is the reordered softmax.
-# 2. A classifier takes the **mean over the positions** of $f(X)$. Show that its answer is permutation-*invariant*. Then name one task where this costs nothing and one that it makes impossible, each with a reason.
+# 2. A classifier takes the **mean over the positions** of $f(X)$. Show that its answer is permutation-*invariant*. Then name one task that this does not harm and one that it makes impossible, each with a reason.
 # 3. Now apply a fixed mask to the scores: an $n\times n$ table $M$, the same for every input, with $M_{ij}$ True if position $i$ may attend to position $j$. Which step of your proof needs a condition on $M$, and which condition? Name one mask, other than "everything allowed", for which the proof holds for **every** $P$. And name one $P$ for which it fails with $n=2$ and the mask "attend only to yourself and to earlier positions".
 #
 # Ten to fifteen lines are enough. Formulas may be LaTeX or plain text.
@@ -720,7 +734,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Write $(PXW_k)^\top$ out. On which side does $P^\top$ stand, and what does it do to the columns of the scores?
+# Write $(PXW_k)^\top$ out. On which side is $P^\top$, and what does it do to the columns of the scores?
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -736,18 +750,18 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown]
 # ## 5 · The causal mask
 #
-# A model that generates text, a *decoder*, must not look at what it has not written yet. Training computes all positions at once, so position $i$ may attend to the positions $0,\dots,i$ only (Vaswani et al., section 3.2.3). The mask is a lower triangle *with* its diagonal: a token may see itself.
+# A model that generates text, a *decoder*, must not look at text that it has not written yet. Training computes all positions at once, so position $i$ may attend to the positions $0,\dots,i$ only (Vaswani et al., section 3.2.3). The mask is a lower triangle *with* its diagonal: a token may see itself.
 #
 # **With a KV cache.** When a model generates token by token, it keeps the old keys and values instead of computing them again. Then there are fewer queries than keys: the queries are the **last** `n_queries` of `n_keys` positions.
 #
-# Say ten tokens are in the cache and two new ones come in. The first stands at position 10 and sees eleven keys; the second stands at position 11 and sees twelve. The mask is the *lower part* of the big triangle, aligned at the end.
+# Say ten tokens are in the cache and two new ones come in. The first is at position 10 and sees eleven keys; the second is at position 11 and sees twelve. The mask is the *lower part* of the big triangle, aligned at the end.
 
 # %% [markdown]
 # ### Exercise 1.5 · Causal mask
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* aligned at the wrong corner, the mask is still a tidy triangle. Training, with as many queries as keys, does not notice. Generation falls apart.
+# *Why it matters:* a mask that is aligned at the wrong corner is still a tidy triangle. Training, with as many queries as keys, does not notice. Generation falls apart.
 
 # %% nbgrader={"grade_id": "causal_mask", "solution": true}
 def causal_mask(n_queries, n_keys):
@@ -762,6 +776,17 @@ def causal_mask(n_queries, n_keys):
     return key_positions[None, :] <= query_positions[:, None]
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# At which position is query row $r$? Write it with `n_keys`, `n_queries` and $r$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Compare a column of query positions with a row of key positions; or look up the argument `diagonal` of `torch.tril`.
+# </details>
 
 # %% nbgrader={"grade_id": "causal_mask_check", "grade": true, "points": 0}
 # Visible check (0 points). What it claims, in order:
@@ -793,17 +818,6 @@ week1.causal_mask(causal_mask)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# At which position does query row $r$ stand? Write it with `n_keys`, `n_queries` and $r$.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Compare a column of query positions with a row of key positions; or look up the argument `diagonal` of `torch.tril`.
-# </details>
-
-# %% [markdown]
 # ### Experiment: two ways to align
 #
 # PyTorch's own attention has a switch `is_causal=True`. To see its mask, set all scores to zero and put in unit vectors as values. Then the output *is* the weights, and a weight above zero is a key that is seen.
@@ -818,6 +832,7 @@ seen = F.scaled_dot_product_attention(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1,
                                       is_causal=True)[0, 0] > 0
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 1.5: run this cell
 fig, axes = lab.figure("Who may see whom", ncols=3, height=3.6)
 for ax, (title, mask, first) in zip(axes, [("your mask:\n5 queries, 5 keys", causal_mask(5, 5), 0),
                                            ("your mask:\n2 queries, 5 keys", causal_mask(2, 5), 3),
@@ -840,11 +855,14 @@ for ax, (title, mask, first) in zip(axes, [("your mask:\n5 queries, 5 keys", cau
 plt.show()
 
 # %% [markdown]
-# **Figure 1.5. Aligned at the end, and at the top left.** Blue with a tick: may attend. Left: the whole triangle. Middle: its last two rows, right for two new tokens with three in the cache. Right: PyTorch's switch takes the two queries for the *first* two positions.
+# **Figure 1.5. Three masks.** Blue with a tick: may attend. Left: your mask for five queries and five keys. Middle: yours for two queries and five keys. Right: what `is_causal=True` does with two and five.
 #
-# So with the switch the newest token sees two keys of five, and a single query sees key 0 only. The switch is made for equally many queries and keys. With a cache, pass a mask such as yours, or `torch.nn.attention.bias.causal_lower_right`. For a single query pass none: everything is in its past.
+# <details><summary>After you have run it</summary>
 #
-# The package flash-attn changed `causal=True` in version 2.1, from the top left to the end ("2.1: Change behavior of causal flag" in its README).
+# PyTorch's switch takes the two queries for the *first* two positions. So the newest token sees two keys of five, and a single query sees key 0 only. The switch is made for equally many queries and keys. With a cache, pass a mask such as yours, or [`causal_lower_right`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/attention/bias.py). A single query needs no mask: everything is in its past.
+#
+# The package flash-attn moved `causal=True` from the top left to the end in version 2.1 ([README, "2.1: Change behavior of causal flag"](https://github.com/Dao-AILab/flash-attention/blob/v2.5.9/README.md#21-change-behavior-of-causal-flag)).
+# </details>
 
 # %% [markdown]
 # ### Experiment: the same shuffle, with a causal mask
@@ -857,26 +875,29 @@ plt.show()
 # *Your prediction:*
 
 # %% tags=["experiment"]
-show_pair("Causal mask: the map does not come back", causal_mask(7, 7))
+show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 
 # %% [markdown]
-# **Figure 1.6. The causal pair.** As Figure 1.4, with a causal mask. Hatched: hidden. Sorted back, the second map is no longer a triangle: a word sees those that stood before it *in the shuffled sentence*.
+# **Figure 1.6. The causal pair.** As Figure 1.4, with a causal mask. Hatched: hidden.
 #
-# How far is it from the original? 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles: 14 to 37, and 6 to 19.)
+# <details><summary>After you have run it</summary>
+#
+# Sorted back, the second map is no longer a triangle: a word sees those before it *in the shuffled sentence*. 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles: 14 to 37, and 6 to 19.)
 #
 # No weights can make the *map* come back. A visible key has a weight above zero and a hidden one has zero, so the hatched pattern would have to match, and the shuffle moves it. The *outputs* can: if all values are equal, every mixture of them is the same.
 #
 # The mask is tied to positions, the words are not. So a causal layer knows something about the order, with no positional encoding at all.
+# </details>
 
 # %% [markdown]
 # ### Experiment: where position leaks
 #
-# *What* does a causal layer know? Look at two simple cases.
+# What does a causal layer know? Look at two simple cases.
 #
 # - **A marker at the start.** Let token 0 be a special token that occurs nowhere else, as in most language models. If all scores are equal, position $i$ gives each of its $i+1$ visible tokens the weight $\frac1{i+1}$. So the marker's share in the output tells how many tokens there are so far.
 # - **No marker.** The output at $i$ is a mean over $i+1$ tokens. A mean over more tokens varies less.
 #
-# Take one head with random weights and random tokens. Fit two *linear* read-outs to its outputs on one half of the texts, one of $i$ and one of $\frac1{i+1}$, and try them on the other half.
+# Take one head with random weights, and random tokens. Fit two *linear* read-outs to its outputs on one half of the texts, one of $i$ and one of $\frac1{i+1}$. Try them on the other half.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For texts with a marker: how well can a linear map read $\frac1{i+1}$ from the output of *one untrained* causal layer? How well $i$ itself? And what is left without the mask?
@@ -884,6 +905,7 @@ show_pair("Causal mask: the map does not come back", causal_mask(7, 7))
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 1.7: run this cell
 length, width = 48, 32
 positions = torch.arange(1, length).double()
 targets = {"i": positions, "1/(i+1)": 1 / (positions + 1)}
@@ -941,16 +963,19 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 # %% [markdown]
 # **Figure 1.7. Where position leaks.** Solid: causal mask. Dashed: no mask. (a) The first token's weight if all scores are equal. (b) What a linear map reads from the outputs (one seed; band: one standard deviation over texts). (c) How far outputs lie from their mean, in texts without a marker.
 #
-# With a marker, the output reveals $\frac1{i+1}$: the read-out explains 0.83 to 0.91 of its variance in five seeds. This says much about the first ten positions and little about the rest, so a read-out of $i$ itself explains only 0.42 to 0.44. Without the mask, a read-out explains nothing.
+# <details><summary>After you have run it</summary>
+#
+# With a marker, the output reveals $\frac1{i+1}$: the read-out explains 0.83 to 0.91 of its variance in five seeds. This says much about the first ten positions and little about the rest. So a read-out of $i$ itself explains only 0.42 to 0.44. Without the mask, a read-out explains nothing.
 #
 # Without a marker, no *linear* reading works. But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
+# </details>
 #
-# **What larger models do with it.** Haviv et al. (2022) trained causal language models without any encoding: they stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. On their reasoning tasks, longer in the test than in training, models without an encoding beat those with RoPE and with ALiBi, and did at least as well as those with T5's bias.
+# **What larger models do with it.** Haviv et al. (2022) trained causal language models without any encoding. These stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. On their reasoning tasks, longer in the test than in training, models without an encoding beat those with RoPE and with ALiBi, and did at least as well as those with T5's bias.
 
 # %% [markdown]
 # ## 6 · Does A occur before B?
 #
-# Now a task that is *only* about order. A text has eight letters. A and B occur once each; six other letters fill the remaining positions at random. The question: does A stand before B?
+# Now a task that is *only* about order. A text has eight letters. A and B occur once each; six other letters fill the remaining positions at random. Does A come before B?
 #
 # The model has one attention layer with two heads, built on *your* attention and *your* mask, then a feed-forward layer and the mean over the positions. There are three versions, the *arms* of the experiment, with five training seeds each:
 #
@@ -989,6 +1014,7 @@ class OrderReader(nn.Module):
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 1.8: run this cell
 # Trains 15 small models; budget: 20 seconds.
 def ordering_texts(count, length, generator):
     """Letters A = 0 and B = 1 once each, at random positions, among random letters 2 to 7."""
@@ -1059,12 +1085,12 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 # %% [markdown] nbgrader={"grade_id": "ordering_explained_question", "locked": true}
 # ### Exercise 1.6 · Explain the ordering task
 #
-# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 35 minutes · text, graded by a person**
 #
-# *Why it matters:* "without positional encoding a Transformer sees a *bag of words*", words without an order, is half the truth. Know which half, and you can say what an experiment shows and what it does not.
+# *Why it matters:* you will hear that without a positional encoding a Transformer sees a *bag of words*, words without an order. That is half the truth. If you know which half, you can say what an experiment shows and what it does not.
 #
 # 1. State what you predicted for arms 1 and 2 and what was measured. Then explain why arm 1 is *exactly* at one half on this test set, not just near it, whatever its weights are and however long it is trained.
-# 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the position of B** contain if A stands before B, and what if A stands after B? Why does the mean over the positions not wipe this out?
+# 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the position of B** contain if A comes before B, and what if A comes after B? Why does the mean over the positions not wipe this out?
 # 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights). What does your result say about the first sentence? Then name one thing in Figure 1.8 or in what was tried here that makes the second sentence premature.
 #
 # Ten to fifteen lines are enough.
@@ -1108,6 +1134,7 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 # Write your answer to 1.6 first. Then open the trained causal model and see how it does it: the next cell draws its attention on one text and on its twin.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 1.9: run this cell
 letters = "ABcdefgh"
 text = torch.tensor([[4, 0, 7, 2, 5, 1, 3, 6]])
 twin = torch.where(text < 2, 1 - text, text)
@@ -1121,7 +1148,7 @@ head = int(at_b(seen[0][1], text) > at_b(seen[0][0], text))  # the head in which
 fig, axes = lab.figure("The trained causal model reads a text and its twin", ncols=2, width=7.6, height=3.9)
 for ax, each, weights, title in zip(axes, (text, twin), seen, ("A before B", "B before A")):
     names = [letters[letter] for letter in each[0].tolist()]
-    image = ax.imshow(weights[head], vmin=0, vmax=1, interpolation="nearest")
+    image = ax.imshow(weights[head], cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     hatch(ax, ~causal_mask(8, 8))
     row = names.index("B")
     ax.add_patch(plt.Rectangle((-0.46, row - 0.46), 7.92, 0.92, fill=False, edgecolor=lab.VERMILLION, linewidth=2))
@@ -1149,7 +1176,10 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 # %% [markdown]
 # **Figure 1.9. Inside the trained model.** Attention of one head (seed 0) on a text of eight letters and on its twin, in which A and B have changed positions. Hatched: hidden by the mask. Framed: the row of B.
 #
-# The map *is* the answer. Over 1,000 texts, B puts a mean weight of 0.81 to 0.99 on A if A stands before it (five seeds), and exactly 0 if not. Compare that with what you wrote.
+# <details><summary>After you have run it</summary>
+#
+# The map *is* the answer. Over 1,000 texts, B puts a mean weight of 0.81 to 0.99 on A if A comes before it (five seeds), and exactly 0 if not. Compare that with what you wrote.
+# </details>
 
 # %% [markdown]
 # ## 7 · The answer
@@ -1163,78 +1193,70 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 
 # %% tags=["experiment"]
 dog_bites, man_bites = ("the dog bites the man".split(), "the man bites the dog".split())
-read = lambda words, mask: self_attention(torch.stack([vocabulary[word] for word in words])[None], mask)[0].mean(dim=1)
+embedded = lambda words: torch.stack([vocabulary[word] for word in words])[None]
+read = lambda words, mask: self_attention(embedded(words), mask)[0].mean(dim=1)
 for name, mask in (("no mask", None), ("causal mask", causal_mask(5, 5))):
     apart = float((read(dog_bites, mask) - read(man_bites, mask)).abs().max())
     print(f"{name}: the two means differ by", "less than 0.00001" if apart < 1e-5 else f"{apart:.2f}")
 
+# %% tags=["experiment"]
+lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(dog_bites)[0] @ w_v)
+
+
 # %% [markdown]
+# **Figure 1.10. Words to drag.** Your head's attention map of the sentence. Drag a word, or move it with the arrow keys; switch the mask on and off. The line below says how far the mean of the outputs has moved.
+#
 # <details><summary>After you have run it</summary>
 #
-# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. Each word sees only what came before it, and so order leaks in through the contents. How much a large model can build on this leak is still open.
+# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. Each word sees only what came before it, so order leaks in through the contents. How much a large model can build on this leak is still open.
 # </details>
 
 # %% [markdown]
 # ## 8 · Test yourself
 #
-# Interviewers like to ask about positional encodings. Answer aloud, in two or three sentences, then open.
+# Answer aloud, in two or three sentences, then open.
 #
 # <details><summary>1. Why does a Transformer need positional encodings?</summary>
 #
-# Attention without a mask is permutation-equivariant, and so are all the layers that work token by token. The stack can tell *which* tokens there are, but not in which order. A causal mask lets some order in: see 8.
+# Attention without a mask is permutation-equivariant, and so are all the layers that work token by token. The stack can tell *which* tokens there are, but not in which order. A causal mask lets some order in: see 5.
 # </details>
 #
-# <details><summary>2. Is self-attention permutation-invariant?</summary>
-#
-# No, equivariant: the outputs are permuted along with the inputs. Average over positions, and it becomes invariant.
-# </details>
-#
-# <details><summary>3. Why divide by the square root of the head dimension? Why not by d?</summary>
+# <details><summary>2. Why divide by the square root of the head dimension? Why not by d?</summary>
 #
 # The variance of a dot product of independent, normalised channels is $d$, so its typical size is $\sqrt d$. Dividing by $\sqrt d$ keeps the scores of order 1 at every width. Dividing by $d$ would make them vanish for large $d$, and the weights nearly uniform.
 # </details>
 #
-# <details><summary>4. Along which axis is the softmax, and how do you see a mistake?</summary>
+# <details><summary>3. Along which axis is the softmax, and how do you see a mistake?</summary>
 #
 # Along the keys. Each query's weights add up to 1: sum the weights over the last axis.
 # </details>
 #
-# <details><summary>5. A row of the mask is all False. What happens, and what should happen?</summary>
-#
-# With −∞ the softmax is 0/0 and gives NaN. With a large negative number it spreads weight over keys that are forbidden. You want zeros. Replacing the NaN afterwards mends the output, but not always the gradient.
-# </details>
-#
-# <details><summary>6. Why may attention in float16 overflow where bfloat16 does not?</summary>
+# <details><summary>4. Why may attention in float16 overflow where bfloat16 does not?</summary>
 #
 # float16 ends at 65,504; bfloat16 has the exponent range of float32. Divide before the product, or compute scores in float32.
 # </details>
 #
-# <details><summary>7. Do more heads, more layers, LayerNorm or residual connections let a model see the order?</summary>
+# <details><summary>5. Can a decoder without positional encodings know the order?</summary>
 #
-# No. Each is equivariant, and so is every composition of equivariant functions.
+# Yes. The causal mask is tied to positions, so what a token sees depends on the tokens before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length.
 # </details>
 #
-# <details><summary>8. Can a decoder without positional encodings know the order?</summary>
-#
-# Yes. The causal mask is tied to positions, so what a token sees depends on what stands before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length.
-# </details>
-#
-# <details><summary>9. Does a padding mask break equivariance?</summary>
+# <details><summary>6. Does a padding mask break equivariance?</summary>
 #
 # Not if it moves along with the tokens: then it is part of the input. A mask that is tied to positions does, unless it treats all positions alike.
 # </details>
 #
-# <details><summary>10. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>
+# <details><summary>7. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>
 #
-# (3, 13). The first new token stands at position 10 and sees keys 0 to 10: eleven times True, then twice False.
+# (3, 13). The first new token is at position 10 and sees keys 0 to 10: eleven times True, then twice False.
 # </details>
 #
-# <details><summary>11. You get a layer as a black box. How do you find out whether it uses the order?</summary>
+# <details><summary>8. You get a layer as a black box. How do you find out whether it uses the order?</summary>
 #
-# Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so the classic bug slips through.
+# Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so it does not show the classic bug.
 # </details>
 #
-# <details><summary>12. Where is it an advantage not to know the order?</summary>
+# <details><summary>9. Where is it an advantage not to know the order?</summary>
 #
 # For sets: points of a point cloud, items in a basket, particles, atoms. Deep Sets (Zaheer et al., 2017) and the Set Transformer (Lee et al., 2019) are built on it.
 # </details>
@@ -1254,12 +1276,12 @@ for name, mask in (("no mask", None), ("causal mask", causal_mask(5, 5))):
 # | `is_causal=True` is right whenever text is generated | It is aligned at the top left: with a cache, new queries see the first keys only. | Figure 1.5 |
 # | LayerNorm, residuals or depth let the order in | All of them are equivariant. | section 3 |
 #
-# ## Take with you
+# ## Takeaways
 #
 # 1. Attention without a mask: shuffle in, shuffle out. Nothing in it knows a position.
 # 2. Equivariant + mean = invariant: two texts with the same tokens get the same answer.
-# 3. A causal mask is tied to positions. Through it order leaks in, if the contents differ.
-# 4. Mask before the softmax, scale before the product, and think of the row that sees nothing.
+# 3. A causal mask is tied to positions. Order leaks in through it, if the contents differ.
+# 4. Mask before the softmax, scale before the product, and test the row that sees nothing.
 # 5. Next week puts the order in on purpose: with sines and cosines.
 #
 # ## References
@@ -1270,4 +1292,4 @@ for name, mask in (("no mask", None), ("causal mask", causal_mask(5, 5))):
 # - A. Haviv, O. Ram, O. Press, P. Izsak, O. Levy: *Transformer Language Models without Positional Encodings Still Learn Positional Information*, 2022, arXiv:2203.16634.
 # - T.-C. Chi, T.-H. Fan, L.-W. Chen, A. I. Rudnicky, P. J. Ramadge: *Latent Positional Information is in the Self-Attention Variance of Transformer Language Models Without Positional Embeddings*, 2023, arXiv:2305.13571.
 # - A. Kazemnejad et al.: *The Impact of Positional Encoding on Length Generalization in Transformers*, 2023, arXiv:2305.19466.
-# - Dao-AILab/flash-attention, README, "2.1: Change behavior of causal flag".
+# - Code: [flash-attention 2.5.9, README](https://github.com/Dao-AILab/flash-attention/blob/v2.5.9/README.md#21-change-behavior-of-causal-flag); [transformers 5.23, `masking_utils.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py).

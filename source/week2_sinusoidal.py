@@ -3,6 +3,8 @@
 #
 # **The question of the week.** A model that adds sines and cosines to its tokens has a vector for position 1,000,000, even if no training text was longer than 512. Can it use that vector?
 #
+# <!-- costs of week2_sinusoidal -->
+#
 # ## What you will be able to do
 #
 # - compute a sinusoidal encoding by hand, and say which of its dot products must be equal before you compute them;
@@ -15,23 +17,11 @@
 #
 # **You need** week 1, radians, sine and cosine, matrix times vector. The two addition theorems are in the text.
 #
-# **Time:** about 125 minutes of exercises and 50 of reading and experiments. The whole notebook runs in under a minute. Short of time? 2.1, 2.3 and 2.4 are the idea; 2.7 leads to the next weeks.
+# **Short of time?** 2.1, 2.3 and 2.4 are the idea; 2.7 leads to the next weeks.
 #
-# ## The exercises: 24 points
+# <!-- points of week2_sinusoidal -->
 #
-# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
-# |---|---|---|---|---|---|---|
-# | 2.1 | `encode_by_hand` | numbers | 0 | 5 | – | 20 |
-# | 2.1 | `products_explained` | text | – | – | 2 | 10 |
-# | 2.2 | `wavelengths_by_hand` | numbers | 0 | 2 | – | 10 |
-# | 2.3 | `sinusoidal_positional_encoding` | code | 0 | 4 | – | 20 |
-# | 2.4 | `shift_matrix` | code | 0 | 4 | – | 25 |
-# | 2.5 | `LearnedPositionalEmbedding` | code | 0 | 2 | – | 10 |
-# | 2.6 | `similarity_counterexample` | code | 0 | 2 | – | 10 |
-# | 2.7 | `four_terms` | text | – | – | 3 | 20 |
-# | | **total** | | **0** | **19** | **5** | **125** |
-#
-# **As in week 1:** a *visible check* carries 0 points and says what is wrong. The *hidden tests* carry all the points of a code or number exercise, and a person reads the two text answers. Answer *predict* cells before you run the experiment. Folded cells hold plumbing.
+# **As in week 1:** a *visible check* carries 0 points and says what is wrong. The *hidden tests* carry all the points of a code or number exercise, and a person reads the two text answers. Answer *predict* cells before you run the experiment. Folded cells hold plumbing: run them like any other.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -60,7 +50,7 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · What makes a good encoding
 #
-# Week 1 left us with a layer that does not know where its tokens stand. Without a causal mask a text is a bag of words to it. With one, some order leaks in through the contents, but nothing tells a token its position. So mark every token with its position: this is a *positional encoding*. The simplest way is to **add** a vector to the token's embedding below the first layer:
+# The layer of week 1 does not know the positions of its tokens. Without a causal mask a text is a bag of words to it. With one, some order leaks in through the contents, but nothing tells a token its position. So mark every token with its position: this is a *positional encoding*. The simplest way is to **add** a vector to the token's embedding below the first layer:
 #
 # $$x'_p = x_p + \mathrm{PE}(p). \tag{1}$$
 #
@@ -73,7 +63,7 @@ np.random.seed(0)
 # | one-hot: channel $p$ is 1 | needs as many channels as positions; any two positions are equally far apart |
 # | the binary digits of $p$ | bounded, few channels, but it jumps: from 7 = 0111 to 8 = 1000 *every* digit changes |
 #
-# The last idea is nearly right. Write 0, 1, 2, … in binary, one below the other. The last digit flips at every step, the one before it at every second, then every fourth. Each digit is a **wave** with twice the wavelength of the one before. Fast waves tell neighbours apart; slow waves tell far from near. Only the jumps are bad, and they come from the waves being square.
+# The last idea is nearly right. Write 0, 1, 2, … in binary, in a column. The last digit flips at every step, the one before it at every second, then every fourth. Each digit is a **wave** with twice the wavelength of the one before. Fast waves tell neighbours apart; slow waves tell far from near. Only the jumps are bad, and the square waves cause them.
 #
 # So make them round.
 
@@ -83,18 +73,24 @@ np.random.seed(0)
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-positions = torch.arange(17)
+# Figure 2.1: run this cell
 periods = (2, 4, 8, 16)
+positions, between = torch.arange(17), torch.linspace(0, 16, 401)
+angle = lambda at: torch.stack([at * 2 * math.pi / period for period in periods])
 digits = torch.stack([(positions // (period // 2)) % 2 for period in periods]).float()
-waves = torch.stack([f(positions * 2 * math.pi / period) for period in periods for f in (torch.sin, torch.cos)])
-fig, axes = lab.figure("A counter with square waves, and one with round waves", nrows=2, ncols=2, height=4.3, sharex=True,
+waves = torch.cat((angle(positions).sin(), angle(positions).cos()))
+fig, axes = lab.figure("A counter with square waves, and one with round waves", nrows=2, ncols=2, height=4.8, sharex=True,
                        height_ratios=(3, 2))
-axes[0, 0].imshow(digits, cmap="Greys", vmin=0, vmax=1.6, aspect="auto", interpolation="nearest")
-axes[0, 1].imshow(waves, cmap=lab.DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-axes[0, 0].set(title="binary digits (dark: 1)")
-axes[0, 0].set_yticks(range(4), [f"digit {row}" for row in range(4)])
-axes[0, 1].set(title="sine and cosine (blue −1, red +1)")
-axes[0, 1].set_yticks(range(8), [f"{name} {row}" for row in range(4) for name in ("sin", "cos")])
+for row in range(4):
+    axes[0, 0].step(positions, 0.7 * digits[row] - 1.2 * row, where="post", color=lab.BLUE, linestyle="-", linewidth=1.6)
+    for name, wave, colour, style in (("sine", angle(between).sin(), lab.BLUE, "-"), ("cosine", angle(between).cos(), lab.ORANGE, "--")):
+        axes[0, 1].plot(between, 0.45 * wave[row] - 1.2 * row, color=colour, linestyle=style, linewidth=1.6,
+                        label=name if row == 0 else "")
+axes[0, 0].set(title="binary digits")
+axes[0, 0].set_yticks([0.35 - 1.2 * row for row in range(4)], [f"digit {row}" for row in range(4)])
+axes[0, 1].set(title="round waves", ylim=(-4.2, 1.3))
+axes[0, 1].set_yticks([-1.2 * row for row in range(4)], [f"pair {row}" for row in range(4)])
+axes[0, 1].legend(loc="upper right", ncols=2)
 rows = []
 for ax, name, code in ((axes[1, 0], "binary, 4 digits", digits), (axes[1, 1], "sine and cosine, 4 pairs", waves)):
     steps = (code[:, 1:] - code[:, :-1]).norm(dim=0)
@@ -105,9 +101,12 @@ plt.show()
 lab.table(["length of one step", "smallest", "largest"], rows)
 
 # %% [markdown]
-# **Figure 2.1. From digits to waves.** Above: sixteen steps of a binary counter, and round waves of the same wavelengths. Below: the length of each step from $p$ to $p+1$.
+# **Figure 2.1. From digits to waves.** Above: four digits of a binary counter, and four pairs of round waves with the same wavelengths. Below: the length of each step from $p$ to $p+1$.
 #
-# A step on round waves is a turn by a fixed angle, wherever you start. Everything this week builds on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top. (Row "sin 0" is blank because a sine of wavelength 2 is 0 at every whole position. The wavelengths of the next section are not whole numbers.)
+# <details><summary>After you have run it</summary>
+#
+# A step on round waves is a turn by a fixed angle, wherever you start. Everything this week builds on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top.
+# </details>
 
 # %% [markdown]
 # ## 2 · The encoding
@@ -116,14 +115,14 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 #
 # $$\mathrm{PE}(p)_{2t}=\sin(p\,\omega_t),\qquad \mathrm{PE}(p)_{2t+1}=\cos(p\,\omega_t),\qquad \omega_t=\text{base}^{-2t/d},\qquad \text{base}=10\,000. \tag{2}$$
 #
-# Read it slowly:
+# In detail:
 #
 # - $t$ counts **pairs**. Channels 0 and 1 share the frequency $\omega_0=1$, channels 2 and 3 share $\omega_1$, and so on. The exponent is $2t/d$: it starts at 0 and stays *below* 1.
 # - Sine sits on the even channel and cosine on the odd one, side by side: the **interleaved** layout.
 # - Angles are in radians. At $p=0$ all sines are 0 and all cosines are 1.
 # - Each pair is a point on the unit circle, so $|\mathrm{PE}(p)|^2=\frac d2$ for every $p$: no position is louder than another.
 #
-# Think of a pair as the **hand of a clock**: the angle $p\,\omega_t$ says where it points. The encoding is a row of such clocks, from fast to slow.
+# Think of a pair as the **hand of a clock** that points in the direction $p\,\omega_t$. The encoding is a row of such clocks, from fast to slow.
 
 # %% tags=["experiment"]
 lab.moving_clocks(head_dim=8, m=3, keys=False)
@@ -141,11 +140,11 @@ lab.moving_clocks(head_dim=8, m=3, keys=False)
 # %% [markdown]
 # ### Exercise 2.1 · Encode by hand
 #
-# **5 + 2 points · difficulty 2/5 · 20 + 10 minutes · numbers and text**
+# **5 + 2 points · difficulty 2/5 · 30 + 15 minutes · numbers and text**
 #
-# *Why it matters:* degrees, a forgotten 2 in the exponent and swapped waves all give plausible tables and no error. Compute four rows by hand and such a mistake jumps out.
+# *Why it matters:* degrees, a forgotten 2 in the exponent and swapped waves all give plausible tables and no error. After four rows by hand you will see such a mistake.
 #
-# Let $d=4$ and base 10,000. Compute $\mathrm{PE}(0)$, $\mathrm{PE}(1)$, $\mathrm{PE}(5)$ and $\mathrm{PE}(6)$, and the dot products $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$, $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ and $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$. Use a calculator, or `math.sin` and `math.cos`. Give **at least four significant digits** (0.04998 has four), and do not round before the end.
+# Let $d=4$ and base 10,000. Compute $\mathrm{PE}(0)$, $\mathrm{PE}(1)$, $\mathrm{PE}(5)$ and $\mathrm{PE}(6)$, and the dot products $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$, $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ and $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$. Use a calculator, or `math.sin` and `math.cos`. Give **at least four significant digits** (0.04998 has four), and round only at the end.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "encode_by_hand", "solution": true}
 # Replace every None by a number, at least four significant digits. pe_5_2 is channel 2 of PE(5).
@@ -170,6 +169,22 @@ encode_by_hand |= {
     "dot_0_5": 1.282412,  # cos 5 + cos 0.05
 }
 ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Only two frequencies occur: 1 and 0.01. So $\mathrm{PE}(5)$ needs $\sin 5$, $\cos 5$, $\sin 0.05$ and $\cos 0.05$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Check yourself: the squares of the four channels of each vector add up to 2. And $\sin 5$ is negative, since 5 radians lie in the fourth quadrant.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Multiply channel by channel, then add. Two of the three products should agree to many digits. If they are only similar, one of your entries is off.
+# </details>
 
 # %% nbgrader={"grade_id": "encode_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, and at what any encoding must fulfil.
@@ -208,22 +223,6 @@ print("Nineteen numbers that fit together. The hidden tests ask for four signifi
 from autograder.checks import week2
 week2.encode_by_hand(encode_by_hand)
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Only two frequencies occur: 1 and 0.01. So $\mathrm{PE}(5)$ needs $\sin 5$, $\cos 5$, $\sin 0.05$ and $\cos 0.05$.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Check yourself: the squares of the four channels of each vector add up to 2. And $\sin 5$ is negative, since 5 radians lie in the fourth quadrant.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# Multiply channel by channel, then add. Two of the three products should agree to many digits. If they are only similar, one of your entries is off.
-# </details>
 
 # %% [markdown] nbgrader={"grade_id": "products_explained_question", "locked": true}
 # **Explain.** Two of your three products agree to all digits.
@@ -276,7 +275,7 @@ week2.encode_by_hand(encode_by_hand)
 #
 # **2 points · difficulty 1/5 · 10 minutes · numbers**
 #
-# *Why it matters:* compare a wavelength with the training length, and you know which part of its circle a hand has shown the model.
+# *Why it matters:* a wavelength and the training length tell you which part of its circle a hand has shown the model.
 #
 # Let $d=64$ and base 10,000. Give the wavelengths of the pairs 0, 8 and 16, counted from 0, and the longest of all, in positions. At least four significant digits.
 
@@ -296,6 +295,17 @@ wavelengths_by_hand |= {
     "longest": 47117.2,  # pair 31: 2 pi * 10000 ** (62/64)
 }
 ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# $2t/d$ for pair 8 is $16/64$. What is the fourth root of 10,000?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# How many pairs are there, and what is the number of the last one if the first is 0?
+# </details>
 
 # %% nbgrader={"grade_id": "wavelengths_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
@@ -317,23 +327,13 @@ from autograder.checks import week2
 week2.wavelengths_by_hand(wavelengths_by_hand)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# $2t/d$ for pair 8 is $16/64$. What is the fourth root of 10,000?
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# How many pairs are there, and what is the number of the last one if the first is 0?
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** A model of width 64 trains on texts of 512 tokens. When the text grows to 1,024 tokens, which hands point where they have *never* pointed before: the fast ones or the slow ones? Does the complete vector $\mathrm{PE}(p)$ ever come back to an earlier one?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.3: run this cell
 turns = lambda length: length / (2 * math.pi * 10000 ** (torch.arange(32, dtype=torch.float64) / 32))
 fig, ax = lab.figure("How much of its circle each hand has shown (width 64)", height=3.4)
 trained, longer = turns(512).clamp(max=1), turns(1024).clamp(max=1)
@@ -353,16 +353,19 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 # %% [markdown]
 # **Figure 2.3. Angles never seen.** Solid: the part of its circle that each hand has shown within 512 tokens. Hatched: what a text of twice the length adds.
 #
-# The fast half of the hands has been all the way round. What is new comes from the *slow* ones. This is the usual explanation of why a model fails on longer texts. Keep it in mind: section 6 tests it.
+# <details><summary>After you have run it</summary>
 #
-# Periodicity, by contrast, is no explanation. The hand of pair 0 turns by one radian per position. Since $2\pi$ is irrational, it never points the same way at two whole positions. No two positions share a vector, at any length.
+# The fast half of the hands has been all the way round. The *slow* ones reach new angles. This is the usual explanation of why a model fails on longer texts. Keep it in mind: section 6 tests it.
+#
+# Periodicity, by contrast, explains nothing. The hand of pair 0 turns by one radian per position. Since $2\pi$ is irrational, it never points the same way at two whole positions. No two positions share a vector, at any length.
+# </details>
 
 # %% [markdown]
 # ## 4 · The encoding in code
 #
-# Now write the whole table. Three things decide whether it is right.
+# Now write the whole table. Mind three things.
 #
-# **Layout.** Interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$. Neither is wrong: a network that learns its own weights does not care about the order of channels. A checkpoint does. **In this course the table is formula (2).**
+# **Layout.** Interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$. Neither is wrong: a network that learns its own weights can use any order of channels. A checkpoint needs its own order. **In this course the table is formula (2).**
 #
 # **One frequency per pair.** The exponent counts pairs. If it counts channels, the cosine gets a frequency of its own, and the property of 2.1 is gone.
 #
@@ -371,9 +374,9 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 # %% [markdown]
 # ### Exercise 2.3 · The table
 #
-# **4 points · difficulty 2/5 · 20 minutes · code**
+# **4 points · difficulty 2/5 · 25 minutes · code**
 #
-# *Why it matters:* you will meet this function in many implementations of a Transformer, and will have to tell whether it is right.
+# *Why it matters:* you will meet this function in many implementations of a Transformer, and you will have to tell whether it is right.
 
 # %% nbgrader={"grade_id": "sinusoidal_positional_encoding", "solution": true}
 def sinusoidal_positional_encoding(seq_len, d_model, base=10000.0):
@@ -395,6 +398,22 @@ def sinusoidal_positional_encoding(seq_len, d_model, base=10000.0):
     return table
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1: the frequencies</summary>
+#
+# `torch.arange(0, d_model, 2, dtype=torch.float64)` gives 0, 2, 4, …: these are the $2t$. A float raised to a tensor works elementwise.
+# </details>
+#
+# <details><summary>Hint 2: all angles at once</summary>
+#
+# A column of positions `(seq_len, 1)` times a row of frequencies `(d_model/2,)` is a table of angles `(seq_len, d_model/2)`.
+# </details>
+#
+# <details><summary>Hint 3: the layout</summary>
+#
+# Write the sines into the slice `[:, 0::2]` of an empty table and the cosines into `[:, 1::2]`. Or stack them along a new last axis and flatten.
+# </details>
 
 # %% nbgrader={"grade_id": "sinusoidal_positional_encoding_check", "grade": true, "points": 0}
 # Visible check (0 points). What it claims, in order:
@@ -447,23 +466,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the frequencies</summary>
-#
-# `torch.arange(0, d_model, 2, dtype=torch.float64)` gives 0, 2, 4, …: these are the $2t$. A float raised to a tensor works elementwise.
-# </details>
-#
-# <details><summary>Hint 2: all angles at once</summary>
-#
-# A column of positions `(seq_len, 1)` times a row of frequencies `(d_model/2,)` is a table of angles `(seq_len, d_model/2)`.
-# </details>
-#
-# <details><summary>Hint 3: the layout</summary>
-#
-# Write the sines into the slice `[:, 0::2]` of an empty table and the cosines into `[:, 1::2]`. Or stack them along a new last axis and flatten.
-# </details>
-
-# %% [markdown]
-# *Which form will you meet?* Most often this one (`word_language_model/model.py` in pytorch/examples):
+# *Which form will you meet?* Most often this one ([`word_language_model/model.py`](https://github.com/pytorch/examples/blob/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/model.py) in pytorch/examples):
 #
 # ```python
 # div_term = torch.exp(torch.arange(0, d_model, 2).float() * (-math.log(10000.0) / d_model))
@@ -471,7 +474,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 # pe[:, 1::2] = torch.cos(position * div_term)
 # ```
 #
-# It is formula (2), since $e^{-2t\ln(10\,000)/d}=10\,000^{-2t/d}$, with float32 angles. The authors' own code, `get_timing_signal_1d` in tensor2tensor, is *not* formula (2). It concatenates. And its exponent is $t$ divided by $\frac d2-1$, not by $\frac d2$, so its last wavelength is exactly $2\pi\cdot10\,000$. Whisper's encoder still has that form (`sinusoids` in `whisper/model.py`), and so has the time embedding of diffusion models (`get_timestep_embedding` in the code of Ho et al., 2020).
+# It is formula (2), since $e^{-2t\ln(10\,000)/d}=10\,000^{-2t/d}$, with float32 angles. The authors' own code, [`get_timing_signal_1d`](https://github.com/tensorflow/tensor2tensor/blob/75b75f2e2281101b9b3637e14ef519afd6a11b68/tensor2tensor/layers/common_attention.py), is *not* formula (2). It concatenates. And its exponent is $t$ divided by $\frac d2-1$, not by $\frac d2$, so its last wavelength is exactly $2\pi\cdot10\,000$. Whisper's encoder still has that form ([`sinusoids`](https://github.com/openai/whisper/blob/fdf63e51dc3089e10d72fd25ac04ffe22f86543e/whisper/model.py)), and so has the time embedding of diffusion models (`get_timestep_embedding` in the code of Ho et al., 2020).
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Draw the table with positions from left to right and channels from top to bottom, over 64 positions. What will the lower channels look like: waves or something else?
@@ -479,6 +482,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.4: run this cell
 digits = torch.stack([(torch.arange(64) // 2**b) % 2 for b in range(6)])
 pe = sinusoidal_positional_encoding(64, 32)
 fig, (top, bottom) = lab.figure("A binary counter, and its round relative", nrows=2, height=6.2, width=8.6,
@@ -494,9 +498,12 @@ fig.colorbar(image, ax=bottom, shrink=0.7).ax.set_title("value", fontsize=9, loc
 plt.show()
 
 # %% [markdown]
-# **Figure 2.4. Two counters.** Above: six binary digits over 64 positions. Below: the encoding. In both, the frequency falls from top to bottom, but in the encoding two channels at a time share one: 0 and 1 have the same stripes, shifted by a quarter of a wave.
+# **Figure 2.4. Two counters.** Above: six binary digits over 64 positions. Below: the encoding, two channels per pair. In both the frequency falls from top to bottom.
 #
-# From about channel 20 on, the picture is made of stripes along the position axis: cosines that hardly leave 1 and sines that hardly leave 0. Over 64 positions these hands have barely moved. In a text this short, a third of the encoding is nearly constant.
+# <details><summary>After you have run it</summary>
+#
+# Two channels at a time share one frequency: 0 and 1 have the same stripes, shifted by a quarter of a wave. From about channel 20 on, the picture is made of stripes along the position axis: cosines that hardly leave 1 and sines that hardly leave 0. Over 64 positions these hands have barely moved. In a text this short, a third of the encoding is nearly constant.
+# </details>
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Someone computes the same table with all angles in float32. At which position does the first error above 1e-5 appear, roughly: at 3, at 300 or at 30,000?
@@ -504,6 +511,7 @@ plt.show()
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.5: run this cell
 exact = sinusoidal_positional_encoding(100_001, 64)
 single = torch.arange(100_001, dtype=torch.float32)[:, None] * 10000.0 ** (-torch.arange(0, 64, 2) / 64)
 single = torch.stack((single.sin(), single.cos()), dim=-1).flatten(1)
@@ -522,12 +530,15 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 # %% [markdown]
 # **Figure 2.5. What float32 angles cost.** The largest error so far, against the position, on two logarithmic axes. Dashed: what exercise 2.3 allows.
 #
-# The first error above the line comes after some 300 tokens. From then on errors grow in proportion to the position, since float32 keeps a fixed number of *significant* digits. Float64 costs nothing here: you compute the table once. Week 3 meets the same trap in bfloat16, where it is a disaster.
+# <details><summary>After you have run it</summary>
+#
+# The first error above the line comes after some 300 tokens. From there on errors grow in proportion to the position, since float32 keeps a fixed number of *significant* digits. Float64 costs nothing here: you compute the table once. Week 3 meets the same trap in bfloat16, where it is a disaster.
+# </details>
 
 # %% [markdown]
 # ## 5 · Moving by $k$ is one matrix
 #
-# In 2.1 the *product* of two encodings knew only the offset. There is more: you can *move* an encoding without knowing where it stands. Take one pair and the addition theorems
+# In 2.1 the *product* of two encodings knew only the offset. There is more: you can *move* an encoding without knowing its position. Take one pair and the addition theorems
 #
 # $$\sin(a+b)=\sin a\cos b+\cos a\sin b,\qquad \cos(a+b)=\cos a\cos b-\sin a\sin b .$$
 #
@@ -535,18 +546,18 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # $$\begin{pmatrix}\sin((p+k)\omega)\\ \cos((p+k)\omega)\end{pmatrix}=\begin{pmatrix}\cos k\omega & \sin k\omega\\ -\sin k\omega & \cos k\omega\end{pmatrix}\begin{pmatrix}\sin p\,\omega\\ \cos p\,\omega\end{pmatrix}. \tag{4}$$
 #
-# The matrix contains $k$ and not $p$. The same matrix moves position 0 to $k$ and position 5,000 to $5{,}000+k$. It is a rotation; the minus sign sits below the diagonal because sine comes first in a pair. Put one such block per pair on the diagonal of a $d\times d$ matrix $M_k$, and
+# The matrix contains $k$ and not $p$. The same matrix moves position 0 to $k$ and position 5,000 to $5{,}000+k$. It is a rotation; the minus sign is below the diagonal because sine comes first in a pair. With one such block per pair on the diagonal of a $d\times d$ matrix $M_k$,
 #
 # $$\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)\qquad\text{for every }p. \tag{5}$$
 #
-# Vaswani et al. give two reasons for sinusoids (section 3.5), both worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. (In their own translation task, a learned table did as well.) This section shows that the hopes are not idle. The next one tests them.
+# Vaswani et al. give two reasons for sinusoids (section 3.5), both worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. (In their own translation task, a learned table did as well.) This section shows what is possible. The next one tests what training finds.
 
 # %% [markdown]
 # ### Exercise 2.4 · The shift matrix
 #
-# **4 points · difficulty 3/5 · 25 minutes · code**
+# **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* $M_k$ is the seed of RoPE. Next week you will apply it to queries and keys, and add nothing at all.
+# *Why it matters:* RoPE grows from $M_k$. Next week you apply it to queries and keys, and add nothing.
 #
 # The offset may be any whole number: 0, negative (a move to the left), or far.
 
@@ -570,6 +581,22 @@ def shift_matrix(offset, d_model, base=10000.0):
     return M
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Start from a matrix of zeros. Pair $t$ owns the rows and columns $2t$ and $2t+1$. Four numbers go there.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# To see whether your matrix is transposed, take $d=2$ and $p=0$: $M_1\,(0,1)^\top$ must be $(\sin1,\cos1)^\top$, so the right column of $M_1$ is $(\sin1,\cos1)$.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Negative offsets need no special case: $\cos$ is even, $\sin$ is odd, and the formula does the rest.
+# </details>
 
 # %% nbgrader={"grade_id": "shift_matrix_check", "grade": true, "points": 0}
 # Visible check (0 points). It does not use your 2.3: rows(...) writes out PE for width 4 and base 100. What it claims, in order:
@@ -617,33 +644,17 @@ from autograder.checks import week2
 week2.shift_matrix(shift_matrix)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Start from a matrix of zeros. Pair $t$ owns the rows and columns $2t$ and $2t+1$. Four numbers go there.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# To see whether your matrix is transposed, take $d=2$ and $p=0$: $M_1\,(0,1)^\top$ must be $(\sin1,\cos1)^\top$, so the right column of $M_1$ is $(\sin1,\cos1)$.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# Negative offsets need no special case: $\cos$ is even, $\sin$ is odd, and the formula does the rest.
-# </details>
-
 # %% tags=["experiment"]
 lab.moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3)
 
 
 # %% [markdown]
-# **Figure 2.6. One block of your matrix turns one hand.** Move $p$: the four numbers stay. Move $k$: they change, and with them the angle by which the hand turns, wherever it stands.
+# **Figure 2.6. One block of your matrix turns one hand.** If you move $p$, the four numbers stay. If you move $k$, they change, and with them the angle by which the hand turns.
 
 # %% [markdown]
 # ### Experiment: a head without training that looks three positions back
 #
-# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $W_q=M_{-3}$ is all that a head needs to look three tokens back. (A factor of 8, in place of $1/\sqrt d$, makes the softmax sharp.)
+# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $W_q=M_{-3}$ is all that a head needs to look three tokens back. (A factor of 8 instead of $1/\sqrt d$ makes the softmax sharp.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** How much of its attention does the head put on the token three positions back, at positions 3 to 127? And at 50,000 to 50,127, beyond even the longest wavelength?
@@ -659,6 +670,7 @@ def look_back_weights(first, count, d_model=64):
 
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.7: run this cell
 fig, axes = lab.figure("A head built from the shift matrix", ncols=3, height=4.15)
 entries = lab.heatmap(axes[0], shift_matrix(-3, 16), "the matrix $M_{-3}$,\nwidth 16", 1, "column", "row")
 for ax, first in zip(axes[1:], (0, 50_000)):
@@ -677,28 +689,31 @@ lab.table(["positions", "weight three positions back, smallest"],
 
 
 # %% [markdown]
-# **Figure 2.7. Three back, anywhere.** Left: the matrix, blue for $-1$, red for $+1$. Fast pairs turn far (top left), slow pairs hardly at all. Middle and right: the attention weights. (The first three queries have no key three back; they take the first there is.)
+# **Figure 2.7. A head without training.** Left: the matrix, blue for $-1$, red for $+1$. Fast pairs turn far (top left), slow pairs hardly at all. Middle and right: the attention weights. (The first three queries have no key three back; they take the first there is.)
+#
+# <details><summary>After you have run it</summary>
 #
 # The head works at 50,000 as it does at 0. So absolute sinusoids can express a *relative* behaviour, and it extrapolates. Whether training **finds** this solution is another question.
+# </details>
 
 # %% [markdown]
 # ## 6 · What training finds
 #
-# First a rival for the test. The other classic answer is a trainable vector per position: a table of `max_len` rows, added to the tokens in the same way. Gehring et al. (2017) used it in a convolutional model; BERT and GPT-2 use it. Vaswani et al. tried it too and found "nearly identical" results in translation (section 3.5 and Table 3, row E). Nobody has to think about waves; the price is a table with an end.
+# First a rival for the test: a trainable vector per position, a table of `max_len` rows, added to the tokens in the same way. Gehring et al. (2017) used it in a convolutional model; BERT and GPT-2 use it. Vaswani et al. tried it too and found "nearly identical" results in translation (section 3.5 and Table 3, row E). It needs no waves, but the table has an end.
 #
-# You will hear that "beyond `max_len` learned embeddings are random". Two different things are mixed up here:
+# You will hear that "beyond `max_len` learned embeddings are random". This mixes up two things:
 #
 # - a row that exists but was **never trained** still has its starting value;
-# - a row **past the end** does not exist. There is nothing to add, and the code must say so.
+# - a row **past the end** does not exist. The code must say so.
 #
-# With a checkpoint, also check which row position 0 uses. RoBERTa begins at row 2; BART and OPT have two rows more than positions (transformers 5.23: `RobertaEmbeddings`, `BartLearnedPositionalEmbedding`, `OPTLearnedPositionalEmbedding`).
+# With a checkpoint, also check which row position 0 uses. RoBERTa begins at row 2; BART and OPT have two rows more than positions (transformers 5.23: [`RobertaEmbeddings`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/roberta/modeling_roberta.py), [`BartLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bart/modeling_bart.py), [`OPTLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/opt/modeling_opt.py)).
 
 # %% [markdown]
 # ### Exercise 2.5 · A learned table
 #
-# **2 points · difficulty 2/5 · 10 minutes · code**
+# **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* three lines, and still two classic mistakes: a table the optimizer does not know, and a text longer than the table that goes through in silence.
+# *Why it matters:* it takes three lines, and two classic mistakes hide in them: the optimizer does not know the table, or a text that is longer than the table raises no error.
 
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding", "solution": true}
 class LearnedPositionalEmbedding(nn.Module):
@@ -728,6 +743,17 @@ class LearnedPositionalEmbedding(nn.Module):
         return (x + self.table[:seq_len]).to(x.dtype)
         ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `nn.Parameter(tensor)` assigned to `self.something` is all it takes to be trainable. `nn.Embedding` is fine as well; it holds one such tensor.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `(batch, seq_len, d_model) + (seq_len, d_model)` broadcasts over the batch. A slice past the end of a tensor raises no error in Python: it is just shorter.
+# </details>
 
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding_check", "grade": true, "points": 0}
 # Visible check (0 points). What it claims, in order:
@@ -786,20 +812,9 @@ week2.LearnedPositionalEmbedding(LearnedPositionalEmbedding)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# `nn.Parameter(tensor)` assigned to `self.something` is all it takes to be trainable. `nn.Embedding` is fine as well; it holds one such tensor.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `(batch, seq_len, d_model) + (seq_len, d_model)` broadcasts over the batch. A slice past the end of a tensor is no error in Python: it is shorter, without a word.
-# </details>
-
-# %% [markdown]
 # ### Experiment: does training find the relative solution?
 #
-# The texts are random tokens from an alphabet of eight. At each position a model must name the token that stood **three positions before**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table with room for 128 rows, and weights written by hand.
+# The texts are random tokens from an alphabet of eight. At each position a model must name the token **three positions before**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table with room for 128 rows, and weights written by hand.
 #
 # **The hand-built model** is Figure 2.7 with tokens. Its queries and keys read the 28 fastest pairs. The eight slowest channels carry the token, one channel per letter, loud enough to drown the encoding there. The read-out looks at these eight.
 
@@ -830,6 +845,7 @@ def built_by_hand(add_positions):
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.8: run this cell
 # Trains two small models five times each; budget: 30 seconds.
 def texts(batch, length, generator):
     tokens = torch.randint(0, 8, (batch, length), generator=generator)
@@ -895,17 +911,20 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
            for name, of in (("smallest", torch.min), ("largest", torch.max))])
 
 # %% [markdown]
-# **Figure 2.8. What can be expressed is not what is learned.** Lines: the mean of five runs; bands: from the worst to the best. Grey: the training length. Within it both trained models are perfect.
+# **Figure 2.8. Beyond the training length.** Accuracy at each position. Lines: the mean of five runs; bands: from the worst to the best. Grey: the training length.
 #
-# Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids lie between, at 0.44 to 0.53 in five runs. The hand-built weights were within reach, but 32 positions do not single them out. So the second hope fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
+# <details><summary>After you have run it</summary>
+#
+# Within the training length both trained models are perfect. Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids lie between, at 0.44 to 0.53 in five runs. The hand-built weights were within reach, but 32 positions do not single them out. What can be expressed is not what is learned: the second hope fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
+# </details>
 
 # %% [markdown]
 # ### Two suspects, one table
 #
-# Why do they fail? The usual answer is Figure 2.3: the slow hands reach angles that training has never shown. But a longer text has more *keys*, too. Two things are new, so change one at a time, in the trained models, and train nothing anew.
+# What breaks beyond the training length? The usual answer is Figure 2.3: slow hands reach angles that training has never shown. But a longer text has more *keys*, too. Two things are new. Change one at a time, in the trained models, without training them again.
 #
-# - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. Whatever would stand before 0 stands at 0. Every token is there, and no position is new.
-# - **New positions, 32 keys.** Leave every token where it is, but show each query only 32 keys: the right one, and 31 drawn at random from the others before it.
+# - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. All earlier tokens share position 0. Every token is there, and no position is new.
+# - **New positions, 32 keys.** Leave every token at its position, but show each query only 32 keys: the right one, and 31 drawn at random from the others before it.
 #
 # And are the *slow* hands to blame? Train five more models with only the six pairs whose wavelength is at most 32. In training each of these hands has been all the way round.
 
@@ -920,6 +939,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# For the next cell: run this cell
 # Trains one small model five times; budget: 15 seconds.
 fast = (2 * math.pi * 10000 ** (torch.arange(32) / 32) <= 32).repeat_interleave(2)  # the channels of six pairs
 torch.set_num_threads(1)
@@ -957,6 +977,7 @@ lab.table(["mean accuracy of five models", "32 keys", "all keys"],
            for pairs in arms for name in ("familiar positions", "new positions")])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.9: run this cell
 latest = {n: (back >= 0) & (back < n) for n in (4, 8, 16, 32, 64, 128)}
 fig, (left, right) = lab.figure("Beyond the training length: new positions, and more keys", ncols=2, height=3.8, sharey=True,
                                 width_ratios=(2, 3))
@@ -995,12 +1016,12 @@ plt.show()
 # | six fast pairs, new positions | 0.80 (0.76 to 0.84) | 0.64 (0.60 to 0.68) |
 #
 # - **More keys alone do no harm.** At familiar positions 128 keys are as good as 32.
-# - **New positions do the harm**, and the more keys stand at them, the more. The latest 4 keys cost 0.01, the latest 32 cost 0.31, all of them 0.51.
+# - **New positions do the harm**, and more keys at new positions do more. The latest 4 keys cost 0.01, the latest 32 cost 0.31, all of them 0.51.
 # - **Slow pairs make it worse, but do not decide it.** Without them accuracy still falls to 0.64.
 #
 # Are familiar *distances* enough? Leave the query where it is, and count every distance beyond 31 as 31: 0.69 (0.60 to 0.76), no better than the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone. There familiar distances will do.
 #
-# *Why* do wrong keys win at new positions? A conjecture: training lowers their scores only for the pairs of positions that it has met. All other scores are left to chance, and each further key is one more chance to win. (All numbers: `experiments/results_distances.md`.)
+# *Why* do wrong keys win at new positions? A conjecture: training lowers their scores only for the pairs of positions that it has met. All other scores are random, and with each further key a wrong one is more likely to win. (All numbers: `experiments/results_distances.md`.)
 #
 # The lesson to keep: an explanation that sounds right also predicts something. Test what it predicts.
 # </details>
@@ -1020,20 +1041,15 @@ plt.show()
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.10: run this cell
 def similarity(d_model, count):
     """S(k) / S(0) for k = 0 ... count - 1."""
     pe = sinusoidal_positional_encoding(count, d_model).double()
     return pe @ pe[0] / (d_model / 2)
 
 fig, (left, right) = lab.figure("Similarity of two positions against their distance", ncols=2, height=3.5)
-s = similarity(64, 101)
-rises = [k for k in range(1, 101) if s[k] > s[k - 1]]
-left.plot(s, color=lab.BLUE, linestyle="-", marker="o", markersize=2.5, linewidth=1.2)
-left.plot(rises, s[rises], color=lab.VERMILLION, linestyle="none", marker="o", markersize=4, label="higher than the offset before")
-left.annotate(f"first rise: offset {rises[0]}", (rises[0], float(s[rises[0]])), (18, 0.86), fontsize=9,
-              arrowprops={"arrowstyle": "-", "color": "#666666"})
+left.plot(similarity(64, 101), color=lab.BLUE, linestyle="-", marker="o", markersize=2.5, linewidth=1.2)
 left.set(title="width 64", xlabel="offset k (positions)", ylabel="S(k) / S(0)", ylim=(0.3, 1.05))
-left.legend(loc="upper right")
 for d_model, colour, style in ((4, lab.VERMILLION, "--"), (64, lab.BLUE, "-"), (512, lab.GREEN, "-.")):
     right.plot(similarity(d_model, 101), color=colour, linestyle=style, linewidth=1.5, label=f"width {d_model}")
 right.set(title="other widths", xlabel="offset k (positions)", ylim=(-0.62, 1.05))
@@ -1041,23 +1057,24 @@ right.legend(loc="lower left", ncols=3)
 for ax in (left, right):
     ax.grid(axis="y")
 plt.show()
-first = lambda d: next(k for k in range(1, 101) if similarity(d, 101)[k] > similarity(d, 101)[k - 1])
-lab.table(["width", "first offset with a rise"], [[d, first(d)] for d in (2, 4, 64, 128, 512)])
 
 
 # %% [markdown]
-# **Figure 2.10. A fall with ripples.** Left: the similarity at each offset, on an axis that begins at 0.3. Orange-red: offsets *higher* than their left neighbour. Right: three widths.
+# **Figure 2.10. Similarity by distance.** Left: width 64, on an axis that begins at 0.3. Right: three widths.
 #
-# At offset 6 the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. With width 4 there are only two hands, and the curve swings back with each turn of the fast one: to 0.98 after the first, to 0.78 after the fifteenth, when the slow hand has moved as well. Wider encodings have more hands that average each other out. The ripples get smaller, and the first rise comes later: after two turns at width 128 and after seven at width 512.
+# <details><summary>After you have run it</summary>
+#
+# It falls on the whole, in ripples. At width 64 it first rises at offset 6: there the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. With width 4 there are only two hands, and the curve swings back with each turn of the fast one: to 0.98 after the first, to 0.78 after the fifteenth, when the slow hand has moved as well. Wider encodings have more hands that average each other out. The ripples get smaller, and the first rise comes later.
+# </details>
 
 # %% [markdown]
 # ### Exercise 2.6 · A counterexample for every width
 #
-# **2 points · difficulty 2/5 · 10 minutes · code**
+# **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* "falls monotonically with distance" is a claim about all pairs of offsets. One pair refutes it. A picture of width 64 says nothing about width 1,024.
+# *Why it matters:* "falls monotonically with distance" is a claim about all pairs of offsets. One pair of offsets refutes it. A picture of width 64 says nothing about other widths.
 #
-# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Every right pair is accepted; how to find one is up to you. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, so a rise of that size may not be real.
+# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Any right pair is accepted, however you find it. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, so a rise of that size may not be real.
 
 # %% nbgrader={"grade_id": "similarity_counterexample", "solution": true}
 def similarity_counterexample(d_model):
@@ -1075,6 +1092,17 @@ def similarity_counterexample(d_model):
     return k1, k1 + 1
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Equation (6) gives $S(k)$ without building a table. Compute it for $k=1,2,3,\dots$ until it rises.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Start at $k=1$: $S(0)$ is the largest of all, and offset 0 is not allowed. For width 1,024 the first rise comes late, so search at least to 100.
+# </details>
 
 # %% nbgrader={"grade_id": "similarity_counterexample_check", "grade": true, "points": 0}
 # Visible check (0 points). At five widths it claims, in order:
@@ -1101,23 +1129,13 @@ from autograder.checks import week2
 week2.similarity_counterexample(similarity_counterexample)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Equation (6) gives $S(k)$ without building a table. Compute it for $k=1,2,3,\dots$ until it rises.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Start at $k=1$: $S(0)$ is the largest of all, and offset 0 is not allowed. For width 1,024 the first rise comes late, so search at least to 100.
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** Draw the similarity of *all* pairs of 64 positions as a matrix: for the sinusoids, for the learned table before training, and for it after training on 32 tokens. Which of the three depend on the offset alone, and how would you see it?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.11: run this cell
 def similarities(rows):
     rows = F.normalize(rows.detach(), dim=-1)
     return rows @ rows.T
@@ -1138,9 +1156,12 @@ lab.table(["", "largest spread along a diagonal"],
           [[name, f"{spread(similarities(rows)):.1f}"] for name, rows in tables.items()])
 
 # %% [markdown]
-# **Figure 2.11. Similarity of positions.** Left: one colour along each diagonal, since only the offset counts. Middle: random rows are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used.
+# **Figure 2.11. Similarity of positions.** The cosine of each pair of 64 positions, for three tables.
 #
-# Nothing forces a learned table to be the same along diagonals.
+# <details><summary>After you have run it</summary>
+#
+# Left: one colour along each diagonal, since only the offset counts. Middle: random rows are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used. Nothing forces a learned table to be the same along diagonals.
+# </details>
 
 # %% [markdown]
 # ## 8 · What adding does to a score
@@ -1149,7 +1170,7 @@ lab.table(["", "largest spread along a diagonal"],
 #
 # $$\big(W_q(x_i+e_i)\big)^\top\,W_k(x_j+e_j)=(x_i+e_i)^\top\,W\,(x_j+e_j). \tag{7}$$
 #
-# Multiply out and you get four terms. The last exercise asks you to name them. First see them move: take two tokens five positions apart and slide them along the text, from the start to position 200.
+# If you multiply out, you get four terms. The last exercise asks you to name them. First see them move: take two tokens five positions apart and slide them along the text, from the start to position 200.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Which of the four terms stay constant while the two tokens slide? First with $W$ the identity, then with a random $W$.
@@ -1157,6 +1178,7 @@ lab.table(["", "largest spread along a diagonal"],
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 2.12: run this cell
 generator = torch.Generator().manual_seed(5)
 d, start = 64, torch.arange(200)
 x_query, x_key = torch.randn(2, d, generator=generator)
@@ -1184,14 +1206,17 @@ lab.table(["how far a term moves", *terms], rows)
 # %% [markdown]
 # **Figure 2.12. Which terms see the absolute position.** One column per term, in the order in which the right side of (7) multiplies out. Above: $W$ is the identity. Below: $W$ is random, as at the start of training.
 #
-# A layer must *learn* to be indifferent to the absolute position. Adding encodings does not give it for free.
+# <details><summary>After you have run it</summary>
+#
+# A layer must *learn* to be indifferent to the absolute position. Exercise 2.7 asks why.
+# </details>
 
 # %% [markdown] nbgrader={"grade_id": "four_terms_question", "locked": true}
 # ### Exercise 2.7 · The four terms
 #
-# **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* many later encodings are decisions about these four terms. Transformer-XL gives both terms that contain the key's position a relative form, and replaces the query's position by learned vectors, $u$ in one term and $v$ in the other. DeBERTa drops one of the four, TUPE two. Name the terms, and you can place a new method in a minute.
+# *Why it matters:* many later encodings decide about these four terms. Transformer-XL gives both terms that contain the key's position a relative form. It replaces the query's position by learned vectors, $u$ in one term and $v$ in the other. DeBERTa drops one of the four, TUPE two. If you know the terms, you can place a new method in a minute.
 #
 # 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
 # 2. Which of the four change when the whole text moves by ten positions? Give the reason, in general and for identity weights.
@@ -1273,42 +1298,27 @@ lab.table(["how far a term moves", *terms], rows)
 # Yes, if the token's vector is short. The encoding has the length $\sqrt{d/2}$ at every position: 16 at width 512. Beside it a token of length 1 is drowned. Vaswani et al. multiply embeddings by $\sqrt d\approx22.6$ before adding (section 3.4). In a learned table the scale is learned too.
 # </details>
 #
-# <details><summary>6. What is the longest wavelength for width 512?</summary>
-#
-# That of pair 255: $2\pi\cdot10000^{510/512}\approx60\,600$ positions. It stays below $2\pi\cdot10\,000\approx62\,800$ at any width.
-# </details>
-#
-# <details><summary>7. Is the sinusoidal encoding absolute or relative?</summary>
+# <details><summary>6. Is the sinusoidal encoding absolute or relative?</summary>
 #
 # Absolute: a vector per position, added to the token. It has a relative *property*, $\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)$, but scores with learned weights still see the absolute position (Figure 2.12).
 # </details>
 #
-# <details><summary>8. Does it extrapolate to longer texts?</summary>
+# <details><summary>7. Does it extrapolate to longer texts?</summary>
 #
-# There are weights that work everywhere (Figure 2.7). Training on short texts does not find them (Figure 2.8). New positions do the damage, and more with every key that stands at one. Put all keys at familiar positions, and nothing is lost (Figure 2.9).
+# There are weights that work everywhere (Figure 2.7). Training on short texts does not find them (Figure 2.8). New positions do the damage, and more with every key at a new one. If all keys are at familiar positions, nothing is lost (Figure 2.9).
 # </details>
 #
-# <details><summary>9. Learned or sinusoidal: which is better?</summary>
+# <details><summary>8. Learned or sinusoidal: which is better?</summary>
 #
-# Within the training length Vaswani et al. found hardly a difference. Beyond it, a learned table has untrained rows, then none at all.
+# Within the training length Vaswani et al. found hardly a difference. Beyond it, a learned table has untrained rows, and then no rows.
 # </details>
 #
-# <details><summary>10. What happens when a text is longer than the learned table?</summary>
-#
-# An error, if the code is sound. A slice past the end is silently shorter; a table of one row is silently repeated by broadcasting. And a GPU reports an index out of range late, at some other line.
-# </details>
-#
-# <details><summary>11. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
+# <details><summary>9. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
 #
 # Row 10. A `forward(x)` as in exercise 2.5 adds row 0 to whatever it gets: with a cache the position must be passed in. Texts that are padded at their start need the same care.
 # </details>
 #
-# <details><summary>12. Does the similarity of two positions fall with their distance?</summary>
-#
-# On the whole, in ripples, and never monotonically, at any even width from 2 to 1,024 (exercise 2.6). It is also the same to the left and to the right.
-# </details>
-#
-# <details><summary>13. Where is the encoding added: in each layer, or once?</summary>
+# <details><summary>10. Where is the encoding added: in each layer, or once?</summary>
 #
 # Once, to the embeddings below the first layer, in encoder and decoder (section 3.5). The residual connections carry it upwards. RoPE and ALiBi act in every layer instead.
 # </details>
@@ -1332,7 +1342,7 @@ lab.table(["how far a term moves", *terms], rows)
 # | There is one sinusoidal layout | Formula (2) interleaves; tensor2tensor and Transformer-XL concatenate $[\sin\mid\cos]$. | section 4 |
 # | An odd width works somehow | It leaves a sine without its cosine; say so with a clear error. | 2.3 |
 #
-# ## Take with you
+# ## Takeaways
 #
 # 1. A sinusoidal encoding is a row of clocks, from fast to slow, one per pair of channels.
 # 2. Moving by $k$ turns every hand by a fixed angle: one matrix for all positions.
@@ -1343,7 +1353,7 @@ lab.table(["how far a term moves", *terms], rows)
 # ## References
 #
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.5 (the encoding, the wavelengths, both reasons), section 3.4 (embeddings times $\sqrt{d_\text{model}}$), Table 3, row E (learned against sinusoidal).
-# - tensorflow/tensor2tensor, `tensor2tensor/layers/common_attention.py`, `get_timing_signal_1d` (layout and frequencies of the first implementation).
+# - Code: [tensor2tensor](https://github.com/tensorflow/tensor2tensor/blob/75b75f2e2281101b9b3637e14ef519afd6a11b68/tensor2tensor/layers/common_attention.py), `get_timing_signal_1d` (layout and frequencies of the first implementation); [Whisper](https://github.com/openai/whisper/blob/fdf63e51dc3089e10d72fd25ac04ffe22f86543e/whisper/model.py), `sinusoids`.
 # - J. Gehring et al.: *Convolutional Sequence to Sequence Learning*, 2017, arXiv:1705.03122 (learned position embeddings).
 # - J. Devlin et al.: *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*, 2018, arXiv:1810.04805 (a learned table); openai/gpt-2, `src/model.py` (another one, `wpe`).
 # - Z. Dai et al.: *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, 2019, arXiv:1901.02860. Section 3.3 (the four terms, and what becomes of each).

@@ -1,39 +1,27 @@
 # %% [markdown]
 # # Week 3 · Rotary position embeddings (RoPE)
 #
-# Read a sentence on page 1, then on page 100. It means the same. Can you build an attention layer that *cannot* notice that a text has moved, and still sees exactly how far apart two words are?
+# A sentence means the same on page 1 and on page 100. Can you build an attention layer that *cannot* notice that a text has moved, and still sees exactly how far apart two words are?
 #
 # **The answer in one sentence.** Turn every query and every key by an angle proportional to its position; their dot product then depends on how far apart they are, not on where.
+#
+# <!-- costs of week3_rope -->
 #
 # ## What you will be able to do
 #
 # - compute a rotary score by hand, write RoPE in both common layouts, and convert weights from one to the other;
 # - prove that the score depends only on the offset of the two positions;
 # - build an attention layer that takes any positions: shifted, per sequence, negative, fractional;
-# - design a head that looks exactly three tokens back, say why it fails on longer texts, and repair it without training;
-# - say where low precision ruins RoPE, and find three bugs that raise no error.
+# - say why a head that looks three tokens back fails on longer texts, repair it without training, and build one yourself;
+# - say where low precision ruins RoPE, and write the test that finds three bugs which raise no error.
 #
 # **You need** weeks 1 and 2, radians, and what a 2×2 matrix does to a vector.
 #
-# **Time:** about 175 minutes of exercises and 70 of reading, experiments and quiz. Short of time? 3.1 to 3.3 are the idea; 3.4 and 3.8 are what you will need first at work.
+# **Short of time?** 3.1 to 3.3 are the idea; 3.4 and 3.8 are what you will need first at work.
 #
-# ## The exercises: 29 points
+# <!-- points of week3_rope -->
 #
-# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
-# |---|---|---|---|---|---|---|
-# | 3.1 | `rotate_by_hand` | numbers | 0 | 3 | – | 15 |
-# | 3.2 | `rope_frequencies` | code | 0 | 2 | – | 10 |
-# | 3.3 | `apply_rotary_emb` | code | 0 | 6 | – | 35 |
-# | 3.4 | `apply_rotary_emb_half` | code | 0 | 2 | – | 15 |
-# | 3.4 | `interleaved_to_half` | code | 0 | 3 | – | 15 |
-# | 3.5 | `relative_proof` | text | – | – | 3 | 20 |
-# | 3.6 | `RotaryMultiHeadAttention` | code | 0 | 5 | – | 30 |
-# | 3.7 | `bfloat16_positions` | numbers | 0 | 1 | – | 5 |
-# | 3.7 | `bfloat16_explained` | text | – | – | 1 | 5 |
-# | 3.8 | three functions to repair | code | 0 | 3 | – | 25 |
-# | | **total** | | **0** | **25** | **4** | **175** |
-#
-# **As before:** a *visible check* carries 0 points and says what is wrong. The *hidden tests* carry all the points of a code or number exercise, and a person reads the two text answers. Answer *predict* cells before you run the experiment.
+# **As before:** a *visible check* carries 0 points and says what is wrong; *hidden tests* carry the points. Answer *predict* cells before you run the experiment.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -66,13 +54,13 @@ np.random.seed(0)
 #
 # $$(x_m+e_m)^\top W\,(x_n+e_n) = \underbrace{x_m^\top W x_n}_{\text{content–content}} + \underbrace{x_m^\top W e_n}_{\text{content–position}} + \underbrace{e_m^\top W x_n}_{\text{position–content}} + \underbrace{e_m^\top W e_n}_{\text{position–position}}, \qquad W = W_q^\top W_k .$$
 #
-# Move the sentence ten positions to the right, and the two middle terms change although the sentence has not. For most $W$ the last term changes too.
+# If the sentence moves ten positions to the right, the two middle terms change although the sentence has not. For most $W$ the last term changes too.
 #
-# So look for a function $f$ that puts a position *into* a query and *into* a key, such that the score sees only their offset:
+# So look for a function $f$ that puts a position into a query and into a key such that the score sees only their offset:
 #
 # $$\big\langle f(q, m),\, f(k, n)\big\rangle = g(q, k, m-n)\qquad\text{for all } q, k, m, n. \tag{1}$$
 #
-# Three more wishes: position 0 changes nothing, no vector changes its length, and nothing has to be trained.
+# Three more wishes: position 0 changes nothing, no vector changes its length, and there is nothing to train.
 #
 # ### The idea: two hands on one clock
 #
@@ -80,7 +68,7 @@ np.random.seed(0)
 #
 # $$ q\cdot k = |q|\,|k|\,\cos(\text{angle between the hands}).$$
 #
-# Now turn the hand of a token at position $m$ by $m\theta$, where $\theta$ is the clock's *frequency*, in radians per position. Move the whole sentence ten positions on, and *both* hands turn by $10\,\theta$ more. The angle between them stays the same, and so does the dot product. That is all of RoPE.
+# Now turn the hand of a token at position $m$ by $m\theta$, where $\theta$ is the clock's *frequency*, in radians per position. Move the whole sentence ten positions on, and *both* hands turn by $10\,\theta$ more. The angle between them stays the same, and so does the dot product. That is RoPE.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks, which turn by 1, 0.316, 0.1 and 0.0316 radians per position. Then both move on by nine positions. How large is the angle between the two hands on each clock, before and after?
@@ -88,6 +76,7 @@ np.random.seed(0)
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.1: run this cell
 frequencies = [1.0, 0.316, 0.1, 0.0316]  # radians per position
 fig, axes = lab.figure("Four clocks, the same two tokens, at two points of the text", nrows=2, ncols=4, height=4.7)
 for row, (m, n) in zip(axes, [(3, 1), (12, 10)]):
@@ -99,10 +88,13 @@ for row, (m, n) in zip(axes, [(3, 1), (12, 10)]):
 plt.show()
 
 # %% [markdown]
-# **Figure 3.1. The clocks.** The query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$; unturned, both point right. In the lower row both tokens stand nine positions further on. Compare the shaded angles.
+# **Figure 3.1. The clocks.** The query hand q (blue) is turned by $m\theta$, the key hand k (orange-red) by $n\theta$; unturned, both point right. In the lower row both tokens are nine positions further on. Compare the shaded angles.
 
 # %% [markdown]
-# Every hand moves, and no shaded angle does: it is $(m-n)\,\theta$, and $m$ alone does not appear in it.
+# <details><summary>After you have run it</summary>
+#
+# Every hand moves, and no shaded angle does: it is $(m-n)\,\theta$, without $m$ alone.
+# </details>
 #
 # ## 2 · One pair of channels
 #
@@ -110,20 +102,20 @@ plt.show()
 #
 # $$R(\varphi)=\begin{pmatrix}\cos\varphi & -\sin\varphi\\ \sin\varphi & \cos\varphi\end{pmatrix},\qquad f(q, m) = R(m\theta)\,q,\qquad f(k, n) = R(n\theta)\,k. \tag{2}$$
 #
-# **Why it works.** Before any position comes in, let the query point in direction $\alpha$ and the key in direction $\beta$. That is their *content*. After the rotation they point in the directions $\alpha+m\theta$ and $\beta+n\theta$, with their old lengths. Hence
+# **Why it works.** Before the rotation, let the query point in direction $\alpha$ and the key in direction $\beta$: their *content*. Afterwards they point in the directions $\alpha+m\theta$ and $\beta+n\theta$, with their old lengths. Hence
 #
 # $$\big\langle f(q,m), f(k,n)\big\rangle = |q|\,|k|\cos\big((\alpha+m\theta)-(\beta+n\theta)\big)=|q|\,|k|\cos\big(\underbrace{\alpha-\beta}_{\text{content}}+\underbrace{(m-n)\,\theta}_{\text{offset}}\big). \tag{3}$$
 #
-# This is wish (1). Content and offset meet inside one cosine, and the sign of the offset matters.
+# This is wish (1). The sign of the offset matters.
 #
-# **A worked example.** Let $\theta=\pi/6$, $q=(2,0)$ at $m=3$, $k=(1,1)$ at $n=0$. The query turns by $\pi/2$ and becomes $(0,2)$; the key stays. Score: $0\cdot1+2\cdot1=2$. Move both on by one. The query turns by $2\pi/3$ and becomes $(-1, \sqrt3)$. The key turns by $\pi/6$ and becomes $(\cos\frac\pi6-\sin\frac\pi6,\ \sin\frac\pi6+\cos\frac\pi6)\approx(0.3660, 1.3660)$. Score: $-0.3660+1.7321\cdot1.3660\approx 2.000$. Every number has changed; the score has not.
+# **A worked example.** Let $\theta=\pi/6$, $q=(2,0)$ at $m=3$, $k=(1,1)$ at $n=0$. The query turns by $\pi/2$ and becomes $(0,2)$; the key stays. Score: $0\cdot1+2\cdot1=2$. Move both on by one. The query turns by $2\pi/3$ and becomes $(-1, \sqrt3)$. The key turns by $\pi/6$ and becomes $(\cos\frac\pi6-\sin\frac\pi6,\ \sin\frac\pi6+\cos\frac\pi6)\approx(0.3660, 1.3660)$. Score: $-0.3660+1.7321\cdot1.3660\approx 2.000$. All numbers have changed except the score.
 
 # %% [markdown]
 # ### Exercise 3.1 · Rotate by hand
 #
-# **3 points · difficulty 2/5 · 15 minutes · numbers**
+# **3 points · difficulty 2/5 · 20 minutes · numbers**
 #
-# *Why it matters:* a wrong sign raises no error. Rotate one vector by hand, and a wrong sign jumps out.
+# *Why it matters:* a wrong sign raises no error. You see it when you have rotated one vector by hand.
 #
 # One pair, $\theta = 1$. The query is $q=(1,0)$ at position $m=3$, the key is $k=(0,1)$ at position $n=1$. Compute both rotated vectors, their score, and the score of the same $q$ and $k$ at positions 12 and 10. Use a calculator or `math.sin` and `math.cos`, in radians. Give **at least four significant digits**.
 
@@ -147,6 +139,17 @@ rotate_by_hand |= {
     "score_12_10": 0.90930,  # the offset is 2 again
 }
 ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# $q=(1,0)$ and $k=(0,1)$ are the two axes. Equation (2) says where the axes go: read off the columns of $R$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# For the last number you need not rotate anything. Look at equation (3).
+# </details>
 
 # %% nbgrader={"grade_id": "rotate_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, and at what any rotation must fulfil.
@@ -179,40 +182,29 @@ week3.rotate_by_hand(rotate_by_hand)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# $q=(1,0)$ and $k=(0,1)$ are the two axes. Equation (2) says where the axes go: read off the columns of $R$.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# For the last number you need not rotate anything. Look at equation (3).
-# </details>
-
-# %% [markdown]
 # ## 3 · A head is many clocks
 #
-# One clock is not enough. With $\theta=1$, 44 positions are almost exactly seven turns: the offsets 1 and 45 look alike. A slow clock repeats itself later, but its hand hardly moves from one token to the next. So RoPE has several clocks: it splits the $d$ channels of a head into $d/2$ **pairs** and gives each pair a **frequency** of its own:
+# One clock is not enough. With $\theta=1$, 44 positions are almost exactly seven turns: the offsets 1 and 45 look alike. The hand of a slow clock hardly moves from one token to the next. So RoPE splits the $d$ channels of a head into $d/2$ **pairs** and gives each pair a **frequency** of its own:
 #
 # $$\theta_i = \text{base}^{-2i/d},\qquad i=0,1,\dots,\tfrac d2-1,\qquad \text{base}=10\,000. \tag{4}$$
 #
 # These are the frequencies of week 2's sinusoids, unchanged (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**. (In code the $\theta_i$ are often called `inv_freq`.)
 #
-# Watch three things: $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; and the exponent is *negative*.
+# Note: $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; the exponent is *negative*.
 
 # %% tags=["experiment"]
 lab.moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True)
 
 
 # %% [markdown]
-# **Figure 3.2. Clocks to move.** One clock per pair for `head_dim` 8. (a) Raise m and n together. (b) Raise m alone, and find the pair that notices one position, and the pair that hardly notices a hundred. (c) Raise the base, and see which clock keeps its pace.
+# **Figure 3.2. Clocks to move.** One clock per pair for `head_dim` 8. (a) Raise m and n together. (b) Raise m alone. Which pair notices one position, and which hardly notices a hundred? (c) Raise the base. Which clock keeps its pace?
 
 # %% [markdown]
 # ### Exercise 3.2 · Frequencies
 #
 # **2 points · difficulty 1/5 · 10 minutes · code**
 #
-# *Why it matters:* with one slip in the exponent a model still trains, but nobody else's checkpoint will ever fit it.
+# *Why it matters:* after a slip in the exponent a model still trains, but nobody else's checkpoint fits it.
 
 # %% nbgrader={"grade_id": "rope_frequencies", "solution": true}
 def rope_frequencies(head_dim, base=10000.0):
@@ -229,6 +221,17 @@ def rope_frequencies(head_dim, base=10000.0):
     return base**-exponents  # float64: these numbers will be multiplied by large positions
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `torch.arange` with a step of 2 gives 0, 2, 4, …: these are the $2i$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# A float raised to a tensor works elementwise: `2.0 ** torch.tensor([0., 1.])` is `[1., 2.]`.
+# </details>
 
 # %% nbgrader={"grade_id": "rope_frequencies_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -259,17 +262,6 @@ from autograder.checks import week3
 week3.rope_frequencies(rope_frequencies)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# `torch.arange` with a step of 2 gives 0, 2, 4, …: these are the $2i$.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# A float raised to a tensor works elementwise: `2.0 ** torch.tensor([0., 1.])` is `[1., 2.]`.
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** Take `head_dim` 64 and a model trained on texts of 2,048 tokens. How many of its 32 pairs complete at least one full turn within such a text? Does raising the base from 10,000 to 1,000,000 make that number larger or smaller?
 #
@@ -284,6 +276,7 @@ for base in (1e4, 1e6):
 lab.table(["base", "pairs that complete a turn", "pairs that never do", "longest wavelength"], rows)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.3: run this cell
 fig, ax = lab.figure("How long one full turn takes", height=3.6)
 for (base, wavelength), marker in zip(wavelengths.items(), "os"):
     ax.semilogy(wavelength, marker=marker, markersize=4, linestyle="none", label=f"base {base:,.0f}")
@@ -297,17 +290,20 @@ plt.show()
 
 # %% [markdown]
 # **Figure 3.3. Wavelengths of the pairs.** Each dot is one pair; on the logarithmic axis a geometric series is a straight line. Pairs above the dashed line show the model only a part of their circle.
+#
+# <details><summary>After you have run it</summary>
+#
+# In a longer text the slow pairs reach angles that no training text has shown. A larger base makes more pairs slow; Code Llama was fine-tuned with base $10^6$ to read long files (Rozière et al., 2023).
+# </details>
 
 # %% [markdown]
-# In a longer text the slow pairs reach angles that no training text has shown. A larger base makes more pairs slow; Code Llama was fine-tuned with base $10^6$ to read long files (Rozière et al., 2023).
-#
 # ## 4 · Rotating a whole head
 #
-# Put the pairs together. In the **interleaved** layout, pair $i$ consists of the neighbours $2i$ and $2i+1$. The rotation of a whole head is then a block-diagonal matrix,
+# In the **interleaved** layout, pair $i$ consists of the neighbours $2i$ and $2i+1$. The rotation of a whole head is then a block-diagonal matrix,
 #
 # $$R_m=\begin{pmatrix}R(m\theta_0)\\ & R(m\theta_1)\\ & & \ddots\\ & & & R(m\theta_{d/2-1})\end{pmatrix}\in\mathbb R^{d\times d}. \tag{5}$$
 #
-# Nobody builds this matrix: nearly all of it is zero. Written out, each pair needs four products (RoFormer, section 3.4.2):
+# Nobody builds this matrix. Each pair needs four products (RoFormer, section 3.4.2):
 #
 # $$\begin{aligned} x'_{2i} &= x_{2i}\cos(m\theta_i) - x_{2i+1}\sin(m\theta_i),\\ x'_{2i+1} &= x_{2i}\sin(m\theta_i) + x_{2i+1}\cos(m\theta_i).\end{aligned} \tag{6}$$
 #
@@ -320,7 +316,7 @@ plt.show()
 # %% [markdown]
 # ### Exercise 3.3 · Rotate queries and keys
 #
-# **6 points · difficulty 3/5 · 35 minutes · code**
+# **6 points · difficulty 3/5 · 40 minutes · code**
 #
 # *Why it matters:* this function *is* RoPE. An attention layer calls it twice, once for the queries and once for the keys.
 
@@ -345,6 +341,22 @@ def apply_rotary_emb(x, positions, base=10000.0):
     return turned.flatten(-2).to(x.dtype)
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1: shapes</summary>
+#
+# Make a table of angles, one row per position, one column per pair. It must broadcast against `(batch, heads, seq_len, head_dim/2)`. For positions `(batch, seq_len)` one axis of size 1 is missing: which one?
+# </details>
+#
+# <details><summary>Hint 2: taking pairs apart</summary>
+#
+# `x[..., 0::2]` holds the first channel of every pair, `x[..., 1::2]` the second.
+# </details>
+#
+# <details><summary>Hint 3: putting them together</summary>
+#
+# Stack the two results along a *new* last axis, then flatten the last two axes. Concatenating would give another layout.
+# </details>
 
 # %% nbgrader={"grade_id": "apply_rotary_emb_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -409,22 +421,6 @@ week3.apply_rotary_emb(apply_rotary_emb)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: shapes</summary>
-#
-# Make a table of angles, one row per position, one column per pair. It must broadcast against `(batch, heads, seq_len, head_dim/2)`. For positions `(batch, seq_len)` one axis of size 1 is missing: which one?
-# </details>
-#
-# <details><summary>Hint 2: taking pairs apart</summary>
-#
-# `x[..., 0::2]` holds the first channel of every pair, `x[..., 1::2]` the second.
-# </details>
-#
-# <details><summary>Hint 3: putting them together</summary>
-#
-# Stack the two results along a *new* last axis, then flatten the last two axes. Concatenating would give another layout.
-# </details>
-
-# %% [markdown]
 # <details><summary>Aside: the same in complex numbers</summary>
 #
 # Read each pair as a complex number $z_i = x_{2i} + \mathrm i\,x_{2i+1}$. RoPE is $z_i \mapsto z_i\,e^{\mathrm i m\theta_i}$, and the score is the real part of $\sum_i q_i \overline{k_i}\, e^{\mathrm i(m-n)\theta_i}$. Meta's LLaMA code computes it this way (`llama/model.py`).
@@ -433,7 +429,7 @@ week3.apply_rotary_emb(apply_rotary_emb)
 # %% [markdown]
 # ### Experiment: does the score see only the offset?
 #
-# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: once with your rotation, once with week 2's sinusoids *added* to both. (Each picture has its mean subtracted: softmax does not see a constant.)
+# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: with your rotation, and with week 2's sinusoids *added* to both. (From each picture its mean is subtracted: softmax does not see a constant.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Walk along a diagonal of the picture, from $(m, n)$ to $(m+1, n+1)$ and so on. How does the score change with RoPE? How with the added sinusoids?
@@ -457,6 +453,7 @@ lab.table(["", "largest spread along any diagonal"],
           [["RoPE", f"{largest_spread(rotary):.4f}"], ["sinusoid added", f"{largest_spread(added):.1f}"]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.4: run this cell
 rotary, added = rotary - rotary.mean(), added - added.mean()
 fig, axes = lab.figure("One query, one key, all positions", ncols=3, height=3.2)
 limit = 1.4 * float(rotary.abs().max())
@@ -472,12 +469,17 @@ axes[2].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# **Figure 3.4. Scores over all positions.** Left: RoPE. Middle: sinusoids added. Right: one diagonal cut out of each. Walk down the diagonals: a score that depends on the offset alone keeps its colour.
+# **Figure 3.4. Scores over all positions.** Left: RoPE. Middle: sinusoids added. Right: one diagonal cut out of each. A score that depends on the offset alone keeps its colour along a diagonal.
+#
+# <details><summary>After you have run it</summary>
+#
+# With RoPE nothing changes along a diagonal. With added sinusoids the score moves by up to 14.
+# </details>
 
 # %% [markdown]
 # ### Experiment: does the score decay with distance?
 #
-# You will often read that RoPE makes far tokens count less. The RoFormer paper says so itself (section 3.3) and derives it in section 3.4.3 from an *upper bound* that falls with the distance. A bound is not the score. So look at two *equal* vectors, and at two *random* ones.
+# You will often read that RoPE makes far tokens count less. The RoFormer paper says so itself (section 3.3) and derives it in section 3.4.3 from an *upper bound* that falls with the distance. A bound is not the score. Look at two *equal* vectors, and at two *random* ones.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For offsets 0 to 256, how does the score of the equal pair move: falling steadily, falling in ripples, or flat? And the typical size (root mean square) of the score of random pairs?
@@ -493,6 +495,7 @@ products = (apply_rotary_emb(draws[0].expand(400, 1, 257, 64), offsets) * draws[
 typical = products.square().mean(dim=(0, 1)).sqrt() / 8
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.5: run this cell
 fig, ax = lab.figure("RoPE score against distance (head_dim 64)", height=3.2)
 ax.plot(offsets, equal, color=lab.BLUE, linestyle="-", label="equal vectors (all ones)")
 ax.plot(offsets, typical, color=lab.VERMILLION, linestyle="--", label="random vectors (root mean square of 400 pairs)")
@@ -502,21 +505,24 @@ ax.legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
-# **Figure 3.5. Decay, and no decay.** Solid: the score of two equal vectors. Dashed: the typical score of two random ones, which wobbles because 400 pairs are a sample. Both are divided by their size without rotation.
+# **Figure 3.5. Score against distance.** Solid: two equal vectors. Dashed: the typical score of two random ones, which wobbles because 400 pairs are a sample. Both are divided by their size without rotation.
+#
+# <details><summary>After you have run it</summary>
+#
+# The score of equal vectors falls, in ripples. Random vectors show no decay: a rotated random vector is just another random vector. Barbero et al. (2024), who studied Gemma 7B, argue that decay is unlikely to be why RoPE is useful. You can watch what they found instead.
+# </details>
 
 # %% [markdown]
-# The score of equal vectors falls, in ripples. Random vectors show no decay at all, because a rotated random vector is just another random vector. Barbero et al. (2024), who studied Gemma 7B, argue that decay is unlikely to be why RoPE is useful. What they found instead you can build yourself.
+# ### Experiment: a head that looks exactly three back
 #
-# ### Experiment: design a head that looks exactly three back
-#
-# By equation (3), every pair contributes one cosine. So the score of a whole head, seen as a function of the offset $\delta=m-n$, is a **sum of cosines**:
+# By equation (3), every pair contributes one cosine. So the score of a whole head, as a function of the offset $\delta=m-n$, is a **sum of cosines**:
 #
 # $$s(\delta)=\sum_{i=0}^{d/2-1} A_i\cos(\delta\,\theta_i+\varphi_i),\qquad A_i,\varphi_i\ \text{from the content of } q \text{ and } k. \tag{7}$$
 #
-# Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. To look exactly three tokens back, choose the phases so that all cosines peak at $\delta=3$ together: give the key the query's content, *turned ahead by three positions*.
+# Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. A head that looks three tokens back has contents for which all cosines peak at $\delta=3$.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 comes back after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the slowest four pairs add to keys within 48 positions? How much attention does offset 3 get, of 64 keys?
+# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 comes back after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the slowest four pairs add to keys within 48 positions? How much of the weight of 49 keys does offset 3 get, at strength 1 and at strength 20?
 #
 # *Your prediction:*
 
@@ -524,66 +530,61 @@ plt.show()
 lab.moving_score(head_dim=16, base=10000.0, offset=6, back=3)
 
 # %% [markdown]
-# **Figure 3.6. A score is a sum of cosines.** One line per pair of a head with 16 channels, all shifted to peak at offset 3; below, their sum. Move the offset, and read off what each pair contributes.
-
-# %% tags=["experiment"]
-content = torch.tensor([1.0, 0.0]).repeat(8).view(1, 1, 1, 16).double()  # every pair is (1, 0)
-ahead = apply_rotary_emb(content, torch.tensor([3]))  # the key: the same content, turned ahead by three positions
-offsets = torch.arange(64)
-turned = apply_rotary_emb(content.expand(1, 1, 64, 16), offsets)  # the query at position 0, 1, ..., 63; the key at 0
-cosines = (turned * ahead).unflatten(-1, (8, 2)).sum(-1)[0, 0]  # (offset, pair)
-scores = cosines.sum(1) / 4  # / sqrt(head_dim)
-lab.table(["query multiplied by", "attention on offset 3, of 64 keys"],
-          [[strength, f"{float((strength * scores).softmax(0)[3]):.2f}"] for strength in (1, 5, 20)])
+# **Figure 3.6. A score is a sum of cosines.** One line per pair of a head with 16 channels, all with their peak at offset 3; below, their sum, and the weight that softmax gives each key. Move the offset, then turn up the strength of the query.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-fig, ax = lab.figure("A head that looks three back, and what its pairs contribute", height=3.3)
-groups = [("pair 0", [0], lab.GREY, "-", 1), ("pairs 0–3", [0, 1, 2, 3], lab.BLUE, "-", 2.5),
-          ("pairs 4–7", [4, 5, 6, 7], lab.VERMILLION, "--", 2)]
-for name, pairs, colour, style, width in groups:
-    ax.plot(offsets, cosines[:, pairs].mean(1), color=colour, linestyle=style, linewidth=width, label=name)
-for offset in (3, 9, 22, 60):
-    ax.text(offset, 1.08, offset, ha="center", fontsize=9)
-ax.set(xlabel="offset m − n (positions)", ylabel="mean of the cosines", ylim=(-1.1, 1.3), xlim=(0, 63))
-ax.grid(axis="y")
-ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+# Figure 3.7: run this cell
+offsets = torch.arange(64)
+cosines = ((offsets[:, None] - 3) * rope_frequencies(16).double()).cos()  # (offset, pair)
+fig, axes = lab.figure("A head that looks three back: what its pairs contribute", nrows=3, height=4.6, sharex=True, sharey=True)
+for ax, name, pairs, colour in zip(axes, ("pair 0 alone", "the fast half: pairs 0 to 3", "the slow half: pairs 4 to 7"),
+                                   ([0], [0, 1, 2, 3], [4, 5, 6, 7]), (lab.GREY, lab.BLUE, lab.VERMILLION)):
+    mean = cosines[:, pairs].mean(1)
+    ax.axvline(3, color=lab.BLACK, linewidth=1, linestyle=":")
+    ax.fill_between(offsets, -1, mean, color=colour, alpha=0.2, linewidth=0)
+    ax.plot(offsets, mean, color=colour, linestyle="-")
+    ax.set(title=name, ylim=(-1, 1.15), xlim=(0, 63), yticks=(-1, 0, 1))
+axes[1].set_ylabel("mean of the cosines")
+axes[2].set_xlabel("offset m − n (positions); dotted: 3")
 plt.show()
 
 
 # %% [markdown]
-# **Figure 3.7. Which pair does what.** The same head, built with your rotation: the mean of the cosines of pair 0 alone, of the fast half, and of the slow half. Numbers mark the peak of the fast half and its highest later peaks.
-
-# %% [markdown]
+# **Figure 3.7. Which pair does what.** The cosines of the same head in three groups, each with its mean.
+#
+# <details><summary>After you have run it</summary>
+#
 # Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. Pairs 1 to 3 hold most of them down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see: they are free to carry content.
 #
-# Phases alone make no attention. The head must also be *loud*, and training makes it so with longer queries and keys.
+# Phases alone make no attention. At strength 1 offset 3 gets 0.04 of the weight, at strength 20 it gets 0.87. Training makes a head loud with longer queries and keys.
 #
 # Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. Remember **fast pairs for position, slow pairs for meaning**.
+# </details>
 
 # %% [markdown]
 # ## 5 · Two layouts, one idea
 #
-# Which channels form a pair is a choice. Two are in use.
+# You may choose which channels form a pair. Two layouts are in use.
 #
 # | layout | pair $i$ | found in (file) |
 # |---|---|---|
-# | **interleaved** (neighbours) | channels $2i$ and $2i+1$ | RoFormer and GPT-J (`modeling_roformer.py`, `modeling_gptj.py` of `transformers` 5.23); Meta's LLaMA code (`llama/model.py`) |
-# | **half-split**, or half layout | channels $i$ and $i+\frac d2$ | GPT-NeoX and LLaMA in `transformers` (`modeling_gpt_neox.py`, `modeling_llama.py`, 5.23) |
+# | **interleaved** (neighbours) | channels $2i$ and $2i+1$ | [RoFormer](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/roformer/modeling_roformer.py) and [GPT-J](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gptj/modeling_gptj.py) in `transformers` 5.23; [Meta's LLaMA code](https://github.com/meta-llama/llama/blob/8580eb9a896bdb82d376b7040d18a2e7b402b10f/llama/model.py) |
+# | **half-split**, or half layout | channels $i$ and $i+\frac d2$ | [GPT-NeoX](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_neox/modeling_gpt_neox.py) and [LLaMA](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py) in `transformers` 5.23 |
 #
-# Neither is a bug. Let $P$ be the permutation of the channels that puts all even ones first, then all odd ones. Then
+# Neither is a bug. Let $P$ be the permutation that puts all even channels first, then all odd ones. Then
 #
 # $$R^{\text{half}}_m\,P\,x = P\,R^{\text{inter}}_m\,x. \tag{8}$$
 #
 # By (8), a permuted query and key in the half layout have the score $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$. A dot product does not care about the order of its terms, so the scores agree. Since $P q = P W_q x$, the permutation can move into the weights for good: reorder the **rows** of $W_q$ and $W_k$, head by head. Values and $W_o$ stay as they are.
 #
-# When weights trained for one layout run in code for the other, nothing fails. The scores depend on the offset alone, as they should, and are wrong all the same.
+# If weights trained for one layout run in code for the other, nothing fails. The scores depend on the offset alone, as they should, and are wrong all the same.
 
 # %% [markdown]
 # ### Exercise 3.4 · The half layout, and a converter
 #
-# **5 points (2 + 3) · difficulty 3/5 · 15 + 15 minutes · code**
+# **5 points (2 + 3) · difficulty 3/5 · 15 + 20 minutes · code**
 #
-# *Why it matters:* a checkpoint in the wrong layout gives wrong scores and no error message.
+# *Why it matters:* a checkpoint in the wrong layout gives wrong scores and no error.
 #
 # **First** the rotation in the half layout: pair $i$ is channels $i$ and $i+\frac d2$, with the same frequency $\theta_i$ as before.
 
@@ -666,6 +667,17 @@ def interleaved_to_half(weight, n_heads):
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1: the converter, one head</summary>
+#
+# For six channels the new order of the rows is 0, 2, 4, 1, 3, 5. Write it as an index, or see the rows as a little table of (pair, member) and swap its axes.
+# </details>
+#
+# <details><summary>Hint 2: the converter, all heads</summary>
+#
+# Give the heads an axis of their own first, reorder along the next axis, and fold the two axes back into one.
+# </details>
+
 # %% nbgrader={"grade_id": "interleaved_to_half_check", "grade": true, "points": 0}
 # Visible check (0 points). The weight of two heads of six channels; row r holds the number r in all five columns.
 numbered = torch.arange(12.0).view(12, 1).expand(12, 5).clone()
@@ -706,20 +718,9 @@ week3.interleaved_to_half(interleaved_to_half)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the converter, one head</summary>
-#
-# For six channels the new order of the rows is 0, 2, 4, 1, 3, 5. Write it as an index, or see the rows as a little table of (pair, member) and swap its axes.
-# </details>
-#
-# <details><summary>Hint 2: the converter, all heads</summary>
-#
-# Give the heads an axis of their own first, reorder along the next axis, and fold the two axes back into one.
-# </details>
-
-# %% [markdown]
 # ### Experiment: what happens when layouts are mixed
 #
-# Slide one query and one key, five positions apart, along the text. Rotate both in one layout, both in the other, and one in each, as happens when only one of two projections was converted.
+# Slide one query and one key, five positions apart, along the text. Rotate both in one layout, both in the other, and one in each, as if only one of two projections had been converted.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** In which of the three cases does the score stay constant? Will the two pure layouts give the *same* constant for the same two vectors?
@@ -750,6 +751,7 @@ lab.table(["trained interleaved, run in half-split code", "error of the scores, 
            ["weights converted by you", f"{float((mended - meant).norm() / meant.norm()):.2f}"]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.8: run this cell
 neighbours, halves = [(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 4), (1, 5), (2, 6), (3, 7)]
 pairings = {"interleaved": (neighbours, neighbours), "half-split": (halves, halves), "mixed": (neighbours, halves)}
 fig, axes = lab.figure("Which channels turn together, and what it does to the score", nrows=2, ncols=3, height=4.8)
@@ -772,10 +774,12 @@ axes[1, 0].set_ylabel("score")
 plt.show()
 
 # %% [markdown]
-# **Figure 3.8. The layouts.** Above: arcs join the channels that turn together, on top for the query, below for the key, one colour and line style per pair. Below: the score of one query and one key at a constant offset. Flat means relative.
-
-# %% [markdown]
+# **Figure 3.8. The layouts.** Above: arcs join the channels that turn together, on top for the query, below for the key, one colour and line style per pair. Below: the score of one query and one key at a constant offset.
+#
+# <details><summary>After you have run it</summary>
+#
 # Both pure layouts give a flat line, at *different* heights. Mixed, the score depends on the absolute position. The table shows the quieter accident: flat lines, wrong scores, until you convert.
+# </details>
 
 # %% [markdown]
 # ## 6 · Why it works for the whole head
@@ -789,9 +793,9 @@ plt.show()
 # %% [markdown] nbgrader={"grade_id": "relative_proof_question", "locked": true}
 # ### Exercise 3.5 · The proof
 #
-# **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* a plot shows forty-eight positions. A proof covers all of them.
+# *Why it matters:* a plot shows some positions. A proof covers all of them.
 #
 # Let $q, k\in\mathbb R^d$ be a query and a key before rotation, $R_m$ the block-diagonal matrix of equation (5), and $s(m,n)=\langle R_m q, R_n k\rangle$.
 #
@@ -849,7 +853,7 @@ plt.show()
 # %% [markdown]
 # ### Experiment: properties are not enough to test RoPE
 #
-# A tempting test of a RoPE function: it keeps lengths, position 0 changes nothing, and shifting both positions leaves the score alone. Here are four *wrong* functions, each made from yours by one small change. Next to the properties stands a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
+# It is tempting to test a RoPE function by its properties: it keeps lengths, position 0 changes nothing, and a shift of both positions leaves the score alone. Here are four *wrong* functions, each made from yours by one small change. The last column is a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The four: turning backwards; base 100; the half layout; positions counted from 1. How many of them pass all three properties?
@@ -883,12 +887,15 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 
 
 # %% [markdown]
+# <details><summary>After you have run it</summary>
+#
 # Three of the four wrong functions pass every property. All four fail the golden value. Test against numbers first, then against properties.
+# </details>
 
 # %% [markdown]
 # ## 7 · Into the attention layer
 #
-# The complete path of one layer:
+# One layer:
 #
 # ```text
 # x ─┬─ q_proj ─ split into heads ─ rotate for m ─┐
@@ -898,18 +905,18 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # **Heads are consecutive blocks.** The first `head_dim` channels of a projection belong to head 0, the next `head_dim` to head 1, and so on.
 #
-# **Rotate after the split.** Every head has the complete set of frequencies. If you rotate before the split, head 0 gets only fast clocks, the last head only slow ones.
+# **Rotate after the split.** Every head needs all frequencies. If you rotate before the split, head 0 gets only fast clocks, the last head only slow ones.
 #
-# **Rotate queries and keys, never values.** Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. The absolute position leaks into the layers above.
+# **Rotate queries and keys, never values.** Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. So the absolute position reaches the layers above.
 #
-# **Store nothing.** RoPE has no parameters. A table of cosines in a *buffer*, a tensor that belongs to the layer without being trained, is rounded by `.to(torch.bfloat16)` (section 8). Here the `state_dict` holds the four projections and nothing else.
+# **Store nothing.** RoPE has no parameters. `.to(torch.bfloat16)` rounds a table of cosines in a *buffer*, a tensor that belongs to the layer without being trained (section 8). Here the `state_dict` holds the four projections and nothing else.
 
 # %% [markdown]
 # ### Exercise 3.6 · Rotary multi-head attention
 #
-# **5 points · difficulty 3/5 · 30 minutes · code**
+# **5 points · difficulty 3/5 · 40 minutes · code**
 #
-# *Why it matters:* apart from speed, this is the attention layer of the first LLaMA models (Touvron et al., 2023, and Meta's `llama/model.py`).
+# *Why it matters:* apart from speed, this is the attention layer of the first LLaMA models (Touvron et al., 2023).
 #
 # Scores are scaled by $1/\sqrt{\texttt{head\_dim}}$ as always. With `is_causal=True` a token attends to itself and to tokens with a smaller **index**, whatever the positions say: positions may be shifted, repeated or shuffled. You may use `F.scaled_dot_product_attention`.
 
@@ -956,6 +963,22 @@ class RotaryMultiHeadAttention(nn.Module):
         return self.o_proj(out.transpose(1, 2).flatten(2))
         ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1: heads</summary>
+#
+# First split the last axis into two, `(n_heads, head_dim)`; then bring the heads to axis 1. On the way back, undo both in the opposite order.
+# </details>
+#
+# <details><summary>Hint 2: angles that survive a cast</summary>
+#
+# Store the number `base`, no tensor. Your function of 3.3 computes the angles afresh, in high precision, at each call.
+# </details>
+#
+# <details><summary>Hint 3: the causal mask</summary>
+#
+# There are as many queries as keys, so a lower-triangular mask over the *indices* is right, and so is `is_causal` of PyTorch's function.
+# </details>
 
 # %% nbgrader={"grade_id": "RotaryMultiHeadAttention_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -1026,25 +1049,9 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: heads</summary>
-#
-# First split the last axis into two, `(n_heads, head_dim)`; then bring the heads to axis 1. On the way back, undo both in the opposite order.
-# </details>
-#
-# <details><summary>Hint 2: angles that survive a cast</summary>
-#
-# Store the number `base`, no tensor. Your function of 3.3 computes the angles afresh, in high precision, at each call.
-# </details>
-#
-# <details><summary>Hint 3: the causal mask</summary>
-#
-# There are as many queries as keys, so a lower-triangular mask over the *indices* is right, and so is `is_causal` of PyTorch's function.
-# </details>
-
-# %% [markdown]
 # ### Experiment: a task that needs positions
 #
-# Week 2's task again: at each position, name the token **three positions back**. Your layer, with its causal mask, stands between an embedding and a linear read-out. Train it on texts of 32 tokens twice: with positions 0, 1, 2, …, and with *all positions 0*, that is, without any encoding.
+# Week 2's task again: at each position, name the token **three positions back**. Your layer, with its causal mask, sits between an embedding and a linear read-out. It is trained twice on texts of 32 tokens: with positions 0, 1, 2, …, and with *all positions 0*, that is, without any encoding.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** (a) Guessing gives 1/8. What will the model without positions reach? (b) What does the RoPE model reach with all positions shifted by 1,000? (c) And on texts of 256 tokens?
@@ -1093,6 +1100,7 @@ lab.table(["accuracy on 32 tokens", "as trained", "all positions + 1,000"],
           [["RoPE", *shifted[0]], ["no positions", *shifted[1]]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.9: run this cell
 fig, (left, right) = lab.figure("Name the token three positions back", ncols=2, height=3.4, width_ratios=(2, 3))
 for name, model, loss, position_of, colour, style in [
         ("RoPE", look_back, losses, torch.arange, lab.BLUE, "-"),
@@ -1128,7 +1136,7 @@ plt.show()
 #
 # ### Experiment: keep every key, show no unfamiliar offset
 #
-# Beyond the training length two things are new: **offsets** that the model has never met, and **more keys**. Change one at a time, as in week 2, and train nothing anew. With RoPE it is easier, since the score sees the offset alone.
+# Beyond the training length two things are new: **offsets** that the model has never met, and **more keys**. Change one at a time, as in week 2, without training. With RoPE it is easier, since the score sees the offset alone.
 #
 # - **Clip:** count every offset beyond 31 as 31. All keys stay.
 # - **Fewer keys:** show each query 32 keys at their true offsets, the right one and 31 random others.
@@ -1144,6 +1152,7 @@ plt.show()
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# For the next cell: run this cell
 far_texts, far_answers = texts(64, 256, torch.Generator().manual_seed(1))
 offsets = torch.arange(256)[:, None] - torch.arange(256)
 causal = offsets >= 0
@@ -1186,7 +1195,7 @@ lab.table(["no offset beyond", *sizes],
 #
 # **The offsets** do the damage. At familiar ones 256 keys are almost as good as 32. More keys hurt mainly because they offer more unfamiliar offsets. A window of 32 gives 1.00, too.
 #
-# A clip may lie anywhere between what the task needs and the first strong echo. Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47, which is 3 plus seven turns of pair 0, they do so again: 0.18. In between, from 5 to 39, the mean is at least 0.99. (`experiments/results_distances.md`.)
+# A clip may lie anywhere between what the task needs and the first strong echo. Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47, which is 3 plus seven turns of pair 0, they do so again: 0.18. From 5 to 39 the mean is at least 0.99. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>
@@ -1194,7 +1203,7 @@ lab.table(["no offset beyond", *sizes],
 # %% [markdown]
 # ### Experiment: what the head thinks of far tokens
 #
-# What does the head see at an offset it has never met? The tokens are random, so it can choose a key by its offset only. Take the *mean* query and the *mean* key over the alphabet, and move them apart. A score is linear in query and key, so the score of the means is the mean score.
+# What does the head see at an offset it has never met? The tokens are random, so it can choose a key by its offset only. Take the *mean* query and the *mean* key over the alphabet, and move them apart. (A score is linear in both, so the score of the means is the mean score.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The head has learned to give offset 3 the highest score. The fastest clock goes round once in $2\pi\approx6.28$ positions. At which other offsets might a key look almost as good? Which of them could training on 32 tokens rule out?
@@ -1209,38 +1218,39 @@ far = torch.arange(129)
 liking = (apply_rotary_emb(mean_q.expand(1, 2, 129, 16), far) * mean_k).sum(-1)[0] / 4  # / sqrt(head_dim)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-fig, axes = lab.figure("What the two heads think of a key, by its offset alone", nrows=2, height=4.8, sharex=True)
-for head, (ax, colour) in enumerate(zip(axes, (lab.BLUE, lab.VERMILLION))):
+# Figure 3.10: run this cell
+fig, axes = lab.figure("What the two heads think of a key, by its offset alone", nrows=2, height=5, sharex=True)
+for head, ax in enumerate(axes):
+    curve = liking[head] - liking[head].mean()
     ax.axvspan(0, 31, color="#EEEEEE", zorder=0)
-    for turns in range(20):
-        ax.axvline(3 + 2 * math.pi * turns, color="#BBBBBB", linewidth=0.8, linestyle="-", zorder=1)
-    ax.axhline(float(liking[head, 3]), color=lab.GREY, linewidth=1, linestyle="--")
-    ax.plot(far, liking[head], color=colour, linestyle="-", linewidth=1.6)
-    middle = liking[head, 1:-1]
-    peaks = 1 + torch.nonzero((middle > liking[head, :-2]) & (middle > liking[head, 2:]))[:, 0]
-    outside = peaks[peaks > 31]
-    best = outside[liking[head, outside].argsort(descending=True)[:5]]
-    for offset in (3, *best.tolist()):
-        ax.text(offset, 17.5, offset, ha="center", fontsize=9)
+    ax.axhline(float(curve[3]), color=lab.GREY, linewidth=1, linestyle="--")
+    ax.plot(far, curve, color=lab.BLUE, linestyle="-", linewidth=1.6)
+    turns = (3 + 2 * math.pi * torch.arange(5, 20)).round().int()  # beyond training, whole turns of pair 0 after 3
+    ax.plot(turns, curve[turns], color=lab.VERMILLION, linestyle="none", marker="o", markersize=6)
+    ax.plot(3, float(curve[3]), color=lab.GREEN, linestyle="none", marker="D", markersize=8)
     ax.set(title=f"head {head}", ylabel="mean score", ylim=(-19, 21))
 axes[0].text(17, -17.5, "met in training", ha="center", fontsize=9, color="#444444")
+axes[0].text(5, 16.5, "◆ offset 3", fontsize=9, color=lab.GREEN)
+axes[0].text(36, 16.5, "● 3 + whole turns of pair 0", fontsize=9, color="#A84300")
 axes[1].set(xlabel="offset m − n (positions)", xlim=(-1, 128))
 plt.show()
 
 # %% [markdown]
-# **Figure 3.10. Echoes.** Mean score of a key, by offset. Thin grey lines stand at $3+2\pi k$: there pair 0 points as it does at offset 3. Dashed: the score at 3, the right answer. Numbers: the right offset, and the five highest peaks outside the grey training range.
-
-# %% [markdown]
-# Every high peak sits on a grey line: on the clock of pair 0 these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down.
+# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: what the prediction asked for, beyond training. Grey: the offsets of training.
 #
-# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of a grey line, and in nine heads the one at 122 beats offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
+# <details><summary>After you have run it</summary>
+#
+# Beyond training the high peaks are at the dots: on the clock of pair 0 these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down.
+#
+# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of 3 plus whole turns, and in nine heads the one at 122 beats offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
+# </details>
 
 # %% [markdown]
 # ## 8 · Too few bits
 #
-# Models run in bfloat16. Its numbers have **8 significant bits**: 7 stored, and a leading 1 that is not (Kalamkar et al., 2019). That is enough to train large networks, but not for positions.
+# Models run in bfloat16. Its numbers have **8 significant bits**: 7 stored, and a leading 1 that is not (Kalamkar et al., 2019). They are enough to train large networks, but not for positions.
 #
-# **A toy.** Take *three* significant bits: a binary number of three digits times a power of two. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, 2 wide; from 16 to 32 they are 4 wide. Everything between is rounded to the nearest of these. Count what is left of the positions 0 … 31:
+# **A toy.** Take *three* significant bits: a binary number of three digits times a power of two. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, 2 wide; from 16 to 32 they are 4 wide. Every other number is rounded to the nearest of these. What is left of the positions 0 … 31?
 #
 # | from | values it can hold | how many new ones |
 # |---|---|---|
@@ -1253,11 +1263,11 @@ plt.show()
 # %% [markdown]
 # ### Exercise 3.7 · Positions in bfloat16
 #
-# **2 points (1 + 1) · difficulty 2/5 · 5 + 5 minutes · numbers and text**
+# **2 points (1 + 1) · difficulty 2/5 · 10 + 10 minutes · numbers and text**
 #
-# *Why it matters:* `model.to(torch.bfloat16)` is one line, and it can ruin RoPE without a warning.
+# *Why it matters:* the one line `model.to(torch.bfloat16)` can ruin RoPE without a warning.
 #
-# Do for bfloat16, with its eight significant bits, what was done for the toy. How many distinct values are left of the positions 0, 1, …, 4095, and which is the first positive integer that bfloat16 cannot hold? Work it out on paper. Both are whole numbers and must be exact.
+# Do the same for bfloat16, with its eight significant bits. How many distinct values are left of the positions 0, 1, …, 4095, and which is the first positive integer that bfloat16 cannot hold? Work it out on paper; both numbers must be exact.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "bfloat16_positions", "solution": true}
 # Replace every None by a whole number.
@@ -1331,7 +1341,7 @@ week3.bfloat16_positions(bfloat16_positions)
 # %% [markdown]
 # ### Live: one line that ruins RoPE
 #
-# This is the usual way to write RoPE: the frequencies are a buffer of the layer. `forward` is careful and computes in float32. Then someone casts the model.
+# The usual way to write RoPE keeps the frequencies in a buffer of the layer. `forward` is careful and computes in float32. Then someone casts the model.
 
 # %% tags=["experiment"]
 class RotaryBuffer(nn.Module):
@@ -1351,6 +1361,7 @@ lab.table(["worst error of a cosine, positions 0 to 4095", "error"],
           [["the layer as built", f"{before:.3f}"], ["after .to(torch.bfloat16)", f"{after:.3f}"]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 3.11: run this cell
 exact = rope_frequencies(128).double()
 rounded = lambda t: t.to(torch.bfloat16).double()
 ways = [
@@ -1374,64 +1385,150 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 
 
 # %% [markdown]
-# **Figure 3.11. Where you may round.** Each line is the largest error met up to that position, over all 64 pairs. 2 is the largest error there can be: "same direction" has become "opposite".
-
-# %% [markdown]
-# With rounded frequencies the error climbs in proportion to the position until it cannot grow any more. Only pair 0 is safe, since its frequency, 1, is exact. Round the positions too, and the error jumps at 257. Round only the finished cosines, and you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
+# **Figure 3.11. Where you may round.** Each line is the largest error met up to that position, over all 64 pairs. No error can exceed 2: "same direction" has become "opposite".
 #
-# The bug is on record for GPT-NeoX (issue 1003, pull request 1016) and `transformers` (issues 25681, 30709). Today it depends on how you load. In `transformers` 5.23, `LlamaModel.from_pretrained(path, dtype=torch.bfloat16)` leaves the buffer in float32: error 0.002. `.to(torch.bfloat16)` rounds it: error 2.0. NVIDIA's NeMo Automodel cast its models that way until 2026 (pull request 2549). Wang et al. (2024) study the effect in training.
+# <details><summary>After you have run it</summary>
+#
+# With rounded frequencies the error grows in proportion to the position until it cannot grow any more. Only pair 0 is safe, since its frequency, 1, is exact. If you round the positions too, the error jumps at 257. If you round only the finished cosines, you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
+#
+# The bug is on record for GPT-NeoX ([issue 1003](https://github.com/EleutherAI/gpt-neox/issues/1003)) and `transformers` ([issue 25681](https://github.com/huggingface/transformers/issues/25681), [30709](https://github.com/huggingface/transformers/issues/30709)). Today it depends on how you load. In [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py), `LlamaModel.from_pretrained(path, dtype=torch.bfloat16)` leaves the buffer in float32: error 0.002. `.to(torch.bfloat16)` rounds it: error 2.0. NVIDIA's NeMo Automodel cast its models that way until 2026 ([pull request 2549](https://github.com/NVIDIA-NeMo/Automodel/pull/2549)). Wang et al. (2024) study the effect in training.
+# </details>
 
 # %% [markdown]
 # ## 9 · Bug hunt
 #
-# ### Exercise 3.8 · Three bugs in one listing
+# ### Exercise 3.8 · Find three bugs, then repair them
 #
-# **3 points (1 + 1 + 1) · difficulty 3/5 · 5 + 10 + 10 minutes · code**
+# **5 points (2 + 1 + 1 + 1) · difficulty 4/5 · 25 + 25 minutes · code**
 #
-# *Why it matters:* you will read far more RoPE code than you write.
+# *Why it matters:* you will read far more RoPE code than you write, and its bugs raise no error.
 
 # %% [markdown] nbgrader={"grade_id": "bug_hunt", "locked": true}
-# The file below serves two families of checkpoints: `rotate_llama` is for weights in the half layout, the two score functions for weights in the interleaved layout. Its author tested it in float32 on texts of 16 tokens: no error, right shapes, nothing changes at position 0, and `prompt_scores` agrees with a public model.
+# The file below serves two families of checkpoints. It promises three functions, for any dtype and any length:
 #
-# It has **three bugs**, in three of its five functions. Note down the three lines before you scroll on: the answer cells give away where they are. Then write the repaired functions there. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2.
+# - `rotate_llama(x, positions)` rotates `x` like your 3.4, in the half layout; it returns the dtype of `x`, and only rounding separates it from the exact result;
+# - `prompt_scores(q, k)` gives the unscaled scores of a whole prompt, in the interleaved layout;
+# - `decode_step_scores(q, k_cache)` gives those of the newest token with all tokens so far, itself included.
 #
-# ```python
-# def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
-#     inv_freq = rope_frequencies(head_dim, base).to(positions.device, dtype)
-#     angles = positions.to(dtype)[:, None] * inv_freq
-#     return angles.cos(), angles.sin()
+# Its author tested it in float32 on texts of 16 tokens: no error, right shapes, nothing changes at position 0, and `prompt_scores` agrees with a public model. It has **three bugs**.
 #
+# **First write the test that the author should have written**, before you scroll on. `serving_test` gets the three functions of such a file and says whether they keep their promises. It must pass right files, however they are written, and refuse the listing and every file that has one of its bugs.
+
+# %% tags=["experiment", "listing"]
+def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
+    inv_freq = rope_frequencies(head_dim, base).to(positions.device, dtype)
+    angles = positions.to(dtype)[:, None] * inv_freq
+    return angles.cos(), angles.sin()
+
+
+def rotate_half(x):
+    x1 = x[..., 0::2]
+    x2 = x[..., 1::2]
+    return torch.stack((-x2, x1), dim=-1).flatten(-2)
+
+
+def rotate_llama(x, positions, base=10000.0):
+    cos, sin = rotary_tables(positions, x.shape[-1], x.dtype, base)
+    cos, sin = torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)
+    return x * cos + rotate_half(x) * sin
+
+
+def prompt_scores(q, k, base=10000.0):
+    positions = torch.arange(q.shape[-2], device=q.device)
+    q = apply_rotary_emb(q, positions, base)
+    k = apply_rotary_emb(k, positions, base)
+    return q @ k.transpose(-2, -1)
+
+
+def decode_step_scores(q, k_cache, base=10000.0):
+    q_positions = torch.arange(q.shape[-2], device=q.device)
+    k_positions = torch.arange(k_cache.shape[-2], device=q.device)
+    q = apply_rotary_emb(q, q_positions, base)
+    k = apply_rotary_emb(k_cache, k_positions, base)
+    return q @ k.transpose(-2, -1)
+
+
+# %% nbgrader={"grade_id": "serving_test", "solution": true}
+def serving_test(rotate_llama, prompt_scores, decode_step_scores):
+    """Whether the three functions of a serving file keep their promises.
+
+    rotate_llama:       (x, positions) -> the shape and dtype of x
+    prompt_scores:      (q, k), both (batch, heads, seq_len, head_dim) -> (batch, heads, seq_len, seq_len)
+    decode_step_scores: (q, k_cache), (batch, heads, 1, head_dim) and (batch, heads, n_keys, head_dim), none of them rotated
+                        -> (batch, heads, 1, n_keys)
+    returns:            True or False. A right file rounds: with entries of order 1 allow 0.01 in float32, and 0.1 for
+                        rotate_llama in bfloat16. Keep tensors small, below 100,000 numbers.
+    """
+    ### BEGIN SOLUTION
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 1, 2, 20, 16, generator=generator)
+    far = 150 * torch.arange(20)
+    for dtype, allowed in ((torch.float32, 0.01), (torch.bfloat16, 0.1)):
+        x = q.to(dtype)
+        if (rotate_llama(x, far).float() - apply_rotary_emb_half(x.float(), far)).abs().max() > allowed:
+            return False
+    near = torch.arange(20)
+    scores = apply_rotary_emb(q, near) @ apply_rotary_emb(k, near).mT
+    whole, step = prompt_scores(q, k), decode_step_scores(q[:, :, -1:], k)
+    return bool((whole - scores).abs().max() < 0.01 and (step - scores[:, :, -1:]).abs().max() < 0.01)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# <details><summary>Hint 1: what users complain about</summary>
 #
-# def rotate_half(x):
-#     x1 = x[..., 0::2]
-#     x2 = x[..., 1::2]
-#     return torch.stack((-x2, x1), dim=-1).flatten(-2)
+# "LLaMA weights write nonsense." "In bfloat16 it gets worse the longer the document is." "The loss on a given text is fine, but generated text falls apart."
+# </details>
 #
+# <details><summary>Hint 2: which of the author's tests could not fail</summary>
 #
-# def rotate_llama(x, positions, base=10000.0):
-#     cos, sin = rotary_tables(positions, x.shape[-1], x.dtype, base)
-#     cos, sin = torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)
-#     return x * cos + rotate_half(x) * sin
+# At position 0 every sine is zero. In float32 a cast to `dtype` does nothing. A whole prompt has as many queries as keys.
+# </details>
 #
+# <details><summary>Hint 3: where to look</summary>
 #
-# def prompt_scores(q, k, base=10000.0):
-#     positions = torch.arange(q.shape[-2], device=q.device)
-#     q = apply_rotary_emb(q, positions, base)
-#     k = apply_rotary_emb(k, positions, base)
-#     return q @ k.transpose(-2, -1)
-#
-#
-# def decode_step_scores(q, k_cache, base=10000.0):
-#     q_positions = torch.arange(q.shape[-2], device=q.device)
-#     k_positions = torch.arange(k_cache.shape[-2], device=q.device)
-#     q = apply_rotary_emb(q, q_positions, base)
-#     k = apply_rotary_emb(k_cache, k_positions, base)
-#     return q @ k.transpose(-2, -1)
-# ```
+# Take $x=(1,0,0,0)$ in `rotate_llama`: which other channel has the frequency of channel 0? Which dtype has each number in the tables, line by line? What is `q.shape[-2]` when a single token is decoded?
+# </details>
+
+# %% nbgrader={"grade_id": "serving_test_check", "grade": true, "points": 0}
+# Visible check (0 points). It does not try the listing: do that in the next cell.
+def in_pairs(x, positions, halves):
+    """The rotation of 3.3 or of 3.4, in float64."""
+    angles = positions.double()[:, None] * 10000 ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1]).double()
+    a, b = x.double().chunk(2, dim=-1) if halves else (x[..., 0::2].double(), x[..., 1::2].double())
+    pair = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
+    return (torch.cat(pair, -1) if halves else torch.stack(pair, -1).flatten(-2)).to(x.dtype)
+
+def right_prompt(q, k, base=10000.0):
+    at = torch.arange(q.shape[-2])
+    return in_pairs(q, at, False) @ in_pairs(k, at, False).mT
+
+right_file = (lambda x, positions, base=10000.0: in_pairs(x, positions, True), right_prompt,
+              lambda q, k, base=10000.0: right_prompt(torch.cat((k[..., :-1, :], q), dim=-2), k)[..., -1:, :])
+passed = serving_test(*right_file)
+assert isinstance(passed, bool), f"return True or False, not a {type(passed).__name__}."
+assert passed, "your test refuses a right file: it asks for something that was not promised, or it allows for no rounding."
+unturned = (lambda x, positions, base=10000.0: x.clone(), right_prompt, lambda q, k, base=10000.0: q @ k.mT)
+assert serving_test(*unturned) is False, "your test passes a file in which only prompt_scores rotates anything."
+print("Looks right. The hidden tests take other right files, the listing, and files with one bug each.")
+
+# %% nbgrader={"grade_id": "serving_test_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.serving_test(serving_test)
+### END HIDDEN TESTS
+
+# %% tags=["experiment"]
+print("The file passes your test:", serving_test(rotate_llama, prompt_scores, decode_step_scores))
+
+
+# %% [markdown]
+# **Now find the three lines, and repair them.** Below are three of the five functions. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2. The repaired functions take the place of the old ones, so the last cell of this section can test the whole file again.
 
 # %% nbgrader={"grade_id": "rotate_half", "solution": true}
 def rotate_half(x):
-    """The quarter turn of every pair, so that ``x*cos + rotate_half(x)*sin`` in ``rotate_llama`` rotates x.
+    """What ``rotate_llama`` multiplies by the sines.
 
     x:       (..., head_dim), with any number of axes before the last; head_dim is even
     returns: a new tensor of the same shape and dtype
@@ -1470,11 +1567,11 @@ week3.rotate_half(rotate_half)
 
 # %% nbgrader={"grade_id": "rotary_tables", "solution": true}
 def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
-    """Cosines and sines of all angles, in any dtype as good as that dtype allows.
+    """Cosines and sines of all angles.
 
     positions: (seq_len,), any real numbers, as integers or floats
     head_dim:  even int
-    dtype:     of the two tables; torch.float64 is allowed too
+    dtype:     of the two tables, any floating one; their entries are as exact as it allows
     base:      float, as in ``rope_frequencies``
     returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions; new tensors on each call
     """
@@ -1557,40 +1654,103 @@ from autograder.checks import week3
 week3.decode_step_scores(decode_step_scores)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1: what users complain about</summary>
-#
-# "LLaMA weights write nonsense." "In bfloat16 it gets worse the longer the document is." "The loss on a given text is fine, but generated text falls apart."
-# </details>
-#
-# <details><summary>Hint 2: which of the author's tests could not fail</summary>
-#
-# At position 0 every sine is zero. In float32 a cast to `dtype` does nothing. A whole prompt has as many queries as keys.
-# </details>
-#
-# <details><summary>Hint 3: where to look</summary>
-#
-# Take $x=(1,0,0,0)$ in `rotate_llama`: which other channel has the frequency of channel 0? Which dtype has each number in the tables, line by line? What is `q.shape[-2]` when a single token is decoded?
-# </details>
+# %% tags=["experiment"]
+print("The repaired file passes your test:", serving_test(rotate_llama, prompt_scores, decode_step_scores))
+
 
 # %% [markdown]
-# ## 10 · In the wild
+# ## 10 · A head of your own
 #
-# Now open the real thing: `transformers` 5.23, file `models/llama/modeling_llama.py`.
+# You have watched a head that looks three back (Figure 3.6) and read one that was trained (Figure 3.10). Now build one.
+#
+# ### Exercise 3.9 · A head that looks back
+#
+# **2 points · difficulty 3/5 · 20 minutes · code**
+#
+# *Why it matters:* if you can build a head, you can also read one.
+#
+# Every key of a text holds the same content `k`, and the last of `n_keys` tokens asks with the content `q`. Choose both vectors such that, after the rotation of 3.3 and the division by $\sqrt d$, softmax gives the token `back` positions before the query **at least 0.8** of the weight.
+
+# %% nbgrader={"grade_id": "look_back_head", "solution": true}
+def look_back_head(back, head_dim, n_keys):
+    """Contents of a query and of all keys with which a head looks exactly ``back`` tokens back (base 10,000).
+
+    back:     int, 1 <= back < n_keys
+    head_dim: even int, 8 or more
+    n_keys:   int, at most 1,000; the query stands at position n_keys - 1, the keys at 0 ... n_keys - 1
+    returns:  (q, k), two floating tensors (head_dim,), not yet rotated, interleaved pairs
+    """
+    ### BEGIN SOLUTION
+    q = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(head_dim // 2)  # every pair is (1, 0)
+    k = apply_rotary_emb(q.view(1, 1, 1, -1), torch.tensor([back]))[0, 0, 0]  # the same, turned ahead: all cosines peak at back
+    scores = ((torch.arange(n_keys)[:, None] - back) * rope_frequencies(head_dim).double()).cos().sum(1) / math.sqrt(head_dim)
+    strength = 1.0
+    while (strength * scores).softmax(0)[back] < 0.9:
+        strength *= 2
+    return strength * q, k
+    ### END SOLUTION
+
+
+# %% [markdown]
+# <details><summary>Hint 1: the phases</summary>
+#
+# Let every pair of $q$ be $(1,0)$. Which content of the key makes all cosines of equation (7) peak at `back`? The query is turned ahead by `back` positions more than the key.
+# </details>
+#
+# <details><summary>Hint 2: the strength</summary>
+#
+# Compute the scores at the offsets 0 to `n_keys - 1`. Double the length of $q$ until softmax gives `back` enough.
+# </details>
+
+# %% nbgrader={"grade_id": "look_back_head_check", "grade": true, "points": 0}
+# Visible check (0 points). It computes the scores by itself: the sum over the pairs of Re(q conj(k) e^(i offset theta)).
+for back, head_dim, n_keys in ((3, 16, 64), (1, 16, 64), (12, 16, 64), (5, 64, 20), (5, 8, 1000)):
+    pair = look_back_head(back, head_dim, n_keys)
+    assert isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(part, torch.Tensor) for part in pair), (
+        "return two tensors, (q, k).")
+    assert all(tuple(part.shape) == (head_dim,) for part in pair), f"for head_dim {head_dim} both vectors have {head_dim} numbers."
+    complex_q, complex_k = (torch.complex(part[0::2].double(), part[1::2].double()) for part in pair)
+    angles = torch.arange(n_keys)[:, None] * 10000 ** (-torch.arange(0, head_dim, 2).double() / head_dim)
+    scores = (complex_q * complex_k.conj() * torch.polar(torch.ones_like(angles), angles)).real.sum(1) / math.sqrt(head_dim)
+    favourite, weight = int(scores.argmax()), float(scores.softmax(0)[back])
+    assert weight == weight, "a number in your vectors is not finite."
+    assert favourite == back, f"back {back}, head_dim {head_dim}, {n_keys} keys: your head looks {favourite} back. Are all phases right?"
+    assert weight >= 0.8, (
+        f"back {back}, head_dim {head_dim}, {n_keys} keys: your head looks at the right token, but with a weight of {weight:.2f} "
+        "only. Is it loud enough?")
+print("Looks right. The hidden tests try other distances, sizes and lengths.")
+
+# %% nbgrader={"grade_id": "look_back_head_tests", "grade": true, "points": 2}
+# Hidden tests (2 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week3
+week3.look_back_head(look_back_head)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 11 · In the wild
+#
+# Open the real thing, `transformers` 5.23: [`modeling_llama.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py) and [`core_model_loading.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/core_model_loading.py).
 #
 # | there | yours | look for |
 # |---|---|---|
-# | class `LlamaRotaryEmbedding` | 3.2 and `RotaryBuffer` | Where does the base come from? (`config.rope_parameters["rope_theta"]`; `config.rope_theta` of older code raises an error.) In which dtype are the angles computed, and what is cast last? |
+# | class `LlamaRotaryEmbedding` | 3.2 and `RotaryBuffer` | Where does the base come from? In which dtype are the angles computed, and what is cast last? |
 # | function `rotate_half` | 3.8 | Which layout is it? |
 # | function `apply_rotary_pos_emb` | 3.4 | Why does it take `cos` and `sin`, and no positions? |
-# | class `PermuteForRope`, file `core_model_loading.py` | `interleaved_to_half` | One `view`, one `transpose`, one `reshape`: which axis is which? |
+# | class `PermuteForRope`, in the second file | `interleaved_to_half` | One `view`, one `transpose`, one `reshape`: which axis is which? |
 #
-# Take a question with you. Who computes cosine and sine, and how often per forward pass?
+# <details><summary>Answers</summary>
 #
-# **Back to the first question.** Yes: a layer can be blind to where a text stands and still see every offset. But that does not teach it offsets it has never met. You can hide them from it, as you did here; the next two weeks look for more.
+# - The base is `config.rope_parameters["rope_theta"]` (`config.rope_theta` of older code raises an error). Angles are float32; cosine and sine are cast last, to the dtype of `x`.
+# - `rotate_half` pairs halves.
+# - `LlamaModel.forward` computes cosine and sine once per forward pass, and all layers share them.
+# - The view is (heads, pairs, 2, width): pair by pair, first and second row. The transpose makes it (heads, 2, pairs, width), all first rows and then all second ones.
+# </details>
+#
+# **Back to the first question.** Yes: a layer can be blind to the place of a text and still see every offset. But it does not know offsets that it has never met. You can hide them from it, as you did here; the next two weeks look for more.
 
 # %% [markdown]
-# ## 11 · Test yourself
+# ## 12 · Test yourself
 #
 # Answer aloud, then open.
 #
@@ -1604,29 +1764,24 @@ week3.decode_step_scores(decode_step_scores)
 # No parameters; four products per pair and vector, on q and k, in every layer. A larger base slows all pairs but the first, most of all the last.
 # </details>
 #
-# <details><summary>3. Which pairs cause trouble beyond the training length?</summary>
-#
-# Slow pairs reach angles that no training text has shown. But pair 0 makes the echoes that the others fail to silence (Figure 3.10). Clip the offsets, and nothing breaks, with all keys in view.
-# </details>
-#
-# <details><summary>4. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
+# <details><summary>3. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
 #
 # The layout. Then the base. Then a rotation that covers only part of the head, as in GPT-NeoX-20B (Black et al., 2022).
 # </details>
 #
-# <details><summary>5. Should a KV cache hold keys before or after the rotation?</summary>
+# <details><summary>4. Should a KV cache hold keys before or after the rotation?</summary>
 #
 # After is cheaper: a key's rotation never changes. Before is needed when positions or frequencies change later, as with some methods of week 5. Either way the query gets the position of the newest token.
 # </details>
 #
-# <details><summary>6. A batch is padded on the left. What must you change?</summary>
+# <details><summary>5. A batch is padded on the left. What must you change?</summary>
 #
 # Nothing in the scores between real tokens, if padding is masked: offsets stay. But give positions per sequence, as in training.
 # </details>
 #
-# <details><summary>7. Where do you rotate in grouped-query attention?</summary>
+# <details><summary>6. Where do you rotate in grouped-query attention?</summary>
 #
-# After the split into heads, before the key heads are repeated: all heads use the same angles. Repeat with `repeat_interleave`, not `repeat`.
+# After the split into heads, before the key heads are repeated (with `repeat_interleave`).
 # </details>
 
 # %% [markdown]
@@ -1637,20 +1792,14 @@ week3.decode_step_scores(decode_step_scores)
 # | RoPE comes from EleutherAI | It comes from Su et al., in the RoFormer paper. EleutherAI's GPT-NeoX-20B uses it. | RoFormer; Black et al. |
 # | `rotate_half` turns $(x_1,x_2,x_3,x_4)$ into $(-x_2,x_1,-x_4,x_3)$, next to tables in halves | That is the interleaved form. Next to tables in halves it is a bug. | 3.8 |
 # | The half layout is a bug | It is the interleaved layout under a fixed permutation of the channels, and W_q and W_k can absorb it. | 3.4 |
-# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and it reorders the rows when it converts. | sections 5, 10 |
-# | RoPE is applied to q, k and v | To q and k, after the split into heads. | 3.6 |
+# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and it reorders the rows when it converts. | sections 5, 11 |
 # | Channels 0, 1, 2 have high, medium and low frequency | Two channels share one frequency: in the interleaved layout 0 and 1, then 2 and 3. | 3.2 |
 # | Attention breaks on long texts because too many keys compete | With offsets clipped at 31, all 256 keys in view do no harm. | section 7 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do. But the echoes come from the highest. | Figures 3.3, 3.10 |
-# | Fast pairs look near, slow pairs look far | Fast pairs build positional heads; slow pairs mostly carry content. | Figure 3.7, Barbero et al. |
-# | RoPE is relative, so it works at any length | Relative does not mean extrapolating: offsets beyond the training length are new. | Figures 3.9, 3.10 |
 # | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.5 |
 # | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.11 |
-# | Tests for length, identity at 0 and shift are enough | Three of our four wrong functions passed them all. | section 6 |
-# | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$ for long files. | Rozière et al. |
-# | `is_causal=True` is right for a decoding step | It aligns at the top left: one query sees only key 0. | week 1, Figure 1.5 |
 #
-# ## Take with you
+# ## Takeaways
 #
 # 1. A position is a rotation; a score sees the difference of two rotations.
 # 2. A score is a sum of cosines: fast pairs make it sharp, slow pairs carry meaning.
@@ -1668,4 +1817,4 @@ week3.decode_step_scores(decode_step_scores)
 # - F. Barbero, A. Vitvitskyi, C. Perivolaropoulos, R. Pascanu, P. Veličković: *Round and Round We Go! What makes Rotary Positional Encodings useful?*, 2024, arXiv:2410.06205 (abstract: decay is unlikely to be the core reason; high frequencies build positional patterns, low ones are preferred and carry content).
 # - D. Kalamkar et al.: *A Study of BFLOAT16 for Deep Learning Training*, 2019, arXiv:1905.12322.
 # - H. Wang et al.: *When Precision Meets Position: BFloat16 Breaks Down RoPE in Long-Context Training*, 2024, arXiv:2411.13476.
-# - Code: huggingface/transformers 5.23.0, `modeling_llama.py`, `modeling_gptj.py`, `modeling_gpt_neox.py`, `modeling_roformer.py`, `core_model_loading.py`; its issues 25681 and 30709 and pull request 29285 (precision). NVIDIA-NeMo/Automodel, pull request 2549 (precision). EleutherAI/gpt-neox, issue 1003 and pull request 1016 (precision). meta-llama/llama, `llama/model.py` (neighbouring channels as complex numbers).
+# - Code: transformers 5.23.0 ([`modeling_llama.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py), [`core_model_loading.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/core_model_loading.py)) and its [pull request 29285](https://github.com/huggingface/transformers/pull/29285) (precision); EleutherAI/gpt-neox, [pull request 1016](https://github.com/EleutherAI/gpt-neox/pull/1016) (precision); [meta-llama/llama](https://github.com/meta-llama/llama/blob/8580eb9a896bdb82d376b7040d18a2e7b402b10f/llama/model.py), `llama/model.py` (neighbouring channels as complex numbers).

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from autograder import reference
 from autograder.checks.attention_functions import FAR_BELOW, STRIDES, as_heads
 from autograder.checks.attention_modules import (
     AFTER_OTHER_ENTRIES,
@@ -37,6 +38,7 @@ from autograder.checks.rotations import (
     far_positions,
 )
 from autograder.grading.sandbox.worker.tensors import REFILLED
+from autograder.reference.rope import look_back_scores
 from autograder.script.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
 
 WEEK = "week3_rope"
@@ -742,6 +744,67 @@ def RotaryMultiHeadAttention(check: Check) -> None:
 
 # ---- bug hunt -------------------------------------------------------------------------------------------------------
 
+File = tuple[Callable, Callable, Callable]  # rotate_llama, prompt_scores, decode_step_scores
+
+
+def _prompt_scores(q: torch.Tensor, k: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
+    positions = torch.arange(q.shape[-2], device=q.device)
+    return reference.apply_rotary_emb(q, positions, base) @ reference.apply_rotary_emb(k, positions, base).mT
+
+
+def _decoded_from_0(q: torch.Tensor, k_cache: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
+    """The listing's: the newest query counts as position 0."""
+    positions = torch.arange(k_cache.shape[-2], device=q.device)
+    q = reference.apply_rotary_emb(q, positions[: q.shape[-2]], base)
+    return q @ reference.apply_rotary_emb(k_cache, positions, base).mT
+
+
+def _decoded_by_distance(q: torch.Tensor, k_cache: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
+    distances = torch.arange(k_cache.shape[-2], device=q.device) - k_cache.shape[-2] + 1
+    return q @ reference.apply_rotary_emb(k_cache, distances, base).mT
+
+
+def _from_tables(woven: bool = False, low: bool = False) -> Callable:
+    """``rotate_llama`` as the listing writes it: with its quarter turn of neighbours, and rounded before the cosine."""
+
+    def rotate_llama(x: torch.Tensor, positions: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
+        dtype = x.dtype if low else torch.float32
+        frequencies = reference.rope_frequencies(x.shape[-1], base).to(x.device, dtype)
+        angles = positions.to(x.device, dtype)[:, None] * frequencies
+        cos, sin = (torch.cat((table, table), -1).to(x.dtype) for table in (angles.cos(), angles.sin()))
+        quarter = torch.stack((-x[..., 1::2], x[..., 0::2]), -1).flatten(-2) if woven else reference.rotate_half(x)
+        return x * cos + quarter * sin
+
+    return rotate_llama
+
+
+OWN: File = reference.apply_rotary_emb_half, _prompt_scores, reference.decode_step_scores
+REPAIRED: File = _from_tables(), _prompt_scores, reference.decode_step_scores
+BY_DISTANCE: File = reference.apply_rotary_emb_half, _prompt_scores, _decoded_by_distance
+LISTING: File = _from_tables(woven=True, low=True), _prompt_scores, _decoded_from_0
+
+
+@exercise(WEEK, "serving_test")
+def serving_test(check: Check) -> None:
+    def judged(words: str, file: File, is_right: bool, sentence: str) -> None:
+        got = check.value(calling(*file), f"serving_test of {words}")
+        check.require(type(got) is bool, DIAGNOSES["not bool"], names=True)
+        check.require(got is is_right, DIAGNOSES[sentence], names=True)
+
+    with check.criterion("passes a right file, refuses the listing", 0.5, golden=True):
+        judged("a right file", OWN, True, "refuses right")
+        judged("the listing", LISTING, False, "passes the listing")
+    with check.criterion("passes right files that are written in other ways", 0.25):
+        judged("a right file", OWN, True, "refuses right")  # else the next two say nothing
+        judged("a right file that rounds its tables", REPAIRED, True, "refuses rounding")
+        judged("a right file that decodes by distances", BY_DISTANCE, True, "refuses distances")
+    with check.criterion("refuses a file with one of the three bugs", 0.25):
+        judged("a file with one bug", (_from_tables(woven=True), *OWN[1:]), False, "passes a layout")
+    with check.criterion("refuses a file with another one", 0.5):
+        judged("a file with one bug", (_from_tables(low=True), *OWN[1:]), False, "passes low precision")
+    with check.criterion("refuses a file with the last one", 0.5):
+        judged("a file with one bug", (*OWN[:2], _decoded_from_0), False, "passes a query at 0")
+
 
 @exercise(WEEK, "rotate_half")
 def rotate_half(check: Check) -> None:
@@ -865,3 +928,58 @@ def decode_step_scores(check: Check) -> None:
         check.keeps(lambda f, *given: f(*given), call, q, keys)  # first: it spoils the gradient
         for at, argument in enumerate(("q", "k_cache")):
             check.agrees(differentiating(q, keys, at=at), f"the gradient of {call} for {argument}", tolerance, CUT)
+
+
+# ---- a head that looks back -----------------------------------------------------------------------------------------
+
+
+def require_look_back(check: Check, back: int, head_dim: int, n_keys: int) -> None:
+    """The token ``back`` positions before the query gets a weight of 0.8. If not, say where the head looks instead."""
+    call = f"look_back_head({back}, {head_dim}, {n_keys})"
+    pair = check.value(calling(back, head_dim, n_keys), call)
+    check.require(_are_two_vectors(pair, head_dim), DIAGNOSES["not two vectors"], names=True)
+    q, k = (part.detach().cpu().double() for part in pair)
+    check.require(bool(q.isfinite().all() and k.isfinite().all()), DIAGNOSES["not finite"], names=True)
+    scores = look_back_scores(q, k, n_keys)
+    weight = float(scores.softmax(-1)[back])
+    if weight < 0.8:
+        check.name(DIAGNOSES[_where_it_looks(q, k, back, scores)])
+        shown = f"{call}: of {n_keys} keys the one {back} back gets the weight {weight:.2g}"
+        check.require(False, f"{shown}; the highest score is that of the key {int(scores.argmax())} back")
+
+
+def _are_two_vectors(pair: Any, head_dim: int) -> bool:
+    return (
+        isinstance(pair, (tuple, list))
+        and len(pair) == 2
+        and all(isinstance(part, torch.Tensor) and part.is_floating_point() for part in pair)
+        and all(tuple(part.shape) == (head_dim,) for part in pair)
+    )
+
+
+def _where_it_looks(q: torch.Tensor, k: torch.Tensor, back: int, scores: torch.Tensor) -> str:
+    favourite, highest = int(scores.argmax()), float(scores.max())
+    if highest - float(scores.min()) < 1e-6:
+        return "no favourite"
+    if float(look_back_scores(k, q, back + 1)[back]) > highest + 1e-6:  # at offset -back: query and key change places
+        return "looks ahead"
+    if favourite == back:
+        return "too quiet"
+    if favourite == 0:
+        return "looks at itself"
+    return "one beside" if abs(favourite - back) == 1 else "looks elsewhere"
+
+
+@exercise(WEEK, "look_back_head")
+def look_back_head(check: Check) -> None:
+    with check.criterion("three back, 16 channels, 64 keys", 0.5, golden=True):
+        require_look_back(check, 3, 16, 64)
+    with check.criterion("other distances", 0.5, golden=True):
+        for back in (1, 2, 7, 12, 31, 45, 63):
+            require_look_back(check, back, 16, 64)
+    with check.criterion("other sizes of the head", 0.5, golden=True):
+        for head_dim in (8, 10, 32, 64, 128):
+            require_look_back(check, 5, head_dim, 64)
+    with check.criterion("other lengths of the text", 0.5, golden=True):
+        for back, head_dim, n_keys in ((3, 16, 4), (3, 16, 20), (3, 16, 256), (5, 8, 1000), (500, 64, 1000)):
+            require_look_back(check, back, head_dim, n_keys)

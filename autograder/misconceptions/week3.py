@@ -120,6 +120,19 @@ DIAGNOSES = {
     "buffer": "The frequencies are a buffer, which .to(torch.bfloat16) rounds: far positions get wrong angles.",
     "sizes": "A d_model that n_heads does not divide, or an odd head_dim, must raise ValueError.",
     # bug hunt
+    "not bool": "Your test must return True or False, a plain bool.",
+    "refuses right": "Your test refuses a right file. (It must ask for nothing that the file does not promise.)",
+    "passes the listing": "Your test passes the listing as it stands. (Try what its author did not try.)",
+    "refuses rounding": "Your test refuses a right file that rounds its tables to the dtype of x: allow for rounding.",
+    "refuses distances": "Your test refuses a right file that never turns the query: compare scores, not the steps to them.",
+    "passes a layout":
+        "Your test passes a file that pairs the channels of one layout with the tables of the other. (Try a vector with a "
+        "single channel that is not 0.)",
+    "passes low precision":
+        "Your test passes a file that rounds angles to bfloat16. (Try far positions with x in bfloat16.)",
+    "passes a query at 0":
+        "Your test passes a file that takes the newest token for the first. (A step of decoding must give the last row of the "
+        "whole prompt's scores.)",
     "sign moved":
         "The halves are right but the minus sign is on the wrong one: a quarter turn sends (a, b) to (-b, a).",
     "no sign": "The halves are swapped without a minus sign: that is a mirror, not a quarter turn.",
@@ -142,6 +155,15 @@ DIAGNOSES = {
     "softmaxed": "You return weights after a softmax; the exercise asks for the scores.",
     "turned shape": "The shape is (batch, heads, 1, n_keys): one row, with one score per key.",
     "all at end": "All keys get the position of the query; key j is at position j.",
+    # a head that looks back
+    "not two vectors": "Return two vectors (q, k) of head_dim numbers each.",
+    "not finite": "A number in your vectors is not finite.",
+    "no favourite": "To your head all keys look alike: its score does not change with the offset.",
+    "looks ahead": "Your head looks ahead: its score is highest for a key that many positions *after* the query.",
+    "looks at itself": "Your head looks at the newest token itself: nothing in your contents says how far back to look.",
+    "one beside": "Your head looks one position beside the right one.",
+    "too quiet": "Your head prefers the right token, but not by enough: turn up the strength.",
+    "looks elsewhere": "Your head looks at another token: its contents do not follow the `back` that is asked for.",
 }
 
 
@@ -1104,6 +1126,114 @@ numbers(WEEK, "bfloat16_positions", "exact_ones_only", {"distinct": 257, "first_
         "You count the positions up to 256 only; beyond, every second, fourth, ... is still a value of its own.")
 
 
+# ---- 3.8 serving_test -----------------------------------------------------------------------------------------------
+
+
+@right(WEEK, "serving_test")
+def accepts_by_formula(rotate_llama, prompt_scores, decode_step_scores):
+    def turn(x, positions, halves):
+        d = x.shape[-1]
+        angle = positions.double()[:, None] * 10000.0 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+        a, b = x.double().chunk(2, dim=-1) if halves else (x[..., 0::2].double(), x[..., 1::2].double())
+        c, s = angle.cos(), angle.sin()
+        pair = (a * c - b * s, a * s + b * c)
+        return torch.cat(pair, -1) if halves else torch.stack(pair, -1).flatten(-2)
+
+    def close(got, wanted, limit):
+        return got.shape == wanted.shape and bool((got.double() - wanted).abs().max() < limit)
+
+    g = torch.Generator().manual_seed(3)
+    q, k = torch.randn(2, 1, 2, 30, 8, generator=g)
+    at, far = torch.arange(30), torch.arange(30) * 131
+    scores = turn(q, at, False) @ turn(k, at, False).mT
+    return (close(rotate_llama(q, far), turn(q, far, True), 0.01)
+            and close(rotate_llama(q.bfloat16(), far), turn(q.bfloat16(), far, True), 0.1)
+            and close(prompt_scores(q, k), scores, 0.01)
+            and close(decode_step_scores(q[:, :, -1:], k), scores[:, :, -1:], 0.01))
+
+
+FAR_TESTED = "close(rotate_llama(q.bfloat16(), far), turn(q.bfloat16(), far, True), 0.1)"
+edited(accepts_by_formula, "accepts_no_bfloat16", 1.5, DIAGNOSES["passes low precision"], (f"\n            and {FAR_TESTED}", ""))
+edited(accepts_by_formula, "accepts_near_only", 1.5, DIAGNOSES["passes low precision"], ("torch.arange(30) * 131", "torch.arange(30) / 8"))
+edited(accepts_by_formula, "accepts_float16", 1.5, DIAGNOSES["passes low precision"],
+       ("rotate_llama(q.bfloat16(), far)", "rotate_llama(q, far)"))
+edited(accepts_by_formula, "accepts_no_decoding", 1.5, DIAGNOSES["passes a query at 0"],
+       ("            and close(decode_step_scores(q[:, :, -1:], k), scores[:, :, -1:], 0.01))",
+        "            and decode_step_scores(q[:, :, -1:], k).shape == (1, 2, 1, 30))"))
+edited(accepts_by_formula, "accepts_decodes_the_first", 1.5, DIAGNOSES["passes a query at 0"],
+       ("decode_step_scores(q[:, :, -1:], k), scores[:, :, -1:]", "decode_step_scores(q[:, :, :1], k[:, :, :1]), scores[:, :, :1, :1]"))
+edited(accepts_by_formula, "accepts_wrong_layout", 0, DIAGNOSES["refuses right"],
+       ("turn(q, far, True), 0.01", "turn(q, far, False), 0.01"))
+edited(accepts_by_formula, "accepts_too_strict", 1.75, DIAGNOSES["refuses rounding"], ("far, True), 0.1)", "far, True), 0.01)"))
+edited(accepts_by_formula, "accepts_turned_round", 0, DIAGNOSES["refuses right"], ("a * c - b * s, a * s + b * c", "a * c + b * s, b * c - a * s"))
+edited(accepts_by_formula, "accepts_scaled", 0, DIAGNOSES["refuses right"], ("turn(k, at, False).mT", "turn(k, at, False).mT / 8**0.5"))
+edited(accepts_by_formula, "accepts_as_a_tensor", 0, DIAGNOSES["not bool"], ("    return (close", "    return torch.tensor(close"))
+
+
+@wrong(WEEK, "serving_test", 0, DIAGNOSES["passes the listing"])
+def accepts_of_the_author(rotate_llama, prompt_scores, decode_step_scores):
+    x, start = torch.randn(1, 2, 16, 8), torch.zeros(16)
+    out = rotate_llama(x, start)
+    step = decode_step_scores(x[:, :, -1:], x)
+    return out.shape == x.shape and torch.allclose(out, x) and prompt_scores(x, x).shape == (1, 2, 16, 16) and step.shape == (1, 2, 1, 16)
+
+
+@wrong(WEEK, "serving_test", 0, DIAGNOSES["refuses right"])
+def accepts_refuses_all(rotate_llama, prompt_scores, decode_step_scores):
+    return False
+
+
+@wrong(WEEK, "serving_test", 1.5, DIAGNOSES["passes low precision"])
+def accepts_of_lengths(rotate_llama, prompt_scores, decode_step_scores):
+    x = torch.randn(1, 1, 12, 8, generator=torch.Generator().manual_seed(1))
+    turned = rotate_llama(x, 5 * torch.arange(12))
+    last = prompt_scores(x, x)[:, :, -1:]
+    return torch.allclose(turned.norm(dim=-1), x.norm(dim=-1), atol=1e-3) and torch.allclose(
+        decode_step_scores(x[:, :, -1:], x), last, atol=1e-2)
+
+
+@right(WEEK, "serving_test")
+def accepts_by_properties(rotate_llama, prompt_scores, decode_step_scores):
+    one = torch.zeros(1, 1, 1, 8)
+    one[..., 0] = 1
+    x = torch.randn(1, 1, 20, 8, generator=torch.Generator().manual_seed(2))
+    far = torch.arange(1000, 1020)
+    turned = rotate_llama(one, torch.tensor([1]))[0, 0, 0]
+    if abs(turned[0].item() - math.cos(1)) > 0.01 or abs(turned[4].item() - math.sin(1)) > 0.01:
+        return False
+    low, high = rotate_llama(x.to(torch.bfloat16), far).float(), rotate_llama(x, far)
+    if (low - high).abs().max().item() > 0.2:
+        return False
+    step, whole = decode_step_scores(x[:, :, -1:], x), prompt_scores(x, x)
+    return (step - whole[:, :, -1:]).abs().max().item() < 0.05
+
+
+@right(WEEK, "serving_test")
+def accepts_numpy(rotate_llama, prompt_scores, decode_step_scores):
+    x = torch.ones(1, 1, 1, 4)
+    seen = rotate_llama(x, torch.tensor([3])).numpy().ravel()
+    wanted = np.array([np.cos(3) - np.sin(3), np.cos(0.03) - np.sin(0.03), np.cos(3) + np.sin(3), np.cos(0.03) + np.sin(0.03)])
+    rough = rotate_llama(x.bfloat16(), torch.tensor([3001])).float().numpy().ravel()
+    exact = rotate_llama(x, torch.tensor([3001])).numpy().ravel()
+    text = torch.eye(4).view(1, 1, 4, 4)
+    agree = np.allclose(decode_step_scores(text[:, :, 3:], text).numpy(), prompt_scores(text, text).numpy()[:, :, 3:], atol=1e-3)
+    return bool(np.allclose(seen, wanted, atol=1e-2) and np.allclose(rough, exact, atol=0.05) and agree)
+
+
+@right(WEEK, "serving_test")
+def accepts_with_asserts(rotate_llama, prompt_scores, decode_step_scores):
+    g = torch.Generator().manual_seed(8)
+    x = torch.randn(1, 1, 9, 4, generator=g)
+    try:
+        far = 1 + 401 * torch.arange(9)
+        torch.testing.assert_close(rotate_llama(x.bfloat16(), far).float(), rotate_llama(x, far), atol=0.1, rtol=0)
+        torch.testing.assert_close(rotate_llama(x, far).norm(dim=-1), x.norm(dim=-1), atol=1e-2, rtol=0)
+        torch.testing.assert_close(decode_step_scores(x[:, :, -1:], x), prompt_scores(x, x)[:, :, -1:], atol=1e-2, rtol=0)
+    except AssertionError:
+        return False
+    return True
+
+
 # ---- 3.8 rotate_half ------------------------------------------------------------------------------------------------
 
 
@@ -1310,6 +1440,66 @@ def decode_whole_sequence(q, k_cache, base=10000.0):
 
     padded = q.expand(b, h, n, d)  # the query at every position; only the last row is needed
     return (rotate(padded) @ rotate(k_cache).transpose(2, 3))[:, :, -1:]
+
+
+# ---- 3.9 look_back_head ---------------------------------------------------------------------------------------------
+
+
+@right(WEEK, "look_back_head")
+def head_turned_ahead(back, head_dim, n_keys):
+    theta = 10000.0 ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    angle = back * theta
+    k = torch.stack((angle.cos(), angle.sin()), dim=-1).flatten()
+    q = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(head_dim // 2)
+    return 60 * q, k
+
+
+ANGLE, STRENGTH = "angle = back * theta", "return 60 * q, k"
+edited(head_turned_ahead, "head_turned_behind", 0, DIAGNOSES["looks ahead"], (ANGLE, "angle = -back * theta"))
+edited(head_turned_ahead, "head_not_turned", 0, DIAGNOSES["looks at itself"], (ANGLE, "angle = 0 * theta"))
+edited(head_turned_ahead, "head_from_one", 0, DIAGNOSES["one beside"], (ANGLE, "angle = (back + 1) * theta"))
+edited(head_turned_ahead, "head_one_short", 0, DIAGNOSES["one beside"], (ANGLE, "angle = (back - 1) * theta"))
+edited(head_turned_ahead, "head_quiet", 0, DIAGNOSES["too quiet"], (STRENGTH, "return q, k"))
+edited(head_turned_ahead, "head_of_length_one", 0, DIAGNOSES["too quiet"], (STRENGTH, "return q / q.norm(), k / k.norm()"))
+edited(head_turned_ahead, "head_three_always", 0.5, DIAGNOSES["looks elsewhere"], (ANGLE, "angle = 3 * theta"))
+edited(head_turned_ahead, "head_tuned_for_one", 1, DIAGNOSES["too quiet"], (STRENGTH, "return 18 * q, k"))
+edited(head_turned_ahead, "head_half_layout", 0.5, DIAGNOSES["looks elsewhere"],
+       ("torch.stack((angle.cos(), angle.sin()), dim=-1).flatten()", "torch.cat((angle.cos(), angle.sin()))"))
+edited(head_turned_ahead, "head_infinite", 0, DIAGNOSES["not finite"], (STRENGTH, "return 1e400 * q, k"))
+edited(head_turned_ahead, "head_axes_of_a_batch", 0, DIAGNOSES["not two vectors"], (STRENGTH, "return 60 * q[None], k[None]"))
+edited(head_turned_ahead, "head_key_alone", 0, DIAGNOSES["not two vectors"], (STRENGTH, "return 60 * k"))
+edited(head_turned_ahead, "head_slow_pairs", 0, DIAGNOSES["too quiet"], (STRENGTH, "return 60 * q * (torch.arange(head_dim) > 1), k"))
+edited(head_turned_ahead, "head_of_one_pair", 0, DIAGNOSES["too quiet"], (STRENGTH, "return 60 * q * (torch.arange(head_dim) < 2), k"))
+edited(head_turned_ahead, "head_nothing", 0, DIAGNOSES["no favourite"], (STRENGTH, "return 0 * q, k"))
+
+
+@right(WEEK, "look_back_head")
+def head_query_turned_back(back, head_dim, n_keys):
+    angle = torch.tensor([back * 10000 ** (-2 * i / head_dim) for i in range(head_dim // 2)])
+    q = torch.stack((torch.cos(angle), -torch.sin(angle)), 1).reshape(-1)
+    k = torch.zeros(head_dim)
+    k[::2] = 1
+    return [10 * q, 10 * k]
+
+
+@right(WEEK, "look_back_head")
+def head_loud_enough(back, head_dim, n_keys):
+    frequency = 10000.0 ** (-np.arange(0, head_dim, 2) / head_dim)
+    score = np.cos(np.outer(np.arange(n_keys) - back, frequency)).sum(1) / np.sqrt(head_dim)
+    strength = 1.0
+    while 1 / np.exp(strength * (score - score[back])).sum() < 0.85:
+        strength *= 1.1
+    q, k = np.zeros(head_dim), np.zeros(head_dim)
+    q[0::2], k[0::2], k[1::2] = strength, np.cos(back * frequency), np.sin(back * frequency)
+    return torch.from_numpy(q), torch.from_numpy(k)
+
+
+@right(WEEK, "look_back_head")
+def head_fast_pairs_louder(back, head_dim, n_keys):
+    pairs = torch.arange(head_dim // 2, dtype=torch.float64)
+    z = torch.polar(torch.ones_like(pairs), back * 10000.0 ** (-2 * pairs / head_dim))
+    loud = torch.where(pairs < max(4, head_dim // 4), 80.0, 1.0).to(torch.complex128)
+    return torch.view_as_real(loud).flatten().float(), torch.view_as_real(z).flatten().float()
 
 
 # ---- families: every mistake and every pair of them -----------------------------------------------------------------

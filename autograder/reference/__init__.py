@@ -32,9 +32,11 @@ from autograder.reference.rope import (
     apply_rotary_emb_half,
     decode_step_scores,
     interleaved_to_half,
+    look_back_head,
     rope_frequencies,
     rotary_tables,
     rotate_half,
+    serving_test,
 )
 from autograder.reference.scaling import (
     dynamic_ntk_base,
@@ -74,6 +76,7 @@ __all__ = [
     "grouped_query_attention",
     "interleaved_to_half",
     "log_n_scale",
+    "look_back_head",
     "loss_by_length",
     "mla_attention",
     "mrope_positions",
@@ -89,6 +92,7 @@ __all__ = [
     "rotary_tables",
     "rotate_half",
     "scaled_dot_product_attention",
+    "serving_test",
     "shaw_attention",
     "shift_cached_keys",
     "shift_matrix",

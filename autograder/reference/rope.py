@@ -5,6 +5,9 @@ Source of the method: Su et al. 2021, RoFormer (arXiv:2104.09864), whose pairs a
 (half-split).
 """
 
+import math
+from collections.abc import Callable
+
 import torch
 
 from autograder.reference._shared import compute_dtype, pair_frequencies, require_even
@@ -142,3 +145,56 @@ def decode_step_scores(q: torch.Tensor, k_cache: torch.Tensor, base: float = 100
     rotated_q = apply_rotary_emb(q.to(dtype), positions[-1:], base)
     rotated_k = apply_rotary_emb(k_cache.to(dtype), positions, base)
     return (rotated_q @ rotated_k.transpose(-2, -1)).to(q.dtype)
+
+
+def look_back_head(back: int, head_dim: int, n_keys: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Contents (q, k) with which a rotary head (interleaved) looks exactly ``back`` tokens back.
+
+    If every key holds k and the last of n_keys tokens asks with q, softmax(q·k / sqrt(head_dim)) of the rotated vectors
+    gives the token ``back`` positions before it a weight of at least 0.9. Both (head_dim,) float32, on the CPU.
+
+    Source: the positional heads of Barbero et al. 2024 (arXiv:2410.06205), built from the sum of cosines in which a score
+    of Su et al. 2021 (arXiv:2104.09864) consists.
+    """
+    q = torch.tensor([1.0, 0.0]).repeat(head_dim // 2)
+    k = apply_rotary_emb(q.view(1, 1, 1, -1), torch.tensor([back]))[0, 0, 0]
+    while look_back_scores(q, k, n_keys).softmax(-1)[back] < 0.9:
+        q = 2 * q
+    return q, k
+
+
+def look_back_scores(q: torch.Tensor, k: torch.Tensor, n_keys: int) -> torch.Tensor:
+    """Scaled scores of the content q with the content k at the offsets 0 .. n_keys - 1: (n_keys,) float64.
+
+    Source: Su et al. 2021 (arXiv:2104.09864).
+    """
+    offsets = torch.arange(n_keys, device=q.device)
+    turned = apply_rotary_emb(q.double().expand(1, 1, n_keys, -1), offsets)
+    scores: torch.Tensor = (turned @ k.double())[0, 0] / math.sqrt(q.shape[-1])
+    return scores
+
+
+OfTwo = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def serving_test(rotate_llama: OfTwo, prompt_scores: OfTwo, decode_step_scores: OfTwo) -> bool:
+    """Whether three functions do what a serving file promises.
+
+    rotate_llama(x, positions) rotates in the half-split layout, with angles in at least float32 for any x;
+    prompt_scores(q, k) are the scores of a whole prompt and decode_step_scores(q, k_cache) those of the newest token with
+    all so far, both interleaved and unscaled. Rounding is allowed for.
+
+    Source: Su et al. 2021 (arXiv:2104.09864); transformers (modeling_llama.py, apply_rotary_pos_emb).
+    """
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 1, 2, 40, 16, generator=generator)
+    for dtype, tolerance in ((torch.float32, 0.01), (torch.bfloat16, 0.1)):
+        x, positions = q.to(dtype), 100 * torch.arange(40)
+        turned = rotate_llama(x, positions).to(torch.float32)
+        if (turned - apply_rotary_emb_half(x.to(torch.float32), positions)).abs().max() > tolerance:
+            return False
+    positions = torch.arange(40)
+    scores = apply_rotary_emb(q, positions) @ apply_rotary_emb(k, positions).mT
+    if (prompt_scores(q, k) - scores).abs().max() > 0.01:
+        return False
+    return bool((decode_step_scores(q[:, :, -1:], k) - scores[:, :, -1:]).abs().max() < 0.01)

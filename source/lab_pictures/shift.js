@@ -1,13 +1,13 @@
 const p = slider("position p", 0, 40, data.p), k = slider("offset k", -data.maxOffset, data.maxOffset, data.k);
-const face = drawing(element(stage, "div", {style: "width: 260px"}), "", data.alt);
+const face = drawing(element(stage, "div", {style: "width: 300px"}), "", data.alt);
 const sum = element(stage, "div", {class: "sum"});
 const point = (angle, radius) => [130 + radius * Math.cos(angle), 130 - radius * Math.sin(angle)];
-function arrow(svg, [sine, cosine], colour, width, label) {
-  const tip = [130 + 82 * cosine, 130 - 82 * sine];
+function arrow(svg, [sine, cosine], colour, width, label, aside) {  // the labels a little apart, also when the arrows are not
+  const tip = [130 + 82 * cosine, 130 - 82 * sine], at = Math.atan2(sine, cosine) + aside;
   stroke(svg, [[130, 130], tip], colour, width, {"stroke-linecap": "round"});
   dot(svg, ...tip, width + 1.5, colour);
-  const anchor = cosine > 0.4 ? "start" : cosine < -0.4 ? "end" : "middle";
-  write(svg, 130 + 96 * cosine, 130 - 102 * sine, label, anchor, {fill: letters(colour), "font-weight": "bold"});
+  const anchor = Math.cos(at) > 0.4 ? "start" : Math.cos(at) < -0.4 ? "end" : "middle";
+  write(svg, 130 + 96 * Math.cos(at), 130 - 102 * Math.sin(at), label, anchor, {fill: letters(colour), "font-weight": "bold"});
 }
 function brackets(block, name, colour) {
   const box = element(sum, "div", {class: "factor", style: `color: ${letters(colour)}`});
@@ -17,15 +17,19 @@ function brackets(block, name, colour) {
   element(box, "div", {}, name);
 }
 return () => {
-  const svg = face.clear(260, 260), block = data.blocks[k.value];
+  const svg = face.clear(300, 260), block = data.blocks[k.value];
   const angle = p.value * data.frequency, turn = k.value * data.frequency;
   const before = [Math.sin(angle), Math.cos(angle)];
   const after = block.map((row) => row[0] * before[0] + row[1] * before[1]);
   ring(svg, 130, 130, 82, grey);
+  for (const [from, to] of [[[40, 130], [220, 130]], [[130, 220], [130, 40]]]) stroke(svg, [from, to], "#d4d4d4");
+  write(svg, 222, 146, "cosine \u2192", "start", {fill: "#444"});
+  write(svg, 126, 14, "sine \u2191", "end", {fill: "#444"});
   stroke(svg, range(61, (step) => point(angle + turn * step / 60, 40)), colours.angle, 7);
   ring(svg, ...point(angle + turn, 82), 10, ink);
-  arrow(svg, before, colours.query, 4, "PE(p)");
-  arrow(svg, after, colours.key, 2.5, k.value === 0 ? "" : "M PE(p)");  // else on top of the other label
+  const apart = Math.abs(Math.atan2(Math.sin(turn), Math.cos(turn))) < 0.8 ? 0.3 * (turn < 0 ? -1 : 1) : 0;
+  arrow(svg, before, colours.query, 4, "PE(p)", -apart);
+  arrow(svg, after, colours.key, 2.5, "M PE(p)", apart);
   sum.replaceChildren();
   brackets(block, "M", ink);
   sum.append("\u00b7");

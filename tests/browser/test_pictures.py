@@ -4,7 +4,7 @@ their place where no script runs. Their numbers are those of the reference kerne
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,6 +91,31 @@ def _score(card: Locator, at: dict[str, float]) -> None:
     per_pair = (q * k).unflatten(-1, (8, 2)).sum(-1).flatten()
     assert _numbers(card.locator("text.value")) == pytest.approx(per_pair.tolist(), abs=0.0051)
     assert _numbers(card.locator("text.total")) == pytest.approx([float(per_pair.sum())], abs=0.0051)
+    cosines = ((torch.arange(49)[:, None] - back) * rope.rope_frequencies(16, 100.0).double()).cos().sum(1)
+    weights = (at["strength of the query"] * cosines / 4).softmax(0)
+    assert _numbers(card.locator("text.weight")) == pytest.approx([float(weights[int(offset)])], abs=0.0051)
+
+
+WORDS = ["the", "dog", "bites", "the", "man"]
+HEAD = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(4))
+
+
+def _words(card: Locator, at: dict[str, float]) -> None:
+    shown = card.get_by_role("button").all_inner_texts()
+    assert sorted(shown) == sorted(WORDS)
+    first = shown.index("the")  # the two are alike in the sentence and not in the numbers: none of them is moved here
+    order = [0 if place == first else 3 if word == "the" else WORDS.index(word) for place, word in enumerate(shown)]
+    causal = card.get_by_label("causal mask", exact=True).is_checked()
+    mask = torch.ones(5, 5, dtype=torch.bool).tril() if causal else torch.ones(5, 5, dtype=torch.bool)
+    (weights, mean), (_, before) = _read(order, mask), _read(range(5), mask)
+    assert _numbers(card.locator("text.value")) == pytest.approx(weights[mask].tolist(), abs=0.0051)
+    assert _number(card.locator(".said").inner_text()) == pytest.approx(float((mean - before).abs().max()), abs=0.0051)
+
+
+def _read(order: Sequence[int], mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weights of the words in this order, and the mean of the outputs."""
+    weights = HEAD[0][order][:, order].masked_fill(~mask, -torch.inf).softmax(-1)
+    return weights, (weights @ HEAD[1][order]).mean(0)
 
 
 def _slopes(card: Locator, at: dict[str, float]) -> None:
@@ -189,7 +214,15 @@ PICTURES = {
     "clocks": Picture("lab.moving_clocks()", ("query position m", "key position n", "base"), _clocks),
     "hands": Picture("lab.moving_clocks(keys=False)", ("position p", "base"), _hands),
     "shift": Picture("lab.moving_shift(sinusoidal.shift_matrix)", ("position p", "offset k"), _shift),
-    "score": Picture("lab.moving_score()", ("offset m − n", "look exactly this far back: K"), _score),
+    "score": Picture(
+        "lab.moving_score()", ("offset m − n", "look exactly this far back: K", "strength of the query"), _score
+    ),
+    "words": Picture(
+        "import torch\nh = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(4))\n"
+        "lab.moving_words('the dog bites the man'.split(), h[0].softmax(-1), h[1])",
+        (),
+        _words,
+    ),
     "slopes": Picture("lab.moving_slopes(alibi.alibi_slopes)", ("number of heads", "distance"), _slopes),
     "frequencies": Picture(
         "lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies)", ("scale s",), _frequencies
@@ -336,6 +369,21 @@ def _move(page: Page, card: Locator, name: str, picture: Picture) -> None:
             picture.agrees(card, _positions(card, picture))
     if name in WITH_POINTER:
         _point(page, card, picture, WITH_POINTER[name])
+    if name == "words":
+        dog, man = (card.get_by_role("button", name=f"{word}: the arrow keys move it") for word in ("dog", "man"))
+        dog.press("ArrowRight")
+        expect(dog).to_be_focused()
+        picture.agrees(card, {})
+        places = [tile.bounding_box() for tile in (man, dog)]
+        assert places[0] and places[1]
+        page.mouse.move(places[0]["x"] + 5, places[0]["y"] + 5)
+        page.mouse.down()
+        page.mouse.move(places[1]["x"] + 5, places[1]["y"] + 5, steps=5)
+        page.mouse.up()
+        assert card.get_by_role("button").all_inner_texts().index("man") < 4
+        picture.agrees(card, {})
+        card.get_by_label("causal mask", exact=True).check()
+        picture.agrees(card, {})
     if name == "slopes":
         card.get_by_label("bias", exact=True).check()
         picture.agrees(card, _positions(card, picture))

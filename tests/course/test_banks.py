@@ -259,11 +259,11 @@ def test_the_unchanged_snippet_of_a_bug_hunt_scores_nothing(case):
 
 
 def snippets(week):
-    """What the python code blocks of a week's text define, with the reference's functions at hand."""
+    """What the cells tagged ``listing`` of a week's text define, with the reference's functions at hand."""
     source = Path(__file__).parents[2] / "source" / f"{week}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
-    for block in re.findall(r"^# ```python\n(.*?)^# ```", text, flags=re.MULTILINE | re.DOTALL):
-        code = ast.parse(re.sub(r"^# ?", "", block, flags=re.MULTILINE))
+    for block in re.findall(r'^# %% tags=\[.*"listing".*\]\n(.*?)^# %%', text, flags=re.MULTILINE | re.DOTALL):
+        code = ast.parse(block)
         code.body = [node for node in code.body if isinstance(node, ast.FunctionDef)]
         namespace = NAMES | vars(autograder.reference)
         exec(compile(code, str(source), "exec"), namespace)

@@ -43,7 +43,7 @@ def test_a_week_goes_out_and_its_feedback_comes_back(tmp_path: Path) -> None:
     student("fetch_feedback", WEEK3)
     (page,) = home.glob(f"{WEEK3}/feedback/*/{WEEK3}.html")
     text = page.read_text(encoding="utf-8")
-    assert "0.0 of 29.0 points" in text
+    assert "0.0 of 33.0 points" in text
     assert "submission_secret" not in text and "other files were submitted" not in text  # the exchange's own file
     assert "<math" in text and "<script" not in text  # formulas need no network, and no MathJax
 

@@ -13,7 +13,7 @@ from autograder.classroom import make_course_root
 
 pytestmark = [pytest.mark.isolation, pytest.mark.slow, pytest.mark.nightly]
 
-ALL, BY_HAND = 25, 2  # of the solutions: automatic points, and texts that a person reads
+ALL, BY_HAND = 29, 2  # of the solutions: automatic points, and texts that a person reads
 ROTATION, PROOF, QUESTION = "apply_rotary_emb", "relative_proof", "relative_proof_question"
 HELPER = "def turn(even, odd, c, s):\n    return even * c - odd * s, even * s + odd * c\n"
 USES_HELPER = """def apply_rotary_emb(x, positions, base=10000.0):
@@ -217,10 +217,10 @@ def test_the_page_says_what_was_done(student: str, note: str, graded: Class) -> 
 @pytest.mark.parametrize(
     ("student", "said"),
     [
-        ("copy1_beside_blank", f"{WEEK3}-Copy1.ipynb holds 12 answers and was graded: {WEEK3}.ipynb holds none"),
-        ("download_beside_blank", f"{WEEK3} (1).ipynb holds 12 answers and was graded: {WEEK3}.ipynb holds none"),
-        ("two_of_other_names", "final.ipynb holds 12 answers and was graded: no other notebook does"),
-        ("copy1_newer", f"{WEEK3}.ipynb was graded and holds 11 answers; more are in {WEEK3}-Copy1.ipynb (12)"),
+        ("copy1_beside_blank", f"{WEEK3}-Copy1.ipynb holds 14 answers and was graded: {WEEK3}.ipynb holds none"),
+        ("download_beside_blank", f"{WEEK3} (1).ipynb holds 14 answers and was graded: {WEEK3}.ipynb holds none"),
+        ("two_of_other_names", "final.ipynb holds 14 answers and was graded: no other notebook does"),
+        ("copy1_newer", f"{WEEK3}.ipynb was graded and holds 13 answers; more are in {WEEK3}-Copy1.ipynb (14)"),
     ],
 )
 def test_which_file_holds_the_answers_is_said_on_the_screen_and_on_the_page(
@@ -243,7 +243,7 @@ def test_folders_that_nobody_grades_are_named(graded: Class) -> None:
 
 def test_plain_nbgrader_warns_too(graded: Class) -> None:
     done = run("nbgrader", "autograde", WEEK3, "--student", "copy1_beside_blank", "--force", cwd=graded.root)
-    assert "copy1_beside_blank: week3_rope-Copy1.ipynb holds 12 answers" in done.stderr
+    assert "copy1_beside_blank: week3_rope-Copy1.ipynb holds 14 answers" in done.stderr
     named = run("nbgrader", "autograde", WEEK3, "--student", "in_other_case", cwd=graded.root, code=None)
     assert "Not graded: submitted/in_other_case/Week3_RoPE" in named.stderr
 

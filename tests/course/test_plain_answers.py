@@ -7,6 +7,7 @@ compute in float32. Cells that train, and cells that use what these have made, a
 import ast
 import contextlib
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def printed(text: Path, plain: bool) -> dict[str, str]:
         if cell.cell_type != "code" or grading.get("grade"):
             continue
         experiment = "experiment" in cell.metadata.get("tags", [])
-        if experiment and (cell.source.startswith("# Trains ") or names(cell.source, ast.Load) & missing):
+        if experiment and (re.search(r"(?m)^# Trains ", cell.source) or names(cell.source, ast.Load) & missing):
             missing |= names(cell.source, ast.Store) - set(namespace)
             continue
         output = io.StringIO()

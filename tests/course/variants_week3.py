@@ -773,6 +773,55 @@ def position_and_scale(q, k_cache, base=10000.0):
     return (spin(q, torch.tensor([0]), base) @ spin(k_cache, torch.arange(n), base).mT / math.sqrt(d)).to(q.dtype)
 
 
+# ---- serving_test ---------------------------------------------------------------------------------------------------
+
+
+@variant("serving_test", r"listing")
+def promises_of_shapes(rotate_llama, prompt_scores, decode_step_scores):
+    x = torch.randn(2, 2, 7, 8)
+    shapes = rotate_llama(x, torch.arange(7)).shape, prompt_scores(x, x).shape, decode_step_scores(x[:, :, :1], x).shape
+    return shapes == ((2, 2, 7, 8), (2, 2, 7, 7), (2, 2, 1, 7))
+
+
+@variant("serving_test", r"refuses a right file")
+def bit_for_bit(rotate_llama, prompt_scores, decode_step_scores):
+    x = torch.randn(1, 1, 9, 8, generator=torch.Generator().manual_seed(4)).to(torch.bfloat16)
+    at = 77 * torch.arange(9)
+    return bool(torch.equal(rotate_llama(x, at).float(), rotate_llama(x.float(), at)))
+
+
+@variant("serving_test", r"takes the newest token for the first")
+def decodes_at_the_start_only(rotate_llama, prompt_scores, decode_step_scores):
+    x = torch.randn(1, 1, 9, 4, generator=torch.Generator().manual_seed(4))
+    far = 999 * torch.arange(9)
+    close = lambda a, b: bool((a - b).abs().max() < 0.1)
+    near = close(decode_step_scores(x[:, :, :1], x[:, :, :1]), prompt_scores(x, x)[:, :, :1, :1])
+    lengths = close(rotate_llama(x, far).norm(dim=-1), x.norm(dim=-1))
+    return near and lengths and close(rotate_llama(x.bfloat16(), far).float(), rotate_llama(x, far))
+
+
+# ---- look_back_head -------------------------------------------------------------------------------------------------
+
+
+@variant("look_back_head", r"looks ahead")
+def query_turned_ahead(back, head_dim, n_keys):
+    k = torch.tensor([1.0, 0.0]).repeat(head_dim // 2)
+    q = spin(k.view(1, 1, 1, -1), torch.tensor([back]), 1e4)[0, 0, 0]
+    return 50 * q, k
+
+
+@variant("look_back_head", r"newest token itself")
+def the_same_random_content(back, head_dim, n_keys):
+    content = torch.randn(head_dim, generator=torch.Generator().manual_seed(back))
+    return 10 * content, content
+
+
+@variant("look_back_head", r"turn up the strength")
+def unit_query(back, head_dim, n_keys):
+    q = torch.nn.functional.normalize(torch.ones(head_dim), dim=0)
+    return q, spin(q.view(1, 1, 1, -1), torch.tensor([back]), 1e4)[0, 0, 0]
+
+
 # ---- hand computations ----------------------------------------------------------------------------------------------
 
 NUMBERS = [

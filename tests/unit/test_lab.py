@@ -41,6 +41,7 @@ PICTURES = {
     "hands": lambda: lab.moving_clocks(16, 500.0, m=7, keys=False),
     "shift": lambda: lab.moving_shift(sinusoidal.shift_matrix),
     "score": lambda: lab.moving_score(),
+    "words": lambda: lab.moving_words(["a", "b"], [[0.5, 0.5], [0.9, 0.1]], [[1.0, 2.0], [0.0, -1.0]]),
     "slopes": lambda: lab.moving_slopes(alibi.alibi_slopes, n_heads=12),
     "bias": lambda: lab.moving_slopes(alibi.alibi_slopes, weights=False),
     "frequencies": lambda: lab.moving_frequencies(scaling.ntk_base, scaling.yarn_frequencies),

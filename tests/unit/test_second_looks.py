@@ -49,7 +49,12 @@ def test_a_request_has_its_scores_with_their_history_and_links(gradebook: Gradeb
     (answer,) = first.answers
     assert (answer.entry.grade_id, answer.automatic, answer.by_hand) == ("apply_rotary_emb", 2.0, 5.0)
     assert [(one.kind, one.before, one.after) for one in answer.history] == [("by hand", None, 5.0)]
-    assert [one.entry.grade_id for one in second.answers] == ["rotate_half", "rotary_tables", "decode_step_scores"]
+    assert [one.entry.grade_id for one in second.answers] == [
+        "serving_test",
+        "rotate_half",
+        "rotary_tables",
+        "decode_step_scores",
+    ]
     text = write_page(tmp_path, WEEK3, [first, second]).read_text(encoding="utf-8")
     assert f'href="../feedback/ada/{WEEK3}/{WEEK3}.html"' in text and "I rotate, as the text says" in text
     number = gradebook.find_submission_notebook(WEEK3, WEEK3, "ada").id
@@ -63,7 +68,7 @@ def test_a_request_has_its_scores_with_their_history_and_links(gradebook: Gradeb
         (None, "there is no regrade.csv: write one in the course root, with the columns student,week,exercise,remark"),
         ("student,week,exercise\n", "regrade.csv needs the columns .*; missing: remark"),
         (HEADER + "ada,9,3.3,x\n", "regrade.csv, line 2: there is no week '9'; there is: 3, 4"),
-        (HEADER + "ada,3,3.9,x\n", "line 2: there is no exercise '3.9' in week3_rope; there is: 3.1, 3.2"),
+        (HEADER + "ada,3,3.10,x\n", "line 2: there is no exercise '3.10' in week3_rope; there is: 3.1, 3.2"),
         (HEADER + "Ada,3,3.3,x\n", "line 2: nothing of week3_rope by 'Ada' is graded"),
         (
             HEADER + "ada,3,3.3,I rotate, as the text says\n",

@@ -12,10 +12,12 @@ from autograder.reference import (
     causal_mask,
     decode_step_scores,
     interleaved_to_half,
+    look_back_head,
     rope_frequencies,
     rotary_tables,
     rotate_half,
     scaled_dot_product_attention,
+    serving_test,
     shift_matrix,
 )
 
@@ -353,3 +355,31 @@ def test_decode_step_in_half_precision_is_rounded_once(dtype, device):
 def test_decode_step_gradients():
     q, k = random(1, 2, 1, 4, seed=1).requires_grad_(), random(1, 2, 3, 4, seed=2).requires_grad_()
     assert torch.autograd.gradcheck(decode_step_scores, (q, k))
+
+
+# ---- a head that looks back, and a test of a serving file -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("back", "head_dim", "n_keys"), [(0, 8, 5), (3, 16, 64), (5, 8, 1000), (40, 64, 300)])
+def test_a_head_that_looks_back_does(back, head_dim, n_keys):
+    q, k = (content.view(1, 1, 1, -1) for content in look_back_head(back, head_dim, n_keys))
+    asks = apply_rotary_emb(q, torch.tensor([n_keys - 1]))
+    answers = apply_rotary_emb(k.expand(1, 1, n_keys, -1), torch.arange(n_keys))
+    weights = (asks @ answers.mT / head_dim**0.5).softmax(-1)[0, 0, 0]
+    assert weights[-1 - back] > 0.89
+
+
+def test_a_serving_file_passes_and_any_bug_in_it_fails():
+    def prompt_scores(q, k, base=1e4):
+        at = torch.arange(q.shape[-2])
+        return apply_rotary_emb(q, at, base) @ apply_rotary_emb(k, at, base).mT
+
+    right = apply_rotary_emb_half, prompt_scores, decode_step_scores
+    assert serving_test(*right) is True
+    spoilt = (
+        lambda x, at, base=1e4: apply_rotary_emb(x, at, base),
+        lambda q, k, base=1e4: q @ k.mT,
+        lambda q, k_cache, base=1e4: q @ k_cache.mT,
+    )
+    for number in range(3):
+        assert serving_test(*right[:number], spoilt[number], *right[number + 1 :]) is False
