@@ -13,6 +13,7 @@ from autograder.manifest import MANIFEST
 from autograder.public_address import PublicAddress, public_address
 from autograder.site.check_links import check_links
 from autograder.site.cross_references import CrossReferences
+from autograder.site.formulas import write_font
 from autograder.site.guides import guide_page, guides
 from autograder.site.kernels import Kernel, module_summary, read_kernels
 from autograder.site.launch import start_box, write_download
@@ -33,6 +34,7 @@ def build_site(root: Path, target: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
     write_pages(root, text)
     _run_sphinx(text, site)
+    write_font((page.read_text(encoding="utf-8") for page in site.rglob("*.html")), site / "_static" / "math.woff")
     check_links(site)
     return site
 
