@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jinja2
 
+from autograder.build.opening import costs
 from autograder.build.pipeline import texts
 from autograder.course import week_number
 from autograder.errors import CourseError
@@ -70,7 +71,7 @@ def _title_page(root: Path, weeks: dict[str, Week], address: PublicAddress, fold
         "index.md.j2",
         clocks=raw(f'<div class="picture" data-turns>{pictures.stored(clocks)}</div>'),
         weeks=list(weeks.values()),
-        points={week.number: sum(entry.points for entry in MANIFEST[week.assignment]) for week in weeks.values()},
+        costs=costs,
         guides=guides(root),
         address=address,
     )

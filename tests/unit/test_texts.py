@@ -1,0 +1,133 @@
+"""The texts of the weeks: what is folded says what it is, hints stand above the check, predictions are not spoiled."""
+
+import re
+from pathlib import Path
+
+import pytest
+from helpers import COURSE
+from nbformat.notebooknode import NotebookNode
+
+from autograder.build.text import to_notebook
+
+CAPTION = re.compile(r"\*\*Figure (\d+\.\d+)\.")
+MOVING = re.compile(r"^(serving_)?lab\.moving_\w+\(", re.MULTILINE)
+FOLD = re.compile(r"<details>.*?</details>", re.DOTALL)
+HEADING = re.compile(r"^#{1,4} ", re.MULTILINE)
+
+# What a prediction asks for, by words of the prediction: numbers and words that no open text below it may hold.
+RESULTS: dict[str, dict[str, list[str]]] = {
+    "week4_alibi": {
+        "Four slopes: 1/2, 1/8": ["1.4", "5.5", "22.2", "177"],
+        "For how many of the 64": ["57"],
+        "The next figure shows the bias": ["most *local*", "one colour"],
+        "On a logarithmic axis, what shape": ["0.08", "nearly all its attention"],
+        "For which of the three forms": ["15 and 17", "eight keys"],
+        "Compare the softmax of": ["under a causal mask"],
+        "In which picture do you expect": ["stripes"],
+        "Blind guessing gives 1/8": ["0.97", "0.24", "0.31", "1.00"],
+        "Which head of eight sees farthest": ["1,179"],
+        "does your layer give the reversed output": ["0.0000", "flip-equivariant"],
+    },
+    "week5_extrapolation": {
+        "how many of the 32 pairs": ["20.1", "11"],
+        "Which scores will be right": ["lost", "in between"],
+        "Sketch *old frequency": ["leaves fast pairs alone", "larger $s$"],
+        "each encoding's loss at 8x": ["falls below its value at 1x: none", "rises at every doubling"],
+        "ALiBi, 300 steps": ["2.15", "0.21", "learn what then breaks"],
+        "Order the four methods": ["0.33", "0.58", "far ahead"],
+        "Give each method the $s$": ["lead", "48"],
+        "Some of the eight pairs": ["pair 3"],
+        "The shipped RoPE model has": ["1.40", "1.399", "2.561", "1.37"],
+        "At $n=32{,}768$": ["no weight", "raises the weight"],
+        "from 1x to 16x": ["0.77", "0.54", "1.00"],
+        "does finding end at": ["content score", "reach of its own"],
+        "how many needles will the hybrid": ["every needle", "0.062"],
+    },
+    "week6_relative_bias": {
+        "From which distance on": ["91", "113"],
+        "Accuracy of the signed": ["solves the task", "0.51"],
+        "with equations (2) to (5)": ["0.50", "0.86", "0.96", "0.64"],
+        "Which of four encodings still works": ["goes further", "0.73"],
+    },
+}
+
+
+def cells_of(assignment: str) -> list[NotebookNode]:
+    cells: list[NotebookNode] = to_notebook((COURSE / "source" / f"{assignment}.py").read_text(encoding="utf-8")).cells
+    return cells
+
+
+def below(cells: list[NotebookNode], number: int) -> str:
+    """The text from a cell to the next heading or prediction."""
+    found = []
+    for cell in cells[number + 1 :]:
+        if "prediction" in cell.metadata.get("tags", []):
+            break
+        if cell.cell_type != "markdown":
+            continue
+        if heading := HEADING.search(FOLD.sub(lambda fold: " " * len(fold[0]), cell.source)):
+            found.append(cell.source[: heading.start()])
+            break
+        found.append(cell.source)
+    return "\n\n".join(found)
+
+
+def holds(text: str, what: str) -> bool:
+    return re.search(rf"(?<![\w.,]){re.escape(what)}(?!\w|[.,]\d)", text) is not None
+
+
+@pytest.mark.parametrize("assignment", RESULTS)
+def test_no_open_text_names_what_a_prediction_asks(assignment: str) -> None:
+    cells = cells_of(assignment)
+    predictions = [n for n, cell in enumerate(cells) if "prediction" in cell.metadata.get("tags", [])]
+    for words, results in RESULTS[assignment].items():
+        (number,) = [n for n in predictions if words in cells[n].source]
+        text = below(cells, number)
+        spoiled = [one for one in results if holds(FOLD.sub("", text), one)]
+        assert spoiled == [], f"below the prediction {words!r}"
+
+
+@pytest.mark.parametrize("assignment", RESULTS)
+def test_every_prediction_has_its_results_listed(assignment: str) -> None:
+    asked = [cell.source for cell in cells_of(assignment) if "prediction" in cell.metadata.get("tags", [])]
+    left = [one for one in asked if not any(words in one for words in RESULTS[assignment])]
+    assert left == []
+
+
+def test_an_open_result_is_found() -> None:
+    assert holds("it is 0.86 [0.81", "0.86") and holds("91 with two sides", "91") and not holds("0.864, 1,913", "0.86")
+    cells = to_notebook(
+        '# %% [markdown] tags=["prediction"]\n# Predict\n\n# %% [markdown]\n# <details>7</details>\n#\n# 8\n#\n# ## 9\n'
+    ).cells
+    assert FOLD.sub("", below(cells, 0)).strip() == "8"
+
+
+@pytest.mark.parametrize("text", sorted((COURSE / "source").glob("week*_*.py")), ids=lambda text: text.stem)
+class TestOrderOnThePage:
+    def test_a_folded_cell_says_what_it_is(self, text: Path) -> None:
+        cells = cells_of(text.stem)
+        for cell, after in zip(cells, [*cells[1:], NotebookNode(source="")], strict=True):
+            figure = CAPTION.match(after.source)
+            if (
+                cell.cell_type != "code"
+                or "experiment" not in cell.metadata.get("tags", [])
+                or MOVING.search(cell.source)
+            ):
+                continue
+            first = cell.source.splitlines()[0]
+            if figure:
+                assert cell.metadata.get("jupyter"), f"the plumbing of Figure {figure[1]} is folded"
+                assert first == f"# Figure {figure[1]}: run this cell"
+            elif cell.metadata.get("jupyter"):
+                assert re.fullmatch(r"# .+: run this cell", first), first
+
+    def test_checks_are_folded_and_hints_stand_above_them(self, text: Path) -> None:
+        above = ""
+        for cell in cells_of(text.stem):
+            grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", "")
+            if grade_id.endswith("_check"):
+                assert cell.metadata["jupyter"] == {"source_hidden": True}
+                assert cell.source.startswith("# Visible check")
+            if cell.source.startswith("<details><summary>Hint"):
+                assert not above.endswith("_tests"), f"a hint below {above}"
+            above = grade_id
