@@ -61,7 +61,7 @@ np.random.seed(0)
 #
 # $$e^{s_{ij}} = \underbrace{e^{\,q_i\cdot k_j/\sqrt d}}_{\text{content}}\ \cdot\ \underbrace{e^{-m|i-j|}}_{\text{distance}} . \tag{2}$$
 #
-# So a straight line in the scores is an **exponential decay** in the weights, like radioactive decay: every $\ln 2/m$ positions the distance factor halves. That is the slope's **half-life**. In other words, a key that is $\delta$ positions farther away wins only if its content score is higher by more than $m\,\delta$.
+# So a straight line in the scores is an **exponential decay** in the weights. As in radioactive decay there is a **half-life**: the distance factor halves every $\ln 2/m$ positions. In other words, a key that is $\delta$ positions farther away wins only if its content score is higher by more than $m\,\delta$.
 #
 # Two details decide whether code is right. The bias is added **after** the division by $\sqrt d$ and is not scaled itself (footnote 10 of the paper). And it is added **before** the softmax.
 
@@ -640,7 +640,7 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 #
 # 1. Why do the two forms give the same weights under a causal mask? Say what cancels in the softmax.
 # 2. Why not without a mask? What does the bias per key do to keys *after* the query ($j>i$)?
-# 3. The check has a case without a mask in which they agree all the same: one query and five keys. Why?
+# 3. The check has a case without a mask in which they agree nevertheless: one query and five keys. Why?
 #
 # ### BEGIN MARK SCHEME
 # 2 points; half points are allowed.
@@ -694,7 +694,7 @@ plt.show()
 # %% [markdown]
 # ### Experiment: the same in exact arithmetic, but not in bfloat16
 #
-# bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. Take the newest of 4,096 tokens, equal content, and the steepest of eight heads: $m=\frac12$. The bias is computed exactly and *stored* in bfloat16, in three forms: per key, counted from the first key; per key, counted back from the last key, as MPT does; and relative.
+# bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. The query is the newest of 4,096 tokens, all content is equal, and the head is the steepest of eight, $m=\frac12$. We compute the bias exactly and *store* it in bfloat16, in three forms: per key, counted from the first key; per key, counted back from the last key, as MPT does; and relative.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For which of the three forms do the weights of the last keys still follow the exponential? What do you expect from the others instead? How many neighbouring keys share one number where bfloat16 steps by 8?
@@ -778,7 +778,7 @@ lab.table(["of 112 heads", "how many"], counts)
 # Take the layer of exercise 3.6, leave the rotation out, and add the bias. Nothing is added to the tokens: ALiBi *replaces* the position embedding (section 3 of the paper). Most bugs are in the order of the steps and in the dtype.
 #
 # - **Scale, then bias.** The bias is not divided by $\sqrt d$. PyTorch's `F.scaled_dot_product_attention` does it right: it adds a floating `attn_mask` after the scale.
-# - **Bias, then mask, then softmax.** A masked score must stay $-\infty$. Cut the matrix with `tril`, which writes *zeros*, and you open the future again.
+# - **Bias, then mask, then softmax.** A masked score must stay $-\infty$. `tril` writes *zeros* instead, and so opens the future again.
 # - **The dtype.** A float32 bias turns bfloat16 scores into float32, which then meet bfloat16 values and raise an error. Build the bias in float32, then cast it. Don't build it *in* bfloat16, where positions beyond 256 merge.
 # - **Nothing to store.** The bias has no parameters and depends on the length, so a saved table would tie the checkpoint to one length. The `state_dict` holds the four projections and nothing else.
 #
@@ -1357,7 +1357,7 @@ plt.show()
 #
 # <details><summary>6. You load a 12-head checkpoint, and the text is nonsense. What do you check?</summary>
 #
-# The slopes: rule (4), unsorted. Then the sign, the scaling, and whether a position embedding is added besides.
+# The slopes: rule (4), unsorted. Then the sign, the scaling, and whether a position embedding is added as well.
 # </details>
 
 # %% [markdown]

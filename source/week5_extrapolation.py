@@ -1020,7 +1020,7 @@ if ENCODING == "alibi":
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Both are flat, the control without any encoding. After 300 steps it stands at 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A table of character pairs reaches 2.24. So close to the table a long text can spoil little: *a model must first learn what then breaks*.
+# Both are flat, the control without any encoding. After 300 steps the control has 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A table of character pairs reaches 2.24. So close to the table a long text can spoil little: *a model must first learn what then breaks*.
 # </details>
 
 # %% [markdown]
@@ -1488,7 +1488,7 @@ def log_n_scale(n, n0):
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# The current length stands above. The base of the logarithm does not matter if it is the same in both.
+# The current length is the numerator. The base of the logarithm does not matter if it is the same in both.
 # </details>
 
 # %% nbgrader={"grade_id": "log_n_scale_check", "grade": true, "points": 0}
@@ -1567,7 +1567,7 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 #
 # A curve may be flat, but does the model *use* the long context? Ordinary text cannot tell, since nearly everything follows from the last few words. So we hide something that only the far context knows.
 #
-# **The task.** A haystack of filler, symbols 0 to 15: after $x$ comes $x+1$ with probability 0.8, else $x+5$ (modulo 16). Its entropy is 0.50 nats. Somewhere in it stands a *needle*: a MARK and one of 16 values. The last token is QUERY; the answer is the value, and guessing finds 1/16. Training: 300 steps at 64 tokens, needles anywhere. Test: the needle **in the first quarter**, up to 1,024 tokens.
+# **The task.** A haystack of filler, symbols 0 to 15: after $x$ comes $x+1$ with probability 0.8, else $x+5$ (modulo 16). Its entropy is 0.50 nats. Somewhere in it is a *needle*: a MARK and one of 16 values. The last token is QUERY; the answer is the value, and guessing finds 1/16. Training: 300 steps at 64 tokens, needles anywhere. Test: the needle **in the first quarter**, up to 1,024 tokens.
 
 # %% [markdown] tags=["prediction"]
 # **Predict** for ALiBi and RoPE from 1x to 16x. What happens to the loss on *filler*? What to the share of needles found? Will the factor $\lambda(n)$ help?
@@ -1600,7 +1600,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The filler loss stays at 0.49 to 0.52 at every length, RoPE's too, although RoPE broke down on English: this filler needs only the token before. A flat loss says as much about the text as about the model.
+# The filler loss stays at 0.49 to 0.52 at every length, RoPE's too, although RoPE broke down on English.
 #
 # **Here the factor helps.** With all content logits multiplied by $\lambda(n)$, ALiBi finds 0.77 of the needles at 16x instead of 0.54, better in each of five runs. (The bias itself stays as it is.)
 # </details>
@@ -1687,7 +1687,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 # ### BEGIN SOLUTION
 # 1. The loss is a mean over targets that depend on the token before them; the needle matters for one target in 1,024. So the loss stays at 0.49 to 0.52 at all lengths, for ALiBi and for RoPE, while the share of needles found falls: for ALiBi from 1.00 at 1x to 0.70 to 0.97 at 8x and 0.35 to 0.65 at 16x. In ALiBi the penalty slope × distance competes with the score that the needle's content earns. A needle is found as long as its lead over the filler is larger than the penalty. The lead differs from value to value: beyond 700 tokens some values are always found, others never (Figure 5.15). More keys make it harder: the log-n factor, which raises the content scores, brings needles back.
 #
-# 2. Measure something that only the far context can tell: for example a table of keys and values at the beginning and the question for one of them at the end; or the loss of the same last 200 tokens of real documents, once with their true far context and once with the far context of another document. Fixed must be: the targets, the number of needles and of distractors, the alphabet, so that guessing is worth the same at every length. The distance of the needle must grow with the length, and be reported: a needle that always stands 50 tokens before the question tests nothing new.
+# 2. Measure something that only the far context can tell: for example a table of keys and values at the beginning and the question for one of them at the end; or the loss of the same last 200 tokens of real documents, once with their true far context and once with the far context of another document. Hold fixed: the targets, the number of needles and of distractors, the alphabet, so that guessing is worth the same at every length. The distance of the needle must grow with the length, and be reported: a needle that always stands 50 tokens before the question tests nothing new.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1704,7 +1704,9 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# The popular explanation is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this gap. It differs from value to value, so each *value* has a reach of its own: in all five seeds, each for other values (`experiments/results.md`). Most wrong answers are one default value per model, which is "found" for free.
+# This filler needs only the token before: a flat loss says as much about the text as about the model.
+#
+# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this gap. It differs from value to value, so each *value* has a reach of its own: in all five seeds, each for other values (`experiments/results.md`). Most wrong answers are one default value per model, which is "found" for free.
 # </details>
 
 # %% [markdown]
@@ -1801,7 +1803,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # Not necessarily: the share of early targets falls. Ask for the same targets with and without the far context.
 # </details>
 #
-# <details><summary>3. RoPE is relative. Why does it break beyond its training length all the same?</summary>
+# <details><summary>3. Why does RoPE break beyond its training length, although it is relative?</summary>
 #
 # Larger distances are new, too. Clip them, and the same model reads all keys.
 # </details>

@@ -28,10 +28,10 @@
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $i$ is the position of a query, $j$ the position of a key, $d$ the **head dimension**.
 # - The **offset** is key position − query position, $j-i$. A key behind the query has a negative offset. Its **distance** is $i-j$, positive there.
-# - Where there are fewer queries than keys, the queries are the *last* positions: row $r$ stands at $n_\text{keys}-n_\text{queries}+r$. So it is with a KV cache, or with a memory of earlier text.
+# - Where there are fewer queries than keys, the queries are the *last* positions: row $r$ stands at $n_\text{keys}-n_\text{queries}+r$. This is so with a KV cache, or with a memory of earlier text.
 # - In a mask, True means "may attend", as in week 1.
 # - Your functions return the dtype and device of their input, keep gradients, and never change an argument in place. The tests use float32 and float64.
-# - "**Not looked at**" means what it says: any value may stand there, infinities too.
+# - "**Not looked at**" means that any value is allowed there, infinities too.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import json
@@ -54,7 +54,7 @@ np.random.seed(0)
 #
 # Week 2 wrote a score as four terms: content meets content, content meets position, position meets content, position meets position. Every method of this week keeps some of them and throws others away. And every method replaces a position by an *offset*: how far apart two tokens are, and which one comes first.
 #
-# So each needs a table with one entry per offset, and a rule that says which row. Here the papers part ways:
+# So each needs a table with one entry per offset, and a rule for the row. The papers have different rules:
 #
 # | method | what it counts | rule for the row | query 12, key 2 | query 2, key 12 |
 # |---|---|---|---|---|
@@ -351,7 +351,7 @@ week6.shaw_attention(shaw_attention, relative_positions)
 #
 # $$s_{ij}=\frac{(q_i+u)\cdot k_j+(q_i+v)\cdot r_{i-j}}{\sqrt d},\qquad r_t=R_tW_{kR} . \tag{3}$$
 #
-# $R_t$ is week 2's sinusoid, of the distance $t$. Nothing is clipped: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is no value, and your function calls the two `content_bias` and `position_bias`.)
+# $R_t$ is week 2's sinusoid, of the distance $t$. Nothing is clipped: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is not a value; your function calls the two `content_bias` and `position_bias`.)
 #
 # **The shift trick.** Compute $(q_i+v)\cdot r_t$ for all distances at once: one matrix product, columns by *distance*. But the scores need columns by *key*. Since the distance is $i-j$, row $i$ must move by an amount that depends on $i$. The authors' code does it by padding and reshaping (appendix B).
 
@@ -774,7 +774,7 @@ lab.table(["ascending or reversed?", *(f"{n} numbers" for n in results["tested"]
 #
 # The tables $p^k$ and $p^q$ are projections of one table of $2s$ vectors, made by each layer for its heads. Three terms are added, so the scale is $\sqrt{3d}$. Position to position is left out: it holds nothing about the text. The *model* still learns absolute positions: its enhanced mask decoder adds them late, just before the masked words are predicted (section 3.2).
 #
-# **A difference between paper and code.** The paper prints $\delta(j,i)$ in the last term. The authors' code and the one in `transformers` both use $\delta(i,j)$, the same row in both terms. (There is an issue about it, microsoft/DeBERTa 162.) Published weights were trained with the code, so **this exercise follows the code**. For random numbers the two differ by about 0.6 in the score on average.
+# **A difference between paper and code.** The paper prints $\delta(j,i)$ in the last term. The authors' code and the one in `transformers` both use $\delta(i,j)$, the same row in both terms. (There is an issue about it, microsoft/DeBERTa 162.) Published weights were trained with the code, so **this exercise follows the code**. For random inputs the two scores differ by about 0.6 on average.
 
 # %% [markdown]
 # ### Exercise 6.8 · DeBERTa's scores
@@ -981,14 +981,14 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # %% [markdown]
 # ## 7 · Pull and push
 #
-# Now the question of the week: which method can learn what? Take two tasks, as small as they can be. A token is a payload (one of 8 symbols) and an offset $o$ from 1 to 4. The answer at position $i$ is the payload
+# Now the question of the week: which method can learn what? We take two tasks, as small as possible. A token is a payload (one of 8 symbols) and an offset $o$ from 1 to 4. The answer at position $i$ is the payload
 #
 # - **pull**: of position $i-o_i$. The *query* knows how far back to look.
 # - **push**: of the position $j$ with $j+o_j=i$. The *key* knows where it wants to be read. (Scored where there is exactly one.)
 #
-# One causal layer with 2 heads of 16, 300 steps on texts of 16 tokens, tested on 16 and on 64. `relative_tasks.py` holds the two tasks and the training loop; have a look.
+# One causal layer with 2 heads of 16, 300 steps on texts of 16 tokens, tested on 16 and on 64. The two tasks and the training loop are in `relative_tasks.py`.
 #
-# **What is "not learned"?** Blind guessing gives 0.125. But a model that sees the last four payloads, and not which of them is meant, does better: it names the commonest.
+# **What is "not learned"?** Blind guessing gives 0.125. But a model that sees the last four payloads can do better without knowing which one is meant: it names the commonest.
 
 # %% tags=["experiment"]
 bags = torch.cartesian_prod(*[torch.arange(8)] * 4)  # all that four payloads can be
@@ -1124,7 +1124,7 @@ plt.show()
 # More: `experiments/results_distances.md` and `results_week6.md`.
 # </details>
 #
-# Below, offset by offset: where a run has not learned an offset, it stands near the bag's 0.41.
+# Below, offset by offset: where a run has not learned an offset, it is near the bag's 0.41.
 
 # %% tags=["experiment"]
 offsets = results["tested"]["by_offset"]
@@ -1140,7 +1140,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 # *Why it matters:* "which terms does it keep" is the question to ask of every new encoding you read about.
 #
 # 1. Explain with equation (5) why content to position alone solves pull and fails at push, and position to content alone the other way round. What must the vectors hold?
-# 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? For push the text lets each head check one pair. In pull no head can choose its distance by the query. How can several heads solve pull all the same?
+# 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? For push the text lets each head check one pair. In pull no head can choose its distance by the query. How can several heads solve pull nevertheless?
 # 3. RoPE solves both at 16 tokens. By which of its properties? At 64 it falls. What do the four arms settle about "too many keys" and "new distances"? And what about the sentence "the score depends on the offset alone, so it generalises to longer texts"? Give the numbers with their spread.
 #
 # ### BEGIN MARK SCHEME
