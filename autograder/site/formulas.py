@@ -1,8 +1,10 @@
 """Formulas as MathML, which browsers draw themselves, and the font that they are drawn in: no script, no network."""
 
+import logging
 import re
 from collections.abc import Iterable
 from functools import cache
+from html import unescape
 from importlib.util import find_spec
 from pathlib import Path
 from xml.etree.ElementTree import Element, fromstring, tostring
@@ -14,6 +16,7 @@ from autograder.errors import CourseError
 
 LONG = 40  # characters of LaTeX: an inline formula that may be wider than a phone
 RELATIONS = {"=", "≈", "→", "≤", "<"}
+NAMED = re.compile(r"&(?!(?:lt|gt|amp|quot);)\w+;")  # characters whose names HTML knows and XML does not
 FORMULA = re.compile(r"<math\b.*?</math>", re.DOTALL)
 ALPHABETS = [range(0x20, 0x7F), range(0x391, 0x3D7), range(0x1D434, 0x1D468), range(0x1D6E2, 0x1D71C), [0x210E]]
 """Upright and italic letters, Latin and Greek: a single letter in ``<mi>`` is shown in italics."""
@@ -27,6 +30,7 @@ def draw(latex: str, display: bool) -> str:
     except LatexError as error:
         raise CourseError(str(error)) from None
     drawn = drawn.replace("<mo>′</mo>", '<mo class="prime">′</mo>')  # tiny in the font, as an exponent
+    drawn = NAMED.sub(lambda entity: unescape(entity[0]), drawn)
     return drawn if display or len(latex) <= LONG else _with_breaks(drawn)
 
 
@@ -35,6 +39,7 @@ def write_font(pages: Iterable[str], target: Path) -> None:
     package = find_spec("ziamath")  # it brings the font along
     if package is None or package.origin is None:
         raise ImportError("No module named 'ziamath'")
+    logging.getLogger("fontTools").setLevel(logging.WARNING)  # it names every table that it prunes
     options = subset.Options(flavor="woff", layout_features=["*"], name_IDs=["*"])  # the names hold the licence
     font = subset.load_font(str(Path(package.origin).parent / "fonts" / "STIXTwoMath-Regular.ttf"), options)
     wanted = {code for alphabet in ALPHABETS for code in alphabet}

@@ -159,6 +159,7 @@ def test_a_long_formula_breaks_behind_its_relations() -> None:
     latex = r"mj-\bigl(-m(i-j)\bigr) = mj+mi-mj = mi" + r"\," * 10
     assert draw(latex, display=False).count("<math>") == 3
     assert draw(latex, display=True).count("<math") == 1
+    assert draw(r"\cos(100\cdot(0.0014-0.01)) \approx \cos 0.86", display=False).count("<math>") == 2
 
 
 def test_the_font_has_what_the_formulas_show(tmp_path: Path) -> None:
