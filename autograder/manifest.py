@@ -151,12 +151,12 @@ OUTLINES: dict[str, Outline] = {
     "week7_capstone": Outline(
         "grouped queries, a KV cache that stays right however a text is split, left padding, cross-attention, a hybrid "
         "block; a design memo",
-        45,
+        60,
     ),
     "week8_production": Outline(
         "positions in production: partial rotary, three axes for video, windows and sinks, latent attention, five real "
         "configurations, a stream",
-        45,
+        40,
     ),
 }
 

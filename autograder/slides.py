@@ -13,7 +13,7 @@ from nbformat import v4
 from autograder.course import is_week
 from autograder.errors import CourseError
 from autograder.lecture import choose
-from autograder.site.formulas import draw, write_font
+from autograder.site.formulas import TAG, draw, write_font
 from autograder.site.week import read_week
 
 REVEAL = ("dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js", "LICENSE")
@@ -49,7 +49,7 @@ class _Renderer(IPythonRenderer):
     block_code = HTMLRenderer.block_code
 
     def block_math(self, body: str) -> str:
-        return draw(body.strip(), display=True)
+        return draw(TAG.sub(r"\\qquad(\1)", body).strip(), display=True)
 
     def inline_math(self, body: str) -> str:
         return draw(body, display=False)

@@ -15,6 +15,7 @@ from math_core import LatexError, LatexToMathML
 from autograder.errors import CourseError
 
 LONG = 40  # characters of LaTeX: an inline formula that may be wider than a phone
+TAG = re.compile(r"\\tag\{(\d+)\}")  # the number of an equation; the converter has no place for it
 RELATIONS = {"=", "≈", "→", "≤", "<"}
 NAMED = re.compile(r"&(?!(?:lt|gt|amp|quot);)\w+;")  # characters whose names HTML knows and XML does not
 FORMULA = re.compile(r"<math\b.*?</math>", re.DOTALL)
