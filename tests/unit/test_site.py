@@ -153,6 +153,8 @@ def test_formulas_are_drawn_or_refused() -> None:
     assert draw(r"\theta_i", display=False) == "<math><msub><mi>θ</mi><mi>i</mi></msub></math>"
     with pytest.raises(CourseError, match="Unknown command"):
         draw(r"\nothing", display=True)
+    with pytest.raises(CourseError, match="height"):
+        draw(r"\begin{cases}a\\[2pt]b\end{cases}", display=True)
 
 
 def test_a_long_formula_breaks_behind_its_relations() -> None:
