@@ -19,8 +19,8 @@ TAG = re.compile(r"\\tag\{(\d+)\}")  # the number of an equation; the converter 
 RELATIONS = {"=", "≈", "→", "≤", "<"}
 NAMED = re.compile(r"&(?!(?:lt|gt|amp|quot);)\w+;")  # characters whose names HTML knows and XML does not
 FORMULA = re.compile(r"<math\b.*?</math>", re.DOTALL)
-ALPHABETS = [range(0x20, 0x7F), range(0x391, 0x3D7), range(0x1D434, 0x1D468), range(0x1D6E2, 0x1D71C), [0x210E]]
-"""Upright and italic letters, Latin and Greek: a single letter in ``<mi>`` is shown in italics."""
+ALPHABETS = [range(0x20, 0x7F), range(0x391, 0x3D7), range(0x1D434, 0x1D468), range(0x1D6E2, 0x1D71C), [0x210E, 0x221A]]
+"""What is shown and not written: letters in italics, as in ``<mi>x</mi>``, Latin and Greek, and the sign of a root."""
 
 
 @cache
