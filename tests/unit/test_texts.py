@@ -7,6 +7,7 @@ from helpers import COURSE
 from nbformat.notebooknode import NotebookNode
 
 from autograder.build.text import to_notebook
+from autograder.manifest import MANIFEST
 
 CAPTION = re.compile(r"\*\*Figure (\d+\.\d+)\.")
 FOLD = re.compile(r"<details>.*?</details>", re.DOTALL)
@@ -14,6 +15,42 @@ HEADING = re.compile(r"^#{1,4} ", re.MULTILINE)
 
 # What a prediction asks for, by words of the prediction: numbers and words that no open text below it may hold.
 RESULTS: dict[str, dict[str, list[str]]] = {
+    "week1_permutation_equivariance": {
+        "Take 64 random keys": ["same share", "a single key"],
+        "Which of the seven results": ["$0/0$", "still NaN"],
+        "Sort its rows *and* its columns back": ["None differs", "first one again"],
+        "Which of these see the order": ["is equivariant", "is invariant"],
+        "Which keys does the *last* query see": ["*first* two positions", "two keys of five"],
+        "how much of the first map will return": ["32", "no longer a triangle"],
+        "For texts with a marker": ["0.83", "0.42"],
+        "the accuracy on the test texts of 8 letters": ["0.81", "0.99", "1.00"],
+        "How far apart are the two sentences": ["order leaks", "1.15"],
+    },
+    "week2_sinusoidal": {
+        "Replace each square wave": ["fixed angle"],
+        "trains on texts of 512 tokens": ["*slow* ones", "irrational"],
+        "Draw the table with positions": ["stripes", "nearly constant"],
+        "all angles in float32": ["300 tokens"],
+        "How much of its attention does the head put": ["works at 50,000"],
+        "Within 32 tokens both trained models": ["0.44", "0.53"],
+        "the accuracy at positions 32 to 127": ["0.67", "0.49", "0.80", "0.64"],
+        "Draw $S(k)$": ["offset 6", "0.78"],
+        "the similarity of *all* pairs": ["only the offset counts", "right angles"],
+        "Which of the four terms stay constant": ["indifferent", "only the first"],
+    },
+    "week3_rope": {
+        "on four clocks, which turn by": ["no shaded angle"],
+        "How many of its 32 pairs complete": ["21", "14", "more pairs slow"],
+        "Walk along a diagonal": ["is constant"],
+        "For offsets 0 to 256": ["no decay", "in ripples"],
+        "All pairs peak at offset 3": ["0.04", "0.87", "*echoes*"],
+        "In which of the three cases": ["flat line", "*different* heights"],
+        "The four: turning backwards": ["Three of the four"],
+        "Guessing gives 1/8. What will": ["0.27", "0.135"],
+        "the accuracy at positions 64 to 255": ["0.99", "0.51", "0.22"],
+        "The head has learned to give offset 3": ["at the dots", "All 60"],
+        "For `head_dim` 128 and positions up to 4095": ["0.002", "2.0"],
+    },
     "week4_alibi": {
         "Four slopes: 1/2, 1/8": ["1.4", "5.5", "22.2", "177"],
         "For how many of the 64": ["57"],
@@ -46,6 +83,19 @@ RESULTS: dict[str, dict[str, list[str]]] = {
         "Accuracy of the signed": ["solves the task", "0.51"],
         "with equations (2) to (5)": ["0.50", "0.86", "0.96", "0.64"],
         "Which of four encodings still works": ["goes further", "0.73"],
+    },
+    "week7_capstone": {
+        "Without a cache 128 times": ["4 times", "8.2"],
+        "Written right, 32 characters": ["3.36", "3.10"],
+        "Six numbers: the share": ["0.69", "0.73", "0.98"],
+        "How many of the symbols are right": ["0.72", "0.49"],
+    },
+    "week8_production": {
+        "Two text tokens, then a video": ["7"],
+        "16 heads, $d_n=128$": ["16.8 million", "latent channel"],
+        "Queries and keys both turn in the wrong": ["half of the content"],
+        "The recomputed window has 1.38": ["more than the first four"],
+        "Between which distances does pair 3's": ["100 to 190", "0.40"],
     },
 }
 
@@ -90,6 +140,10 @@ def test_every_prediction_has_its_results_listed(assignment: str) -> None:
     asked = [cell.source for cell in cells_of(assignment) if "prediction" in cell.metadata.get("tags", [])]
     left = [one for one in asked if not any(words in one for words in RESULTS[assignment])]
     assert left == []
+
+
+def test_no_week_is_left_out() -> None:
+    assert RESULTS.keys() == MANIFEST.keys()
 
 
 def test_an_open_result_is_found() -> None:
