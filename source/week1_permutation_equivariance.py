@@ -3,8 +3,6 @@
 #
 # **The question of the week.** "The dog bites the man" and "the man bites the dog" are the same five words. Can a Transformer tell them apart if nobody tells it where each word stands?
 #
-# <!-- costs of week1_permutation_equivariance -->
-#
 # ## What you will be able to do
 #
 # - write attention that is right and stays finite: with any mask, in half precision, with queries that may attend to nothing;
@@ -16,9 +14,19 @@
 #
 # **You need** matrix products, softmax, and a little PyTorch (broadcasting, `masked_fill`, autograd). You need not have seen a Transformer before.
 #
-# **Short of time?** 1.1 is the formula that the course is about; 1.4 and 1.6 are the ideas.
+# **Time:** about 110 minutes of exercises and 50 of reading and experiments. The whole notebook runs in under a minute. Short of time? 1.1 is the formula that the course is about; 1.4 and 1.6 are the ideas.
 #
-# <!-- points of week1_permutation_equivariance -->
+# ## The exercises: 19 points
+#
+# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
+# |---|---|---|---|---|---|---|
+# | 1.1 | `scaled_dot_product_attention` | code | 0 | 4 | – | 20 |
+# | 1.2 | `attention_by_hand` | numbers | 0 | 3 | – | 15 |
+# | 1.3 | `equivariance_gap` | code | 0 | 3 | – | 15 |
+# | 1.4 | `equivariant_or_invariant` | text | – | – | 3 | 20 |
+# | 1.5 | `causal_mask` | code | 0 | 3 | – | 15 |
+# | 1.6 | `ordering_explained` | text | – | – | 3 | 25 |
+# | | **total** | | **0** | **13** | **6** | **110** |
 #
 # **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a grade. A person reads the two text answers.
 #

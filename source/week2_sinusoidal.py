@@ -3,8 +3,6 @@
 #
 # **The question of the week.** A model that adds sines and cosines to its tokens has a vector for position 1,000,000, even if no training text was longer than 512. Can it use that vector?
 #
-# <!-- costs of week2_sinusoidal -->
-#
 # ## What you will be able to do
 #
 # - compute a sinusoidal encoding by hand, and say which of its dot products must be equal before you compute them;
@@ -17,9 +15,21 @@
 #
 # **You need** week 1, radians, sine and cosine, matrix times vector. The two addition theorems are in the text.
 #
-# **Short of time?** 2.1, 2.3 and 2.4 are the idea; 2.7 leads to the next weeks.
+# **Time:** about 125 minutes of exercises and 50 of reading and experiments. The whole notebook runs in under a minute. Short of time? 2.1, 2.3 and 2.4 are the idea; 2.7 leads to the next weeks.
 #
-# <!-- points of week2_sinusoidal -->
+# ## The exercises: 24 points
+#
+# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
+# |---|---|---|---|---|---|---|
+# | 2.1 | `encode_by_hand` | numbers | 0 | 5 | – | 20 |
+# | 2.1 | `products_explained` | text | – | – | 2 | 10 |
+# | 2.2 | `wavelengths_by_hand` | numbers | 0 | 2 | – | 10 |
+# | 2.3 | `sinusoidal_positional_encoding` | code | 0 | 4 | – | 20 |
+# | 2.4 | `shift_matrix` | code | 0 | 4 | – | 25 |
+# | 2.5 | `LearnedPositionalEmbedding` | code | 0 | 2 | – | 10 |
+# | 2.6 | `similarity_counterexample` | code | 0 | 2 | – | 10 |
+# | 2.7 | `four_terms` | text | – | – | 3 | 20 |
+# | | **total** | | **0** | **19** | **5** | **125** |
 #
 # **As in week 1:** a *visible check* carries 0 points and says what is wrong. The *hidden tests* carry all the points of a code or number exercise, and a person reads the two text answers. Answer *predict* cells before you run the experiment. Folded cells hold plumbing.
 

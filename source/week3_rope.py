@@ -5,8 +5,6 @@
 #
 # **The answer in one sentence.** Turn every query and every key by an angle proportional to its position; their dot product then depends on how far apart they are, not on where.
 #
-# <!-- costs of week3_rope -->
-#
 # ## What you will be able to do
 #
 # - compute a rotary score by hand, write RoPE in both common layouts, and convert weights from one to the other;
@@ -17,9 +15,23 @@
 #
 # **You need** weeks 1 and 2, radians, and what a 2×2 matrix does to a vector.
 #
-# **Short of time?** 3.1 to 3.3 are the idea; 3.4 and 3.8 are what you will need first at work.
+# **Time:** about 175 minutes of exercises and 70 of reading, experiments and quiz. Short of time? 3.1 to 3.3 are the idea; 3.4 and 3.8 are what you will need first at work.
 #
-# <!-- points of week3_rope -->
+# ## The exercises: 29 points
+#
+# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
+# |---|---|---|---|---|---|---|
+# | 3.1 | `rotate_by_hand` | numbers | 0 | 3 | – | 15 |
+# | 3.2 | `rope_frequencies` | code | 0 | 2 | – | 10 |
+# | 3.3 | `apply_rotary_emb` | code | 0 | 6 | – | 35 |
+# | 3.4 | `apply_rotary_emb_half` | code | 0 | 2 | – | 15 |
+# | 3.4 | `interleaved_to_half` | code | 0 | 3 | – | 15 |
+# | 3.5 | `relative_proof` | text | – | – | 3 | 20 |
+# | 3.6 | `RotaryMultiHeadAttention` | code | 0 | 5 | – | 30 |
+# | 3.7 | `bfloat16_positions` | numbers | 0 | 1 | – | 5 |
+# | 3.7 | `bfloat16_explained` | text | – | – | 1 | 5 |
+# | 3.8 | three functions to repair | code | 0 | 3 | – | 25 |
+# | | **total** | | **0** | **25** | **4** | **175** |
 #
 # **As before:** a *visible check* carries 0 points and says what is wrong. The *hidden tests* carry all the points of a code or number exercise, and a person reads the two text answers. Answer *predict* cells before you run the experiment.
 
