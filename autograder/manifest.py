@@ -149,13 +149,13 @@ OUTLINES: dict[str, Outline] = {
         50,
     ),
     "week7_capstone": Outline(
-        "grouped queries, a KV cache that stays right however a text is split, left padding, cross-attention, a hybrid "
-        "block; a design memo",
+        "grouped queries, a KV cache that works however a text is cut, a batch of prompts that writes, cross-attention, "
+        "a hybrid block; a design memo",
         60,
     ),
     "week8_production": Outline(
-        "positions in production: partial rotary, three axes for video, windows and sinks, latent attention, five real "
-        "configurations, a stream",
+        "positions in production: partial rotary, three axes for video, windows and sinks, latent attention, "
+        "configurations of released models, a stream",
         40,
     ),
 }
