@@ -1026,7 +1026,7 @@ if ENCODING == "alibi":
 # %% [markdown]
 # ### 6.4 RoPE, extended
 #
-# Take the five RoPE models and change nothing but the angles. Start with the stretch that the length asks for, $s=n/64$. Dynamic NTK with $c=8$ stretches by 9, 25 and 57 at 2x, 4x and 8x.
+# Take the five RoPE models and change nothing but the angles. Start with the stretch that matches the length, $s=n/64$. Dynamic NTK with $c=8$ stretches by 9, 25 and 57 at 2x, 4x and 8x.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Order the four methods and "do nothing" by their loss at 2x, and again at 8x. With position interpolation no pair leaves its arc. Will it beat "do nothing" at 2x?

@@ -944,7 +944,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 #
 # **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* two encoders for the same task, one with a position term of a single number, one with two terms of vectors. What does the second buy?
+# *Why it matters:* two encoders for the same task, one with a position term of a single number, one with two terms of vectors. What does the second one gain?
 #
 # 1. Of the four terms of exercise 2.7 (content–content, content–position, position–content, position–position): which does T5 keep, which DeBERTa? Point to the part of (4) and of (5). What happens to the absolute positions in these scores, and in DeBERTa as a whole?
 # 2. Is T5's bias symmetric? Answer for the encoder and for the decoder, with an example.
@@ -970,7 +970,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Cover the symbol $q$ in (4) and (5), then cover $k$. What is left standing?
+# Cover the symbol $q$ in (4) and (5), then cover $k$. What is left?
 # </details>
 #
 # <details><summary>Hint 2</summary>
