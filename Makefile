@@ -9,8 +9,8 @@ export COURSE_ROOT := $(CURDIR)
 
 # Which of these sets of packages the active environment has; the first word of a set is its name.
 SETS = "run torch nbgrader nbval jupytext rich jupyterlab latex2mathml" \
-       "site nbgrader jupytext sphinx myst_parser furo sphinx_revealjs quickjs" \
-       "test torch nbgrader nbval pytest xdist pytest_timeout filelock hypothesis playwright transformers latex2mathml ruff mypy sphinx sphinx_revealjs quickjs"
+       "site nbgrader jupytext sphinx myst_parser furo sphinx_revealjs math_core ziamath" \
+       "test torch nbgrader nbval pytest xdist pytest_timeout filelock hypothesis playwright transformers latex2mathml ruff mypy sphinx sphinx_revealjs math_core ziamath"
 HAS = python -c "import importlib.util as u, sys; print(*(s.split()[0] for s in sys.argv[1:] if all(map(u.find_spec, s.split()[1:]))))"
 ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX),)
   HERE := $(shell $(HAS) $(SETS) 2>/dev/null)

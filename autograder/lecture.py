@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from nbformat import v4
 from nbformat.notebooknode import NotebookNode
 
+from autograder.build.text import AFTER
 from autograder.course import Role, role_of
 from autograder.site.pictures import EMBEDDED
 from autograder.site.week import Week, split_at_headings
@@ -26,6 +27,9 @@ HEADING = re.compile(r"^(?P<marks>#{1,3}) (?P<title>.+)$")
 BLOCK = re.compile(
     r"\s*(?:```.*?^```|\$\$.*?\$\$[^\n]*|<details>.*?</details>|.+?)(?=\n\s*\n|\s*\Z)", re.DOTALL | re.MULTILINE
 )
+ANSWER = re.compile(
+    rf"<details><summary>(?:{'|'.join(AFTER)})</summary>\s*(?P<text>.*?)\s*</details>", re.DOTALL
+)  # what a prediction asks for is the speaker's to say
 SENTENCE_END = re.compile(r"(?<=[.?!:])\**\s+(?=[A-Z*$`\"(])")
 FORMULA = re.compile(r"\$[^$]+\$")
 LIST_ITEM = re.compile(r"^(?:[-*]|\d+\.) ", re.MULTILINE)
@@ -121,7 +125,9 @@ class _Lecture:
                 self._slides[-1].notes.append(block)
             elif "slide" in tags:
                 self._show(block)
-            elif not block.startswith("<details>"):
+            elif answer := ANSWER.fullmatch(block):
+                self._slides[-1].notes.append(answer["text"])
+            elif not block.startswith(("<details>", "<!--")):
                 self._block(block, below)
 
     def _block(self, block: str, below: str) -> None:

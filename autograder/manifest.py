@@ -1,4 +1,4 @@
-"""The points of the course: one table per week, the only place where they are written down.
+"""The points and times of the course: the only place where they are written down.
 
 Kinds: ``code`` autograded implementation, ``numbers`` autograded hand computation, ``text`` graded by a person; ``test`` a
 test cell of an assignment of one's own (`course.exercises`).
@@ -22,6 +22,14 @@ class Exercise:
     def graded_cell(self) -> str:
         """Name of the cell that carries the points in nbgrader."""
         return self.grade_id if self.kind in ("text", "test") else f"{self.grade_id}_tests"
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a week is about, in half a sentence, and its minutes of reading, predictions and experiments."""
+
+    about: str
+    reading: int
 
 
 MANIFEST: dict[str, tuple[Exercise, ...]] = {
@@ -61,12 +69,12 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
     ),
     "week4_alibi": (
         Exercise("4.1", "slopes_by_hand", "numbers", 2, 10),
-        Exercise("4.2", "alibi_slopes", "code", 3, 15),
+        Exercise("4.2", "alibi_slopes", "code", 3, 20),
         Exercise("4.3", "alibi_bias", "code", 4, 20),
         Exercise("4.4", "attention_with_slope", "numbers", 3, 15),
-        Exercise("4.5", "per_key_bias_is_equivalent", "code", 2, 10),
-        Exercise("4.5", "per_key_explained", "text", 2, 10),
-        Exercise("4.6", "ALiBiMultiHeadAttention", "code", 5, 30),
+        Exercise("4.5", "per_key_bias_is_equivalent", "code", 2, 15),
+        Exercise("4.5", "per_key_explained", "text", 2, 15),
+        Exercise("4.6", "ALiBiMultiHeadAttention", "code", 5, 35),
         Exercise("4.7", "effective_window", "code", 2, 5),
         Exercise("4.8", "reversal", "text", 2, 15),
     ),
@@ -122,6 +130,35 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("8.4", "absorption_explained", "text", 3, 20),
         Exercise("8.5", "configurations_by_hand", "numbers", 3, 15),
         Exercise("8.6", "stream_explained", "text", 3, 25),
+    ),
+}
+
+OUTLINES: dict[str, Outline] = {
+    "week1_permutation_equivariance": Outline(
+        "attention from scratch, why it has no order, what a causal mask gives away", 70
+    ),
+    "week2_sinusoidal": Outline("sinusoids by hand, the shift matrix, learned tables, what the dot product tells", 75),
+    "week3_rope": Outline("rotary position embeddings: by hand, both layouts, proof, precision, a bug hunt", 80),
+    "week4_alibi": Outline("ALiBi: slopes, the bias and its per-key form, reach, what a symmetric bias cannot see", 75),
+    "week5_extrapolation": Outline(
+        "beyond the training length: new distances or more keys; interpolation, NTK, YaRN, clipped distances, measured "
+        "over seeds; needles",
+        85,
+    ),
+    "week6_relative_bias": Outline(
+        "relative positions: Shaw, Transformer-XL, T5, DeBERTa; which terms a score keeps, and what a layer can learn "
+        "from them",
+        50,
+    ),
+    "week7_capstone": Outline(
+        "grouped queries, a KV cache that works however a text is cut, a batch of prompts that writes, cross-attention, "
+        "a hybrid block; a design memo",
+        60,
+    ),
+    "week8_production": Outline(
+        "positions in production: partial rotary, three axes for video, windows and sinks, latent attention, "
+        "configurations of released models, a stream",
+        40,
     ),
 }
 

@@ -13,8 +13,7 @@ from nbformat import v4
 from autograder.course import is_week
 from autograder.errors import CourseError
 from autograder.lecture import choose
-from autograder.site.build import HERE as SITE
-from autograder.site.formulas import draw
+from autograder.site.formulas import TAG, draw, write_font
 from autograder.site.week import read_week
 
 REVEAL = ("dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js", "LICENSE")
@@ -36,11 +35,11 @@ def write_slides(root: Path, assignment: str, target: Path) -> tuple[Path, int]:
     page, _ = _Exporter(template_name="slides").from_notebook_node(notebook)
     folder = target / assignment
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(SITE / "static" / "katex", folder / "katex")
     for name in REVEAL:
         (folder / "reveal" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(Path(package.origin).parent / "_static" / "revealjs" / name, folder / "reveal" / name)
     (folder / "index.html").write_text(page, encoding="utf-8")
+    write_font([page], folder / "math.woff")
     return folder / "index.html", len(slides)
 
 
@@ -50,7 +49,7 @@ class _Renderer(IPythonRenderer):
     block_code = HTMLRenderer.block_code
 
     def block_math(self, body: str) -> str:
-        return draw(body.strip(), display=True)
+        return draw(TAG.sub(r"\\qquad(\1)", body).strip(), display=True)
 
     def inline_math(self, body: str) -> str:
         return draw(body, display=False)

@@ -1,9 +1,11 @@
 # %% [markdown]
 # # Week 4 · Attention with linear biases (ALiBi)
 #
-# You trained a model on texts of 1,000 tokens. Tomorrow it must read 2,000, and there is no time to train again. Last week's head fell apart at offsets it had never met. Is there a way to tell a model about distance in which *nothing* turns strange beyond the training length? And if there is, what does it cost?
+# You trained a model on texts of 1,000 tokens. Tomorrow it must read 2,000, and there is no time to train again. Last week's head fell apart at offsets it had never met. Can you tell a model about distance so that *nothing* is strange beyond the training length? And what does it cost?
 #
 # **The answer in one sentence.** Leave the tokens alone, and subtract from every score a penalty that grows linearly with the distance.
+#
+# <!-- costs of week4_alibi -->
 #
 # ## What you will be able to do
 #
@@ -15,28 +17,11 @@
 #
 # **You need** weeks 1 and 3: attention, the causal mask, the attention layer of exercise 3.6, and the idea of RoPE.
 #
-# **Time:** about 130 minutes of exercises and 60 of reading and experiments. Short of time? 4.2, 4.3 and 4.6 are the method; 4.5 is what you will meet in other people's code.
+# **Short of time?** 4.2, 4.3 and 4.6 are the method; 4.5 is what you will meet in other people's code.
 #
-# ## The exercises: 25 points
+# <!-- points of week4_alibi -->
 #
-# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
-# |---|---|---|---|---|---|---|
-# | 4.1 | `slopes_by_hand` | numbers | 0 | 2 | – | 10 |
-# | 4.2 | `alibi_slopes` | code | 0 | 3 | – | 15 |
-# | 4.3 | `alibi_bias` | code | 0 | 4 | – | 20 |
-# | 4.4 | `attention_with_slope` | numbers | 0 | 3 | – | 15 |
-# | 4.5 | `per_key_bias_is_equivalent` | code | 0 | 2 | – | 10 |
-# | 4.5 | `per_key_explained` | text | – | – | 2 | 10 |
-# | 4.6 | `ALiBiMultiHeadAttention` | code | 0 | 5 | – | 30 |
-# | 4.7 | `effective_window` | code | 0 | 2 | – | 5 |
-# | 4.8 | `reversal` | text | – | – | 2 | 15 |
-# | | **total** | | **0** | **21** | **4** | **130** |
-#
-# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**: run it as often as you like, it says what is wrong. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with more cases. A person reads the two text answers.
-#
-# **You pay for a mistake once.** 4.3 builds on 4.2, and 4.6 on both. If your slopes are wrong and your bias uses them rightly, the bias gets its points.
-#
-# **Cells marked *predict*** are not graded. Answer them anyway, before you run the experiment: a wrong prediction is the one you remember.
+# A *visible check* carries no points: run it as often as you like, it says what is wrong. You pay for a mistake once: 4.3 builds on 4.2, and 4.6 on both; if only your slopes are wrong, the bias gets its points. *Predict* cells are not graded. Answer them anyway: a wrong prediction is the one you remember.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -70,13 +55,13 @@ np.random.seed(0)
 #
 # $$s_{ij} = \frac{q_i\cdot k_j}{\sqrt d} - m\,|i-j| . \tag{1}$$
 #
-# The **slope** $m$ is a fixed number, one for each head; nothing about it is learned. The larger it is, the better a far key must match to be looked at. In the paper the model is a causal decoder, so $j\le i$ and the distance is $i-j$ (section 3); the absolute value covers both sides.
+# The **slope** $m$ is a fixed number, one for each head; nothing about it is learned. With a larger slope a far key needs a better match to be looked at. In the paper the model is a causal decoder, so $j\le i$ and the distance is $i-j$ (section 3); the absolute value covers both sides.
 #
 # **What softmax makes of it.** Softmax takes the exponential of every score, and the exponential turns a sum into a product:
 #
 # $$e^{s_{ij}} = \underbrace{e^{\,q_i\cdot k_j/\sqrt d}}_{\text{content}}\ \cdot\ \underbrace{e^{-m|i-j|}}_{\text{distance}} . \tag{2}$$
 #
-# So a straight line in the scores is an **exponential decay** in the weights, like radioactive decay: every $\ln 2/m$ positions the distance factor halves. That is the slope's **half-life**. Put the other way round: a key that is $\delta$ positions farther away wins only if its content score is higher by more than $m\,\delta$.
+# So a straight line in the scores is an **exponential decay** in the weights. As in radioactive decay there is a **half-life**: the distance factor halves every $\ln 2/m$ positions. In other words, a key that is $\delta$ positions farther away wins only if its content score is higher by more than $m\,\delta$.
 #
 # Two details decide whether code is right. The bias is added **after** the division by $\sqrt d$ and is not scaled itself (footnote 10 of the paper). And it is added **before** the softmax.
 
@@ -93,6 +78,7 @@ lab.table(["slope", "half-life (positions)", "factor at distance 3", "at 5", "at
            for name, slope in slopes.items()])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 4.1: run this cell
 distance = torch.arange(0, 1025)
 fig, (left, right) = lab.figure("What one slope does, by distance", ncols=2, height=3.4)
 for (name, slope), colour, style in zip(slopes.items(), lab.COLOURS, lab.LINES):
@@ -114,7 +100,10 @@ plt.show()
 # **Figure 4.1. One slope.** Left: the bias is a straight line through zero. Right: the factor it puts on a key's weight, against a logarithmic axis. Dots mark the half-lives. Look for the range of distances over which each curve changes at all.
 
 # %% [markdown]
-# Each curve falls from 1 to almost 0 within a limited range and is flat outside it. A slope is a *measuring range*: the steep head tells 3 from 5 and is blind beyond 10; the shallow one hardly sees a difference between 3 and 5, but tells 300 from 500. A model needs several.
+# <details><summary>After you have run it</summary>
+#
+# Each curve falls from 1 to almost 0 within a limited range and is flat outside it. A slope is a *measuring range*. The steepest tells 3 from 5 and is blind beyond 10. The shallowest hardly tells 3 from 5, but it tells 300 from 500. A model needs several.
+# </details>
 #
 # ## 2 · The slopes
 #
@@ -146,7 +135,7 @@ plt.show()
 #
 # **2 points · difficulty 1/5 · 10 minutes · numbers**
 #
-# *Why it matters:* code that is right for 8 heads can be wrong for 12, or for the 112 of BLOOM. Write the twelve down once, and you know why.
+# *Why it matters:* code that is right for 8 heads can be wrong for 12, or for the 112 of BLOOM. The slopes of twelve heads show you why.
 #
 # Give some of the slopes of 8 heads and of 12 heads, heads counted from 0. **At least four significant digits.**
 
@@ -175,6 +164,17 @@ slopes_by_hand |= {
 }
 ### END SOLUTION
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# 8 is a power of two: equation (3). What is $8k/h$ for $h=8$?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# 12 is not. Which $c$, and how many slopes are missing? Follow the example with six heads. You need 16 heads as well, and there the exponents $8k/h$ are halves: 0.5, 1, 1.5, ….
+# </details>
+
 # %% nbgrader={"grade_id": "slopes_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
 assert isinstance(slopes_by_hand, dict), "slopes_by_hand must stay a dictionary; fill in its values."
@@ -197,22 +197,11 @@ week4.slopes_by_hand(slopes_by_hand)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# 8 is a power of two: equation (3). What is $8k/h$ for $h=8$?
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# 12 is not. Which $c$, and how many slopes are missing? Follow the example with six heads. You need 16 heads as well, and there the exponents $8k/h$ are halves: 0.5, 1, 1.5, ….
-# </details>
-
-# %% [markdown]
 # ### Exercise 4.2 · Slopes
 #
-# **3 points · difficulty 2/5 · 15 minutes · code**
+# **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* the slopes are all that ALiBi has. Load a checkpoint with the wrong ones and no error tells you: the output is simply wrong.
+# *Why it matters:* ALiBi has nothing but its slopes. If you load a checkpoint with the wrong ones, no error tells you, and the model writes nonsense.
 
 # %% nbgrader={"grade_id": "alibi_slopes", "solution": true}
 def alibi_slopes(n_heads):
@@ -231,6 +220,17 @@ def alibi_slopes(n_heads):
     return torch.tensor(slopes)
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# First write a function for powers of two. Rule (4) calls it twice, for $c$ and for $2c$.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The largest power of two not above `n`: `2 ** (n.bit_length() - 1)`, or `2 ** math.floor(math.log2(n))`. A slice with a step, `entries[0::2]`, takes every second entry.
+# </details>
 
 # %% nbgrader={"grade_id": "alibi_slopes_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -264,17 +264,6 @@ from autograder.checks import week4
 week4.alibi_slopes(alibi_slopes)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# First write a function for powers of two. Rule (4) calls it twice, for $c$ and for $2c$.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# The largest power of two not above `n`: `2 ** (n.bit_length() - 1)`, or `2 ** math.floor(math.log2(n))`. A slice with a step, `entries[0::2]`, takes every second entry.
-# </details>
-
 # %% tags=["experiment"]
 lab.moving_slopes(alibi_slopes, n_heads=8, distance=16)
 
@@ -305,6 +294,7 @@ lab.table(["numbers of heads from 1 to 64", "how many"],
            ["both agree and are sorted (powers of two)", 64 - len(other_slopes)]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 4.3: run this cell
 official = alibi_slopes(20)
 fig, ax = lab.figure("Slopes of 20 heads", height=3.4)
 ax.axvspan(15.5, 19.6, color="#F0F0F0", zorder=0)
@@ -326,7 +316,10 @@ plt.show()
 # **Figure 4.3. Slopes of 20 heads.** Circles: the official rule, 16 heads and then every second of 32 (shaded). Crosses: equation (3) with $h=20$. Bars: the official slopes, sorted. Look for heads at which two of the three agree.
 
 # %% [markdown]
-# (a) The shortcut is wrong for all 57 numbers that are not a power of two; with 20 heads not one head gets its official slope. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model was trained with its order, so keep it.
+# <details><summary>After you have run it</summary>
+#
+# (a) The shortcut is wrong for all 57 numbers that are not a power of two; with 20 heads no head gets its official slope. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model was trained with its order, so keep it.
+# </details>
 #
 # ## 3 · The bias
 #
@@ -336,7 +329,7 @@ plt.show()
 #
 # $$i = n_k - n_q + r . \tag{5}$$
 #
-# Count the query from 0 instead, and the newest token takes the farthest key for its neighbour.
+# If you count the query from 0 instead, the newest token treats the farthest key as its neighbour.
 
 # %% [markdown]
 # ### Exercise 4.3 · The bias
@@ -361,6 +354,17 @@ def alibi_bias(n_heads, n_queries, n_keys=None):
     return -alibi_slopes(n_heads)[:, None, None] * distance
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Make the distances first, as a matrix of shape `(n_queries, n_keys)`: a column of query positions minus a row of key positions. The query positions are the last `n_queries` of the key positions.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The slopes need two more axes, `[:, None, None]`, to meet the distances.
+# </details>
 
 # %% nbgrader={"grade_id": "alibi_bias_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -389,23 +393,13 @@ from autograder.checks import week4
 week4.alibi_bias(alibi_bias, alibi_slopes)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Make the distances first, as a matrix of shape `(n_queries, n_keys)`: a column of query positions minus a row of key positions. The query positions are the last `n_queries` of the key positions.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# The slopes need two more axes, `[:, None, None]`, to meet the distances.
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** The next figure shows the bias of all eight heads of a layer in one colour scale. In which panels will you see a narrow band, and in which hardly anything at all? Does head 0 look far or near?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 4.4: run this cell
 bias = alibi_bias(8, 128)
 fig, axes = lab.figure("The bias of eight heads, 128 tokens", nrows=2, ncols=4, height=4.9, sharex=True, sharey=True)
 fig.get_layout_engine().set(h_pad=0.09)
@@ -426,7 +420,10 @@ plt.show()
 # **Figure 4.4. One bias per head.** Yellow: no penalty. Dark blue: a penalty of 8 or more, which leaves less than 1/2,900 of the weight that content alone would give. Follow the band from head to head.
 
 # %% [markdown]
+# <details><summary>After you have run it</summary>
+#
 # Head 0 has the *largest* slope and is the most *local*. To the last head all 128 tokens are near, so its panel is almost one colour. Every panel is zero on the diagonal, constant along each diagonal, and symmetric.
+# </details>
 #
 # ## 4 · One row by hand
 #
@@ -439,7 +436,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 15 minutes · numbers**
 #
-# *Why it matters:* do one row by hand, and you know which test to write for the layer.
+# *Why it matters:* one row by hand tells you which test to write for the layer.
 #
 # Four tokens of equal content at positions 0 to 3, one head, slope $m=\frac12$. Their values are $v_0=8$, $v_1=4$, $v_2=2$, $v_3=1$.
 #
@@ -475,6 +472,17 @@ attention_with_slope |= {
 }
 ### END SOLUTION
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Write the distance above each key first: 3, 2, 1, 0 for the first row. For the second row one key lies before the query, and two after it.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The factors are powers of $e^{-1/2}\approx0.60653$, not of 2.
+# </details>
+
 # %% nbgrader={"grade_id": "attention_with_slope_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
 assert isinstance(attention_with_slope, dict), "attention_with_slope must stay a dictionary; fill in its values."
@@ -500,17 +508,6 @@ week4.attention_with_slope(attention_with_slope)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Write the distance above each key first: 3, 2, 1, 0 for the first row. For the second row one key lies before the query, and two after it.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# The factors are powers of $e^{-1/2}\approx0.60653$, not of 2.
-# </details>
-
-# %% [markdown]
 # ### Experiment: with unequal content
 #
 # Now let content speak: 4,000 texts of 128 random tokens, random queries and keys in every head (`head_dim` 16). Your bias is added to the scaled scores of the last query of each text. For each distance we average the weight that a key gets.
@@ -530,6 +527,7 @@ lab.table(["head", *range(8)],
           [["share of the nearest 8 keys", *(f"{float(mass[head, :8].sum()):.2f}" for head in range(8))]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 4.5: run this cell
 fig, (left, right) = lab.figure("Attention by distance, mean over 4,000 texts", ncols=2, height=3.4)
 for head, colour, style in zip((0, 2, 4, 7), lab.COLOURS, lab.LINES):
     left.semilogy(mass[head], color=colour, linestyle=style, label=f"head {head} (1/{2 ** (head + 1)})")
@@ -552,7 +550,10 @@ plt.show()
 # **Figure 4.5. Attention mass against distance.** Left: the mean weight of one key, on a logarithmic axis. Right: the share of attention that the nearest keys receive together; dashed, the nearest eight.
 
 # %% [markdown]
+# <details><summary>After you have run it</summary>
+#
 # Random content makes the curve of any single text ragged. But it favours no distance, so the mean keeps the exponential of equation (2). Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them, hardly more than the 0.06 they would get without any bias.
+# </details>
 #
 # ## 5 · A shortcut in public code
 #
@@ -560,7 +561,7 @@ plt.show()
 #
 # $$+\,m\,j, \tag{6}$$
 #
-# **one number per key**, the same for all queries: no query position, no absolute value, no minus sign. In BLOOM's code that saves memory, since one row per head serves all queries. (The official code, in `fairseq`, adds the row to a full causal mask, so there it saves nothing.) But is it ALiBi? Key 100 gets $+100\,m$ whoever asks, which looks more like an *absolute* position than like a distance.
+# **one number per key**, the same for all queries: no query position, no absolute value, no minus sign. In BLOOM's code that saves memory, since one row per head serves all queries. But is it ALiBi? Key 100 gets $+100\,m$ from every query, which looks more like an *absolute* position than like a distance.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Compare the softmax of `scores + m*j` with the softmax of `scores - m*|i-j|`. When are the two the same: always, under a causal mask, without a mask, for a single query, never?
@@ -570,7 +571,7 @@ plt.show()
 # %% [markdown]
 # ### Exercise 4.5 · Is the shortcut the same thing?
 #
-# **4 points (2 + 2) · difficulty 3/5 · 10 + 10 minutes · code and text**
+# **4 points (2 + 2) · difficulty 3/5 · 15 + 15 minutes · code and text**
 #
 # *Why it matters:* you will load a checkpoint made with one form into code with the other. The answer says when that is safe.
 #
@@ -596,6 +597,17 @@ def per_key_bias_is_equivalent(scores, slopes, causal):
     return bool((per_key.softmax(-1) - relative.softmax(-1)).abs().max() <= 1e-5)
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The two biases need $j$ as a row, $i$ as a column with the last positions, and the slopes with two more axes.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `masked_fill(j > i, -math.inf)` on both sums, then both softmaxes over the last axis, then the largest absolute difference.
+# </details>
 
 # %% nbgrader={"grade_id": "per_key_bias_is_equivalent_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -623,23 +635,12 @@ from autograder.checks import week4
 week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# The two biases need $j$ as a row, $i$ as a column with the last positions, and the slopes with two more axes.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `masked_fill(j > i, -math.inf)` on both sums, then both softmaxes over the last axis, then the largest absolute difference.
-# </details>
-
 # %% [markdown] nbgrader={"grade_id": "per_key_explained_question", "locked": true}
 # **Explain** what you measured, in four to eight lines with one or two formulas.
 #
 # 1. Why do the two forms give the same weights under a causal mask? Say what cancels in the softmax.
 # 2. Why not without a mask? What does the bias per key do to keys *after* the query ($j>i$)?
-# 3. The check has a case without a mask in which they agree all the same: one query and five keys. Why?
+# 3. The check has a case without a mask in which they agree nevertheless: one query and five keys. Why?
 #
 # ### BEGIN MARK SCHEME
 # 2 points; half points are allowed.
@@ -668,6 +669,7 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 # **Check your explanation against a picture.** Here are the two biases of one head without a mask, and their difference.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 4.6: run this cell
 n, slope = 8, 0.5
 i, j = torch.arange(n)[:, None], torch.arange(n)
 relative, per_key = slope * -(i - j).abs(), (slope * j).expand(n, n)
@@ -692,7 +694,7 @@ plt.show()
 # %% [markdown]
 # ### Experiment: the same in exact arithmetic, but not in bfloat16
 #
-# bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. Take the newest of 4,096 tokens, equal content, and the steepest of eight heads: $m=\frac12$. The bias is computed exactly and *stored* in bfloat16, in three forms: per key, counted from the first key; per key, counted back from the last key, as MPT does; and relative.
+# bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. The query is the newest of 4,096 tokens, all content is equal, and the head is the steepest of eight, $m=\frac12$. We compute the bias exactly and *store* it in bfloat16, in three forms: per key, counted from the first key; per key, counted back from the last key, as MPT does; and relative.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For which of the three forms do the weights of the last keys still follow the exponential? What do you expect from the others instead? How many neighbouring keys share one number where bfloat16 steps by 8?
@@ -712,6 +714,7 @@ lab.table(["number stored near the end", *(f"{value:.0f}" for value in values[1:
           [["keys that share it", *how_many[1:].tolist()]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 4.7: run this cell
 fig, axes = lab.figure("Attention of token 4,095 to its last 64 keys, bias stored in bfloat16", ncols=3, height=3.3,
                        sharey=True)
 for ax, (name, weights) in zip(axes, weights_of.items()):
@@ -728,9 +731,12 @@ plt.show()
 # **Figure 4.7. The price of the shortcut.** Weights of the last 64 keys, on a logarithmic axis, where an exponential is a straight line. Dotted: in float64. Solid: from a bias stored in bfloat16.
 
 # %% [markdown]
+# <details><summary>After you have run it</summary>
+#
 # Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. The step below gets $e^{-8}$ of that.
 #
-# The other two forms are exact near the query, where their numbers are small. So the shortcut as such loses no precision. **Counting from the far end** does.
+# The other two forms are exact near the query, where their numbers are small. So the shortcut itself loses no precision. **Counting from the far end** does.
+# </details>
 #
 # ### Live: BLOOM's ties
 #
@@ -772,16 +778,16 @@ lab.table(["of 112 heads", "how many"], counts)
 # Take the layer of exercise 3.6, leave the rotation out, and add the bias. Nothing is added to the tokens: ALiBi *replaces* the position embedding (section 3 of the paper). Most bugs are in the order of the steps and in the dtype.
 #
 # - **Scale, then bias.** The bias is not divided by $\sqrt d$. PyTorch's `F.scaled_dot_product_attention` does it right: it adds a floating `attn_mask` after the scale.
-# - **Bias, then mask, then softmax.** A masked score must stay $-\infty$. Cut the matrix with `tril`, which writes *zeros*, and you open the future again.
+# - **Bias, then mask, then softmax.** A masked score must stay $-\infty$. `tril` writes *zeros* instead, and so opens the future again.
 # - **The dtype.** A float32 bias turns bfloat16 scores into float32, which then meet bfloat16 values and raise an error. Build the bias in float32, then cast it. Don't build it *in* bfloat16, where positions beyond 256 merge.
 # - **Nothing to store.** The bias has no parameters and depends on the length, so a saved table would tie the checkpoint to one length. The `state_dict` holds the four projections and nothing else.
 #
-# With a KV cache the layer would take the queries of the new tokens, the keys of all, and `alibi_bias(n_heads, n_new, n_keys)`. Where groups of query heads share keys and values, there is still one slope per *query* head.
+# With a KV cache the layer would take the queries of the new tokens, the keys of all, and `alibi_bias(n_heads, n_new, n_keys)`.
 
 # %% [markdown]
 # ### Exercise 4.6 · Multi-head attention with ALiBi
 #
-# **5 points · difficulty 3/5 · 30 minutes · code**
+# **5 points · difficulty 3/5 · 35 minutes · code**
 #
 # *Why it matters:* this is the attention layer of BLOOM and MPT, apart from bias vectors in the projections and speed.
 #
@@ -830,6 +836,22 @@ class ALiBiMultiHeadAttention(nn.Module):
         return self.o_proj(out.transpose(1, 2).flatten(2))
         ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1: shapes</summary>
+#
+# The scores are `(batch, heads, seq_len, seq_len)`, your bias `(heads, seq_len, seq_len)`. They broadcast as they are: no `repeat`, no reshaping.
+# </details>
+#
+# <details><summary>Hint 2: the dtype</summary>
+#
+# `bias.to(scores)` takes dtype and device from the scores.
+# </details>
+#
+# <details><summary>Hint 3: the mask</summary>
+#
+# Use `masked_fill` with $-\infty$ as the last step before the softmax: nothing undoes it then. A zero does not mask. It is a score like any other.
+# </details>
 
 # %% nbgrader={"grade_id": "ALiBiMultiHeadAttention_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -911,22 +933,6 @@ week4.ALiBiMultiHeadAttention(ALiBiMultiHeadAttention, alibi_slopes, alibi_bias)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: shapes</summary>
-#
-# The scores are `(batch, heads, seq_len, seq_len)`, your bias `(heads, seq_len, seq_len)`. They broadcast as they are: no `repeat`, no reshaping.
-# </details>
-#
-# <details><summary>Hint 2: the dtype</summary>
-#
-# `bias.to(scores)` takes dtype and device from the scores.
-# </details>
-#
-# <details><summary>Hint 3: the mask</summary>
-#
-# Use `masked_fill` with $-\infty$ as the last step before the softmax: nothing undoes it then. Zero is no mask. It is a score.
-# </details>
-
-# %% [markdown]
 # ### Experiment: three attention patterns
 #
 # The same content three ways: no position at all, RoPE, ALiBi. Forty tokens; all keys resemble the queries a little, and three keys, at positions 4, 15 and 27, resemble them a lot.
@@ -949,6 +955,7 @@ patterns = {name: scores.masked_fill(offset < 0, -math.inf).softmax(-1)
             for name, scores in [("no position", plain), ("RoPE", rotary), ("ALiBi, slope 1/8", linear)]}
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 4.8: run this cell
 fig, axes = lab.figure("The same content, three ways: attention weights", nrows=2, ncols=3, height=5.1,
                        height_ratios=(3, 1.5))
 for (upper, lower), (name, weights) in zip(axes.T, patterns.items()):
@@ -968,7 +975,10 @@ plt.show()
 # **Figure 4.8. None, RoPE, ALiBi.** Above: the weights, one row per query. Below: the last row as bars, the three strong keys in orange-red. The content is the same in all three columns.
 
 # %% [markdown]
+# <details><summary>After you have run it</summary>
+#
 # Without positions every query likes the same keys, wherever they stand: vertical stripes. ALiBi shows the same stripes, faded out by distance, whatever the content is. RoPE's decay and ripples *depend on* the content: here all cosines start at the same phase, and other phases would move the peak elsewhere (week 3, section 4). ALiBi's decay is *built in*: content can outweigh it, but never remove it.
+# </details>
 #
 # ### Experiment: longer than in training
 #
@@ -980,6 +990,7 @@ plt.show()
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# The rivals and their training: run this cell
 class Rival(nn.Module):
     """Causal attention with no position, or with RoPE in complex numbers (aside of week 3, section 4)."""
 
@@ -1056,6 +1067,7 @@ lab.table(["accuracy", "positions 3-31", "positions 128-255"],
           + [["three back, ALiBi", f"{float(back[3:32].mean()):.1f}", f"{float(back[128:].mean()):.1f}"]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 4.9: run this cell
 fig, ax = lab.figure("Name the most recent marked letter: trained on 32 tokens", height=3.6)
 for (name, curve), colour, style in zip(curves.items(), lab.COLOURS, lab.LINES):
     smooth = torch.cat((curve[:32], curve[32:].unfold(0, 8, 8).mean(-1).repeat_interleave(8)))
@@ -1073,6 +1085,8 @@ plt.show()
 # **Figure 4.9. Train short, test long.** Accuracy along a text eight times as long as those of the training. Beyond position 31 each curve is a mean over eight positions.
 
 # %% [markdown]
+# <details><summary>After you have run it</summary>
+#
 # Six training seeds give these ranges:
 #
 # | | positions 3–31 | positions 128–255 |
@@ -1085,7 +1099,8 @@ plt.show()
 #
 # (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on as if nothing had happened, and RoPE falls to the level of no position at all.
 #
-# (c) One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. **A built-in preference helps where it fits the task.** Small models on two toy tasks show no more than this; week 5 compares the encodings with care.
+# (c) One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. **A built-in preference helps where it fits the task.** Two toy tasks show no more than this; week 5 compares the encodings with care.
+# </details>
 #
 # ### What the paper promised, and what became of it
 #
@@ -1095,15 +1110,15 @@ plt.show()
 #
 # | reason | source |
 # |---|---|
-# | The promise shrinks with training: an over-trained ALiBi model extrapolates well to about 12% beyond its length. | Al-Khateeb et al., 2023, section 1 |
-# | RoPE learned to stretch: week 5's methods reach several times the length, with little or no training. | Chen et al., 2023; week 5 |
-# | A bias needs a kernel that knows it, and FlashAttention has known ALiBi only since 2.4. A rotation is over before the kernel begins. | flash-attention, issue 368 |
+# | The promise shrinks with training: an over-trained ALiBi model extrapolates well only to about 12% beyond its length. | Dey et al., 2023, as Al-Khateeb et al., 2023, section 1, report it |
+# | RoPE learned to stretch: position interpolation takes LLaMA to 32,768 tokens with at most 1,000 steps of fine-tuning. | Chen et al., 2023, abstract; week 5 |
+# | A bias needs a kernel that knows it. FlashAttention 2 learned ALiBi with 2.4; FlashAttention 3 did not have it in May 2025. A rotation is over before the kernel begins. | Dao-AILab/flash-attention, pull request 540, issues 671 and 1666 |
 # | Successors changed: MPT has ALiBi, DBRX has RoPE. | `transformers` 5.23, `modeling_mpt.py`, `modeling_dbrx.py` |
 
 # %% [markdown]
 # ## 7 · How far a head can see
 #
-# "Head 7 looks far": how far? Ask when the factor $e^{-m|i-j|}$ of equation (2) has fallen to some tolerance, say 1%. Call the least whole distance at which it is at most `tol` the **effective window** $w$.
+# "Head 7 looks far": how far? The answer is the distance at which the factor $e^{-m|i-j|}$ of equation (2) has fallen to some tolerance, say 1%. The least whole distance at which it is at most `tol` is the **effective window** $w$.
 #
 # There is a second reading. With equal content and an endless text on the left, the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, at most `tol`. So for a tolerance of 1% the window also holds 99% of the attention. Both readings assume equal content: a key whose content score is higher by 10 is seen $10/m$ positions farther.
 
@@ -1112,7 +1127,7 @@ plt.show()
 #
 # **2 points · difficulty 1/5 · 5 minutes · code**
 #
-# *Why it matters:* it tells you what a head will hardly look at, before you have trained it.
+# *Why it matters:* before you train a head, it tells you what the head will hardly look at.
 
 # %% nbgrader={"grade_id": "effective_window", "solution": true}
 def effective_window(slope, tol=0.01):
@@ -1128,6 +1143,12 @@ def effective_window(slope, tol=0.01):
     return math.ceil(-math.log(float(tol)) / float(slope))
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# Solve $e^{-m w}=\texttt{tol}$ for $w$ with the natural logarithm. "At most tol" at a *whole* distance: which way do you round?
+# </details>
 
 # %% nbgrader={"grade_id": "effective_window_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -1152,12 +1173,6 @@ from autograder.checks import week4
 week4.effective_window(effective_window)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint</summary>
-#
-# Solve $e^{-m w}=\texttt{tol}$ for $w$ with the natural logarithm. "At most tol" at a *whole* distance: which way do you round?
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** (a) Which head of eight sees farthest, and about how many tokens? (b) Does a model with 64 heads see farther than one with 8? (c) A text has 8,192 tokens. What becomes of a word at its beginning?
 #
@@ -1172,6 +1187,7 @@ lab.table(["heads in the layer", *layers],
           [["farthest window (tokens)", *(effective_window(float(alibi_slopes(h).min())) for h in layers)]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 4.10: run this cell
 fig, axes = lab.figure("How far back each head sees", ncols=3, height=3.7, sharex=True)
 for ax, n_heads in zip(axes, (4, 8, 12)):
     for head, slope in enumerate(alibi_slopes(n_heads).tolist()):
@@ -1189,9 +1205,12 @@ plt.show()
 # **Figure 4.10. Reach along a text.** The query stands at the right edge; each bar reaches back over the effective window of one head (log scale, tolerance 1%), and its black tick marks the half-life. Dashed: the window of slope 1/256.
 
 # %% [markdown]
+# <details><summary>After you have run it</summary>
+#
 # (a) With 8 heads the last one, slope 1/256, sees farthest: 1,179 tokens. (b) With 64 heads it is the same: more heads fill the range more densely without extending it. The 8 in equation (3) sets the range; MPT's configuration calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
 #
-# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for it. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length, ALiBi might not be using longer contexts at all. Week 5 measures it.
+# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for it. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
+# </details>
 
 # %% [markdown]
 # ## 8 · Both sides alike
@@ -1223,6 +1242,7 @@ lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled"
           rows)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 4.11: run this cell
 q, k = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(6))
 def weights(order, causal):
     scores = q[order] @ k[order].T / math.sqrt(8) + alibi_bias(4, 6)[0]
@@ -1233,11 +1253,12 @@ forwards, backwards = torch.arange(6), torch.arange(5, -1, -1)
 fig, axes = lab.figure("Attention of a sequence, and of its reverse turned back", ncols=4, height=2.8,
                        sharey=True)
 fig.get_layout_engine().set(h_pad=0.09)
-for ax, (name, order, causal) in zip(axes, [("no mask", forwards, False), ("no mask, reversed", backwards, False),
-                                            ("causal", forwards, True), ("causal, reversed", backwards, True)]):
-    picture = weights(order, causal)
-    image = ax.imshow(picture if order is forwards else picture.flip(0, 1), vmin=0, vmax=0.6, interpolation="nearest")
-    ax.set(title=name, xlabel="key (token number)", xticks=range(6), yticks=range(6))
+for pair, (name, causal) in zip((axes[:2], axes[2:]), (("no mask", False), ("causal", True))):
+    there, back = weights(forwards, causal), weights(backwards, causal).flip(0, 1)
+    gap = float((there.nan_to_num() - back.nan_to_num()).abs().max())
+    for ax, picture, title in zip(pair, (there, back), (name, f"{name}, reversed:\nlargest change {gap:.2f}")):
+        image = ax.imshow(picture, vmin=0, vmax=0.6, interpolation="nearest")
+        ax.set(title=title, xlabel="key (token number)", xticks=range(6), yticks=range(6))
 axes[0].set_ylabel("query (token number)")
 bar = fig.colorbar(image, ax=axes, shrink=0.8)
 bar.ax.set_title("weight", fontsize=9, loc="left")
@@ -1277,31 +1298,32 @@ plt.show()
 # ### END SOLUTION
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
+# <details><summary>Hint</summary>
 #
 # Give the reversed position of $i$ a name, $i'=n-1-i$, and write down the score of the pair $(i,j)$ of the reversed sequence.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# What is $|i'-j'|$?
 # </details>
 
 # %% [markdown]
 # ## 9 · In the wild
 #
-# Open BLOOM's real code: `transformers` 5.23, file `models/bloom/modeling_bloom.py`. You will recognise four things.
+# Open the real code of BLOOM, [`modeling_bloom.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bloom/modeling_bloom.py), and of MPT, [`modeling_mpt.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/mpt/modeling_mpt.py), both of `transformers` 5.23.0.
 #
 # | there | yours | look for |
 # |---|---|---|
-# | function `_get_alibi_slopes` | 4.2 | Rule (4), written with two series of powers. Where is the "every second entry"? |
-# | function `build_alibi_tensor` | equation (6) | Which position does a padded token get? What is the last thing that happens to the result? |
-# | class `BloomAttention` | 4.6 | One call adds the bias and scales the product. Is the bias scaled? |
-# | function `build_mpt_alibi_tensor`, file `models/mpt/modeling_mpt.py` | Figure 4.7, middle | From which key does it count? (It stays in float32.) Surplus slopes are cut off at the end: is the order yours? |
+# | `_get_alibi_slopes` (BLOOM) | 4.2 | Rule (4) as two series of powers. Where is the "every second slope"? |
+# | `build_alibi_tensor` (BLOOM) | equation (6) | Which position does a padded token get? What is the last thing that happens to the result? |
+# | `BloomAttention.forward` | 4.6 | One call adds the bias and scales the product. Does it scale the bias? |
+# | `build_mpt_alibi_tensor` (MPT) | 4.2, Figure 4.7 | From which key does it count? It cuts surplus slopes off at the end: is the order yours? |
 #
-# Feed `build_alibi_tensor` a mask of ones and `torch.bfloat16`, and you get the ties of section 5.
+# <details><summary>Answers</summary>
 #
-# **Back to the first question.** Yes: with ALiBi nothing turns strange beyond the training length, because there is nothing but a penalty that goes on growing. The price is paid elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
+# - The second series takes only odd powers: `torch.arange(1, …, 2)`.
+# - A padded token gets position 0, since the positions are multiplied by the mask. At the end the bias is cast to the model's dtype: `.to(dtype)`. With `torch.bfloat16` this gives the ties of section 5.
+# - No. In `alibi.baddbmm(…, beta=self.beta, alpha=self.inv_norm_factor)` the factor `alpha` scales the product and `beta`, which is 1, the bias.
+# - MPT counts from the last key, whose bias is 0, and stays in float32. It computes the slopes of the next power of two, puts every second one first, from the second on, then the others, and keeps the first $h$: that is rule (4).
+# </details>
+#
+# **Back to the first question.** Yes: with ALiBi nothing is strange beyond the training length, because a penalty just goes on growing. You pay elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
 
 # %% [markdown]
 # ## 10 · Test yourself
@@ -1318,44 +1340,24 @@ plt.show()
 # Nothing is learned. The cost is one addition per score. A bias tensor of all heads, queries and keys is large; FlashAttention (since 2.4) takes the slopes themselves.
 # </details>
 #
-# <details><summary>3. Which head is the most local one?</summary>
-#
-# For a power of two the first: slope $2^{-8/h}$. For other numbers of heads the order is that of rule (4); with 6 heads the most local one is head 4.
-# </details>
-#
-# <details><summary>4. Public code adds slope × j, without any query position. Is that a bug?</summary>
+# <details><summary>3. Public code adds slope × j, without any query position. Is that a bug?</summary>
 #
 # Not under a causal mask: there the weights are the same, as you showed in 4.5. Without a mask it is one.
 # </details>
 #
-# <details><summary>5. And in bfloat16?</summary>
-#
-# Counted from the first key, neighbours near the query share one number: 16 of them at slope ½ near 4,095. Counted from the query it is exact where it matters.
-# </details>
-#
-# <details><summary>6. One decoding step with a cache: what is the bias?</summary>
+# <details><summary>4. One decoding step with a cache: what is the bias?</summary>
 #
 # The last row of the square matrix. Distance 0 belongs to the last key.
 # </details>
 #
-# <details><summary>7. Why does ALiBi run on longer texts where other encodings fail?</summary>
-#
-# Past its training length ALiBi meets nothing strange, only larger penalties.
-# </details>
-#
-# <details><summary>8. Can one ALiBi head attend to "exactly three tokens back"?</summary>
-#
-# Not by position alone: among equal keys the nearest wins. RoPE can.
-# </details>
-#
-# <details><summary>9. Can you use ALiBi in an encoder?</summary>
+# <details><summary>5. Can you use ALiBi in an encoder?</summary>
 #
 # With $-m|i-j|$, yes, but then it cannot tell a sequence from its reverse. The authors list remedies in issue 5 of their repository; you named one in 4.8.
 # </details>
 #
-# <details><summary>10. You load a 12-head checkpoint, and the text is nonsense. What do you check?</summary>
+# <details><summary>6. You load a 12-head checkpoint, and the text is nonsense. What do you check?</summary>
 #
-# The slopes: rule (4), unsorted. Then the sign, the scaling, and whether a position embedding is added besides.
+# The slopes: rule (4), unsorted. Then the sign, the scaling, and whether a position embedding is added as well.
 # </details>
 
 # %% [markdown]
@@ -1365,14 +1367,10 @@ plt.show()
 # |---|---|---|
 # | Head 0 has the smallest slope and looks far | For powers of two it has the *largest*, $2^{-8/h}$, and is the most local; the last, $2^{-8}$, looks farthest. | Figures 4.4, 4.10 |
 # | The slopes are 1/2, 1/4, …, $1/2^h$ | Only for $h=8$. For powers of two they are $2^{-8k/h}$, $k=1..h$. | 4.2 |
-# | The first slope is 1 ($k$ from 0) | $k$ runs from 1. | 4.2 |
 # | One formula fits every number of heads | Of the numbers 1 to 64, it is wrong for the 57 that are not powers of two. | Figure 4.3 |
-# | The slopes are sorted | Not for rule (4): 6 heads start with 1/4, and the largest, 1/2, is head 4. | 4.1 |
 # | The bias is divided by $\sqrt d$ with the scores | It is added after the scaling. | 4.6 |
-# | slope × j is the same as $-$slope × distance | Under a causal mask, and in enough precision. | 4.5, Figure 4.7 |
 # | The shortcut per key is imprecise | Counting from the first key is. Counted from the last, it is exact near the last query. | Figure 4.7 |
 # | Only the bias is rounded | The sum with the content is stored in the same dtype: a lead of 6 can vanish. | section 5 |
-# | ALiBi is added to the embeddings | Nothing is added to the tokens; the bias stands in every layer's scores. | section 6 |
 # | With symmetric ALiBi shuffled tokens give the same attention | They do not; the *reversed* sequence does. | Figure 4.11 |
 # | ALiBi uses contexts of any length | Its loss stays flat there. Its slopes limit its reach. | Figure 4.10, week 5 |
 # | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$. | Rozière et al. |
@@ -1380,10 +1378,9 @@ plt.show()
 # ## Takeaways
 #
 # 1. A straight line in the scores is an exponential in the weights; a slope is a half-life.
-# 2. Steep heads first; other numbers of heads by the official rule, unsorted.
-# 3. Scale, add the bias, mask, softmax. In this order.
-# 4. The shortcut per key is right only under a causal mask. In low precision, count from the query.
-# 5. Nothing strange beyond the training length, and little seen beyond the window. Week 5 weighs one against the other.
+# 2. Scale, add the bias, mask, softmax, with the slopes of the official rule, unsorted.
+# 3. In low precision, count from the query.
+# 4. Nothing is strange beyond the training length, and little is seen beyond the window. Week 5 weighs one against the other.
 #
 # ## References
 #
@@ -1393,4 +1390,4 @@ plt.show()
 # - B. Rozière et al.: *Code Llama: Open Foundation Models for Code*, 2023, arXiv:2308.12950 (RoPE with base $10^6$).
 # - S. Chen, S. Wong, L. Chen, Y. Tian: *Extending Context Window of Large Language Models via Positional Interpolation*, 2023, arXiv:2306.15595.
 # - F. Al-Khateeb, N. Dey, D. Soboleva, J. Hestness: *Position Interpolation Improves ALiBi Extrapolation*, 2023, arXiv:2310.13017. N. Dey et al.: *BTLM-3B-8K*, 2023, arXiv:2309.11568 (a model with ALiBi).
-# - On record: meta-pytorch/attention-gym, pull request 86 (the sign); lucidrains/x-transformers, pull request 88 (a bias that was right only under a causal mask); mosaicml/llm-foundry, issue 186 (why one row per head is enough); HabanaAI/vllm-fork, pull requests 503 and 1055 (float32 biases for long sequences); Dao-AILab/flash-attention, issue 368 (ALiBi since 2.4).
+# - On record: meta-pytorch/attention-gym, pull request 86 (the sign); lucidrains/x-transformers, pull request 88 (a bias that was right only under a causal mask); mosaicml/llm-foundry, issue 186 (why one row per head is enough); HabanaAI/vllm-fork, pull requests 503 and 1055 (float32 biases for long sequences); Dao-AILab/flash-attention, pull request 540 (ALiBi since 2.4) and issue 1666 (not in FlashAttention 3).

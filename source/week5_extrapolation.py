@@ -3,6 +3,8 @@
 #
 # **The question of this week.** A model was trained on 4,096 tokens. Your document has 16,384. What breaks, what mends it, and how would you know that it is mended?
 #
+# <!-- costs of week5_extrapolation -->
+#
 # ## What you will be able to do
 #
 # - compute which pairs of a RoPE model meet new angles, and test which of them matter;
@@ -14,33 +16,11 @@
 #
 # **You need** weeks 3 and 4. The encodings come ready in `ready_encodings.py`.
 #
-# **Time:** about 230 minutes of exercises and 45 of reading. The notebook runs in about a minute and a half on two CPU cores. Short of time? 5.1, 5.6 and 5.7 are the core, and 5.8 is what it is all for.
+# **Short of time?** 5.1, 5.6 and 5.7 are the core, and 5.8 is what it is all for.
 #
-# ## The exercises: 34 points
+# <!-- points of week5_extrapolation -->
 #
-# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
-# |---|---|---|---|---|---|---|
-# | 5.1 | `unturned_pairs` | numbers | 0 | 3 | – | 15 |
-# | 5.2 | `position_interpolation` | code | 0 | 2 | – | 10 |
-# | 5.3 | `ntk_base` | code | 0 | 3 | – | 10 |
-# | 5.3 | `ntk_by_hand` | numbers | 0 | 1 | – | 5 |
-# | 5.4 | `dynamic_ntk_base` | code | 0 | 2 | – | 15 |
-# | 5.5 | `yarn_frequencies` | code | 0 | 4 | – | 25 |
-# | 5.5 | `yarn_temperature` | code | 0 | 2 | – | 10 |
-# | 5.5 | `yarn_by_hand` | numbers | 0 | 1 | – | 5 |
-# | 5.6 | `loss_by_length` | code | 0 | 4 | – | 30 |
-# | 5.7 | `clipped_distances` | code | 0 | 1 | – | 10 |
-# | 5.7 | `rotary_scores` | code | 0 | 2 | – | 20 |
-# | 5.8 | `extrapolation_explained` | text | – | – | 5 | 40 |
-# | 5.9 | `log_n_scale` | code | 0 | 2 | – | 15 |
-# | 5.10 | `needle_explained` | text | – | – | 2 | 20 |
-# | | **total** | | **0** | **27** | **7** | **230** |
-#
-# **How points are given.** The *visible check* says what is wrong and why. The *hidden tests* carry the points and try other inputs. A person reads the text answers.
-#
-# **A mistake is paid for once.** If your `ntk_base` returns wrong numbers and `dynamic_ntk_base` uses it rightly, 5.4 still gets its points.
-#
-# **Cells marked *predict*** are not graded. Do them anyway.
+# A *visible check* carries no points: it says what is wrong. You pay for a mistake once: if only your `ntk_base` is wrong, a `dynamic_ntk_base` that uses it still gets its points. *Predict* cells are not graded; do them anyway.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -75,15 +55,16 @@ np.random.seed(0)
 # - **New positions or distances.** A row of a table that no gradient has touched, a sinusoid at an unknown value, a rotation by an unknown angle, a larger bias.
 # - **More keys.** A softmax over $4L$ keys shares its weight among four times as many, whatever the encoding.
 #
-# Section 6.6 tells the two apart. For RoPE the first can be made exact. Pair $i$ turns by $\delta\,\theta_i$ between a query and a key that are $\delta$ apart, and in training $\delta$ stays below $L$. A **fast** pair goes round many times within $L$ and has shown every angle. A **slow** pair does not complete one turn: the model knows an arc of its circle, and a longer text leaves it. So the *slow* pairs, the low frequencies, meet new angles.
+# Section 6.6 tells the two apart. For RoPE the first can be made exact: pair $i$ turns by $\delta\,\theta_i$ between a query and a key that are $\delta$ apart, and in training $\delta$ stays below $L$. A **fast** pair goes round many times within $L$ and has shown every angle. A **slow** pair does not complete one turn: the model knows an arc of its circle, and a longer text goes beyond it. So the *slow* pairs, the low frequencies, meet new angles.
 #
-# **A worked example.** $d=8$, base $10\,000$, $L=100$. The frequencies are $1, 0.1, 0.01, 0.001$; one turn takes $6.3$, $63$, $628$ and $6283$ positions. In 100 positions the pairs make $15.9$, $1.59$, $0.159$ and $0.0159$ turns. Two complete a turn, two never do. Where is the boundary, if $i$ could be any real number? One turn takes exactly $L$ positions where
+# **A worked example.** $d=8$, base $10\,000$, $L=100$. The frequencies are $1, 0.1, 0.01, 0.001$; one turn takes $6.3$, $63$, $628$ and $6283$ positions. In 100 positions the pairs make $15.9$, $1.59$, $0.159$ and $0.0159$ turns. Two complete a turn, two never do. If $i$ were any real number, one turn would take exactly $L$ positions where
 #
 # $$\frac{2\pi}{\theta_i}=L\iff \text{base}^{2i/d}=\frac{L}{2\pi}\iff i=\frac d2\cdot\frac{\ln\big(L/2\pi\big)}{\ln \text{base}}, \tag{1}$$
 #
 # here $i=4\cdot\ln(15.9)/\ln(10\,000)=1.202$. Pairs 0 and 1 lie below, pairs 2 and 3 above. Liu et al. (2023) call this boundary, counted in channels, the *critical dimension*.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.1: run this cell
 from matplotlib.patches import Wedge
 
 fig, axes = lab.figure("The worked example: angles seen at L = 100, and new ones at 2x", ncols=4, height=2.8)
@@ -105,7 +86,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 15 minutes · numbers**
 #
-# *Why it matters:* these pairs *can* be in trouble (section 6 tests which are), and YaRN rests on equation (1).
+# *Why it matters:* section 6 tests which of these pairs are in trouble, and YaRN rests on equation (1).
 #
 # Take the dimensions of Llama 2: $d=128$, base $10\,000$, $L=4096$. Work out the entries below with a calculator or `math.log`. Give **at least four significant digits**; counts are whole numbers.
 
@@ -127,6 +108,17 @@ unturned_pairs |= {
     "never": 18,  # pairs 46 to 63
 }
 ### END SOLUTION
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Pair $i$ turns by $\theta_i$ radians per position. One turn is $2\pi$ radians. So in $L$ positions it makes $L\,\theta_i/2\pi$ turns.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# There are $d/2=64$ pairs, numbered from 0. The last one has the number 63, and $2i/d=126/128$.
+# </details>
 
 # %% nbgrader={"grade_id": "unturned_pairs_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
@@ -151,32 +143,17 @@ week5.unturned_pairs(unturned_pairs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Pair $i$ turns by $\theta_i$ radians per position. One turn is $2\pi$ radians. So in $L$ positions it makes $L\,\theta_i/2\pi$ turns.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# There are $d/2=64$ pairs, numbered from 0. The last one has the number 63, and $2i/d=126/128$.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# Equation (1) gives the boundary. If it were 1.2, pairs 0 and 1 would complete a turn: two pairs.
-# </details>
-
-# %% [markdown]
 # ### Experiment: how much of its circle has each pair seen?
 #
 # A model with $d=64$ and $L=2048$ reads a text of $n=4L$.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Which pairs visit new angles at $4L$: the first, the last, or some in the middle? How many of the 32?
+# **Predict** with equation (1): how many of the 32 pairs visit new angles at $4L$, and which is the first?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.2: run this cell
 def coverage(ax, frequencies, title, reach=1.0, trained=2048, factor=4):
     """Bars: part of the circle visited at factor * trained. ``reach`` multiplies the positions (1/scale for PI)."""
     plain = ready.frequencies_of(2 * len(frequencies))
@@ -201,16 +178,16 @@ print(f"pairs with new angles at 4x: {new_pairs} of 32")
 
 
 # %% [markdown]
-# **Figure 5.2. Seen and unseen angles.** One bar per pair: the part of its circle that it visits. Equation (1) puts the boundary at 20.1.
+# **Figure 5.2. Seen and unseen angles.** One bar per pair: the part of its circle that it visits. Look for the first bar with a hatched part.
 
 # %% [markdown]
 # ## 2 · Position interpolation: squeeze the ruler
 #
-# The first idea: divide all positions by $s$. With $s=4$ a text of $4L$ has the positions $0, \frac14, \frac24, \dots$, and no distance is longer than in training. Chen et al. (2023) and kaiokendev (2023) found it at the same time.
+# The first idea is to divide all positions by $s$. With $s=4$ a text of $4L$ has the positions $0, \frac14, \frac24, \dots$, and no distance is longer than in training. Chen et al. (2023) and kaiokendev (2023) found it at the same time.
 #
 # $$m \mapsto \frac ms\qquad\text{or, which is the same,}\qquad \theta_i\mapsto\frac{\theta_i}{s}\ \text{ for every pair.} \tag{2}$$
 #
-# The price: *all* pairs slow down, the fast ones too. Two neighbours that were one radian apart on pair 0 are now a quarter of a radian apart: the marks on the ruler stand closer than the model learned to read. So Chen et al. fine-tune after the change. Section 6 does not.
+# The price: *all* pairs slow down, the fast ones too. With $s=4$ two neighbours on pair 0 are a quarter of a radian apart instead of one: the marks on the ruler are closer than the model learned to read. So Chen et al. fine-tune after the change. Section 6 does not.
 
 # %% [markdown]
 # ### Exercise 5.2 · Position interpolation
@@ -234,6 +211,12 @@ def position_interpolation(positions, scale):
     return positions / scale
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# `/` divides integers as real numbers, `//` does not. `tensor.is_floating_point()` tells the two cases apart.
+# </details>
 
 # %% nbgrader={"grade_id": "position_interpolation_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -261,24 +244,18 @@ week5.position_interpolation(position_interpolation)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint</summary>
-#
-# `/` divides integers as real numbers, `//` does not. `tensor.is_floating_point()` tells the two cases apart.
-# </details>
-
-# %% [markdown]
 # ## 3 · NTK-aware scaling: slow down the slow ones
 #
-# Position interpolation does too much: the fast pairs were in no danger. The second idea changes the **base** $b$ instead of the positions (bloc97, 2023, a post on r/LocalLLaMA; restated in the YaRN paper, section 3.1). NTK is the *neural tangent kernel*, which you do not need. Replace $b$ by a larger $b'$. Pair $i$ then has the frequency $b'^{-2i/d}$:
+# Position interpolation does too much: the fast pairs were in no danger. The second idea changes the **base** $b$ instead of the positions (bloc97, 2023, a post on r/LocalLLaMA; restated in the YaRN paper, section 3.1). (NTK is the *neural tangent kernel*; you do not need it.) Replace $b$ by a larger $b'$. Pair $i$ then has the frequency $b'^{-2i/d}$:
 #
 # - pair 0 keeps its frequency, since $b'^{0}=1$;
 # - every later pair slows down, the last one most.
 #
-# How large must $b'$ be? Ask that the *last* pair, $i=\frac d2-1$, slow down by exactly $s$:
+# Choose $b'$ so that the *last* pair, $i=\frac d2-1$, slows down by exactly $s$:
 #
 # $$b'^{-(d-2)/d}=\frac{b^{-(d-2)/d}}{s}\quad\Longleftrightarrow\quad b'=b\cdot s^{\,d/(d-2)}. \tag{3}$$
 #
-# Put this into $b'^{-2i/d}$, and pair $i$ turns $s^{\,2i/(d-2)}$ times slower: a power of $s$ that grows from 0 to 1 along the pairs.
+# So pair $i$ turns $s^{\,2i/(d-2)}$ times slower: the power of $s$ grows from 0 to 1 along the pairs.
 #
 # **A picture** (Su, 2023). The pairs are like the digits of a number, the fastest on the right, with radix $b^{2/d}$: each next pair is slower by this factor. To write larger numbers with as many digits, squeeze them all (PI), or take a larger radix (NTK), here $b^{2/d}s^{2/(d-2)}$. The last digit still counts in steps of 1.
 #
@@ -289,7 +266,7 @@ week5.position_interpolation(position_interpolation)
 #
 # **4 points (3 + 1) · difficulty 2/5 · 10 + 5 minutes · code and numbers**
 #
-# *Why it matters:* one changed number stretches a whole model.
+# *Why it matters:* one number stretches a whole model.
 
 # %% nbgrader={"grade_id": "ntk_base", "solution": true}
 def ntk_base(base, scale, head_dim):
@@ -347,6 +324,12 @@ ntk_by_hand |= {
 }
 ### END SOLUTION
 
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# $4^{64/62}=4\cdot4^{1/31}=4\cdot e^{\ln 4/31}$.
+# </details>
+
 # %% nbgrader={"grade_id": "ntk_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
 assert isinstance(ntk_by_hand, dict), "ntk_by_hand must stay a dictionary; fill in its values."
@@ -367,20 +350,9 @@ week5.ntk_by_hand(ntk_by_hand)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1 (by hand)</summary>
-#
-# $4^{64/62}=4\cdot4^{1/31}=4\cdot e^{\ln 4/31}$.
-# </details>
-#
-# <details><summary>Hint 2 (by hand)</summary>
-#
-# Which two conditions was equation (3) made from?
-# </details>
-
-# %% [markdown]
 # ## 4 · Dynamic NTK: stretch only as far as needed
 #
-# A model stretched for $8L$ runs with changed angles on short texts too. *Dynamic* NTK computes the base from the current length $n$ (emozilla, 2023, r/LocalLLaMA; `transformers` calls it `"dynamic"`):
+# A model stretched for $8L$ has changed angles on short texts too. *Dynamic* NTK computes the base from the current length $n$ (emozilla, 2023, r/LocalLLaMA; `transformers` calls it `"dynamic"`):
 #
 # $$b'(n)=b\cdot\Big(\underbrace{c\,\frac nL-(c-1)}_{\text{stretch }s(n)}\Big)^{d/(d-2)}\quad\text{for } n>L,\qquad b'(n)=b\quad\text{for } n\le L. \tag{4}$$
 #
@@ -413,6 +385,12 @@ def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# Compute the stretch $s(n)$ first. Then equation (3).
+# </details>
+
 # %% nbgrader={"grade_id": "dynamic_ntk_base_check", "grade": true, "points": 0}
 # Visible check (0 points).
 at = lambda n, scale=2.0: dynamic_ntk_base(10000.0, scale, 64, n, 4096)
@@ -439,20 +417,9 @@ week5.dynamic_ntk_base(dynamic_ntk_base, ntk_base)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Compute the stretch $s(n)$ first. Then equation (3).
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# For $n<L$ the formula would give a stretch below 1. Keep this case out.
-# </details>
-
-# %% [markdown]
 # ### Experiment: a cache and a moving base do not go together
 #
-# A decoder caches *rotated* keys, each with the base of its step; with dynamic NTK the base changes with every token beyond $L$. One head grows to 8,192 tokens, with $L=4096$ and $c=2$.
+# A decoder caches *rotated* keys, each with the base of its step, and dynamic NTK changes the base with every token beyond $L$. Here a cache grows to 8,192 tokens, with $L=4096$ and $c=2$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Which scores will be right: those of keys cached before position 4096, after it, both, or none?
@@ -460,6 +427,7 @@ week5.dynamic_ntk_base(dynamic_ntk_base, ntk_base)
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.3: run this cell
 generator = torch.Generator().manual_seed(1)
 n, original, dim = 8192, 4096, 64
 q, keys = torch.randn(1, 1, 1, dim, generator=generator), torch.randn(1, 1, n, dim, generator=generator)
@@ -479,19 +447,20 @@ fresh, cached = ((query * turned(keys, angles)).sum(-1)[0, 0] for angles in (now
 in_groups = lambda error: error.abs().view(64, 128).mean(1)
 error, unrelated = in_groups(cached - fresh), in_groups(fresh.roll(1) - fresh)  # the score of another key instead
 
-fig, ax = lab.figure("Error of the scores with a cache of rotated keys (dynamic NTK, c = 2)", height=3.0)
-ax.plot(at[64::128], error, color=lab.VERMILLION, linestyle="-", label="cached keys")
-ax.plot(at[64::128], unrelated, color=lab.GREY, linestyle=":", label="the score of the neighbouring key instead")
+fig, ax = lab.figure("How wrong the scores of cached keys are (dynamic NTK, c = 2)", height=3.0)
+ax.fill_between(at[64::128], error / unrelated.mean(), color=lab.VERMILLION, alpha=0.3, linewidth=0)
+ax.plot(at[64::128], error / unrelated.mean(), color=lab.VERMILLION, linestyle="-")
+for height, words in ((0.0, "0: right"), (1.0, "1: as wrong as the score of another key")):
+    ax.axhline(height, color=lab.BLACK, linewidth=1, linestyle=":")
+    ax.text(8100, height + 0.03, words, color="#222222", fontsize=9, ha="right")
 ax.axvline(original, color=lab.GREY, linewidth=1.2, linestyle="--")
-ax.text(original + 60, 0.4, "training length", color="#444444", fontsize=9)
-ax.set(xlabel="position of the key", ylabel="mean |error|", ylim=(0, 1.25 * float(unrelated.max())), xlim=(0, n))
-ax.grid(axis="y")
-ax.legend(loc="upper right", ncols=2)
+ax.text(original + 60, 0.12, "training length", color="#444444", fontsize=9)
+ax.set(xlabel="position of the key", ylabel="error", ylim=(-0.05, 1.3), xlim=(0, n))
 plt.show()
 
 
 # %% [markdown]
-# **Figure 5.3. A stale cache.** Error of the newest query's scores against all keys rotated with the current base. Dotted: the error made by taking the score of the neighbouring key, which is random here.
+# **Figure 5.3. A stale cache.** Error of the newest query's scores, against keys that are all rotated with the current base. Unit: the error that you make if you take another key's score instead; content is random here.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -502,7 +471,7 @@ plt.show()
 # %% [markdown]
 # ## 5 · YaRN: treat each pair as it deserves
 #
-# NTK-aware scaling slows down middle pairs that were in no danger, and divides only the very last by $s$. YaRN (Peng et al., 2023) asks of each pair the question of exercise 5.1: how many turns $r$ does it make within $L$?
+# YaRN (Peng et al., 2023) asks of each pair the question of exercise 5.1: how many turns $r$ does it make within $L$?
 #
 # - more than $\beta_\text{fast}=32$ turns: **leave it alone**: it tells neighbours apart;
 # - fewer than $\beta_\text{slow}=1$ turn: **divide it by $s$**, as position interpolation does;
@@ -537,7 +506,7 @@ plt.show()
 #
 # **7 points (4 + 2 + 1) · difficulty 4/5 · 25 + 10 + 5 minutes · code and numbers**
 #
-# *Why it matters:* every detail above can be wrong without an error message.
+# *Why it matters:* you can get every detail above wrong without an error message.
 
 # %% nbgrader={"grade_id": "yarn_frequencies", "solution": true}
 def yarn_frequencies(head_dim, scale, original_len, base=10000.0, beta_fast=32.0, beta_slow=1.0):
@@ -565,6 +534,17 @@ def yarn_frequencies(head_dim, scale, original_len, base=10000.0, beta_fast=32.0
     return ((1 - gamma) * plain + gamma * plain / scale).float()
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1: the ends of the ramp</summary>
+#
+# $\dim$ *falls* when the number of turns grows. So the fast end, 32 turns, gives the *smaller* pair number: low.
+# </details>
+#
+# <details><summary>Hint 2: the ramp</summary>
+#
+# `torch.arange(head_dim // 2)` minus low, divided by the width, then `.clamp(0, 1)`. Where it is 0 the frequency stays, where it is 1 it is divided by `scale`.
+# </details>
 
 # %% nbgrader={"grade_id": "yarn_frequencies_check", "grade": true, "points": 0}
 # Visible check (0 points). The worked example: head_dim 16, scale 4, original_len 64.
@@ -649,6 +629,12 @@ yarn_by_hand |= {
 }
 ### END SOLUTION
 
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# Rotated query times rotated key. How many of the two carry $t$?
+# </details>
+
 # %% nbgrader={"grade_id": "yarn_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
 assert isinstance(yarn_by_hand, dict), "yarn_by_hand must stay a dictionary; fill in its values."
@@ -669,22 +655,6 @@ week5.yarn_by_hand(yarn_by_hand)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the ends of the ramp</summary>
-#
-# $\dim$ *falls* when the number of turns grows. So the fast end, 32 turns, gives the *smaller* pair number: low.
-# </details>
-#
-# <details><summary>Hint 2: the ramp</summary>
-#
-# `torch.arange(head_dim // 2)` minus low, divided by the width, then `.clamp(0, 1)`. Where it is 0 the frequency stays, where it is 1 it is divided by `scale`.
-# </details>
-#
-# <details><summary>Hint 3: the logit factor</summary>
-#
-# Rotated query times rotated key. How many of the two carry $t$?
-# </details>
-
-# %% [markdown]
 # ### Experiment: what each method does to each pair
 #
 # All methods side by side, for $d=64$, $L=2048$, $s=4$.
@@ -695,6 +665,7 @@ week5.yarn_by_hand(yarn_by_hand)
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.4: run this cell
 plain = ready.frequencies_of(64)
 after = {
     "PI": plain / 4,
@@ -721,6 +692,7 @@ plt.show()
 # **Figure 5.4. How much each method slows each pair.** Low and high are the ends of the ramp of YaRN.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.5: run this cell
 fig, axes = lab.figure("Part of its circle that each pair visits at 4x, after the change", ncols=3, height=3.2,
                        sharey=True)
 rows = []
@@ -737,9 +709,9 @@ lab.table(["method, s = 4", "pairs with new angles at 4x"], [["none", new_pairs]
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# PI is flat, NTK slopes from 1 to $s$, YaRN leaves fast pairs alone. With PI and YaRN no pair leaves its arc. With NTK every pair beyond the boundary but the last slows down by less than 4 and leaves its arc a little: NTK needs a larger $s$ than the length asks for (YaRN paper, section 3.1).
+# PI is flat, NTK slopes from 1 to $s$, YaRN leaves fast pairs alone. With PI and YaRN no pair leaves its arc. With NTK the pairs beyond the boundary, all but the last, do so a little: NTK needs a larger $s$ than the length asks for (YaRN paper, section 3.1).
 #
-# "No pair leaves its arc" is less than "nothing is new". A distance turns all pairs at once. YaRN slows some and not others, so its *combinations* of angles are new. PI keeps the combinations, but at distances between the whole ones that training showed.
+# Still, something is new. A distance turns all pairs at once, and YaRN slows only some, so its *combinations* of angles are new. PI keeps the combinations, at distances between whole ones.
 # </details>
 #
 # Move $s$ yourself:
@@ -756,9 +728,9 @@ lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512
 #
 # ### 6.1 Measure what you mean
 #
-# **Which targets?** The mean over a window mixes easy and hard positions in a proportion that changes with $n$. At $4L$ a quarter of the targets have no more context than in training and hide a failure. And the first few, with next to no context, weigh less as $n$ grows: the mean may *fall* although nothing got better (the *early token curse*; Press et al., 2022). In each of our five ALiBi runs the mean over all targets falls by 0.01 to 0.02 nats from 1x to 8x; on the same last 32 the loss rises by 0.02 to 0.03.
+# **Which targets?** The mean over a window mixes easy and hard positions in a proportion that changes with $n$. At $4L$ a quarter of the targets have no more context than in training and hide a failure. And the first few, which have next to no context, weigh less as $n$ grows, so the mean may *fall* although nothing got better (the *early token curse*; Press et al., 2022). In each of our five ALiBi runs the mean over all targets falls by 0.01 to 0.02 nats from 1x to 8x; on the same last 32 the loss rises by 0.02 to 0.03.
 #
-# So score the **same last tokens** at every length.
+# So we score the **same last tokens** at every length.
 #
 # ```text
 # text            . . . . . . . . . . . . . . . . . . . . . . . . T T T T     T: the targets, always the same
@@ -766,7 +738,7 @@ lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512
 # context, 2x                           . . . . . . . . . . . . . . . .
 # ```
 #
-# **Which mode?** Dropout off, no graph recorded, and afterwards the model as you found it: some part may have been frozen in eval mode on purpose.
+# **Which mode?** Switch dropout off, record no graph, and leave the model as you found it: somebody may have frozen a part of it in eval mode on purpose.
 
 # %% [markdown]
 # ### Exercise 5.6 · Loss by length
@@ -847,6 +819,22 @@ def loss_by_length(model, tokens, lengths, n_targets):
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1: the slices</summary>
+#
+# `tokens[:, -L-1:-1]` are the $L$ tokens before the last one. The logits at the last $k$ positions of this window predict the last $k$ tokens of the text.
+# </details>
+#
+# <details><summary>Hint 2: the flags</summary>
+#
+# `model.modules()` gives the model and every part of it. Note `module.training` of each before `model.eval()`, and set it back one by one; `model.train(flag)` would set *all* parts.
+# </details>
+#
+# <details><summary>Hint 3: the loss</summary>
+#
+# `F.cross_entropy` takes logits `(N, vocab)` and targets `(N,)`. Flatten batch and targets into one axis.
+# </details>
+
 # %% nbgrader={"grade_id": "loss_by_length_check", "grade": true, "points": 0}
 # Visible check (0 points).
 torch.set_grad_enabled(True)  # whatever an earlier attempt has switched off
@@ -898,33 +886,17 @@ week5.loss_by_length(loss_by_length, probe_model, observe)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the slices</summary>
-#
-# `tokens[:, -L-1:-1]` are the $L$ tokens before the last one. The logits at the last $k$ positions of this window predict the last $k$ tokens of the text.
-# </details>
-#
-# <details><summary>Hint 2: the flags</summary>
-#
-# `model.modules()` gives the model and every part of it. Note `module.training` of each before `model.eval()`, and set it back one by one; `model.train(flag)` would set *all* parts.
-# </details>
-#
-# <details><summary>Hint 3: the loss</summary>
-#
-# `F.cross_entropy` takes logits `(N, vocab)` and targets `(N,)`. Flatten batch and targets into one axis.
-# </details>
-
-# %% [markdown]
 # ### 6.2 Six encodings, trained short, tested long
 #
 # **The model** is a causal decoder of characters: two layers, width 64, four heads of 16 channels. The variants differ in the encoding only: none, sinusoidal, learned, RoPE, ALiBi, T5 bias.
 #
-# T5's bias adds to each score a *learned* number, one per head and bucket of distances. Distances 0 to 15 have a bucket each, larger ones share, and all from 31 on share the last. (In T5 the last begins at 113.)
+# T5's bias adds to each score a *learned* number, one per head and bucket of distances. Distances 0 to 15 have a bucket each, larger ones share, and all from 31 on share the last.
 #
 # **The text** is the reference that comes with Python (`pydoc_data.topics`), printable ASCII, some 460,000 characters; the last tenth is for testing.
 #
 # **Training:** 1,000 steps of 32 windows of $L=64$ characters, five seeds per variant. Rows 64 to 511 of the learned table keep their small random initial values. **Test:** 96 windows, the same last 32 characters of each at $n=64, 128, 256, 512$.
 #
-# The results are shipped (`experiments/results.md`). *A model this small shows mechanisms. It does not predict the ranking of large ones.*
+# The results are shipped (`experiments/results.md`). *Models this small show mechanisms, not the ranking of large ones.*
 
 # %% [markdown] tags=["prediction"]
 # **Predict** each encoding's loss at 8x: does it stay (within 0.1), rise, or break down (jump by half a nat at one doubling)? What does the model without an encoding do? And which is worse, sinusoidal or learned?
@@ -932,6 +904,7 @@ week5.loss_by_length(loss_by_length, probe_model, observe)
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.7: run this cell
 import json
 
 with open("week5_results.json", encoding="utf-8") as file:
@@ -982,9 +955,9 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The best at the training length, RoPE, is not the best beyond it. *No* curve falls below its value at 1x: none of the six gains from the longer context. T5's bias rises at every doubling although no bucket is new. (Section 6.6 tests RoPE only.)
+# RoPE is the best at the training length and not the best beyond it. *No* curve falls below its value at 1x: none of the six gains from the longer context. T5's bias rises at every doubling although no bucket is new. (Section 6.6 tests RoPE only.)
 #
-# The learned table's rows beyond 64 were never trained. They are small (standard deviation 0.02), so don't read a ranking from its curve.
+# The learned table's rows beyond 64 were never trained. They are small (standard deviation 0.02), so its curve says little about learned tables.
 # </details>
 
 # %% [markdown]
@@ -1014,6 +987,7 @@ for encoding in (ENCODING, "none"):
     my_losses[encoding] = loss_by_length(mine, probes, lengths, 32)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.8: run this cell
 size = len(ready.ALPHABET)  # how often each character follows each other one in the training text, one added to every count
 follows = torch.ones(size, size).index_put((train_text[:-1], train_text[1:]), torch.tensor(1.0), accumulate=True)
 last = probes[:, -33:].cpu()
@@ -1040,20 +1014,19 @@ if ENCODING == "alibi":
     print(f"both change by less than 0.15 nats up to 8x: {flat < 0.15}")
 
 
-
 # %% [markdown]
 # **Figure 5.8. Your own models.** Left: training; dashed, what a table of character pairs reaches on the test. Right: the change of the loss with the length, yours and the shipped models of 1,000 steps. Try `ENCODING = "t5"` or `"rope"`.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Both are flat, and the control has no encoding to thank. After 300 steps it stands at 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A table of character pairs reaches 2.24. So close to it there is little that a long text could spoil: *breaking has to be learned*.
+# Both are flat, the control without any encoding. After 300 steps the control has 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A table of character pairs reaches 2.24. So close to the table a long text can spoil little: *a model must first learn what then breaks*.
 # </details>
 
 # %% [markdown]
 # ### 6.4 RoPE, extended
 #
-# Take the five RoPE models and change nothing but the angles. Start with the stretch that the length asks for, $s=n/64$. Dynamic NTK with $c=8$ stretches by 9, 25 and 57 at 2x, 4x and 8x.
+# Take the five RoPE models and change nothing but the angles. Start with the stretch that matches the length, $s=n/64$. Dynamic NTK with $c=8$ stretches by 9, 25 and 57 at 2x, 4x and 8x.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Order the four methods and "do nothing" by their loss at 2x, and again at 8x. With position interpolation no pair leaves its arc. Will it beat "do nothing" at 2x?
@@ -1076,6 +1049,7 @@ def stretched(method, n):
 
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.9: run this cell
 def load(name, **options):
     """A shipped model: the weights lie in a NumPy file, as float16."""
     model = ready.SmallTransformer(**options)
@@ -1123,19 +1097,20 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. report the opposite for LLaMA: unchanged, it may meet "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Our unchanged models lose only 0.4 nats at 2x, so there is little to win; that this explains it is our conjecture.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. report the opposite for LLaMA: unchanged, it may meet "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Our unchanged models lose only 0.4 nats at 2x, so there is little to win. We conjecture that this is why.
 #
 # A stretch is not free: with $s=8$ at the *training* length NTK loses 0.11 nats, YaRN 0.30, PI 1.62. YaRN's temperature hardly matters here: 2.03 nats at 8x with it, 2.04 without (`experiments/results.md`).
 # </details>
 #
-# YaRN seems far ahead of NTK at 8x. But is $s=n/64$ fair to both?
+# But is $s=n/64$ fair to every method?
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Give each method the $s$ that suits it best. Which $s$ will NTK want at 8x? Will YaRN keep its lead?
+# **Predict.** Give each method the $s$ that suits it best. Which $s$ will NTK want at 8x, and which YaRN? Does their order change?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.10: run this cell
 fig, axes = lab.figure("Loss against the stretch s", ncols=2, height=3.6, sharey=True)
 best = []
 for ax, n in zip(axes, ("256", "512")):
@@ -1161,18 +1136,19 @@ lab.table(["at the best s on average", "loss, mean (range over the seeds)"], bes
 # **Figure 5.10. Loss against s.** The same models and targets; only the stretch differs. Dashed: the choice of Figure 5.9. Compare the lowest points of the two curves.
 
 # %% [markdown]
-# Note YaRN's lead twice, here and in Figure 5.9. Exercise 5.8 asks for it.
+# Compare YaRN with NTK twice, here and in Figure 5.9: exercise 5.8 asks for it.
 #
 # ### 6.5 Which pairs are in trouble?
 #
-# The popular explanation says: beyond $L$ the slow pairs meet new angles, and this breaks the model. Test it: slow down *one* pair by $n/64$ and leave the others alone.
+# The popular explanation says that beyond $L$ the slow pairs meet new angles, and that this breaks the model. To test it, slow down *one* pair by $n/64$ and leave the others alone.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** By exercise 5.1 some of the eight pairs never complete a turn in 64 positions. Must *all* of these be repaired to help? If a single repair helps, which?
+# **Predict.** Some of the eight pairs never complete a turn in 64 positions (5.1). Must you repair *all* of these? If one repair is enough, which?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.11: run this cell
 names = list(results["repaired"])
 fig, ax = lab.figure("Only these pairs are slowed down by n/64, a symbol per seed", height=4.0)
 for column, (n, colour, marker) in enumerate(((128, lab.GREEN, "o"), (256, lab.BLUE, "s"), (512, lab.VERMILLION, "^"))):
@@ -1200,7 +1176,7 @@ lab.table(["repaired, mean (range over 5 seeds)", *(f"{n // 64}x" for n in teste
 # %% [markdown]
 # ### 6.6 Show no new distance
 #
-# The best stretch still leaves the loss at 8x half a nat above 1x. Because 512 keys compete? Change one of section 1's two suspects without the other, nothing retrained:
+# With the best stretch the loss at 8x is still half a nat above 1x. Is it because 512 keys compete? We change one of section 1's two suspects without the other, and retrain nothing:
 #
 # - **All keys, no new distance**: a *clip*. A key further back than a limit $w$ counts as $w$ back: RoPE turns by $\min(i-j,\,w)$.
 # - **Few keys, no new distance**: a *window*. Each query sees its latest $w$ keys.
@@ -1213,7 +1189,7 @@ lab.table(["repaired, mean (range over 5 seeds)", *(f"{n // 64}x" for n in teste
 #
 # **3 points (1 + 2) · difficulty 3/5 · 10 + 20 minutes · code**
 #
-# *Why it matters:* it is the test that tells the two suspects apart, and a method (section 6.6 ends with its relatives).
+# *Why it matters:* this test tells the two suspects apart, and three published methods are made of it.
 #
 # **A worked example.** Five keys, the last three positions as queries, limit 2. The last query's distances are $4,3,2,1,0$; clipped $2,2,2,1,0$. The rows above are $2,2,1,0$ and $2,1,0$.
 
@@ -1231,6 +1207,12 @@ def clipped_distances(n_queries, n_keys, limit):
     return (position[n_keys - n_queries :, None] - position).clamp(0, limit)
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# Positions of the queries as a column, those of the keys as a row: subtract, then `.clamp(max=limit)`. The first query stands at `n_keys - n_queries`.
+# </details>
 
 # %% nbgrader={"grade_id": "clipped_distances_check", "grade": true, "points": 0}
 # Visible check (0 points). The worked example: only keys up to the query count.
@@ -1278,6 +1260,17 @@ def rotary_scores(q, k, distances, base=10000.0):
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1: one distance</summary>
+#
+# Suppose all keys were 5 back. Then turn every query by 5, and multiply with all keys: one call of `ready.rotate`, one matrix product.
+# </details>
+#
+# <details><summary>Hint 2: all distances</summary>
+#
+# With a limit of 31 there are only 32 different distances. Compute the scores for each as in hint 1; `torch.where(distances == distance, …)` keeps those that belong to it.
+# </details>
+
 # %% nbgrader={"grade_id": "rotary_scores_check", "grade": true, "points": 0}
 # Visible check (0 points): your scores against a loop over all pairs of a query and a key.
 q = torch.tensor([[[[1.0, 0.0, 0.5, -1.0], [0.0, 2.0, 1.0, 1.0]]]])
@@ -1306,28 +1299,13 @@ from autograder.checks import week5
 week5.rotary_scores(rotary_scores)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1: the distances</summary>
-#
-# Positions of the queries as a column, those of the keys as a row: subtract, then `.clamp(max=limit)`. The first query stands at `n_keys - n_queries`.
-# </details>
-#
-# <details><summary>Hint 2: one distance</summary>
-#
-# Suppose all keys were 5 back. Then turn every query by 5, and multiply with all keys: one call of `ready.rotate`, one matrix product.
-# </details>
-#
-# <details><summary>Hint 3: all distances</summary>
-#
-# With a limit of 31 there are only 32 different distances. Compute the scores for each as in hint 2; `torch.where(distances == distance, …)` keeps those that belong to it.
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** The shipped RoPE model has a loss of 1.38 at 64 characters and 3.37 at 512. And at 512 with all keys, clipped at 31? With a window of 32? With 64 keys at their new distances, the nearest 32 and 32 others?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# The shipped model with other distances: run this cell
 class OtherDistances(nn.Module):
     """The shipped model, nothing retrained: distances clipped at ``limit``, or the latest ``window`` keys alone."""
 
@@ -1367,6 +1345,7 @@ familiar = {"clipped at 31": loss_by_length(clip, windows, tested, 32),
             "window of 32": loss_by_length(window, windows, tested, 32)}
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.12: run this cell
 fig, ax = lab.figure("One model, nothing retrained: trained at 64 (dashed)", height=3.6)
 lines = {"as it is": (yours["none"], lab.BLACK, ":", "o"), "YaRN, s = n/64": (yours["YaRN"], lab.BLUE, "-.", "D"),
          "all keys, distances clipped at 31": (familiar["clipped at 31"], lab.VERMILLION, "-", "s"),
@@ -1385,7 +1364,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # **Figure 5.12. The same weights, other distances.** Loss on the last 32 targets, one shipped model. The clip sees all keys, the window the latest 32.
 
 # %% [markdown]
-# <details><summary>After you have run it: four arms, five seeds</summary>
+# <details><summary>After you have run it</summary>
 #
 # Loss at 512 characters, mean (lowest to highest of five seeds), from `experiments/results_distances.md`. At 64 characters it is 1.369 (1.338 to 1.419).
 #
@@ -1402,7 +1381,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # |---|---|---|---|---|---|---|---|
 # | loss | 1.40 | 1.38 | 1.37 | 1.38 | 1.41 | 2.52 | 3.08 |
 #
-# Compare the two rows, then the two columns. "Familiar" is a matter of degree: clipped at 63, the farthest distance that training showed at all, the model has 1.67. And look at the window of 8: what can this loss not show?
+# Compare the two rows, then the two columns. "Familiar" is a matter of degree: training did show the distance 63, but rarely, and clipped there the loss is 1.67. Now look at the window of 8. What can this loss not show?
 # </details>
 
 # %% [markdown]
@@ -1456,11 +1435,11 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Part 1: equation (1). Part 2: what curve has a model that cannot see more than 30 characters back? Part 3: two rows and two columns of the table in 6.6. Part 4: pair 0 in Figure 5.11, the lowest points in Figure 5.10.
+# Part 2: what curve has a model that sees 30 characters back? Part 3: the table in 6.6. Part 4: pair 0 in Figure 5.11, the lowest points in Figure 5.10.
 # </details>
 
 # %% [markdown]
-# <details><summary>After you have answered: the popular explanations, tested</summary>
+# <details><summary>After you have answered</summary>
 #
 # **New angles.** Five of the eight pairs meet them, but one repair does what all five do. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles do no harm.
 #
@@ -1472,7 +1451,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # ## 7 · More keys: attention dilution
 #
-# At familiar distances 448 more keys cost our language model 0.03 nats. With many more it can be worse. Let one key matter, with a logit of 8, and let the other $n$ keys be noise, with logits drawn from a normal distribution of mean 0 and variance 1. The mean of $e^x$ over such noise is $e^{1/2}$. So the weight of the key that matters is about
+# At familiar distances 448 more keys cost our language model 0.03 nats. Many more can cost more. Suppose that one key matters and has a logit of 8, and that the other $n$ keys are noise, with normal logits of mean 0 and variance 1. The mean of $e^x$ over such noise is $e^{1/2}$. So the weight of the key that matters is about
 #
 # $$\frac{e^{8}}{e^{8}+n\,e^{1/2}}. \tag{9}$$
 #
@@ -1491,7 +1470,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # **2 points · difficulty 1/5 · 15 minutes · code**
 #
-# *Why it matters:* adding instead of multiplying runs without an error, and so does the fraction upside down.
+# *Why it matters:* if you add instead of multiply, or turn the fraction upside down, no error tells you.
 
 # %% nbgrader={"grade_id": "log_n_scale", "solution": true}
 def log_n_scale(n, n0):
@@ -1505,6 +1484,12 @@ def log_n_scale(n, n0):
     return math.log(n) / math.log(n0)
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# The current length is the numerator. The base of the logarithm does not matter if it is the same in both.
+# </details>
 
 # %% nbgrader={"grade_id": "log_n_scale_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -1522,18 +1507,13 @@ from autograder.checks import week5
 week5.log_n_scale(log_n_scale)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint</summary>
-#
-# The current length stands above. The base of the logarithm does not matter if it is the same in both.
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** At $n=32{,}768$ the plain weight is 0.052. What is it if $\log n$ is *added* to all logits? If they are *multiplied* by $\lambda$: back to 0.97, more, or less?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.13: run this cell
 sizes = 2 ** torch.arange(6, 16)
 generator = torch.Generator().manual_seed(0)
 
@@ -1577,7 +1557,7 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Adding $\log n$ changes nothing. Multiplying even raises the weight: when $\ln n$ grows by 1, the lead of 8 grows by $8/\ln 64=1.9$. The factor needs a key that *stands out*; without one it sharpens noise. At new distances it makes our RoPE models worse: 3.39 nats at 8x instead of 3.31.
+# Adding $\log n$ changes nothing. Multiplying even raises the weight: when $\ln n$ grows by 1, the lead of 8 grows by $8/\ln 64=1.9$. The factor needs a key that *stands out*; without one it sharpens the noise. At new distances it makes our RoPE models worse: 3.39 nats at 8x instead of 3.31.
 # </details>
 
 # %% [markdown]
@@ -1585,9 +1565,9 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 #
 # ### 8.1 Hide a needle
 #
-# Flat curves so far. Does the model *use* the long context? Ordinary text cannot tell: nearly everything follows from the last few words. So hide something that can only be known from far away.
+# A curve may be flat, but does the model *use* the long context? Ordinary text cannot tell, since nearly everything follows from the last few words. So we hide something that only the far context knows.
 #
-# **The task.** A haystack of filler, symbols 0 to 15: after $x$ comes $x+1$ with probability 0.8, else $x+5$ (modulo 16). Its entropy is 0.50 nats. Somewhere in it stands a *needle*: a MARK and one of 16 values. The last token is QUERY; the answer is the value, and guessing finds 1/16. Training: 300 steps at 64 tokens, needles anywhere. Test: the needle **in the first quarter**, up to 1,024 tokens.
+# **The task.** A haystack of filler, symbols 0 to 15: after $x$ comes $x+1$ with probability 0.8, else $x+5$ (modulo 16). Its entropy is 0.50 nats. Somewhere in it is a *needle*: a MARK and one of 16 values. The last token is QUERY; the answer is the value, and guessing finds 1/16. Training: 300 steps at 64 tokens, needles anywhere. Test: the needle **in the first quarter**, up to 1,024 tokens.
 
 # %% [markdown] tags=["prediction"]
 # **Predict** for ALiBi and RoPE from 1x to 16x. What happens to the loss on *filler*? What to the share of needles found? Will the factor $\lambda(n)$ help?
@@ -1595,6 +1575,7 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.14: run this cell
 needle, lengths_n = results["needle"], results["needle_tested"]
 fig, ax = lab.figure("Needle in the first quarter, trained at 64 (dashed line), five seeds", height=3.8)
 for encoding in ("alibi", "rope"):
@@ -1619,14 +1600,14 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The filler loss stays at 0.49 to 0.52 at every length, RoPE's too, although RoPE broke down on English: this filler needs only the token before. Whether a loss stays flat says as much about the text as about the model.
+# The filler loss stays at 0.49 to 0.52 at every length, RoPE's too, although RoPE broke down on English.
 #
 # **Here the factor helps.** With all content logits multiplied by $\lambda(n)$, ALiBi finds 0.77 of the needles at 16x instead of 0.54, better in each of five runs. (The bias itself stays as it is.)
 # </details>
 #
 # **And a clip, a window?** The RoPE models of this task again, nothing retrained. Which of the two finds needles from afar?
 #
-# <details><summary>The answer, over five seeds</summary>
+# <details><summary>After you have answered</summary>
 #
 # Found in the first quarter of 512 tokens, mean (lowest to highest), from `experiments/results_distances.md`. On filler all three have a loss of 0.49.
 #
@@ -1634,7 +1615,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 # |---|---|---|
 # | 0.61 (0.47 to 0.77) | **1.00 (1.00 to 1.00)** | 0.06 (0.03 to 0.08) |
 #
-# The clip loses nothing here and mends what new distances spoiled: all keys are there, and content finds the needle. The window finds none, at the same filler loss. What a clip costs is *order*: of two far needles it cannot tell the later one.
+# The clip keeps all keys, so content finds every needle. The window finds none, at the same filler loss. A clip loses *order*: it cannot tell which of two far needles is the later one.
 # </details>
 
 # %% [markdown] tags=["prediction"]
@@ -1643,6 +1624,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.15: run this cell
 # One of the ALiBi models, its weights shipped: which needles does it find? No training; 10 seconds.
 finder = load("week5_needle.npz", n_tokens=ready.NEEDLE_TOKENS, encoding="alibi")
 length, size = 1024, 192
@@ -1705,7 +1687,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 # ### BEGIN SOLUTION
 # 1. The loss is a mean over targets that depend on the token before them; the needle matters for one target in 1,024. So the loss stays at 0.49 to 0.52 at all lengths, for ALiBi and for RoPE, while the share of needles found falls: for ALiBi from 1.00 at 1x to 0.70 to 0.97 at 8x and 0.35 to 0.65 at 16x. In ALiBi the penalty slope × distance competes with the score that the needle's content earns. A needle is found as long as its lead over the filler is larger than the penalty. The lead differs from value to value: beyond 700 tokens some values are always found, others never (Figure 5.15). More keys make it harder: the log-n factor, which raises the content scores, brings needles back.
 #
-# 2. Measure something that only the far context can tell: for example a table of keys and values at the beginning and the question for one of them at the end; or the loss of the same last 200 tokens of real documents, once with their true far context and once with the far context of another document. Fixed must be: the targets, the number of needles and of distractors, the alphabet, so that guessing is worth the same at every length. The distance of the needle must grow with the length, and be reported: a needle that always stands 50 tokens before the question tests nothing new.
+# 2. Measure something that only the far context can tell: for example a table of keys and values at the beginning and the question for one of them at the end; or the loss of the same last 200 tokens of real documents, once with their true far context and once with the far context of another document. Hold fixed: the targets, the number of needles and of distractors, the alphabet, so that guessing is worth the same at every length. The distance of the needle must grow with the length, and be reported: a needle that always stands 50 tokens before the question tests nothing new.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1722,13 +1704,15 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# The popular explanation is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this gap. It differs from value to value, so each *value* has a reach of its own: in all five seeds, each for other values (`experiments/results.md`). Most wrong answers are one default value per model, which is "found" for free.
+# This filler needs only the token before: a flat loss says as much about the text as about the model.
+#
+# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this gap. It differs from value to value, so each *value* has a reach of its own: in all five seeds, each for other values (`experiments/results.md`). Most wrong answers are one default value per model, which is "found" for free.
 # </details>
 
 # %% [markdown]
 # ### 8.2 A model that keeps its context
 #
-# New distances break RoPE, penalties blind ALiBi, a clip forgets far order, a window far content. Yang et al. (2025) divide the labour. Some layers use **RoPE in a short window** and tell the order of neighbours. The others see **all keys, without positions**, and find content anywhere. Our version has one layer of each, with a window of 32 (`ready.HYBRID`).
+# Yang et al. (2025) divide the labour. Some layers use **RoPE in a short window** and tell the order of neighbours. The others see **all keys, without positions**, and find content anywhere. Our version has one layer of each, with a window of 32 (`ready.HYBRID`).
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Trained at 64, how many needles will the hybrid find at 16x? What will it pay in language modelling at 1x, compared with RoPE everywhere? Will its loss stay flat up to 8x?
@@ -1749,6 +1733,7 @@ for n in lengths_n:
     live_found[n] = float((answer == targets[:, -1]).float().mean())
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 5.16: run this cell
 fig, (left, right) = lab.figure("The hybrid: what it finds, and what it costs", ncols=2, height=3.8)
 for encoding in ("hybrid", "alibi", "rope"):
     per_seed = needle[encoding]["found"]
@@ -1786,51 +1771,46 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # | hybrid | 1.425 (1.396 to 1.453) | 1.487 (1.453 to 1.503) | 0.062 (0.050 to 0.070) | 1.00 |
 # | a window in both layers | 1.369 (1.338 to 1.416) | 1.369 (1.338 to 1.416) | 0.000 | 0.06 |
 #
-# The control cannot rise: two windows of 32 reach 62 characters back, whatever the length. The hybrid rises in every run. So its layer without positions costs something at new lengths too, and buys what the window cannot see. Released models have come to the same design, and a windowed layer caches only its window.
+# The control cannot rise: two windows of 32 reach 62 characters back, whatever the length. The hybrid rises in every run. So its layer without positions costs a little at new lengths, and finds what the window cannot see. Several released models have the same design (section 8.3). A windowed layer also caches only its window.
 # </details>
 
 # %% [markdown]
 # ### 8.3 What released models do
 #
-# Read from the configuration classes of `transformers` 5.23. They hold defaults; a released checkpoint may set other values.
+# Read in the [configuration classes](https://github.com/huggingface/transformers/tree/v5.23.0/src/transformers/models) of `transformers` 5.23.0. They hold defaults; a released checkpoint may set other values.
 #
 # | model (class) | what it does | this week |
 # |---|---|---|
 # | gpt-oss (`GptOssConfig`) | YaRN, $s=32$ from 4,096, `truncate=False`: the ends of the ramp are not rounded; every other layer has a window of 128; each head has a learned sink, an extra logit without a value (`GptOssAttention.sinks`) | sections 5, 8 |
-# | Llama 3.1 (type `"llama3"` in `modeling_rope_utils.py`) | YaRN's idea with other numbers: pairs of more than 4 turns within 8,192 tokens stay, those of fewer than 1 are divided by 8, those between are mixed linearly in the number of turns; no temperature | section 5 |
-# | Qwen3 (`Qwen3Config`) | plain RoPE; YaRN is off unless the user switches it on | section 5 |
-# | Ministral 3 (`Ministral3Config`) | YaRN, $s=16$ from 16,384, with a temperature of 1: `mscale` and `mscale_all_dim` cancel; queries times $1+0.1\ln(1+\lfloor m/16384\rfloor)$ | sections 5, 7 |
+# | Llama 3.1 (type `"llama3"` in `modeling_rope_utils.py`) | YaRN's idea with other numbers: above 4 turns in 8,192 tokens pairs stay, below 1 they are divided by 8, between they are mixed by the number of turns; no temperature | section 5 |
 # | Llama 4 (`Llama4TextConfig`) | every fourth layer without positions, its queries times $1+0.1\ln(1+\lfloor (m+1)/8192\rfloor)$; the others RoPE in chunks of 8,192 | sections 7, 8.2 |
 # | Cohere 2 (`Cohere2Config`), EXAONE 4 (`Exaone4Config`) | three layers with RoPE in a window of 4,096, then one without positions that sees everything | section 8.2 |
-# | SmolLM3 (`SmolLM3Config`) | every fourth layer without positions, no windows | section 8.2 |
 # | Gemma 3 (`Gemma3TextConfig`) | base 10,000 in the windows, 1,000,000 in every sixth layer, which sees everything | section 3 |
-# | GPT-NeoX (`GPTNeoXConfig`), StableLM (`StableLmConfig`), Qwen3-Next (`Qwen3NextConfig`) | RoPE on a quarter of each head's channels, the rest without positions | section 8.2 |
 # | Phi-3 (`Phi3Config`) | plain RoPE by default. A checkpoint may ask for "longrope": a factor per pair from one of two lists, the long one as soon as a text exceeds the original length; the cache is then thrown away | the trap of section 4 |
-# | MPT (`MptConfig`) | ALiBi | section 6 |
 
 # %% [markdown]
 # ## 9 · Test yourself
 #
 # Answer aloud, then open.
 #
-# <details><summary>1. Why does a RoPE model break down beyond its training length, although RoPE is relative?</summary>
-#
-# Larger relative distances are new too. Clip them at 31 and the same model reads eight times its length with all keys: 1.40 nats instead of 3.31, against 1.37 within it. More keys alone cost 0.03.
-# </details>
-#
-# <details><summary>2. You switch on dynamic NTK in a server with a KV cache. What can go wrong?</summary>
+# <details><summary>1. You switch on dynamic NTK in a server with a KV cache. What can go wrong?</summary>
 #
 # Cached keys were rotated with an older base; the query uses the current one. Cache keys before rotation, or keep the base fixed.
 # </details>
 #
-# <details><summary>3. A paper shows a falling mean loss for growing windows. Does the model use the longer context?</summary>
+# <details><summary>2. A paper shows a falling mean loss for growing windows. Does the model use the longer context?</summary>
 #
 # Not necessarily: the share of early targets falls. Ask for the same targets with and without the far context.
 # </details>
 #
-# <details><summary>4. Why do some models have layers without any positional encoding?</summary>
+# <details><summary>3. Why does RoPE break beyond its training length, although it is relative?</summary>
 #
-# Such a layer has no distances to meet, so it can retrieve from any depth. Order comes from other layers, with RoPE, and from the causal mask (week 1). It is not free: our hybrid's loss rises with the length.
+# Larger distances are new, too. Clip them, and the same model reads all keys.
+# </details>
+#
+# <details><summary>4. Why do some models have layers without positions?</summary>
+#
+# Such a layer meets no distances and finds content at any depth. Other layers and the causal mask give the order.
 # </details>
 #
 # <details><summary>5. You clip a RoPE model at a familiar distance, or give it a window. What does each no longer know?</summary>
@@ -1851,23 +1831,19 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # | RoPE fails beyond its training length because more keys compete | At familiar distances 512 keys do as well as 64. New distances do the damage, and more keys make new distances worse. | section 6.6 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do; the high ones have been all the way round. | Figure 5.2 |
 # | All pairs that never completed a turn must be repaired | In our models one is enough: the first past the boundary. | Figure 5.11 |
-# | Sinusoids fail far out because they are periodic | For width 64 the slowest wavelength is some 47,000 positions, and our models break down at 128. Week 2 tests this further. | section 6.2 |
-# | A learned embedding beyond its table is random | A row that was never trained is as it was initialised; an index beyond the table is an error. | section 6.2 |
-# | The NTK base for $s=2$, $d=64$ is about 20,700 | $10\,000\cdot2^{64/62}=20\,452$. | 5.3 |
 # | NTK-aware scaling reduces all frequencies | The first is unchanged, the last divided by exactly $s$. | 5.3, Figure 5.4 |
 # | YaRN interpolates high frequencies and uses NTK for the low ones | High: untouched. Low: linear interpolation. Between: a ramp. And a temperature. | 5.5 |
 # | YaRN is far better than NTK | In our small models only at the same $s$; at the best $s$ of each 0.05 nats remain at 8x. That is no ranking. | Figure 5.10 |
-# | An encoding is good if its curve is flat | After 300 steps a model without one is flat, too. | Figure 5.8 |
 # | Dynamic NTK with scale $c$ stretches by $c$ | By $c\,n/L-(c-1)$: at 8x and $c=8$ that is 57. | section 4 |
 # | Add $\log n$ to the logits against dilution | Adding a constant is a no-op; *multiply* by $\log n/\log n_0$. | 5.9, Figure 5.13 |
-# | PI works out of the box | Without fine-tuning it was worse than doing nothing at 2x here. | Figure 5.9 |
 # | ALiBi's heads see as far as their windows | The needle's content competes with the penalty; each value has its own reach. | Figure 5.15 |
 # | A flat perplexity shows that the context is used | Needles were lost behind a flat loss. | Figure 5.14 |
-# | Code Llama's long context comes from ALiBi | It uses RoPE with base $10^6$ (Rozière et al., 2023). | week 3 |
 #
-# ## The answer
+# ## Takeaways
 #
-# *What breaks?* In our models distances that training never showed; the more keys stand at them, the worse. *What mends it?* Show no new distance: clip it, hide it, or build layers that meet none. Or slow down what leaves its known range, and state the stretch. Each has its price. *How would you know?* Score the same targets at every length, over several seeds, beside the loss within the training length. Then hide a needle: a flat loss is not a used context.
+# 1. *What breaks?* In our models, distances that training never showed. More keys at new distances make it worse.
+# 2. *What mends it?* Show no new distance: clip it, hide it, or build layers that meet none. Or slow down the pairs that leave their range, and state the stretch. Each has its price.
+# 3. *How would you know?* Score the same targets at every length, over several seeds, and the loss within the training length. Then hide a needle.
 #
 # ## References
 #
@@ -1881,14 +1857,8 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # - X. Liu, H. Yan, S. Zhang, C. An, X. Qiu, D. Lin: *Scaling Laws of RoPE-based Extrapolation*, ICLR 2024, arXiv:2310.05209 (the critical dimension).
 # - X. Men et al.: *Base of RoPE Bounds Context Length*, 2024, arXiv:2405.14591 (repairing angles alone gives a superficial long-context ability).
 # - O. Press, N. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, ICLR 2022, arXiv:2108.12409.
-# - J. Su et al.: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864.
 # - J. Su: *Attention Scaling from the Perspective of Entropy Invariance*, 2021, kexue.fm/archives/8823 (in Chinese; the log-n factor).
 # - D. Chiang, P. Cholak: *Overcoming a Theoretical Limitation of Self-Attention*, 2022, arXiv:2202.12172 (multiplying logits by log n).
-# - C. Raffel et al.: *Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer*, 2019, arXiv:1910.10683 (the T5 bias).
 # - B. Yang et al.: *Rope to Nope and Back Again: A New Hybrid Attention Strategy*, 2025, arXiv:2501.18795.
-# - A. Haviv, O. Ram, O. Press, P. Izsak, O. Levy: *Transformer Language Models without Positional Encodings Still Learn Positional Information*, 2022, arXiv:2203.16634.
-# - A. Kazemnejad et al.: *The Impact of Positional Encoding on Length Generalization in Transformers*, 2023, arXiv:2305.19466 (models without an encoding do well on its reasoning tasks; our language model is another matter).
-# - Three later ideas. Y. Gelberg et al.: *Extending the Context of Pretrained LLMs by Dropping Their Positional Embeddings*, 2025, arXiv:2512.12167 (DroPE trains with RoPE, then drops it and recalibrates briefly). H. Li et al.: *CoPE: Clipped RoPE as A Scalable Free Lunch for Long Context LLMs*, 2026, arXiv:2602.05258 (clips RoPE's low frequencies softly). E. Hua et al.: *Fourier Position Embedding*, ICML 2025, arXiv:2412.17739 (Fourier series; zeroes frequencies that training has not covered).
 # - C.-P. Hsieh et al.: *RULER: What's the Real Context Size of Your Long-Context Language Models?*, 2024, arXiv:2404.06654 (retrieval tests beyond one needle).
-# - B. Rozière et al.: *Code Llama: Open Foundation Models for Code*, 2023, arXiv:2308.12950.
 # - Code: huggingface/transformers 5.23, `modeling_rope_utils.py` and the configuration classes of section 8.3.

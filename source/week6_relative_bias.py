@@ -3,6 +3,8 @@
 #
 # **The question of the week.** A head wants to look "three tokens back". Another wants to look at whatever a *key* points to. Some methods can learn the first, some the second, some neither. Can you tell which from the formula alone?
 #
+# <!-- costs of week6_relative_bias -->
+#
 # ## What you will be able to do
 #
 # - convert between the four conventions in which papers and code count relative positions;
@@ -15,40 +17,21 @@
 #
 # **You need** weeks 1, 2 and 4: attention with a mask, the four terms of exercise 2.7, biases on scores. RoPE appears as a rival in one experiment.
 #
-# **Time:** about 250 minutes of exercises and 50 of reading and experiments. The complete notebook runs in about a minute. Short of time? 6.2, 6.6, 6.7 and 6.11 are the core; 6.4 is the nicest trick.
+# **Short of time?** 6.2, 6.6, 6.7 and 6.11 are the core; 6.4 is the nicest trick.
 #
-# ## The exercises: 34 points
+# <!-- points of week6_relative_bias -->
 #
-# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
-# |---|---|---|---|---|---|---|
-# | 6.1 | `conventions_by_hand` | numbers | 0 | 2 | – | 15 |
-# | 6.2 | `relative_positions` | code | 0 | 2 | – | 10 |
-# | 6.3 | `shaw_attention` | code | 0 | 4 | – | 35 |
-# | 6.4 | `rel_shift` | code | 0 | 3 | – | 20 |
-# | 6.5 | `transformer_xl_scores` | code | 0 | 4 | – | 30 |
-# | 6.6 | `t5_bucket` | code | 0 | 4 | – | 25 |
-# | 6.7 | `t5_attention` | code | 0 | 3 | – | 20 |
-# | 6.8 | `deberta_scores` | code | 0 | 4 | – | 30 |
-# | 6.9 | `costs_by_hand` | numbers | 0 | 2 | – | 10 |
-# | 6.10 | `t5_against_deberta` | text | – | – | 3 | 25 |
-# | 6.11 | `pull_and_push` | text | – | – | 3 | 30 |
-# | | **total** | | **0** | **28** | **6** | **250** |
-#
-# **How points are given.** Below each answer stands a *visible check*. It carries **0 points**. It says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with other inputs. A person reads the two text answers.
-#
-# **A mistake is paid for once.** 6.3, 6.5 and 6.7 may call your 6.2; 6.5 may call your 6.4, and 6.7 your 6.6. If an earlier answer returns wrong numbers and a later one uses them rightly, the later one gets its points.
-#
-# **Cells marked *predict*** ask you to commit to an answer before you see a result. They are not graded. Two of ours turned out wrong.
+# A *visible check* carries no points: it says what is wrong and where to look. You pay for a mistake once: 6.3, 6.5 and 6.7 may call your 6.2, 6.5 your 6.4, and 6.7 your 6.6. *Predict* cells are not graded. Two of our own predictions were wrong.
 
 # %% [markdown]
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $i$ is the position of a query, $j$ the position of a key, $d$ the **head dimension**.
 # - The **offset** is key position − query position, $j-i$. A key behind the query has a negative offset. Its **distance** is $i-j$, positive there.
-# - Where there are fewer queries than keys, the queries are the *last* positions: row $r$ stands at $n_\text{keys}-n_\text{queries}+r$. So it is with a KV cache, or with a memory of earlier text.
+# - Where there are fewer queries than keys, the queries are the *last* positions: row $r$ stands at $n_\text{keys}-n_\text{queries}+r$. This is so with a KV cache, or with a memory of earlier text.
 # - In a mask, True means "may attend", as in week 1.
 # - Your functions return the dtype and device of their input, keep gradients, and never change an argument in place. The tests use float32 and float64.
-# - "**Not looked at**" means what it says: any value may stand there, infinities too.
+# - "**Not looked at**" means that any value is allowed there, infinities too.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import json
@@ -71,7 +54,7 @@ np.random.seed(0)
 #
 # Week 2 wrote a score as four terms: content meets content, content meets position, position meets content, position meets position. Every method of this week keeps some of them and throws others away. And every method replaces a position by an *offset*: how far apart two tokens are, and which one comes first.
 #
-# So each needs a table with one entry per offset, and a rule that says which row. Here the papers part ways:
+# So each needs a table with one entry per offset, and a rule for the row. The papers have different rules:
 #
 # | method | what it counts | rule for the row | query 12, key 2 | query 2, key 12 |
 # |---|---|---|---|---|
@@ -84,7 +67,7 @@ np.random.seed(0)
 #
 # **T5's bucket.** A side has $B$ buckets. Near offsets have one each; far ones share, and the bucket's number grows only like the logarithm of the distance. With $m=|j-i|$ and $e=B/2$ (rounded down):
 #
-# $$\text{bucket}(m)=\begin{cases} m & m<e\\[2pt] \min\!\Big(B-1,\ e+\Big\lfloor \dfrac{\ln(m/e)}{\ln(M/e)}\,(B-e)\Big\rfloor\Big) & m\ge e\end{cases} \tag{1}$$
+# $$\text{bucket}(m)=\begin{cases} m & m<e\\ \min\!\Big(B-1,\ e+\Big\lfloor \dfrac{\ln(m/e)}{\ln(M/e)}\,(B-e)\Big\rfloor\Big) & m\ge e\end{cases} \tag{1}$$
 #
 # $M$ is `max_distance`, 128 by default.
 #
@@ -127,6 +110,17 @@ conventions_by_hand |= {
 }
 ### END SOLUTION
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# First write down $j-i$ and $i-j$ for both cases. Then ask of each rule which of the two it uses.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# For T5: which $B$, which $e$? In a decoder nothing is halved.
+# </details>
+
 # %% nbgrader={"grade_id": "conventions_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
 assert isinstance(conventions_by_hand, dict), "conventions_by_hand must stay a dictionary; fill in its values."
@@ -151,22 +145,6 @@ week6.conventions_by_hand(conventions_by_hand)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# First write down $j-i$ and $i-j$ for both cases. Then ask of each rule which of the two it uses.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# For T5: which $B$, which $e$? In a decoder nothing is halved.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# How many rows does a table have? No row number can be larger than that, less one.
-# </details>
-
-# %% [markdown]
 # ### Exercise 6.2 · Offsets
 #
 # **2 points · difficulty 1/5 · 10 minutes · code**
@@ -187,6 +165,17 @@ def relative_positions(n_queries, n_keys):
     return key - query[:, None]
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Write two `arange`s, one for the positions of the keys, one for those of the queries. Where does the second one start?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `key - query[:, None]`: rows are queries.
+# </details>
 
 # %% nbgrader={"grade_id": "relative_positions_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -210,18 +199,8 @@ from autograder.checks import week6
 week6.relative_positions(relative_positions)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Write two `arange`s, one for the positions of the keys, one for those of the queries. Where does the second one start?
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `key - query[:, None]`: rows are queries.
-# </details>
-
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 6.1: run this cell
 offset = relative_positions(4, 6)
 clip, span = 2, 2
 pictures = {"offset j − i": offset, f"Shaw's row, clip {clip}": clip + offset.clamp(-clip, clip),
@@ -251,7 +230,7 @@ plt.show()
 #
 # Offsets beyond $\pm c$ are **clipped** to the end rows. The model learns no difference between 20 and 200 back, and so it never meets an unknown row on a longer text.
 #
-# **The trap.** Forget to clip, and `rel_k[-3]` raises no error. Python counts from the end: a key far *behind* gets the vector of a key *ahead*. Only offsets that are too large on the other side raise.
+# **The trap.** If you forget to clip, `rel_k[-3]` raises no error: Python counts from the end, and a key far *behind* gets the vector of a key *ahead*. Only offsets that are too large on the other side raise.
 #
 # **What it costs.** Written as in (2), the vectors $a_t$ form a tensor `(n_queries, n_keys, head_dim)`. You need not build it. A query has only $2c+1$ different products with the table: compute these, then pick. Section 6 measures both.
 
@@ -290,6 +269,22 @@ def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
     return weights @ v + by_row @ rel_v, weights
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1: the plain way</summary>
+#
+# `rel_k[row]` with `row` of shape `(n_queries, n_keys)` has shape `(n_queries, n_keys, head_dim)`. `torch.einsum("bhid,ijd->bhij", q, rel_k[row])` is the key term.
+# </details>
+#
+# <details><summary>Hint 2: the value term</summary>
+#
+# `torch.einsum("bhij,ijd->bhid", weights, rel_v[row])`. It uses the weights, so it comes after the softmax.
+# </details>
+#
+# <details><summary>Hint 3: rows without a key</summary>
+#
+# Fill such rows with zeros before the softmax and again after it. Then no NaN ever exists, not in the gradient either.
+# </details>
 
 # %% nbgrader={"grade_id": "shaw_attention_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -346,22 +341,6 @@ week6.shaw_attention(shaw_attention, relative_positions)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the plain way</summary>
-#
-# `rel_k[row]` with `row` of shape `(n_queries, n_keys)` has shape `(n_queries, n_keys, head_dim)`. `torch.einsum("bhid,ijd->bhij", q, rel_k[row])` is the key term.
-# </details>
-#
-# <details><summary>Hint 2: the value term</summary>
-#
-# `torch.einsum("bhij,ijd->bhid", weights, rel_v[row])`. It uses the weights, so it comes after the softmax.
-# </details>
-#
-# <details><summary>Hint 3: rows without a key</summary>
-#
-# Fill such rows with zeros before the softmax and again after it. Then no NaN ever exists, not in the gradient either.
-# </details>
-
-# %% [markdown]
 # ## 3 · Transformer-XL: start from the four terms
 #
 # Dai et al. (2019, section 3.3) ask a sharper question. Write the score with absolute positions and multiply out, as in 2.7:
@@ -372,11 +351,12 @@ week6.shaw_attention(shaw_attention, relative_positions)
 #
 # $$s_{ij}=\frac{(q_i+u)\cdot k_j+(q_i+v)\cdot r_{i-j}}{\sqrt d},\qquad r_t=R_tW_{kR} . \tag{3}$$
 #
-# $R_t$ is week 2's sinusoid, of the distance $t$. Nothing is clipped: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is no value, and your function calls the two `content_bias` and `position_bias`.)
+# $R_t$ is week 2's sinusoid, of the distance $t$. Nothing is clipped: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is not a value; your function calls the two `content_bias` and `position_bias`.)
 #
-# **The shift trick.** Compute $(q_i+v)\cdot r_t$ for all distances at once: one matrix product, columns by *distance*. But the scores need columns by *key*. Since the distance is $i-j$, row $i$ must move by an amount that depends on $i$. A loop would do it. The authors' code pads and reshapes instead (appendix B).
+# **The shift trick.** Compute $(q_i+v)\cdot r_t$ for all distances at once: one matrix product, columns by *distance*. But the scores need columns by *key*. Since the distance is $i-j$, row $i$ must move by an amount that depends on $i$. The authors' code does it by padding and reshaping (appendix B).
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 6.2: run this cell
 n = 4
 query, distance = torch.arange(n)[:, None], torch.arange(n - 1, -1, -1)
 by_distance = 10.0 * query + distance  # tens: the query; ones: the distance
@@ -397,7 +377,8 @@ for ax, (name, numbers) in zip(axes, panels.items()):
                 ax.add_patch(plt.Rectangle((column - 0.5, row - 0.5), 1, 1, color="#DDDDDD", linewidth=0))
             ax.text(column, row, "pad" if padding else f"{'abcd'[cell // 10]}{cell % 10}", ha="center", va="center",
                     fontsize=8 if padding else 11, color="#666666" if padding or rubbish else "black")
-    ax.set(title=name, xticks=range(columns), yticks=range(rows), xlim=(-0.5, columns - 0.5), ylim=(4.5, -0.5))
+    ax.set(title=name, xticks=range(columns), yticks=range(rows), xlim=(-0.5, columns - 0.5))
+    ax.set_anchor("N")
     ax.spines[["left", "bottom"]].set_visible(False)
 for ax in (axes[0], axes[3]):
     ax.set_yticks(range(n), list("abcd"))
@@ -410,7 +391,7 @@ plt.show()
 # **Figure 6.2. Pad, reshape, drop.** The padding makes every row one longer; read in rows of the old length, each row slips by one more. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey): padding, and numbers of the *next* query.
 
 # %% [markdown]
-# Read the letters above the diagonal: those numbers belong to another query. In Transformer-XL the causal mask hides it. Use the trick in an encoder, and it leaks. (XLNet and the speech toolkit ESPnet need both sides. They feed the distances of both signs, about $2n$ of them, and then the shift is right everywhere.)
+# Read the letters above the diagonal: those numbers belong to another query. In Transformer-XL the causal mask hides them; in an encoder they leak. (XLNet and the speech toolkit ESPnet need both sides. They feed the distances of both signs, about $2n$ of them, and then the shift is right everywhere.)
 #
 # With a **memory** of earlier tokens there are more keys than queries. Column $c$ then belongs to distance $n_\text{keys}-1-c$, and row $i$ moves to the left by $n_\text{queries}-1-i$. The last query, the newest token, does not move.
 
@@ -419,7 +400,7 @@ plt.show()
 #
 # **3 points · difficulty 3/5 · 20 minutes · code**
 #
-# *Why it matters:* you will meet these four lines, without a comment, in every speech encoder. And you will know which half to trust.
+# *Why it matters:* you will meet these four lines in speech encoders, without a comment, and know which half to trust.
 
 # %% nbgrader={"grade_id": "rel_shift", "solution": true}
 def rel_shift(x):
@@ -435,6 +416,22 @@ def rel_shift(x):
     return padded[:, :, 1:].reshape(x.shape)
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Any way will do: pad and reshape, a `gather` with the right index, or a loop over rows with `torch.roll`.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# For the trick: `F.pad(x, (1, 0))` pads one column on the left. Which shape do you read it in? Look at Figure 6.2 and put `n_queries` and `n_keys` in the right places.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# `(batch, heads, n_keys + 1, n_queries)`, drop the first row, back to the shape of x. `reshape` copies where it must, `view` raises.
+# </details>
 
 # %% nbgrader={"grade_id": "rel_shift_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -467,27 +464,11 @@ week6.rel_shift(rel_shift)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Any way will do: pad and reshape, a `gather` with the right index, or a loop over rows with `torch.roll`.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# For the trick: `F.pad(x, (1, 0))` pads one column on the left. Which shape do you read it in? Look at Figure 6.2 and put `n_queries` and `n_keys` in the right places.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# `(batch, heads, n_keys + 1, n_queries)`, drop the first row, back to the shape of x. `reshape` copies where it must, `view` raises.
-# </details>
-
-# %% [markdown]
 # ### Exercise 6.5 · Transformer-XL's scores
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* the two biases look alike and do different things. Exchange them, and nothing complains.
+# *Why it matters:* the two biases look alike and do different things. If you exchange them, nothing complains.
 #
 # `r[:, t]` belongs to **distance** $t$, ascending from 0. The shift wants *descending* distances. You may use `rel_shift`, `relative_positions`, or neither.
 
@@ -506,6 +487,22 @@ def transformer_xl_scores(q, k, r, content_bias, position_bias):
     return (content + rel_shift(by_distance)) / math.sqrt(q.shape[-1])
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `content_bias[:, None]` is `(heads, 1, head_dim)` and broadcasts over batch and queries.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `r.flip(1)` turns ascending into descending. Its columns then fit `rel_shift`.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Without the shift: `r[:, distance]` with `distance` of shape `(n_queries, n_keys)`, clamped at 0, and an einsum. Slower, and harder to get wrong.
+# </details>
 
 # %% nbgrader={"grade_id": "transformer_xl_scores_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -542,22 +539,6 @@ week6.transformer_xl_scores(transformer_xl_scores, relative_positions, rel_shift
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# `content_bias[:, None]` is `(heads, 1, head_dim)` and broadcasts over batch and queries.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `r.flip(1)` turns ascending into descending. Its columns then fit `rel_shift`.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# Without the shift: `r[:, distance]` with `distance` of shape `(n_queries, n_keys)`, clamped at 0, and an einsum. Slower, and harder to get wrong.
-# </details>
-
-# %% [markdown]
 # ## 4 · T5: one number per bucket
 #
 # Raffel et al. (2020, section 2.1) cut everything down. No vector: one learned **number** per head and bucket, added to the score.
@@ -566,7 +547,7 @@ week6.transformer_xl_scores(transformer_xl_scores, relative_positions, rel_shift
 #
 # Three things about it surprise people.
 #
-# - **No $\sqrt d$.** T5 does not scale. (The initial weights are made smaller instead.) Divide as usual, and a checkpoint writes nonsense.
+# - **No $\sqrt d$.** T5 does not scale. (Its initial weights are smaller instead.) If you divide as usual, a checkpoint writes nonsense.
 # - **One table for all layers.** The first layer holds it, the others borrow it. There is none in cross-attention.
 # - **It has a sign.** In an encoder, keys ahead have buckets of their own. "T5's bias is symmetric" is wrong.
 
@@ -599,6 +580,17 @@ def t5_bucket(relative_position, bidirectional=True, num_buckets=32, max_distanc
     ### END SOLUTION
 
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# First compute $B$, $e$ and $m$ for the two cases. From there on the formula is the same.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `torch.where(m < e, m, far)` chooses, but computes both: keep the logarithm away from 0 with `m.clamp(min=1)`.
+# </details>
+
 # %% nbgrader={"grade_id": "t5_bucket_check", "grade": true, "points": 0}
 # Visible check (0 points).
 near = t5_bucket(torch.arange(-7, 8))
@@ -625,28 +617,13 @@ from autograder.checks import week6
 week6.t5_bucket(t5_bucket)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# First compute $B$, $e$ and $m$ for the two cases. From there on the formula is the same.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `torch.where(m < e, m, far)` chooses, but computes both: keep the logarithm away from 0 with `m.clamp(min=1)`.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# `side * (relative_position > 0)` adds the upper half. Zero stays below.
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** (a) From which distance on do all keys share the last bucket: 128? (b) Is there a bucket that no offset ever uses?
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 6.3: run this cell
 offset = torch.arange(-150, 151)
 two_sided, causal = t5_bucket(offset), t5_bucket(offset, bidirectional=False)
 fig, (left, right) = lab.figure("T5's 32 buckets", ncols=2, height=3.3, width_ratios=(1.5, 1))
@@ -678,7 +655,7 @@ lab.moving_buckets(t5_bucket)
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# So "everything beyond 128 shares a bucket" is not quite it: sharing begins at 91 with two sides, at 113 in the causal form. And bucket 16 would be "distance 0, ahead", which does not exist.
+# So "everything beyond 128 shares a bucket" is not quite true: the last bucket begins at 91 with two sides, at 113 in the causal form. And bucket 16 would be "distance 0, ahead", which does not exist.
 #
 # A trap for your own tests: up to distance 8 the two forms agree. Short texts cannot tell wrong buckets from right ones.
 # </details>
@@ -709,6 +686,17 @@ def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
     return weights @ v, weights
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `table[bucket]` has shape `(n_queries, n_keys, n_heads)`. Which axis must come first?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `bidirectional` is `not is_causal`. `num_buckets` is `table.shape[0]`.
+# </details>
 
 # %% nbgrader={"grade_id": "t5_attention_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -744,17 +732,6 @@ print("Looks right. The hidden tests try longer texts and other tables.")
 from autograder.checks import week6
 week6.t5_attention(t5_attention, relative_positions, t5_bucket)
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# `table[bucket]` has shape `(n_queries, n_keys, n_heads)`. Which axis must come first?
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `bidirectional` is `not is_causal`. `num_buckets` is `table.shape[0]`.
-# </details>
 
 # %% [markdown]
 # ### Demonstration: T5 without the sign
@@ -797,7 +774,7 @@ lab.table(["ascending or reversed?", *(f"{n} numbers" for n in results["tested"]
 #
 # The tables $p^k$ and $p^q$ are projections of one table of $2s$ vectors, made by each layer for its heads. Three terms are added, so the scale is $\sqrt{3d}$. Position to position is left out: it holds nothing about the text. The *model* still learns absolute positions: its enhanced mask decoder adds them late, just before the masked words are predicted (section 3.2).
 #
-# **A difference between paper and code.** The paper prints $\delta(j,i)$ in the last term. The authors' code and the one in `transformers` both use $\delta(i,j)$, the same row in both terms. (There is an issue about it, microsoft/DeBERTa 162.) Published weights were trained with the code, so **this exercise follows the code**. For random numbers the two differ by about 0.6 in the score on average.
+# **A difference between paper and code.** The paper prints $\delta(j,i)$ in the last term. The authors' code and the one in `transformers` both use $\delta(i,j)$, the same row in both terms. (There is an issue about it, microsoft/DeBERTa 162.) Published weights were trained with the code, so **this exercise follows the code**. For random inputs the two scores differ by about 0.6 on average.
 
 # %% [markdown]
 # ### Exercise 6.8 · DeBERTa's scores
@@ -823,6 +800,22 @@ def deberta_scores(q, k, pos_q, pos_k):
     return (q @ k.mT + to_position + to_content) / math.sqrt(3 * q.shape[-1])
     ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Build `row` of shape `(n, n)` first. It is `span` minus your offsets, clamped.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `pos_k[:, row]` has shape `(heads, n, n, head_dim)`. `torch.einsum("bhid,hijd->bhij", q, pos_k[:, row])` is the second term.
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# In the third term the key has the index `j`: `torch.einsum("bhjd,hijd->bhij", k, pos_q[:, row])`.
+# </details>
 
 # %% nbgrader={"grade_id": "deberta_scores_check", "grade": true, "points": 0}
 # Visible check (0 points).
@@ -856,22 +849,6 @@ week6.deberta_scores(deberta_scores)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Build `row` of shape `(n, n)` first. It is `span` minus your offsets, clamped.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `pos_k[:, row]` has shape `(heads, n, n, head_dim)`. `torch.einsum("bhid,hijd->bhij", q, pos_k[:, row])` is the second term.
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# In the third term the key has the index `j`: `torch.einsum("bhjd,hijd->bhij", k, pos_q[:, row])`.
-# </details>
-
-# %% [markdown]
 # ## 6 · What each costs
 #
 # Take a layer of width $768$ with 12 heads of 64. How many numbers does each method learn, and what must lie in memory for a text of 4,096 tokens?
@@ -902,6 +879,17 @@ costs_by_hand |= {
 }
 ### END SOLUTION
 
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Ask of each table: who shares it? The heads of a layer (Shaw), all layers (T5, DeBERTa's table), nobody ($W_{kR}$).
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# A clip of 16 reaches to both sides, and 0 has a row of its own.
+# </details>
+
 # %% nbgrader={"grade_id": "costs_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
 assert isinstance(costs_by_hand, dict), "costs_by_hand must stay a dictionary; fill in its values."
@@ -924,18 +912,8 @@ from autograder.checks import week6
 week6.costs_by_hand(costs_by_hand)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Ask of each table: who shares it? The heads of a layer (Shaw), all layers (T5, DeBERTa's table), nobody ($W_{kR}$).
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# A clip of 16 reaches to both sides, and 0 has a row of its own.
-# </details>
-
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 6.5: run this cell
 costs = results["costs"]
 length = results["tested"]["costs"][0]
 fig, ax = lab.figure(f"One attention of {length:,} tokens, 8 heads of 64, one CPU thread", height=2.8)
@@ -957,7 +935,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # **Figure 6.5. Time and memory.** Red: Shaw's equation as it is printed, with a vector for each pair of tokens, in both of its terms. Above it the same numbers from 33 products and a pick.
 
 # %% [markdown]
-# "Relative encodings are slow" is true of the tensor `(n, n, head_dim)`. All the other forms cost one and a half to three times plain attention here. (T5's bar includes the buckets, which a model computes once.) Compare the bars, not the milliseconds.
+# "Relative encodings are slow" is true of the tensor `(n, n, head_dim)`. The other forms cost one and a half to three times plain attention here. (T5's bar includes the buckets, which a model computes once.)
 #
 # No bar shows another cost. A bias that depends on *content* (Shaw, Transformer-XL, DeBERTa) must be computed for each text. T5's can be computed before the text is known, but it is still a full matrix, which a fast kernel must read or compute again.
 
@@ -966,7 +944,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 #
 # **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* two encoders for the same task, one with a position term of a single number, one with two terms of vectors. What does the second buy?
+# *Why it matters:* two encoders for the same task, one with a position term of a single number, one with two terms of vectors. What does the second one gain?
 #
 # 1. Of the four terms of exercise 2.7 (content–content, content–position, position–content, position–position): which does T5 keep, which DeBERTa? Point to the part of (4) and of (5). What happens to the absolute positions in these scores, and in DeBERTa as a whole?
 # 2. Is T5's bias symmetric? Answer for the encoder and for the decoder, with an example.
@@ -992,7 +970,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Cover the symbol $q$ in (4) and (5), then cover $k$. What is left standing?
+# Cover the symbol $q$ in (4) and (5), then cover $k$. What is left?
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -1003,14 +981,14 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # %% [markdown]
 # ## 7 · Pull and push
 #
-# Now the question of the week: which method can learn what? Take two tasks, as small as they can be. A token is a payload (one of 8 symbols) and an offset $o$ from 1 to 4. The answer at position $i$ is the payload
+# Now the question of the week: which method can learn what? We take two tasks, as small as possible. A token is a payload (one of 8 symbols) and an offset $o$ from 1 to 4. The answer at position $i$ is the payload
 #
 # - **pull**: of position $i-o_i$. The *query* knows how far back to look.
 # - **push**: of the position $j$ with $j+o_j=i$. The *key* knows where it wants to be read. (Scored where there is exactly one.)
 #
-# One causal layer with 2 heads of 16, 300 steps on texts of 16 tokens, tested on 16 and on 64. `relative_tasks.py` holds the two tasks and the training loop; have a look.
+# One causal layer with 2 heads of 16, 300 steps on texts of 16 tokens, tested on 16 and on 64. The two tasks and the training loop are in `relative_tasks.py`.
 #
-# **What is "not learned"?** Blind guessing gives 0.125. But a model that sees the last four payloads, and not which of them is meant, does better: it names the commonest.
+# **What is "not learned"?** Blind guessing gives 0.125. But a model that sees the last four payloads can do better without knowing which one is meant: it names the commonest.
 
 # %% tags=["experiment"]
 bags = torch.cartesian_prod(*[torch.arange(8)] * 4)  # all that four payloads can be
@@ -1071,7 +1049,8 @@ for name, change in {"as it is": {}, "(a) the latest 16 keys": {"window": 16}, "
 lab.table(["the same RoPE models, 64 tokens", "pull", "push"], rows)
 torch.set_num_threads(threads)
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 6.6: run this cell
 looks = {"T5": (lab.BLUE, "o"), "T5, 8 heads": (lab.SKY, "o"), "Shaw, keys only": (lab.GREEN, "s"), "Transformer-XL": (lab.ORANGE, "s"),
          "DeBERTa, content to position alone": (lab.PURPLE, "D"), "DeBERTa, position to content alone": (lab.PURPLE, "d"),
          "DeBERTa": (lab.BLACK, "D"), "RoPE": (lab.VERMILLION, "^")}
@@ -1082,19 +1061,24 @@ for ax, task, title in zip(axes, ("pull", "push"), ("pull: the query knows", "pu
         ax.plot(at_16, [place - 0.15] * 5, marker, color=colour, markersize=5, linestyle="none")
         ax.plot(at_64, [place + 0.2] * 5, marker, color=colour, markersize=5, linestyle="none", markerfacecolor="none")
     ax.axvline(bag, color=lab.GREY, linewidth=1, linestyle=":")
+    ax.text(bag - 0.01, 7.4, "bag", fontsize=9, color="#444444", ha="right")
     ax.set(title=title, xlabel="accuracy", xlim=(0.2, 1.05))
     ax.grid(axis="x")
 axes[0].set_yticks(range(len(looks)), list(looks))
 axes[0].invert_yaxis()
+for face, label in (("#444444", "16 tokens, as in training"), ("none", "64 tokens")):
+    axes[1].plot([], [], "o", color="#444444", markerfacecolor=face, linestyle="none", label=label)
+fig.legend(*axes[1].get_legend_handles_labels(), loc="upper right", ncols=2)
 plt.show()
 lengths = results["tested"]["pull"]
 lab.table(["mean [lowest..highest]", *(f"{task}, {n}" for task in ("pull", "push") for n in lengths)],
           [[arm, *spread(results["pull"][arm]), *spread(results["push"][arm])] for arm in looks])
 
 # %% [markdown]
-# **Figure 6.6. Pull and push.** Filled: 16 tokens, as in training. Open: 64. Dotted: naming the commonest of the last four payloads. One mark per training seed.
+# **Figure 6.6. Pull and push.** One mark per training seed; filled: 16 tokens, open: 64. Dotted ("bag"): naming the commonest of the last four payloads.
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 6.7: run this cell
 deberta, t5 = live["DeBERTa", "pull"], live["T5", "push"]
 with torch.no_grad():
     naming = deberta.payload.weight.mean(0) + deberta.offset.weight[1:]  # queries that name 1 to 4
@@ -1110,7 +1094,7 @@ for ax, (name, scores) in zip(axes, panels.items()):
 plt.show()
 
 # %% [markdown]
-# **Figure 6.7. Learned tables.** Red or blue, scores that position adds. DeBERTa: a row is a query that names an offset. T5: a row is a head, whatever the query says.
+# **Figure 6.7. Learned tables.** What position adds to the score: red attracts, blue repels. DeBERTa: a row is a query that names an offset. T5: a row is a head, whatever the query says.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1124,7 +1108,7 @@ plt.show()
 # | "T5 does not do it with more heads or steps either" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull; 4 heads and 1,500 steps 0.96 [0.79..1.00] on pull and 0.89 [0.80..0.95] on push, at 64 tokens 0.95 and 0.87 |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16, at 64 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
 #
-# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head like keys that name 3, and let its bias like distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, stands 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right). Too few, but no proof that T5 cannot learn it.
+# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head like keys that name 3, and let its bias like distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, stands 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right). Two heads are too few, but that does not prove that T5 cannot learn it.
 #
 # **What breaks RoPE at 64.** Four arms, the same trained models, mean [lowest..highest] of five seeds:
 #
@@ -1135,12 +1119,12 @@ plt.show()
 # | push, distances clipped at 15 | 1.00 [1.00..1.00] | 1.00 [1.00..1.00] |
 # | push, new distances | 0.83 [0.79..0.90] | 0.67 [0.61..0.78] |
 #
-# More keys alone do no harm. It takes new distances, and then the number of keys at them decides how much. A clip anywhere from 5 to 15 repairs both tasks, and so does a window of 5 to 16 keys. Above 19 both begin to fail: there pair 0 has made three more turns since offset 1. The price: a window cannot see far keys, and a clip cannot tell them apart. These tasks need neither.
+# More keys alone do no harm. New distances do, and the number of keys at them decides how much. A clip anywhere from 5 to 15 repairs both tasks, and so does a window of 5 to 16 keys. Above 19 both begin to fail: there pair 0 has made three more turns since offset 1. The price: a window cannot see far keys, and a clip cannot tell them apart. These tasks need neither.
 #
 # More: `experiments/results_distances.md` and `results_week6.md`.
 # </details>
 #
-# Below, offset by offset: where a run has not learned an offset, it stands near the bag's 0.41.
+# Below, offset by offset: where a run has not learned an offset, it is near the bag's 0.41.
 
 # %% tags=["experiment"]
 offsets = results["tested"]["by_offset"]
@@ -1156,7 +1140,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 # *Why it matters:* "which terms does it keep" is the question to ask of every new encoding you read about.
 #
 # 1. Explain with equation (5) why content to position alone solves pull and fails at push, and position to content alone the other way round. What must the vectors hold?
-# 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? For push the text lets each head check one pair. In pull no head can choose its distance by the query. How can several heads solve pull all the same?
+# 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? For push the text lets each head check one pair. In pull no head can choose its distance by the query. How can several heads solve pull nevertheless?
 # 3. RoPE solves both at 16 tokens. By which of its properties? At 64 it falls. What do the four arms settle about "too many keys" and "new distances"? And what about the sentence "the score depends on the offset alone, so it generalises to longer texts"? Give the numbers with their spread.
 #
 # ### BEGIN MARK SCHEME
@@ -1199,7 +1183,8 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 #
 # *Your prediction:*
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 6.8: run this cell
 variants, tested = results["variants"], results["tested"]["variants"]
 fig, ax = lab.figure("Ascending? Trained on 8 numbers, five seeds each", height=3.3)
 for (name, per_seed), colour, style in zip(variants.items(), lab.COLOURS, lab.LINES):
@@ -1222,7 +1207,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The recursion goes further: at 16 numbers it mostly holds, at 32 some seeds do and some are at chance. That is the paper's promise, with luck attached. The product gains nothing over the sum: its rows beyond 8 are untrained, too. A *rule* can go on where a table cannot; an operation does not help.
+# The recursion goes further: at 16 numbers it mostly holds, at 32 some seeds do and some are at chance. That is what the paper promises, but it depends on the seed. The product gains nothing over the sum, since its rows beyond 8 are untrained, too. A *rule* can go on where a table cannot.
 # </details>
 
 # %% [markdown]
@@ -1235,42 +1220,27 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # T5 (learned, by bucket) and ALiBi (fixed, by distance). Transformer-XL has such a part too, $v\cdot r_{i-j}$, beside one that depends on the query.
 # </details>
 #
-# <details><summary>2. How do the conventions differ?</summary>
-#
-# Shaw and T5 count key − query, Transformer-XL and DeBERTa query − key. Shaw has $2c+1$ rows, DeBERTa $2s$.
-# </details>
-#
-# <details><summary>3. What is above the diagonal after Transformer-XL's shift?</summary>
+# <details><summary>2. What is above the diagonal after Transformer-XL's shift?</summary>
 #
 # Entries of the next row, that is of another query. The causal mask must hide them.
 # </details>
 #
-# <details><summary>4. Why does Transformer-XL have two bias vectors?</summary>
+# <details><summary>3. Why does Transformer-XL have two bias vectors?</summary>
 #
 # They stand for the query's own position, which a relative score cannot have: one where it met content, one where it met position.
 # </details>
 #
-# <details><summary>5. Does T5 scale its scores?</summary>
-#
-# No. The initial weights are made smaller instead.
-# </details>
-#
-# <details><summary>6. What does position to content give DeBERTa?</summary>
+# <details><summary>4. What does position to content give DeBERTa?</summary>
 #
 # Keys that say where they want to be read: "push". Of the others compared here RoPE solved it too, and T5 nearly, with more heads and steps.
 # </details>
 #
-# <details><summary>7. Why sqrt(3d)?</summary>
+# <details><summary>5. Why sqrt(3d)?</summary>
 #
 # Three terms of like size are added, so the variance is three times as large.
 # </details>
 #
-# <details><summary>8. Are relative encodings slow?</summary>
-#
-# A vector per pair of tokens is. A few products and a pick are not.
-# </details>
-#
-# <details><summary>9. Which of them would you use with a KV cache?</summary>
+# <details><summary>6. Which of them would you use with a KV cache?</summary>
 #
 # Each works: the queries are the last positions. But T5's bias is the simplest, a row of numbers; Transformer-XL needs the distances up to the cache's length; DeBERTa was made for encoders.
 # </details>
@@ -1282,30 +1252,26 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # |---|---|---|
 # | T5's bias is simple and symmetric | The sign has its own buckets. Without it, "ascending or reversed?" stays at 0.5. | section 4 |
 # | T5 divides by $\sqrt d$ | It does not. | 6.7 |
-# | T5: beyond 128 all keys share a bucket | From 91 on with two sides, from 113 on when causal. | Figure 6.3 |
 # | Shaw indexes with $i-j$ | With the clipped $j-i$ (tensor2tensor). SpeechT5 counts the other way. | 6.1 |
 # | Relative encodings are slow | The table of vectors per pair is. | Figure 6.5 |
 # | `_rel_shift` gives the shifted matrix | Only where the key is not after the query. | Figure 6.2 |
 # | DeBERTa's last term uses $\delta(j,i)$ | So the paper prints. Both published codes use $\delta(i,j)$. | 6.8 |
 # | FLOATER gives up parallelism | Its encodings do not depend on the text; they are computed ahead. | section 8 |
 # | T5's bias cannot learn "look where the query says" | Two heads and 300 steps could not. Four heads and 1,500 steps reach 0.96. | section 7 |
-# | RoPE is relative, so short offsets hold at any length | 1.00 at 16 tokens, 0.64 at 64. | Figure 6.6 |
 # | It fails at 64 because there are more keys | All 64 keys at familiar distances: 1.00. | section 7 |
-# | Multiplying by positions extrapolates better than adding | Not in our runs. | Figure 6.8 |
 #
-# ## To take with you
+# ## Takeaways
 #
-# 1. Say which way you count. Key minus query and query minus key are both common, and no error tells them apart.
-# 2. Ask of every method: who meets the position, the query, the key, both or neither?
-# 3. A bias that meets neither can be computed before the text is known. Added scores become products, so several heads together can still do more.
-# 4. Half of a shifted matrix is rubbish; know which half, and test only the other.
-# 5. Relative does not mean extrapolating: new distances break RoPE, more keys at familiar distances do not.
+# 1. Say which way you count: no error tells key minus query from query minus key.
+# 2. Ask of every method who meets the position: the query, the key, both or neither. Added scores become products, so several heads can do more than one.
+# 3. Half of a shifted matrix is rubbish. Test only the other half.
+# 4. Relative does not mean extrapolating: new distances break RoPE, more keys at familiar distances do not.
 #
 # ## References
 #
 # - P. Shaw, J. Uszkoreit, A. Vaswani: *Self-Attention with Relative Position Representations*, NAACL 2018, arXiv:1803.02155. Section 3.1 (equations), 3.2 (clipping), 3.3 (computing it without the large tensor), 4.1 (tables per layer and head).
 # - Z. Dai et al.: *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, ACL 2019, arXiv:1901.02860. Section 3.3, appendix B (the shift). Code: kimiyoung/transformer-xl, `_rel_shift`.
-# - C. Raffel et al.: *Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer*, JMLR 2020, arXiv:1910.10683. Section 2.1. Code: mesh-tensorflow, `_relative_position_bucket`; huggingface/transformers, `modeling_t5.py`.
-# - P. He, X. Liu, J. Gao, W. Chen: *DeBERTa: Decoding-enhanced BERT with Disentangled Attention*, ICLR 2021, arXiv:2006.03654. Section 3.1, 3.2 (enhanced mask decoder). Code: microsoft/DeBERTa, `disentangled_attention.py`, and issue 162.
+# - C. Raffel et al.: *Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer*, JMLR 2020, arXiv:1910.10683. Section 2.1. Code: [`modeling_t5.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/t5/modeling_t5.py) of transformers 5.23.0, `_relative_position_bucket`.
+# - P. He, X. Liu, J. Gao, W. Chen: *DeBERTa: Decoding-enhanced BERT with Disentangled Attention*, ICLR 2021, arXiv:2006.03654. Section 3.1, 3.2 (enhanced mask decoder). Code: [`modeling_deberta.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/deberta/modeling_deberta.py) of transformers 5.23.0, `disentangled_att_bias`; microsoft/DeBERTa, issue 162.
 # - X. Liu, H.-F. Yu, I. Dhillon, C.-J. Hsieh: *Learning to Encode Position for Transformer with Continuous Dynamical Model* (FLOATER), ICML 2020, arXiv:2003.09229.
-# - Z. Yang et al.: *XLNet*, NeurIPS 2019, arXiv:1906.08237 (the shift for both sides).
+# - Z. Yang et al.: *XLNet*, NeurIPS 2019, arXiv:1906.08237 (the shift for both sides; [`modeling_xlnet.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/xlnet/modeling_xlnet.py), `rel_shift_bnij`).

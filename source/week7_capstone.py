@@ -5,6 +5,8 @@
 #
 # A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is that, and which position does the next token have? Get one index wrong and no error is raised. This week's bugs are of that kind.
 #
+# <!-- costs of week7_capstone -->
+#
 # ## What you will be able to do
 #
 # - share key and value heads among query heads, and say what a cache costs in bytes;
@@ -17,23 +19,9 @@
 #
 # **You need** weeks 1, 3 and 4: attention with masks, RoPE, ALiBi. Exercises 3.3 and 4.6 come ready made in `ready_blocks.py`.
 #
-# **Time:** about 255 minutes of exercises and 45 of reading and experiments. The complete notebook runs in about a minute on two CPU cores; the cell that trains says so. Short of time? 7.1, 7.3 and 7.6 are the core; 7.10 is what an employer would ask for.
+# **Short of time?** 7.1, 7.3 and 7.6 are the core; 7.10 is what an employer would ask for.
 #
-# ## The exercises: 35 points
-#
-# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
-# |---|---|---|---|---|---|---|
-# | 7.1 | `grouped_query_attention` | code | 0 | 3 | – | 20 |
-# | 7.2 | `cache_sizes` | numbers | 0 | 3 | – | 15 |
-# | 7.3 | `CachedAttention` | code | 0 | 6 | – | 45 |
-# | 7.4 | `padded_causal` | code | 0 | 3 | – | 20 |
-# | 7.5 | `shift_cached_keys` | code | 0 | 2 | – | 10 |
-# | 7.6 | `CrossAttention` | code | 0 | 4 | – | 30 |
-# | 7.7 | `HybridDecoderBlock` | code | 0 | 4 | – | 25 |
-# | 7.8 | `copying_explained` | text | – | – | 4 | 35 |
-# | 7.9 | `interview` | text | – | – | 2 | 15 |
-# | 7.10 | `design_memo` | text | – | – | 4 | 40 |
-# | | **total** | | **0** | **25** | **10** | **255** |
+# <!-- points of week7_capstone -->
 #
 # **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. It says what is wrong and why. (For numbers by hand it checks the form only.) The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with other inputs. A person reads the three text answers.
 #

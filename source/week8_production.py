@@ -7,6 +7,8 @@
 #
 # This week is **optional**. Nothing later builds on it.
 #
+# <!-- costs of week8_production -->
+#
 # ## What you will be able to do
 #
 # - turn a part of a head's channels, with the right frequencies;
@@ -18,23 +20,9 @@
 #
 # **You need** week 3, from week 5 the loss beyond the training length, and from week 7 the KV cache (exercises 7.1 to 7.5).
 #
-# **Time:** about 200 minutes of exercises and 40 of reading and experiments. The complete notebook runs in about a minute on two CPU cores. Short of time? 8.1, 8.3 and 8.6 are the core; 8.4 is what people ask about most.
+# **Short of time?** 8.1, 8.3 and 8.6 are the core; 8.4 is what people ask about most.
 #
-# ## The exercises: 30 points
-#
-# | # | exercise | kind | points for: the visible check | the hidden tests | a person | minutes |
-# |---|---|---|---|---|---|---|
-# | 8.1 | `partial_rotary_emb` | code | 0 | 3 | – | 15 |
-# | 8.2 | `mrope_positions` | code | 0 | 3 | – | 20 |
-# | 8.2 | `apply_mrope` | code | 0 | 4 | – | 30 |
-# | 8.3 | `sliding_window_mask` | code | 0 | 2 | – | 10 |
-# | 8.3 | `softmax_with_sink` | code | 0 | 2 | – | 10 |
-# | 8.3 | `streaming_cache` | code | 0 | 2 | – | 15 |
-# | 8.4 | `mla_attention` | code | 0 | 5 | – | 40 |
-# | 8.4 | `absorption_explained` | text | – | – | 3 | 20 |
-# | 8.5 | `configurations_by_hand` | numbers | 0 | 3 | – | 15 |
-# | 8.6 | `stream_explained` | text | – | – | 3 | 25 |
-# | | **total** | | **0** | **24** | **6** | **200** |
+# <!-- points of week8_production -->
 #
 # **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (For numbers by hand it checks the form only.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A person reads the two text answers.
 #

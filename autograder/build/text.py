@@ -11,6 +11,7 @@ import jupytext
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
+from autograder.build.opening import with_tables, without_tables
 from autograder.build.preprocessors import KERNEL
 from autograder.errors import TextError
 
@@ -22,7 +23,10 @@ HEADER = {
         "notebook_metadata_filter": "jupytext",
     },
 }
-KEPT = ("tags", "jupyter", "nbgrader")  # jupyter={"source_hidden": true} folds a cell that nobody needs to read
+FOLDED = {"source_hidden": True}  # of a cell that nobody needs to read; JupyterLab shows its first line
+AFTER = ("After you have run it", "After you have answered")  # the folds that hold what a prediction is about
+FOLD_AFTER = re.compile(r"<summary>(After .*?)</summary>")
+KEPT = ("tags", "jupyter", "nbgrader")
 
 
 def to_notebook(text: str) -> NotebookNode:
@@ -32,8 +36,13 @@ def to_notebook(text: str) -> NotebookNode:
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     seen: set[str] = set()
     for cell in notebook.cells:
+        cell.source = with_tables(cell.source)
+        if odd := set(FOLD_AFTER.findall(cell.source)) - {*AFTER}:
+            raise TextError(f"a fold is called {min(odd)!r}; it is one of {', '.join(map(repr, AFTER))}")
         if "nbgrader" in cell.metadata:
             cell.metadata["nbgrader"] = _expanded(cell)
+            if _is_check(cell):
+                cell.metadata["jupyter"] = FOLDED
         elif cell.cell_type == "code" and "experiment" not in cell.metadata.get("tags", []):
             raise TextError(
                 f"a code cell is neither graded nor locked nor tagged experiment; it begins: {_beginning(cell)}"
@@ -49,13 +58,22 @@ def to_text(notebook: NotebookNode) -> str:
     notebook = nbformat.from_dict(notebook)
     notebook.metadata = NotebookNode(HEADER)
     for cell in notebook.cells:
+        cell.source = without_tables(cell.source)
         if "nbgrader" in cell.metadata:
+            if _is_check(cell):
+                cell.metadata.pop("jupyter", None)
             cell.metadata["nbgrader"] = _contracted(cell)
         cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT if cell.metadata.get(key)})
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     text = jupytext.writes(notebook, fmt="py:percent")
     return re.sub(r"\A# ---\n.*?# ---\n\n?", "", text, flags=re.DOTALL)
+
+
+def _is_check(cell: NotebookNode) -> bool:
+    """Whether this is a visible check: students run it, and need not read it."""
+    of_grading = cell.metadata["nbgrader"]
+    return bool(of_grading.get("grade")) and not of_grading.get("solution") and not of_grading.get("points")
 
 
 def _expanded(cell: NotebookNode) -> NotebookNode:

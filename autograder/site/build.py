@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jinja2
 
+from autograder.build.opening import costs
 from autograder.build.pipeline import texts
 from autograder.course import week_number
 from autograder.errors import CourseError
@@ -13,6 +14,7 @@ from autograder.manifest import MANIFEST
 from autograder.public_address import PublicAddress, public_address
 from autograder.site.check_links import check_links
 from autograder.site.cross_references import CrossReferences
+from autograder.site.formulas import write_font
 from autograder.site.guides import guide_page, guides
 from autograder.site.kernels import Kernel, module_summary, read_kernels
 from autograder.site.launch import start_box, write_download
@@ -33,6 +35,7 @@ def build_site(root: Path, target: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
     write_pages(root, text)
     _run_sphinx(text, site)
+    write_font((page.read_text(encoding="utf-8") for page in site.rglob("*.html")), site / "_static" / "math.woff")
     check_links(site)
     return site
 
@@ -68,7 +71,7 @@ def _title_page(root: Path, weeks: dict[str, Week], address: PublicAddress, fold
         "index.md.j2",
         clocks=raw(f'<div class="picture" data-turns>{pictures.stored(clocks)}</div>'),
         weeks=list(weeks.values()),
-        points={week.number: sum(entry.points for entry in MANIFEST[week.assignment]) for week in weeks.values()},
+        costs=costs,
         guides=guides(root),
         address=address,
     )

@@ -1,6 +1,5 @@
 """What Sphinx is taught here: formulas that are drawn at once, and boxes that scroll within reach of the keyboard."""
 
-import re
 from typing import Any
 
 from docutils import nodes
@@ -9,9 +8,7 @@ from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 from autograder.errors import CourseError
-from autograder.site.formulas import draw
-
-TAG = re.compile(r"\\tag\{(\d+)\}")
+from autograder.site.formulas import TAG, draw
 
 logger = logging.getLogger(__name__)
 

@@ -1,29 +1,64 @@
-"""Formulas as HTML and MathML, drawn by KaTeX while the site is built: readers need no script and no network for them."""
+"""Formulas as MathML, which browsers draw themselves, and the font that they are drawn in: no script, no network."""
 
-import json
+import logging
+import re
+from collections.abc import Iterable
 from functools import cache
+from html import unescape
+from importlib.util import find_spec
 from pathlib import Path
+from xml.etree.ElementTree import Element, fromstring, tostring
 
-import quickjs
+from fontTools import subset
+from math_core import LatexError, LatexToMathML
 
 from autograder.errors import CourseError
 
-KATEX = Path(__file__).parent / "katex" / "katex.min.js"
+LONG = 40  # characters of LaTeX: an inline formula that may be wider than a phone
+TAG = re.compile(r"\\tag\{(\d+)\}")  # the number of an equation; the converter has no place for it
+RELATIONS = {"=", "≈", "→", "≤", "<"}
+NAMED = re.compile(r"&(?!(?:lt|gt|amp|quot);)\w+;")  # characters whose names HTML knows and XML does not
+FORMULA = re.compile(r"<math\b.*?</math>", re.DOTALL)
+ALPHABETS = [range(0x20, 0x7F), range(0x391, 0x3D7), range(0x1D434, 0x1D468), range(0x1D6E2, 0x1D71C), [0x210E, 0x221A]]
+"""What is shown and not written: letters in italics, as in ``<mi>x</mi>``, Latin and Greek, and the sign of a root."""
 
 
 @cache
 def draw(latex: str, display: bool) -> str:
-    """One formula. Raises ``CourseError`` for what KaTeX does not know, and for what is not LaTeX's own."""
-    options = {"displayMode": display, "throwOnError": True, "strict": "error"}
+    """One formula. Raises ``CourseError`` for what the converter does not know."""
+    if "\\\\[" in latex:  # the converter would show it
+        raise CourseError(f"a row of a formula ends with a height, which cannot be drawn: {latex}")
     try:
-        drawn: str = _katex().eval(f"katex.renderToString({json.dumps(latex)}, {json.dumps(options)})")
-    except quickjs.JSException as error:
-        raise CourseError(str(error).partition("\n")[0]) from None
-    return drawn
+        drawn = LatexToMathML(fancy_error=False).convert_with_local_state(latex, displaystyle=display)
+    except LatexError as error:
+        raise CourseError(str(error)) from None
+    drawn = drawn.replace("<mo>′</mo>", '<mo class="prime">′</mo>')  # tiny in the font, as an exponent
+    drawn = NAMED.sub(lambda entity: unescape(entity[0]), drawn)
+    return drawn if display or len(latex) <= LONG else _with_breaks(drawn)
 
 
-@cache
-def _katex() -> quickjs.Context:
-    context = quickjs.Context()
-    context.eval(KATEX.read_text(encoding="utf-8"))
-    return context
+def write_font(pages: Iterable[str], target: Path) -> None:
+    """STIX Two Math with the characters of these pages' formulas, as its licence (OFL 1.1) allows."""
+    package = find_spec("ziamath")  # it brings the font along
+    if package is None or package.origin is None:
+        raise ImportError("No module named 'ziamath'")
+    logging.getLogger("fontTools").setLevel(logging.WARNING)  # it names every table that it prunes
+    options = subset.Options(flavor="woff", layout_features=["*"], name_IDs=["*"])  # the names hold the licence
+    font = subset.load_font(str(Path(package.origin).parent / "fonts" / "STIXTwoMath-Regular.ttf"), options)
+    wanted = {code for alphabet in ALPHABETS for code in alphabet}
+    wanted |= {ord(letter) for page in pages for formula in FORMULA.findall(page) for letter in formula}
+    subsetter = subset.Subsetter(options)
+    subsetter.populate(unicodes=wanted)
+    subsetter.subset(font)
+    subset.save_font(font, str(target), options)
+
+
+def _with_breaks(drawn: str) -> str:
+    """A formula per side of each relation: a line may end between two formulas, and nowhere else."""
+    sides = [Element("math")]
+    for part in fromstring(drawn):
+        sides[-1].append(part)
+        if part.tag == "mo" and part.text in RELATIONS:
+            part.set("form", "infix")  # or, at the end of a formula, it would have other spaces
+            sides.append(Element("math"))
+    return "".join(tostring(side, encoding="unicode") for side in sides)

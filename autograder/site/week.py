@@ -48,11 +48,6 @@ class Week:
         return self._match(r"\A# .+\n\n(.+)$")
 
     @cached_property
-    def time(self) -> str:
-        """How long the week takes, as its notebook says."""
-        return self._match(r"^\*\*Time:\*\* (.+?)\.(?: |$)")
-
-    @cached_property
     def equations(self) -> dict[str, str]:
         """LaTeX by the number in ``\\tag``."""
         return {found["tag"]: found["latex"].strip() for text in self.texts for found in EQUATION.finditer(text)}

@@ -46,7 +46,7 @@ def serious_violations(page: Page, contrast: bool = True) -> list[str]:
     """
     page.evaluate(axe_source())
     found = page.evaluate(
-        """contrast => axe.run({exclude: [['.katex'], ['article .highlight pre > *']]},
+        """contrast => axe.run({exclude: [['math'], ['article .highlight pre > *']]},
             {resultTypes: ['violations'], rules: {'color-contrast': {enabled: contrast}}})""",
         contrast,
     )

@@ -32,6 +32,13 @@ class LabPage:
         expect(found).to_have_count(1)
         return found
 
+    def check_below(self, answer: Locator) -> Locator:
+        """The visible check of this answer, unfolded."""
+        check = answer.locator("xpath=following-sibling::div[contains(@class, 'jp-CodeCell')][1]")
+        if (fold := check.locator(".jp-InputPlaceholder")).count():
+            fold.click()
+        return check
+
     def run(self, cell: Locator) -> Locator:
         """Runs a cell with Shift+Enter and returns its outputs."""
         prompt = cell.locator(".jp-InputPrompt")

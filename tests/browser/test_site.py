@@ -34,8 +34,8 @@ NOT_LOADED = """async () => {
   await Promise.all([...document.images].map((picture) => picture.decode().catch(() => {})));
   return [...document.images].filter((picture) => !picture.naturalWidth).map((picture) => picture.src);
 }"""
-NOT_DRAWN = """() => [...document.querySelectorAll(".katex")]
-  .filter((formula) => !formula.querySelector(".katex-html")?.getBoundingClientRect().height)
+NOT_DRAWN = """() => [...document.querySelectorAll("math")]
+  .filter((formula) => !formula.getBoundingClientRect().height)
   .map((formula) => formula.outerHTML.slice(0, 200))"""
 TOO_WIDE = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
 

@@ -20,9 +20,9 @@ GO_TO = """number => {
 OVER_THE_EDGE = """() => {
   const slide = Reveal.getCurrentSlide(), found = [];
   for (const part of slide.querySelectorAll("*")) {
-    if (part.closest(".katex-mathml, .katex-html .vlist, svg")) continue;  // not seen, or struts of a formula
+    if (part.closest("svg")) continue;
     const {right, bottom, width} = part.getBoundingClientRect();
-    const cut = part.matches("pre, .katex-display") && part.scrollWidth > part.clientWidth + 1;
+    const cut = part.matches("pre") && part.scrollWidth > part.clientWidth + 1;
     if (width && (cut || right > innerWidth + 1 || bottom > innerHeight + 1)) found.push(part.outerHTML.slice(0, 200));
   }
   if (Number(slide.style.getPropertyValue("--size") || 1) < 0.65) found.push("letters too small");

@@ -39,7 +39,7 @@ def test_a_student_answers_an_exercise(student: JupyterServer, page: Page, shoot
     expect(lab.run(lab.code_cell("import lab"))).to_have_text("")
 
     answer = lab.code_cell("def rope_frequencies(head_dim")
-    check = lab.code_cell(check_source.splitlines()[1])
+    check = lab.check_below(answer)
     lab.run(answer)
     expect(lab.run(check)).to_contain_text("NotImplementedError")
     shoot(page, "student-2-unanswered")

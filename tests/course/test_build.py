@@ -167,6 +167,8 @@ def test_rules_of_the_text() -> None:
         to_notebook('# %% nbgrader={"solution": true}\nprint(1)\n')
     with pytest.raises(TextError, match="no points"):
         to_notebook('# %% nbgrader={"grade_id": "a", "grade": true}\nprint(1)\n')
+    with pytest.raises(TextError, match="a fold is called 'After it'"):
+        to_notebook("# %% [markdown]\n# <details><summary>After it</summary>x</details>\n")
     with pytest.raises(RegionError, match="needs"):
         clear_solution({"cell_type": "code", "metadata": {}, "source": "x = 1"})
     with pytest.raises(RegionError, match="without an END"):

@@ -31,6 +31,11 @@ $$a + b$$
 Unfolded.
 </details>
 
+<details><summary>After you have run it</summary>
+
+An answer.
+</details>
+
 ### Exercise 9.1 · Do it
 
 Instructions.
@@ -57,7 +62,7 @@ def test_the_rule() -> None:
     assert len(shown(second).split()) < 80
     for part in ("**A claim.** It stands in bold.", "This leads to", "$$a + b$$", "- item"):
         assert part in shown(second)
-    assert second.notes == [LONG.strip(), "A remark in passing.", "*Now exercise 9.1 · Do it.*"]
+    assert second.notes == [LONG.strip(), "A remark in passing.", "An answer.", "*Now exercise 9.1 · Do it.*"]
     for part in ("Unfolded", "Instructions", "passing"):
         assert part not in shown(first) + shown(second)
 

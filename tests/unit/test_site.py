@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from fontTools.ttLib import TTFont
 from helpers import COURSE
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
@@ -11,7 +12,7 @@ from autograder.errors import CourseError
 from autograder.public_address import PublicAddress
 from autograder.site.check_links import check_links
 from autograder.site.cross_references import CrossReferences, with_targets
-from autograder.site.formulas import draw
+from autograder.site.formulas import draw, write_font
 from autograder.site.guides import Guide, guide_page, guides
 from autograder.site.kernels import Kernel, read_kernels
 from autograder.site.launch import binder, start_box
@@ -149,9 +150,27 @@ def test_buttons_follow_the_public_address(weeks: dict[str, Week]) -> None:
 
 
 def test_formulas_are_drawn_or_refused() -> None:
-    assert 'class="katex"' in draw(r"\theta_i", display=False)
-    with pytest.raises(CourseError, match="Undefined control sequence"):
+    assert draw(r"\theta_i", display=False) == "<math><msub><mi>θ</mi><mi>i</mi></msub></math>"
+    with pytest.raises(CourseError, match="Unknown command"):
         draw(r"\nothing", display=True)
+    with pytest.raises(CourseError, match="height"):
+        draw(r"\begin{cases}a\\[2pt]b\end{cases}", display=True)
+
+
+def test_a_long_formula_breaks_behind_its_relations() -> None:
+    latex = r"mj-\bigl(-m(i-j)\bigr) = mj+mi-mj = mi" + r"\," * 10
+    assert draw(latex, display=False).count("<math>") == 3
+    assert draw(latex, display=True).count("<math") == 1
+    assert draw(r"\cos(100\cdot(0.0014-0.01)) \approx \cos 0.86", display=False).count("<math>") == 2
+
+
+def test_the_font_has_what_the_formulas_show(tmp_path: Path) -> None:
+    target = tmp_path / "math.woff"
+    write_font(["<p>ℝ</p><math><mi>θ</mi><mo>∑</mo></math>"], target)
+    font = TTFont(target)
+    characters = font.getBestCmap()
+    assert {ord("θ"), ord("𝜃"), ord("∑"), ord("√")} <= characters.keys() and ord("ℝ") not in characters
+    assert "MATH" in font and "SIL Open Font License" in font["name"].getDebugName(13)
 
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""What is tracked is this course's own: code and fonts of other projects come as packages."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers import COURSE
+
+FOREIGN_KIND = re.compile(
+    r"\.min\.(js|css)$|\.(woff2?|ttf|otf|whl|jar|wasm)$|^(licen[cs]e|copying|notice|vendor)", re.I
+)
+NOTICE = re.compile(rb"copyright (\(c\)|\xc2\xa9|\d{4})|SPDX-Licen[cs]e|@licen[cs]e|permission is hereby granted", re.I)
+
+
+def foreign(root: Path, names: list[str]) -> list[str]:
+    """The files that look like another project's, by their name or by a notice of copyright in them."""
+    return [
+        name
+        for name in names
+        if FOREIGN_KIND.search(Path(name).name)
+        or ((root / name).is_file() and NOTICE.search((root / name).read_bytes()))
+    ]
+
+
+def test_only_our_own_licence_is_tracked() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=COURSE, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git repository")
+    names = [name for name in listed.stdout.split("\0") if name]
+    assert set(foreign(COURSE, names)) - {"tests/unit/test_licence.py"} == {"LICENSE"}  # this file has the words
+
+
+def test_anothers_file_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text("/*! Copyright (c) 2020 Somebody */")
+    (tmp_path / "b.py").write_text("copyright = None")
+    assert foreign(tmp_path, ["a.js", "b.py", "c.woff2", "d/LICENSE.txt"]) == ["a.js", "c.woff2", "d/LICENSE.txt"]
