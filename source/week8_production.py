@@ -457,10 +457,10 @@ for ax, (title, weights, sink) in zip(axes[1], (
         ("(f) a learned sink", torch.cat((scores, torch.tensor([3.5]))).softmax(0)[:-1], True))):
     ax.bar(range(10), weights, color=[lab.ORANGE if title.startswith("(e)") and at == 0 else lab.BLUE for at in range(10)])
     if sink:
-        ax.bar(-1.5, 1 - float(weights.sum()), color="white", edgecolor=lab.ORANGE, hatch="///")
-    ax.set(title=title, xlabel="key", ylim=(0, 0.85), xlim=(-2.3, 9.7), xticks=range(0, 10, 3))
+        ax.bar(-2, 1 - float(weights.sum()), color="white", edgecolor=lab.ORANGE, hatch="///")
+    ax.set(title=title, xlabel="key", ylim=(0, 0.85), xlim=(-3.2, 9.7), xticks=range(0, 10, 3))
     if sink:
-        ax.set_xticks([-1.5, 0, 3, 6, 9], ["no key", "0", "3", "6", "9"])
+        ax.set_xticks([-2, 0, 3, 6, 9], ["no key", "0", "3", "6", "9"])
 axes[1, 0].set_ylabel("weight")
 plt.show()
 
@@ -957,11 +957,11 @@ for words, fields, expected in (
         ("a head_dim that is None counts as missing", {"head_dim": None}, [16, 16, 16]),
         ("a quarter of a head", {"partial_rotary_factor": 0.25}, [4, 4, 4]),
         ("a quarter of a head, stated in rope_parameters", {"rope_parameters": {"partial_rotary_factor": 0.25}}, [4, 4, 4]),
-        ("a quarter of a head, as GPT-NeoX states it", {"rotary_pct": 0.25}, [4, 4, 4]),
+        ("a quarter of a head, as GPT-NeoX states it", {"model_type": "gpt_neox", "rotary_pct": 0.25}, [4, 4, 4]),
         ("int(16 * 0.9)", {"partial_rotary_factor": 0.9}, [14, 14, 14]),
-        ("latent attention", {"qk_rope_head_dim": 8}, [8, 8, 8]),
-        ("use_rope = no_rope_layers[layer_idx]", {"no_rope_layers": [1, 0, 1]}, [16, 0, 16]),
-        ("linear attention has no rotation", {"layer_types": [linear, linear, full]}, [0, 0, 16]),
+        ("latent attention", {"model_type": "deepseek_v3", "qk_rope_head_dim": 8}, [8, 8, 8]),
+        ("use_rope = no_rope_layers[layer_idx]", {"model_type": "smollm3", "no_rope_layers": [1, 0, 1]}, [16, 0, 16]),
+        ("linear attention has no rotation", {"model_type": "qwen3_next", "layer_types": [linear, linear, full]}, [0, 0, 16]),
         ("Cohere 2: only layers with a window turn",
          {"model_type": "cohere2", "sliding_window": 8, "layer_types": [window, window, full]}, [16, 16, 0]),
         ("EXAONE 4 without a window: all turn",

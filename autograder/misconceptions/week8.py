@@ -1205,8 +1205,8 @@ def turn_by_model(config):
     if "qk_rope_head_dim" in config:
         width = config["qk_rope_head_dim"]
     else:
-        width = config["head_dim"] if "head_dim" in config else config["hidden_size"] / config["num_attention_heads"]
-        for place in (config, config.get("rope_parameters", {})):
+        width = config.get("head_dim") or config["hidden_size"] / config["num_attention_heads"]
+        for place in (config, config.get("rope_parameters") or {}):
             for name in ("rotary_pct", "partial_rotary_factor"):
                 width = width * place.get(name, 1)
     return [int(width) * turn for turn in turns]
@@ -1216,15 +1216,16 @@ def turn_by_model(config):
 def turn_flat(config):
     flat = {}
     for field, value in config.items():
-        flat.update(value if isinstance(value, dict) else {field: value})
+        if value is not None:
+            flat.update(value if isinstance(value, dict) else {field: value})
     n = flat["num_hidden_layers"]
     result = torch.ones(n)
-    if flat.get("no_rope_layers") is not None:
+    if "no_rope_layers" in flat:
         result = torch.tensor(flat["no_rope_layers"]).float()
     for layer, kind in enumerate(flat.get("layer_types") or []):
         if kind == "linear_attention":
             result[layer] = 0
-        elif kind == "full_attention" and flat["model_type"] in {"cohere2", "exaone4"} and flat["sliding_window"]:
+        elif kind == "full_attention" and flat["model_type"] in {"cohere2", "exaone4"} and flat.get("sliding_window"):
             result[layer] = 0
     head = flat.get("head_dim", flat["hidden_size"] // flat["num_attention_heads"])
     part = flat.get("partial_rotary_factor", flat.get("rotary_pct", 1.0))
