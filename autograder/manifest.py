@@ -128,7 +128,13 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
 RELEASED_FILES: dict[str, tuple[str, ...]] = {
     "week5_extrapolation": ("ready_encodings.py", "week5_results.json", "week5_rope.npz", "week5_needle.npz"),
     "week6_relative_bias": ("relative_tasks.py", "week6_results.json"),
-    "week7_capstone": ("ready_blocks.py", "ready_encodings.py", "week5_rope.npz", "week7_results.json", "week7_copy.npz"),
+    "week7_capstone": (
+        "ready_blocks.py",
+        "ready_encodings.py",
+        "week5_rope.npz",
+        "week7_results.json",
+        "week7_copy.npz",
+    ),
     "week8_production": (
         "ready_encodings.py",
         "serving_lab.py",

@@ -87,7 +87,7 @@ np.random.seed(0)
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 7.1: run this cell.
 ways = {"MHA": list(range(8)), "GQA": [0, 0, 0, 0, 1, 1, 1, 1], "MQA": [0] * 8, "MLA": [0] * 8,
-        "GQA with repeat": [0, 1, 0, 1, 0, 1, 0, 1]}
+        "with repeat (wrong)": [0, 1, 0, 1, 0, 1, 0, 1]}
 fig, axes = lab.figure("What eight query heads read", ncols=5, height=2.5, sharey=True)
 for ax, (name, reads) in zip(axes, ways.items()):
     places = np.linspace(0, 7, max(reads) + 1) if max(reads) > 1 else [[3.5], [1.5, 5.5]][max(reads)]

@@ -1211,14 +1211,24 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # 7,200 positions on the axis of time, 720,000 tokens. Positions are cheap; the cache is not.
 # </details>
 #
-# <details><summary>3. Why does a streaming cache keep keys before the rotation?</summary>
+# <details><summary>3. Does a learned sink replace the first tokens of a streaming cache?</summary>
+#
+# It replaces their role as a place for weight without use. What those tokens say is gone all the same when they leave the window.
+# </details>
+#
+# <details><summary>4. Why does a streaming cache keep keys before the rotation?</summary>
 #
 # Their positions change at every step in which a token is dropped. Rotated keys could be turned back by a common angle, except the sinks, which do not move.
 # </details>
 #
-# <details><summary>4. MLA caches 576 numbers per token and layer, GQA with 8 heads of 128 stores 2,048. Which one computes less per step?</summary>
+# <details><summary>5. MLA caches 576 numbers per token and layer, GQA with 8 heads of 128 stores 2,048. Which one computes less per step?</summary>
 #
 # GQA, with as many query heads: its keys have 128 channels, absorbed MLA compares 576 per head. MLA trades arithmetic for memory traffic, which is what limits decoding with GQA (week 7).
+# </details>
+#
+# <details><summary>6. A layer has no position. Can the model still tell the order there?</summary>
+#
+# Through what the layers below wrote into the tokens, and through the causal mask (week 1).
 # </details>
 
 # %% [markdown]

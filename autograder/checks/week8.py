@@ -783,7 +783,13 @@ WINDOW, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 # Stability-AI/StableLM 93eea08 (their yml files), Black et al. 2022 (arXiv:2204.06745), UsefulSensors/moonshine-tiny and fine-tuned
 # copies of Llama 4 Scout (config.json), transformers 4.56 (documentation of EXAONE 4), google-deepmind/gemma (Gemma3_1B) and
 # deepseek-ai/DeepSeek-V3.2-Exp 3b99a53. test_what_models_do_in_production builds the layers of transformers from them.
-PYTHIA = {"model_type": "gpt_neox", "num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "rotary_pct": 0.25}
+PYTHIA = {
+    "model_type": "gpt_neox",
+    "num_hidden_layers": 12,
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "rotary_pct": 0.25,
+}
 NEOX_20B = PYTHIA | {"num_hidden_layers": 44, "hidden_size": 6144, "num_attention_heads": 64}
 STABLELM_12B = {"model_type": "stablelm", "num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 32,
                 "rope_parameters": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.25}}  # fmt: skip

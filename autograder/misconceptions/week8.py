@@ -1255,7 +1255,7 @@ def turn_functional(config):
         local = field("model_type") in ("cohere2", "exaone4") and bool(field("sliding_window"))
         return kind == "sliding_attention" if local else kind != "linear_attention"
 
-    return list(map(lambda layer: width() if turns(layer) else 0, range(field("num_hidden_layers"))))
+    return [width() if turns(layer) else 0 for layer in range(field("num_hidden_layers"))]
 
 
 # ---- families -------------------------------------------------------------------------------------------------------

@@ -47,11 +47,7 @@ def fresh(name):
 
 
 CONFIGS = json.loads((COURSE / "source" / "week8_configs.json").read_text(encoding="utf-8"))
-HIDDEN = {
-    name: fields
-    for name, fields in vars(week8).items()
-    if isinstance(fields, dict) and "model_type" in fields
-}
+HIDDEN = {name: fields for name, fields in vars(week8).items() if isinstance(fields, dict) and "model_type" in fields}
 ATTENTION = {  # the class of a layer's attention
     "gpt_neox": GPTNeoXAttention,
     "stablelm": StableLmAttention,
@@ -76,7 +72,9 @@ def turned(fields):
     config = CONFIG_MAPPING[fields["model_type"]](**copy.deepcopy(fields))
     attention = ATTENTION[fields["model_type"]]
     module = inspect.getmodule(attention)
-    rotary = next(value for name, value in vars(module).items() if name.endswith("RotaryEmbedding") and isinstance(value, type))
+    rotary = next(
+        value for name, value in vars(module).items() if name.endswith("RotaryEmbedding") and isinstance(value, type)
+    )
     frequencies = rotary(config)
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
     inv_freq = getattr(frequencies, "inv_freq", None)

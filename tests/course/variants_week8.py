@@ -328,7 +328,7 @@ def knows_no_linear_layers(config):
 
 
 @variant("layers_that_turn", r"count pairs")
-def halves(config):
+def counts_two_as_one(config):
     return [channels // 2 for channels in reference.layers_that_turn(config)]
 
 
