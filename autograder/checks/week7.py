@@ -767,6 +767,7 @@ def generate(check: Check) -> None:
 
         check.agrees(probe, f"generate(decode, prompts of {list(lengths)} tokens, {n_new})", WHOLE, hint)
 
+    lengths: tuple[int, ...]
     with check.criterion("the first token after prompts of different lengths", 0.75, golden=True):
         for lengths in ((4,), (3, 3), (2, 5), (7, 3, 5), (1, 9)):
             written(lengths, 1, PADDED if len(set(lengths)) > 1 else "")
