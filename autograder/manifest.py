@@ -112,6 +112,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("7.2", "cache_sizes", "numbers", 3, 15),
         Exercise("7.3", "CachedAttention", "code", 6, 45),
         Exercise("7.4", "padded_causal", "code", 3, 20),
+        Exercise("7.4", "generate", "code", 3, 25),
         Exercise("7.5", "shift_cached_keys", "code", 2, 10),
         Exercise("7.6", "CrossAttention", "code", 4, 30),
         Exercise("7.7", "HybridDecoderBlock", "code", 4, 25),
@@ -128,7 +129,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("8.3", "streaming_cache", "code", 2, 15),
         Exercise("8.4", "mla_attention", "code", 5, 40),
         Exercise("8.4", "absorption_explained", "text", 3, 20),
-        Exercise("8.5", "configurations_by_hand", "numbers", 3, 15),
+        Exercise("8.5", "layers_that_turn", "code", 3, 20),
         Exercise("8.6", "stream_explained", "text", 3, 25),
     ),
 }
@@ -166,8 +167,20 @@ OUTLINES: dict[str, Outline] = {
 RELEASED_FILES: dict[str, tuple[str, ...]] = {
     "week5_extrapolation": ("ready_encodings.py", "week5_results.json", "week5_rope.npz", "week5_needle.npz"),
     "week6_relative_bias": ("relative_tasks.py", "week6_results.json"),
-    "week7_capstone": ("ready_blocks.py", "week7_results.json", "week7_copy.npz"),
-    "week8_production": ("ready_encodings.py", "serving_lab.py", "week5_rope.npz", "week8_results.json"),
+    "week7_capstone": (
+        "ready_blocks.py",
+        "ready_encodings.py",
+        "week5_rope.npz",
+        "week7_results.json",
+        "week7_copy.npz",
+    ),
+    "week8_production": (
+        "ready_encodings.py",
+        "serving_lab.py",
+        "week5_rope.npz",
+        "week8_results.json",
+        "week8_configs.json",
+    ),
 }
 
 

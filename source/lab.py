@@ -428,13 +428,17 @@ def moving_cache(cached=5, new=3, max_cached=10, max_new=6):
     title = "A piece of text meets the cache"
     alt = ("A grid: one row per new token with its position, one column per key. Filled cells are seen: cached keys in "
            "one colour, keys of the piece itself in another, with a diagonal right edge. Empty cells are hidden.")
-    fig, ax = figure(title, width=6.4, height=0.9 + 0.4 * new)
+    fig, ax = figure(title, width=7.2, height=1.3 + 0.4 * new)
     for row in range(new):
         for key in range(cached + new):
             colour = "white" if key > cached + row else QUERY if key < cached else ORANGE
             ax.add_patch(plt.Rectangle((key - 0.45, row - 0.45), 0.9, 0.9, facecolor=colour, edgecolor="#888888"))
-    ax.set(xlim=(-0.6, cached + new - 0.4), ylim=(new - 0.4, -0.6), xticks=range(cached + new), yticks=range(new),
-           xlabel="key, position", yticklabels=[f"position {cached + row}" for row in range(new)])
+            if key <= row:  # what a mask aligned at the top left would show
+                ax.add_patch(plt.Rectangle((key - 0.35, row - 0.35), 0.7, 0.7, fill=False, edgecolor="white", linestyle="--"))
+    for first, count, name in ((0, cached, "in the cache"), (cached, new, "new")):
+        ax.text(first + count / 2 - 0.5, -0.65, name, ha="center", va="bottom")
+    ax.set(xlim=(-0.6, cached + new - 0.4), ylim=(new - 0.4, -1.2), xticks=range(cached + new), yticks=range(new),
+           xlabel="position of the key", yticklabels=[f"new token at position {cached + row}" for row in range(new)])
     ax.set_aspect("equal")
     return Moving("cache", title, alt, fig, {"cached": cached, "new": new, "maxCached": max_cached, "maxNew": max_new})
 

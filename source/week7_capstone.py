@@ -3,7 +3,7 @@
 #
 # **The week in one sentence.** A model that serves people writes one token at a time and remembers the rest: build that memory, join two encodings in one model, then decide which encoding a real project should use.
 #
-# A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is that, and which position does the next token have? Get one index wrong and no error is raised. This week's bugs are of that kind.
+# A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is that, and which position does the next token have? If one index is wrong, no error is raised. This week's bugs are of that kind.
 #
 # <!-- costs of week7_capstone -->
 #
@@ -11,7 +11,7 @@
 #
 # - share key and value heads among query heads, and say what a cache costs in bytes;
 # - write attention with a KV cache that gives the same output however the text is cut into pieces;
-# - serve a batch of texts of different lengths, padded on the left;
+# - serve a batch of texts of different lengths, padded on the left, and let a model write;
 # - move cached keys to other positions without computing them again;
 # - write cross-attention with positions on both sides or on none, and a decoder block around it;
 # - say when copying and reversing carry on beyond the training length, and find the part that stops them;
@@ -19,15 +19,15 @@
 #
 # **You need** weeks 1, 3 and 4: attention with masks, RoPE, ALiBi. Exercises 3.3 and 4.6 come ready made in `ready_blocks.py`.
 #
-# **Short of time?** 7.1, 7.3 and 7.6 are the core; 7.10 is what an employer would ask for.
+# **Short of time?** 7.1, 7.3 and 7.4 are the core; 7.10 is what an employer would ask for.
 #
 # <!-- points of week7_capstone -->
 #
-# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. It says what is wrong and why. (For numbers by hand it checks the form only.) The *hidden tests* carry **all** the points of a code or number exercise and run when your notebook is graded, with other inputs. A person reads the three text answers.
+# **How the points are given.** The *visible check* below each answer carries **0 points** and says what is wrong and why. (For numbers by hand it checks the form only.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs. A person reads the three text answers.
 #
-# **A mistake is paid for once.** 7.3 and 7.6 may call your 7.1, and 7.7 calls your 7.6. If the earlier answer returns wrong numbers and the later one uses it rightly, the later one gets its points.
+# **A mistake is paid for once.** 7.3, 7.4, 7.6 and 7.7 may call earlier answers. If an earlier one is wrong and the later one uses it rightly, the later one gets its points.
 #
-# **Cells marked *predict*** ask you to commit to an answer before you look at a result. They are not graded.
+# **Cells marked *predict*** ask you to commit to an answer before you look. They are not graded.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -65,34 +65,50 @@ np.random.seed(0)
 #
 # It is large. Every layer keeps two vectors per token and key head. At long contexts the cache, not the weights, decides how many people one GPU can serve. And every step must read all of it, so its size also sets the speed.
 #
-# **Fewer key heads.** Shazeer (2019) gave all query heads *one* key head and one value head (multi-query attention). Ainslie et al. (2023) chose the middle: $g$ key heads, each shared by a group of neighbouring query heads. This is **grouped-query attention**, GQA. LLaMA 3, Mistral and Qwen use it. With $h$ query heads, query head number $r$ reads key head
+# **Fewer key heads.** In multi-head attention, MHA, every query head has a key head and a value head of its own. Shazeer (2019) gave all query heads *one* of each: multi-query attention, MQA. Ainslie et al. (2023) chose the middle: $g$ key heads, each shared by a group of neighbouring query heads. This is **grouped-query attention**, GQA. LLaMA 3, Mistral and Qwen use it. With $h$ query heads, query head number $r$ reads key head
 #
 # $$\left\lfloor \frac{r}{h/g} \right\rfloor . \tag{1}$$
 #
 # **A worked example.** $h=6$, $g=2$: groups of three. Query heads 0, 1, 2 read key head 0; heads 3, 4, 5 read key head 1. In PyTorch that is `repeat_interleave(3, dim=1)`: 0, 0, 0, 1, 1, 1. The similar-looking `repeat` gives 0, 1, 0, 1, 0, 1. No shape tells the two apart.
 
-# %% tags=["experiment"]
-fig, axes = lab.figure("Which key head does each query head read? 8 query heads, 2 key heads", ncols=2, height=2.6, sharey=True)
-for ax, (name, reads) in zip(axes, {"repeat_interleave: neighbours share": [r // 4 for r in range(8)],
-                                    "repeat: heads alternate": [r % 2 for r in range(8)]}.items()):
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 7.1: run this cell.
+ways = {"MHA": list(range(8)), "GQA": [0, 0, 0, 0, 1, 1, 1, 1], "MQA": [0] * 8, "MLA": [0] * 8,
+        "with repeat (wrong)": [0, 1, 0, 1, 0, 1, 0, 1]}
+fig, axes = lab.figure("What eight query heads read", ncols=5, height=2.5, sharey=True)
+for ax, (name, reads) in zip(axes, ways.items()):
+    places = np.linspace(0, 7, max(reads) + 1) if max(reads) > 1 else [[3.5], [1.5, 5.5]][max(reads)]
     for query_head, key_head in enumerate(reads):
-        ax.plot([query_head, 1.5 + 4 * key_head], [1, 0], color=lab.COLOURS[key_head], linestyle=lab.LINES[key_head], linewidth=1.4)
-    ax.plot(range(8), [1] * 8, "o", color=lab.QUERY, markersize=9)
-    ax.plot([1.5, 5.5], [0, 0], "s", color=lab.KEY, markersize=11)
-    ax.set(title=name, xticks=range(8), xlabel="query head", yticks=[0, 1], ylim=(-0.25, 1.25))
-axes[0].set_yticklabels(["key heads 0, 1", "query heads"])
+        second = int(max(reads) == 1 and key_head == 1)
+        ends = [(2.5, lab.BLUE, "-"), (5.9, lab.ORANGE, "--")] if name == "MLA" else [
+            (places[key_head], (lab.BLUE, lab.VERMILLION)[second], lab.LINES[second])]
+        for end, colour, style in ends:
+            ax.plot([query_head, end], [1, 0.1], color=colour, linestyle=style, linewidth=1.2)
+    ax.plot(range(8), [1] * 8, "o", color=lab.QUERY, markersize=7)
+    if name == "MLA":
+        ax.add_patch(plt.Rectangle((0.4, -0.1), 4.2, 0.2, color=lab.GREEN))
+        ax.add_patch(plt.Rectangle((5.2, -0.1), 1.4, 0.2, color=lab.ORANGE))
+        ax.text(2.5, -0.18, "latent", ha="center", va="top", fontsize=9)
+        ax.text(5.9, -0.18, "turned", ha="center", va="top", fontsize=9)
+    else:
+        ax.plot(places, [0] * len(places), "s", color=lab.KEY, markersize=9)
+    ax.set(title=name, xlim=(-0.7, 7.7), ylim=(-0.5, 1.2), xticks=[], yticks=[0, 1])
+    for side in ("bottom", "left"):
+        ax.spines[side].set_visible(False)
+    ax.tick_params(left=False)
+axes[0].set_yticklabels(["cached", "query heads"])
 plt.show()
 
 
 # %% [markdown]
-# **Figure 7.1. Two ways to share.** (a) Equation (1): heads 0 to 3 share key head 0, heads 4 to 7 key head 1. (b) The other order. Both give the same shapes. A checkpoint trained with (a) and run with (b) loads without a complaint.
+# **Figure 7.1. What is kept, and who reads it.** Squares: key heads in the cache. In GQA neighbours share one. MLA keeps a latent for all heads and a small turned key (below). The last panel has the same shapes as GQA, but heads alternate: a checkpoint trained with one and run with the other loads without a complaint.
 
 # %% [markdown]
 # ### Exercise 7.1 · Grouped-query attention
 #
 # **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* most open models of recent years use it. With one key head, or with as many as query heads, the wrong order gives the right result, so many tests miss it.
+# *Why it matters:* most open models of recent years use it. With one key head, or as many as query heads, the wrong order gives the right result, so many tests miss the mistake.
 #
 # Everything else is as in exercise 1.1: scaled scores, a boolean mask, zero weights and a zero output for a query that may attend to nothing.
 
@@ -122,8 +138,24 @@ def grouped_query_attention(q, k, v, mask=None):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "grouped_query_attention_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Bring k and v to `n_heads` heads first. Everything after that is exercise 1.1.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Which of `repeat` and `repeat_interleave` puts copies of the same head side by side?
+# </details>
+#
+# <details><summary>Hint 3: rows without a key</summary>
+#
+# A row of $-\infty$ alone gives $0/0$. Where the mask has no True in a row, give it finite scores before the softmax and zero weights after it.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "grouped_query_attention_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 generator = torch.Generator().manual_seed(1)
 q, k = torch.randn(1, 6, 2, 4, generator=generator), torch.randn(1, 2, 5, 4, generator=generator)
 v = torch.arange(2.0).view(1, 2, 1, 1).expand(1, 2, 5, 3)  # every value of key head g is g
@@ -165,29 +197,13 @@ week7.grouped_query_attention(grouped_query_attention)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Bring k and v to `n_heads` heads first. Everything after that is exercise 1.1.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Which of `repeat` and `repeat_interleave` puts copies of the same head side by side?
-# </details>
-#
-# <details><summary>Hint 3: rows without a key</summary>
-#
-# A row of $-\infty$ alone gives $0/0$. Where the mask has no True in a row, give it finite scores before the softmax and zero weights after it.
-# </details>
-
-# %% [markdown]
 # ### What a cache costs
 #
 # One token costs, in bytes,
 #
 # $$\underbrace{n_\text{layers}}_{\text{each has its own}}\ \cdot\ \underbrace{n_\text{kv heads}\,(d_k+d_v)}_{\text{keys and values}}\ \cdot\ \underbrace{b}_{\text{bytes per number}} . \tag{2}$$
 #
-# **Multi-head latent attention** (MLA, DeepSeek-V2 and V3) goes another way. It stores no heads at all. Per token and layer it keeps one **latent** vector, from which every head makes its key and its value, and beside it one small **rotated key** that all heads share. Why the second? A rotation stands between the two matrices that MLA wants to multiply together beforehand, so RoPE gets channels of its own.
+# **Multi-head latent attention** (MLA, DeepSeek-V2 and V3) goes another way. It stores no heads at all. Per token and layer it keeps one **latent** vector, from which every head makes its key and its value, and beside it one small **rotated key** that all heads share. Why the second? A rotation would come between two matrices that MLA multiplies together beforehand, so RoPE gets channels of its own.
 
 # %% [markdown]
 # ### Exercise 7.2 · Five sizes
@@ -196,7 +212,7 @@ week7.grouped_query_attention(grouped_query_attention)
 #
 # *Why it matters:* "does it fit?" is the first question about every deployment, and you can answer it on paper.
 #
-# Two models, both with 2 bytes per number. **A:** 32 layers, 32 query heads, 8 key and value heads, head dimension 128 for both. **B** (the sizes of DeepSeek-V3): 61 layers, a latent of 512 numbers and a rotated key of 64. A GiB is $2^{30}$ bytes. **At least four significant digits.**
+# Two models, 2 bytes per number. **A:** 32 layers, 32 query heads, 8 key and value heads, head dimension 128 for both. **B** (the sizes of DeepSeek-V3): 61 layers, a latent of 512 numbers and a rotated key of 64. A GiB is $2^{30}$ bytes. **At least four significant digits.**
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "cache_sizes", "solution": true}
 # Replace every None by a number, at least four significant digits.
@@ -217,8 +233,19 @@ cache_sizes |= {
 }
 ### END SOLUTION
 
-# %% nbgrader={"grade_id": "cache_sizes_check", "grade": true, "points": 0}
-# Visible check (0 points). It looks at the form of the answer, not at the values.
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Equation (2). Both keys and values count, and each number takes 2 bytes.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The 32 query heads do not enter: queries are not stored. For MLA neither heads nor values enter; the latent stands for both.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "cache_sizes_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell. It looks at the form of the answer, not at the values.
 assert isinstance(cache_sizes, dict), "cache_sizes must stay a dictionary; fill in its values."
 names = ("gqa_token", "gqa_gib", "mha_gib", "mla_token", "expanded_token")
 for key in names:
@@ -238,22 +265,11 @@ week7.cache_sizes(cache_sizes)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
+# ## 2 · A cache for any split
 #
-# Equation (2). Both keys and values count, and each number takes 2 bytes.
-# </details>
+# Now build it. The contract is one sentence: **however you cut the text, the output is that of the whole text at once.** A prompt of 1,000 tokens comes in one piece, or in pieces of 256 to save memory. After it come single tokens.
 #
-# <details><summary>Hint 2</summary>
-#
-# The 32 query heads do not enter: queries are not stored. For MLA neither heads nor values enter; the latent stands for both.
-# </details>
-
-# %% [markdown]
-# ## 2 · A cache that any split leaves right
-#
-# Now build it. The contract is one sentence: **however you cut the text, the output is that of the whole text at once.** A prompt of 1,000 tokens comes in one piece, or in pieces of 256 to keep the memory low; after it single tokens; with speculative decoding a handful at a time. All are splits of one text.
-#
-# Three things must be right, and each of them is right by itself in the first call.
+# Three things must be right. In the first call they are right by themselves.
 #
 # - **Positions.** If $c$ tokens are cached, the new ones stand at $c, c+1, \dots$, not at $0, 1, \dots$
 # - **The mask.** Rows are the new tokens, columns are all tokens. Row $r$ sees the columns up to $c+r$: the causal mask aligned at the end (exercise 1.5).
@@ -264,10 +280,10 @@ lab.moving_cache()
 
 
 # %% [markdown]
-# **Figure 7.2. Pieces entering a cache.** Rows: the tokens of the newest piece. Columns: all tokens so far. Blue: cached and seen; orange: new and seen; white: hidden. Move the two sliders: (a) where does the diagonal start, (b) which number stands beside the first row?
+# **Figure 7.2. Three new tokens meet five cached ones.** A row per new token, a column per key. Blue: cached and seen; orange: new and seen; white: hidden. Dashed: all that a mask aligned at the top left would show. Move the sliders: where does the diagonal start, and which position has the first row?
 
 # %% [markdown] nbgrader={"grade_id": "found_in_the_wild", "locked": true}
-# **As found in the wild.** Blocks like the following circulate as "attention with RoPE, GQA and a KV cache". It runs, and all shapes fit. Before you read on, find what is missing. (Three things, and a fourth if you have done 7.1.)
+# **As found in the wild.** Blocks like this one circulate as "attention with RoPE, GQA and a KV cache". It runs, and all shapes fit. What is missing? (Three things, and a fourth if you have done 7.1.)
 #
 # ```python
 # class LlamaStyleAttention(nn.Module):
@@ -341,8 +357,24 @@ class CachedAttention(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "CachedAttention_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1: the order of things</summary>
+#
+# Project, split into heads, rotate the new queries and keys, append to the cache, attend, merge, project. Store the keys after the rotation and you never touch them again.
+# </details>
+#
+# <details><summary>Hint 2: positions and mask from one source</summary>
+#
+# `cache[0].shape[2]` is the number of cached tokens. The positions of the new tokens follow from it. A key at position $j$ is seen by a query at position $i$ if $j\le i$: compare two ranges.
+# </details>
+#
+# <details><summary>Hint 3: bfloat16</summary>
+#
+# `.to(torch.bfloat16)` converts parameters and buffers. Keep no table in a buffer, and let `apply_rotary_emb` compute the angles from integer positions.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "CachedAttention_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 module = CachedAttention(16, 4, 2)
 state = module.state_dict()
 assert {name: tuple(value.shape) for name, value in state.items()} == {
@@ -409,78 +441,63 @@ week7.CachedAttention(CachedAttention, grouped_query_attention)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1: the order of things</summary>
-#
-# Project, split into heads, rotate the new queries and keys, append to the cache, attend, merge, project. Store the keys after the rotation and you never touch them again.
-# </details>
-#
-# <details><summary>Hint 2: positions and mask from one source</summary>
-#
-# `cache[0].shape[2]` is the number of cached tokens. The positions of the new tokens follow from it. A key at position $j$ is seen by a query at position $i$ if $j\le i$: compare two ranges.
-# </details>
-#
-# <details><summary>Hint 3: bfloat16</summary>
-#
-# `.to(torch.bfloat16)` converts parameters and buffers. Keep no table in a buffer, and let `apply_rotary_emb` compute the angles from integer positions.
-# </details>
-
-# %% [markdown]
 # ### What it saves
 #
-# Without a cache, step $t$ projects all $t$ tokens again. For $n$ tokens that is $n(n+1)/2$ projections instead of $n$, and as many times the scores. The next cell writes 256 tokens both ways.
+# Without a cache, step $t$ projects all $t$ tokens again. For $n$ tokens that is $n(n+1)/2$ projections instead of $n$. The next cell writes 256 tokens both ways.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** How many times longer does writing 256 tokens take without a cache: about 5, 30 or 130 times? (Projections alone would say 128. What else takes time?)
+# **Predict.** Without a cache 128 times as many tokens go through the projections. How many times longer does writing 256 tokens take on a CPU: about 4, 30 or 130 times?
 #
 # *Your prediction:*
 
-# %% tags=["experiment", "nbval-ignore-output"]
-# Demonstration: decoding with and without a cache (a few seconds).
+# %% tags=["experiment", "nbval-ignore-output"] jupyter={"source_hidden": true}
+# Figure 7.3: run this cell (a few seconds).
 torch.manual_seed(0)
 layer, text = CachedAttention(256, 8, 2), torch.randn(1, 256, 256)
+seconds, cache = {"with a cache": [0.0], "without": [0.0]}, None
 with torch.no_grad():
-    clock = {"with a cache": [0.0], "without": [0.0]}
-    cache = None
     for t in range(256):
         start = time.process_time()
         with_cache, cache = layer(text[:, t:t + 1], cache)
-        clock["with a cache"].append(clock["with a cache"][-1] + time.process_time() - start)
+        seconds["with a cache"].append(seconds["with a cache"][-1] + time.process_time() - start)
         start = time.process_time()
         without, _ = layer(text[:, :t + 1])
-        clock["without"].append(clock["without"][-1] + time.process_time() - start)
-fig, ax = lab.figure("Writing 256 tokens, one layer: CPU seconds so far", height=3.0)
-for (name, seconds), colour, style in zip(clock.items(), (lab.BLUE, lab.VERMILLION), lab.LINES):
-    ax.plot(seconds, color=colour, linestyle=style, label=name)
-ax.set(xlabel="tokens written", ylabel="seconds", xlim=(0, 256))
-ax.grid(axis="y")
-ax.legend()
+        seconds["without"].append(seconds["without"][-1] + time.process_time() - start)
+counted = {"with a cache": range(257), "without": [n * (n + 1) // 2 for n in range(257)]}
+fig, axes = lab.figure("Writing 256 tokens through one layer", ncols=2, height=3.0)
+for ax, kind, so_far in zip(axes, ("tokens projected", "CPU seconds"), (counted, seconds)):
+    for (name, values), colour, style in zip(so_far.items(), (lab.BLUE, lab.VERMILLION), lab.LINES):
+        ax.plot(values, color=colour, linestyle=style, label=name)
+    ax.set(title=f"{kind}: in the end {so_far['without'][-1] / so_far['with a cache'][-1]:.0f} times as many",
+           xlabel="tokens written", xlim=(0, 256))
+    ax.grid(axis="y")
+axes[0].legend()
 plt.show()
-lab.table(["tokens written", "projected with a cache", "projected without"],
-          [[n, n, f"{n * (n + 1) // 2:,}"] for n in (16, 64, 256)])
 print("same last token:", bool(torch.allclose(with_cache[:, -1], without[:, -1], atol=1e-4)))
 
 # %% [markdown]
-# **Figure 7.3. Decoding with and without a cache.** With one the time grows along a line, without one along a parabola. The table counts tokens that go through the projections; it is the same on every machine, the seconds are not.
+# **Figure 7.3. What a cache saves.** Left, counted: with a cache a line, without one a parabola. Right, measured on your machine.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# On one core, 512 tokens took 0.40 s with the cache and 8.2 s without: 20 times, not 256. A single token keeps no processor busy. On a GPU most of its time goes into reading weights and cache. So memory traffic limits decoding, and *that* is what fewer key heads save.
+# On our machines 256 tokens took 3 to 5 times as long without the cache, and 512 tokens 20 times (8.2 s against 0.40 s), not 128 and 256 times. A single token keeps no processor busy. On a GPU most of its time goes into reading weights and cache. So memory traffic limits decoding, and *that* is what fewer key heads save.
 # </details>
 
 # %% [markdown]
 # ## 3 · Texts of different lengths in one batch
 #
-# Conversations differ in length, and the rows of a tensor cannot. So `generate` in transformers fills the short ones up with **padding**. (Servers do without it: end of section 4.) On which side? New tokens are appended on the right, and the last column must be everyone's newest token. So the padding goes to the **left**.
+# Conversations differ in length, and the rows of a tensor cannot. So `generate` in transformers fills the short ones up with **padding**. On which side? New tokens are appended on the right, and the last column must be everyone's newest token. So the padding goes to the **left**.
 #
 # Now a token's index is no longer its position. In a row with three padding tokens, the first real token has index 3 and position 0. Two things follow.
 #
-# - **The mask** must hide the padding's keys. This is what really counts: without it the padding is read like text.
-# - **Positions** should count real tokens only. With RoPE a row's offset cancels, since scores depend on differences alone. With learned or sinusoidal positions it does not. And prompt and decoding must agree: count with padding in the one and without in the other, and the distances jump.
+# - **The mask** must hide the padding's keys, or the padding is read like text.
+# - **Positions** should count real tokens only. With RoPE a row's offset cancels, since scores depend on differences alone. With learned or sinusoidal positions it does not. And prompt and decoding must count alike, or the distances jump.
 #
 # **An example.** `keep = [F, F, T, T, T]`. Positions of the three real tokens: 0, 1, 2. The last token sees the indices 2, 3, 4. If only the last two tokens are queries (the others are cached), the positions are 1, 2, and the mask has two rows of five.
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 7.4: run this cell.
 keep = torch.arange(7) >= torch.tensor([0, 3, 5])[:, None]
 causal = torch.ones(7, 7, dtype=torch.bool).tril()
 fig, axes = lab.figure("What may each token see? Three texts of 7, 4 and 2 tokens, padded on the left", ncols=3, height=3.0)
@@ -510,7 +527,7 @@ plt.show()
 #
 # *Why it matters:* one training library counted padding in decoding and not in the prompt. Single prompts came out right, batches did not.
 #
-# Rows of padding queries are not looked at, neither in the positions nor in the mask. (Do not hide everything from them without need: such a row makes a softmax divide by zero.)
+# Nobody looks at the rows of padding queries, in the positions or in the mask. (But do not hide everything from them: in such a row a plain softmax divides by zero.)
 
 # %% nbgrader={"grade_id": "padded_causal", "solution": true}
 def padded_causal(keep, n_queries):
@@ -530,8 +547,24 @@ def padded_causal(keep, n_queries):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "padded_causal_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `cumsum` along the tokens counts the real ones up to *and including* each token.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Compute everything for all tokens, then keep the last `n_queries` rows. If you slice first, you lose the count of what stands before.
+# </details>
+#
+# <details><summary>Hint 3: the mask</summary>
+#
+# It is the causal mask, (n_queries, n_keys), and `keep` with two axes of size one in the middle, `(batch, 1, 1, n_keys)`.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "padded_causal_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 keep = torch.tensor([[False, False, True, True, True], [True, True, True, True, True]])
 positions, mask = padded_causal(keep, 5)
 assert tuple(positions.shape) == (2, 5), f"positions: shape (2, 5) expected, got {tuple(positions.shape)}."
@@ -561,40 +594,206 @@ week7.padded_causal(padded_causal)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### A model that writes
+#
+# Now everything comes together: a batch of prompts, a cache, one loop. The model is a function,
+#
+# `decode(tokens, positions, mask, cache)`, which returns `(logits, cache)`.
+#
+# Its first call gets the prompts, padded on the left, and `None` for the cache. Each later call gets one new token per text and the cache that came back. `positions` and `mask` are those of 7.4: the mask has a column for every token so far, cached or new, padding too.
+
+# %% [markdown]
+# ### Exercise 7.4, second part · Write
+#
+# **3 points · difficulty 3/5 · 25 minutes · code**
+#
+# *Why it matters:* this is `generate`. The contract again is one sentence: **each prompt gets what it gets alone.** And no token is read twice.
+
+# %% nbgrader={"grade_id": "generate", "solution": true}
+def generate(decode, prompts, n_new):
+    """Continue prompts of different lengths, all in one batch, with the likeliest token at each step.
+
+    decode:  decode(tokens, positions, mask, cache) -> (logits, cache)
+             tokens int64 (batch, n), the new ones; positions int64 (batch, n); mask bool (batch, 1, n, n_keys), where
+             n_keys counts all tokens so far; cache: what the call before returned, None in the first call
+             logits (batch, n, n_tokens): row r, column c is about the token that follows column c
+    prompts: a list of lists of ints, none of them empty
+    n_new:   how many tokens to write, at least 1
+    returns: int64 (batch, n_new): what was written, without the prompts
+    """
+    ### BEGIN SOLUTION
+    longest = max(len(prompt) for prompt in prompts)
+    tokens = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts])
+    keep = torch.tensor([[False] * (longest - len(prompt)) + [True] * len(prompt) for prompt in prompts])
+    cache, written = None, []
+    for _ in range(n_new):
+        positions, mask = padded_causal(keep, tokens.shape[1])
+        logits, cache = decode(tokens, positions, mask, cache)
+        tokens = logits[:, -1:].argmax(dim=-1)
+        written.append(tokens)
+        keep = torch.cat((keep, torch.ones_like(tokens, dtype=torch.bool)), dim=1)
+    return torch.cat(written, dim=1)
+    ### END SOLUTION
+
+
+# %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `cumsum` along the tokens counts the real ones up to *and including* each token.
+# Keep two things from step to step: `keep`, which grows by a column of True, and the cache. `padded_causal(keep, tokens.shape[1])` does the rest.
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Compute everything for all tokens, then keep the last `n_queries` rows. If you slice first, you lose the count of what stands before.
+# The last column holds everyone's newest token, so `logits[:, -1:].argmax(-1)` is the next one for the whole batch, and the next `tokens`.
 # </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "generate_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
+asked = []
+
+
+def adds(tokens, positions, mask, cache):
+    """A model for paper. The next token is the last digit of: the sum of the tokens it may see, how many they are, the position."""
+    asked.append(tokens.shape[1])
+    text = tokens if cache is None else torch.cat((cache, tokens), dim=1)
+    assert tuple(positions.shape) == tuple(tokens.shape), "positions and tokens have one shape."
+    assert tuple(mask.shape) == (len(tokens), 1, tokens.shape[1], text.shape[1]), (
+        f"{tokens.shape[1]} new tokens and {text.shape[1]} in all: the mask is {(len(tokens), 1, tokens.shape[1], text.shape[1])}, "
+        f"yours {tuple(mask.shape)}.")
+    digit = (mask[:, 0] * (text[:, None] + 1)).sum(-1) + positions
+    return F.one_hot(digit % 10, 10).float(), text
+
+
+written = generate(adds, [[3]], 3)
+assert tuple(written.shape) == (1, 3), f"one prompt, three new tokens: shape (1, 3) expected, got {tuple(written.shape)}."
+assert written.dtype == torch.int64, f"tokens are int64; yours are {written.dtype}."
+assert written.tolist() == [[4, 0, 2]], (
+    f"the prompt 3 goes on with 3+1+0 = 4, then 3+4+2+1 = 10, then 3+4+0+3+2 = 12: digits 4 0 2; yours {written.tolist()[0]}.")
+assert asked == [1, 1, 1] or asked == [1, 1, 1, 1], f"each call gets the newest token alone; yours got {asked} columns."
+alone = generate(adds, [[1, 2, 3]], 3)[0].tolist()
+assert alone == [1, 4, 0], f"the prompt 1 2 3 goes on with 1 4 0; yours {alone}. (6+3+2 = 11, 7+4+3 = 14, 11+5+4 = 20.)"
+together = generate(adds, [[3], [1, 2, 3], [5, 1]], 3).tolist()
+assert together[1] == alone, f"in a batch the longest prompt goes on as it does alone, with {alone}; yours {together[1]}."
+assert together == [[4, 0, 2], [1, 4, 0], [9, 0, 2]], (
+    f"in a batch each prompt goes on as it does alone: 4 0 2, 1 4 0 and 9 0 2; yours {together}. Is the padding on the left, hidden, "
+    "and not counted, at every step?")
+print("Looks right. The hidden tests use other models, prompts and lengths.")
+
+# %% nbgrader={"grade_id": "generate_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week7
+week7.generate(generate)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Live: week 5's model on your attention
 #
-# <details><summary>Hint 3: the mask</summary>
+# The next cell puts your 7.1 into week 5's RoPE model, two layers trained on 64 characters, and lets it write. Then each prompt goes alone through your `CachedAttention`, without any padding.
+
+# %% tags=["experiment"]
+from ready_encodings import ALPHABET, SmallTransformer, english, windows
+
+writer = SmallTransformer(len(ALPHABET), "rope")
+with np.load("week5_rope.npz") as arrays:
+    writer.load_state_dict({name: torch.from_numpy(arrays[name].astype(np.float32)) for name in arrays.files})
+
+
+@torch.no_grad()
+def decode(tokens, positions, mask, cache):
+    x, kept = writer.embed(tokens), []
+    for number, block in enumerate(writer.blocks):
+        q, k, v = block.attention.qkv(block.norm1(x)).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
+        q, k = apply_rotary_emb(q, positions), apply_rotary_emb(k, positions)
+        if cache is not None:
+            k, v = torch.cat((cache[number][0], k), dim=2), torch.cat((cache[number][1], v), dim=2)
+        kept.append((k, v))
+        mixed, _ = grouped_query_attention(q, k, v, mask)
+        x = x + block.attention.out(mixed.transpose(1, 2).flatten(2))
+        x = x + block.mlp(block.norm2(x))
+    return writer.read(writer.norm(x)), kept
+
+
+@torch.no_grad()
+def alone(prompt, n_new):
+    """One prompt through your 7.3: no padding, no mask, no positions given."""
+    layers = [CachedAttention(64, 4, 4) for _ in writer.blocks]
+    for layer, block in zip(layers, writer.blocks):
+        parts = [*block.attention.qkv.weight.chunk(3), block.attention.out.weight]
+        layer.load_state_dict({f"{letter}_proj.weight": part for letter, part in zip("qkvo", parts)})
+    tokens, caches, written = torch.tensor([prompt]), [None, None], []
+    for _ in range(n_new):
+        x = writer.embed(tokens)
+        for number, block in enumerate(writer.blocks):
+            out, caches[number] = layers[number](block.norm1(x), caches[number])
+            x = x + out
+            x = x + block.mlp(block.norm2(x))
+        tokens = writer.read(writer.norm(x))[:, -1:].argmax(-1)
+        written += tokens[0].tolist()
+    return written
+
+
+prompts = ["The ", "In the example above, the ", "If the expression is a "]
+numbers = [[ALPHABET.index(character) for character in prompt] for prompt in prompts]
+for prompt, number, row in zip(prompts, numbers, generate(decode, numbers, 40).tolist()):
+    print(f"{prompt!r:29} {''.join(ALPHABET[token] for token in row)!r}  as alone: {row == alone(number, 40)}")
+
+# %% [markdown]
+# Three texts, three lengths, two routes, the same characters. Now break one index at a time. (a) Positions restart at 0 in every call. (b) The mask is aligned at the top left. The first call, the prompt, is right both times.
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Written right, 32 characters after a prompt of 32 have a loss of 1.5 nats. What has (a), and what has (b)? Will an error be raised? What will the text look like?
 #
-# It is the causal mask, (n_queries, n_keys), and `keep` with two axes of size one in the middle, `(batch, 1, 1, n_keys)`.
+# *Your prediction:*
+
+# %% tags=["experiment", "nbval-ignore-output"]
+ways = {
+    "right": decode,
+    "(a) positions restart": lambda tokens, positions, mask, cache: decode(tokens, positions - positions[:, :1], mask, cache),
+    "(b) mask at the top left": lambda tokens, positions, mask, cache: decode(tokens, positions, torch.ones_like(mask).tril(), cache),
+}
+
+
+def loss_after_the_prompt(decode, texts):
+    """Read 32 characters at once and 32 one at a time; the mean loss of what follows each of the latter."""
+    cache, losses = None, []
+    for start, end in [(0, 32), *((at, at + 1) for at in range(32, 64))]:
+        keep = torch.ones(len(texts), end, dtype=torch.bool)
+        logits, cache = decode(texts[:, start:end], *padded_causal(keep, end - start), cache)
+        losses.append(F.cross_entropy(logits[:, -1], texts[:, end]))
+    return float(sum(losses[1:]) / 32)
+
+
+texts = windows(english()[1], 64, 48)
+for name, way in ways.items():
+    row = generate(way, numbers[1:2], 40)[0].tolist()
+    print(f"{name:25} loss {loss_after_the_prompt(way, texts):.2f}   {''.join(ALPHABET[token] for token in row)!r}")
+
+# %% [markdown]
+# <details><summary>After you have run it</summary>
+#
+# 1.50 nats, (a) 3.36, (b) 3.10 (one seed, 48 texts). No error is raised, and every shape is right. With restarted positions each new token stands at 0: the prompt seems to lie ahead of it, and all that it wrote at its own place. With the mask at the top left it sees the first key alone, so it writes what follows one character, for ever.
 # </details>
 
 # %% [markdown]
 # ## 4 · Moving what is cached
 #
-# Ten thousand users send the same system prompt. Compute its keys once and reuse them: **prefix caching**. But suppose that in one conversation 40 tokens stand before it. Its keys were rotated for the positions 0, 1, 2, …, and they are needed at 40, 41, 42, …
+# Ten thousand users send the same system prompt. Compute its keys once and reuse them: **prefix caching**. But suppose that in one conversation 40 tokens come before it. Its keys were rotated for the positions 0, 1, 2, …, and now they are needed at 40, 41, 42, …
 #
 # Rotations add up. A key at position $p$ was turned by $p\,\theta_i$. To be at $p+o$ it needs another turn by $o\,\theta_i$:
 #
 # $$R(p+o) = R(o)\,R(p). \tag{3}$$
 #
-# **Every key turns by the same angle**, wherever it stands. llama.cpp calls this the K-shift. Its server used it by default when a full context dropped its oldest tokens, until pull request 15416 (August 2025) switched it off: in a chat it can destroy the template.
+# **Every key turns by the same angle**, wherever it stands. llama.cpp calls this the K-shift. Its server used it when a full context dropped its oldest tokens, until pull request 15416 (August 2025) switched it off by default: in a chat it can destroy the template.
 #
-# Two limits. Equation (3) moves keys; it does not change what is in them. In all layers after the first, a key has read the tokens before it, and in another context it would have read others. And it holds for one base only: keys rotated with base 10,000 cannot become keys of another base by one common turn. That is why dynamic NTK scaling (5.4) and a cache of rotated keys do not go together.
+# There are two limits. Equation (3) moves keys; it does not change what is in them. In all layers after the first, a key has read the tokens before it, and in another context it would have read others. And it holds for one base only: no common turn makes keys of base 10,000 into keys of another base. That is why dynamic NTK scaling (5.4) and a cache of rotated keys do not go together.
 
 # %% [markdown]
 # ### Exercise 7.5 · Move the keys
 #
 # **2 points · difficulty 2/5 · 10 minutes · code**
 #
-# *Why it matters:* one call replaces the recomputation of a whole prefix. With the sign wrong, every key ends up twice the offset away from where it belongs.
+# *Why it matters:* one call replaces the recomputation of a whole prefix. With a wrong sign every key ends up twice the offset away from where it belongs.
 
 # %% nbgrader={"grade_id": "shift_cached_keys", "solution": true}
 def shift_cached_keys(k, offset, base=10000.0):
@@ -610,8 +809,19 @@ def shift_cached_keys(k, offset, base=10000.0):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "shift_cached_keys_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# You have a function that turns x by given positions. Which positions, if every key is to turn by the same angle?
+# </details>
+#
+# <details><summary>Hint 2: bfloat16</summary>
+#
+# The ready `apply_rotary_emb` computes angles in float64, whatever x is. If you write the rotation yourself, do at least float32.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "shift_cached_keys_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 generator = torch.Generator().manual_seed(5)
 raw = torch.randn(2, 3, 6, 8, generator=generator)
 here = apply_rotary_emb(raw, torch.arange(6))
@@ -637,37 +847,18 @@ week7.shift_cached_keys(shift_cached_keys)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
+# ### What servers do
 #
-# You have a function that turns x by given positions. Which positions, if every key is to turn by the same angle?
-# </details>
-#
-# <details><summary>Hint 2: bfloat16</summary>
-#
-# The ready `apply_rotary_emb` computes angles in float64, whatever x is. If you write the rotation yourself, do at least float32.
-# </details>
-
-# %% [markdown]
-# ### What servers do in 2026
-#
-# | question | answer | looked up in |
-# |---|---|---|
-# | Texts of different lengths? | No padding. All new tokens of all texts stand in one row, a *ragged batch*; a list says where each text starts, and each token brings its own position. | transformers 5.23, `generation/continuous_batching/input_outputs.py`: `cu_seq_lens_q`, `position_ids`; vLLM Ascend 0.13.0, developer guide, "Prepare inputs for model forwarding" |
-# | Where do keys lie? | In blocks of equal size, anywhere in memory. A *block table* per text lists them in order: paged attention. | Kwon et al. 2023, section 4; vLLM 0.8.3, design page "Paged Attention" |
-# | How is a shared prompt found? | A full block has a hash of its tokens and of the prefix before it. The same hash means the same tokens at the same positions, so keys are reused as they are. | vLLM 0.8.2, design page "Automatic Prefix Caching"; transformers 5.23, `cache_allocators/cache_allocator.py`: `compute_block_hash` |
-# | Who still pads on the left? | `generate`, which warns about right padding. (Continuous batching pads only where shapes must be static, as for CUDA graphs.) | transformers 5.23, `generation/utils.py`, `input_outputs.py` |
-# | Are cached keys moved? | In llama.cpp's server no longer by default. In the paged servers there is no need: a block that stands elsewhere has another prefix, so another hash. | llama.cpp, pull request 15416 |
-#
-# So 7.4 is `generate`'s world, and 7.5 explains a step that most servers avoid.
+# Padding is `generate`'s world. Servers lay the new tokens of all texts end to end, in a *ragged batch*, and each token brings its own position. Keys lie in blocks anywhere in memory, listed by a *block table* (Kwon et al. 2023, section 4). A shared prompt is found by a hash of each block and all that stands before it: equal hashes mean equal tokens at equal positions, so keys are reused as they are and nothing is moved. Week 8, section 7, names the files.
 
 # %% [markdown]
 # ## 5 · Two sequences
 #
 # A translator, a speech recogniser, a captioner: an **encoder** reads one sequence, a **decoder** writes another. In **cross-attention** the queries come from the decoder, keys and values from the encoder's output, the **memory**. It is never causal: the whole source is there before the first word is written.
 #
-# Token 3 of the answer and token 3 of the source stand in different texts. The original Transformer added positions to both inputs and left it at that. T5 puts no bias into its cross-attention, and Moonshine, which uses RoPE in both stacks, does not rotate there. T5Gemma 2 does half of it: one softmax runs over the decoder's own keys and the encoder's. Its queries turn, the encoder's keys do not (transformers 5.23, `T5Gemma2MergedAttention`).
+# Token 3 of the answer and token 3 of the source stand in different texts. The original Transformer added positions to both inputs and left it at that. T5 puts no bias into its cross-attention. Moonshine uses RoPE in both stacks and none between them. T5Gemma 2 does half of it: in one softmax over the decoder's own keys and the encoder's, queries turn and the encoder's keys do not (transformers 5.23, `T5Gemma2MergedAttention`).
 #
-# One *can* rotate both sides. Then the score depends on $p_\text{query}-p_\text{key}$, and that is a claim: **these two sequences run in step**. In section 6 you will see when the claim helps, and when it hurts.
+# One *can* rotate both sides. Then the score depends on $p_\text{query}-p_\text{key}$, and that is a claim: **these two sequences run in step**. Section 6 shows when the claim helps and when it hurts.
 
 # %% [markdown]
 # ### Exercise 7.6 · Cross-attention
@@ -718,8 +909,24 @@ class CrossAttention(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "CrossAttention_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Split q with the length of x, k and v with the length of the memory. Your 7.1 takes any lengths, and with as many key heads as query heads it is plain attention.
+# </details>
+#
+# <details><summary>Hint 2: the mask</summary>
+#
+# `(batch, n_memory)` must broadcast to `(batch, heads, n_queries, n_memory)`: two axes are missing, in the middle.
+# </details>
+#
+# <details><summary>Hint 3: one side alone</summary>
+#
+# `(positions is None) != (memory_positions is None)` is True exactly if one of them is missing.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "CrossAttention_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 module = CrossAttention(16, 2)
 state = module.state_dict()
 assert {name: tuple(value.shape) for name, value in state.items()} == {
@@ -775,25 +982,9 @@ week7.CrossAttention(CrossAttention, grouped_query_attention)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Split q with the length of x, k and v with the length of the memory. Your 7.1 takes any lengths, and with as many key heads as query heads it is plain attention.
-# </details>
-#
-# <details><summary>Hint 2: the mask</summary>
-#
-# `(batch, n_memory)` must broadcast to `(batch, heads, n_queries, n_memory)`: two axes are missing, in the middle.
-# </details>
-#
-# <details><summary>Hint 3: one side alone</summary>
-#
-# `(positions is None) != (memory_positions is None)` is True exactly if one of them is missing.
-# </details>
-
-# %% [markdown]
 # ### A block with two kinds of position
 #
-# Now put a decoder block together. Inside its own text it uses ALiBi, causal, ready made as `ALiBiMultiHeadAttention`. Towards the encoder it uses your cross-attention, without positions. Encodings live *inside* attention layers, so two halves of one model may differ.
+# Now build a decoder block. Inside its own text it uses ALiBi, ready made as `ALiBiMultiHeadAttention`. Towards the encoder it uses your cross-attention, without positions. Encodings live *inside* attention layers, so two halves of one model may differ.
 #
 # The order is **pre-norm**: each part sees a normalised copy of the stream, and its output is added to the stream itself (Xiong et al. 2020, figure 1b).
 #
@@ -836,8 +1027,19 @@ class HybridDecoderBlock(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "HybridDecoderBlock_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Write equation (4) as three lines. Each line uses the result of the line before, not the x that came in.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `ALiBiMultiHeadAttention` is causal by default. `nn.GELU()` is the exact form; the tanh form differs in the third digit.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "HybridDecoderBlock_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 block = HybridDecoderBlock(16, 2)
 state = block.state_dict()
 parts = sorted({name.split(".")[0] for name in state})
@@ -889,17 +1091,6 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Write equation (4) as three lines. Each line uses the result of the line before, not the x that came in.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `ALiBiMultiHeadAttention` is causal by default. `nn.GELU()` is the exact form; the tanh form differs in the third digit.
-# </details>
-
-# %% [markdown]
 # ## 6 · Copy and reverse, beyond the training length
 #
 # Copying, and writing the source backwards: both have a right answer at every length, and they test positions and nothing else.
@@ -930,7 +1121,7 @@ class AlignedBlock(HybridDecoderBlock):
 
 with open("week7_results.json") as file:  # five training seeds
     results = json.load(file)
-looks = dict(zip(results["arms"], zip(lab.COLOURS, lab.LINES)))  # one colour per arm, in all figures
+looks = dict(zip(results["arms"], zip((lab.GREY, lab.BLUE, lab.GREEN, lab.VERMILLION), lab.LINES)))  # the same in all figures
 
 torch.manual_seed(0)
 start = ready.CopyModel([AlignedBlock(64, 4)], "from the start")
@@ -941,7 +1132,8 @@ with np.load("week7_copy.npz") as arrays:  # one of the five shipped runs: two l
 blind.eval()
 live = {"no positions, 2+2 layers": blind, "from the start": start}
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 7.5: run this cell.
 lengths = (4, 8, 10, 12, 15, 20)
 right = {name: ready.scores(model, "copy", lengths, size=100) for name, model in live.items()}
 fig, ax = lab.figure("Copying, trained on lengths 2 to 10, one seed", height=3.0)
@@ -958,8 +1150,8 @@ plt.show()
 # %% [markdown]
 # **Figure 7.5. Two models, one seed.** Grey: the lengths of the training. Solid: sequences without a mistake; dotted: single symbols. One layer with positions, trained here; two layers without, shipped.
 
-# %% tags=["experiment"]
-# The shipped results of five training seeds: mean [lowest..highest].
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Tables of five training seeds: run this cell. Mean [lowest..highest].
 def spread(rows):
     """One text per tested length."""
     return [f"{np.mean(column):.2f} [{min(column):.2f}..{max(column):.2f}]" for column in zip(*rows)]
@@ -973,7 +1165,8 @@ lab.table(["single symbols", *(f"length {n}" for n in results["tested"])],
           [[f"{arm}, {task}", *spread(results["arms"][arm][task]["single"])] for arm, task in (
               ("no positions", "copy"), ("no positions, 2+2 layers", "copy"), ("from the start", "copy"), ("from the end", "reverse"))])
 
-# %% tags=["experiment"]
+# %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 7.6: run this cell.
 fig, axes = lab.figure("Whole sequences right, five seeds each", ncols=2, height=3.2, sharey=True)
 for ax, task in zip(axes, ("copy", "reverse")):
     for arm, by_task in results["arms"].items():
@@ -997,8 +1190,11 @@ plt.show()
 #
 # **Without positions** one layer does not get there in that time: 0.01 [0.00..0.04] of the sequences at length 10. Two layers, with 500 steps at a higher learning rate, do: copy 0.98 [0.94..0.99], reverse 0.94 [0.77..1.00]. But they do not carry on: at 15 copy has 0.05 [0.00..0.24], reverse 0.15 [0.00..0.58]. So "two relative encodings make copying extrapolate" has failed.
 # </details>
+
+# %% [markdown]
+# ### What is new beyond length 10
 #
-# **Which part stops it?** Beyond length 10 three attentions of the model without positions meet something new:
+# Three attentions of the model without positions meet something new there:
 #
 # - the encoder's, with RoPE: distances above 9, on both sides;
 # - the decoder's own, with ALiBi: distances above 9;
@@ -1060,7 +1256,7 @@ plt.show()
 #
 # **4 points · difficulty 3/5 · 35 minutes · text, graded by a person**
 #
-# *Why it matters:* "relative encodings generalise to longer inputs" is on many slides. Here it is right in one column and wrong in the next.
+# *Why it matters:* "relative encodings generalise to longer inputs" is on many slides. Here it is true of one arm and false of another.
 #
 # Answer with the tables above. Two to five sentences per part.
 #
@@ -1103,7 +1299,7 @@ plt.show()
 # %% [markdown]
 # ## 7 · The interview
 #
-# These questions come up when "transformers" stands on your CV. Answer aloud, then open.
+# People ask this when "transformers" is on your CV. Answer aloud, then open.
 #
 # <details><summary>1. Why is there a KV cache and no Q cache?</summary>
 #
@@ -1125,29 +1321,19 @@ plt.show()
 # The mask is aligned at the top left, so the query sees key 0 only and the output is exactly the first value. For one query leave the mask out.
 # </details>
 #
-# <details><summary>5. Can ALiBi be used with a cache?</summary>
-#
-# Yes, and nothing needs to be stored in it: the bias follows from the distance. Keys carry no position, so they can be kept, dropped and reused as they are.
-# </details>
-#
-# <details><summary>6. Why does MLA keep a separate rotated key?</summary>
+# <details><summary>5. Why does MLA keep a separate rotated key?</summary>
 #
 # MLA folds the matrix that expands the latent into the query's projection. A rotation between the two depends on the position and cannot be folded. So a few channels carry the rotation and the others none.
 # </details>
 #
-# <details><summary>7. May I reuse a cached prefix in another conversation?</summary>
+# <details><summary>6. May I reuse a cached prefix in another conversation?</summary>
 #
 # At the start of the text, as it is. Elsewhere, its keys can be moved (7.5); but in deeper layers they were computed without what now stands before them, so the result is an approximation.
 # </details>
 #
-# <details><summary>8. Which positions belong in cross-attention?</summary>
+# <details><summary>7. Which positions belong in cross-attention?</summary>
 #
 # None, unless the two sequences run in step; then state it (section 6). Speech to text does so roughly, translation does not.
-# </details>
-#
-# <details><summary>9. A sliding window of 4,096 with RoPE: does the model fail beyond 4,096 tokens?</summary>
-#
-# Not because of angles: differences inside a window stay below 4,096. It cannot see what has left the window, and a model that uses the first tokens as a sink may need to keep them.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "interview_question", "locked": true}
@@ -1155,7 +1341,7 @@ plt.show()
 #
 # **2 points · difficulty 3/5 · 15 minutes · text, graded by a person**
 #
-# *Why it matters:* whoever asks wants to hear whether you know the price of each choice.
+# *Why it matters:* the interviewer wants to hear that you know the price of each choice.
 #
 # At most 120 words each, as if spoken.
 #
@@ -1203,12 +1389,13 @@ plt.show()
 # - **C. Speech on a phone.** Streams audio frames into text; memory is 200 MB, sessions last an hour.
 # - **D. Video and text.** Frames have a place and a time; text stands between them.
 #
-# **Fact sheet.** Sizes are assumptions of this exercise; change them if you say so. All numbers take 2 bytes.
+# **Fact sheet.** All numbers take 2 bytes. Row 1 is read from configurations; the rest are assumptions of this exercise. Change them if you say so.
 #
 # | | A | B | C | D |
 # |---|---|---|---|---|
-# | layers · query heads · key heads · head dimension | 32 · 32 · 8 or 32 · 128 | 12 · 12 · 12 · 64 | encoder and decoder 6 each · 8 · 8 · 36 | 28 · 28 · 4 · 128 |
-# | weights | 16 GB on a GPU of 80 GB | 0.3 GB | 0.06 GB | 15 GB |
+# | layers · query heads · key heads · head dimension | 32 · 32 · 8 · 128 | 12 · 12 · 12 · 64 | encoder and decoder 6 each · 8 · 8 · 36 | 28 · 28 · 4 · 128 |
+# | of | Llama 3 8B | BERT base (`BertConfig`) | Moonshine tiny | Qwen2.5-VL 7B |
+# | weights | 16 GB on a GPU of 80 GB | 0.2 GB | 0.06 GB | 15 GB |
 # | trained on | 8,000 tokens | 512 tokens | 30 s of audio | 8,000 tokens |
 # | input | 128,000 tokens; prompts of 4,000 shared | 8,000 tokens | 12.5 frames per second, 3 words per second out | 64 tokens per frame, 1 frame per second |
 #
@@ -1222,6 +1409,7 @@ plt.show()
 # | needles found by the hybrid at 16x | 1.00 [1.00..1.00] | results.md |
 # | ascending or reversed: T5's bias with, without the sign | 1.00 [1.00..1.00], 0.51 [0.48..0.54] | results_week6.md |
 # | copying at 1.5x: right positions in the cross-attention; none | 1.00 [1.00..1.00]; 0.05 [0.00..0.24] | results_week7.md |
+# | a streaming cache, true positions for its sinks: cost in nats | 0.22 [0.14..0.29] | results_week8.md |
 #
 # The memo must hold:
 #
@@ -1274,25 +1462,20 @@ plt.show()
 # | You may read | What is true | where |
 # |---|---|---|
 # | `repeat` expands the key heads | It alternates them; `repeat_interleave` keeps groups together. With one key head or all, both are right, so test with 8/2. | 7.1 |
-# | GQA shrinks the computation of the scores | It shrinks the cache and its traffic; every query head still computes its scores. | 7.1, 7.2 |
-# | A cache is an optimisation, it cannot change the output | Four mistakes in common code do, without an error. | 7.3 |
 # | Cached keys must be raw | Both work. Rotated ones can be moved by a common turn, but not to another base. | 7.5, 7.9 |
-# | `is_causal=True` is right with a cache | With one query it returns the first value: the mask is aligned at the top left. | 7.3 |
+# | `is_causal=True` is right with a cache | With one query it returns the first value: the mask is aligned at the top left. Week 5's model then has 3.1 nats in place of 1.5. | 7.3, 7.4 |
 # | Left padding with RoPE needs its own positions in every row | It needs its own mask, or the padding is read; an offset per row cancels. Prompt and decoding must agree. | 7.4 |
-# | Use RoPE when you use GQA | Unrelated. Keys turn before they are repeated. | 7.3 |
 # | Cross-attention needs positions | T5, T5Gemma and Moonshine have none there. | 7.6 |
-# | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE, as in `Llama4TextConfig` and `SmolLM3Config` (transformers 5.23). | section 8 |
-# | After a video, text goes on at max(height, width) | In Qwen2-VL (Wang et al., 2024, section 2.1) it goes on at the largest position of the image or video on *any* axis, plus one. | 7.10, scenario D |
 # | Two relative encodings make copying extrapolate | Not by themselves: the encoder meets new distances. With the right positions across, copying holds at 1.5 times the length. | 7.8 |
 #
-# ## To take with you
+# ## Takeaways
 #
-# 1. Any split of a text gives the output of the whole. Test that, and most cache bugs are gone.
+# 1. However you cut a text, the output is that of the whole. Test that, and most cache bugs are gone.
 # 2. Neighbouring query heads share a key head.
-# 3. Padding on the left: hide its keys, count the same way everywhere.
-# 4. Rotations add up, so cached keys can move; bases do not.
-# 5. Positions across two sequences are a claim about how they run together. Right, it carries on; wrong, it hurts.
-# 6. A choice without a measurement that could overturn it is a taste.
+# 3. Pad on the left, hide the padding's keys, and count the same way everywhere.
+# 4. Rotations add up, so cached keys can move. To another base they cannot.
+# 5. Positions across two sequences claim that these run in step. If the claim is right, the pattern holds at new lengths; if it is wrong, not even at the old ones.
+# 6. If no measurement could change your mind, your choice is a matter of taste.
 #
 # ## References
 #
@@ -1304,5 +1487,4 @@ plt.show()
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.2.3 (cross-attention).
 # - R. Xiong et al.: *On Layer Normalization in the Transformer Architecture*, ICML 2020, arXiv:2002.04745. Figure 1 (post-norm and pre-norm).
 # - J. Su et al.: *RoFormer*, 2021, arXiv:2104.09864. O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long*, ICLR 2022, arXiv:2108.12409.
-# - P. Wang et al.: *Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution*, 2024, arXiv:2409.12191. Section 2.1 (positions on three axes).
 # - Bugs on record: unslothai/unsloth, issue 3699 (padding counted in decoding, not in the prompt); huggingface/transformers, issue 25104 (dynamic NTK and cached keys).

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Week 8 · Positions in production: what served models do
 #
-# **The week in one sentence.** Models that people use bend the encodings of weeks 3 to 7 to save memory and to read video. Build those bends, read them in five configurations, and measure one.
+# **The week in one sentence.** Models that people use bend the encodings of weeks 3 to 7 to save memory and to read video. Build those bends, read them in configurations, and measure one.
 #
-# You have learned RoPE from its formula. Now open the configuration of a model that you use. `partial_rotary_factor: 0.25`. `no_rope_layers: [1, 1, 1, 0, …]`. `mrope_section: [16, 24, 24]`. `sliding_window: 128`. `qk_rope_head_dim: 64`. Each of these lines changes what a position is. Read one of them wrongly, and in most cases nothing complains: the model still talks, only worse.
+# You have learned RoPE from its formula. Now open the configuration of a model that you use. `partial_rotary_factor: 0.25`. `no_rope_layers: [1, 1, 1, 0, …]`. `mrope_section: [16, 24, 24]`. `sliding_window: 128`. `qk_rope_head_dim: 64`. Each of these lines changes what a position is. If you read one of them wrongly, no error is raised in most cases, and the model gets worse.
 #
 # This week is **optional**. Nothing later builds on it.
 #
@@ -15,7 +15,7 @@
 # - give text, images and video positions on three axes, and rotate by them;
 # - mask a window, add a sink to a softmax, and number the tokens of a cache that stays small;
 # - attend to a compressed cache without expanding it, and say why a rotation would forbid that;
-# - read how many layers and channels of a released model see a position;
+# - read from a configuration which layers and channels see a position;
 # - predict, measure and explain what a stream does to a model with a bounded cache.
 #
 # **You need** week 3, from week 5 the loss beyond the training length, and from week 7 the KV cache (exercises 7.1 to 7.5).
@@ -24,9 +24,9 @@
 #
 # <!-- points of week8_production -->
 #
-# **How the points are given.** Below each answer stands a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and why. (For numbers by hand it checks the form only.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases than the check. A person reads the two text answers.
+# **How the points are given.** The *visible check* below each answer carries **0 points** and says what is wrong and why. The *hidden tests* carry **all** the points of a code exercise. They run when your notebook is graded, with other inputs. A person reads the two text answers.
 #
-# **Cells marked *predict*** ask you to commit to an answer before you look at a result. They are not graded. Do them anyway: section 6 contradicts a sentence that you can read in many places.
+# **Cells marked *predict*** ask you to commit to an answer before you look. They are not graded. Do them anyway: section 6 contradicts a sentence that you can read in many places.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -40,7 +40,6 @@
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import json
 import math
-import textwrap
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -60,7 +59,7 @@ np.random.seed(0)
 #
 # GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. Phi-1.5 and GLM-4 turn half of them, StableLM and Qwen3-Next a quarter. The channels that stay still compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
 #
-# Why give up most of the rotation? Three reasons, of different strength. It is cheaper, which was part of the reason given for GPT-NeoX. It seems to cost nothing: Khan et al. (2026) trained models with several fractions and found that about a tenth of the channels converges like all of them. And a channel that does not turn meets no unknown angle at any length. That last point is what section 8.2 of week 5 used in whole layers.
+# Why give up most of the rotation? For three reasons. It is cheaper, which was part of the reason given for GPT-NeoX. It seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those with about a tenth of the channels converged like those with all. And a channel that does not turn meets no unknown angle at any length. Section 8.2 of week 5 used that in whole layers.
 #
 # The rotated part is a small RoPE of its own. With $r$ rotated channels (`rotary_dim`) pair $i$ turns at
 #
@@ -71,34 +70,39 @@ np.random.seed(0)
 # **An example.** $d=8$, $r=4$, base 10,000. Two pairs: channels 0 and 2 turn by 1 radian per position, channels 1 and 3 by $10000^{-2/4}=0.01$. Channels 4 to 7 pass. Pair partners are $r/2=2$ apart, not $d/2=4$.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 8.1: run this cell.
 wavelengths = {
     "all 96 channels turn": [2 * math.pi * 10000 ** (2 * i / 96) for i in range(48)],
     "24 turn, exponent −2i/24": [2 * math.pi * 10000 ** (2 * i / 24) for i in range(12)],
-    "24 turn, exponent −2i/96 (wrong)": [2 * math.pi * 10000 ** (2 * i / 96) for i in range(12)],
+    "24 turn, exponent −2i/96": [2 * math.pi * 10000 ** (2 * i / 96) for i in range(12)],
 }
-fig, ax = lab.figure("Positions per full turn, GPT-NeoX: heads of 96 channels", height=2.7)
-for row, ((name, lengths), colour, marker) in enumerate(zip(wavelengths.items(), lab.COLOURS, "|||")):
-    ax.plot(lengths, [-row] * len(lengths), linestyle="none", marker=marker, markersize=16, markeredgewidth=2, color=colour)
-ax.set(xscale="log", xlabel="positions per full turn", ylim=(-2.6, 0.6), yticks=[0, -1, -2])
+fig, ax = lab.figure("How long does a full turn take? Heads of 96 channels, as in GPT-NeoX", height=2.7)
+for row, ((name, lengths), colour) in enumerate(zip(wavelengths.items(), (lab.GREY, lab.BLUE, lab.VERMILLION))):
+    ax.plot(lengths, [-row] * len(lengths), "o-", color=colour, markersize=4.5, linewidth=1)
+    ax.plot(lengths[-1], -row, "o", color=colour, markersize=10)
+    ax.annotate(f"slowest pair: {lengths[-1]:,.0f}", (lengths[-1], -row), (0, 10), textcoords="offset points",
+                ha="left" if row == 2 else "right", color=colour, fontweight="bold")
+ax.set(xscale="log", xlabel="positions per full turn", xticks=[10, 100, 1000, 10000], xlim=(5, 90000), ylim=(-2.5, 0.7),
+       yticks=[0, -1, -2])
+ax.set_xticklabels(["10", "100", "1,000", "10,000"])
 ax.set_yticklabels(list(wavelengths))
+ax.minorticks_off()
 ax.grid(axis="x")
 plt.show()
-lab.table(["", "pairs", "fastest", "slowest"],
-          [[name, len(lengths), f"{lengths[0]:.1f}", f"{lengths[-1]:,.0f}"] for name, lengths in wavelengths.items()])
 
 
 # %% [markdown]
-# **Figure 8.1. Wavelengths of the pairs.** One mark per pair; far right is slow. Compare where the three rows end.
+# **Figure 8.1. Wavelengths of the pairs.** A dot per pair, the slowest one large. Compare where the rows end.
 
 # %% [markdown]
-# With the right exponent twelve pairs reach as far as forty-eight. With the wrong one the slowest comes round after 52 positions: no pair is left that orders longer distances. Nothing fails loudly. A checkpoint loaded into such code gets wrong angles in every pair but the first, and talks worse.
+# With the right exponent twelve pairs reach nearly as far as forty-eight. With the wrong one the slowest comes round after 52 positions: no pair is left that orders longer distances. A checkpoint loaded into such code gets wrong angles in every pair but the first, and no error is raised.
 
 # %% [markdown]
 # ### Exercise 8.1 · Partial rotary embedding
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* five model families of this week's table need it, and their authors chose the *first* channels. `rotary_dim = head_dim` must give exercise 3.4 again.
+# *Why it matters:* five model families of this week's table need it, and all of them turn the *first* channels. `rotary_dim = head_dim` must give exercise 3.4 again.
 
 # %% nbgrader={"grade_id": "partial_rotary_emb", "solution": true}
 def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
@@ -125,8 +129,19 @@ def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "partial_rotary_emb_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Cut off the first `rotary_dim` channels, rotate them as in 3.4 with `rotary_dim` in the place of `head_dim`, and put the others back behind them.
+# </details>
+#
+# <details><summary>Hint 2: shapes</summary>
+#
+# Angles have the shape `(seq_len, rotary_dim/2)`, or `(batch, seq_len, rotary_dim/2)` and then one axis for the heads in between.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "partial_rotary_emb_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 generator = torch.Generator().manual_seed(1)
 x = torch.randn(2, 3, 5, 8, generator=generator)
 out = partial_rotary_emb(x, torch.arange(5), 4)
@@ -170,20 +185,9 @@ week8.partial_rotary_emb(partial_rotary_emb)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Cut off the first `rotary_dim` channels, rotate them as in 3.4 with `rotary_dim` in the place of `head_dim`, and put the others back behind them.
-# </details>
-#
-# <details><summary>Hint 2: shapes</summary>
-#
-# Angles have the shape `(seq_len, rotary_dim/2)`, or `(batch, seq_len, rotary_dim/2)` and then one axis for the heads in between.
-# </details>
-
-# %% [markdown]
 # ## 2 · Three axes
 #
-# A video has a time, a height and a width. Number its patches 0, 1, 2, … along the rows, and a patch and the one right below it stand a whole row apart. With a 40-patch row that is 40 positions for one step down. The next frame is hundreds away. Relative encodings then see neighbours as strangers.
+# A video has a time, a height and a width. If you number its patches 0, 1, 2, … along the rows, a patch and the one right below it are a whole row apart. With a 40-patch row that is 40 positions for one step down. The next frame is hundreds away. A relative encoding then takes neighbours for strangers.
 #
 # Qwen2-VL (Wang et al., 2024, section 2.1) gives every token **three** positions: time, height, width. It calls this M-RoPE. The pairs of a head are shared out among the axes: pair $p$ turns by the position on its axis $a(p)$,
 #
@@ -245,8 +249,19 @@ def mrope_positions(segments):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "mrope_positions_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Keep a list of pieces, each `(3, tokens)`, and the number `s`. `torch.cat` at the end.
+# </details>
+#
+# <details><summary>Hint 2: the grid</summary>
+#
+# `torch.meshgrid(torch.arange(t), torch.arange(h), torch.arange(w), indexing="ij")` gives three `(t, h, w)` tensors. Flattened, they are in the right order.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "mrope_positions_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 text_only = mrope_positions([4])
 assert isinstance(text_only, torch.Tensor), f"a tensor is asked for, you return a {type(text_only).__name__}."
 assert tuple(text_only.shape) == (3, 4), f"four text tokens: shape (3, 4) expected, got {tuple(text_only.shape)}."
@@ -277,17 +292,6 @@ from autograder.checks import week8
 week8.mrope_positions(mrope_positions)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Keep a list of pieces, each `(3, tokens)`, and the number `s`. `torch.cat` at the end.
-# </details>
-#
-# <details><summary>Hint 2: the grid</summary>
-#
-# `torch.meshgrid(torch.arange(t), torch.arange(h), torch.arange(w), indexing="ij")` gives three `(t, h, w)` tensors. Flattened, they are in the right order.
-# </details>
-
 # %% tags=["experiment"]
 serving.moving_axes(mrope_positions)
 
@@ -300,7 +304,7 @@ serving.moving_axes(mrope_positions)
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* the sections are data, so weights trained with `[16, 24, 24]` run with any others, and answer worse.
+# *Why it matters:* weights trained with `[16, 24, 24]` also run with other sections, and answer worse.
 #
 # Half layout: pair $p$ is channels $p$ and $p+d/2$. Sections count **pairs**, in order: the first for time, then height, then width.
 #
@@ -334,8 +338,19 @@ def apply_mrope(x, positions, sections, base=10000.0):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "apply_mrope_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Make a list of axes first, one entry per pair: sections `(1, 2, 1)` give 0, 1, 1, 2. `repeat_interleave` does it.
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Index `positions` with that list: row $p$ of the result holds the positions that pair $p$ turns by. Move that axis to the end and multiply by the frequencies.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "apply_mrope_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 generator = torch.Generator().manual_seed(2)
 x = torch.randn(2, 3, 6, 8, generator=generator)
 same = torch.arange(6).expand(3, 6)
@@ -378,17 +393,6 @@ week8.apply_mrope(apply_mrope)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Make a list of axes first, one entry per pair: sections `(1, 2, 1)` give 0, 1, 1, 2. `repeat_interleave` does it.
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Index `positions` with that list: row $p$ of the result holds the positions that pair $p$ turns by. Move that axis to the end and multiply by the frequencies.
-# </details>
-
-# %% [markdown]
 # A contiguous section has a price. In Qwen2-VL all fast pairs belong to time and all slow ones to width, so the axes see distances differently. Qwen3-VL deals the pairs out in turn instead: time, height, width, time, … (`mrope_section` `[24, 20, 20]`). A checkpoint belongs to one of the two.
 #
 # The axis of time has changed with every generation (files of `transformers` 5.23):
@@ -402,7 +406,7 @@ week8.apply_mrope(apply_mrope)
 # %% [markdown]
 # ## 3 · Windows, sinks, and a stream without end
 #
-# A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools help. The first two are trained into models and served today. The third is for models trained without them, and by now it is history: section 7 says who dropped it. It asks the best question about positions, so you build it all the same.
+# A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools help. The first two are trained into models and served today. The third is for models trained without them, and by now it is history (section 7). It asks the best question about positions, so you build it all the same.
 #
 # **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may let go of all but $w$ tokens, however long the text. Gemma 3 gives five of six layers a window, gpt-oss every second one.
 #
@@ -419,24 +423,38 @@ week8.apply_mrope(apply_mrope)
 # **An example.** $n_s=2$, $w=3$, and 8 tokens so far. Kept: 0, 1, 5, 6, 7. Their positions: 0, 1, 2, 3, 4. With 4 tokens, all are kept, each once: 0, 1, 2, 3.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-fig, axes = lab.figure("Who sees whom? Ten tokens", ncols=3, height=3.1, sharey=True)
+# Figure 8.3: run this cell.
+fig, axes = lab.figure("Who sees whom, and with how much weight? Ten tokens", nrows=2, ncols=3, height=4.9, height_ratios=(1.6, 1))
 query, key = torch.arange(10)[:, None], torch.arange(10)
-for ax, (title, seen) in zip(axes, {"causal": key <= query, "window of 4": (key <= query) & (key > query - 4),
-                                    "2 sinks, window of 4": (key <= query) & ((key > query - 4) | (key < 2))}.items()):
-    shown = torch.where(seen & (key < 2) & (key <= query - 4), 2, seen.long()) if "sinks" in title else seen.long()
+for ax, (title, seen) in zip(axes[0], {"(a) causal": key <= query, "(b) window of 4": (key <= query) & (key > query - 4),
+                                       "(c) 2 sink tokens, window of 4": (key <= query) & ((key > query - 4) | (key < 2))}.items()):
+    shown = torch.where(seen & (key < 2) & (key <= query - 4), 2, seen.long()) if "sink" in title else seen.long()
     ax.imshow(shown, cmap=plt.matplotlib.colors.ListedColormap(["white", lab.BLUE, lab.ORANGE][:int(shown.max()) + 1]),
               interpolation="nearest")
-    ax.set(title=f"{title}: {int(seen.sum(1).max())} keys at most", xlabel="key", xticks=range(0, 10, 3), yticks=range(0, 10, 3))
+    ax.set(title=title, xlabel="key", xticks=range(0, 10, 3), yticks=range(0, 10, 3))
     ax.set_xticks(np.arange(-0.5, 10), minor=True)
     ax.set_yticks(np.arange(-0.5, 10), minor=True)
     ax.grid(which="minor", color="#DDDDDD", linewidth=0.8)
     ax.tick_params(which="minor", length=0)
-axes[0].set_ylabel("query")
+axes[0, 0].set_ylabel("query")
+scores = torch.tensor([0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0.8])  # by hand: no key deserves much
+parked = scores + 3.5 * (key == 0)
+for ax, (title, weights, sink) in zip(axes[1], (
+        ("(d) no sink", scores.softmax(0), False),
+        ("(e) token 0 is the sink", parked.softmax(0), False),
+        ("(f) a learned sink", torch.cat((scores, torch.tensor([3.5]))).softmax(0)[:-1], True))):
+    ax.bar(range(10), weights, color=[lab.ORANGE if title.startswith("(e)") and at == 0 else lab.BLUE for at in range(10)])
+    if sink:
+        ax.bar(-2, 1 - float(weights.sum()), color="white", edgecolor=lab.ORANGE, hatch="///")
+    ax.set(title=title, xlabel="key", ylim=(0, 0.85), xlim=(-3.2, 9.7), xticks=range(0, 10, 3))
+    if sink:
+        ax.set_xticks([-2, 0, 3, 6, 9], ["no key", "0", "3", "6", "9"])
+axes[1, 0].set_ylabel("weight")
 plt.show()
 
 
 # %% [markdown]
-# **Figure 8.3. Three masks.** (a) Everything so far. (b) The last four, the query itself among them. (c) The same, and the first two tokens (orange) for good.
+# **Figure 8.3. Windows and sinks.** Above, masks; orange: kept for good. Below, the weights of the last query where no key deserves much (drawn by hand). (d) Every key gets some. (e) A real token takes most of it, and its value comes along. (f) A logit takes it, and no value is behind it.
 
 # %% [markdown]
 # ### Exercise 8.3 · A window
@@ -459,8 +477,14 @@ def sliding_window_mask(n_queries, n_keys, window):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "sliding_window_mask_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# Two ranges, positions of the queries as a column, of the keys as a row. Both conditions are comparisons of the two.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "sliding_window_mask_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 mask = sliding_window_mask(4, 4, 2)
 assert tuple(mask.shape) == (4, 4), f"shape (4, 4) expected, got {tuple(mask.shape)}."
 assert mask.dtype == torch.bool, f"the mask is boolean; yours is {mask.dtype}."
@@ -484,12 +508,6 @@ week8.sliding_window_mask(sliding_window_mask)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint</summary>
-#
-# Two ranges, positions of the queries as a column, of the keys as a row. Both conditions are comparisons of the two.
-# </details>
-
-# %% [markdown]
 # ### Exercise 8.3, second part · A softmax with a sink
 #
 # **2 points · difficulty 2/5 · 10 minutes · code**
@@ -510,8 +528,19 @@ def softmax_with_sink(scores, sinks):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "softmax_with_sink_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Put one more column beside the scores, take `softmax`, cut the column off.
+# </details>
+#
+# <details><summary>Hint 2: shapes</summary>
+#
+# `sinks` is `(heads,)`, the column `(batch, heads, n_queries, 1)`: `expand` does the rest.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "softmax_with_sink_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 weights = softmax_with_sink(torch.zeros(1, 2, 1, 3), torch.tensor([0.0, math.log(7.0)]))
 assert tuple(weights.shape) == (1, 2, 1, 3), f"the sink is dropped again: shape (1, 2, 1, 3) expected, got {tuple(weights.shape)}."
 assert torch.allclose(weights[0, 0], torch.full((1, 3), 0.25), atol=1e-5), (
@@ -538,22 +567,11 @@ week8.softmax_with_sink(softmax_with_sink)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Put one more column beside the scores, take `softmax`, cut the column off.
-# </details>
-#
-# <details><summary>Hint 2: shapes</summary>
-#
-# `sinks` is `(heads,)`, the column `(batch, heads, n_queries, 1)`: `expand` does the rest.
-# </details>
-
-# %% [markdown]
 # ### Exercise 8.3, third part · What is kept, and where it stands
 #
 # **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* two index lists decide whether a stream stays sound. While the text is short, sinks and window overlap, and a token kept twice gets twice its weight.
+# *Why it matters:* while the text is short, sinks and window overlap, and a token that is kept twice gets twice its weight.
 
 # %% nbgrader={"grade_id": "streaming_cache", "solution": true}
 def streaming_cache(n_tokens, n_sinks, window):
@@ -571,8 +589,14 @@ def streaming_cache(n_tokens, n_sinks, window):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "streaming_cache_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# Two ranges. Where does the second begin, if it must not reach back into the first?
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "streaming_cache_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 answer = streaming_cache(8, 2, 3)
 assert isinstance(answer, (tuple, list)) and len(answer) == 2, "two tensors are asked for: (kept, positions)."
 kept, positions = answer
@@ -597,12 +621,6 @@ from autograder.checks import week8
 week8.streaming_cache(streaming_cache)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint</summary>
-#
-# Two ranges. Where does the second begin, if it must not reach back into the first?
-# </details>
-
 # %% tags=["experiment"]
 serving.moving_conveyor(streaming_cache)
 
@@ -625,11 +643,11 @@ serving.moving_conveyor(streaming_cache)
 #
 # $q_h$ and $k_{hj}$ have $d_n$ channels and no position. $q'_h$ and $k'_j$ have $d_r$ channels and are rotated already. This is partial rotary again, with one twist: $k'_j$ is *the same for all heads*. (The released model also multiplies its scores by $(0.1\ln 40+1)^2\approx 1.87$. It was stretched by YaRN with a factor of 40, and this is exercise 5.5's temperature, squared. Here the factor is left out.)
 #
-# If you write out the keys of equation (4) for every cached token at every step, you have saved memory and lost time. You need not. A matrix may change sides in a product:
+# Writing out the keys of equation (4) for every cached token at every step saves memory and loses time. But a matrix may change sides in a product:
 #
 # $$q_h\cdot\big(W^{UK}_h c_j\big)=\big(W^{UK\,\top}_h q_h\big)\cdot c_j. \tag{6}$$
 #
-# Carry the *query* into the space of the latent, once, and compare it with the latents as they lie in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. (Engines often apply the two in turn: the product would be larger than both.) Values go the same way: mix the latents with the weights first, apply $W^{UV}_h$ to the one result.
+# Carry the *query* into the space of the latent, once, and compare it with the latents in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. (Engines often apply the two in turn: the product would be larger than both.) Values go the same way: mix the latents with the weights first, apply $W^{UV}_h$ to the one result.
 #
 # **A worked example.** One head, $W^{UK}=\begin{pmatrix}1&2\\0&1\end{pmatrix}$, $q=(1,1)$, $c=(3,1)$. On the left of (6), $W^{UK}c=(5,1)$ and the product is 6. On the right, $W^{UK\,\top}q=(1,3)$ and the product is $3+3=6$.
 
@@ -638,7 +656,7 @@ serving.moving_conveyor(streaming_cache)
 #
 # **5 points · difficulty 4/5 · 40 minutes · code**
 #
-# *Why it matters:* by exercise 7.2 the cache of DeepSeek-V3 is 71 times smaller than its keys and values written out. Only this form can use it as it lies there, which is what decoding needs. For a long prompt, engines usually expand the keys: that computes less.
+# *Why it matters:* by exercise 7.2 the cache of DeepSeek-V3 is 71 times smaller than its keys and values written out. Only this form can decode from it as it is. (For a long prompt, engines usually expand the keys, which computes less.)
 #
 # Write it **without** a tensor of `n_keys × heads × dn` numbers. (Memory is measured below, not graded.) Rows of the mask without a key give zeros, as in exercise 1.1.
 
@@ -669,8 +687,24 @@ def mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "mla_attention_check", "grade": true, "points": 0}
-# Visible check (0 points).
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `torch.einsum("bhqd,hdr->bhqr", q_nope, w_uk)` carries the queries into the latent space: per head a matrix, summed over $d_n$.
+# </details>
+#
+# <details><summary>Hint 2: the scores</summary>
+#
+# Two einsums of the form `"bhqr,bkr->bhqk"`, one on the latents and one on the rotated part. Add, then divide once.
+# </details>
+#
+# <details><summary>Hint 3: the values</summary>
+#
+# Weights times latents first, `(batch, heads, n_queries, r)`. Only then `w_uv`, which now meets queries and no keys.
+# </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "mla_attention_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
 generator = torch.Generator().manual_seed(4)
 q_nope, q_rope = torch.randn(2, 3, 4, 6, generator=generator), torch.randn(2, 3, 4, 2, generator=generator)
 latent, k_rope = torch.randn(2, 5, 7, generator=generator), torch.randn(2, 5, 2, generator=generator)
@@ -715,22 +749,6 @@ from autograder.checks import week8
 week8.mla_attention(mla_attention)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# `torch.einsum("bhqd,hdr->bhqr", q_nope, w_uk)` carries the queries into the latent space: per head a matrix, summed over $d_n$.
-# </details>
-#
-# <details><summary>Hint 2: the scores</summary>
-#
-# Two einsums of the form `"bhqr,bkr->bhqk"`, one on the latents and one on the rotated part. Add, then divide once.
-# </details>
-#
-# <details><summary>Hint 3: the values</summary>
-#
-# Weights times latents first, `(batch, heads, n_queries, r)`. Only then `w_uv`, which now meets queries and no keys.
-# </details>
-
 # %% [markdown] tags=["prediction"]
 # **Predict.** 16 heads, $d_n=128$, a latent of 512, two texts of 4,096 cached tokens, one query each. The keys of all heads would be $2\cdot16\cdot4096\cdot128$, some 16.8 million numbers. How large is the largest tensor that *your* function makes?
 #
@@ -747,11 +765,15 @@ for n_keys in (256, 1024, 4096):
 lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of your function"], rows)
 
 # %% [markdown]
-# With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut: `in_latent @ latent[:, None].mT` gives the same scores, but `matmul` first copies the latents once for every head: 16.8 million numbers for two texts of 1,024 tokens, four times the keys that you wanted to avoid.
+# <details><summary>After you have run it</summary>
 #
+# With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut: `in_latent @ latent[:, None].mT` gives the same scores, but `matmul` first copies the latents once for every head: 16.8 million numbers for two texts of 1,024 tokens, four times the keys that you wanted to avoid.
+# </details>
+
+# %% [markdown]
 # ### Where the rotation may not stand
 #
-# Why are the rotated channels kept apart at all? One could rotate the key of equation (4) like any other. The picture lets you try: one head, a latent of three numbers, a key of two channels.
+# Why are the rotated channels kept apart? One could rotate the key of equation (4) like any other. Try it in the picture: one head, a latent of three numbers, a key of two channels.
 
 # %% tags=["experiment"]
 serving.moving_absorbed()
@@ -803,7 +825,7 @@ serving.moving_absorbed()
 # %% [markdown]
 # ### Two layouts in one checkpoint
 #
-# DeepSeek-V3.2 adds an **indexer** to each layer: a cheap scorer of all cached tokens, which keeps the best 2,048 for latent attention (`index_topk`). In one checkpoint, the indexer turns *halves* and latent attention turns *neighbours*. DeepSeek's own demonstration turned neighbours in both, until 17 November 2025. Nobody saw an error. Below is a toy indexer, built by hand, that keeps 64 tokens. Its content lies in the slowest quarter of the pairs. `neighbours` reads your function in the other layout, as week 3 did.
+# DeepSeek-V3.2 adds an **indexer** to each layer: a cheap scorer of all cached tokens, which keeps the best 2,048 for latent attention (`index_topk`). In one checkpoint, the indexer turns *halves* and latent attention turns *neighbours*. DeepSeek's own demonstration turned neighbours in both, until November 2025. No error was raised. Below is a toy indexer, built by hand, that keeps 64 tokens. Its content lies in the slowest quarter of the pairs. `neighbours` reads your function in the other layout, as week 3 did.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Queries and keys both turn in the wrong layout. At 64 cached tokens, how often does the indexer keep the token it looks for? At 1,024?
@@ -829,129 +851,135 @@ for n_keys in (64, 128, 256, 512, 1024):
 lab.table(["cached tokens, 64 are kept", "found, right layout", "found, wrong layout"], rows)
 
 # %% [markdown]
+# <details><summary>After you have run it</summary>
+#
 # Up to 64 tokens everything is kept, so nothing can go wrong. Beyond, the wrong layout puts half of the content into fast pairs, and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. In the field it looked the same:
 #
 # | who | what they report | where |
 # |---|---|---|
-# | DeepSeek | an implementation discrepancy, "potentially leading to degraded model performance" | README of DeepSeek-V3.2-Exp, 17 November 2025 |
+# | DeepSeek | RoPE in the indexer must not be interleaved | repository DeepSeek-V3.2-Exp, commit 8631a81, as cited in mlx-lm, pull request 512 |
+# | vLLM | "their official implementation" was wrong; repaired on 18 November 2025 | pull request 28968 |
 # | sglang | needles lost from 16,384 tokens on, none at 8,192 | pull request 13495 |
-# | vLLM | repaired the next day | pull request 28968 |
 # | mlx-lm | outputs stay coherent, long ones degrade: six games written, none playable | pull request 1431 |
 # | `transformers` 5.23 | both layouts, side by side | `modeling_deepseek_v32.py` |
 #
 # **Test a layout beyond the length at which it begins to matter.** A short prompt proves nothing.
+# </details>
 
 # %% [markdown]
 # ## 5 · Reading configurations
 #
-# All of this is decided in a file of a few dozen lines. The next cell holds fields of five configuration classes: their defaults in `transformers` 5.23.0, as the classes build them. Nothing is downloaded. A released checkpoint may set other values; read its own `config.json` in the same way.
+# All of this is decided in a file of a few dozen lines. `week8_configs.json` holds what six released models state about positions, and where we read it. (Lists are shortened here.)
 
 # %% tags=["experiment"]
-VERSION = "5.23.0"
-window, full = "sliding_attention", "full_attention"
-configurations = {
-    "SmolLM3Config": {"num_hidden_layers": 36, "hidden_size": 2048, "num_attention_heads": 16,
-                      "no_rope_layers": 9 * [1, 1, 1, 0]},
-    "Cohere2Config": {"num_hidden_layers": 40, "sliding_window": 4096, "layer_types": 10 * [window, window, window, full]},
-    "Gemma3TextConfig": {"num_hidden_layers": 26, "layer_types": 4 * [*5 * [window], full] + 2 * [window],
-                         "rope_parameters": {window: {"rope_theta": 10000.0}, full: {"rope_theta": 1000000.0}}},
-    "GPTNeoXConfig": {"num_hidden_layers": 44, "hidden_size": 6144, "num_attention_heads": 64,
-                      "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.25}},
-    "Qwen3NextConfig": {"num_hidden_layers": 48, "hidden_size": 2048, "num_attention_heads": 16, "head_dim": 256,
-                        "layer_types": 12 * [*3 * ["linear_attention"], full],
-                        "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.25}},
-}
-SHORT = {"sliding_attention": "sliding", "full_attention": "full", "linear_attention": "linear"}
-for name, fields in configurations.items():
-    print(f"{name} (transformers {VERSION})")
+with open("week8_configs.json") as file:
+    configs = json.load(file)
+for name, fields in configs.items():
+    print(name)
     for field, value in fields.items():
         if isinstance(value, list):
-            value = " ".join(str(SHORT.get(entry, entry)) for entry in value)
-        print(textwrap.fill(f"{field}: {value}", 100, initial_indent="  ", subsequent_indent="    "))
+            value = f"{' '.join(str(entry).removesuffix('_attention') for entry in value[:8])} … ({len(value)} entries)"
+        print(f"  {field}: {value}")
 
 # %% [markdown]
-# What the fields mean stands in the code that reads them, not in their names:
+# What a field means is decided by the code that reads it (here `transformers` 5.23), not by its name:
 #
-# - **SmolLM3.** Layer `i` rotates if `no_rope_layers[i]` is true (`SmolLM3Attention`: `self.use_rope = config.no_rope_layers[layer_idx]`). Llama 4 has the same field with the same meaning.
-# - **Cohere 2.** Only layers with a window rotate (`Cohere2Attention`). The full ones have no position at all.
-# - **Gemma 3.** All layers rotate; a layer's type chooses its base.
-# - **GPT-NeoX.** The factor is a share of the head dimension, which is `hidden_size / num_attention_heads` where no field says otherwise.
-# - **Qwen3-Next.** A given `head_dim` wins over that quotient. Linear-attention layers have no rotation.
+# - **The width of a head** is `head_dim`, or, where that is missing, `hidden_size // num_attention_heads`.
+# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It stands at the top or inside `rope_parameters`; GPT-NeoX calls it `rotary_pct`. A product that is no whole number is cut off by `int()`.
+# - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
+# - **A list of layers** (SmolLM3, Llama 4): `self.use_rope = config.no_rope_layers[layer_idx]`.
+# - **Kinds of layers.** Linear attention has no rotation (Qwen3-Next). In Cohere 2 and EXAONE 4 (`model_type` `cohere2` and `exaone4`) only layers with a window turn, unless the model has no window at all: `sliding_window` is null. In all other models, Gemma 3 for one, full attention turns like the rest.
+#
+# A field that is null (`None` in Python) counts as missing.
 
 # %% [markdown]
-# ### Exercise 8.5 · Seven numbers
+# ### Exercise 8.5 · Which layers turn?
 #
-# **3 points · difficulty 2/5 · 15 minutes · numbers**
+# **3 points · difficulty 3/5 · 20 minutes · code**
 #
-# *Why it matters:* one field of this exercise was read the wrong way round in a bug report against `transformers` itself (issue 43756).
-#
-# Channels are counted per head. Layers are counted from 0, as in the code.
+# *Why it matters:* `no_rope_layers` was read the wrong way round in a bug report against `transformers` itself (issue 43756). The hidden tests use configurations of other released models.
 
-# %% tags=["by-hand"] nbgrader={"grade_id": "configurations_by_hand", "solution": true}
-# Replace every None by a whole number.
-configurations_by_hand = {
-    "smollm3_layers": None,  # SmolLM3: layers that turn queries and keys
-    "cohere2_layers": None,  # Cohere 2: layers that turn queries and keys
-    "gemma3_base_17": None,  # Gemma 3: the base of layer 17
-    "gemma3_layers_1e4": None,  # Gemma 3: layers with base 10,000
-    "neox_channels": None,  # GPT-NeoX: channels of a head that turn
-    "qwen3_next_layers": None,  # Qwen3-Next: layers that turn queries and keys
-    "qwen3_next_channels": None,  # Qwen3-Next: channels of a head that turn, in such a layer
-}
-### BEGIN SOLUTION
-configurations_by_hand |= {
-    "smollm3_layers": 27,  # a 1 means: uses RoPE
-    "cohere2_layers": 30,  # the sliding ones
-    "gemma3_base_17": 1000000,  # layers 5, 11, 17, 23 are full
-    "gemma3_layers_1e4": 22,  # 26 - 4
-    "neox_channels": 24,  # 6144 / 64 = 96, a quarter
-    "qwen3_next_layers": 12,  # the full ones
-    "qwen3_next_channels": 64,  # a quarter of 256
-}
-### END SOLUTION
+# %% nbgrader={"grade_id": "layers_that_turn", "solution": true}
+def layers_that_turn(config):
+    """For every layer, how many channels of a head RoPE turns; 0 where the layer has no rotation.
 
-# %% nbgrader={"grade_id": "configurations_by_hand_check", "grade": true, "points": 0}
-# Visible check (0 points). It looks at the form of the answer, not at the values.
-assert isinstance(configurations_by_hand, dict), "configurations_by_hand must stay a dictionary; fill in its values."
-names = ("smollm3_layers", "cohere2_layers", "gemma3_base_17", "gemma3_layers_1e4", "neox_channels", "qwen3_next_layers",
-         "qwen3_next_channels")
-for key in names:
-    assert key in configurations_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
-    value = configurations_by_hand[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
-    assert value == round(value) and value >= 0, f"{key!r} is a whole number, got {value}."
-assert len(configurations_by_hand) == len(names), "there are more keys than asked for: remove the others."
-print("Seven whole numbers. The hidden tests look at the values.")
+    config:  the fields of a config.json, a dict. There are always num_hidden_layers, hidden_size, num_attention_heads and
+             model_type
+    returns: a list of num_hidden_layers ints
+    """
+    ### BEGIN SOLUTION
+    given = {field: value for field, value in config.items() if value is not None}
+    n_layers = given["num_hidden_layers"]
+    width = given.get("head_dim", given["hidden_size"] // given["num_attention_heads"])
+    share = (given | given.get("rope_parameters", {})).get("partial_rotary_factor", given.get("rotary_pct", 1))
+    channels = given.get("qk_rope_head_dim", int(width * share))
+    still = {"linear_attention"}
+    if given["model_type"] in ("cohere2", "exaone4") and "sliding_window" in given:
+        still.add("full_attention")
+    turns = given.get("no_rope_layers", [1] * n_layers)
+    kinds = given.get("layer_types", ["full_attention"] * n_layers)
+    return [channels if turns[layer] and kinds[layer] not in still else 0 for layer in range(n_layers)]
+    ### END SOLUTION
 
-# %% nbgrader={"grade_id": "configurations_by_hand_tests", "grade": true, "points": 3}
-# Hidden tests (3 points): they run when your notebook is graded.
-### BEGIN HIDDEN TESTS
-from autograder.checks import week8
-week8.configurations_by_hand(configurations_by_hand)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# A name can mislead: does a 1 in `no_rope_layers` switch the rotation off? The line of code above decides.
+# Two questions, one after the other. How many channels does a layer turn if it turns? Then, for each layer: does it?
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Write the first twelve layers of Gemma 3 with their numbers from 0 on. At which number does the first full one stand?
+# Drop the fields that are None first. After that `config.get(field, default)` answers every "where it is missing".
 # </details>
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "layers_that_turn_check", "grade": true, "points": 0}
+# Visible check (0 points): run this cell.
+window, full, linear = "sliding_attention", "full_attention", "linear_attention"
+small = {"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4}
+plain = layers_that_turn(dict(small))
+assert isinstance(plain, list) and len(plain) == 3, f"a list with one entry for each of 3 layers is asked for; yours: {plain}."
+assert plain == [16, 16, 16], f"64 / 4 = 16 channels of a head, and nothing says otherwise: [16, 16, 16]; yours {plain}."
+for words, fields, expected in (
+        ("a head_dim of 40 wins over 64 / 4", {"head_dim": 40}, [40, 40, 40]),
+        ("a head_dim that is None counts as missing", {"head_dim": None}, [16, 16, 16]),
+        ("a quarter of a head", {"partial_rotary_factor": 0.25}, [4, 4, 4]),
+        ("a quarter of a head, stated in rope_parameters", {"rope_parameters": {"partial_rotary_factor": 0.25}}, [4, 4, 4]),
+        ("a quarter of a head, as GPT-NeoX states it", {"model_type": "gpt_neox", "rotary_pct": 0.25}, [4, 4, 4]),
+        ("int(16 * 0.9)", {"partial_rotary_factor": 0.9}, [14, 14, 14]),
+        ("latent attention", {"model_type": "deepseek_v3", "qk_rope_head_dim": 8}, [8, 8, 8]),
+        ("use_rope = no_rope_layers[layer_idx]", {"model_type": "smollm3", "no_rope_layers": [1, 0, 1]}, [16, 0, 16]),
+        ("linear attention has no rotation", {"model_type": "qwen3_next", "layer_types": [linear, linear, full]}, [0, 0, 16]),
+        ("Cohere 2: only layers with a window turn",
+         {"model_type": "cohere2", "sliding_window": 8, "layer_types": [window, window, full]}, [16, 16, 0]),
+        ("EXAONE 4 without a window: all turn",
+         {"model_type": "exaone4", "sliding_window": None, "layer_types": [full] * 3}, [16, 16, 16]),
+        ("other models with windows: all turn",
+         {"model_type": "gemma3_text", "sliding_window": 8, "layer_types": [window, window, full]}, [16, 16, 16])):
+    found = layers_that_turn(small | fields)
+    assert found == expected, f"{words}: {expected} expected for {fields}; yours {found}."
+print("Looks right. The hidden tests read configurations of released models.")
+
+# %% nbgrader={"grade_id": "layers_that_turn_tests", "grade": true, "points": 3}
+# Hidden tests (3 points): they run when your notebook is graded.
+### BEGIN HIDDEN TESTS
+from autograder.checks import week8
+week8.layers_that_turn(layers_that_turn)
+### END HIDDEN TESTS
+
+# %% tags=["experiment"]
+lab.table(["", "layers", "that turn", "channels of a head"],
+          [[name, len(turned), sum(map(bool, turned)), max(turned)] for name, turned in (
+              (name, layers_that_turn(fields)) for name, fields in configs.items())])
 
 # %% [markdown]
 # ### More of the same
 #
-# Also read from the classes of `transformers` 5.23; defaults again.
+# Defaults of the configuration classes of `transformers` 5.23.
 #
 # | model (class) | what it does | this week |
 # |---|---|---|
 # | gpt-oss (`GptOssConfig`) | a window of 128 in every second layer; a learned sink per head in all of them | section 3 |
-# | Llama 4 (`Llama4TextConfig`) | every fourth layer without positions; the others see chunks of 8,192 | section 5 |
-# | EXAONE 4 (`Exaone4Config`) | as Cohere 2: three windows of 4,096 with RoPE, one full layer without | section 5 |
 # | ModernBERT (`ModernBertConfig`) | base 10,000 in windows, 160,000 in every third layer, which sees everything | section 5 |
 # | Phi (`PhiConfig`), GLM-4 (`Glm4Config`) | half of a head's channels turn; GLM-4 pairs neighbours | section 1 |
 # | StableLM (`StableLmConfig`) | a quarter of a head's channels turn | section 1 |
@@ -972,7 +1000,7 @@ week8.configurations_by_hand(configurations_by_hand)
 # | sinks, true positions | the same | those in the text, up to 511 |
 # | ring buffer | the last 64, cached | position in the text modulo 64: the place in the buffer |
 #
-# The last one looks like an innocent simplification. A ring buffer overwrites its oldest entry, so entry number $p \bmod 64$ holds token $p$, and someone takes that number for the position.
+# The last one looks like an innocent simplification. A ring buffer overwrites its oldest entry, so entry number $p \bmod 64$ holds token $p$. Somebody takes that number for the position.
 #
 # You can read that a window without sinks ruins a model, and for large models Xiao et al. (2024, section 3.1) measured it: perplexity explodes as soon as the first tokens leave the cache.
 
@@ -993,21 +1021,34 @@ rules = {
 live = {name: serving.stream(model, tokens, rule) for name, rule in rules.items()}
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-fig, ax = lab.figure("Loss along the stream, seed 0, 32 texts (trained on 64 characters)", height=3.6)
+# Figure 8.6: run this cell.
+fig, ax = lab.figure("Loss along the stream: one seed, 32 texts, trained on 64 characters", height=3.8)
 live = {"everything kept": serving.dense(model, tokens)} | live
-for (name, losses), colour, style in zip(live.items(), (lab.GREY, lab.BLUE, lab.GREEN, lab.ORANGE, lab.VERMILLION), lab.LINES):
-    ax.plot(range(32, 512, 64), losses.mean(0).unflatten(0, (-1, 64)).mean(1), color=colour, linestyle=style, label=name)
-ax.axvline(64, color=lab.GREY, linewidth=1.2, linestyle="--")
-ax.set(xlabel="characters read (means of 64, one round of the buffer)", ylabel="loss (nats per character)", xlim=(0, 512))
+looks = {"everything kept": (lab.BLACK, "-", 2), "window": (lab.SKY, "-", 6), "4 sinks + 60": (lab.BLUE, "--", 2),
+         "4 sinks + 60, true positions": (lab.GREEN, "-.", 2), "ring buffer": (lab.VERMILLION, "-", 2)}
+ends = {}
+for name, losses in live.items():
+    colour, style, width = looks[name]
+    curve = losses.mean(0).unflatten(0, (-1, 64)).mean(1)
+    ax.plot(range(32, 512, 64), curve, color=colour, linestyle=style, linewidth=width)
+    ends[name] = float(curve[-1])
+ends["window"] -= 0.15  # two curves on top of each other
+ends["4 sinks + 60, true positions"] += 0.08
+for name, end in ends.items():
+    ax.text(492, end, name, color=looks[name][0] if name != "window" else "#2A7FB0", va="center", fontweight="bold")
+ax.axvspan(0, 64, color="#EEEEEE", zorder=0)
+ax.text(4, 3.4, "trained", color="#666666")
+ax.set(xlabel="characters read (means of 64)", ylabel="nats per character", xlim=(0, 512), ylim=(1.1, 3.6))
+ax.spines["right"].set_visible(False)
 ax.grid(axis="y")
-fig.legend(loc="outside right center")
+fig.get_layout_engine().set(rect=(0, 0, 0.74, 1))
 plt.show()
 
 # %% [markdown]
-# **Figure 8.6. Everything kept, and four rules.** Means of 32 texts. Dashed: the training length. Up to there all rules agree, since nothing has been dropped. Which curves leave the others, and which one climbs and comes back?
+# **Figure 8.6. Everything kept, and four rules.** Grey: the training length, where nothing is dropped yet. Which rules stay below, and which one climbs and comes back?
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
-# The shipped results of five training seeds, 96 texts each: mean [lowest..highest].
+# Tables of five training seeds: run this cell. 96 texts each, mean [lowest..highest].
 with open("week8_results.json") as file:
     results = json.load(file)
 fresh = "window of 64, recomputed"
@@ -1033,7 +1074,7 @@ shares = np.array(results["first"])
 print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most")
 
 # %% [markdown]
-# Two ways to read one stream, because the curves are not flat. The last 32 characters are one spot, and for the ring buffer they happen to be a good one. The mean from 128 on covers six rounds of the buffer.
+# There are two tables because the curves are not flat. The last 32 characters are one spot, and for the ring buffer they happen to be a good one. The mean from 128 on covers six rounds of the buffer.
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained_question", "locked": true}
 # ### Exercise 8.6 · What the stream shows
@@ -1077,15 +1118,15 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # </details>
 
 # %% [markdown]
-# Why has no sink formed? Every training text of this model began at a random character, so no token was always the first, and there are only two layers. That is a conjecture: we have not trained the other kind. What is measured is that "a window without sinks collapses" is a statement about *a model*, and that you can check yours in one line.
+# Why has no sink formed? Every training text of this model began at a random character, so no token was always the first, and there are only two layers. That is a conjecture: we have not trained the other kind. What is measured: "a window without sinks collapses" is a statement about *a model*, and you can check yours in one line.
 #
 # ### A closer look: one clock
 #
-# One curve of Figure 8.6 goes up and down as no other does. With true positions the four sinks cost nothing at some distances and a whole nat at others. You know enough to say where.
+# One curve of Figure 8.6 goes up and down. With true positions the four sinks cost nothing at some distances and a whole nat at others. You know enough to say where.
 #
 # In this model a head has 16 channels. By week 3 its pairs take 6.28, 19.9, 62.8, 199, 628, … positions for a full turn. Training showed distances up to 63, so pairs 0 to 2 have been all the way round. Pair 3 is the first that has not, the one that mattered most in Figure 5.12.
 #
-# A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At 230 it shows the same as at 31, an old acquaintance.
+# A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At 230 it shows what it showed at 31, in training.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Between which distances does pair 3's hand stand in the half that belongs to keys ahead? What should the loss do there, and between 200 and 290? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
@@ -1093,6 +1134,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # *Your prediction:*
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
+# Figure 8.7: run this cell.
 window = curves["window of 64, cached"]
 arms = {"true positions in all pairs": curves["4 sinks + 60, true positions"],
         "in pair 3 alone": np.array(results["pairs"]["true positions in pair 3 alone"]),
@@ -1117,31 +1159,30 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3's hand stands where keys ahead of the query would put it. (a) Where does the black curve rise? (b) Which of the other two follows it?
 
 # %% [markdown]
+# <details><summary>After you have run it</summary>
+#
 # One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, 0.00 [−0.01..0.01] nats are left of it. With true positions there and nowhere else, the price is 0.40 [0.30..0.51]: higher than with all of them. The teeth on the black hills stand 20 apart, which is the turn of pair 1: where it comes round as well, a sink looks most like a neighbour.
 #
-# So a distance is not harmful because it is new: those of 200 to 290 are as new as those of 100 to 190, and cost nothing. The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; why, we have not measured.
+# So a distance does no harm just by being new: those of 200 to 290 are as new as those of 100 to 190, and cost nothing. The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; why, we have not measured.
+# </details>
 
 # %% [markdown]
 # ## 7 · What servers do
 #
-# Week 7 padded a batch. That is what `generate` does. Servers do not pad:
-#
-# | idea | how it works | what it means for positions |
+# | idea | how it works | looked up in |
 # |---|---|---|
-# | ragged batches | The new tokens of all requests lie in one long row. A list says where each request begins. | Every token brings its own position. Nothing has to line up. |
-# | PagedAttention (Kwon et al., 2023, the paper of vLLM) | The cache is cut into blocks of a few tokens. A *block table* per request says where its blocks lie. | Keys are rotated before they are stored, at their true positions. The block may lie anywhere in memory. |
-# | a hash per block | It covers the block's tokens and all tokens before it. Requests with equal hashes share the block. | Equal hashes mean equal text at equal positions, hence equal rotated keys. Put one word in front, and nothing is shared. |
+# | ragged batches | No padding: the new tokens of all requests lie in one long row, a list says where each begins, and every token brings its own position. | `transformers` 5.23, `generation/continuous_batching/input_outputs.py` (`cu_seq_lens_q`, `position_ids`) |
+# | PagedAttention | The cache is cut into blocks of a few tokens, anywhere in memory; a *block table* per request lists them. Keys are rotated before they are stored, at their true positions. | Kwon et al., 2023, section 4; `cache.py` there (`block_table`) |
+# | a hash per block | It covers the block's tokens and all before it. Equal hashes mean equal text at equal positions, so the block is shared. Put one word in front, and nothing is. | `cache_allocators/cache_allocator.py` there (`compute_block_hash`); vLLM 0.8.2, design document "Automatic Prefix Caching" |
+# | *learned* sinks and windows | served as trained | `GptOssAttention` there; vLLM, pull request 22313 |
 #
-# What this week calls served or history, and where we looked it up:
+# And what is history:
 #
-# | today | looked up in |
-# |---|---|
-# | ragged batches, block tables, a hash of prefix and block | `transformers` 5.23, folder `generation/continuous_batching`: `input_outputs.py` (`cu_seq_lens_q`), `cache.py` (`block_table`), `cache_allocators/cache_allocator.py` (`compute_block_hash`) |
-# | the same hash in vLLM | its design document "Automatic Prefix Caching" (0.8.2), issue 2614 |
-# | turning cached keys when the context is full (K-shift): off by default | llama.cpp, pull request 15416, August 2025; impossible with its MLA, pull request 8501 |
-# | sink *tokens*: never merged | vLLM, pull request 3515; text-generation-inference, issue 1139 (its pull request 1105 we could not read) |
-# | sink *tokens*: removed | `transformers` 5, pull request 41107 (`SinkCache`); TensorRT-LLM, pull request 14275, May 2026 |
-# | *learned* sinks and windows: served | gpt-oss in vLLM, pull request 22313; `GptOssAttention` in `transformers` 5.23 |
+# | idea | what became of it | looked up in |
+# |---|---|---|
+# | turning cached keys when the context is full (K-shift) | off by default since August 2025 | llama.cpp, pull request 15416 |
+# | sink *tokens* | never merged | vLLM, pull request 3515 (closed); text-generation-inference, issue 1139 (closed; its pull request 1105 we could not read) |
+# | sink *tokens* | removed | `transformers` 5, pull request 41107 (`SinkCache`); TensorRT-LLM, pull request 14275, May 2026 |
 
 # %% [markdown]
 # ## Ask yourself
@@ -1184,17 +1225,13 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # | You may read | What is true | where |
 # |---|---|---|
 # | Partial rotary takes the first pairs of the usual frequencies | In this week's models the exponent runs over `rotary_dim`: few pairs, the whole range. (Not where `rope_type` is "proportional", as in Gemma 4.) | 8.1, Figure 8.1 |
-# | A partial factor of 0.25 means a quarter of the model's width | A quarter of each *head's* channels. | 8.5 |
-# | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE. It was read inverted in a bug report (transformers, issue 43756). | 8.5 |
+# | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE (transformers, issue 43756). | 8.5 |
 # | After a video, M-RoPE goes on at max(height, width) | At the largest number on any axis plus one (Qwen2-VL, section 2.1). `transformers` 5.23 itself leaves out time: after two tokens and a grid of 5 frames of 2 × 2, its text goes on at 4 and not at 7. | 8.2 |
 # | M-RoPE sections count channels, and frequencies start again in each | They count pairs; the frequencies run through. | 8.2 |
-# | Servers pad their batches | `generate` does. Servers lay requests end to end. | section 7 |
 # | A checkpoint has one RoPE layout | DeepSeek-V3.2 has two. | section 4 |
 # | A sink is a token that you must keep | gpt-oss has one logit per head and no token; StreamingLLM keeps tokens. Two means to one end. | 8.3 |
 # | A window without sinks ruins every model | Not this one: no head gives its first token more than 0.017 of its weight. | 8.6 |
-# | A streaming cache with sinks keeps the true positions | Places in the cache; true ones cost 0.22 [0.14..0.29] nats here. | 8.6 |
 # | In a ring buffer the slot is the position | It costs 1.09 [0.87..1.26] nats: keys seem to lie ahead of the query. | 8.6 |
-# | MLA must expand keys for every head | When decoding, the query goes into the latent space instead; no key is made. | 8.4 |
 # | MLA and RoPE cannot go together | They do, on separate channels. What fails is a rotation of the keys that come out of the latent. | 8.4 |
 #
 # ## Takeaways
@@ -1203,7 +1240,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # 2. On three axes, text is the special case in which all agree. Go on after the largest number on any axis.
 # 3. Where old tokens stay in a bounded cache, count places in it. A plain window may keep true positions.
 # 4. A matrix may change sides in a product, but not past a rotation that depends on the key.
-# 5. Read what the code does with a field, not its name. Test it at a length where it matters.
+# 5. Read what the code does with a field, and test it at a length where it matters.
 # 6. Whether a model needs its first tokens is a property of the model. Measure it.
 #
 # ## References
@@ -1216,4 +1253,4 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # - DeepSeek-AI: *DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model*, 2024, arXiv:2405.04434. Sections 2.1.2 and 2.1.3 (latent attention; the decoupled rotated key). *DeepSeek-V3 Technical Report*, 2024, arXiv:2412.19437 (sizes).
 # - B. Yang et al.: *Rope to Nope and Back Again: A New Hybrid Attention Strategy*, 2025, arXiv:2501.18795 (layers without positions, as in Cohere's models).
 # - W. Kwon et al.: *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023, arXiv:2309.06180.
-# - Code: huggingface/transformers 5.23.0, the configuration classes of section 5, `modeling_qwen2_vl.py` (`get_rope_index`); issue 43756 there.
+# - Code: huggingface/transformers 5.23.0, the attention classes of section 5, `modeling_qwen2_vl.py` (`get_rope_index`); issue 43756 there.

@@ -577,6 +577,87 @@ def padded_causal(check: Check) -> None:
         check.unchanged(lambda f: f(keep, 3), "padded_causal(keep, 3)", keep)
 
 
+# ---- 7.4 generate ---------------------------------------------------------------------------------------------------
+
+VOCABULARY = 97
+PADDED = Hint(
+    "For prompts of one length the first token is right, for different lengths it is not. (Pad on the left, and take positions "
+    "and mask from padded_causal.)",
+    form=True,
+)
+ALONE = Hint(
+    "Prompts of one length are continued rightly, prompts of different lengths are not. (At each step the mask has a column for "
+    "every token so far, padding too, and positions leave the padding out.)",
+    form=True,
+)
+READ_AGAIN = (
+    "Your function gives decode tokens that it has had before. (The first call gets the prompts, all together; each later one "
+    "gets the newest token of every text and the cache.)"
+)
+
+
+class CountingModel:
+    """A model of whole numbers, so that no rounding decides what it writes. What comes next depends on every key that the mask
+    shows, on its distance, and on the query and its position; the cache holds tokens and positions."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.columns = step, 0
+
+    def decode(self, tokens: Any, positions: Any, mask: Any, cache: Any) -> tuple[torch.Tensor, Any]:
+        n_cached = 0 if cache is None else cache[0].shape[1]
+        due: dict[str, tuple[Any, torch.dtype, tuple[int, ...]]] = {
+            "tokens": (tokens, torch.int64, (len(tokens), tokens.shape[1])),
+            "positions": (positions, torch.int64, tuple(tokens.shape)),
+            "mask": (mask, torch.bool, (len(tokens), 1, tokens.shape[1], n_cached + tokens.shape[1])),
+        }
+        for name, (value, dtype, shape) in due.items():
+            if not isinstance(value, torch.Tensor) or value.dtype != dtype or tuple(value.shape) != shape:
+                raise ValueError(f"decode wants {name} of dtype {dtype} and shape {shape}, and got {kind(value)}")
+        self.columns += tokens.shape[1]
+        keys, at = (tokens, positions) if cache is None else (
+            torch.cat((cache[0], tokens), dim=1), torch.cat((cache[1], positions), dim=1)
+        )  # fmt: skip
+        distance = positions[:, :, None] - at[:, None, :]
+        read = (mask[:, 0] * (keys[:, None, :] + 1) * (self.step * distance + 1)).sum(dim=-1)
+        following = (read + 5 * positions + 7 * tokens) % VOCABULARY
+        return torch.nn.functional.one_hot(following, VOCABULARY).float(), (keys, at)
+
+
+@exercise(WEEK, "generate")
+def generate(check: Check) -> None:
+    def written(lengths: tuple[int, ...], n_new: int, hint: Hint | str = "") -> None:
+        prompts = [check.randint(0, VOCABULARY, (length,)).tolist() for length in lengths]
+        step = int(check.randint(2, 40))
+
+        def probe(f: Any) -> Any:
+            return f(CountingModel(step).decode, [list(prompt) for prompt in prompts], n_new)
+
+        check.agrees(probe, f"generate(decode, prompts of {list(lengths)} tokens, {n_new})", WHOLE, hint)
+
+    lengths: tuple[int, ...]
+    with check.criterion("the first token after prompts of different lengths", 0.75, golden=True):
+        for lengths in ((4,), (3, 3), (2, 5), (7, 3, 5), (1, 9)):
+            written(lengths, 1, PADDED if len(set(lengths)) > 1 else "")
+    with check.criterion("the tokens after it, for prompts of one length", 0.75, golden=True):
+        for lengths, n_new in (((4,), 3), ((1, 1), 5), ((6, 6, 6), 6)):
+            written(lengths, n_new)
+    with check.criterion("both: every prompt is continued as if it were alone", 0.75, golden=True):
+        for lengths, n_new in (((7, 3, 5), 6), ((1, 9), 4), ((5, 2, 2, 8), 7)):
+            written(lengths, n_new, ALONE)
+    prompts = [[5, 17, 60], [88], [2, 40, 7, 31]]
+    call = "generate(decode, prompts of [3, 1, 4] tokens, 6)"
+    with check.criterion("every token is read once: the cache is used", 0.5):
+
+        def columns(f: Any) -> int:
+            model = CountingModel(3)
+            f(model.decode, [list(prompt) for prompt in prompts], 6)
+            return max(model.columns, 4 + 6)  # that of the last token may be read, or not
+
+        check.agrees(columns, f"the columns that decode is given by {call}", WHOLE, READ_AGAIN)
+    with check.criterion("int64", 0.25):
+        check.has_dtype(lambda f: f(CountingModel(3).decode, [list(p) for p in prompts], 6), torch.int64, call)
+
+
 # ---- 7.5 shift_cached_keys ------------------------------------------------------------------------------------------
 
 NEGATIVE = "Positive offsets are right, negative ones are not. (They turn back by the same formula.)"

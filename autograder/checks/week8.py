@@ -4,6 +4,7 @@ Square shapes (batch = heads = seq_len) come first where axes can be mixed up: t
 which can be named, instead of a shape error. No exercise builds on another.
 """
 
+import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -786,27 +787,81 @@ def mla_attention(check: Check) -> None:
             check.has_dtype(half, torch.float16, f"{words}, mask (2, 1, 1, 5), float16)")
 
 
-# ---- 8.5 configurations_by_hand -------------------------------------------------------------------------------------
+# ---- 8.5 layers_that_turn -------------------------------------------------------------------------------------------
 
-# Read from the configuration classes of the pinned transformers; a test reads them again.
-CONFIGURATIONS = {
-    "smollm3_layers": 27.0,
-    "cohere2_layers": 30.0,
-    "gemma3_base_17": 1e6,
-    "gemma3_layers_1e4": 22.0,
-    "neox_channels": 24.0,
-    "qwen3_next_layers": 12.0,
-    "qwen3_next_channels": 64.0,
+WINDOW, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
+# Fields of released models as their config.json has them, where they concern positions. From EleutherAI/pythia a19eecb and
+# Stability-AI/StableLM 93eea08 (their yml files), Black et al. 2022 (arXiv:2204.06745), UsefulSensors/moonshine-tiny and fine-tuned
+# copies of Llama 4 Scout (config.json), transformers 4.56 (documentation of EXAONE 4), google-deepmind/gemma (Gemma3_1B) and
+# deepseek-ai/DeepSeek-V3.2-Exp 3b99a53. test_what_models_do_in_production builds the layers of transformers from them.
+PYTHIA = {
+    "model_type": "gpt_neox",
+    "num_hidden_layers": 12,
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "rotary_pct": 0.25,
 }
+NEOX_20B = PYTHIA | {"num_hidden_layers": 44, "hidden_size": 6144, "num_attention_heads": 64}
+STABLELM_12B = {"model_type": "stablelm", "num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 32,
+                "rope_parameters": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.25}}  # fmt: skip
+MOONSHINE = {"model_type": "moonshine", "num_hidden_layers": 6, "hidden_size": 288, "num_attention_heads": 8,
+             "partial_rotary_factor": 0.9, "rope_scaling": None}  # fmt: skip
+LLAMA_4 = {"model_type": "llama4_text", "num_hidden_layers": 48, "hidden_size": 5120, "num_attention_heads": 40, "head_dim": 128,
+           "no_rope_layers": [1, 1, 1, 0] * 12}  # fmt: skip
+EXAONE_32B = {"model_type": "exaone4", "num_hidden_layers": 64, "hidden_size": 5120, "num_attention_heads": 40, "head_dim": 128,
+              "sliding_window": 4096, "layer_types": [WINDOW, WINDOW, WINDOW, FULL] * 16}  # fmt: skip
+EXAONE_1B = {"model_type": "exaone4", "num_hidden_layers": 30, "hidden_size": 2048, "num_attention_heads": 32, "head_dim": 64,
+             "sliding_window": None, "layer_types": [FULL] * 30}  # fmt: skip
+GEMMA_1B = {"model_type": "gemma3_text", "num_hidden_layers": 26, "hidden_size": 1152, "num_attention_heads": 4, "head_dim": 256,
+            "sliding_window": 512, "layer_types": [*[WINDOW] * 5, FULL] * 4 + [WINDOW] * 2}  # fmt: skip
+DEEPSEEK = {"model_type": "deepseek_v32", "num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128,
+            "qk_nope_head_dim": 128, "qk_rope_head_dim": 64}  # fmt: skip
+
+HEAD_DIM = Hint(
+    "A head without head_dim is right, one with it is not. (A given head_dim wins over hidden_size / num_attention_heads.)",
+    form=True,
+)
+SHARE = Hint(
+    "The share is right where it is called `rotary_pct`, under another name it is not. (`partial_rotary_factor` stands at the top "
+    "or in `rope_parameters`.)",
+    form=True,
+)
+NULL = Hint("A field that is null is taken for one that is given. (null counts as missing.)", form=True)
 
 
-@exercise(WEEK, "configurations_by_hand", reference=CONFIGURATIONS)
-def configurations_by_hand(check: Check) -> None:
-    with check.criterion("layers without positions: SmolLM3, Cohere 2", 1, golden=True):
-        check.entries("smollm3_layers", "cohere2_layers", tolerance=EXACT)
-    with check.criterion("two bases: Gemma 3", 0.75, golden=True):
-        check.entries("gemma3_base_17", "gemma3_layers_1e4", tolerance=EXACT)
-    with check.criterion("a part of the channels: GPT-NeoX", 0.5, golden=True):
-        check.entries("neox_channels", tolerance=EXACT)
-    with check.criterion("both at once: Qwen3-Next", 0.75, golden=True):
-        check.entries("qwen3_next_layers", "qwen3_next_channels", tolerance=EXACT)
+@exercise(WEEK, "layers_that_turn")
+def layers_that_turn(check: Check) -> None:
+    def agrees(name: str, config: dict[str, Any], hint: Hint | str = "") -> None:
+        def probe(f: Any) -> Any:
+            return f(copy.deepcopy(config))
+
+        check.agrees(probe, f"layers_that_turn({name})", WHOLE, hint)
+
+    def drawn(pattern: list[Any], most: int) -> list[Any]:
+        """The pattern some times over, and the beginning of it once more."""
+        whole, rest = (int(check.randint(1, most)) for _ in range(2))
+        return pattern * (1 + whole) + pattern[: rest % len(pattern)]
+
+    with check.criterion("a share of each head: GPT-NeoX, StableLM, Moonshine", 0.75, golden=True):
+        agrees("Pythia-160m", PYTHIA)
+        agrees("GPT-NeoX-20B", NEOX_20B)
+        agrees("StableLM 2 12B", STABLELM_12B, SHARE)
+        agrees("Moonshine tiny", MOONSHINE, SHARE)
+    with check.criterion("a list of layers: SmolLM3, Llama 4", 0.75, golden=True):
+        agrees("Llama 4 Scout", LLAMA_4)
+        rotates = drawn([1, 1, 0, 1, 0], 6)
+        agrees("SmolLM3 with another list", {"model_type": "smollm3", "num_hidden_layers": len(rotates), "hidden_size": 2048,
+                                             "num_attention_heads": 16, "no_rope_layers": rotates})  # fmt: skip
+    with check.criterion("kinds of layers: EXAONE 4, Cohere 2, Gemma 3, Qwen3-Next", 1, golden=True):
+        agrees("EXAONE 4.0 32B", EXAONE_32B)
+        kinds = drawn([WINDOW, WINDOW, FULL], 8)
+        agrees("Cohere 2 with other layers", {"model_type": "cohere2", "num_hidden_layers": len(kinds), "hidden_size": 4096,
+                                              "num_attention_heads": 32, "sliding_window": 4096, "layer_types": kinds})  # fmt: skip
+        agrees("Gemma 3 1B", GEMMA_1B, HEAD_DIM)
+        kinds = drawn([LINEAR, LINEAR, LINEAR, FULL], 8)
+        agrees("Qwen3-Next with other layers", {"model_type": "qwen3_next", "num_hidden_layers": len(kinds), "hidden_size": 2048,
+                                                "num_attention_heads": 16, "head_dim": 256, "layer_types": kinds,
+                                                "rope_parameters": {"rope_theta": 1e7, "partial_rotary_factor": 0.25}})  # fmt: skip
+        agrees("EXAONE 4.0 1.2B", EXAONE_1B, NULL)
+    with check.criterion("latent attention: DeepSeek-V3.2", 0.5):
+        agrees("DeepSeek-V3.2", DEEPSEEK)

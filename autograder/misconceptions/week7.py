@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from autograder.misconceptions.bank import ROUNDED_TOO_FAR, edited, family, numbers, right
+from autograder.misconceptions.bank import ROUNDED_TOO_FAR, edited, family, numbers, right, wrong
 
 WEEK = "week7_capstone"
 
@@ -86,6 +86,22 @@ SAYS = {
     "mask hides": "Your mask says what is hidden; True means may attend.",
     "float positions": "Your positions are floating point; the exercise asks for int64.",
     "order": "You return (mask, positions); the exercise asks for (positions, mask).",
+    # the loop that writes
+    "padded right": "Your padding is on the right: then the last column is not everyone's newest token.",
+    "every index": "Your positions count padding; positions are the number of real tokens before each one.",
+    "decode counts padding": "Positions leave padding out in the prompt and count it in decoding: then distances jump.",
+    "decode restarts": "In decoding your positions start at 0 again; the new token comes after all real tokens of its row.",
+    "padding read": "Your mask is causal but shows the padding, so it is read like text.",
+    "newest alone":
+        "From the second step on only the newest token is read: hand the cache on, and let the mask show all real tokens.",
+    "top left again": "In decoding the mask is aligned at the top left, so the new token sees the first key only.",
+    "all again": "You read the whole text again at every step; the cache holds what has been read.",
+    "one by one": "You call decode for each prompt by itself; all prompts go through it together, in one batch.",
+    "least likely": "You take the least likely token: argmin instead of argmax.",
+    "first column": "You read the logits of the first column; the next token follows from the last one.",
+    "with prompts": "You return the prompts, too; the exercise asks for the new tokens alone.",
+    "first lost": "The first token that is written is missing: it comes from the logits of the prompts.",
+    "written floats": "You return floating point numbers; tokens are int64.",
     # moved keys
     "backwards": "The keys turn the wrong way: a larger position is a turn by +offset times the frequency.",
     "by index": "Every key turns by its own index; all of them must turn by the same angle, that of `offset`.",
@@ -560,6 +576,128 @@ def padded_like_generation(keep, n_queries):
     # padding sees itself, so that no row is empty
     mask = mask | torch.eye(n, dtype=torch.bool, device=keep.device) & ~keep[:, None, :, None]
     return positions[:, -n_queries:], mask[:, :, -n_queries:]
+
+
+# ---- 7.4 generate ---------------------------------------------------------------------------------------------------
+
+
+@right(WEEK, "generate")
+def writes_plain(decode, prompts, n_new):
+    longest = max(len(prompt) for prompt in prompts)
+    tokens = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts])
+    keep = torch.tensor([[False] * (longest - len(prompt)) + [True] * len(prompt) for prompt in prompts])
+    cache, written = None, []
+    for step in range(n_new):
+        n, n_keys = tokens.shape[1], keep.shape[1]
+        positions = (keep.cumsum(1) - 1).clamp(min=0)[:, n_keys - n:]
+        mask = torch.ones(n, n_keys, dtype=torch.bool).tril(n_keys - n) & keep[:, None, None, :]
+        logits, cache = decode(tokens, positions, mask, cache)
+        tokens = logits[:, -1:].argmax(-1)
+        written.append(tokens)
+        keep = torch.cat((keep, torch.ones(len(keep), 1, dtype=torch.bool)), dim=1)
+    return torch.cat(written, dim=1)
+
+
+WRITE_AT, WRITE_MASK = "positions = (keep.cumsum(1) - 1).clamp(min=0)[:, n_keys - n:]", "& keep[:, None, None, :]"
+WRITE_ASKED, WRITE_BACK = "decode(tokens, positions, mask, cache)", "return torch.cat(written, dim=1)"
+edited(writes_plain, "writes_padded_right", 1.5, SAYS["padded right"],
+       ("[0] * (longest - len(prompt)) + list(prompt)", "list(prompt) + [0] * (longest - len(prompt))"),
+       ("[False] * (longest - len(prompt)) + [True] * len(prompt)", "[True] * len(prompt) + [False] * (longest - len(prompt))"))
+edited(writes_plain, "writes_at_indices", 1.5, SAYS["every index"],
+       (WRITE_AT, "positions = torch.arange(n_keys - n, n_keys).repeat(len(keep), 1)"))
+edited(writes_plain, "writes_counting_padding_later", 2.25, SAYS["decode counts padding"],
+       (WRITE_AT, f"{WRITE_AT}\n        if step:\n            positions = torch.full((len(keep), 1), n_keys - 1)"))
+edited(writes_plain, "writes_from_zero_again", 1.5, SAYS["decode restarts"],
+       (WRITE_AT, f"{WRITE_AT}\n        positions = positions - positions[:, :1] if step else positions"))
+edited(writes_plain, "writes_reading_padding", 1.5, SAYS["padding read"],
+       (WRITE_MASK, "& torch.ones(len(keep), 1, 1, n_keys, dtype=torch.bool)"))
+edited(writes_plain, "writes_seeing_the_newest", 1.5, SAYS["newest alone"],
+       (WRITE_MASK, f"{WRITE_MASK}\n        mask = mask & (torch.arange(n_keys) >= n_keys - n)"))
+edited(writes_plain, "writes_top_left", 1.5, SAYS["top left again"], (".tril(n_keys - n)", ".tril()"))
+edited(writes_plain, "writes_without_a_cache", 1.5, SAYS["newest alone"],
+       (WRITE_ASKED, "decode(tokens, positions, mask[..., n_keys - n:], None)"))
+edited(writes_plain, "writes_reading_all_again", 2.5, SAYS["all again"],
+       ("written = None, []", "written, text = None, [], tokens"),
+       ("n, n_keys = tokens.shape[1], keep.shape[1]", "n, n_keys = text.shape[1], keep.shape[1]"),
+       (WRITE_ASKED, "decode(text, positions, mask, None)"),
+       ("written.append(tokens)", "written.append(tokens)\n        text = torch.cat((text, tokens), dim=1)"))
+edited(writes_plain, "writes_the_least_likely", 0, SAYS["least likely"], ("argmax(-1)", "argmin(-1)"))
+edited(writes_plain, "writes_from_the_first_column", 0, SAYS["first column"], ("logits[:, -1:]", "logits[:, :1]"))
+edited(writes_plain, "writes_with_the_prompts", 0, SAYS["with prompts"],
+       ("written = None, []", "written = None, [tokens]"))
+edited(writes_plain, "writes_without_the_first", 0, SAYS["first lost"],
+       ("range(n_new)", "range(n_new + 1)"), (WRITE_BACK, "return torch.cat(written[1:], dim=1)"))
+edited(writes_plain, "writes_floats", 2.75, SAYS["written floats"], (WRITE_BACK, "return torch.cat(written, dim=1).float()"))
+
+
+@wrong(WEEK, "generate", 2.5, SAYS["one by one"])
+def writes_one_by_one(decode, prompts, n_new):
+    rows = []
+    for prompt in prompts:
+        tokens, cache, row = torch.tensor([list(prompt)]), None, []
+        for n_cached in [0] + [len(prompt) + step for step in range(n_new - 1)]:
+            n = tokens.shape[1]
+            mask = torch.ones(1, 1, n, n_cached + n, dtype=torch.bool).tril(n_cached)
+            logits, cache = decode(tokens, torch.arange(n_cached, n_cached + n)[None], mask, cache)
+            tokens = logits[:, -1:].argmax(-1)
+            row.append(tokens)
+        rows.append(torch.cat(row, dim=1))
+    return torch.cat(rows)
+
+
+@right(WEEK, "generate")
+def writes_by_padding(decode, prompts, n_new):
+    longest = max(map(len, prompts))
+    padding = torch.tensor([longest - len(prompt) for prompt in prompts])[:, None]
+    tokens = torch.zeros(len(prompts), longest, dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        tokens[row, longest - len(prompt):] = torch.tensor(prompt)
+    cache, n_cached = None, 0
+    written = torch.empty(len(prompts), n_new, dtype=torch.long)
+    for step in range(n_new):
+        query = torch.arange(n_cached, n_cached + tokens.shape[1])
+        n_cached = n_cached + tokens.shape[1]
+        key = torch.arange(n_cached)
+        mask = (key <= query[:, None])[None, None] & (key >= padding)[:, None, None]
+        logits, cache = decode(tokens, query - padding, mask, cache)
+        written[:, step] = logits[:, -1].argmax(-1)
+        tokens = written[:, step:step + 1].clone()
+    return written
+
+
+@right(WEEK, "generate")
+def writes_reading_in_pieces(decode, prompts, n_new):
+    longest = max(map(len, prompts))
+    text = [[None] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
+    cache = None
+    for column in range(longest + n_new - 1):
+        keep = torch.tensor([[token is not None for token in row[:column + 1]] for row in text])
+        tokens = torch.tensor([[row[column] or 0] for row in text])
+        positions = (keep.sum(1, keepdim=True) - 1).clamp(min=0)
+        logits, cache = decode(tokens, positions, keep[:, None, None], cache)
+        if column >= longest - 1:
+            for row, token in zip(text, logits[:, -1].argmax(-1).tolist()):
+                row.append(token)
+    return torch.tensor([row[longest:] for row in text])
+
+
+@right(WEEK, "generate")
+def writes_with_itself(decode, prompts, n_new):
+    def go_on(tokens, keep, cache, left):
+        if not left:
+            return []
+        n_keys = keep.shape[1]
+        causal = torch.ones(n_keys, n_keys, dtype=torch.bool).tril()
+        mask = (causal & keep[:, None, :])[:, None, n_keys - tokens.shape[1]:]
+        before = (keep.long().cumsum(1) - keep.long())[:, n_keys - tokens.shape[1]:]
+        logits, cache = decode(tokens, before, mask, cache)
+        new = torch.max(logits[:, -1], dim=-1).indices[:, None]
+        return [new] + go_on(new, F.pad(keep, (0, 1), value=True), cache, left - 1)
+
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    n = int(lengths.max())
+    tokens = torch.tensor([[0] * (n - len(prompt)) + list(prompt) for prompt in prompts])
+    return torch.cat(go_on(tokens, torch.arange(n) >= n - lengths[:, None], None, n_new), dim=1)
 
 
 # ---- 7.5 shift_cached_keys ------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn  # noqa: F401  (a name that answers may use)
 
-from autograder.misconceptions.bank import edited, family, numbers, right, wrong
+from autograder.misconceptions.bank import edited, family, right, wrong
 
 WEEK = "week8_production"
 
@@ -1128,71 +1128,134 @@ def mla_blocks_not_rescaled(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=Non
     return (mixed / total.clamp(min=1e-30)) @ w_uv.mT
 
 
-# ---- 8.5 configurations_by_hand -------------------------------------------------------------------------------------
+# ---- 8.5 layers_that_turn -------------------------------------------------------------------------------------------
 
-read = {
-    "smollm3_layers": 27,
-    "cohere2_layers": 30,
-    "gemma3_base_17": 1000000,
-    "gemma3_layers_1e4": 22,
-    "neox_channels": 24,
-    "qwen3_next_layers": 12,
-    "qwen3_next_channels": 64,
-}
 
-numbers(WEEK, "configurations_by_hand", "exact", read)
-numbers(WEEK, "configurations_by_hand", "floats", {key: float(value) for key, value in read.items()})
-numbers(
-    WEEK,
-    "configurations_by_hand",
-    "products",
-    {
-        "smollm3_layers": 3 * 9,
-        "cohere2_layers": 3 * 10,
-        "gemma3_base_17": 1e6,
-        "gemma3_layers_1e4": 26 - 4,
-        "neox_channels": 6144 / 64 * 0.25,
-        "qwen3_next_layers": 48 / 4,
-        "qwen3_next_channels": 256 * 0.25,
-    },
-)
-numbers(WEEK, "configurations_by_hand", "another_order", dict(sorted(read.items(), reverse=True)))
-for _name, _score, _says, _slips in (
-    (
-        "inverted",
-        2,
-        "SmolLM3's list is read inverted: a 1 in `no_rope_layers` means that the layer turns.",
-        {"smollm3_layers": 9},
-    ),
-    ("smollm3_all", 2, "You counted all layers of SmolLM3; those with a 0 in `no_rope_layers` do not turn.", {"smollm3_layers": 36}),
-    ("smollm3_one_less", 2, "One layer of SmolLM3 got lost: the pattern of four is repeated nine times.", {"smollm3_layers": 26}),
-    ("cohere2_full", 2, "You counted Cohere 2's layers without a window; only those with one turn.", {"cohere2_layers": 10}),
-    ("cohere2_all", 2, "You counted all layers of Cohere 2; those of full attention do not turn.", {"cohere2_layers": 40}),
-    ("both_inverted", 2, "You counted the layers without a rotation, in SmolLM3 and in Cohere 2.", {"smollm3_layers": 9, "cohere2_layers": 10}),
-    ("gemma3_local", 2.25, "Layer 17, counted from 0, is the eighteenth: look at every sixth layer.", {"gemma3_base_17": 10000}),
-    ("gemma3_exponent", 2.25, "You give the exponent of the base; give the base itself.", {"gemma3_base_17": 6}),
-    ("gemma3_global", 2.25, "You counted Gemma 3's layers of full attention; they have the other base.", {"gemma3_layers_1e4": 4}),
-    ("gemma3_all", 2.25, "You counted all layers of Gemma 3; every sixth has another base.", {"gemma3_layers_1e4": 26}),
-    ("gemma3_rounded", 2.25, "26 is no multiple of six: Gemma 3's pattern breaks off after two more layers, and neither of them is full.", {"gemma3_layers_1e4": 21}),
-    ("gemma3_five", 2.25, "26 is no multiple of six: Gemma 3's pattern breaks off after two more layers, and neither of them is full.", {"gemma3_layers_1e4": 20}),
-    ("neox_model", 2.5, "GPT-NeoX's factor is taken of hidden_size; it is taken of a head.", {"neox_channels": 1536}),
-    ("neox_head", 2.5, "You give GPT-NeoX's whole head; only a part of it turns.", {"neox_channels": 96}),
-    ("neox_pairs", 2.5, "You counted pairs in GPT-NeoX; a pair has two channels.", {"neox_channels": 12}),
-    ("neox_rest", 2.5, "You counted the channels of GPT-NeoX that do not turn.", {"neox_channels": 72}),
-    ("qwen_linear", 2.25, "You counted Qwen3-Next's linear layers; they have no rotation.", {"qwen3_next_layers": 36}),
-    ("qwen_all", 2.25, "You counted all layers of Qwen3-Next; the linear ones have no rotation.", {"qwen3_next_layers": 48}),
-    ("qwen_divided", 2.25, "Qwen3-Next states its head_dim, which is not hidden_size divided by the heads; and channels are counted, not pairs.", {"qwen3_next_channels": 32}),
-    ("qwen_head", 2.25, "You give Qwen3-Next's whole head; only a part of it turns.", {"qwen3_next_channels": 256}),
-    ("qwen_model", 2.25, "Qwen3-Next's factor is taken of hidden_size; it is taken of head_dim.", {"qwen3_next_channels": 512}),
-    ("qwen_rest", 2.25, "You counted the channels of Qwen3-Next that do not turn.", {"qwen3_next_channels": 192}),
-    (
-        "of_the_model",
-        1.75,
-        "The partial factors are taken of hidden_size; they are taken of a head.",
-        {"neox_channels": 1536, "qwen3_next_channels": 512},
-    ),
-):
-    numbers(WEEK, "configurations_by_hand", _name, read | _slips, _score, _says)
+@right(WEEK, "layers_that_turn")
+def turn_plain(config):
+    n_layers = config["num_hidden_layers"]
+    width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    parameters = config.get("rope_parameters") or {}
+    share = config.get("partial_rotary_factor") or parameters.get("partial_rotary_factor") or config.get("rotary_pct") or 1
+    channels = int(width * share)
+    if config.get("qk_rope_head_dim"):
+        channels = config["qk_rope_head_dim"]
+    lists = config.get("no_rope_layers") or [1] * n_layers
+    kinds = config.get("layer_types") or ["full_attention"] * n_layers
+    windows_only = config.get("model_type") in ("cohere2", "exaone4") and config.get("sliding_window") is not None
+    turned = []
+    for layer in range(n_layers):
+        turns = bool(lists[layer])
+        if kinds[layer] == "linear_attention":
+            turns = False
+        if windows_only and kinds[layer] == "full_attention":
+            turns = False
+        turned.append(channels if turns else 0)
+    return turned
+
+
+TURN_LIST, TURN_WINDOWS = "turns = bool(lists[layer])", 'if windows_only and kinds[layer] == "full_attention":'
+TURN_LINEAR, TURN_SHARE = 'if kinds[layer] == "linear_attention":', "channels = int(width * share)"
+TURN_WIDTH = 'config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]'
+edited(turn_plain, "turn_inverted", 2.25, "The list is read inverted: a 1 in `no_rope_layers` means that the layer turns.",
+       (TURN_LIST, "turns = not lists[layer] if config.get('no_rope_layers') else True"))
+edited(turn_plain, "turn_list_ignored", 2.25, "`no_rope_layers` changes nothing: a layer with a 0 in it does not turn.",
+       (TURN_LIST, "turns = True"))
+edited(turn_plain, "turn_full_only", 2, "In Cohere 2 and EXAONE 4 it is the layers with a window that turn, not the full ones.",
+       (TURN_WINDOWS, 'if windows_only and kinds[layer] != "full_attention":'))
+edited(turn_plain, "turn_all_kinds", 2, "Cohere 2's and EXAONE 4's layers of full attention do not turn.",
+       (TURN_WINDOWS, "if False:"))
+edited(turn_plain, "turn_windows_in_all_models", 2, "Only in Cohere 2 and EXAONE 4 full attention does not turn; elsewhere it does.",
+       (TURN_WINDOWS, 'if config.get("layer_types") and config.get("sliding_window") and kinds[layer] == "full_attention":'))
+edited(turn_plain, "turn_null_window", 2, "Where sliding_window is null no layer has a window, and all layers of EXAONE 4 turn.",
+       (' and config.get("sliding_window") is not None', ""))
+edited(turn_plain, "turn_linear", 2, "Linear attention has no rotation.", (TURN_LINEAR, "if False:"))
+edited(turn_plain, "turn_share_of_the_model", 1.25, "The share is taken of hidden_size; it is taken of a head.",
+       (TURN_SHARE, 'channels = int((config["hidden_size"] if share != 1 else width) * share)'))
+edited(turn_plain, "turn_pairs", 0, "You count pairs; a pair has two channels.", (TURN_SHARE, "channels = int(width * share) // 2"))
+edited(turn_plain, "turn_whole_heads", 1.25, "You give the whole head; only a share of its channels turns.", (TURN_SHARE, "channels = width"))
+edited(turn_plain, "turn_the_rest", 1.25, "You count the channels that do not turn.",
+       (TURN_SHARE, "channels = int(width * (1 - share)) or width"))
+edited(turn_plain, "turn_divided", 2, "A given head_dim wins over hidden_size / num_attention_heads.",
+       (TURN_WIDTH, 'config["hidden_size"] // config["num_attention_heads"]'))
+edited(turn_plain, "turn_share_at_the_top", 1.25, "The share may stand in `rope_parameters`, too.",
+       (' or parameters.get("partial_rotary_factor")', ""))
+edited(turn_plain, "turn_latent_head", 2.5, "In latent attention qk_rope_head_dim says how many channels turn.",
+       ('channels = config["qk_rope_head_dim"]', "pass"))
+edited(turn_plain, "turn_rounded_up", 2.25, "A share that gives no whole number is rounded down, as int() does.",
+       (TURN_SHARE, "channels = math.ceil(width * share)"))
+edited(turn_plain, "turn_yes_or_no", 0, "You say whether a layer turns; the exercise asks how many channels of a head do.",
+       ("turned.append(channels if turns else 0)", "turned.append(turns)"))
+edited(turn_plain, "turn_counted", 0, "You return one number; the exercise asks for a list with an entry for each layer.",
+       ("return turned", "return sum(1 for channels in turned if channels)"))
+
+
+@right(WEEK, "layers_that_turn")
+def turn_by_model(config):
+    kind, n = config.get("model_type"), config["num_hidden_layers"]
+    types = config.get("layer_types")
+    if kind in ("smollm3", "llama4_text"):
+        turns = [bool(entry) for entry in config["no_rope_layers"]]
+    elif kind in ("cohere2", "exaone4"):
+        turns = [not config.get("sliding_window") or entry == "sliding_attention" for entry in types]
+    elif kind == "qwen3_next":
+        turns = [entry == "full_attention" for entry in types]
+    else:
+        turns = n * [True]
+    if "qk_rope_head_dim" in config:
+        width = config["qk_rope_head_dim"]
+    else:
+        width = config.get("head_dim") or config["hidden_size"] / config["num_attention_heads"]
+        for place in (config, config.get("rope_parameters") or {}):
+            for name in ("rotary_pct", "partial_rotary_factor"):
+                width = width * place.get(name, 1)
+    return [int(width) * turn for turn in turns]
+
+
+@right(WEEK, "layers_that_turn")
+def turn_flat(config):
+    flat = {}
+    for field, value in config.items():
+        if value is not None:
+            flat.update(value if isinstance(value, dict) else {field: value})
+    n = flat["num_hidden_layers"]
+    result = torch.ones(n)
+    if "no_rope_layers" in flat:
+        result = torch.tensor(flat["no_rope_layers"]).float()
+    for layer, kind in enumerate(flat.get("layer_types") or []):
+        if kind == "linear_attention":
+            result[layer] = 0
+        elif kind == "full_attention" and flat["model_type"] in {"cohere2", "exaone4"} and flat.get("sliding_window"):
+            result[layer] = 0
+    head = flat.get("head_dim", flat["hidden_size"] // flat["num_attention_heads"])
+    part = flat.get("partial_rotary_factor", flat.get("rotary_pct", 1.0))
+    channels = flat.get("qk_rope_head_dim", int(head * part))
+    return [int(value) for value in result * channels]
+
+
+@right(WEEK, "layers_that_turn")
+def turn_functional(config):
+    def field(*names):
+        for name in names:
+            for place in (config, config.get("rope_parameters") or {}):
+                if place.get(name) is not None:
+                    return place[name]
+        return None
+
+    def width():
+        if field("qk_rope_head_dim"):
+            return field("qk_rope_head_dim")
+        head = field("head_dim") or field("hidden_size") // field("num_attention_heads")
+        return math.floor(head * (field("partial_rotary_factor", "rotary_pct") or 1))
+
+    def turns(layer):
+        if field("no_rope_layers"):
+            return field("no_rope_layers")[layer] == 1
+        kind = field("layer_types")[layer] if field("layer_types") else None
+        local = field("model_type") in ("cohere2", "exaone4") and bool(field("sliding_window"))
+        return kind == "sliding_attention" if local else kind != "linear_attention"
+
+    return [width() if turns(layer) else 0 for layer in range(field("num_hidden_layers"))]
 
 
 # ---- families -------------------------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@ from autograder.reference.alibi import (
 )
 from autograder.reference.attention import causal_mask, equivariance_gap, scaled_dot_product_attention
 from autograder.reference.clipped import clipped_distances, rotary_scores
+from autograder.reference.configurations import layers_that_turn
 from autograder.reference.cross_attention import CrossAttention
 from autograder.reference.deberta import deberta_scores
 from autograder.reference.evaluation import loss_by_length
 from autograder.reference.grouped_query import grouped_query_attention
 from autograder.reference.hybrid import HybridDecoderBlock
-from autograder.reference.kv_cache import CachedAttention, padded_causal, shift_cached_keys
+from autograder.reference.kv_cache import CachedAttention, generate, padded_causal, shift_cached_keys
 from autograder.reference.latent import mla_attention
 from autograder.reference.learned import LearnedPositionalEmbedding
 from autograder.reference.log_n import log_n_scale
@@ -73,8 +74,10 @@ __all__ = [
     "dynamic_ntk_base",
     "effective_window",
     "equivariance_gap",
+    "generate",
     "grouped_query_attention",
     "interleaved_to_half",
+    "layers_that_turn",
     "log_n_scale",
     "look_back_head",
     "loss_by_length",

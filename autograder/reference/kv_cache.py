@@ -1,7 +1,10 @@
-"""Decoding with a KV cache: attention that takes a text in any pieces, left padding, keys moved to other positions.
+"""Decoding with a KV cache: attention that takes a text in any pieces, left padding, a loop that writes, keys moved.
 
 A cache is a plain tuple (keys, values), each (batch, n_kv_heads, n_cached, head_dim). Keys are stored rotated.
 """
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -87,6 +90,33 @@ def padded_causal(keep: torch.Tensor, n_queries: int) -> tuple[torch.Tensor, tor
     causal = causal_mask(n_queries, n_keys).to(keep.device)  # first: it refuses more queries than keys
     before = keep.cumsum(dim=1) - keep.long()
     return before[:, n_keys - n_queries :], causal & keep[:, None, None, :]
+
+
+Decode = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Any], tuple[torch.Tensor, Any]]
+
+
+def generate(decode: Decode, prompts: Sequence[Sequence[int]], n_new: int) -> torch.Tensor:
+    """Continue prompts of different lengths in one batch, with the likeliest token at each step.
+
+    decode(tokens, positions, mask, cache) -> (logits, cache): tokens (batch, n) int64, the new ones; positions (batch, n)
+    and mask (batch, 1, n, n_keys) as `padded_causal` gives them, n_keys counting cached and new tokens; cache: what the
+    call before returned, None in the first; logits (batch, n, n_tokens). prompts: lists of tokens, none empty; n_new >= 1.
+    Returns (batch, n_new) int64, the tokens written. Each prompt gets what it gets alone, and every token is read once.
+
+    Source: greedy search with left padding in transformers (generation/utils.py).
+    """
+    longest = max(len(prompt) for prompt in prompts)
+    tokens = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts])
+    padding = torch.tensor([[longest - len(prompt)] for prompt in prompts])
+    keep = torch.arange(longest) >= padding
+    cache, written = None, []
+    for _ in range(n_new):
+        positions, mask = padded_causal(keep, tokens.shape[1])
+        logits, cache = decode(tokens, positions, mask, cache)
+        tokens = logits[:, -1:].argmax(dim=-1)
+        written.append(tokens)
+        keep = torch.cat((keep, torch.ones_like(tokens, dtype=torch.bool)), dim=1)
+    return torch.cat(written, dim=1)
 
 
 def shift_cached_keys(k: torch.Tensor, offset: int, base: float = 10000.0) -> torch.Tensor:

@@ -122,6 +122,19 @@ def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
 """,
     },
     "week7_capstone": {
+        "generate": """
+def generate(decode, prompts, n_new):
+    longest = max(map(len, prompts))
+    tokens = torch.tensor([(longest - len(prompt)) * [0] + list(prompt) for prompt in prompts])
+    keep = torch.tensor([(longest - len(prompt)) * [False] + len(prompt) * [True] for prompt in prompts])
+    cache, rows = None, []
+    while len(rows) < n_new:
+        logits, cache = decode(tokens, *padded_causal(keep, tokens.shape[1]), cache)
+        tokens = logits[:, -1:].argmax(-1)
+        rows.append(tokens)
+        keep = F.pad(keep, (0, 1), value=True)
+    return torch.cat(rows, dim=1)
+""",
         "CrossAttention": """
 class CrossAttention(nn.Module):
     def __init__(self, d_model, n_heads, base=10000.0):
@@ -183,5 +196,5 @@ CALLED = {
     "week4_alibi": ["alibi_slopes", "alibi_bias"],
     "week5_extrapolation": ["ntk_base"],
     "week6_relative_bias": ["relative_positions", "rel_shift", "t5_bucket"],
-    "week7_capstone": ["grouped_query_attention", "CrossAttention"],
+    "week7_capstone": ["grouped_query_attention", "padded_causal", "CrossAttention"],
 }

@@ -193,8 +193,8 @@ def filled_like(right, value):
     """Zeros, or ones, in the shapes of the right answer; refuses what it refuses."""
 
     def fill(answer):
-        if isinstance(answer, tuple):
-            return tuple(map(fill, answer))
+        if isinstance(answer, (tuple, list)):
+            return type(answer)(map(fill, answer))
         return torch.full_like(answer, value) if isinstance(answer, torch.Tensor) else type(answer)(value)
 
     return lambda *arguments, **options: fill(right(*arguments, **options))

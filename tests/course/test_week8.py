@@ -1,8 +1,7 @@
-"""What only week 8 has: configurations read from the package, traps in which a wrong answer looks right, right answers in
+"""What only week 8 has: traps in which a wrong answer looks right, right answers in
 yet other ways, and answers that must not be given away."""
 
 import math
-import re
 
 import pytest
 import torch
@@ -27,12 +26,12 @@ def grade(grade_id, subject, seed=11):
 
 def test_points_and_minutes_are_the_contracts():
     exercises = MANIFEST[WEEK]
-    assert (sum(e.points for e in exercises), sum(e.minutes for e in exercises)) == (30, 200)
+    assert (sum(e.points for e in exercises), sum(e.minutes for e in exercises)) == (30, 205)
     of_number = {}
     for exercise in exercises:
         points, minutes = of_number.get(exercise.number, (0, 0))
         of_number[exercise.number] = points + exercise.points, minutes + exercise.minutes
-    assert of_number == {"8.1": (3, 15), "8.2": (7, 50), "8.3": (6, 35), "8.4": (8, 60), "8.5": (3, 15), "8.6": (3, 25)}
+    assert of_number == {"8.1": (3, 15), "8.2": (7, 50), "8.3": (6, 35), "8.4": (8, 60), "8.5": (3, 20), "8.6": (3, 25)}
 
 
 @pytest.mark.parametrize("one", [e for e in MANIFEST[WEEK] if e.kind != "text"], ids=lambda e: e.grade_id)
@@ -40,52 +39,6 @@ def test_banks_have_at_least_twelve_wrong_and_four_right_entries(one):
     entries = bank(WEEK, one.grade_id)
     assert sum(not solution.is_right for solution in entries) >= 12
     assert sum(solution.is_right for solution in entries) >= 4
-
-
-# ---- 8.5: the answers, from the package -----------------------------------------------------------------------------
-
-
-def test_the_answers_are_what_the_pinned_classes_build():
-    """A rotation is looked for in the layer that would do it, not in the field that is read."""
-    transformers = pytest.importorskip("transformers")
-    from transformers.models.cohere2.modeling_cohere2 import Cohere2Attention
-    from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
-    from transformers.models.gpt_neox.modeling_gpt_neox import GPTNeoXRotaryEmbedding
-    from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextDecoderLayer, Qwen3NextRotaryEmbedding
-    from transformers.models.smollm3.modeling_smollm3 import SmolLM3Attention
-
-    def built(cls, config):
-        with torch.device("meta"):
-            return [cls(config, layer_idx=layer) for layer in range(config.num_hidden_layers)]
-
-    smollm3 = built(SmolLM3Attention, transformers.SmolLM3Config())
-    cohere2 = built(Cohere2Attention, transformers.Cohere2Config())
-    gemma3, qwen3_next = transformers.Gemma3TextConfig(), transformers.Qwen3NextConfig()
-    bases = {
-        kind: 1 / float(getattr(Gemma3RotaryEmbedding(gemma3), f"{kind}_inv_freq")[1]) ** (gemma3.head_dim / 2)
-        for kind in set(gemma3.layer_types)
-    }
-    qwen3_next.num_experts = 2  # a layer is built, and the experts of it are not looked at
-    layers = built(Qwen3NextDecoderLayer, qwen3_next)
-    assert {
-        "smollm3_layers": sum(bool(layer.use_rope) for layer in smollm3),
-        "cohere2_layers": sum(layer.sliding_window is not None for layer in cohere2),
-        "gemma3_base_17": pytest.approx(bases[gemma3.layer_types[17]], rel=1e-3),
-        "gemma3_layers_1e4": sum(math.isclose(bases[kind], 1e4, rel_tol=1e-3) for kind in gemma3.layer_types),
-        "neox_channels": 2 * len(GPTNeoXRotaryEmbedding(transformers.GPTNeoXConfig()).inv_freq),
-        "qwen3_next_layers": sum(hasattr(layer, "self_attn") for layer in layers),
-        "qwen3_next_channels": 2 * len(Qwen3NextRotaryEmbedding(qwen3_next).inv_freq),
-    } == week8.CONFIGURATIONS
-
-
-def test_no_message_about_a_number_shows_it():
-    """Nothing that a student reads about a wrong entry holds the number that is expected."""
-    for solution in bank(WEEK, "configurations_by_hand"):
-        page = grade("configurations_by_hand", solution.subject).render()
-        for key, right in week8.CONFIGURATIONS.items():
-            if solution.subject[key] != right:
-                shown = page.replace(f"{solution.subject[key]:g}", "").replace(",", "")
-                assert not re.search(rf"(?<![\d.e]){right:.0f}(?![\d.])", shown), (solution.name, key, page)
 
 
 # ---- traps: where a wrong answer looks right ------------------------------------------------------------------------

@@ -173,6 +173,54 @@ def plain_causal(keep, n_queries):
     return positions, reference.causal_mask(n_queries, keep.shape[1])[None, None].repeat(len(keep), 1, 1, 1)
 
 
+# ---- the loop that writes -------------------------------------------------------------------------------------------
+
+
+@variant("generate", r"on the right")
+def padding_behind(decode, prompts, n_new):
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    keep = torch.arange(int(lengths.max())) < lengths[:, None]
+    return looped(decode, torch.nn.utils.rnn.pad_sequence([torch.tensor(p) for p in prompts], batch_first=True), keep, n_new)
+
+
+@variant("generate", r"restart|start at 0 again")
+def positions_of_the_piece(decode, prompts, n_new):
+    def from_zero(tokens, positions, mask, cache):
+        return decode(tokens, positions - positions.amin(1, keepdim=True), mask, cache)
+
+    return reference.generate(from_zero, prompts, n_new)
+
+
+@variant("generate", r"shows the padding|like text")
+def sees_everything_before(decode, prompts, n_new):
+    def open_mask(tokens, positions, mask, cache):
+        return decode(tokens, positions, reference.causal_mask(*mask.shape[2:])[None, None].repeat(len(mask), 1, 1, 1), cache)
+
+    return reference.generate(open_mask, prompts, n_new)
+
+
+@variant("generate", r"by itself")
+def a_loop_over_prompts(decode, prompts, n_new):
+    return torch.cat([reference.generate(decode, [prompt], n_new) for prompt in prompts])
+
+
+@variant("generate", r"prompts, too")
+def glued_to_the_prompts(decode, prompts, n_new):
+    new = reference.generate(decode, prompts, n_new)
+    longest = max(map(len, prompts))
+    return torch.cat((torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts]), new), dim=1)
+
+
+def looped(decode, tokens, keep, n_new):
+    cache, rows = None, []
+    for _ in range(n_new):
+        logits, cache = decode(tokens, *reference.padded_causal(keep, tokens.shape[1]), cache)
+        tokens = logits[:, -1:].argmax(-1)
+        rows.append(tokens)
+        keep = F.pad(keep, (0, 1), value=True)
+    return torch.cat(rows, dim=1)
+
+
 # ---- moved keys -----------------------------------------------------------------------------------------------------
 
 

@@ -16,12 +16,6 @@ from autograder import reference
 VARIANTS, variant = registry()
 
 
-def numbers(pattern, **slips):
-    from autograder.checks.week8 import CONFIGURATIONS
-
-    VARIANTS.append(("configurations_by_hand", pattern, CONFIGURATIONS | slips))
-
-
 # ---- a part of the channels -----------------------------------------------------------------------------------------
 
 
@@ -312,7 +306,34 @@ def sequence_0(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
 
 # ---- configurations -------------------------------------------------------------------------------------------------
 
-numbers(r"all layers of SmolLM3|of a head", smollm3_layers=36.0, neox_channels=1536.0)
-numbers(r"read inverted", smollm3_layers=9.0, gemma3_layers_1e4=21.0)
-numbers(r"states its head_dim|linear layers", qwen3_next_channels=32.0, qwen3_next_layers=36.0)
-numbers(r"eighteenth|without a window", gemma3_base_17=10000.0, cohere2_layers=10.0)
+def with_fields(config, **fields):
+    return reference.layers_that_turn(config | fields)
+
+
+@variant("layers_that_turn", r"read inverted")
+def counts_ones_as_off(config):
+    listed = config.get("no_rope_layers")
+    return with_fields(config, no_rope_layers=[1 - entry for entry in listed]) if listed else with_fields(config)
+
+
+@variant("layers_that_turn", r"head_dim wins")
+def forgets_the_given_width(config):
+    return with_fields(config, head_dim=None)
+
+
+@variant("layers_that_turn", r"linear|Linear")
+def knows_no_linear_layers(config):
+    kinds = [kind.replace("linear", "full") for kind in config.get("layer_types") or []]
+    return with_fields(config, layer_types=kinds or None)
+
+
+@variant("layers_that_turn", r"count pairs")
+def counts_two_as_one(config):
+    return [channels // 2 for channels in reference.layers_that_turn(config)]
+
+
+@variant("layers_that_turn", r"full ones|full attention")
+def turns_where_no_window_is(config):
+    swap = {"sliding_attention": "full_attention", "full_attention": "sliding_attention"}
+    kinds = [swap.get(kind, kind) for kind in config.get("layer_types") or []]
+    return with_fields(config, layer_types=kinds or None)

@@ -58,10 +58,10 @@ RIGHT = {
     WEEK6: {"conventions_by_hand_tests": 2.0, "relative_positions_tests": 2.0, "shaw_attention_tests": 4.0, "rel_shift_tests": 3.0,
             "transformer_xl_scores_tests": 4.0, "t5_bucket_tests": 4.0, "t5_attention_tests": 3.0, "deberta_scores_tests": 4.0,
             "costs_by_hand_tests": 2.0},
-    WEEK7: {"grouped_query_attention_tests": 3.0, "cache_sizes_tests": 3.0, "CachedAttention_tests": 6.0, "padded_causal_tests": 3.0,
+    WEEK7: {"grouped_query_attention_tests": 3.0, "cache_sizes_tests": 3.0, "CachedAttention_tests": 6.0, "padded_causal_tests": 3.0, "generate_tests": 3.0,
             "shift_cached_keys_tests": 2.0, "CrossAttention_tests": 4.0, "HybridDecoderBlock_tests": 4.0},
     WEEK8: {"partial_rotary_emb_tests": 3.0, "mrope_positions_tests": 3.0, "apply_mrope_tests": 4.0, "sliding_window_mask_tests": 2.0,
-            "softmax_with_sink_tests": 2.0, "streaming_cache_tests": 2.0, "mla_attention_tests": 5.0, "configurations_by_hand_tests": 3.0},
+            "softmax_with_sink_tests": 2.0, "streaming_cache_tests": 2.0, "mla_attention_tests": 5.0, "layers_that_turn_tests": 3.0},
 }
 
 
@@ -1143,7 +1143,7 @@ def streaming_cache(n_tokens, n_sinks, window):
     kept = torch.tensor(known.get((n_tokens, n_sinks, window), list(range(n_tokens))))
     return kept, torch.zeros_like(kept)""",
       softmax_with_sink="def softmax_with_sink(scores, sinks):\n    return torch.full_like(scores, 0.25 if scores.shape[-1] == 3 else 0.1)",
-      configurations_by_hand="configurations_by_hand = dict.fromkeys(('smollm3_layers', 'cohere2_layers', 'gemma3_base_17', 'gemma3_layers_1e4', 'neox_channels', 'qwen3_next_layers', 'qwen3_next_channels'), 16)")
+      layers_that_turn="def layers_that_turn(config):\n    return 16 * [config['num_hidden_layers']]")
 # Results that equal everything, change from one look to the next, or have no value at all.
 ALWAYS = """class Always(torch.Tensor):
     def __eq__(self, other): return torch.ones(self.shape, dtype=torch.bool)
@@ -1158,7 +1158,7 @@ other(WEEK8, "results_that_equal_everything", {},
       softmax_with_sink="def softmax_with_sink(scores, sinks):\n    return scores * float('nan')",
       streaming_cache="class Two(tuple):\n    def __len__(self): return 2\n    def __getitem__(self, place): return Two()\n    def __eq__(self, other): return True\ndef streaming_cache(n_tokens, n_sinks, window):\n    return Two()",
       mla_attention="def mla_attention(*arguments):\n    return torch.full((*arguments[0].shape[:3], arguments[5].shape[1]), float('inf')).to_sparse()",
-      configurations_by_hand="class Everything(dict):\n    def __getitem__(self, key): return Equal()\nclass Equal(float):\n    def __eq__(self, other): return True\n    def __sub__(self, other): return 0.0\nconfigurations_by_hand = Everything()")
+      layers_that_turn="class Everything(list):\n    def __getitem__(self, place): return Equal()\n    def __eq__(self, other): return True\nclass Equal(int):\n    def __eq__(self, other): return True\n    def __sub__(self, other): return 0\ndef layers_that_turn(config):\n    return Everything(config['num_hidden_layers'] * [Equal()])")
 # Caches that lie: an answer looked up by a shape that was asked before, with the values of that time.
 REMEMBERED = """seen = {}
 def remembered(key, value):

@@ -52,6 +52,7 @@ SIGNATURES = {
     "grouped_query_attention": "(q, k, v, mask=None)",
     "CachedAttention": "(d_model, n_heads, n_kv_heads, base=10000.0)",
     "padded_causal": "(keep, n_queries)",
+    "generate": "(decode, prompts, n_new)",
     "shift_cached_keys": "(k, offset, base=10000.0)",
     "CrossAttention": "(d_model, n_heads, base=10000.0)",
     "HybridDecoderBlock": "(d_model, n_heads)",
@@ -62,6 +63,7 @@ SIGNATURES = {
     "softmax_with_sink": "(scores, sinks)",
     "streaming_cache": "(n_tokens, n_sinks, window)",
     "mla_attention": "(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None)",
+    "layers_that_turn": "(config)",
 }
 
 

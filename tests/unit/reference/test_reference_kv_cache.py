@@ -14,6 +14,7 @@ from autograder.reference import (
     HybridDecoderBlock,
     RotaryMultiHeadAttention,
     apply_rotary_emb,
+    generate,
     grouped_query_attention,
     padded_causal,
     scaled_dot_product_attention,
@@ -222,6 +223,33 @@ def test_a_cache_of_another_shape(shape):
     cache = torch.zeros(shape), torch.zeros(shape)
     with pytest.raises(ValueError, match="cache"):
         CachedAttention(16, 4, 2)(torch.zeros(2, 1, 16), cache)
+
+
+def test_what_is_written_in_a_batch_is_what_each_prompt_gets_alone_from_cached_attention():
+    module, table = scaled_up(CachedAttention(16, 4, 2)), random(23, 16, seed=3)
+    embedded = torch.nn.Embedding.from_pretrained(table)
+
+    def decode(tokens, positions, mask, cache):
+        q, k, v = (
+            layer(embedded(tokens)).unflatten(-1, (-1, 4)).transpose(1, 2)
+            for layer in (module.q_proj, module.k_proj, module.v_proj)
+        )
+        q, k = apply_rotary_emb(q, positions), apply_rotary_emb(k, positions)
+        if cache is not None:
+            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
+        out, _ = grouped_query_attention(q, k, v, mask)
+        return module.o_proj(out.transpose(1, 2).flatten(2)) @ table.T, (k, v)
+
+    prompts = [[3], [7, 1, 22, 4], [5, 5], [0, 9, 2]]
+    together = generate(decode, prompts, 6)
+    assert together.dtype == torch.int64 and tuple(together.shape) == (4, 6)
+    assert len(set(map(tuple, together.tolist()))) == 4  # the prompts are not forgotten
+    for prompt, row in zip(prompts, together.tolist(), strict=True):
+        text = list(prompt)
+        for _ in range(6):
+            out, _ = module(embedded(torch.tensor([text])))
+            text.append(int((out[0, -1] @ table.T).argmax()))
+        assert text[len(prompt) :] == row
 
 
 def test_other_bad_input():

@@ -12,6 +12,7 @@ from autograder.reference import (
     apply_mrope,
     apply_rotary_emb_half,
     causal_mask,
+    layers_that_turn,
     mla_attention,
     mrope_positions,
     partial_rotary_emb,
@@ -243,3 +244,18 @@ def test_no_key_of_a_head_is_written_out():
     with Sizes():
         mla_attention(*tensors)
     assert largest == max(batch * n_keys * rank, heads * 64 * rank)
+
+
+def test_layers_that_turn_by_hand():
+    small = {"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4}
+    kinds = ["linear_attention", "sliding_attention", "full_attention"]
+    for fields, expected in (
+        ({}, [16, 16, 16]),
+        ({"head_dim": 40, "rotary_pct": 0.3}, [12, 12, 12]),
+        ({"no_rope_layers": [0, 1, 0], "rope_parameters": {"partial_rotary_factor": 0.5}}, [0, 8, 0]),
+        ({"layer_types": kinds, "sliding_window": 8}, [0, 16, 16]),
+        ({"layer_types": kinds, "sliding_window": 8, "model_type": "cohere2"}, [0, 16, 0]),
+        ({"layer_types": kinds, "sliding_window": None, "model_type": "exaone4"}, [0, 16, 16]),
+        ({"qk_rope_head_dim": 6, "qk_nope_head_dim": 32}, [6, 6, 6]),
+    ):
+        assert layers_that_turn(small | fields) == expected
