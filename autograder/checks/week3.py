@@ -38,6 +38,7 @@ from autograder.checks.rotations import (
     far_positions,
 )
 from autograder.grading.sandbox.worker.tensors import REFILLED
+from autograder.misconceptions.week3 import DIAGNOSES
 from autograder.reference.rope import look_back_scores
 from autograder.script.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
 
@@ -784,12 +785,18 @@ BY_DISTANCE: File = reference.apply_rotary_emb_half, _prompt_scores, _decoded_by
 LISTING: File = _from_tables(woven=True, low=True), _prompt_scores, _decoded_from_0
 
 
+def _says(is_right: bool, otherwise: str) -> Callable[[Any], Fault | None]:
+    def judge(got: Any) -> Fault | None:
+        sentence = DIAGNOSES["not bool"] if type(got) is not bool else "" if got is is_right else otherwise
+        return _called(sentence) if sentence else None
+
+    return judge
+
+
 @exercise(WEEK, "serving_test")
 def serving_test(check: Check) -> None:
     def judged(words: str, file: File, is_right: bool, sentence: str) -> None:
-        got = check.value(calling(*file), f"serving_test of {words}")
-        check.require(type(got) is bool, DIAGNOSES["not bool"], names=True)
-        check.require(got is is_right, DIAGNOSES[sentence], names=True)
+        check.satisfies(calling(*file), f"serving_test of {words}", _says(is_right, DIAGNOSES[sentence]))
 
     with check.criterion("passes a right file, refuses the listing", 0.5, golden=True):
         judged("a right file", OWN, True, "refuses right")
@@ -936,16 +943,26 @@ def decode_step_scores(check: Check) -> None:
 def require_look_back(check: Check, back: int, head_dim: int, n_keys: int) -> None:
     """The token ``back`` positions before the query gets a weight of 0.8. If not, say where the head looks instead."""
     call = f"look_back_head({back}, {head_dim}, {n_keys})"
-    pair = check.value(calling(back, head_dim, n_keys), call)
-    check.require(_are_two_vectors(pair, head_dim), DIAGNOSES["not two vectors"], names=True)
-    q, k = (part.detach().cpu().double() for part in pair)
-    check.require(bool(q.isfinite().all() and k.isfinite().all()), DIAGNOSES["not finite"], names=True)
-    scores = look_back_scores(q, k, n_keys)
-    weight = float(scores.softmax(-1)[back])
-    if weight < 0.8:
-        check.name(DIAGNOSES[_where_it_looks(q, k, back, scores)])
+
+    def judge(pair: Any) -> Fault | None:
+        if not _are_two_vectors(pair, head_dim):
+            return _called(DIAGNOSES["not two vectors"])
+        q, k = (part.detach().cpu().double() for part in pair)
+        if not (q.isfinite().all() and k.isfinite().all()):
+            return _called(DIAGNOSES["not finite"])
+        scores = look_back_scores(q, k, n_keys)
+        weight = float(scores.softmax(-1)[back])
+        if weight >= 0.8:
+            return None
         shown = f"{call}: of {n_keys} keys the one {back} back gets the weight {weight:.2g}"
-        check.require(False, f"{shown}; the highest score is that of the key {int(scores.argmax())} back")
+        cause = DIAGNOSES[_where_it_looks(q, k, back, scores)]
+        return Fault(f"{shown}; the highest score is that of the key {int(scores.argmax())} back", (cause,))
+
+    check.satisfies(calling(back, head_dim, n_keys), call, judge)
+
+
+def _called(sentence: str) -> Fault:
+    return Fault(sentence, (sentence,))
 
 
 def _are_two_vectors(pair: Any, head_dim: int) -> bool:

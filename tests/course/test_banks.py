@@ -355,6 +355,7 @@ def told_alike(one, other):
         not isinstance(one, Given) or not difference(one.value, other.value, Tolerance(0, 0))
     )
 
+
 def test_nobody_whose_square_masks_fail_is_told_that_they_are_right():
     def without_the_last_column(n_queries, n_keys):
         mask = torch.ones(n_queries, n_keys, dtype=torch.bool).tril(n_keys - n_queries)
