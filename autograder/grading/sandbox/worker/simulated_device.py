@@ -140,9 +140,7 @@ class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
 class SimulatedGenerator(torch._C.Generator, metaclass=_AnyGenerator):
     """``torch.Generator(device)``, also for this device: PyTorch has no hook for a generator written in Python."""
 
-    ours: ClassVar[set[int]] = (
-        set()
-    )  # by the address of what C++ knows them as: that comes back to Python as another object
+    ours: ClassVar[set[int]] = set()  # by address in C++, from where they come back to Python as other objects
     _cdata: int
 
     def __new__(cls, device: Any = "cpu") -> Any:
