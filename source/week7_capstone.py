@@ -154,7 +154,7 @@ def grouped_query_attention(q, k, v, mask=None):
 # A row of $-\infty$ alone gives $0/0$. Where the mask has no True in a row, give it finite scores before the softmax and zero weights after it.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "grouped_query_attention_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "grouped_query_attention_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 generator = torch.Generator().manual_seed(1)
 q, k = torch.randn(1, 6, 2, 4, generator=generator), torch.randn(1, 2, 5, 4, generator=generator)
@@ -244,7 +244,7 @@ cache_sizes |= {
 # The 32 query heads do not enter: queries are not stored. For MLA neither heads nor values enter; the latent stands for both.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "cache_sizes_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "cache_sizes_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell. It looks at the form of the answer, not at the values.
 assert isinstance(cache_sizes, dict), "cache_sizes must stay a dictionary; fill in its values."
 names = ("gqa_token", "gqa_gib", "mha_gib", "mla_token", "expanded_token")
@@ -373,7 +373,7 @@ class CachedAttention(nn.Module):
 # `.to(torch.bfloat16)` converts parameters and buffers. Keep no table in a buffer, and let `apply_rotary_emb` compute the angles from integer positions.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "CachedAttention_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "CachedAttention_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 module = CachedAttention(16, 4, 2)
 state = module.state_dict()
@@ -563,7 +563,7 @@ def padded_causal(keep, n_queries):
 # It is the causal mask, (n_queries, n_keys), and `keep` with two axes of size one in the middle, `(batch, 1, 1, n_keys)`.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "padded_causal_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "padded_causal_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 keep = torch.tensor([[False, False, True, True, True], [True, True, True, True, True]])
 positions, mask = padded_causal(keep, 5)
@@ -647,7 +647,7 @@ def generate(decode, prompts, n_new):
 # The last column holds everyone's newest token, so `logits[:, -1:].argmax(-1)` is the next one for the whole batch, and the next `tokens`.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "generate_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "generate_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 asked = []
 
@@ -769,6 +769,7 @@ for name, way in ways.items():
     row = generate(way, numbers[1:2], 40)[0].tolist()
     print(f"{name:25} loss {loss_after_the_prompt(way, texts):.2f}   {''.join(ALPHABET[token] for token in row)!r}")
 
+
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
@@ -820,7 +821,7 @@ def shift_cached_keys(k, offset, base=10000.0):
 # The ready `apply_rotary_emb` computes angles in float64, whatever x is. If you write the rotation yourself, do at least float32.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "shift_cached_keys_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "shift_cached_keys_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 generator = torch.Generator().manual_seed(5)
 raw = torch.randn(2, 3, 6, 8, generator=generator)
@@ -925,7 +926,7 @@ class CrossAttention(nn.Module):
 # `(positions is None) != (memory_positions is None)` is True exactly if one of them is missing.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "CrossAttention_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "CrossAttention_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 module = CrossAttention(16, 2)
 state = module.state_dict()
@@ -1038,7 +1039,7 @@ class HybridDecoderBlock(nn.Module):
 # `ALiBiMultiHeadAttention` is causal by default. `nn.GELU()` is the exact form; the tanh form differs in the third digit.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "HybridDecoderBlock_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "HybridDecoderBlock_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 block = HybridDecoderBlock(16, 2)
 state = block.state_dict()

@@ -140,7 +140,7 @@ def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
 # Angles have the shape `(seq_len, rotary_dim/2)`, or `(batch, seq_len, rotary_dim/2)` and then one axis for the heads in between.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "partial_rotary_emb_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "partial_rotary_emb_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 generator = torch.Generator().manual_seed(1)
 x = torch.randn(2, 3, 5, 8, generator=generator)
@@ -260,7 +260,7 @@ def mrope_positions(segments):
 # `torch.meshgrid(torch.arange(t), torch.arange(h), torch.arange(w), indexing="ij")` gives three `(t, h, w)` tensors. Flattened, they are in the right order.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "mrope_positions_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "mrope_positions_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 text_only = mrope_positions([4])
 assert isinstance(text_only, torch.Tensor), f"a tensor is asked for, you return a {type(text_only).__name__}."
@@ -349,7 +349,7 @@ def apply_mrope(x, positions, sections, base=10000.0):
 # Index `positions` with that list: row $p$ of the result holds the positions that pair $p$ turns by. Move that axis to the end and multiply by the frequencies.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "apply_mrope_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "apply_mrope_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 generator = torch.Generator().manual_seed(2)
 x = torch.randn(2, 3, 6, 8, generator=generator)
@@ -483,7 +483,7 @@ def sliding_window_mask(n_queries, n_keys, window):
 # Two ranges, positions of the queries as a column, of the keys as a row. Both conditions are comparisons of the two.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "sliding_window_mask_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "sliding_window_mask_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 mask = sliding_window_mask(4, 4, 2)
 assert tuple(mask.shape) == (4, 4), f"shape (4, 4) expected, got {tuple(mask.shape)}."
@@ -539,7 +539,7 @@ def softmax_with_sink(scores, sinks):
 # `sinks` is `(heads,)`, the column `(batch, heads, n_queries, 1)`: `expand` does the rest.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "softmax_with_sink_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "softmax_with_sink_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 weights = softmax_with_sink(torch.zeros(1, 2, 1, 3), torch.tensor([0.0, math.log(7.0)]))
 assert tuple(weights.shape) == (1, 2, 1, 3), f"the sink is dropped again: shape (1, 2, 1, 3) expected, got {tuple(weights.shape)}."
@@ -595,7 +595,7 @@ def streaming_cache(n_tokens, n_sinks, window):
 # Two ranges. Where does the second begin, if it must not reach back into the first?
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "streaming_cache_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "streaming_cache_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 answer = streaming_cache(8, 2, 3)
 assert isinstance(answer, (tuple, list)) and len(answer) == 2, "two tensors are asked for: (kept, positions)."
@@ -703,7 +703,7 @@ def mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
 # Weights times latents first, `(batch, heads, n_queries, r)`. Only then `w_uv`, which now meets queries and no keys.
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "mla_attention_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "mla_attention_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 generator = torch.Generator().manual_seed(4)
 q_nope, q_rope = torch.randn(2, 3, 4, 6, generator=generator), torch.randn(2, 3, 4, 2, generator=generator)
@@ -881,6 +881,7 @@ for name, fields in configs.items():
             value = f"{' '.join(str(entry).removesuffix('_attention') for entry in value[:8])} … ({len(value)} entries)"
         print(f"  {field}: {value}")
 
+
 # %% [markdown]
 # What a field means is decided by the code that reads it (here `transformers` 5.23), not by its name:
 #
@@ -933,7 +934,7 @@ def layers_that_turn(config):
 # Drop the fields that are None first. After that `config.get(field, default)` answers every "where it is missing".
 # </details>
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade_id": "layers_that_turn_check", "grade": true, "points": 0}
+# %% nbgrader={"grade_id": "layers_that_turn_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 window, full, linear = "sliding_attention", "full_attention", "linear_attention"
 small = {"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4}
