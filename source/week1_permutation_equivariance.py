@@ -150,6 +150,7 @@ ax.grid(axis="y")
 ax.legend(loc="center right")
 plt.show()
 
+
 # %% [markdown]
 # **Figure 1.2. What the scale is for.** The weight of the strongest of 64 random keys, mean of 400 queries. Solid: scores divided by $\sqrt d$. Dashed: not divided. Dotted: equal weights.
 #
@@ -329,7 +330,6 @@ lab.table(["", "result"], [
     ["(d) exp(100) / (exp(100) + exp(99))", shown(big.exp()[0] / big.exp().sum())],
     ["(e) softmax of (-1e9, -1e9)", shown(*torch.tensor([-1e9, -1e9]).softmax(0))],
 ])
-
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1201,7 +1201,6 @@ for name, mask in (("no mask", None), ("causal mask", causal_mask(5, 5))):
 
 # %% tags=["experiment"]
 lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(dog_bites)[0] @ w_v)
-
 
 # %% [markdown]
 # **Figure 1.10. Words to drag.** Your head's attention map of the sentence. Drag a word, or move it with the arrow keys; switch the mask on and off. The line below says how far the mean of the outputs has moved.
