@@ -219,9 +219,6 @@ def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_o
     fig, (circle, entries) = figure(title, ncols=2, width=7.4, height=3.4)
     dial(circle, [(p * frequency, QUERY, "PE(p)"), (turned, KEY, "M PE(p)")])
     circle.plot(math.cos(target), math.sin(target), "o", color=BLACK, markerfacecolor="none", markersize=12)
-    circle.plot([-1.1, 1.1, math.nan, 0, 0], [0, 0, math.nan, -1.1, 1.1], color="#D4D4D4", linewidth=1, linestyle="-", zorder=0)
-    circle.text(1.12, -0.2, "cosine →", fontsize=9)
-    circle.text(-0.06, 1.3, "sine ↑", fontsize=9, ha="right")
     entries.axis("off")
     entries.text(0, 0.5, f"position p = {p}, offset k = {k}\n\nM's block:\n{a:6.3f}  {b:6.3f}\n{c:6.3f}  {d:6.3f}\n\n"
                  f"turn k·ω = {k * frequency:.3g} rad", family="DejaVu Sans Mono", va="center")
@@ -229,53 +226,24 @@ def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_o
         "frequency": _rounded([frequency])[0], "p": p, "k": k, "maxOffset": max_offset, "blocks": blocks})
 
 
-def moving_score(head_dim=16, base=100.0, offset=6, back=3, strength=1, max_offset=48):
-    """The rotary score against the offset m - n: a sum of cosines, one per pair, which all peak at ``back``.
-
-    Below it the weight that softmax gives each of the keys at the offsets 0 to ``max_offset``, with a query of ``strength``.
-    """
+def moving_score(head_dim=16, base=100.0, offset=6, back=3, max_offset=48):
+    """The rotary score against the offset m - n: a sum of cosines, one per pair, which all peak at ``back``."""
     frequencies = _frequencies(head_dim, base)
     title, count = f"The score is a sum of cosines, one per pair (base {base:,.0f})", len(frequencies)
     alt = (f"{count} cosine curves against the offset m − n, one per pair of channels, fast to slow, and below them "
-           f"their sum, the score. All of them peak at the offset K, here {back}; elsewhere the fast ones disagree. Bars "
-           "below show the softmax weight of each offset, for a strength of the query.")
+           f"their sum, the score. All of them peak at the offset K, here {back}; elsewhere the fast ones disagree.")
     offsets = [step / 4 for step in range(4 * max_offset + 1)]
     curves = [[math.cos((at - back) * frequency) for at in offsets] for frequency in frequencies]
-    scores = torch.tensor([sum(column) for column in zip(*curves)])
-    weights = (strength * scores[::4] / math.sqrt(head_dim)).softmax(0)
-    fig, (pairs, total, bars) = figure(title, nrows=3, height=6, sharex=True, height_ratios=(4, 2, 2))
+    fig, (pairs, total) = figure(title, nrows=2, height=5, sharex=True, height_ratios=(2, 1))
     for pair, curve in enumerate(curves):
         pairs.plot(offsets, [0.42 * value - pair for value in curve], color=QUERY, linestyle="-", linewidth=1.5)
     pairs.set(yticks=[-pair for pair in range(count)], yticklabels=[f"pair {pair}" for pair in range(count)])
-    total.plot(offsets, scores, color=BLACK, linestyle="-")
-    total.set(ylabel="sum")
-    bars.bar(range(max_offset + 1), weights, color=GREEN)
-    bars.set(xlabel="offset m − n", ylabel=f"weight,\nstrength {strength}", xlim=(0, max_offset), ylim=(0, 1))
+    total.plot(offsets, [sum(column) for column in zip(*curves)], color=BLACK, linestyle="-")
+    total.set(xlabel="offset m − n", ylabel="score", xlim=(0, max_offset))
     for ax in (pairs, total):
         ax.axvline(back, color=KEY, linewidth=1.2, linestyle="--")
     return Moving("score", title, alt, fig, {
-        "frequencies": _rounded(frequencies), "offset": offset, "back": back, "strength": strength, "maxOffset": max_offset})
-
-
-def moving_words(words, weights, values):
-    """A sentence whose words change places, its attention map, and how far the mean of its outputs moves.
-
-    ``weights``: of attention without a mask, (n, n); ``values``: (n, width). Both from the student's own head.
-    """
-    title, n = "Drag the words", len(words)
-    alt = (f"The words {' '.join(words)} in a row, to be moved, and below them their attention map: a row per query, a column "
-           "per key, darker for more weight. A switch hides later words; a line says how far the mean of the outputs moves.")
-    fig, ax = figure(title, width=5, height=4.2)
-    ax.imshow(weights, cmap="Blues", vmin=0, vmax=1)
-    for i in range(n):
-        for j in range(n):
-            ax.text(j, i, f"{float(weights[i][j]):.2f}", ha="center", va="center", fontsize=9,
-                    color="white" if weights[i][j] > 0.7 else BLACK)
-    ax.set_xticks(range(n), words)
-    ax.set_yticks(range(n), words)
-    ax.set(xlabel="key", ylabel="query")
-    return Moving("words", title, alt, fig, {
-        "words": list(words), "weights": [_rounded(row) for row in weights], "values": [_rounded(row) for row in values]})
+        "frequencies": _rounded(frequencies), "offset": offset, "back": back, "maxOffset": max_offset})
 
 
 def moving_slopes(alibi_slopes, n_heads=8, distance=16, max_heads=16, max_distance=64, weights=True):
@@ -582,15 +550,15 @@ PICTURES = {"clocks": r"""
     };
 """, "shift": r"""
     const p = slider("position p", 0, 40, data.p), k = slider("offset k", -data.maxOffset, data.maxOffset, data.k);
-    const face = drawing(element(stage, "div", {style: "width: 300px"}), "", data.alt);
+    const face = drawing(element(stage, "div", {style: "width: 260px"}), "", data.alt);
     const sum = element(stage, "div", {class: "sum"});
     const point = (angle, radius) => [130 + radius * Math.cos(angle), 130 - radius * Math.sin(angle)];
-    function arrow(svg, [sine, cosine], colour, width, label, aside) {  // the labels a little apart, also when the arrows are not
-      const tip = [130 + 82 * cosine, 130 - 82 * sine], at = Math.atan2(sine, cosine) + aside;
+    function arrow(svg, [sine, cosine], colour, width, label) {
+      const tip = [130 + 82 * cosine, 130 - 82 * sine];
       stroke(svg, [[130, 130], tip], colour, width, {"stroke-linecap": "round"});
       dot(svg, ...tip, width + 1.5, colour);
-      const anchor = Math.cos(at) > 0.4 ? "start" : Math.cos(at) < -0.4 ? "end" : "middle";
-      write(svg, 130 + 96 * Math.cos(at), 130 - 102 * Math.sin(at), label, anchor, {fill: letters(colour), "font-weight": "bold"});
+      const anchor = cosine > 0.4 ? "start" : cosine < -0.4 ? "end" : "middle";
+      write(svg, 130 + 96 * cosine, 130 - 102 * sine, label, anchor, {fill: letters(colour), "font-weight": "bold"});
     }
     function brackets(block, name, colour) {
       const box = element(sum, "div", {class: "factor", style: `color: ${letters(colour)}`});
@@ -600,19 +568,15 @@ PICTURES = {"clocks": r"""
       element(box, "div", {}, name);
     }
     return () => {
-      const svg = face.clear(300, 260), block = data.blocks[k.value];
+      const svg = face.clear(260, 260), block = data.blocks[k.value];
       const angle = p.value * data.frequency, turn = k.value * data.frequency;
       const before = [Math.sin(angle), Math.cos(angle)];
       const after = block.map((row) => row[0] * before[0] + row[1] * before[1]);
       ring(svg, 130, 130, 82, grey);
-      for (const [from, to] of [[[40, 130], [220, 130]], [[130, 220], [130, 40]]]) stroke(svg, [from, to], "#d4d4d4");
-      write(svg, 222, 146, "cosine \u2192", "start", {fill: "#444"});
-      write(svg, 126, 14, "sine \u2191", "end", {fill: "#444"});
       stroke(svg, range(61, (step) => point(angle + turn * step / 60, 40)), colours.angle, 7);
       ring(svg, ...point(angle + turn, 82), 10, ink);
-      const apart = Math.abs(Math.atan2(Math.sin(turn), Math.cos(turn))) < 0.8 ? 0.3 * (turn < 0 ? -1 : 1) : 0;
-      arrow(svg, before, colours.query, 4, "PE(p)", -apart);
-      arrow(svg, after, colours.key, 2.5, "M PE(p)", apart);
+      arrow(svg, before, colours.query, 4, "PE(p)");
+      arrow(svg, after, colours.key, 2.5, k.value === 0 ? "" : "M PE(p)");  // else on top of the other label
       sum.replaceChildren();
       brackets(block, "M", ink);
       sum.append("\u00b7");
@@ -624,118 +588,35 @@ PICTURES = {"clocks": r"""
 """, "score": r"""
     const offset = slider("offset m \u2212 n", 0, data.maxOffset, data.offset);
     const back = slider("look exactly this far back: K", 0, Math.min(16, data.maxOffset), data.back);
-    const strength = slider("strength of the query", 1, 40, data.strength);
     const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
-    const pairs = data.frequencies.length, row = 27, height = pairs * row + 292;
-    const at = range(4 * data.maxOffset + 1, (index) => index / 4), keys = range(data.maxOffset + 1);
+    const pairs = data.frequencies.length, row = 27, height = pairs * row + 170;
+    const at = range(4 * data.maxOffset + 1, (index) => index / 4);
     const wave = (pair, x) => Math.cos((x - back.value) * data.frequencies[pair]);
     const score = (x) => data.frequencies.reduce((sum, _, pair) => sum + wave(pair, x), 0);
     let scale;
     follow(view.svg, (event) => scale.read(event), offset);
     return () => {
       const width = Math.max(view.svg.parentNode.clientWidth, 240), svg = view.clear(width, height);
-      const left = 52, right = width - 58, box = {left, right, top: pairs * row + 30, bottom: height - 162};
+      const box = {left: 52, right: width - 58, top: pairs * row + 30, bottom: height - 42};
       const step = width < 480 ? 16 : 8, ticks = range(Math.floor(data.maxOffset / step) + 1, (index) => index * step);
-      const x = {from: 0, to: data.maxOffset};
-      scale = axes(svg, box, {...x, ticks: [], label: ""}, {from: -pairs, to: pairs, ticks: [-pairs, 0, pairs], label: ""});
-      const here = scale.px(offset.value), peak = scale.px(back.value), total = score(offset.value);
-      const lower = {left, right, top: height - 122, bottom: height - 42};
-      const bars = axes(svg, lower, {...x, ticks, label: "offset m \u2212 n"}, {from: 0, to: 1, ticks: [0, 0.5, 1], label: ""});
-      stroke(svg, [[peak, 0], [peak, lower.bottom]], colours.key, 1.2, {"stroke-dasharray": "5 4"});
-      stroke(svg, [[here, 0], [here, lower.bottom]], grey);
+      scale = axes(svg, box, {from: 0, to: data.maxOffset, ticks, label: "offset m \u2212 n"},
+        {from: -pairs, to: pairs, ticks: [-pairs, 0, pairs], label: ""});
+      const x = scale.px(offset.value), peak = scale.px(back.value), total = score(offset.value);
+      stroke(svg, [[peak, 0], [peak, box.bottom]], colours.key, 1.2, {"stroke-dasharray": "5 4"});
+      stroke(svg, [[x, 0], [x, box.bottom]], grey);
       for (const pair of range(pairs)) {
         const middle = row * (pair + 0.5), value = wave(pair, offset.value);
         write(svg, 0, middle, `pair ${pair}`);
         stroke(svg, at.map((place) => [scale.px(place), middle - 10 * wave(pair, place)]), colours.query, 1.6);
-        dot(svg, here, middle - 10 * value, 3.5, colours.query);
+        dot(svg, x, middle - 10 * value, 3.5, colours.query);
         write(svg, width, middle, decimals(value, 2), "end", {class: "value"});
       }
       write(svg, 0, box.top - 12, "sum", "start", {"font-weight": "bold"});
       stroke(svg, at.map((place) => [scale.px(place), scale.py(score(place))]), ink, 2.2);
-      dot(svg, here, scale.py(total), 4.5, ink);
+      dot(svg, x, scale.py(total), 4.5, ink);
       write(svg, width, scale.py(total), decimals(total, 2), "end", {class: "total", "font-weight": "bold"});
-      const sizes = keys.map((key) => Math.exp(strength.value * (score(key) - pairs) / Math.sqrt(2 * pairs)));
-      const all = sizes.reduce((sum, size) => sum + size), weights = sizes.map((size) => size / all);
-      const broad = Math.max((right - left) / keys.length - 1, 1.5);
-      write(svg, 0, lower.top - 14, "weight", "start", {"font-weight": "bold"});
-      for (const key of keys) shape(svg, "rect", {x: bars.px(key) - broad / 2, y: bars.py(weights[key]), width: broad,
-        height: lower.bottom - bars.py(weights[key]), fill: colours.third});
-      write(svg, width, bars.py(weights[offset.value]), decimals(weights[offset.value], 2), "end", {class: "weight"});
       say(`At offset ${offset.value} the ${pairs} cosines add up to ${decimals(total, 2)}. `
-        + `Softmax gives offset ${back.value} ${decimals(weights[back.value], 2)} of the weight.`);
-    };
-""", "words": r"""
-    const n = data.words.length, line = element(controls, "div", {class: "choice", "aria-label": "the sentence"});
-    const choice = element(controls, "div", {class: "choice", role: "radiogroup", "aria-label": "mask"});
-    const [open, causal] = ["no mask", "causal mask"].map((name) => {
-      const label = element(choice, "label"), input = element(label, "input", {type: "radio", name: "mask"});
-      label.append(" " + name);
-      input.addEventListener("input", () => redraw());
-      return input;
-    });
-    open.checked = true;
-    const view = drawing(element(stage, "div", {class: "wide", style: "max-width: 420px"}), "", data.alt);
-    let order = range(n), held = null;
-    function move(word, place) {  // the words between make room
-      if (place < 0 || place >= n || order[place] === word) return;
-      order = order.filter((other) => other !== word);
-      order.splice(place, 0, word);
-      for (const other of order) line.append(tiles[other]);
-      redraw();
-    }
-    const tiles = data.words.map((text, word) => {
-      const tile = element(line, "button", {type: "button", style: "touch-action: none; cursor: grab",
-        "aria-label": `${text}: the arrow keys move it`}, text);
-      tile.addEventListener("keydown", (event) => {
-        const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
-        if (!step) return;
-        event.preventDefault();
-        move(word, order.indexOf(word) + step);
-        tile.focus();
-      });
-      tile.addEventListener("pointerdown", (event) => { held = word; tile.setPointerCapture(event.pointerId); });
-      tile.addEventListener("pointerup", () => { held = null; });
-      tile.addEventListener("pointermove", (event) => {
-        if (held !== word) return;
-        const place = order.findIndex((other) => {
-          const there = tiles[other].getBoundingClientRect();
-          return event.clientX > there.left && event.clientX < there.right;
-        });
-        if (place >= 0) move(word, place);
-      });
-      return tile;
-    });
-    function weightsOf(words) {
-      return words.map((query, i) => {
-        const row = words.map((key, j) => causal.checked && j > i ? 0 : data.weights[query][key]);
-        const all = row.reduce((sum, weight) => sum + weight);
-        return row.map((weight) => weight / all);
-      });
-    }
-    function mean(words) {
-      const weights = weightsOf(words);
-      return data.values[0].map((_, channel) => weights.reduce((sum, row) =>
-        sum + row.reduce((part, weight, j) => part + weight * data.values[words[j]][channel], 0), 0) / n);
-    }
-    return () => {
-      const width = Math.min(Math.max(view.svg.parentNode.clientWidth, 240), 420), left = 62, cell = (width - left) / n;
-      const svg = view.clear(width, cell * n + 44), weights = weightsOf(order);
-      order.forEach((query, i) => {
-        write(svg, left - 8, cell * (i + 0.5), data.words[query], "end");
-        write(svg, left + cell * (i + 0.5), cell * n + 14, data.words[query], "middle");
-        order.forEach((_, j) => {
-          const weight = weights[i][j], hidden = causal.checked && j > i;
-          shape(svg, "rect", {x: left + cell * j + 1, y: cell * i + 1, width: cell - 2, height: cell - 2,
-            fill: hidden ? "#fff" : colours.query, "fill-opacity": hidden ? 1 : 0.06 + 0.94 * weight, stroke: grey});
-          if (!hidden) write(svg, left + cell * (j + 0.5), cell * (i + 0.5), decimals(weight, 2), "middle",
-            {class: "value", fill: weight > 0.85 ? "#fff" : ink});
-        });
-      });
-      write(svg, left + cell * n / 2, cell * n + 34, "key", "middle");
-      const [first, now] = [mean(range(n)), mean(order)];
-      const apart = Math.max(...first.map((value, channel) => Math.abs(value - now[channel])));
-      say(`"${order.map((word) => data.words[word]).join(" ")}": the mean of the outputs is `
-        + `${decimals(apart, 2)} away from that of the first sentence.`);
+        + `At offset ${back.value} each is 1.`);
     };
 """, "slopes": r"""
     const heads = slider("number of heads", 1, data.slopes.length, data.heads);
