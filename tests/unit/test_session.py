@@ -907,6 +907,12 @@ def test_a_debugger_left_in_is_said_to_be_one(session: Session, stop: str) -> No
     assert done.error is not None and "debugger" in done.error.describe()
 
 
+def test_who_asks_for_input_is_told_that_nobody_is_there(session: Session) -> None:
+    session.execute("a", "def f(x):\n    return x + int(input('how many? '))")
+    with pytest.raises(StudentError, match="write the value into the code"):
+        session.lookup(["f"])["f"](1)
+
+
 COMPILED = """
 import torch
 @torch.compile

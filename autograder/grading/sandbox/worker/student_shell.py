@@ -150,8 +150,16 @@ def is_plain_python(cell: str) -> bool:
     return True
 
 
+def no_keyboard(prompt: object = "") -> str:
+    """``input``, which in Jupyter asks whoever sits there."""
+    raise EOFError(
+        "input() waits for a keyboard, and nobody is at one while your notebook is graded: write the value into the code"
+    )
+
+
 def make_shell() -> Any:
     """The one shell of this process (IPython's own types say little about it)."""
+    builtins.input = no_keyboard
     config = Config()
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
