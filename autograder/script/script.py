@@ -7,7 +7,7 @@ A script is the same for every submission of a class on one device. It is writte
 import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -286,9 +286,8 @@ class Exercise:
     write: Callable[[Any, int, str], Script]  # against a right object, for a seed and a device
     mistakes: Callable[[], Sequence[Any]]  # that are known, with ``subject`` and ``says``
     returns: tuple[str, ...] = ()  # names of several results, for messages
-    carried: frozenset[str] = (
-        frozenset()
-    )  # sentences of mistakes that are made again in this exercise, and paid for once
+    # Sentences of mistakes that are paid for once, if they are made again here.
+    carried: Callable[[], Collection[str]] = tuple
 
     def __call__(self, student: Any, *earlier: Any) -> Verdict:
         """Some cells hand over earlier answers, too."""

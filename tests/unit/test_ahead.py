@@ -28,58 +28,78 @@ def live(*args: Any) -> Question:
 
 def sent_with_the_next(ahead: Ahead, room: int = sending.ROOM) -> int:
     """How many questions travel with the one that is asked now."""
-    first = ahead.next(None, makes=False)
+    first = ahead.next("f", plain())
     assert first is not None and not first.serial
     return len(ahead.flight(first, 1, 7, room)) - 1
 
 
 def test_a_flight_ends_before_what_is_asked_by_itself_and_goes_on_after_it() -> None:
     ahead = Ahead()
-    ahead.plan("f", [("a", [plain(1)]), ("b", [plain(2)]), ("c", [live(print)]), ("d", [plain(3)]), ("e", [plain(4)])])
-    ahead.go_to("a")
+    ahead.plan(
+        "f", [[("a", [plain(1)]), ("b", [plain(2)]), ("c", [live(print)]), ("d", [plain(3)]), ("e", [plain(4)])]]
+    )
+    ahead.go_to("a", goes_well=False)
     assert sent_with_the_next(ahead) == 1
-    ahead.go_to("b")
-    assert ahead.next(None, makes=False) is not None and not ahead.is_waiting
-    ahead.go_to("c")
-    assert ahead.next(None, makes=False) is None
-    ahead.go_to("d")
+    ahead.go_to("b", goes_well=False)
+    assert ahead.next("f", plain()) is not None and not ahead.is_waiting
+    ahead.go_to("c", goes_well=False)
+    assert ahead.next("f", plain()) is None
+    ahead.go_to("d", goes_well=False)
     assert sent_with_the_next(ahead) == 1
+
+
+def test_other_blocks_are_sent_once_one_was_answered_well() -> None:
+    for goes_well in (False, True):
+        ahead = Ahead()
+        ahead.plan("f", [[("a", [plain(1)])], [("b", [plain(2)])], [("c", [plain(3)])]])
+        ahead.go_to("a", goes_well)
+        assert sent_with_the_next(ahead) == 2 * goes_well
 
 
 def test_nothing_is_sent_after_what_a_gradient_may_be_asked_of() -> None:
     ahead = Ahead()
-    ahead.plan("f", [("a", [plain(torch.ones(2, requires_grad=True))]), ("b", [plain(2)])])
-    ahead.go_to("a")
+    ahead.plan("f", [[("a", [plain(torch.ones(2, requires_grad=True))]), ("b", [plain(2)])]])
+    ahead.go_to("a", goes_well=False)
     assert sent_with_the_next(ahead) == 0
 
 
 def test_another_call_than_was_expected_is_asked_by_itself() -> None:
     ahead = Ahead()
-    ahead.plan("f", [("a", [plain(1)]), ("b", [plain(2)])])
-    ahead.go_to("a")
-    assert ahead.next("state_dict", makes=False) is None and ahead.next(None, makes=True) is None
-    ahead.go_to("not in the script")
-    assert ahead.next(None, makes=False) is None
-    ahead.go_to("b")
+    ahead.plan("f", [[("a", [plain(1)]), ("b", [plain(2)])]])
+    ahead.go_to("a", goes_well=False)
+    assert ahead.next("f", Question(None, "state_dict", (), {})) is None
+    assert ahead.next("f", Question(None, None, (), {}, make={})) is None
+    ahead.go_to("not in the script", goes_well=False)
+    assert ahead.next("f", plain()) is None
+    ahead.go_to("b", goes_well=False)
     assert sent_with_the_next(ahead) == 0
+
+
+def test_where_it_is_not_sure_what_is_asked_the_arguments_are_compared() -> None:
+    ahead = Ahead()
+    ahead.plan("f", [[("a", [plain(torch.ones(2), 1), plain(2)])]], is_sure=False)
+    ahead.go_to("a", goes_well=True)
+    for other in (plain(torch.zeros(2), 1), plain(torch.ones(2), True), plain(torch.ones(3), 1), plain(torch.ones(2))):
+        assert ahead.next("f", other) is None
+    assert ahead.next("f", plain(torch.ones(2), 1)) is not None
 
 
 def test_a_step_that_is_left_out_gives_back_what_was_sent_for_it() -> None:
     ahead = Ahead()
-    ahead.plan("f", [(step, [plain(step), plain(step)]) for step in (1, 2, 3)])
-    ahead.go_to(1)
+    ahead.plan("f", [[(step, [plain(step), plain(step)]) for step in (1, 2, 3)]])
+    ahead.go_to(1, goes_well=False)
     assert sent_with_the_next(ahead) == 5
-    assert ahead.go_to(3) == [2, 3, 4] and ahead.is_waiting
+    assert ahead.go_to(3, goes_well=False) == [2, 3, 4] and ahead.is_waiting
     assert ahead.plan("f", []) == [5, 6] and not ahead.is_waiting
 
 
 def test_what_waits_in_the_socket_is_bounded() -> None:
     ahead = Ahead()
     large = torch.zeros(sending.ROOM // 4 // 2)  # half of the room
-    ahead.plan("f", [(n, [plain(n, large)]) for n in range(9)])
-    ahead.go_to(0)
+    ahead.plan("f", [[(n, [plain(n, large)]) for n in range(9)]])
+    ahead.go_to(0, goes_well=False)
     assert sent_with_the_next(ahead) == 1
-    ahead.go_to(2)
+    ahead.go_to(2, goes_well=False)
     assert sent_with_the_next(ahead, room=1000) == 0
 
 
@@ -132,14 +152,14 @@ def session(sandbox: Sandbox) -> Iterator[Session]:
 
 def planned(session: Session, *numbers: int) -> Any:
     f = session.lookup(["f"])["f"]
-    f.begin([(n, [plain(n)]) for n in numbers])
+    f.begin([[(n, [plain(n)]) for n in numbers]])
     return f
 
 
 def asked(f: Any, numbers: Sequence[int]) -> dict[int, Any]:
     outcomes = {}
     for n in numbers:
-        f.at(n)
+        f.at(n, False)
         with contextlib.suppress(StudentError):
             outcomes[n] = f(n)[0]
     return outcomes
@@ -158,7 +178,7 @@ def test_replies_come_in_order_and_what_is_not_asked_is_run_and_dropped(session:
 def test_what_is_asked_in_between_costs_no_answer(session: Session) -> None:
     f = planned(session, 1, 2, 3)
     assert asked(f, (1,)) == {1: 1}
-    f.at("another step")
+    f.at("another step", False)
     assert f(9)[0] == 9
     assert asked(f, (2, 3)) == {2: 2, 3: 3}
 

@@ -3,12 +3,13 @@
 import contextlib
 import importlib
 import io
+import itertools
 import json
 import signal
 import sys
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -23,10 +24,12 @@ from autograder.grading.marking.marking import Marking, grading
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import in_the_sandbox
 from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
+from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import CellRun, Session
 from autograder.grading.source_names import defined_names, free_names
 from autograder.script.answer import Absent
+from autograder.script.question import noted
 from autograder.script.script import Exercise
 from autograder.script.verdict import Criterion, Verdict
 
@@ -115,10 +118,11 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
     trusted = _trusted_namespace(task.files) if is_week(task.assignment) else {}
     failed: dict[str, str] = {}  # why a name is not defined
     given: list[TaskCell] = []
-    for cell in task.cells:
+    rights = {exercise.grade_id: exercise.right for exercise in _exercises(task.assignment)}
+    for place, cell in enumerate(task.cells):
         start = time.perf_counter()
         if cell.role == Role.TEST:
-            _run_test(cell, session, marking, trusted, failed, given, result)
+            _run_test(cell, session, marking, trusted, rights, failed, given, result)
         elif cell.role == Role.STOCK_TEST:
             _run_stock_test(cell, session, result)
         else:
@@ -127,7 +131,7 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
                 torch.default_generator.manual_seed(STUDENT_SEED)  # for everybody the same
             elif cell.role == Role.LOCKED:
                 given.append(cell)
-            run = _execute(cell, session)
+            run = _execute(cell, session, _wanted_next(task.cells[place + 1 :], trusted))
             result.outputs[cell.id] = run.outputs + _error_output(run)
             if run.error is not None:
                 names = {*cell.defines, *defined_names(cell.source)}
@@ -135,9 +139,15 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
         result.seconds[cell.id] = round(time.perf_counter() - start, 4)
 
 
-def _execute(cell: TaskCell, session: Session) -> CellRun:
+def _wanted_next(cells: Sequence[TaskCell], trusted: dict[str, Any]) -> list[str]:
+    """The student's names that tests use before another cell is run."""
+    tests = itertools.takewhile(lambda cell: cell.role == Role.TEST, cells)
+    return list(dict.fromkeys(name for cell in tests for name in free_names(cell.source, trusted)))
+
+
+def _execute(cell: TaskCell, session: Session, names: Sequence[str] = ()) -> CellRun:
     try:
-        return session.execute(cell.id, cell.source)
+        return session.execute(cell.id, cell.source, names)
     except CheckingTooLong:
         session.give_up()
         return CellRun(error=StudentError(("TimeoutError",), TOO_LONG))
@@ -148,6 +158,7 @@ def _run_test(
     session: Session,
     marking: Marking,
     trusted: dict[str, Any],
+    rights: dict[str, Any],
     failed: dict[str, str],
     given: list[TaskCell],
     result: Result,
@@ -159,8 +170,11 @@ def _run_test(
     try:
         for helper in given:  # what the course has given and the student has redefined is given again
             if set(helper.defines) & set(names):
-                session.execute(helper.id, helper.source)
-        namespace = trusted | _student_objects(session, names, failed)
+                session.execute(helper.id, helper.source, names)
+        objects = _student_objects(session, names, failed)
+        if not cell.points:
+            _begin_check(cell, objects, trusted, rights, marking)
+        namespace = trusted | objects
         with contextlib.redirect_stdout(printed):
             exec(_compiled(cell.source, "<test>", "exec"), namespace)
     except StudentError as problem:
@@ -188,6 +202,28 @@ def _run_test(
     text = "\n".join([error[:4000]] if error else [verdict.render() for verdict in verdicts])
     text = printed.getvalue()[:4000] + (text + "\n" if text else "")
     result.outputs[cell.id] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
+
+
+def _begin_check(
+    cell: TaskCell, objects: dict[str, Any], trusted: dict[str, Any], rights: dict[str, Any], marking: Marking
+) -> None:
+    """Say what a visible check is going to ask of the answer that it is about, the last one of those that it uses. It is run
+    for the right ones once for a class, and the numbers that it may draw are drawn again."""
+    if not objects or not objects.keys() <= rights.keys():
+        return
+    name = max(objects, key=list(rights).index)
+    answer = objects[name]
+    if not isinstance(answer, RemoteObject):
+        return
+
+    def check(subject: Any) -> None:
+        given = {other: subject.beside(rights[other]) for other in objects} | {name: subject}
+        with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(io.StringIO()):
+            exec(_compiled(cell.source, "<test>", "exec"), trusted | given)
+
+    questions = marking.cache.recall((cell.source, name), lambda: noted(check, rights[name])[1])
+    answer.begin([[(cell.id, questions)]], is_sure=False)
+    answer.at(cell.id, goes_well=True)
 
 
 def _run_stock_test(cell: TaskCell, session: Session, result: Result) -> None:

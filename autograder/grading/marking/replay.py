@@ -1,6 +1,6 @@
 """A script replayed for one answer: block by block, each until its first miss."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ import torch
 
 from autograder.script.answer import Answer, Given, Raised, answer_of
 from autograder.script.context import watched
-from autograder.script.question import Local, Subject, plain
+from autograder.script.question import Local, Question, Subject, plain
 from autograder.script.script import Block, Entry, Exercise, Fault, Reached, Requires, Script, Step, Unchanged
 from autograder.script.verdict import Criterion
 
@@ -84,16 +84,16 @@ class _Replay:
 
     def run(self) -> Trial:
         trial = self._trial
+        self._subject.begin([[(step, _for_all(step)) for step in block.steps] for block in trial.script.blocks])
         for block in trial.script.blocks:
             criterion = Criterion(block.name, block.points)
             trial.criteria.append(criterion)
-            self._subject.begin([(step, step.questions) for step in block.steps])
             criterion.message = self._miss(block)
             if criterion.message:
                 trial.missed.append(block)
             else:
                 criterion.earned = block.points
-        self._subject.begin(())
+        self._subject.begin(())  # nothing more
         pairs = list(zip(trial.script.blocks, trial.criteria, strict=True))
         if not any(block.golden and criterion.earned for block, criterion in pairs):
             for _, criterion in pairs:
@@ -126,7 +126,7 @@ class _Replay:
             gate = step.gate
             is_met = gate is None or gate.of is None or self._open.get(gate.of, False) == gate.is_open_when
             return None if is_met else step.otherwise
-        self._subject.at(step)
+        self._subject.at(step, bool(self._met) and not self._trial.missed)
         answer, changed = self._asked(step)
         record = Record(step, answer)
         if isinstance(step, Unchanged) and changed and isinstance(answer, Given):
@@ -147,6 +147,11 @@ class _Replay:
         if step.answer_of is not None and step.answer_of in self._met:
             return self._met[step.answer_of], []
         return asked(step, self._subject)
+
+
+def _for_all(step: Step) -> Sequence[Question]:
+    """What of a step is worth sending ahead: nothing where a right answer is not asked at all."""
+    return step.questions if all(gate.is_open_when for gate in step.needs) else ()
 
 
 def asked(step: Step, subject: Subject) -> tuple[Answer, list[Any]]:

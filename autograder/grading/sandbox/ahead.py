@@ -1,17 +1,17 @@
 """Questions that are sent together: a round trip costs more than most answers do.
 
-A script says what a block asks, whatever is answered (`script.question`). The session sends as many of these questions as
-find room, the student's process answers one after the other, in the same order as ever, and each reply is read when its
-step comes. What is sent ahead holds nothing of an answer that is expected: the student's process can read it.
+A script says what is asked, whatever is answered (`script.question`). The session sends as many of these questions as find
+room, of one block until one was answered well, then of all that follow. The student's process answers one after the
+other, in the same order as ever, and each reply is read when its step comes. What is sent ahead holds nothing of an
+answer that is expected: the student's process can read it.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autograder.grading.sandbox.worker.wire import Encoder, as_json
-from autograder.script.question import Question
+from autograder.script.question import Plan, Question, asks_the_same
 
 ROOM = 2**16  # bytes sent ahead
 
@@ -22,6 +22,7 @@ Frame = tuple[str, bytes]
 class Planned:
     """A question of a step, and the number under which it was sent, if it was."""
 
+    block: int
     step: Any
     number: int  # in its step
     question: Question
@@ -34,23 +35,28 @@ class Ahead:
     def __init__(self) -> None:
         self.subject: Any = None
         self._step: Any = None
+        self._goes_well, self._is_sure = False, True
         self._planned: deque[Planned] = deque()
         self._sent: deque[Planned] = deque()
         self._serials: dict[tuple[Any, int], int] = {}  # under which the questions of this block were sent
 
-    def plan(self, subject: Any, block: Sequence[tuple[Any, Sequence[Question]]]) -> list[int]:
-        """A block begins. Returns the numbers of what was sent and is not asked for any more."""
+    def plan(self, subject: Any, script: Plan, is_sure: bool = True) -> list[int]:
+        """A script begins. Returns the numbers of what was sent and is not asked for any more."""
         left = [planned.serial for planned in self._sent]
         self._sent.clear()
         self._serials.clear()
-        self.subject, self._step = subject, None
+        self.subject, self._step, self._is_sure = subject, None, is_sure
         self._planned = deque(
-            Planned(step, number, question) for step, questions in block for number, question in enumerate(questions)
+            Planned(block, step, number, question)
+            for block, steps in enumerate(script)
+            for step, questions in steps
+            for number, question in enumerate(questions)
         )
         return left
 
-    def go_to(self, step: Any) -> list[int]:
+    def go_to(self, step: Any, goes_well: bool) -> list[int]:
         """This step is next. Returns the numbers of what was sent for others before it and is not asked for any more."""
+        self._goes_well = goes_well
         if all(planned.step is not step for queue in (self._sent, self._planned) for planned in queue):
             self._step = None  # nothing of it is known
             return []
@@ -62,13 +68,18 @@ class Ahead:
                 self._planned.popleft()
         return left
 
-    def next(self, method: str | None, makes: bool) -> Planned | None:
-        """The question that is expected now, if it is such a call; none of which the arguments are known only now."""
+    def next(self, target: Any, question: Question) -> Planned | None:
+        """The question that was planned, if it is this one; none of which the arguments are known only now."""
         queue = self._sent or self._planned
         if not queue or self._step is None or queue[0].step is not self._step:
             return None
         planned = queue[0]
-        if planned.question.method != method or (planned.question.make is not None) != makes:
+        expected = planned.question
+        if expected.made_by is None and expected.is_plain and target is not self.subject:
+            return None
+        if expected.method != question.method or (expected.make is None) != (question.make is None):
+            return None
+        if not self._is_sure and not asks_the_same(question, expected):
             return None
         queue.popleft()
         return planned if planned.question.is_plain else None
@@ -80,6 +91,8 @@ class Ahead:
         frames = [self._frame(first, serial, target)]
         room, last = min(room, ROOM), first
         while self._planned and not last.question.keeps_graph and self._planned[0].question.is_plain:
+            if self._planned[0].block != first.block and not self._goes_well:
+                break
             text, payload = _encoded(self._planned[0].question)
             room -= len(text) + len(payload)
             if room < 0:

@@ -15,7 +15,7 @@ from autograder.grading.sandbox.worker.pullback import pullback
 from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Reference
 from autograder.script.context import watched
-from autograder.script.question import Question, Subject
+from autograder.script.question import Plan, Question, Subject
 
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
 
@@ -39,11 +39,11 @@ class Caller(Protocol):
     def call(self, target: "RemoteObject", question: Question, watched: Sequence[Any] = ()) -> Returned:
         """Ask, or read the reply where this was asked ahead."""
 
-    def begin(self, subject: "RemoteObject", block: Sequence[tuple[Any, Sequence[Question]]]) -> None:
+    def begin(self, subject: "RemoteObject", script: Plan, is_sure: bool = True) -> None:
         """What ``subject`` will be asked."""
 
-    def at(self, step: Any) -> None:
-        """This step of the block is next."""
+    def at(self, step: Any, goes_well: bool) -> None:
+        """This step is next."""
 
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
         """The gradients of an earlier call's tensors, or of the parameters of the module of this number."""
@@ -60,11 +60,11 @@ class RemoteObject(Subject):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _call(self, None, args, kwargs)
 
-    def begin(self, block: Sequence[tuple[Any, Sequence[Question]]]) -> None:
-        self._session.begin(self, block)
+    def begin(self, script: Plan, is_sure: bool = True) -> None:
+        self._session.begin(self, script, is_sure)
 
-    def at(self, step: Any) -> None:
-        self._session.at(step)
+    def at(self, step: Any, goes_well: bool) -> None:
+        self._session.at(step, goes_well)
 
     def called_again(self, how: str, *args: Any) -> Any:
         """What a call gives after an earlier one with the same arguments (see ``call_before``)."""

@@ -21,11 +21,12 @@ from autograder.grading.sandbox.proxy import RemoteObject, Returned, gradients
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, Watch, WireError, as_json
-from autograder.script.question import Question
+from autograder.script.question import Plan, Question
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
 LINES = 9999  # a longer number is none of a cell's, and could say something else
+NOTHING_KNOWN: tuple[frozenset[str], Any, bytes] = frozenset(), None, b""
 CELL = "cell "  # how the name of a culprit begins that is no function
 STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
 
@@ -59,6 +60,7 @@ class Session:
         self._crashes: Counter[tuple[str, bool]] = Counter()
         self._aside: list[str] = []  # functions that raise when they are called, in this fork
         self._ahead = Ahead()
+        self._looked_up = NOTHING_KNOWN  # by the last cell that was run: which names, and what it found
         self._called = ""  # the function that was called last: gradients are its own
         self._job: Job | None = sandbox.open(files, seed)
 
@@ -74,13 +76,14 @@ class Session:
         job, self._job, self._aside = self._job, None, []
         return job is not None and job.end()
 
-    def execute(self, cell: str, source: str) -> CellRun:
-        """Run a cell. A cell that hangs or dies is left out when the sandbox is started again."""
+    def execute(self, cell: str, source: str, names: Sequence[str] = ()) -> CellRun:
+        """Run a cell; ``names`` are looked up next. A cell that hangs or dies is left out when the sandbox is started again."""
         try:
-            header, payload = self._without_orphans(lambda: self._execute(cell, source))
+            header, payload = self._without_orphans(lambda: self._execute(cell, source, names))
         except StudentError as error:
             return CellRun(error=error)
         self._history.append((cell, source))
+        self._looked_up = frozenset(names), header.get("found"), payload
         try:
             outputs = header.get("outputs")
             shown = cell_outputs(outputs, payload, self._budget)
@@ -121,22 +124,25 @@ class Session:
     def lookup(self, names: list[str]) -> dict[str, Any]:
         """The student's values of these names: plain data by value, everything else as proxies."""
         try:
-            self._set_aside_crashed(except_for=names)
-            header, payload = self._request({"op": "lookup", "names": names}, self.limits.call_cpu)
-            found = header.get("found")
+            known, found, payload = self._looked_up
+            if not known.issuperset(names) or self._crashes or self._replaced:
+                self._set_aside_crashed(except_for=names)
+                header, payload = self._request({"op": "lookup", "names": names}, self.limits.call_cpu)
+                found = header.get("found")
             if not isinstance(found, dict):
                 raise WireError("malformed reply")
             return {name: self._decoder(payload, name).decode(found[name]) for name in names if name in found}
         except WireError as error:
             raise _garbage(error) from error
 
-    def begin(self, subject: RemoteObject, block: Sequence[tuple[Any, Sequence[Question]]]) -> None:
-        """A block of a script begins: some of its questions may be sent before they are asked."""
-        self._drop(self._ahead.plan(subject, block))
+    def begin(self, subject: RemoteObject, script: Plan, is_sure: bool = True) -> None:
+        """A script begins: some of its questions may be sent before they are asked. Where it is not sure that they are asked
+        as they stand there, each is compared."""
+        self._drop(self._ahead.plan(subject, script, is_sure))
 
-    def at(self, step: Any) -> None:
-        """This step of the block is next."""
-        self._drop(self._ahead.go_to(step))
+    def at(self, step: Any, goes_well: bool) -> None:
+        """This step is next."""
+        self._drop(self._ahead.go_to(step, goes_well))
 
     def call(self, target: RemoteObject, question: Question, watched: Sequence[Any] = ()) -> Returned:
         """``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
@@ -148,7 +154,7 @@ class Session:
             self._called = target._origin
             self._require_no_crashes(self._called)  # before a fork is made for it
             self._set_aside_crashed(except_for=[self._called])
-            planned = self._ahead.next(question.method, question.make is not None)
+            planned = None if watched else self._ahead.next(target, question)
             if planned is not None:
                 return self._ask_ahead(planned)
             self._drop(self._ahead.take_back())
@@ -213,9 +219,10 @@ class Session:
             self._request({"op": "set_aside", "names": names}, self.limits.call_cpu)
             self._aside = names
 
-    def _execute(self, cell: str, source: str) -> tuple[dict[str, Any], bytes]:
+    def _execute(self, cell: str, source: str, names: Sequence[str] = ()) -> tuple[dict[str, Any], bytes]:
         self._set_aside_crashed()
-        request = {"op": "execute", "cell": cell, "source": source}
+        self._looked_up = NOTHING_KNOWN
+        request = {"op": "execute", "cell": cell, "source": source, "names": list(names)}
         return self._request(request, self.limits.cell_cpu, culprit=CELL + cell)
 
     def _ask_ahead(self, planned: Planned) -> tuple[dict[str, Any], bytes]:

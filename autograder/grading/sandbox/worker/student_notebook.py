@@ -88,7 +88,8 @@ class Notebook:
                 encoder.payload += output["show"]["png"]
                 output["show"]["png"] = [offset, len(output["show"]["png"])]
             outputs.append(output)
-        return {"outputs": outputs, "error": describe(error) if error is not None else None}
+        found = self.lookup(header, decoder, encoder) if header["names"] else {}
+        return {"outputs": outputs, "error": describe(error) if error is not None else None} | found
 
     def lookup(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         names = self.shell.user_ns
