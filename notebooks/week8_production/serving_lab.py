@@ -5,6 +5,7 @@ runs in the notebook and what the tables report is one and the same stream.
 """
 
 import math
+from pathlib import Path
 
 import lab
 import matplotlib.pyplot as plt
@@ -258,131 +259,131 @@ def moving_absorbed(m=5, n=2, max_position=16):
     return lab.Moving("absorbed", title, alt, fig, {"matrix": W_UK, "turn": TURN, "m": m, "n": n, "most": max_position})
 
 
-lab.PICTURES |= {"conveyor": r"""
-    const tokens = slider("tokens read", 1, data.maxTokens, data.tokens);
-    const sinks = slider("sinks", 0, data.maxSinks, data.sinks);
-    const size = slider("window", 1, data.maxWindow, data.window);
-    const view = drawing(element(stage, "div", {class: "wide"}), "", data.alt);
-    const numbers = (packed) => Array.from(packed, (digit) => parseInt(digit, 36));
-    return () => {
-      const n = tokens.value, [kept, positions] = data.cases[sinks.value][size.value - 1][n - 1].map(numbers);
-      const width = Math.max(view.svg.parentNode.clientWidth, 240), left = 56;
-      const [narrow, cell] = [data.maxTokens, data.maxSinks + data.maxWindow].map((count) => Math.min(28, (width - left) / count));
-      const top = 6, low = top + narrow + 44, svg = view.clear(width, low + cell + 26), small = {"font-size": 11};
-      const colour = (token) => token < sinks.value ? colours.query : colours.angle;
-      function square(place, y, side, token, more) {
-        shape(svg, "rect", {x: left + side * place + 1, y, width: side - 2, height: side - 2, stroke: grey, ...more});
-        const fill = more.fill === colours.query ? "#fff" : ink;
-        if (side > 15) write(svg, left + side * (place + 0.5), y + side / 2 - 1, token, "middle", {...small, fill});
-      }
-      write(svg, 0, top + narrow / 2, "text");
-      write(svg, 0, low + cell / 2, "cache");
-      write(svg, 0, low + cell + 12, "position");
-      kept.forEach((token, place) => {
-        const ends = [[left + narrow * (token + 0.5), top + narrow], [left + cell * (place + 0.5), low]];
-        stroke(svg, ends, colour(token), 1.2);
-      });
-      for (const token of range(n)) {
-        const held = kept.includes(token);
-        square(token, top, narrow, token, held ? {fill: colour(token)} : {fill: "#fff", "stroke-dasharray": "3 2"});
-      }
-      kept.forEach((token, place) => {
-        square(place, low, cell, token, {fill: colour(token), "data-token": token});
-        write(svg, left + cell * (place + 0.5), low + cell + 12, positions[place], "middle", {...small, class: "position"});
-      });
-      const last = positions.length - 1, far = positions[last] - positions[0], true_far = kept[last] - kept[0];
-      say(`${kept.length} of ${n} tokens are kept. The newest stands at position ${positions[last]} of the cache, `
-        + `${far} after the oldest kept one; in the text it is ${true_far} after it.`);
-    };
-""", "axes": r"""
-    const token = slider("token", 0, data.before + data.grid[0] * data.grid[1] * data.grid[2] + data.after - 1, data.token);
-    const sides = ["frames", "rows", "columns"].map((name, axis) => slider(name, 1, data.maxSide, data.grid[axis]));
-    const view = drawing(element(stage, "div", {class: "wide"}), "", data.alt);
-    const numbers = (packed) => Array.from(packed, (digit) => parseInt(digit, 36));
-    const names = ["time", "height", "width"], hues = [colours.key, colours.query, colours.third];
-    return () => {
-      const [frames, rows_, columns] = sides.map((side) => side.value), patches = frames * rows_ * columns;
-      const positions = data.cases[frames - 1][rows_ - 1][columns - 1].map(numbers), n = positions[0].length;
-      const input = controls.querySelector("input");
-      if (Number(input.max) !== n - 1) {  // the video has another size: as many tokens as there are now
-        input.max = n - 1;
-        token.value = token.value;  // draws again
-        return;
-      }
-      const chosen = token.value, patch = chosen - data.before, width = Math.max(view.svg.parentNode.clientWidth, 240);
-      const across = data.before + data.after + 1.2 + frames * (columns + 0.6), cell = Math.min(24, width / across);
-      const highest = Math.max(...positions.flat()), scales = rows_ * cell + 44, left = 56;
-      const svg = view.clear(width, scales + 2 * 34 + 26);
-      function square(column, row, number, fill) {
-        const marked = number === chosen ? {stroke: ink, "stroke-width": 2, fill: colours.angle} : {stroke: grey, fill};
-        const place = {x: column * cell + 1, y: row * cell + 1, width: cell - 2, height: cell - 2, "data-number": number};
-        shape(svg, "rect", {...place, ...marked});
-      }
-      let column = 0, number = 0;
-      for (let word = 0; word < data.before; word++) square(column++, 0, number++, "#e4e4e4");
-      for (const frame of range(frames)) {
-        column += 0.6;
-        write(svg, column * cell, rows_ * cell + 12, frames > 3 && cell < 16 ? frame : `frame ${frame}`, "start", {"font-size": 11});
-        for (const row of range(rows_)) for (const at of range(columns)) square(column + at, row, number++, "#c9dfee");
-        column += columns;
-      }
-      column += 0.6;
-      for (let word = 0; word < data.after; word++) square(column++, 0, number++, "#e4e4e4");
-      names.forEach((name, axis) => {
-        const y = scales + 34 * axis, px = (at) => left + 8 + at / Math.max(highest, 1) * (width - left - 24);
-        write(svg, 0, y, name);
-        stroke(svg, [[px(0), y], [px(highest), y]], grey);
-        for (const at of new Set(positions[axis])) stroke(svg, [[px(at), y - 5], [px(at), y + 5]], grey);
-        dot(svg, px(positions[axis][chosen]), y, 6, hues[axis]);
-        const value = {class: "value", "font-weight": "bold"};
-        write(svg, px(positions[axis][chosen]), y + 15, positions[axis][chosen], "middle", value);
-      });
-      const inside = patch >= 0 && patch < patches, frame = Math.floor(patch / (rows_ * columns));
-      const row = Math.floor(patch / columns) % rows_, goes = positions[0][data.before + patches];
-      say((inside ? `Token ${chosen} is frame ${frame}, row ${row}, column ${patch % columns}.` : `Token ${chosen} is text.`)
-        + ` ${patches} patches; the text behind them goes on at ${goes}.`);
-    };
-""", "absorbed": r"""
-    const m = slider("query position m", 0, data.most, data.m), n = slider("key position n", 0, data.most, data.n);
-    const names = ["without a rotation", "with a rotation"];
-    const panels = names.map((name) => {
-      const box = element(stage, "div", {class: "wide"});
-      element(box, "strong", {}, name);
-      return drawing(box, "", name);
-    });
-    function box(svg, x, y, text, colour) {
-      shape(svg, "rect", {x: x - 24, y: y - 16, width: 48, height: 32, rx: 4, fill: "#fff", stroke: colour, "stroke-width": 2});
-      write(svg, x, y, text, "middle", {"font-weight": "bold"});
+lab.PICTURES |= {"absorbed": r"""
+const m = slider("query position m", 0, data.most, data.m), n = slider("key position n", 0, data.most, data.n);
+const names = ["without a rotation", "with a rotation"];
+const panels = names.map((name) => {
+  const box = element(stage, "div", {class: "wide"});
+  element(box, "strong", {}, name);
+  return drawing(box, "", name);
+});
+function box(svg, x, y, text, colour) {
+  shape(svg, "rect", {x: x - 24, y: y - 16, width: 48, height: 32, rx: 4, fill: "#fff", stroke: colour, "stroke-width": 2});
+  write(svg, x, y, text, "middle", {"font-weight": "bold"});
+}
+return () => {
+  const offset = n.value - m.value, angle = offset * data.turn, c = Math.cos(angle), s = Math.sin(angle);
+  const [upper, lower] = data.matrix;
+  const turned = [upper.map((value, at) => c * value - s * lower[at]), upper.map((value, at) => s * value + c * lower[at])];
+  panels.forEach(({svg: outer, clear}, kind) => {
+    const width = Math.max(outer.parentNode.clientWidth, 240), svg = clear(width, 222), y = 46;
+    const ends = [width * 0.1, width * 0.9];
+    stroke(svg, [[ends[0] + 12, y], [ends[1] - 12, y]], grey);
+    write(svg, ends[0], y, "q", "middle", {fill: colours.query, "font-weight": "bold", "font-size": 15});
+    write(svg, ends[1], y, "c", "middle", {fill: letters(colours.key), "font-weight": "bold", "font-size": 15});
+    box(svg, width * (kind ? 0.66 : 0.5), y, "W", ink);
+    if (kind) {  // the rotation: a dial
+      const x = width * 0.36, hand = [x + 19 * Math.cos(angle), y - 19 * Math.sin(angle)];
+      shape(svg, "circle", {cx: x, cy: y, r: 24, fill: "#fff", stroke: colours.angle, "stroke-width": 3});
+      stroke(svg, [[x, y], [x + 24, y]], grey);
+      stroke(svg, [[x, y], hand], ink, 3, {"stroke-linecap": "round"});
+      write(svg, x, y + 36, `R(${minus(offset)})`, "middle");
     }
-    return () => {
-      const offset = n.value - m.value, angle = offset * data.turn, c = Math.cos(angle), s = Math.sin(angle);
-      const [upper, lower] = data.matrix;
-      const turned = [upper.map((value, at) => c * value - s * lower[at]), upper.map((value, at) => s * value + c * lower[at])];
-      panels.forEach(({svg: outer, clear}, kind) => {
-        const width = Math.max(outer.parentNode.clientWidth, 240), svg = clear(width, 222), y = 46;
-        const ends = [width * 0.1, width * 0.9];
-        stroke(svg, [[ends[0] + 12, y], [ends[1] - 12, y]], grey);
-        write(svg, ends[0], y, "q", "middle", {fill: colours.query, "font-weight": "bold", "font-size": 15});
-        write(svg, ends[1], y, "c", "middle", {fill: letters(colours.key), "font-weight": "bold", "font-size": 15});
-        box(svg, width * (kind ? 0.66 : 0.5), y, "W", ink);
-        if (kind) {  // the rotation: a dial
-          const x = width * 0.36, hand = [x + 19 * Math.cos(angle), y - 19 * Math.sin(angle)];
-          shape(svg, "circle", {cx: x, cy: y, r: 24, fill: "#fff", stroke: colours.angle, "stroke-width": 3});
-          stroke(svg, [[x, y], [x + 24, y]], grey);
-          stroke(svg, [[x, y], hand], ink, 3, {"stroke-linecap": "round"});
-          write(svg, x, y + 36, `R(${minus(offset)})`, "middle");
-        }
-        const matrix = kind ? turned : data.matrix, wide = Math.min(72, (width - 20) / 3), left = width / 2 - 1.5 * wide;
-        matrix.forEach((row, at) => row.forEach((value, column) => {
-          const place = {x: left + column * wide + 1, y: 112 + at * 38, width: wide - 2, height: 36, stroke: grey};
-          const fill = value < 0 ? colours.query : colours.key;
-          shape(svg, "rect", {...place, fill, "fill-opacity": Math.min(Math.abs(value), 1.2) * 0.35});
-          write(svg, left + (column + 0.5) * wide, 130 + at * 38, decimals(value, 2), "middle", {class: "entry"});
-        }));
-        const count = kind ? m.value + 1 : 1, plural = count > 1 ? "matrices" : "matrix";
-        write(svg, width / 2, 206, `keys 0 to ${m.value}: ${count} ${plural}`, "middle");
-        outer.setAttribute("aria-label", `${names[kind]}: ${matrix.flat().map((value) => decimals(value, 2)).join(", ")}`);
-      });
-      say(`Offset n \u2212 m = ${minus(offset)}: the right matrix ${offset ? "is another one than at offset 0" : "is W itself"}.`);
-    };
+    const matrix = kind ? turned : data.matrix, wide = Math.min(72, (width - 20) / 3), left = width / 2 - 1.5 * wide;
+    matrix.forEach((row, at) => row.forEach((value, column) => {
+      const place = {x: left + column * wide + 1, y: 112 + at * 38, width: wide - 2, height: 36, stroke: grey};
+      const fill = value < 0 ? colours.query : colours.key;
+      shape(svg, "rect", {...place, fill, "fill-opacity": Math.min(Math.abs(value), 1.2) * 0.35});
+      write(svg, left + (column + 0.5) * wide, 130 + at * 38, decimals(value, 2), "middle", {class: "entry"});
+    }));
+    const count = kind ? m.value + 1 : 1, plural = count > 1 ? "matrices" : "matrix";
+    write(svg, width / 2, 206, `keys 0 to ${m.value}: ${count} ${plural}`, "middle");
+    outer.setAttribute("aria-label", `${names[kind]}: ${matrix.flat().map((value) => decimals(value, 2)).join(", ")}`);
+  });
+  say(`Offset n \u2212 m = ${minus(offset)}: the right matrix ${offset ? "is another one than at offset 0" : "is W itself"}.`);
+};
+""", "axes": r"""
+const token = slider("token", 0, data.before + data.grid[0] * data.grid[1] * data.grid[2] + data.after - 1, data.token);
+const sides = ["frames", "rows", "columns"].map((name, axis) => slider(name, 1, data.maxSide, data.grid[axis]));
+const view = drawing(element(stage, "div", {class: "wide"}), "", data.alt);
+const numbers = (packed) => Array.from(packed, (digit) => parseInt(digit, 36));
+const names = ["time", "height", "width"], hues = [colours.key, colours.query, colours.third];
+return () => {
+  const [frames, rows_, columns] = sides.map((side) => side.value), patches = frames * rows_ * columns;
+  const positions = data.cases[frames - 1][rows_ - 1][columns - 1].map(numbers), n = positions[0].length;
+  const input = controls.querySelector("input");
+  if (Number(input.max) !== n - 1) {  // the video has another size: as many tokens as there are now
+    input.max = n - 1;
+    token.value = token.value;  // draws again
+    return;
+  }
+  const chosen = token.value, patch = chosen - data.before, width = Math.max(view.svg.parentNode.clientWidth, 240);
+  const across = data.before + data.after + 1.2 + frames * (columns + 0.6), cell = Math.min(24, width / across);
+  const highest = Math.max(...positions.flat()), scales = rows_ * cell + 44, left = 56;
+  const svg = view.clear(width, scales + 2 * 34 + 26);
+  function square(column, row, number, fill) {
+    const marked = number === chosen ? {stroke: ink, "stroke-width": 2, fill: colours.angle} : {stroke: grey, fill};
+    const place = {x: column * cell + 1, y: row * cell + 1, width: cell - 2, height: cell - 2, "data-number": number};
+    shape(svg, "rect", {...place, ...marked});
+  }
+  let column = 0, number = 0;
+  for (let word = 0; word < data.before; word++) square(column++, 0, number++, "#e4e4e4");
+  for (const frame of range(frames)) {
+    column += 0.6;
+    write(svg, column * cell, rows_ * cell + 12, frames > 3 && cell < 16 ? frame : `frame ${frame}`, "start", {"font-size": 11});
+    for (const row of range(rows_)) for (const at of range(columns)) square(column + at, row, number++, "#c9dfee");
+    column += columns;
+  }
+  column += 0.6;
+  for (let word = 0; word < data.after; word++) square(column++, 0, number++, "#e4e4e4");
+  names.forEach((name, axis) => {
+    const y = scales + 34 * axis, px = (at) => left + 8 + at / Math.max(highest, 1) * (width - left - 24);
+    write(svg, 0, y, name);
+    stroke(svg, [[px(0), y], [px(highest), y]], grey);
+    for (const at of new Set(positions[axis])) stroke(svg, [[px(at), y - 5], [px(at), y + 5]], grey);
+    dot(svg, px(positions[axis][chosen]), y, 6, hues[axis]);
+    const value = {class: "value", "font-weight": "bold"};
+    write(svg, px(positions[axis][chosen]), y + 15, positions[axis][chosen], "middle", value);
+  });
+  const inside = patch >= 0 && patch < patches, frame = Math.floor(patch / (rows_ * columns));
+  const row = Math.floor(patch / columns) % rows_, goes = positions[0][data.before + patches];
+  say((inside ? `Token ${chosen} is frame ${frame}, row ${row}, column ${patch % columns}.` : `Token ${chosen} is text.`)
+    + ` ${patches} patches; the text behind them goes on at ${goes}.`);
+};
+""", "conveyor": r"""
+const tokens = slider("tokens read", 1, data.maxTokens, data.tokens);
+const sinks = slider("sinks", 0, data.maxSinks, data.sinks);
+const size = slider("window", 1, data.maxWindow, data.window);
+const view = drawing(element(stage, "div", {class: "wide"}), "", data.alt);
+const numbers = (packed) => Array.from(packed, (digit) => parseInt(digit, 36));
+return () => {
+  const n = tokens.value, [kept, positions] = data.cases[sinks.value][size.value - 1][n - 1].map(numbers);
+  const width = Math.max(view.svg.parentNode.clientWidth, 240), left = 56;
+  const [narrow, cell] = [data.maxTokens, data.maxSinks + data.maxWindow].map((count) => Math.min(28, (width - left) / count));
+  const top = 6, low = top + narrow + 44, svg = view.clear(width, low + cell + 26), small = {"font-size": 11};
+  const colour = (token) => token < sinks.value ? colours.query : colours.angle;
+  function square(place, y, side, token, more) {
+    shape(svg, "rect", {x: left + side * place + 1, y, width: side - 2, height: side - 2, stroke: grey, ...more});
+    const fill = more.fill === colours.query ? "#fff" : ink;
+    if (side > 15) write(svg, left + side * (place + 0.5), y + side / 2 - 1, token, "middle", {...small, fill});
+  }
+  write(svg, 0, top + narrow / 2, "text");
+  write(svg, 0, low + cell / 2, "cache");
+  write(svg, 0, low + cell + 12, "position");
+  kept.forEach((token, place) => {
+    const ends = [[left + narrow * (token + 0.5), top + narrow], [left + cell * (place + 0.5), low]];
+    stroke(svg, ends, colour(token), 1.2);
+  });
+  for (const token of range(n)) {
+    const held = kept.includes(token);
+    square(token, top, narrow, token, held ? {fill: colour(token)} : {fill: "#fff", "stroke-dasharray": "3 2"});
+  }
+  kept.forEach((token, place) => {
+    square(place, low, cell, token, {fill: colour(token), "data-token": token});
+    write(svg, left + cell * (place + 0.5), low + cell + 12, positions[place], "middle", {...small, class: "position"});
+  });
+  const last = positions.length - 1, far = positions[last] - positions[0], true_far = kept[last] - kept[0];
+  say(`${kept.length} of ${n} tokens are kept. The newest stands at position ${positions[last]} of the cache, `
+    + `${far} after the oldest kept one; in the text it is ${true_far} after it.`);
+};
 """}

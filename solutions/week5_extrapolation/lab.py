@@ -12,6 +12,9 @@ import html
 import io
 import json
 import math
+import os
+import traceback
+from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -123,6 +126,73 @@ def raises(error, function, *arguments):
     return False
 
 
+def follows_the_device(function, *arguments):
+    """Call ``function`` with its tensors on a second device, and say what stays on the CPU, in an AssertionError.
+
+    The device is simulated, so no GPU is needed: see simulated_device.py. Other mistakes are not looked for.
+    """
+    if not hasattr(torch, "simulated"):
+        import simulated_device  # noqa: F401  makes the device known
+    moved = [value.to("simulated") if isinstance(value, torch.Tensor) else value for value in arguments]
+    try:
+        results = function(*moved)
+    except Exception as error:
+        complaint = _about_devices(error)
+    else:
+        results = results if isinstance(results, (tuple, list)) else [results]
+        left = any(isinstance(result, torch.Tensor) and result.device.type == "cpu" for result in results)
+        complaint = "Your result is on the CPU, and the input is not. Make it with device=x.device." if left else ""
+    if complaint:
+        raise AssertionError(complaint)
+
+
+def _about_devices(error):
+    """What to change, if the error comes of two devices. In grading it arrives as text, without lines of code."""
+    steps = [] if hasattr(error, "type_names") else traceback.walk_tb(error.__traceback__)
+    steps = [step for step in steps if _is_theirs(step[0].f_code.co_filename)]
+    line = traceback.StackSummary.extract(iter(steps[-1:]))[0].line if steps else ""
+    where = f" in this line:\n    {line}\n" if line else ". "
+    if "same device" in str(error):
+        x, made, kept = _on_the_cpu([frame for frame, _ in steps])
+        if kept:
+            return (f"`{kept}` stays on the CPU when the module moves to another device. "
+                    "Make it a buffer: self.register_buffer(name, tensor, persistent=False).")
+        if made:
+            return f"`{made}` was made on the CPU, and {x} is elsewhere. Give it device={x}.device."
+        return f"A tensor is made on the CPU{where}The others are elsewhere. Give it device={x}.device."
+    if "to numpy" in str(error):
+        return f"A tensor goes to NumPy{where}NumPy works on the CPU only. Use PyTorch's functions instead."
+    if "not implemented for 'int" in str(error):
+        return f"Matrices of whole numbers are multiplied{where}A GPU cannot do that. Make them floating first."
+    return ""
+
+
+def _is_theirs(file):
+    return os.path.basename(file) not in ("lab.py", "simulated_device.py") and os.path.dirname(torch.__file__) not in file
+
+
+def _on_the_cpu(frames):
+    """The names of a tensor that is on the device, of one that was made on the CPU, and of one that a module holds there.
+    What a function was given was made by its caller."""
+    x, made = "x", ""
+    for frame in reversed(frames):
+        values, code = frame.f_locals, frame.f_code
+        given = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount] + code.co_freevars
+        x = next((name for name, value in values.items() if isinstance(value, torch.Tensor) and not value.is_cpu), x)
+        module = values.get("self")
+        if isinstance(module, torch.nn.Module) and (kept := _cpu_tensors(vars(module))):
+            return x, "", f"self.{kept[0]}"
+        found = _cpu_tensors(values)
+        made = next((name for name in found if name not in given), "")
+        if made or not found:
+            break
+    return x, made, ""
+
+
+def _cpu_tensors(values):
+    return [name for name, value in values.items() if isinstance(value, torch.Tensor) and value.is_cpu and value.dim()]
+
+
 class Moving:
     """A picture that is moved by hand: a small script draws it and its controls, from ``data`` alone.
 
@@ -136,7 +206,7 @@ class Moving:
         self.data = {"title": title, "alt": alt, "colours": colours} | data
         content = json.dumps(self.data, separators=(",", ":")).replace("</", r"<\/")  # "</script>" would end the script
         name_in_page = f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
-        script = SHARED.replace("PICTURE", PICTURES[name].strip())
+        script = PICTURES["frame"].replace("PICTURE", PICTURES[name].strip())
         script = script.replace("NAME", name_in_page).replace("DATA", content)
         self.html = f'<div data-lab="{name_in_page}">{_image(self.png, alt)}</div>\n<script>{script}</script>'
 
@@ -219,6 +289,9 @@ def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_o
     fig, (circle, entries) = figure(title, ncols=2, width=7.4, height=3.4)
     dial(circle, [(p * frequency, QUERY, "PE(p)"), (turned, KEY, "M PE(p)")])
     circle.plot(math.cos(target), math.sin(target), "o", color=BLACK, markerfacecolor="none", markersize=12)
+    circle.plot([-1.1, 1.1, math.nan, 0, 0], [0, 0, math.nan, -1.1, 1.1], color="#D4D4D4", linewidth=1, linestyle="-", zorder=0)
+    circle.text(1.12, -0.2, "cosine →", fontsize=9)
+    circle.text(-0.06, 1.3, "sine ↑", fontsize=9, ha="right")
     entries.axis("off")
     entries.text(0, 0.5, f"position p = {p}, offset k = {k}\n\nM's block:\n{a:6.3f}  {b:6.3f}\n{c:6.3f}  {d:6.3f}\n\n"
                  f"turn k·ω = {k * frequency:.3g} rad", family="DejaVu Sans Mono", va="center")
@@ -226,24 +299,53 @@ def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_o
         "frequency": _rounded([frequency])[0], "p": p, "k": k, "maxOffset": max_offset, "blocks": blocks})
 
 
-def moving_score(head_dim=16, base=100.0, offset=6, back=3, max_offset=48):
-    """The rotary score against the offset m - n: a sum of cosines, one per pair, which all peak at ``back``."""
+def moving_score(head_dim=16, base=100.0, offset=6, back=3, strength=1, max_offset=48):
+    """The rotary score against the offset m - n: a sum of cosines, one per pair, which all peak at ``back``.
+
+    Below it the weight that softmax gives each of the keys at the offsets 0 to ``max_offset``, with a query of ``strength``.
+    """
     frequencies = _frequencies(head_dim, base)
     title, count = f"The score is a sum of cosines, one per pair (base {base:,.0f})", len(frequencies)
     alt = (f"{count} cosine curves against the offset m − n, one per pair of channels, fast to slow, and below them "
-           f"their sum, the score. All of them peak at the offset K, here {back}; elsewhere the fast ones disagree.")
+           f"their sum, the score. All of them peak at the offset K, here {back}; elsewhere the fast ones disagree. Bars "
+           "below show the softmax weight of each offset, for a strength of the query.")
     offsets = [step / 4 for step in range(4 * max_offset + 1)]
     curves = [[math.cos((at - back) * frequency) for at in offsets] for frequency in frequencies]
-    fig, (pairs, total) = figure(title, nrows=2, height=5, sharex=True, height_ratios=(2, 1))
+    scores = torch.tensor([sum(column) for column in zip(*curves)])
+    weights = (strength * scores[::4] / math.sqrt(head_dim)).softmax(0)
+    fig, (pairs, total, bars) = figure(title, nrows=3, height=6, sharex=True, height_ratios=(4, 2, 2))
     for pair, curve in enumerate(curves):
         pairs.plot(offsets, [0.42 * value - pair for value in curve], color=QUERY, linestyle="-", linewidth=1.5)
     pairs.set(yticks=[-pair for pair in range(count)], yticklabels=[f"pair {pair}" for pair in range(count)])
-    total.plot(offsets, [sum(column) for column in zip(*curves)], color=BLACK, linestyle="-")
-    total.set(xlabel="offset m − n", ylabel="score", xlim=(0, max_offset))
+    total.plot(offsets, scores, color=BLACK, linestyle="-")
+    total.set(ylabel="sum")
+    bars.bar(range(max_offset + 1), weights, color=GREEN)
+    bars.set(xlabel="offset m − n", ylabel=f"weight,\nstrength {strength}", xlim=(0, max_offset), ylim=(0, 1))
     for ax in (pairs, total):
         ax.axvline(back, color=KEY, linewidth=1.2, linestyle="--")
     return Moving("score", title, alt, fig, {
-        "frequencies": _rounded(frequencies), "offset": offset, "back": back, "maxOffset": max_offset})
+        "frequencies": _rounded(frequencies), "offset": offset, "back": back, "strength": strength, "maxOffset": max_offset})
+
+
+def moving_words(words, weights, values):
+    """A sentence whose words change places, its attention map, and how far the mean of its outputs moves.
+
+    ``weights``: of attention without a mask, (n, n); ``values``: (n, width). Both from the student's own head.
+    """
+    title, n = "Drag the words", len(words)
+    alt = (f"The words {' '.join(words)} in a row, to be moved, and below them their attention map: a row per query, a column "
+           "per key, darker for more weight. A switch hides later words; a line says how far the mean of the outputs moves.")
+    fig, ax = figure(title, width=5, height=4.2)
+    ax.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+    for i in range(n):
+        for j in range(n):
+            ax.text(j, i, f"{float(weights[i][j]):.2f}", ha="center", va="center", fontsize=9,
+                    color="white" if weights[i][j] > 0.7 else BLACK)
+    ax.set_xticks(range(n), words)
+    ax.set_yticks(range(n), words)
+    ax.set(xlabel="key", ylabel="query")
+    return Moving("words", title, alt, fig, {
+        "words": list(words), "weights": [_rounded(row) for row in weights], "values": [_rounded(row) for row in values]})
 
 
 def moving_slopes(alibi_slopes, n_heads=8, distance=16, max_heads=16, max_distance=64, weights=True):
@@ -326,20 +428,147 @@ def moving_cache(cached=5, new=3, max_cached=10, max_new=6):
     title = "A piece of text meets the cache"
     alt = ("A grid: one row per new token with its position, one column per key. Filled cells are seen: cached keys in "
            "one colour, keys of the piece itself in another, with a diagonal right edge. Empty cells are hidden.")
-    fig, ax = figure(title, width=6.4, height=0.9 + 0.4 * new)
+    fig, ax = figure(title, width=7.2, height=1.3 + 0.4 * new)
     for row in range(new):
         for key in range(cached + new):
             colour = "white" if key > cached + row else QUERY if key < cached else ORANGE
             ax.add_patch(plt.Rectangle((key - 0.45, row - 0.45), 0.9, 0.9, facecolor=colour, edgecolor="#888888"))
-    ax.set(xlim=(-0.6, cached + new - 0.4), ylim=(new - 0.4, -0.6), xticks=range(cached + new), yticks=range(new),
-           xlabel="key, position", yticklabels=[f"position {cached + row}" for row in range(new)])
+            if key <= row:  # what a mask aligned at the top left would show
+                ax.add_patch(plt.Rectangle((key - 0.35, row - 0.35), 0.7, 0.7, fill=False, edgecolor="white", linestyle="--"))
+    for first, count, name in ((0, cached, "in the cache"), (cached, new, "new")):
+        ax.text(first + count / 2 - 0.5, -0.65, name, ha="center", va="bottom")
+    ax.set(xlim=(-0.6, cached + new - 0.4), ylim=(new - 0.4, -1.2), xticks=range(cached + new), yticks=range(new),
+           xlabel="position of the key", yticklabels=[f"new token at position {cached + row}" for row in range(new)])
     ax.set_aspect("equal")
     return Moving("cache", title, alt, fig, {"cached": cached, "new": new, "maxCached": max_cached, "maxNew": max_new})
 
 
-# What the pictures share, in the page: elements, shapes, axes, sliders. A picture lies in a shadow tree, out of reach
-# of the page's styles, on white as all figures do. Nothing moves by itself.
-SHARED = r"""
+# The scripts of the pictures, by name: "frame" is what they share, each of the others makes its controls and returns the
+# function that draws. In the course they are files; the build puts them in here.
+PICTURES = {"buckets": r"""
+const most = data.maxOffset;
+const offset = slider("offset: key position \u2212 query position", -most, most, data.offset);
+const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
+const table = element(element(stage, "div", {class: "values"}), "table");
+const kinds = [["two sides", data.twoSides, colours.query, "none"], ["causal", data.causal, colours.key, "6 4"]];
+const inside = (at) => Math.max(-most, Math.min(most, at));
+let scale;
+follow(view.svg, (event) => inside(scale.read(event)), offset);
+function sharing(buckets) {  // the offsets beside the chosen one that lie in its bucket
+  const chosen = offset.value + most, bucket = buckets[chosen];
+  let from = chosen, to = chosen;
+  while (from > 0 && buckets[from - 1] === bucket) from--;
+  while (to < 2 * most && buckets[to + 1] === bucket) to++;
+  const low = from === 0 ? "\u2026" : minus(from - most), high = to === 2 * most ? "\u2026" : minus(to - most);
+  return {bucket, from: from - most, to: to - most, text: from === to ? minus(offset.value) : `${low} to ${high}`};
+}
+return () => {
+  const width = Math.max(view.svg.parentNode.clientWidth, 240), height = 330, svg = view.clear(width, height);
+  const box = {left: 40, right: width - 12, top: 28, bottom: height - 44};
+  const ticks = [-most, -most / 2, 0, most / 2, most].map(minus);
+  scale = axes(svg, box, {from: -most, to: most, ticks: [], label: "offset"},
+    {from: 0, to: data.buckets, ticks: range(5, (quarter) => quarter * data.buckets / 4), label: "bucket"});
+  ticks.forEach((tick, index) => write(svg, scale.px((index / 2 - 1) * most), box.bottom + 13, tick, "middle"));
+  const x = scale.px(offset.value), body = rows(table, ["buckets", "bucket", "offsets that share it"]);
+  stroke(svg, [[x, box.top], [x, box.bottom]], grey);
+  const found = kinds.map(([name, buckets, colour, dashes]) => {
+    const shared = sharing(buckets), y = scale.py(shared.bucket);
+    const [left, right] = [inside(shared.from - 0.5), inside(shared.to + 0.5)].map(scale.px);
+    shape(svg, "rect", {x: left, y: y - 5, width: Math.max(right - left, 2), height: 10, fill: colours.angle,
+      "fill-opacity": 0.5});
+    const steps = buckets.flatMap((bucket, index) =>
+      [-0.5, 0.5].map((side) => [scale.px(inside(index - most + side)), scale.py(bucket)]));
+    stroke(svg, steps, colour, 1.8, {"stroke-dasharray": dashes});
+    dot(svg, x, y, 4, colour);
+    const row = element(body, "tr"), head = element(row, "th", {scope: "row"});
+    sign(head, "M0 6h12", {stroke: colour, "stroke-width": 4, "stroke-dasharray": dashes});
+    head.append(name);
+    element(row, "td", {}, String(shared.bucket));
+    element(row, "td", {}, shared.text);
+    return shared.bucket;
+  });
+  const at = offset.value, side = at < 0 ? "behind" : "ahead of";
+  const where = at === 0 ? "at the query" : `${Math.abs(at)} ${side} the query`;
+  say(`A key ${where}: bucket ${found[0]} with two sides, ${found[1]} when causal.`);
+};
+""", "cache": r"""
+const cached = slider("tokens in the cache", 0, data.maxCached, data.cached);
+const fresh = slider("new tokens", 1, data.maxNew, data.new);
+const view = drawing(element(stage, "div", {class: "wide"}), "", data.alt);
+return () => {
+  const c = cached.value, n = fresh.value, width = Math.max(stage.clientWidth, 280), left = 86, top = 20;
+  const cell = Math.min(34, (width - left - 4) / (data.maxCached + data.maxNew));
+  const svg = view.clear(width, top + cell * data.maxNew + 44);
+  for (const [first, count, name] of [[0, c, "in the cache"], [c, n, "new"]]) {
+    const above = {x: left + cell * (first + count / 2), y: 14, "text-anchor": "middle", fill: "#444"};
+    if (count) shape(svg, "text", above, count * cell > 70 || name === "new" ? name : "cache");
+  }
+  for (let row = 0; row < n; row++) {
+    const place = {x: left - 8, y: top + cell * (row + 0.5) + 4, "text-anchor": "end", class: "position"};
+    shape(svg, "text", place, `position ${c + row}`);
+    for (let key = 0; key < c + n; key++) {
+      const seen = key <= c + row, fill = !seen ? "#fff" : key < c ? colours.query : colours.angle;
+      const [x, y] = [left + cell * key, top + cell * row];
+      shape(svg, "rect", {x: x + 1, y: y + 1, width: cell - 2, height: cell - 2, fill,
+        stroke: "#888", "data-seen": seen ? (key < c ? "cached" : "new") : "hidden"});
+      const dashed = {fill: "none", stroke: "#fff", "stroke-width": 1.5, "stroke-dasharray": "3 2"};
+      if (key <= row) shape(svg, "rect", {x: x + 4, y: y + 4, width: cell - 8, height: cell - 8, ...dashed});
+    }
+  }
+  for (let key = 0; key < c + n; key++) {
+    const below = {x: left + cell * (key + 0.5), y: top + cell * n + 16, "text-anchor": "middle", fill: "#444"};
+    shape(svg, "text", below, key);
+  }
+  shape(svg, "text", {x: left, y: top + cell * n + 34, fill: "#444"}, "position of the key");
+  view.svg.setAttribute("aria-label", `${n} rows, ${c + n} columns; row r sees the keys 0 to ${c} + r`);
+  say(`The first new token stands at position ${c} and sees ${c + 1} key${c ? "s" : ""}; `
+    + `the last one sees all ${c + n}.`);
+};
+""", "clocks": r"""
+const m = slider(data.keys ? "query position m" : "position p", 0, 100, data.m);
+const n = data.keys && slider("key position n", 0, 100, data.n);
+const base = slider("base", 0, data.bases.length - 1, data.base, (index) => commas(data.bases[index]));
+if (data.keys) {
+  const both = element(controls, "div", {class: "choice"}, "move both");
+  button(both, "\u2212 1", "move both back by one", () => { m.value -= 1; n.value -= 1; });
+  button(both, "+ 1", "move both on by one", () => { m.value += 1; n.value += 1; });
+}
+const clocks = data.frequencies[0].map((_, pair) => {
+  const box = element(stage, "div", {class: "clock"});
+  element(box, "strong", {}, `pair ${pair}`);
+  return {speed: element(box, "div"), face: drawing(box, "", ""), note: element(box, "div", {class: "note"})};
+});
+const point = (angle, radius) => [75 + radius * Math.cos(angle), 75 - radius * Math.sin(angle)];
+function hand(svg, angle, colour, width, label, aside) {  // labels a little apart, also when the hands are not
+  stroke(svg, [[75, 75], point(angle, 50)], colour, width, {"stroke-linecap": "round"});
+  write(svg, ...point(angle + aside, 68), label, "middle", {fill: letters(colour), "font-weight": "bold"});
+}
+function shade(svg, from, to) {  // the shorter way
+  const turn = Math.atan2(Math.sin(to - from), Math.cos(to - from)), end = point(from + turn, 40);
+  const arc = `M75 75L${point(from, 40).join(" ")}A40 40 0 0 ${turn > 0 ? 0 : 1} ${end.join(" ")}Z`;
+  shape(svg, "path", {d: arc, fill: colours.angle, "fill-opacity": 0.7});
+}
+return () => {
+  clocks.forEach(({speed, face, note}, pair) => {
+    const frequency = data.frequencies[base.value][pair], svg = face.clear(150, 150);
+    const q = m.value * frequency, k = data.keys ? n.value * frequency : 0;
+    speed.textContent = `${digits(frequency)} rad/position`;
+    note.textContent = data.keys ? `angle ${digits(q - k)} rad`
+      : `sin ${decimals(Math.sin(q), 2)}, cos ${decimals(Math.cos(q), 2)}`;
+    svg.setAttribute("aria-label", `pair ${pair}: ${note.textContent}`);
+    ring(svg, 75, 75, 58, grey);
+    for (const hour of range(12)) stroke(svg, [54, 58].map((radius) => point(hour * Math.PI / 6, radius)), grey);
+    if (data.keys) shade(svg, k, q);
+    hand(svg, q, colours.query, 5, data.keys ? "q" : "p", data.keys ? 0.12 : 0);
+    if (data.keys) hand(svg, k, colours.key, 2.5, "k", -0.12);
+  });
+  const turns = m.value * data.frequencies[base.value][0] / (2 * Math.PI);
+  say(data.keys ? `Offset m \u2212 n = ${minus(m.value - n.value)}.`
+    : `At position ${m.value}, pair 0 has turned ${digits(turns)} times.`);
+};
+""", "frame": r"""
+// What the pictures share, in the page: elements, shapes, axes, sliders. A picture lies in a shadow tree, out of reach
+// of the page's styles, on white as all figures do. Nothing moves by itself.
 (function () {
 "use strict";
 const data = DATA, colours = data.colours, ink = "#222222", grey = "#888888";
@@ -503,300 +732,270 @@ for (const place of page.querySelectorAll('[data-lab="NAME"]:not([data-started])
   start(place);
 }
 })();
-"""
-
-# Each picture in the page: it makes its controls and returns the function that draws.
-PICTURES = {"clocks": r"""
-    const m = slider(data.keys ? "query position m" : "position p", 0, 100, data.m);
-    const n = data.keys && slider("key position n", 0, 100, data.n);
-    const base = slider("base", 0, data.bases.length - 1, data.base, (index) => commas(data.bases[index]));
-    if (data.keys) {
-      const both = element(controls, "div", {class: "choice"}, "move both");
-      button(both, "\u2212 1", "move both back by one", () => { m.value -= 1; n.value -= 1; });
-      button(both, "+ 1", "move both on by one", () => { m.value += 1; n.value += 1; });
-    }
-    const clocks = data.frequencies[0].map((_, pair) => {
-      const box = element(stage, "div", {class: "clock"});
-      element(box, "strong", {}, `pair ${pair}`);
-      return {speed: element(box, "div"), face: drawing(box, "", ""), note: element(box, "div", {class: "note"})};
-    });
-    const point = (angle, radius) => [75 + radius * Math.cos(angle), 75 - radius * Math.sin(angle)];
-    function hand(svg, angle, colour, width, label, aside) {  // labels a little apart, also when the hands are not
-      stroke(svg, [[75, 75], point(angle, 50)], colour, width, {"stroke-linecap": "round"});
-      write(svg, ...point(angle + aside, 68), label, "middle", {fill: letters(colour), "font-weight": "bold"});
-    }
-    function shade(svg, from, to) {  // the shorter way
-      const turn = Math.atan2(Math.sin(to - from), Math.cos(to - from)), end = point(from + turn, 40);
-      const arc = `M75 75L${point(from, 40).join(" ")}A40 40 0 0 ${turn > 0 ? 0 : 1} ${end.join(" ")}Z`;
-      shape(svg, "path", {d: arc, fill: colours.angle, "fill-opacity": 0.7});
-    }
-    return () => {
-      clocks.forEach(({speed, face, note}, pair) => {
-        const frequency = data.frequencies[base.value][pair], svg = face.clear(150, 150);
-        const q = m.value * frequency, k = data.keys ? n.value * frequency : 0;
-        speed.textContent = `${digits(frequency)} rad/position`;
-        note.textContent = data.keys ? `angle ${digits(q - k)} rad`
-          : `sin ${decimals(Math.sin(q), 2)}, cos ${decimals(Math.cos(q), 2)}`;
-        svg.setAttribute("aria-label", `pair ${pair}: ${note.textContent}`);
-        ring(svg, 75, 75, 58, grey);
-        for (const hour of range(12)) stroke(svg, [54, 58].map((radius) => point(hour * Math.PI / 6, radius)), grey);
-        if (data.keys) shade(svg, k, q);
-        hand(svg, q, colours.query, 5, data.keys ? "q" : "p", data.keys ? 0.12 : 0);
-        if (data.keys) hand(svg, k, colours.key, 2.5, "k", -0.12);
-      });
-      const turns = m.value * data.frequencies[base.value][0] / (2 * Math.PI);
-      say(data.keys ? `Offset m \u2212 n = ${minus(m.value - n.value)}.`
-        : `At position ${m.value}, pair 0 has turned ${digits(turns)} times.`);
-    };
-""", "shift": r"""
-    const p = slider("position p", 0, 40, data.p), k = slider("offset k", -data.maxOffset, data.maxOffset, data.k);
-    const face = drawing(element(stage, "div", {style: "width: 260px"}), "", data.alt);
-    const sum = element(stage, "div", {class: "sum"});
-    const point = (angle, radius) => [130 + radius * Math.cos(angle), 130 - radius * Math.sin(angle)];
-    function arrow(svg, [sine, cosine], colour, width, label) {
-      const tip = [130 + 82 * cosine, 130 - 82 * sine];
-      stroke(svg, [[130, 130], tip], colour, width, {"stroke-linecap": "round"});
-      dot(svg, ...tip, width + 1.5, colour);
-      const anchor = cosine > 0.4 ? "start" : cosine < -0.4 ? "end" : "middle";
-      write(svg, 130 + 96 * cosine, 130 - 102 * sine, label, anchor, {fill: letters(colour), "font-weight": "bold"});
-    }
-    function brackets(block, name, colour) {
-      const box = element(sum, "div", {class: "factor", style: `color: ${letters(colour)}`});
-      const columns = `grid-template-columns: repeat(${block[0].length}, auto)`;
-      const inner = element(box, "div", {class: "brackets", style: columns});
-      for (const value of block.flat()) element(inner, "span", {}, decimals(value, 3));
-      element(box, "div", {}, name);
-    }
-    return () => {
-      const svg = face.clear(260, 260), block = data.blocks[k.value];
-      const angle = p.value * data.frequency, turn = k.value * data.frequency;
-      const before = [Math.sin(angle), Math.cos(angle)];
-      const after = block.map((row) => row[0] * before[0] + row[1] * before[1]);
-      ring(svg, 130, 130, 82, grey);
-      stroke(svg, range(61, (step) => point(angle + turn * step / 60, 40)), colours.angle, 7);
-      ring(svg, ...point(angle + turn, 82), 10, ink);
-      arrow(svg, before, colours.query, 4, "PE(p)");
-      arrow(svg, after, colours.key, 2.5, k.value === 0 ? "" : "M PE(p)");  // else on top of the other label
-      sum.replaceChildren();
-      brackets(block, "M", ink);
-      sum.append("\u00b7");
-      brackets(before.map((value) => [value]), "PE(p)", colours.query);
-      sum.append("=");
-      brackets(after.map((value) => [value]), "M PE(p)", colours.key);
-      say(`Offset k = ${minus(k.value)} turns the arrow by ${digits(turn)} rad. The ring marks PE(p + k).`);
-    };
-""", "score": r"""
-    const offset = slider("offset m \u2212 n", 0, data.maxOffset, data.offset);
-    const back = slider("look exactly this far back: K", 0, Math.min(16, data.maxOffset), data.back);
-    const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
-    const pairs = data.frequencies.length, row = 27, height = pairs * row + 170;
-    const at = range(4 * data.maxOffset + 1, (index) => index / 4);
-    const wave = (pair, x) => Math.cos((x - back.value) * data.frequencies[pair]);
-    const score = (x) => data.frequencies.reduce((sum, _, pair) => sum + wave(pair, x), 0);
-    let scale;
-    follow(view.svg, (event) => scale.read(event), offset);
-    return () => {
-      const width = Math.max(view.svg.parentNode.clientWidth, 240), svg = view.clear(width, height);
-      const box = {left: 52, right: width - 58, top: pairs * row + 30, bottom: height - 42};
-      const step = width < 480 ? 16 : 8, ticks = range(Math.floor(data.maxOffset / step) + 1, (index) => index * step);
-      scale = axes(svg, box, {from: 0, to: data.maxOffset, ticks, label: "offset m \u2212 n"},
-        {from: -pairs, to: pairs, ticks: [-pairs, 0, pairs], label: ""});
-      const x = scale.px(offset.value), peak = scale.px(back.value), total = score(offset.value);
-      stroke(svg, [[peak, 0], [peak, box.bottom]], colours.key, 1.2, {"stroke-dasharray": "5 4"});
-      stroke(svg, [[x, 0], [x, box.bottom]], grey);
-      for (const pair of range(pairs)) {
-        const middle = row * (pair + 0.5), value = wave(pair, offset.value);
-        write(svg, 0, middle, `pair ${pair}`);
-        stroke(svg, at.map((place) => [scale.px(place), middle - 10 * wave(pair, place)]), colours.query, 1.6);
-        dot(svg, x, middle - 10 * value, 3.5, colours.query);
-        write(svg, width, middle, decimals(value, 2), "end", {class: "value"});
-      }
-      write(svg, 0, box.top - 12, "sum", "start", {"font-weight": "bold"});
-      stroke(svg, at.map((place) => [scale.px(place), scale.py(score(place))]), ink, 2.2);
-      dot(svg, x, scale.py(total), 4.5, ink);
-      write(svg, width, scale.py(total), decimals(total, 2), "end", {class: "total", "font-weight": "bold"});
-      say(`At offset ${offset.value} the ${pairs} cosines add up to ${decimals(total, 2)}. `
-        + `At offset ${back.value} each is 1.`);
-    };
-""", "slopes": r"""
-    const heads = slider("number of heads", 1, data.slopes.length, data.heads);
-    const distance = slider("distance", 0, data.maxDistance, data.distance);
-    const choice = element(controls, "div", {class: "choice", role: "radiogroup", "aria-label": "what to draw"});
-    const [weights, bias] = ["factor on the weight", "bias"].map((name) => {
-      const label = element(choice, "label"), input = element(label, "input", {type: "radio", name: "what"});
-      label.append(" " + name);
-      input.addEventListener("input", () => redraw());
-      return input;
-    });
-    (data.weights ? weights : bias).checked = true;
-    const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
-    const table = element(element(stage, "div", {class: "values"}), "table");
-    let scale;
-    follow(view.svg, (event) => scale.read(event), distance);
-    function fraction(slope) {
-      const whole = Math.round(1 / slope);
-      return Math.abs(1 / slope - whole) < 1e-4 * whole ? `1/${whole}` : digits(slope, 4);
-    }
-    return () => {
-      const width = Math.max(view.svg.parentNode.clientWidth, 240), height = 330, svg = view.clear(width, height);
-      const slopes = data.slopes[heads.value - 1], last = slopes.length - 1;
-      const value = (slope, at) => weights.checked ? Math.exp(-slope * at) : -slope * at;
-      const lowest = weights.checked ? 0 : -data.maxDistance / 4, quarters = [0, 0.25, 0.5, 0.75, 1];
-      const y = weights.checked ? {from: 0, to: 1, ticks: quarters, label: "factor exp(\u2212slope \u00b7 distance)"}
-        : {from: lowest, to: 0, ticks: quarters.map((q) => q * lowest), label: "bias \u2212slope \u00b7 distance"};
-      const box = {left: 44, right: width - 12, top: 28, bottom: height - 44};
-      const ticks = quarters.map((part) => part * data.maxDistance);
-      scale = axes(svg, box, {from: 0, to: data.maxDistance, ticks, label: "distance"}, y);
-      const x = scale.px(distance.value);
-      const second = slopes.findIndex((slope, head) => head > 0 && slope > slopes[head - 1]);  // -1: they only fall
-      stroke(svg, [[x, box.top], [x, box.bottom]], grey);
-      const body = rows(table, ["head", "slope", `at ${distance.value}`]);
-      slopes.forEach((slope, head) => {
-        const colour = data.lines[Math.floor(head * (data.lines.length - 1) / Math.max(last, 1))];
-        const isSecond = second > 0 && head >= second, dashes = {"stroke-dasharray": isSecond ? "5 3" : "none"};
-        const end = Math.min(data.maxDistance, weights.checked ? Infinity : -lowest / slope);
-        const curve = range(201, (step) => step / 200 * end).map((at) => [scale.px(at), scale.py(value(slope, at))]);
-        stroke(svg, curve, colour, 1.8, dashes);
-        const level = value(slope, distance.value);
-        if (level >= lowest) dot(svg, x, scale.py(level), 3.5, colour);
-        const row = element(body, "tr"), name = element(row, "th", {scope: "row"});
-        sign(name, "M0 6h12", {stroke: colour, "stroke-width": 4, ...dashes});
-        name.append(String(head));
-        element(row, "td", {}, fraction(slope));
-        element(row, "td", {}, !weights.checked ? digits(level) : level < 0.0005 ? "< 0.001" : decimals(level, 3));
-      });
-      const [steep, shallow] = [slopes[0], slopes[last]].map((slope) => digits(Math.exp(-slope * distance.value)));
-      say(second > 0 ? `From head ${second} on (dashed) a second series of slopes fills the gaps of the first.`
-        : `At distance ${distance.value}, head 0 multiplies a weight by ${steep}, head ${last} by ${shallow}.`);
-    };
 """, "frequencies": r"""
-    const s = slider("scale s", 1, data.ntk.length, data.scale);
-    const view = drawing(element(stage, "div", {class: "wide"}), "", data.alt);
-    const table = element(element(stage, "div", {class: "values"}), "table");
-    const turn = 2 * Math.PI, pairs = data.unscaled.length;
-    const marks = {
-      circle: ([x, y]) => `M${x - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z`,
-      square: ([x, y]) => `M${x - 4} ${y - 4}h8v8h-8Z`,
-      triangle: ([x, y]) => `M${x} ${y - 5}l5 9h-10Z`,
-      diamond: ([x, y]) => `M${x} ${y - 6}l5 6l-5 6l-5 -6Z`,
-    };
-    function listed(found) {
-      const [first, last] = [found[0], found[found.length - 1]];
-      if (found.length < 2) return found.length ? `pair ${first}` : "none";
-      return found.length === last - first + 1 ? `pairs ${first}\u2013${last}` : `pairs ${found.join(", ")}`;
-    }
-    return () => {
-      const width = Math.max(view.svg.parentNode.clientWidth, 240), height = 330, svg = view.clear(width, height);
-      const trained = data.length, length = s.value * trained;
-      const methods = [
-        ["unscaled", data.unscaled, ink, marks.circle],
-        ["PI", data.unscaled.map((frequency) => frequency / s.value), colours.query, marks.square],
-        ["NTK", data.ntk[s.value - 1], colours.third, marks.triangle],
-        ["YaRN", data.yarn[s.value - 1], colours.key, marks.diamond],
-      ];
-      const top = Math.ceil(Math.log10(turn / data.unscaled[pairs - 1] * data.ntk.length));
-      const box = {left: 70, right: width - 12, top: 28, bottom: height - 44}, every = Math.ceil(pairs / 10);
-      const ticks = range(Math.ceil(pairs / every), (index) => index * every);
-      const {px, py} = axes(svg, box, {from: -0.4, to: pairs - 0.6, ticks, label: "pair"}, {
-        from: 0.5, to: top, ticks: range(top, (power) => power + 1), label: "wavelength, in positions",
-        show: (power) => commas(10 ** power),
-      });
-      const edge = py(Math.log10(trained));
-      shape(svg, "rect", {x: box.left, y: edge, width: box.right - box.left, height: box.bottom - edge,
-        fill: colours.angle, "fill-opacity": 0.16});
-      write(svg, box.right - 4, box.bottom - 11, `a full turn within ${trained} positions`, "end");
-      const body = rows(table, ["method", "pairs with new angles"]);
-      for (const [name, frequencies, colour, mark] of methods) {
-        const points = frequencies.map((frequency, pair) => [px(pair), py(Math.log10(turn / frequency))]);
-        stroke(svg, points, colour, 1.4);
-        frequencies.forEach((frequency, pair) => {
-          const shown = shape(svg, "path", {d: mark(points[pair]), fill: colour, "data-method": name});
-          shape(shown, "title", {}, `${name}, pair ${pair}: ${digits(turn / frequency)} positions`);
-        });
-        // An angle is new if the pair made no full turn in training and now goes farther than it went then.
-        const fresh = range(pairs).filter((pair) => {
-          const seen = data.unscaled[pair] * trained;
-          return seen < turn && frequencies[pair] * length > seen * (1 + 1e-4);
-        });
-        const row = element(body, "tr"), head = element(row, "th", {scope: "row"});
-        sign(head, mark([6, 6]), {fill: colour});
-        head.append(name);
-        element(row, "td", {}, listed(fresh));
-      }
-      const whole = data.unscaled.filter((frequency) => frequency * trained >= turn).length;
-      say(`Training on ${trained} positions shows a full turn of ${whole} of ${pairs} pairs. `
-        + `An angle is new if ${commas(length)} positions reach it and training did not.`);
-    };
-""", "buckets": r"""
-    const most = data.maxOffset;
-    const offset = slider("offset: key position \u2212 query position", -most, most, data.offset);
-    const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
-    const table = element(element(stage, "div", {class: "values"}), "table");
-    const kinds = [["two sides", data.twoSides, colours.query, "none"], ["causal", data.causal, colours.key, "6 4"]];
-    const inside = (at) => Math.max(-most, Math.min(most, at));
-    let scale;
-    follow(view.svg, (event) => inside(scale.read(event)), offset);
-    function sharing(buckets) {  // the offsets beside the chosen one that lie in its bucket
-      const chosen = offset.value + most, bucket = buckets[chosen];
-      let from = chosen, to = chosen;
-      while (from > 0 && buckets[from - 1] === bucket) from--;
-      while (to < 2 * most && buckets[to + 1] === bucket) to++;
-      const low = from === 0 ? "\u2026" : minus(from - most), high = to === 2 * most ? "\u2026" : minus(to - most);
-      return {bucket, from: from - most, to: to - most, text: from === to ? minus(offset.value) : `${low} to ${high}`};
-    }
-    return () => {
-      const width = Math.max(view.svg.parentNode.clientWidth, 240), height = 330, svg = view.clear(width, height);
-      const box = {left: 40, right: width - 12, top: 28, bottom: height - 44};
-      const ticks = [-most, -most / 2, 0, most / 2, most].map(minus);
-      scale = axes(svg, box, {from: -most, to: most, ticks: [], label: "offset"},
-        {from: 0, to: data.buckets, ticks: range(5, (quarter) => quarter * data.buckets / 4), label: "bucket"});
-      ticks.forEach((tick, index) => write(svg, scale.px((index / 2 - 1) * most), box.bottom + 13, tick, "middle"));
-      const x = scale.px(offset.value), body = rows(table, ["buckets", "bucket", "offsets that share it"]);
-      stroke(svg, [[x, box.top], [x, box.bottom]], grey);
-      const found = kinds.map(([name, buckets, colour, dashes]) => {
-        const shared = sharing(buckets), y = scale.py(shared.bucket);
-        const [left, right] = [inside(shared.from - 0.5), inside(shared.to + 0.5)].map(scale.px);
-        shape(svg, "rect", {x: left, y: y - 5, width: Math.max(right - left, 2), height: 10, fill: colours.angle,
-          "fill-opacity": 0.5});
-        const steps = buckets.flatMap((bucket, index) =>
-          [-0.5, 0.5].map((side) => [scale.px(inside(index - most + side)), scale.py(bucket)]));
-        stroke(svg, steps, colour, 1.8, {"stroke-dasharray": dashes});
-        dot(svg, x, y, 4, colour);
-        const row = element(body, "tr"), head = element(row, "th", {scope: "row"});
-        sign(head, "M0 6h12", {stroke: colour, "stroke-width": 4, "stroke-dasharray": dashes});
-        head.append(name);
-        element(row, "td", {}, String(shared.bucket));
-        element(row, "td", {}, shared.text);
-        return shared.bucket;
-      });
-      const at = offset.value, side = at < 0 ? "behind" : "ahead of";
-      const where = at === 0 ? "at the query" : `${Math.abs(at)} ${side} the query`;
-      say(`A key ${where}: bucket ${found[0]} with two sides, ${found[1]} when causal.`);
-    };
-""", "cache": r"""
-    const cached = slider("tokens in the cache", 0, data.maxCached, data.cached);
-    const fresh = slider("new tokens", 1, data.maxNew, data.new);
-    const view = drawing(element(stage, "div", {class: "wide"}), "", data.alt);
-    return () => {
-      const c = cached.value, n = fresh.value, width = Math.max(stage.clientWidth, 280), left = 86;
-      const cell = Math.min(34, (width - left - 4) / (data.maxCached + data.maxNew));
-      const svg = view.clear(width, cell * data.maxNew + 44);
-      for (let row = 0; row < n; row++) {
-        const place = {x: left - 8, y: cell * (row + 0.5) + 4, "text-anchor": "end", class: "position"};
-        shape(svg, "text", place, `position ${c + row}`);
-        for (let key = 0; key < c + n; key++) {
-          const seen = key <= c + row, fill = !seen ? "#fff" : key < c ? colours.query : colours.angle;
-          shape(svg, "rect", {x: left + cell * key + 1, y: cell * row + 1, width: cell - 2, height: cell - 2, fill,
-            stroke: "#888", "data-seen": seen ? (key < c ? "cached" : "new") : "hidden"});
-        }
-      }
-      for (let key = 0; key < c + n; key++) {
-        const below = {x: left + cell * (key + 0.5), y: cell * n + 16, "text-anchor": "middle", fill: "#444"};
-        shape(svg, "text", below, key);
-      }
-      shape(svg, "text", {x: left, y: cell * n + 34, fill: "#444"}, "key, position");
-      view.svg.setAttribute("aria-label", `${n} rows, ${c + n} columns; row r sees the keys 0 to ${c} + r`);
-      say(`The first new token stands at position ${c} and sees ${c + 1} key${c ? "s" : ""}; `
-        + `the last one sees all ${c + n}.`);
-    };
+const s = slider("scale s", 1, data.ntk.length, data.scale);
+const view = drawing(element(stage, "div", {class: "wide"}), "", data.alt);
+const table = element(element(stage, "div", {class: "values"}), "table");
+const turn = 2 * Math.PI, pairs = data.unscaled.length;
+const marks = {
+  circle: ([x, y]) => `M${x - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z`,
+  square: ([x, y]) => `M${x - 4} ${y - 4}h8v8h-8Z`,
+  triangle: ([x, y]) => `M${x} ${y - 5}l5 9h-10Z`,
+  diamond: ([x, y]) => `M${x} ${y - 6}l5 6l-5 6l-5 -6Z`,
+};
+function listed(found) {
+  const [first, last] = [found[0], found[found.length - 1]];
+  if (found.length < 2) return found.length ? `pair ${first}` : "none";
+  return found.length === last - first + 1 ? `pairs ${first}\u2013${last}` : `pairs ${found.join(", ")}`;
+}
+return () => {
+  const width = Math.max(view.svg.parentNode.clientWidth, 240), height = 330, svg = view.clear(width, height);
+  const trained = data.length, length = s.value * trained;
+  const methods = [
+    ["unscaled", data.unscaled, ink, marks.circle],
+    ["PI", data.unscaled.map((frequency) => frequency / s.value), colours.query, marks.square],
+    ["NTK", data.ntk[s.value - 1], colours.third, marks.triangle],
+    ["YaRN", data.yarn[s.value - 1], colours.key, marks.diamond],
+  ];
+  const top = Math.ceil(Math.log10(turn / data.unscaled[pairs - 1] * data.ntk.length));
+  const box = {left: 70, right: width - 12, top: 28, bottom: height - 44}, every = Math.ceil(pairs / 10);
+  const ticks = range(Math.ceil(pairs / every), (index) => index * every);
+  const {px, py} = axes(svg, box, {from: -0.4, to: pairs - 0.6, ticks, label: "pair"}, {
+    from: 0.5, to: top, ticks: range(top, (power) => power + 1), label: "wavelength, in positions",
+    show: (power) => commas(10 ** power),
+  });
+  const edge = py(Math.log10(trained));
+  shape(svg, "rect", {x: box.left, y: edge, width: box.right - box.left, height: box.bottom - edge,
+    fill: colours.angle, "fill-opacity": 0.16});
+  write(svg, box.right - 4, box.bottom - 11, `a full turn within ${trained} positions`, "end");
+  const body = rows(table, ["method", "pairs with new angles"]);
+  for (const [name, frequencies, colour, mark] of methods) {
+    const points = frequencies.map((frequency, pair) => [px(pair), py(Math.log10(turn / frequency))]);
+    stroke(svg, points, colour, 1.4);
+    frequencies.forEach((frequency, pair) => {
+      const shown = shape(svg, "path", {d: mark(points[pair]), fill: colour, "data-method": name});
+      shape(shown, "title", {}, `${name}, pair ${pair}: ${digits(turn / frequency)} positions`);
+    });
+    // An angle is new if the pair made no full turn in training and now goes farther than it went then.
+    const fresh = range(pairs).filter((pair) => {
+      const seen = data.unscaled[pair] * trained;
+      return seen < turn && frequencies[pair] * length > seen * (1 + 1e-4);
+    });
+    const row = element(body, "tr"), head = element(row, "th", {scope: "row"});
+    sign(head, mark([6, 6]), {fill: colour});
+    head.append(name);
+    element(row, "td", {}, listed(fresh));
+  }
+  const whole = data.unscaled.filter((frequency) => frequency * trained >= turn).length;
+  say(`Training on ${trained} positions shows a full turn of ${whole} of ${pairs} pairs. `
+    + `An angle is new if ${commas(length)} positions reach it and training did not.`);
+};
+""", "score": r"""
+const offset = slider("offset m \u2212 n", 0, data.maxOffset, data.offset);
+const back = slider("look exactly this far back: K", 0, Math.min(16, data.maxOffset), data.back);
+const strength = slider("strength of the query", 1, 40, data.strength);
+const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
+const pairs = data.frequencies.length, row = 27, height = pairs * row + 292;
+const at = range(4 * data.maxOffset + 1, (index) => index / 4), keys = range(data.maxOffset + 1);
+const wave = (pair, x) => Math.cos((x - back.value) * data.frequencies[pair]);
+const score = (x) => data.frequencies.reduce((sum, _, pair) => sum + wave(pair, x), 0);
+let scale;
+follow(view.svg, (event) => scale.read(event), offset);
+return () => {
+  const width = Math.max(view.svg.parentNode.clientWidth, 240), svg = view.clear(width, height);
+  const left = 52, right = width - 58, box = {left, right, top: pairs * row + 30, bottom: height - 162};
+  const step = width < 480 ? 16 : 8, ticks = range(Math.floor(data.maxOffset / step) + 1, (index) => index * step);
+  const x = {from: 0, to: data.maxOffset};
+  scale = axes(svg, box, {...x, ticks: [], label: ""}, {from: -pairs, to: pairs, ticks: [-pairs, 0, pairs], label: ""});
+  const here = scale.px(offset.value), peak = scale.px(back.value), total = score(offset.value);
+  const lower = {left, right, top: height - 122, bottom: height - 42};
+  const bars = axes(svg, lower, {...x, ticks, label: "offset m \u2212 n"}, {from: 0, to: 1, ticks: [0, 0.5, 1], label: ""});
+  stroke(svg, [[peak, 0], [peak, lower.bottom]], colours.key, 1.2, {"stroke-dasharray": "5 4"});
+  stroke(svg, [[here, 0], [here, lower.bottom]], grey);
+  for (const pair of range(pairs)) {
+    const middle = row * (pair + 0.5), value = wave(pair, offset.value);
+    write(svg, 0, middle, `pair ${pair}`);
+    stroke(svg, at.map((place) => [scale.px(place), middle - 10 * wave(pair, place)]), colours.query, 1.6);
+    dot(svg, here, middle - 10 * value, 3.5, colours.query);
+    write(svg, width, middle, decimals(value, 2), "end", {class: "value"});
+  }
+  write(svg, 0, box.top - 12, "sum", "start", {"font-weight": "bold"});
+  stroke(svg, at.map((place) => [scale.px(place), scale.py(score(place))]), ink, 2.2);
+  dot(svg, here, scale.py(total), 4.5, ink);
+  write(svg, width, scale.py(total), decimals(total, 2), "end", {class: "total", "font-weight": "bold"});
+  const sizes = keys.map((key) => Math.exp(strength.value * (score(key) - pairs) / Math.sqrt(2 * pairs)));
+  const all = sizes.reduce((sum, size) => sum + size), weights = sizes.map((size) => size / all);
+  const broad = Math.max((right - left) / keys.length - 1, 1.5);
+  write(svg, 0, lower.top - 14, "weight", "start", {"font-weight": "bold"});
+  for (const key of keys) shape(svg, "rect", {x: bars.px(key) - broad / 2, y: bars.py(weights[key]), width: broad,
+    height: lower.bottom - bars.py(weights[key]), fill: colours.third});
+  write(svg, width, bars.py(weights[offset.value]), decimals(weights[offset.value], 2), "end", {class: "weight"});
+  say(`At offset ${offset.value} the ${pairs} cosines add up to ${decimals(total, 2)}. `
+    + `Softmax gives offset ${back.value} ${decimals(weights[back.value], 2)} of the weight.`);
+};
+""", "shift": r"""
+const p = slider("position p", 0, 40, data.p), k = slider("offset k", -data.maxOffset, data.maxOffset, data.k);
+const face = drawing(element(stage, "div", {style: "width: 300px"}), "", data.alt);
+const sum = element(stage, "div", {class: "sum"});
+const point = (angle, radius) => [130 + radius * Math.cos(angle), 130 - radius * Math.sin(angle)];
+function arrow(svg, [sine, cosine], colour, width, label, aside) {  // the labels a little apart, also when the arrows are not
+  const tip = [130 + 82 * cosine, 130 - 82 * sine], at = Math.atan2(sine, cosine) + aside;
+  stroke(svg, [[130, 130], tip], colour, width, {"stroke-linecap": "round"});
+  dot(svg, ...tip, width + 1.5, colour);
+  const anchor = Math.cos(at) > 0.4 ? "start" : Math.cos(at) < -0.4 ? "end" : "middle";
+  write(svg, 130 + 96 * Math.cos(at), 130 - 102 * Math.sin(at), label, anchor, {fill: letters(colour), "font-weight": "bold"});
+}
+function brackets(block, name, colour) {
+  const box = element(sum, "div", {class: "factor", style: `color: ${letters(colour)}`});
+  const columns = `grid-template-columns: repeat(${block[0].length}, auto)`;
+  const inner = element(box, "div", {class: "brackets", style: columns});
+  for (const value of block.flat()) element(inner, "span", {}, decimals(value, 3));
+  element(box, "div", {}, name);
+}
+return () => {
+  const svg = face.clear(300, 260), block = data.blocks[k.value];
+  const angle = p.value * data.frequency, turn = k.value * data.frequency;
+  const before = [Math.sin(angle), Math.cos(angle)];
+  const after = block.map((row) => row[0] * before[0] + row[1] * before[1]);
+  ring(svg, 130, 130, 82, grey);
+  for (const [from, to] of [[[40, 130], [220, 130]], [[130, 220], [130, 40]]]) stroke(svg, [from, to], "#d4d4d4");
+  write(svg, 222, 146, "cosine \u2192", "start", {fill: "#444"});
+  write(svg, 126, 14, "sine \u2191", "end", {fill: "#444"});
+  stroke(svg, range(61, (step) => point(angle + turn * step / 60, 40)), colours.angle, 7);
+  ring(svg, ...point(angle + turn, 82), 10, ink);
+  const apart = Math.abs(Math.atan2(Math.sin(turn), Math.cos(turn))) < 0.8 ? 0.3 * (turn < 0 ? -1 : 1) : 0;
+  arrow(svg, before, colours.query, 4, "PE(p)", -apart);
+  arrow(svg, after, colours.key, 2.5, "M PE(p)", apart);
+  sum.replaceChildren();
+  brackets(block, "M", ink);
+  sum.append("\u00b7");
+  brackets(before.map((value) => [value]), "PE(p)", colours.query);
+  sum.append("=");
+  brackets(after.map((value) => [value]), "M PE(p)", colours.key);
+  say(`Offset k = ${minus(k.value)} turns the arrow by ${digits(turn)} rad. The ring marks PE(p + k).`);
+};
+""", "slopes": r"""
+const heads = slider("number of heads", 1, data.slopes.length, data.heads);
+const distance = slider("distance", 0, data.maxDistance, data.distance);
+const choice = element(controls, "div", {class: "choice", role: "radiogroup", "aria-label": "what to draw"});
+const [weights, bias] = ["factor on the weight", "bias"].map((name) => {
+  const label = element(choice, "label"), input = element(label, "input", {type: "radio", name: "what"});
+  label.append(" " + name);
+  input.addEventListener("input", () => redraw());
+  return input;
+});
+(data.weights ? weights : bias).checked = true;
+const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
+const table = element(element(stage, "div", {class: "values"}), "table");
+let scale;
+follow(view.svg, (event) => scale.read(event), distance);
+function fraction(slope) {
+  const whole = Math.round(1 / slope);
+  return Math.abs(1 / slope - whole) < 1e-4 * whole ? `1/${whole}` : digits(slope, 4);
+}
+return () => {
+  const width = Math.max(view.svg.parentNode.clientWidth, 240), height = 330, svg = view.clear(width, height);
+  const slopes = data.slopes[heads.value - 1], last = slopes.length - 1;
+  const value = (slope, at) => weights.checked ? Math.exp(-slope * at) : -slope * at;
+  const lowest = weights.checked ? 0 : -data.maxDistance / 4, quarters = [0, 0.25, 0.5, 0.75, 1];
+  const y = weights.checked ? {from: 0, to: 1, ticks: quarters, label: "factor exp(\u2212slope \u00b7 distance)"}
+    : {from: lowest, to: 0, ticks: quarters.map((q) => q * lowest), label: "bias \u2212slope \u00b7 distance"};
+  const box = {left: 44, right: width - 12, top: 28, bottom: height - 44};
+  const ticks = quarters.map((part) => part * data.maxDistance);
+  scale = axes(svg, box, {from: 0, to: data.maxDistance, ticks, label: "distance"}, y);
+  const x = scale.px(distance.value);
+  const second = slopes.findIndex((slope, head) => head > 0 && slope > slopes[head - 1]);  // -1: they only fall
+  stroke(svg, [[x, box.top], [x, box.bottom]], grey);
+  const body = rows(table, ["head", "slope", `at ${distance.value}`]);
+  slopes.forEach((slope, head) => {
+    const colour = data.lines[Math.floor(head * (data.lines.length - 1) / Math.max(last, 1))];
+    const isSecond = second > 0 && head >= second, dashes = {"stroke-dasharray": isSecond ? "5 3" : "none"};
+    const end = Math.min(data.maxDistance, weights.checked ? Infinity : -lowest / slope);
+    const curve = range(201, (step) => step / 200 * end).map((at) => [scale.px(at), scale.py(value(slope, at))]);
+    stroke(svg, curve, colour, 1.8, dashes);
+    const level = value(slope, distance.value);
+    if (level >= lowest) dot(svg, x, scale.py(level), 3.5, colour);
+    const row = element(body, "tr"), name = element(row, "th", {scope: "row"});
+    sign(name, "M0 6h12", {stroke: colour, "stroke-width": 4, ...dashes});
+    name.append(String(head));
+    element(row, "td", {}, fraction(slope));
+    element(row, "td", {}, !weights.checked ? digits(level) : level < 0.0005 ? "< 0.001" : decimals(level, 3));
+  });
+  const [steep, shallow] = [slopes[0], slopes[last]].map((slope) => digits(Math.exp(-slope * distance.value)));
+  say(second > 0 ? `From head ${second} on (dashed) a second series of slopes fills the gaps of the first.`
+    : `At distance ${distance.value}, head 0 multiplies a weight by ${steep}, head ${last} by ${shallow}.`);
+};
+""", "words": r"""
+const n = data.words.length, line = element(controls, "div", {class: "choice", "aria-label": "the sentence"});
+const choice = element(controls, "div", {class: "choice", role: "radiogroup", "aria-label": "mask"});
+const [open, causal] = ["no mask", "causal mask"].map((name) => {
+  const label = element(choice, "label"), input = element(label, "input", {type: "radio", name: "mask"});
+  label.append(" " + name);
+  input.addEventListener("input", () => redraw());
+  return input;
+});
+open.checked = true;
+const view = drawing(element(stage, "div", {class: "wide", style: "max-width: 420px"}), "", data.alt);
+let order = range(n), held = null;
+function move(word, place) {  // the words between make room
+  if (place < 0 || place >= n || order[place] === word) return;
+  order = order.filter((other) => other !== word);
+  order.splice(place, 0, word);
+  for (const other of order) line.append(tiles[other]);
+  redraw();
+}
+const tiles = data.words.map((text, word) => {
+  const tile = element(line, "button", {type: "button", style: "touch-action: none; cursor: grab",
+    "aria-label": `${text}: the arrow keys move it`}, text);
+  tile.addEventListener("keydown", (event) => {
+    const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+    if (!step) return;
+    event.preventDefault();
+    move(word, order.indexOf(word) + step);
+    tile.focus();
+  });
+  tile.addEventListener("pointerdown", (event) => { held = word; tile.setPointerCapture(event.pointerId); });
+  tile.addEventListener("pointerup", () => { held = null; });
+  tile.addEventListener("pointermove", (event) => {
+    if (held !== word) return;
+    const place = order.findIndex((other) => {
+      const there = tiles[other].getBoundingClientRect();
+      return event.clientX > there.left && event.clientX < there.right;
+    });
+    if (place >= 0) move(word, place);
+  });
+  return tile;
+});
+function weightsOf(words) {
+  return words.map((query, i) => {
+    const row = words.map((key, j) => causal.checked && j > i ? 0 : data.weights[query][key]);
+    const all = row.reduce((sum, weight) => sum + weight);
+    return row.map((weight) => weight / all);
+  });
+}
+function mean(words) {
+  const weights = weightsOf(words);
+  return data.values[0].map((_, channel) => weights.reduce((sum, row) =>
+    sum + row.reduce((part, weight, j) => part + weight * data.values[words[j]][channel], 0), 0) / n);
+}
+return () => {
+  const width = Math.min(Math.max(view.svg.parentNode.clientWidth, 240), 420), left = 62, cell = (width - left) / n;
+  const svg = view.clear(width, cell * n + 44), weights = weightsOf(order);
+  order.forEach((query, i) => {
+    write(svg, left - 8, cell * (i + 0.5), data.words[query], "end");
+    write(svg, left + cell * (i + 0.5), cell * n + 14, data.words[query], "middle");
+    order.forEach((_, j) => {
+      const weight = weights[i][j], hidden = causal.checked && j > i;
+      shape(svg, "rect", {x: left + cell * j + 1, y: cell * i + 1, width: cell - 2, height: cell - 2,
+        fill: hidden ? "#fff" : colours.query, "fill-opacity": hidden ? 1 : 0.06 + 0.94 * weight, stroke: grey});
+      if (!hidden) write(svg, left + cell * (j + 0.5), cell * (i + 0.5), decimals(weight, 2), "middle",
+        {class: "value", fill: weight > 0.85 ? "#fff" : ink});
+    });
+  });
+  write(svg, left + cell * n / 2, cell * n + 34, "key", "middle");
+  const [first, now] = [mean(range(n)), mean(order)];
+  const apart = Math.max(...first.map((value, channel) => Math.abs(value - now[channel])));
+  say(`"${order.map((word) => data.words[word]).join(" ")}": the mean of the outputs is `
+    + `${decimals(apart, 2)} away from that of the first sentence.`);
+};
 """}
