@@ -6,7 +6,8 @@ PyTorch has for back ends written in Python; a second copy of it in the same pro
 
 What it cannot show: a GPU's memory and streams, its kernels' own rounding and order of summation, and that a GPU is lost
 after an index out of range. Not simulated: ``torch.compile``, LSTM and GRU, storages and addresses in memory, shapes changed
-in place in inference mode, and that a GPU's generator is refused on the CPU.
+in place in inference mode, and that a GPU's generator is refused on the CPU. ``torch.accelerator`` knows one accelerator: where
+there is a GPU it no longer names that one, and says that none is available.
 """
 
 import contextlib
