@@ -336,7 +336,7 @@ while True:
 
 
 def test_the_seed_of_the_hidden_inputs_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    from autograder.grading import judge as judging
+    from autograder.grading.marking import judge as judging
     from autograder.grading.messages import Task
 
     seen: list[int] = []
