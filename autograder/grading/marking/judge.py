@@ -24,9 +24,10 @@ from autograder.grading.marking.marking import Marking, grading
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import in_the_sandbox
 from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
+from autograder.grading.sandbox.outputs import CellRun
 from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
-from autograder.grading.sandbox.session import CellRun, Session
+from autograder.grading.sandbox.session import Session
 from autograder.grading.source_names import defined_names, free_names
 from autograder.script.answer import Absent
 from autograder.script.question import noted
