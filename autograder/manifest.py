@@ -37,7 +37,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("1.1", "scaled_dot_product_attention", "code", 4, 40),
         Exercise("1.2", "attention_by_hand", "numbers", 3, 20),
         Exercise("1.3", "equivariance_gap", "code", 3, 20),
-        Exercise("1.4", "equivariant_or_invariant", "text", 3, 30),
+        Exercise("1.4", "equivariant_or_invariant", "text", 3, 40),
         Exercise("1.5", "causal_mask", "code", 3, 15),
         Exercise("1.6", "ordering_explained", "text", 3, 35),
     ),
