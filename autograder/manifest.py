@@ -61,7 +61,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("3.6", "RotaryMultiHeadAttention", "code", 5, 40),
         Exercise("3.7", "bfloat16_positions", "numbers", 1, 10),
         Exercise("3.7", "bfloat16_explained", "text", 1, 10),
-        Exercise("3.8", "serving_test", "code", 2, 25),
+        Exercise("3.8", "serving_test", "code", 2, 35),
         Exercise("3.8", "rotate_half", "code", 1, 5),
         Exercise("3.8", "rotary_tables", "code", 1, 10),
         Exercise("3.8", "decode_step_scores", "code", 1, 10),
