@@ -75,8 +75,8 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("4.5", "per_key_bias_is_equivalent", "code", 2, 15),
         Exercise("4.5", "per_key_explained", "text", 2, 15),
         Exercise("4.6", "ALiBiMultiHeadAttention", "code", 5, 35),
-        Exercise("4.7", "effective_window", "code", 2, 5),
-        Exercise("4.8", "reversal", "text", 2, 15),
+        Exercise("4.7", "effective_window", "code", 2, 10),
+        Exercise("4.8", "reversal", "text", 2, 25),
     ),
     "week5_extrapolation": (
         Exercise("5.1", "unturned_pairs", "numbers", 3, 15),
