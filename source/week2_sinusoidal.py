@@ -1220,7 +1220,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
 # 2. Which of the four change when the whole text moves by ten positions? Give the reason, in general and for identity weights.
-# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_i^\top W_q^\top\,R_{j-i}\,W_kx_j$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** adds nothing either. It adds a number to the score: $x_i^\top W x_j-m\,|i-j|$, with a fixed slope $m$ per head. Say for each of the two which of the four terms it keeps (perhaps changed), which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
+# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_i^\top W_q^\top\,R_{j-i}\,W_kx_j$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** adds nothing either. It adds a number to the score: $x_i^\top W x_j-m\,|i-j|$, with a fixed slope $m$ per head. For each, say which of the four terms it keeps (perhaps changed), which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
 #
 # Ten to fifteen lines are enough; a table is welcome.
 #
