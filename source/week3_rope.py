@@ -558,7 +558,7 @@ plt.show()
 #
 # Phases alone make no attention. At strength 1 offset 3 gets 0.04 of the weight, at strength 20 it gets 0.87. Training turns up the strength of a head with longer queries and keys.
 #
-# Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. Remember **fast pairs for position, slow pairs for meaning**.
+# Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. Remember **fast pairs for position, slow pairs for content**.
 # </details>
 
 # %% [markdown]
@@ -734,7 +734,7 @@ sliding = {name: (rotate_q(q, start + 5) * rotate_k(k, start)).sum(-1)[0, 0]
                                             ("half-split", apply_rotary_emb_half, apply_rotary_emb_half),
                                             ("mixed", apply_rotary_emb, apply_rotary_emb_half)]}
 
-# The quieter accident: both projections in one layout, but not in that of the training.
+# The quieter accident: both projections in one layout, but not the one used in training.
 words, query_weight, key_weight = torch.randn(3, 16, 16, generator=generator, dtype=torch.float64)  # 2 heads of 8
 
 def all_scores(rotate, *weights):
@@ -1406,7 +1406,7 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 #
 # - `rotate_llama(x, positions)` rotates `x` like your 3.4, in the half layout; it returns the dtype of `x`, and only rounding separates it from the exact result;
 # - `prompt_scores(q, k)` gives the unscaled scores of a whole prompt, in the interleaved layout;
-# - `decode_step_scores(q, k_cache)` gives those of the newest token with all tokens so far, itself included.
+# - `decode_step_scores(q, k_cache)` gives the scores of the newest token with all tokens so far, itself included.
 #
 # Its author tested it in float32 on texts of 16 tokens: no error, right shapes, nothing changes at position 0, and `prompt_scores` agrees with a public model. It has **three bugs**.
 #
@@ -1800,7 +1800,7 @@ week3.look_back_head(look_back_head)
 # ## Takeaways
 #
 # 1. A position is a rotation; a score sees the difference of two rotations.
-# 2. A score is a sum of cosines: fast pairs make it sharp, slow pairs carry meaning.
+# 2. A score is a sum of cosines: fast pairs make it sharp, slow pairs are free for content.
 # 3. Say which layout you mean, and test against numbers.
 # 4. Angles in float32 or better; cast cosine and sine last.
 # 5. Relative does not mean extrapolating. Week 4 takes another road, ALiBi; week 5 compares them.
