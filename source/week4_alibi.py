@@ -1082,7 +1082,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 4.9. Train short, test long.** Accuracy along a text eight times as long as those of the training. Beyond position 31 each curve is a mean over eight positions.
+# **Figure 4.9. Train short, test long.** Accuracy along a text eight times as long as in training. Beyond position 31 each curve is a mean over eight positions.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1199,10 +1199,11 @@ for ax, n_heads in zip(axes, (4, 8, 12)):
     ax.set_yticks(range(n_heads))
     ax.axvline(effective_window(2.0**-8), color=lab.GREY, linewidth=1, linestyle="--")
 axes[0].set_ylabel("head")
+axes[0].text(1000, 0, "window of\nslope 1/256", fontsize=9, va="center", color="#444444")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.10. Reach along a text.** The query stands at the right edge; each bar reaches back over the effective window of one head (log scale, tolerance 1%), and its black tick marks the half-life. Dashed: the window of slope 1/256.
+# **Figure 4.10. Reach along a text.** The query is at the right edge; each bar reaches back over the effective window of one head (log scale, tolerance 1%), and its black tick marks the half-life. Dashed: the window of slope 1/256.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1342,7 +1343,7 @@ plt.show()
 #
 # <details><summary>3. Public code adds slope × j, without any query position. Is that a bug?</summary>
 #
-# Not under a causal mask: there the weights are the same, as you showed in 4.5. Without a mask it is one.
+# Not under a causal mask: there the weights are the same, as you showed in 4.5. Without a mask it is.
 # </details>
 #
 # <details><summary>4. One decoding step with a cache: what is the bias?</summary>
