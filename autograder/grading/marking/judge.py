@@ -209,7 +209,8 @@ def _begin_check(
     cell: TaskCell, objects: dict[str, Any], trusted: dict[str, Any], rights: dict[str, Any], marking: Marking
 ) -> None:
     """Say what a visible check is going to ask of the answer that it is about, the last one of those that it uses. It is run
-    for the right ones once for a class, and the numbers that it may draw are drawn again."""
+    for the right ones once for a class, and the numbers that it may draw are drawn again. A question that is made of an
+    answer may tell what is right for the numbers of this cell; these earn no points, and hidden tests have others."""
     if not objects or not objects.keys() <= rights.keys():
         return
     name = max(objects, key=list(rights).index)
