@@ -95,7 +95,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("5.10", "needle_explained", "text", 2, 20),
     ),
     "week6_relative_bias": (
-        Exercise("6.1", "conventions_by_hand", "numbers", 2, 15),
+        Exercise("6.1", "conventions_by_hand", "numbers", 2, 20),
         Exercise("6.2", "relative_positions", "code", 2, 10),
         Exercise("6.3", "shaw_attention", "code", 4, 35),
         Exercise("6.4", "rel_shift", "code", 3, 20),
@@ -105,7 +105,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("6.8", "deberta_scores", "code", 4, 30),
         Exercise("6.9", "costs_by_hand", "numbers", 2, 10),
         Exercise("6.10", "t5_against_deberta", "text", 3, 25),
-        Exercise("6.11", "pull_and_push", "text", 3, 30),
+        Exercise("6.11", "pull_and_push", "text", 3, 40),
     ),
     "week7_capstone": (
         Exercise("7.1", "grouped_query_attention", "code", 3, 20),
