@@ -117,8 +117,8 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("7.6", "CrossAttention", "code", 4, 30),
         Exercise("7.7", "HybridDecoderBlock", "code", 4, 25),
         Exercise("7.8", "copying_explained", "text", 4, 35),
-        Exercise("7.9", "interview", "text", 2, 15),
-        Exercise("7.10", "design_memo", "text", 4, 40),
+        Exercise("7.9", "interview", "text", 2, 20),
+        Exercise("7.10", "design_memo", "text", 4, 60),
     ),
     "week8_production": (
         Exercise("8.1", "partial_rotary_emb", "code", 3, 15),
