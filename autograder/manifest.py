@@ -129,8 +129,8 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("8.3", "streaming_cache", "code", 2, 15),
         Exercise("8.4", "mla_attention", "code", 5, 40),
         Exercise("8.4", "absorption_explained", "text", 3, 20),
-        Exercise("8.5", "layers_that_turn", "code", 3, 20),
-        Exercise("8.6", "stream_explained", "text", 3, 25),
+        Exercise("8.5", "layers_that_turn", "code", 3, 30),
+        Exercise("8.6", "stream_explained", "text", 3, 30),
     ),
 }
 
