@@ -1186,7 +1186,7 @@ lab.table(["repaired, mean (range over 5 seeds)", *(f"{n // 64}x" for n in teste
 #
 # **3 points (1 + 2) · difficulty 3/5 · 10 + 20 minutes · code**
 #
-# *Why it matters:* this test tells the two suspects apart, and three published methods are made of it.
+# *Why it matters:* this test tells the two suspects apart, and trains nothing.
 #
 # **A worked example.** Five keys, the last three positions as queries, limit 2. The last query's distances are $4,3,2,1,0$; clipped $2,2,2,1,0$. The rows above are $2,2,1,0$ and $2,1,0$.
 

@@ -1258,7 +1258,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # | DeBERTa's last term uses $\delta(j,i)$ | The paper prints this. Both published codes use $\delta(i,j)$. | 6.8 |
 # | FLOATER gives up parallelism | Its encodings do not depend on the text; they are computed ahead. | section 8 |
 # | T5's bias cannot learn "look where the query says" | Two heads and 300 steps could not. Four heads and 1,500 steps reach 0.96. | section 7 |
-# | It fails at 64 because there are more keys | All 64 keys at familiar distances: 1.00. | section 7 |
+# | RoPE fails at 64 because there are more keys | All 64 keys at familiar distances: 1.00. | section 7 |
 #
 # ## Takeaways
 #

@@ -850,7 +850,7 @@ week7.shift_cached_keys(shift_cached_keys)
 # %% [markdown]
 # ### What servers do
 #
-# Only `generate` pads. Servers lay the new tokens of all texts end to end, in a *ragged batch*, and each token brings its own position. Keys lie in blocks anywhere in memory, listed by a *block table* (Kwon et al. 2023, section 4). A shared prompt is found by a hash of each block and all that stands before it: equal hashes mean equal tokens at equal positions, so keys are reused as they are and nothing is moved. Week 8, section 7, names the files.
+# Only `generate` pads. Servers lay the new tokens of all texts end to end, in a *ragged batch*, and each token brings its own position. Keys lie in blocks anywhere in memory, listed by a *block table* (Kwon et al. 2023, section 4). A shared prompt is found by a hash of each block and everything before it: equal hashes mean equal tokens at equal positions, so keys are reused as they are and nothing is moved. Week 8, section 7, names the files.
 
 # %% [markdown]
 # ## 5 · Two sequences
@@ -1270,7 +1270,7 @@ plt.show()
 # 4 points; half points are allowed.
 #
 # - 1 point (part 1): step t needs source index t (copy) or n−1−t (reverse). From the start: copy t−t=0, reverse t−(n−1−t)=2t−n+1, not a constant. From the end: copy t−(n−1−t)=2t−n+1, not a constant; reverse t−t=0. Constant exactly where the table shows success. Half a point if only one arm is right. (A difference counted from t+1, so a constant of 1, is right too.)
-# - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol stands before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
+# - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol comes before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
 # - 1 point (part 3): refuted: "relative encodings in all layers make copying extrapolate"; not refuted: the scores of RoPE and ALiBi depend on differences only, which is a property of the formula, not of what is learned. The part: the encoder's new distances do most of it (hidden or clipped, nothing retrained: 0.20 to 0.72 at 15, 0.06 to 0.49 at 20), more keys in the cross-attention a smaller part (0.35, 0.15), and the two add up to more; the decoder's distances change nothing; what remains is open. Half a point for the two sentences, half for the part, with numbers. "More keys" alone as the cause is wrong.
 # - 1 point (part 4): the good arms are near 1 up to 15 and fall at 20; a test of the cause (for instance: train on longer sequences, replace the encoder's or decoder's encoding, give only the cross-attention's correct positions at test, look at single symbols by place, other bases); a limit (symbols without repeats, one small size, alignment known beforehand: a translation has no constant offset, greedy decoding, five seeds). Half a point each.
 # ### END MARK SCHEME
@@ -1279,7 +1279,7 @@ plt.show()
 # ### BEGIN SOLUTION
 # 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and only where the needed one is constant does the table show success: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, it carries on.
 #
-# 2. By content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol stands before it (for reverse: after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
+# 2. By content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse: after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
 #
 # 3. The sentence "relative encodings in all layers make copying carry on" is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.61 [0.36..0.93] at 12 and 0.05 [0.00..0.24] at 15. It stays true that the scores of RoPE and ALiBi depend on differences alone: that is a property of the formulas. What the trained layers do at distances they never met is another matter. That is the encoder's trouble: with keys beyond 9 hidden there, and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, and add to it: together 0.81 [0.72..0.96]. The decoder's distances change nothing. These rows do not explain the mistakes that remain.
 #
@@ -1433,7 +1433,7 @@ plt.show()
 # ### BEGIN SOLUTION
 # **To the serving team: positions for the 128k chat server (scenario A)**
 #
-# **Choice.** A decoder with RoPE, head dimension 128, base 500,000, trained at 8,000 tokens and then for a short while at 128,000 with YaRN's frequencies. Grouped queries: 32 query heads, 8 key heads. Keys are cached rotated. Shared system prompts stand at the start of every conversation, so their cache is reused bit for bit.
+# **Choice.** A decoder with RoPE, head dimension 128, base 500,000, trained at 8,000 tokens and then for a short while at 128,000 with YaRN's frequencies. Grouped queries: 32 query heads, 8 key heads. Keys are cached rotated. Shared system prompts come first in every conversation, so their cache is reused bit for bit.
 #
 # **Why.** In week 5, unchanged RoPE models failed beyond their training length: 3.31 nats at eight times the length, against 1.37 within it. At four times the length, 25 steps with YaRN brought 3.06 down to 1.43. So extending works, but not for free. Second, the needle test: ALiBi kept a flat loss up to 1,024 tokens, yet found 0.79 of the needles at 512 and 0.54 at 1,024. A server for long documents is sold on exactly those facts.
 #

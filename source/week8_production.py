@@ -626,7 +626,7 @@ serving.moving_conveyor(streaming_cache)
 
 
 # %% [markdown]
-# **Figure 8.4. The cache as a conveyor belt.** Squares are tokens of the text; blue: sinks, orange: the window, dashed: dropped. Below each kept token stands its position in the cache. Let the text grow: which positions does the newest token meet, and which would it meet with true ones?
+# **Figure 8.4. The cache as a conveyor belt.** Squares are tokens of the text; blue: sinks, orange: the window, dashed: dropped. Below each kept token is its position in the cache. Let the text grow: which positions does the newest token meet, and which would it meet with true ones?
 
 # %% [markdown]
 # ## 4 · A cache without heads
@@ -886,7 +886,7 @@ for name, fields in configs.items():
 # What a field means is decided by the code that reads it (here `transformers` 5.23), not by its name:
 #
 # - **The width of a head** is `head_dim`, or, where that is missing, `hidden_size // num_attention_heads`.
-# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It stands at the top or inside `rope_parameters`; GPT-NeoX calls it `rotary_pct`. `int()` cuts off a product that is not a whole number.
+# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`; GPT-NeoX calls it `rotary_pct`. `int()` cuts off a product that is not a whole number.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
 # - **A list of layers** (SmolLM3, Llama 4): `self.use_rope = config.no_rope_layers[layer_idx]`.
 # - **Kinds of layers.** Linear attention has no rotation (Qwen3-Next). In Cohere 2 and EXAONE 4 (`model_type` `cohere2` and `exaone4`) only layers with a window turn, unless the model has no window at all: `sliding_window` is null. In all other models, Gemma 3 for one, full attention turns like the rest.
@@ -1100,7 +1100,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. With true positions the 60 recent keys keep their known distances. Only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token stands at place $p$, and all keys at places above $p$ seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. For most of the window the order is wrong as well. That costs 1.09 [0.87..1.26]. Four strange keys do less harm than thirty.
+# 1. With true positions the 60 recent keys keep their known distances. Only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$ seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. For most of the window the order is wrong as well. That costs 1.09 [0.87..1.26]. Four strange keys do less harm than thirty.
 #
 # 2. It is not true of this model. Without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets 0.004 of a head's weight on average and 0.017 at most, and an equal share would be 0.02. No sink has formed, so dropping it takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
 #
@@ -1133,7 +1133,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At 230 it shows what it showed at 31, in training.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Between which distances does pair 3's hand stand in the half that belongs to keys ahead? What should the loss do there, and between 200 and 290? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
+# **Predict.** Between which distances does pair 3's hand point to the half that belongs to keys ahead? What should the loss do there, and between 200 and 290? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
 #
 # *Your prediction:*
 
@@ -1160,7 +1160,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
           [[name, beside(losses[:, 32:].mean(1), settled["window of 64, cached"])] for name, losses in arms.items()])
 
 # %% [markdown]
-# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3's hand stands where keys ahead of the query would put it. (a) Where does the black curve rise? (b) Which of the other two follows it?
+# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3's hand points where keys ahead of the query would put it. (a) Where does the black curve rise? (b) Which of the other two follows it?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
