@@ -1075,7 +1075,7 @@ shares = np.array(results["first"])
 print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most")
 
 # %% [markdown]
-# There are two tables because the curves are not flat. The last 32 characters are one spot, and for the ring buffer they happen to be a good one. The mean from 128 on covers six rounds of the buffer.
+# There are two tables because the curves are not flat. The last 32 characters are one spot. The mean from 128 on covers six rounds of the buffer.
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained_question", "locked": true}
 # ### Exercise 8.6 · What the stream shows
