@@ -3,7 +3,7 @@
 #
 # **The week in one sentence.** A model that serves people writes one token at a time and remembers the rest: build that memory, join two encodings in one model, then decide which encoding a real project should use.
 #
-# A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is that, and which position does the next token have? If one index is wrong, no error is raised. This week's bugs are of that kind.
+# A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is it, and which position does the next token have? If one index is wrong, no error is raised. This week's bugs are of that kind.
 #
 # <!-- costs of week7_capstone -->
 #
@@ -269,7 +269,7 @@ week7.cache_sizes(cache_sizes)
 #
 # The contract is one sentence: **however you cut the text, the output is that of the whole text at once.** A prompt of 1,000 tokens comes in one piece, or in pieces of 256 to save memory. After it come single tokens.
 #
-# Three things must be right. In the first call they are right by themselves.
+# Three things must be right. In the first call all three come out right anyway.
 #
 # - **Positions.** If $c$ tokens are cached, the new ones have the positions $c, c+1, \dots$, not $0, 1, \dots$
 # - **The mask.** Rows are the new tokens, columns are all tokens. Row $r$ sees the columns up to $c+r$: the causal mask aligned at the end (exercise 1.5).

@@ -59,7 +59,7 @@ np.random.seed(0)
 #
 # GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. Phi-1.5 and GLM-4 turn half of them, StableLM and Qwen3-Next a quarter. The channels that stay still compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
 #
-# Why give up most of the rotation? For three reasons. It is cheaper, which was part of the reason given for GPT-NeoX. It seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those with about a tenth of the channels converged like those with all. And a channel that does not turn meets no unknown angle at any length. Section 8.2 of week 5 used that in whole layers.
+# Why give up most of the rotation? For three reasons. It is cheaper, which was part of the reason given for GPT-NeoX. It seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Section 8.2 of week 5 used that in whole layers.
 #
 # The rotated part is a small RoPE of its own. With $r$ rotated channels (`rotary_dim`) pair $i$ turns at
 #
@@ -791,7 +791,7 @@ serving.moving_absorbed()
 # Two to five sentences per part. $R(p)$ is the rotation by position $p$; the query stands at $m$, the key at $n$.
 #
 # 1. **The product.** Write the score of a rotated query with a rotated key $R(n)W^{UK}c$ in the form $q^\top(\dots)c$. What is in the brackets, and on what does it depend? Why can it not be multiplied out once, before serving?
-# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose it had no separate channels, and rotated the 128 channels of every key that comes out of $W^{UK}$. Name two ways to serve it all the same, and give for one of them a number: cached numbers per token, or multiplications per step.
+# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose it had no separate channels, and rotated the 128 channels of every key that comes out of $W^{UK}$. Name two ways to serve it nevertheless, and give for one of them a number: cached numbers per token, or multiplications per step.
 # 3. **The way out.** How do the separate channels $q', k'$ avoid the problem, and what do they cost? Would ALiBi or T5's bias have caused the problem?
 #
 # ### BEGIN MARK SCHEME
@@ -1165,7 +1165,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, 0.00 [−0.01..0.01] nats are left of it. With true positions there and nowhere else, the price is 0.40 [0.30..0.51]: higher than with all of them. The peaks of the black curve are 20 apart, which is the turn of pair 1: where that pair comes round as well, a sink looks most like a neighbour.
+# One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, 0.00 [−0.01..0.01] nats of it remain. With true positions there and nowhere else, the price is 0.40 [0.30..0.51]: higher than with all of them. The peaks of the black curve are 20 apart, which is the turn of pair 1: where that pair comes round as well, a sink looks most like a neighbour.
 #
 # So a distance does no harm just by being new: those of 200 to 290 are as new as those of 100 to 190, and cost nothing. The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; why, we have not measured.
 # </details>
