@@ -1779,7 +1779,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # %% [markdown]
 # ### 8.3 What released models do
 #
-# Read in the [configuration classes](https://github.com/huggingface/transformers/tree/v5.23.0/src/transformers/models) of `transformers` 5.23.0. They hold defaults; a released checkpoint may set other values.
+# Read in the configuration classes of `transformers` 5.23.0 ([files](https://github.com/huggingface/transformers/tree/v5.23.0/src/transformers/models)). They hold defaults; a released checkpoint may set other values.
 #
 # | model (class) | what it does | this week |
 # |---|---|---|
