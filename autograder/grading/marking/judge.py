@@ -27,6 +27,7 @@ from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
 from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import CellRun, Session
+from autograder.grading.sandbox.worker.tensors import EXACT
 from autograder.grading.source_names import defined_names, free_names
 from autograder.script.answer import Absent
 from autograder.script.question import noted
@@ -71,8 +72,7 @@ def prepare(assignment: str) -> None:
     """Import once, before processes are forked that grade this assignment, what each of them would import."""
     import matplotlib.pyplot  # noqa: F401  the notebooks' set-up cells do
 
-    import autograder.grading.sandbox.worker.simulated_device  # noqa: F401  the tests' tensors are there
-
+    torch.set_float32_matmul_precision(EXACT)
     for exercise in _exercises(assignment):
         exercise.mistakes()
 
