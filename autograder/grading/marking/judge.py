@@ -82,7 +82,8 @@ def write_scripts(assignment: str, seed: int, device: str) -> None:
     marking = Marking(seed, device, _cache_of(assignment, seed, device))
     for exercise in _exercises(assignment):
         with contextlib.suppress(BrokenCheck):
-            marking.script(exercise)
+            for one in dict.fromkeys((device, "cpu")):
+                marking.script(exercise, one)
 
 
 def _exercises(assignment: str) -> list[Exercise]:
