@@ -151,7 +151,7 @@ def _fill(
     ]
     chosen = chance.choice(entries)
     cell.source = chosen.source
-    return float(entry.points) if chosen.is_right else chosen.score, chosen.name
+    return chosen.due(entry.points), chosen.name
 
 
 def agrees(student: Student, score: Score | None) -> bool:

@@ -163,7 +163,11 @@ OUTLINES: dict[str, Outline] = {
     ),
 }
 
-# Files that students of a week receive beside the notebook and lab.py. They lie in source/, like lab.py.
+# Files that students receive beside every notebook. The first lies in source/; the second is the grader's own.
+SIMULATED_DEVICE = "simulated_device.py"
+SHARED_FILES = ("lab.py", SIMULATED_DEVICE)
+
+# Files that students of a week receive besides. They lie in source/, like lab.py.
 RELEASED_FILES: dict[str, tuple[str, ...]] = {
     "week5_extrapolation": ("ready_encodings.py", "week5_results.json", "week5_rope.npz", "week5_needle.npz"),
     "week6_relative_bias": ("relative_tasks.py", "week6_results.json"),

@@ -12,7 +12,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Unicode
 
 from autograder.course import Role, is_week, role_of
-from autograder.manifest import MANIFEST, RELEASED_FILES
+from autograder.manifest import MANIFEST, RELEASED_FILES, SHARED_FILES
 from autograder.public_address import PublicAddress, public_address
 
 BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
@@ -41,7 +41,7 @@ class OpenedAlone(NbGraderPreprocessor):
 def look_for_files(assignment: str, address: PublicAddress) -> str:
     """Code that fetches the notebook's files where they are missing, or says in one sentence what to do. Its names begin with
     an underscore: no answer may come to rest on them."""
-    names = ", ".join(f'"{name}"' for name in ("lab.py", *RELEASED_FILES.get(assignment, ())))
+    names = ", ".join(f'"{name}"' for name in (*SHARED_FILES, *RELEASED_FILES.get(assignment, ())))
     where = address.raw(f"notebooks/{assignment}")
     if where:
         return (

@@ -11,13 +11,16 @@ from nbgrader.converters import GenerateAssignment, GenerateSolution
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 
+import autograder
 from autograder.build.full_answers import add_full_answers
 from autograder.build.preprocessors import PRODUCTS, source_digest
 from autograder.build.text import to_notebook, to_text
 from autograder.course import course_config
 from autograder.errors import CourseError, RegionError, TextError
 from autograder.log import CapturedLog
-from autograder.manifest import RELEASED_FILES
+from autograder.manifest import RELEASED_FILES, SHARED_FILES, SIMULATED_DEVICE
+
+WORKER = Path(autograder.__file__).parent / "grading" / "sandbox" / "worker"
 
 
 def texts(root: Path, week: str | None = None) -> list[Path]:
@@ -98,8 +101,9 @@ def _stage(root: Path, stage: Path, text: Path) -> Path:
     except (TextError, RegionError) as error:
         raise TextError(f"source/{text.name}: {error}; see docs/authoring.md") from error
     (source / f"{assignment}.ipynb").write_text(_dump(notebook), encoding="utf-8")
-    for name in ("lab.py", *RELEASED_FILES.get(assignment, ())):
-        copy_released(root / "source" / name, source / name)
+    for name in (*SHARED_FILES, *RELEASED_FILES.get(assignment, ())):
+        folder = WORKER if name == SIMULATED_DEVICE else root / "source"
+        copy_released(folder / name, source / name)
     _generate(root, stage, GenerateAssignment, assignment)
     return source
 

@@ -12,7 +12,7 @@ import nbformat
 from autograder.build.pipeline import stale_products, texts
 from autograder.course import max_score, week_number
 from autograder.errors import CourseError
-from autograder.manifest import RELEASED_FILES
+from autograder.manifest import RELEASED_FILES, SHARED_FILES
 
 NAME = "positional-encodings-students"
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
@@ -59,7 +59,7 @@ def _require_fresh(root: Path, text: Path) -> None:
 
 
 def _week_files(root: Path, assignment: str) -> dict[str, bytes]:
-    names = (f"{assignment}.ipynb", "lab.py", *RELEASED_FILES.get(assignment, ()))
+    names = (f"{assignment}.ipynb", *SHARED_FILES, *RELEASED_FILES.get(assignment, ()))
     return {f"{assignment}/{name}": (root / "notebooks" / assignment / name).read_bytes() for name in names}
 
 

@@ -16,18 +16,21 @@ import torch
 import autograder.reference
 from autograder.checks.probes import calling, calling_again, calling_refilled, differentiating, gradient
 from autograder.errors import BrokenCheck, StudentError
+from autograder.grading.sandbox.worker import simulated_device
 from autograder.manifest import entry
 from autograder.misconceptions.bank import carried, known_mistakes
 from autograder.script.answer import Absent, Raised
 from autograder.script.compare import USUAL, Tolerance
 from autograder.script.question import Probe, recorded
 from autograder.script.script import (
+    NOTHING,
     Agrees,
     Answers,
     Block,
     Entry,
     Exercise,
     Fault,
+    FollowsDevice,
     Gate,
     HasDtype,
     Hint,
@@ -114,6 +117,7 @@ class Check:
     ) -> None:
         self.script = Script()
         self.device = device
+        self._elsewhere = "cuda" if device == "cuda" else simulated_device.NAME
         self._assignment, self._grade_id, self._right, self._seed = assignment, grade_id, right, seed
         self._is_sure = is_sure  # that the right object can do all that is asked
         self._generator = torch.Generator()
@@ -144,6 +148,17 @@ class Check:
         self.script.blocks.append(Block(name, points, golden))
         self._seed_for(name)
         yield
+
+    @contextmanager
+    def follows_device(self, points: float) -> Iterator[None]:
+        """A block on a device that is not the CPU, on every machine: a simulated one where there is no other. Its inputs are
+        drawn there, and ``follows`` asks whether the answer stays there."""
+        here, self.device = self.device, self._elsewhere
+        try:
+            with self.criterion("follows the device of its arguments", points):
+                yield
+        finally:
+            self.device = here
 
     @contextmanager
     def every(self) -> Iterator[None]:
@@ -211,6 +226,13 @@ class Check:
             self._add(step)
         else:
             self._note(step)
+
+    def follows(self, probe: Probe, call: str) -> None:
+        """All that the student's object returns is on the device of its arguments."""
+        step = self._add(FollowsDevice(probe, f"{call} on another device than the CPU", device=self.device))
+        if self._is_sure and step.fault(step.expected) is not None:
+            raise BrokenCheck(f"{self._grade_id}: the reference does not follow the device: {call}")
+        step.expected = NOTHING
 
     def raises(self, probe: Probe, error: type[Exception], call: str, hint: str = "") -> None:
         """The student's object refuses with ``error``, and when it is asked again: what a refused call has left behind answers

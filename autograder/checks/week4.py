@@ -414,7 +414,7 @@ def states_after_a_call(x: torch.Tensor, *sizes: int) -> Probe:
     def probe(cls: Any) -> dict[str, tuple[int, ...]]:
         module = cls(*sizes)
         try:
-            module(x.clone())
+            module(x.cpu().clone())
         except Exception as error:
             by_student(error)
         return {key: tuple(value.shape) for key, value in module.state_dict().items()}

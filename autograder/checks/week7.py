@@ -215,8 +215,8 @@ def same_parts(
 
     def shapes(cls: Any) -> dict[str, Any]:
         module = cls(*arguments)
-        if inputs:
-            module(*[value if value is None else value.clone() for value in inputs])
+        if inputs:  # on the CPU, where the module is
+            module(*[value if value is None else value.cpu().clone() for value in inputs])
         return {key: tuple(value.shape) for key, value in module.state_dict().items()}
 
     check.agrees(shapes, f"{call}.state_dict(){' after a call' if inputs else ''}", hint=hint)

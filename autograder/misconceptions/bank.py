@@ -50,10 +50,15 @@ class Solution:
     score: float | None  # None: full marks
     says: str
     remembers: bool = False  # its answers depend on the calls before: comparing values with it would be luck
+    forgets_device: bool = False  # and is right in everything else
 
     @property
     def is_right(self) -> bool:
-        return self.score is None
+        return self.score is None or self.forgets_device
+
+    def due(self, points: float) -> float:
+        """Its score, in an exercise of so many points."""
+        return float(points) if self.score is None else self.score
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +85,21 @@ def wrong(assignment: str, grade_id: str, score: float, says: str, remembers: bo
     )
 
 
-def right(assignment: str, grade_id: str) -> Callable:
-    """Register a right function or class that differs from the reference in form."""
+def right(assignment: str, grade_id: str, score: float | None = None) -> Callable:
+    """Register a right function or class that differs from the reference in form. One that forgets the device of its
+    arguments has the points it is due for the rest."""
+    forgets = score is not None
     return lambda subject: _register(
-        Solution(assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), None, "")
+        Solution(
+            assignment,
+            grade_id,
+            subject.__name__,
+            subject,
+            _as_answer(subject, grade_id),
+            score,
+            "",
+            forgets_device=forgets,
+        )
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from autograder.errors import BrokenCheck
 from autograder.script.answer import Answer, Given, Raised
@@ -31,6 +32,15 @@ from autograder.script.question import Probe, Question
 from autograder.script.verdict import Criterion, Verdict
 
 NOTHING = Given(None)
+# What to change where an answer does not follow the device of its arguments.
+ON_THE_CPU = "A tensor in your answer is made on the CPU, wherever its arguments are. Give it device=x.device."
+GOES_TO_NUMPY = "A tensor goes to NumPy, which works on the CPU only. Use PyTorch's functions instead."
+WHOLE_NUMBERS = "Matrices of whole numbers are multiplied, and a GPU cannot do that. Make them floating first."
+NOT_FOLLOWED = {  # by what the error says
+    "same device": ON_THE_CPU,
+    "to numpy": GOES_TO_NUMPY,
+    "not implemented for 'int": WHOLE_NUMBERS,
+}
 UNANSWERED = "not answered yet (the cell still raises NotImplementedError)"
 
 
@@ -185,6 +195,24 @@ class HasDtype(Step):
             return None
         text = f"{self.call} must return {a_tensor(self.dtype)}; yours returns {kind(got)}."
         return Fault(text, (text,))
+
+
+@dataclass(eq=False)
+class FollowsDevice(Step):
+    """All tensors of the value are where the arguments are, whatever is in them."""
+
+    device: str = "cpu"
+    remembers_errors = False
+
+    def _of_value(self, got: Any, names: tuple[str, ...]) -> Fault | None:
+        places = {leaf.device.type for leaf in tree_leaves(got) if isinstance(leaf, torch.Tensor)}
+        if places <= {self.device}:
+            return None
+        return Fault(f"{self.call}: the result is on the CPU, and the arguments are not", (ON_THE_CPU,))
+
+    def _error(self, error: Any) -> Fault:
+        names = tuple(sentence for words, sentence in NOT_FOLLOWED.items() if words in error.message)
+        return Fault(super()._error(error).message, names)
 
 
 @dataclass(eq=False)

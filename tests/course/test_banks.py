@@ -20,7 +20,7 @@ from autograder.misconceptions.bank import NAMES, bank
 from autograder.script.answer import Absent, Given, answer_of
 from autograder.script.compare import Tolerance, difference
 from autograder.script.question import Local, plain
-from autograder.script.script import Exercise
+from autograder.script.script import NOT_FOLLOWED, Exercise, FollowsDevice
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -81,9 +81,11 @@ BY_PROPERTY = r"must raise|in place|must return an? \w+ tensor"
 
 
 def require_what_is_due(entry, solution, verdict):
-    assert verdict.score == (entry.points if solution.is_right else solution.score), verdict.render()
+    assert verdict.score == solution.due(entry.points), verdict.render()
     if solution.is_right:
-        assert not verdict.named, verdict.render()
+        assert len(verdict.named) == solution.forgets_device, verdict.render()
+        assert set(verdict.named) <= set(NOT_FOLLOWED.values())
+        assert [criterion.earned < criterion.points for criterion in verdict.criteria].count(True) == len(verdict.named)
     else:
         assert solution.score < entry.points and solution.says.endswith((".", ".)")), "a sentence for the student"
         named = verdict.named
@@ -125,7 +127,7 @@ UNLUCKY = [
 def test_the_score_does_not_depend_on_the_seed_of_the_class(grade_id, name, seed):
     week, entry, solution = next(case for case in SOLUTIONS if (case[1].grade_id, case[2].name) == (grade_id, name))
     verdict = grade(week, entry, typed(solution), seed)
-    assert verdict.score == (entry.points if solution.is_right else solution.score), verdict.render()
+    assert verdict.score == solution.due(entry.points), verdict.render()
 
 
 @pytest.mark.nightly
@@ -296,7 +298,9 @@ def test_probes_say_the_same_when_the_test_is_written(case):
             torch.manual_seed(0)
             answer_of(lambda step=step: step.probe(Local(overwriting(test.right))))
     for step in script.steps:
-        if step.questions and "parameters()" not in step.call:  # which begin with other numbers each time
+        if isinstance(step, FollowsDevice):
+            assert step.fault(answer_of(lambda step=step: step.probe(Local(test.right)))) is None, step.call
+        elif step.questions and "parameters()" not in step.call:  # which begin with other numbers each time
             again, due = answer_of(lambda step=step: step.probe(Local(test.right))), step.expected
             assert isinstance(again, Given) == isinstance(due, Given), step.call
             if isinstance(due, Given):

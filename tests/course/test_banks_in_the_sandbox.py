@@ -34,8 +34,7 @@ def test_every_entry_gets_through_the_sandbox_what_it_is_due(assignment: str, tm
             if entries:
                 entry = entries[number % len(entries)]
                 cells[exercise.grade_id].source = entry.source
-                points = float(exercise.points) if entry.is_right else entry.score
-                due[student][exercise.graded_cell] = (entry.name, points)
+                due[student][exercise.graded_cell] = (entry.name, entry.due(exercise.points))
         path = root / "submitted" / student / assignment / f"{assignment}.ipynb"
         path.parent.mkdir(parents=True)
         nbformat.write(notebook, path)

@@ -18,7 +18,7 @@ from autograder.build.regions import RegionError, clear_solution, extract_region
 from autograder.build.text import TextError, to_notebook, to_text
 from autograder.course import course_config
 from autograder.errors import CourseError
-from autograder.manifest import MANIFEST, RELEASED_FILES
+from autograder.manifest import MANIFEST, RELEASED_FILES, SHARED_FILES
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_text_and_notebook_are_two_forms_of_one_thing(text: Path) -> None:
 def test_nothing_of_the_solution_reaches_the_students(text: Path) -> None:
     released = COURSE / "notebooks" / text.stem
     assert sorted(path.name for path in released.iterdir() if path.is_file()) == sorted(
-        ["lab.py", f"{text.stem}.ipynb", *RELEASED_FILES.get(text.stem, ())]
+        [*SHARED_FILES, f"{text.stem}.ipynb", *RELEASED_FILES.get(text.stem, ())]
     )
     student = nbformat.read(released / f"{text.stem}.ipynb", as_version=4)
     sources = "\n".join(cell.source for cell in student.cells) + (released / "lab.py").read_text(encoding="utf-8")

@@ -25,9 +25,11 @@ from autograder.checks.probes import calling_again
 from autograder.grading.marking import marking
 from autograder.grading.marking.marking import grading
 from autograder.grading.marking.replay import NO_VALUE
+from autograder.grading.sandbox.worker import simulated_device
 from autograder.misconceptions import bank as banks
 from autograder.misconceptions.bank import Mistake
 from autograder.script.compare import FOUR_DIGITS, Tolerance, brief, difference, is_rounded, kind, off
+from autograder.script.script import GOES_TO_NUMPY, ON_THE_CPU, WHOLE_NUMBERS
 from autograder.script.verdict import Criterion, Verdict
 
 EXACT = Tolerance(rtol=0, atol=0)
@@ -754,3 +756,95 @@ def test_an_error_of_the_course_itself_is_never_the_students(monkeypatch: pytest
     monkeypatch.setattr(framework, "known_mistakes", lambda *names: 1 / 0)
     with grading(), pytest.raises(BrokenCheck, match="ZeroDivisionError"):
         week3.rope_frequencies(lambda head_dim, base=10000.0: torch.ones(head_dim // 2))
+
+
+# ---- the device -----------------------------------------------------------------------------------------------------
+
+
+def doubles_and_follows(check):
+    with check.criterion("values", 0.75, golden=True):
+        check.agrees(calling(check.randn(3)), "f(x)")
+    with check.follows_device(0.25):
+        check.follows(calling(check.randn(3)), "f(x)")
+
+
+def numpy_s(x):
+    return torch.from_numpy(2 * x.numpy())
+
+
+def computes_on_the_default_device(x):
+    return x * torch.full((3,), 2.0)
+
+
+def moves_everything_to_the_cpu(x):
+    return 2 * x.cpu()
+
+
+def multiplies_whole_numbers(x):
+    eye = torch.eye(3, dtype=torch.int64, device=x.device)
+    return 2 * x * (eye @ eye).diagonal()
+
+
+def refuses_every_other_device(x):
+    if x.device.type != "cpu":
+        raise ValueError("the CPU only")
+    return 2 * x
+
+
+DEVICES = ("cpu", simulated_device.NAME)
+CARELESS = {
+    computes_on_the_default_device: [ON_THE_CPU],
+    moves_everything_to_the_cpu: [ON_THE_CPU],
+    numpy_s: [GOES_TO_NUMPY],
+    multiplies_whole_numbers: [WHOLE_NUMBERS],
+    refuses_every_other_device: [],
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("answer", CARELESS, ids=lambda answer: answer.__name__)
+def test_an_answer_that_forgets_the_device_loses_that_criterion_on_every_machine(answer, device):
+    with grading(device=device):
+        verdict = exercise("week3_rope", "rotate_half", double)(doubles_and_follows)(answer)
+    assert [criterion.earned for criterion in verdict.criteria] == [0.75, 0], verdict.render()
+    assert verdict.named == CARELESS[answer] and "on another device" in verdict.criteria[1].message
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_to_follow_the_device_earns_nothing_without_a_right_value(device):
+    for answer, score in ((double, 1), (lambda x: 3 * x, 0)):
+        with grading(device=device):
+            assert exercise("week3_rope", "rotate_half", double)(doubles_and_follows)(answer).score == score
+
+
+def test_what_another_device_makes_of_an_answer_costs_nothing():
+    """It follows, and is judged again where its values are right."""
+
+    def rounded(x):
+        return 2 * x + 0.01 * (x.device.type != "cpu")
+
+    with grading(device=simulated_device.NAME):
+        verdict = exercise("week3_rope", "rotate_half", double)(doubles_and_follows)(rounded)
+    assert verdict.score == 1 and not verdict.named
+
+
+def test_the_inputs_of_the_block_alone_are_on_the_other_device():
+    places = []
+
+    def body(check):
+        doubles_and_follows(check)
+        places.extend((check.randn(2).device.type, check.device))
+
+    def asked(x):
+        places.append(x.device.type)
+        return 2 * x
+
+    assert run(body, asked).score == 1
+    assert places == ["cpu", "cpu", "cpu", simulated_device.NAME]
+
+
+def test_a_reference_that_forgets_the_device_is_a_broken_check():
+    with pytest.raises(BrokenCheck, match="does not follow the device"):
+        run(doubles_and_follows, double, reference=moves_everything_to_the_cpu)
+    with pytest.raises(BrokenCheck, match="fails its own check"):
+        run(doubles_and_follows, double, reference=computes_on_the_default_device)

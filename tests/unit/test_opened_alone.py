@@ -1,12 +1,13 @@
 """A released notebook without its folder fetches its files or names them; badges only where there is an address."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from autograder.build.opened_alone import colab_badge, look_for_files, update_readme
-from autograder.manifest import MANIFEST
+from autograder.manifest import MANIFEST, SHARED_FILES
 from autograder.public_address import PublicAddress
 
 WEEK5 = "week5_extrapolation"
@@ -20,11 +21,12 @@ def run(source: str, folder: Path) -> subprocess.CompletedProcess:
 def test_missing_files_are_named_in_one_sentence(tmp_path: Path) -> None:
     done = run(look_for_files(WEEK5, PublicAddress()), tmp_path)
     said = done.stderr.strip().splitlines()[-1]
-    assert said.startswith("FileNotFoundError: put lab.py, ready_encodings.py, week5_results.json")
+    assert said.startswith("FileNotFoundError: put lab.py, simulated_device.py, ready_encodings.py, week5_results.json")
 
 
 def test_nothing_is_said_where_all_are_there(tmp_path: Path) -> None:
-    (tmp_path / "lab.py").touch()
+    for name in SHARED_FILES:
+        (tmp_path / name).touch()
     assert run(look_for_files("week3_rope", PublicAddress()), tmp_path).returncode == 0
 
 
@@ -34,21 +36,20 @@ def test_with_an_address_they_are_fetched(tmp_path: Path) -> None:
     assert f'"{address}/{{_file}}"' in source
     served = tmp_path / "served"
     served.mkdir()
-    (served / "lab.py").write_text("x = 1")
+    for name in SHARED_FILES:
+        (served / name).write_text("x = 1")
     done = run(source.replace(address, served.as_uri()), tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "lab.py").read_text() == "x = 1"
+    assert [(tmp_path / name).read_text() for name in SHARED_FILES] == ["x = 1"] * 2
 
 
-def test_no_answer_can_come_to_rest_on_its_names() -> None:
+def test_no_answer_can_come_to_rest_on_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SHARED_FILES:
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
     for place in (PublicAddress(), PLACE):
         names: dict[str, object] = {}
-        before = os.getcwd()
-        os.chdir(Path(__file__).resolve().parents[2] / "notebooks" / "week3_rope")
-        try:
-            exec(look_for_files("week3_rope", place), names)
-        finally:
-            os.chdir(before)
+        exec(look_for_files("week3_rope", place), names)
         assert not [name for name in names if not name.startswith("_")]
 
 

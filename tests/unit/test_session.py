@@ -362,6 +362,17 @@ def apply(f, x): return f(x) + 1
     assert torch.equal(found["apply"](lambda t: t * 5, torch.ones(2)), torch.full((2,), 6.0))
 
 
+def test_a_cell_changes_neither_the_dtype_nor_the_precision_of_what_a_test_computes(session: Session) -> None:
+    """Else "medium" would round the factors of a product to bfloat16, on a processor that can."""
+    settings = "torch.get_default_dtype(), torch.get_float32_matmul_precision()"
+    session.execute(
+        "set", "import torch\ntorch.set_default_dtype(torch.float64)\ntorch.set_float32_matmul_precision('medium')"
+    )
+    session.execute("cell", f"def asked(): return str(({settings}))")
+    assert session.lookup(["asked"])["asked"]() == "(torch.float32, 'highest')"
+    assert printed(session, f"print({settings})") == "torch.float64 medium\n"
+
+
 def test_in_place_changes_are_seen(session: Session) -> None:
     session.execute("a", "def spoil(x):\n    x += 1\n    return x * 0")
     x = torch.zeros(3)

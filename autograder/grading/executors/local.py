@@ -168,8 +168,8 @@ def _write_scripts(task: Task) -> None:
     """Write the hidden tests once for all judges."""
     from autograder.grading.marking.judge import write_scripts
 
-    if _sandbox is not None and _sandbox.device == "cpu":  # CUDA is left alone until the judges are forked
-        write_scripts(task.assignment, task.seed, "cpu")
+    if _sandbox is not None and _sandbox.device != "cuda":  # which is left alone until the judges are forked
+        write_scripts(task.assignment, task.seed, _sandbox.device)
 
 
 def close_sandbox() -> None:
@@ -192,8 +192,8 @@ def _begin_to_judge(parent: int) -> None:
     gc.set_threshold(*GARBAGE)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with(parent)
-    on_cpu = _sandbox is not None and _sandbox.device == "cpu"  # CUDA reserves address space without bound
-    if on_cpu and os.path.exists("/proc/self/statm"):
+    is_bounded = _sandbox is not None and _sandbox.device != "cuda"  # CUDA reserves address space without bound
+    if is_bounded and os.path.exists("/proc/self/statm"):
         with open("/proc/self/statm", encoding="ascii") as file:
             now = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (now + JUDGE_MEMORY, resource.RLIM_INFINITY))

@@ -3,6 +3,9 @@
 There are two ways not to pay again. *Replaced*: an answer that calls an earlier one of the student's is graded once more
 with the course's function in its place (`stand_ins`). *Carried*: an answer that makes again a mistake that was named in
 an earlier exercise is graded once more on top of that known mistake.
+
+The score does not depend on the device. An answer with full marks on another device than the CPU has them; every other one
+gets what it gets on the CPU. Both scripts ask whether it follows the device of its arguments.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -54,8 +57,9 @@ class Marking:
         return verdict
 
     def _best(self, exercise: Exercise, student: Any) -> Verdict:
-        script = self.script(exercise)
-        best = replay(exercise, script, student)
+        best = replay(exercise, self.script(exercise, self.device), student)
+        if not best.is_full and self.device != "cpu":  # what a device makes of an answer costs nothing: the CPU decides
+            best = replay(exercise, self.script(exercise, "cpu"), student)
         if not best.is_full:
             best = self._with_replacements(best, student)
         named = self._named(best)
@@ -71,10 +75,12 @@ class Marking:
             stopped=best.stopped,
         )
 
-    def script(self, exercise: Exercise, right: Any = None) -> Script:
+    def script(self, exercise: Exercise, device: str, right: Any = None) -> Script:
         """What an answer is asked, and what is expected on top of ``right``: of the right object, or a known mistake."""
         right = exercise.right if right is None else right
-        found: Script = self.cache.recall((exercise, id(right)), lambda: exercise.write(right, self.seed, self.device))
+        found: Script = self.cache.recall(
+            (exercise, id(right), device), lambda: exercise.write(right, self.seed, device)
+        )
         return found
 
     def _named(self, trial: Trial) -> list[str]:
@@ -125,7 +131,7 @@ class Marking:
             for mistake in exercise.mistakes():
                 if mistake.says != (sentence,):
                     continue
-                other = replay(exercise, self.script(exercise, mistake.subject), student)
+                other = replay(exercise, self.script(exercise, "cpu", mistake.subject), student)
                 if other.score > best.score:
                     other.note = f"The same mistake as in your {earlier.name}: it is not paid for again."
                     return other

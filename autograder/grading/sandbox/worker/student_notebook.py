@@ -23,7 +23,7 @@ from helper_modules import offer_helpers
 from isolation import make_dumpable
 from pullback import pullback, slope
 from student_shell import Recorder, Stream
-from tensors import call_before, make_module, same, tensors_in, usual_dtype
+from tensors import call_before, make_module, same, tensors_in, usual_numbers
 from wire import Connection, Decoder, Encoder, PeerGone, Reference
 
 DEBUGGER = "it stops in a debugger, and nobody is there to let it go on: remove breakpoint() or set_trace()"
@@ -137,7 +137,7 @@ class Notebook:
             target = getattr(target, header["method"])
         inputs = tensors_in((args, kwargs))
         before = [tensor.detach().clone() for tensor in inputs] if header.get("watched") else []
-        with usual_dtype():
+        with usual_numbers():
             call_before(header.get("again", ""), target, args, kwargs)
             value = target(*args, **kwargs)
             if isinstance(value, (types.GeneratorType, map, filter, zip)):
@@ -317,7 +317,7 @@ def run_notebook(connection: Connection, shell: Any, job: dict[str, Any], lent: 
     sys.path.insert(0, job["directory"])
     random.seed(job["seed"])
     np.random.seed(job["seed"])  # noqa: NPY002  the generator that students' code uses
-    if job["device"] == "cpu":  # else torch.manual_seed notes who asked, for the day of a GPU: a millisecond and a half
+    if job["device"] != "cuda":  # torch.manual_seed notes who asked, for the day of a GPU: a millisecond and a half
         torch.cuda.manual_seed_all = torch.xpu.manual_seed_all = lambda seed: None
     torch.manual_seed(job["seed"])
     notebook = Notebook(connection, shell, job["device"], lent)

@@ -64,7 +64,7 @@ def load_table(module: Any, rows: torch.Tensor) -> str:
 
 def make_module(target: Any, args: Any, kwargs: Any, loaded: dict[str, Any]) -> tuple[Any, str]:
     """A module of the student's class with what is to be loaded, or why it was not. With ``again`` the module is there."""
-    with usual_dtype():
+    with usual_numbers():
         if "again" in loaded:
             return target, load_table(target, loaded["again"])
         module = target(*args, **kwargs)
@@ -73,17 +73,25 @@ def make_module(target: Any, args: Any, kwargs: Any, loaded: dict[str, Any]) -> 
         return module, load_weights(module, loaded["weights"], loaded["zeroed"])
 
 
+EXACT = "highest"  # float32 products in float32, in PyTorch's words: not in TF32, nor in bfloat16
+
+
 @contextlib.contextmanager
-def usual_dtype() -> Iterator[None]:
-    """A test hands in float32 tensors, so new ones are float32, whatever a cell has switched for its own purposes."""
-    dtype = torch.get_default_dtype()
+def usual_numbers() -> Iterator[None]:
+    """A test hands in float32 tensors. So new ones are float32 and products are as exact, whatever a cell has switched for its
+    own purposes."""
+    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
     if dtype != torch.float32:
         torch.set_default_dtype(torch.float32)
+    if precision != EXACT:
+        torch.set_float32_matmul_precision(EXACT)
     try:
         yield
     finally:
         if torch.get_default_dtype() != dtype:
             torch.set_default_dtype(dtype)
+        if torch.get_float32_matmul_precision() != precision:
+            torch.set_float32_matmul_precision(precision)
 
 
 def overwrite(value: Any) -> None:
