@@ -27,12 +27,8 @@ from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
 from autograder.grading.sandbox.outputs import CellRun
 from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
-<<<<<<< HEAD
 from autograder.grading.sandbox.session import Session
-=======
-from autograder.grading.sandbox.session import CellRun, Session
 from autograder.grading.sandbox.worker.tensors import EXACT
->>>>>>> g39
 from autograder.grading.source_names import defined_names, free_names
 from autograder.script.answer import Absent
 from autograder.script.question import noted
