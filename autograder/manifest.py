@@ -142,7 +142,7 @@ OUTLINES: dict[str, Outline] = {
     "week3_rope": Outline("rotary position embeddings: by hand, both layouts, proof, precision, a bug hunt", 80),
     "week4_alibi": Outline("ALiBi: slopes, the bias and its per-key form, reach, what a symmetric bias cannot see", 75),
     "week5_extrapolation": Outline(
-        "beyond the training length: new distances or more keys; interpolation, NTK, YaRN, clipped distances, measured "
+        "what happens beyond the training length: new distances or more keys; interpolation, NTK, YaRN, clipped distances, measured "
         "over seeds; needles",
         85,
     ),
