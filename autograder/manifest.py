@@ -142,8 +142,8 @@ OUTLINES: dict[str, Outline] = {
     "week3_rope": Outline("rotary position embeddings: by hand, both layouts, proof, precision, a bug hunt", 80),
     "week4_alibi": Outline("ALiBi: slopes, the bias and its per-key form, reach, what a symmetric bias cannot see", 75),
     "week5_extrapolation": Outline(
-        "what happens beyond the training length: new distances or more keys; interpolation, NTK, YaRN, clipped distances, measured "
-        "over seeds; needles",
+        "what happens beyond the training length: new distances or more keys; interpolation, NTK, YaRN, clipped "
+        "distances, measured over seeds; needles",
         85,
     ),
     "week6_relative_bias": Outline(
