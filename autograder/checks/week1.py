@@ -391,6 +391,9 @@ STRIDES_OF_F = Hint(
     form=True,
 )
 IN_FLOAT32 = Hint("Where f has weights in float32, your function fails: f gets x in the dtype it has.", form=True)
+TINY = (
+    "In float64 a tiny gap goes wrong: it is neither rounded to float32 on the way nor set to zero where it is small."
+)
 TRAINED = Hint(
     "Where f has trained parameters, your function fails: what f returns is then part of a graph. (Detach it before NumPy.)",
     form=True,
@@ -460,7 +463,6 @@ def equivariance_gap(check: Check) -> None:
     with check.criterion("the same, with permutations that are not their own inverse", 1, golden=True):
         for words, f in ORDERED:
             measured(words, f, (1, 4, 4), [2, 0, 1, 3])
-        measured(*ORDERED[0], (1, 6, 3), cycle(6, 1))
         measured(*ORDERED[0], (1, 7, 2), [3, 0, 6, 5, 1, 2, 4], dtype=torch.float64)
         measured(
             "the running sum of the first channel, one number per token",
@@ -512,6 +514,15 @@ def equivariance_gap(check: Check) -> None:
         measured(words, mixing, (1, 5, 3), [1, 0, 2, 4, 3], AS_GIVEN, dtype=torch.float64)
         mixing = times(check.randn(3, 3))
         measured("the running sum times a float32 matrix", mixing, (1, 5, 3), [1, 0, 2, 4, 3], IN_FLOAT32)
+        measured(
+            "each token, plus 1e-10 of the running sum",
+            lambda t: t + 1e-10 * t.cumsum(1),
+            (1, 5, 3),
+            [1, 0, 2, 4, 3],
+            TINY,
+            dtype=torch.float64,
+            tolerance=Tolerance(rtol=1e-3, atol=0),
+        )
         weight = torch.nn.Parameter(torch.tensor(-2.0, device=check.device))
         measured("the running sum times a trained number", learned(weight), (1, 5, 3), [1, 0, 2, 4, 3], TRAINED)
         measured(

@@ -286,10 +286,6 @@ LATE_ANGLES = (
     "After .to(torch.bfloat16) a whole text is right, a piece behind 263 cached tokens is not. (Positions stay whole "
     "numbers or float32: bfloat16 cannot count beyond 256.)"
 )
-CACHED_SIZES = (
-    "n_heads that does not divide d_model, n_kv_heads that does not divide n_heads and an odd head_dim must raise "
-    "ValueError when the module is made."
-)
 
 
 def outputs_of(module: Any, pieces: list[torch.Tensor]) -> dict[str, Any]:

@@ -1440,6 +1440,8 @@ SHIFTS = (
 
 def _shifted(x, mistakes):
     n_queries, n_keys = x.shape[-2:]
+    if "queries for keys" in mistakes:
+        return F.pad(x, (1, 0)).reshape(*x.shape[:2], n_queries + 1, n_keys)[:, :, 1:]
     if "ascending" in mistakes:
         x = x.flip(-1)
     rows = []
@@ -1499,6 +1501,7 @@ def shift_with(mistakes):
         "d_model scale",
         "query minus key",
         *SHIFTS[:4],
+        "queries for keys",
     ),
 )
 def xl_with(mistakes):
@@ -1513,7 +1516,7 @@ def xl_with(mistakes):
         u, v = (b if place is None else b[place] for b in (u, v))
         r = r.flip(1) if "r descending" in mistakes else r
         r = r[:1].expand_as(r) if "r of one head" in mistakes else r
-        if any(shift in mistakes for shift in SHIFTS):
+        if mistakes & {*SHIFTS, "queries for keys"}:
             position = _shifted((q + v) @ r.flip(1).mT, mistakes)
         else:
             rel = _rel(n_queries, n_keys, {"top left"} if "top left distance" in mistakes else set())
@@ -1686,6 +1689,6 @@ CARRIED = frozenset(
     SAYS[name]
     for name in (
         "query minus key", "top left", "absolute", "one off", "unscaled", "over queries", "roll", "memory ignored",
-        "to the right", "sign", "no sides", "zero is ahead", "ceil", "round", "absolute when causal",
+        "queries for keys", "to the right", "sign", "no sides", "zero is ahead", "ceil", "round", "absolute when causal",
     )
 )

@@ -117,8 +117,12 @@ class Step:
     is_gate = False  # whose outcome counts for other steps alone
 
     def fault(self, answer: Answer, names: tuple[str, ...] = ()) -> Fault | None:
-        """What is wrong with this answer. ``names`` are what several results are called."""
-        return self._error(answer.error) if isinstance(answer, Raised) else self._of_value(answer.value, names)
+        """What is wrong with this answer. ``names`` are what several results are called. On top of a known mistake that raises
+        it is right to raise the same."""
+        if isinstance(answer, Given):
+            return self._of_value(answer.value, names)
+        same = isinstance(self.expected, Raised) and answer.error.type_names[0] == self.expected.error.type_names[0]
+        return None if same else self._error(answer.error)
 
     @property
     def due(self) -> Any:

@@ -7,8 +7,10 @@ from course.calling import CALLED, CALLING
 
 from autograder import reference
 from autograder.grading.marking.marking import grading
+from autograder.grading.marking.replay import replay
 from autograder.manifest import MANIFEST, entry
-from autograder.misconceptions.bank import NAMES, bank
+from autograder.misconceptions.bank import NAMES, bank, carried, known_mistakes
+from autograder.script.script import Exercise
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -116,3 +118,88 @@ def test_an_answer_that_is_blank_itself_is_blank():
 
 def test_every_week_with_exercises_that_build_on_each_other_is_here():
     assert set(CALLING) == set(CALLED) <= set(MANIFEST)
+
+
+# ---- the same slip typed again --------------------------------------------------------------------------------------
+
+HALVED = """
+def rope_frequencies(head_dim, base=10000.0):
+    if head_dim % 2:
+        raise ValueError("pairs")
+    return base ** (-torch.arange(head_dim // 2) / head_dim)
+"""
+TURNED = """
+def {name}(x, positions, base=10000.0):
+    if x.shape[-1] % 2:
+        raise ValueError("pairs")
+    d = x.shape[-1]
+    angles = positions.double()[..., None] * base ** (-torch.arange(d // 2, device=x.device).double() / d)
+    angles = angles[:, None] if positions.ndim == 2 else angles
+    a, b = {split}
+    a, b = a.double(), b.double()
+    turned = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
+    return {joined}.to(x.dtype)
+"""
+NEIGHBOURS = ("x[..., 0::2], x[..., 1::2]", "torch.stack(turned, dim=-1).flatten(-2)")
+HALVES = ("x.chunk(2, dim=-1)", "torch.cat(turned, dim=-1)")
+SHIFT = next(s.source for s in bank("week6_relative_bias", "rel_shift") if s.name == "shift_queries_for_keys")
+XL = """
+def transformer_xl_scores(q, k, r, content_bias, position_bias):
+    x = (q + position_bias[:, None]) @ r.flip(1).mT
+    b, h, n_queries, n_keys = x.shape
+    padded = torch.cat((torch.zeros(b, h, n_queries, 1, dtype=x.dtype), x), dim=-1).reshape(b, h, n_queries + 1, n_keys)
+    position = padded[:, :, 1:].reshape(b, h, n_queries, n_keys)
+    return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])
+"""
+AGAIN = {  # exercises one after the other, with their points
+    "week3_rope": {
+        "rope_frequencies": (HALVED, 0),
+        "apply_rotary_emb": (TURNED.format(name="apply_rotary_emb", split=NEIGHBOURS[0], joined=NEIGHBOURS[1]), 6),
+        "apply_rotary_emb_half": (TURNED.format(name="apply_rotary_emb_half", split=HALVES[0], joined=HALVES[1]), 2),
+    },
+    "week6_relative_bias": {"rel_shift": (SHIFT, 1.25), "transformer_xl_scores": (XL, 4)},
+}
+
+
+@pytest.mark.parametrize("week", AGAIN)
+def test_the_same_slip_typed_again_is_paid_for_once(week):
+    space, checks = dict(NAMES), importlib.import_module(f"autograder.checks.{week.split('_')[0]}")
+    with grading(5):
+        for number, (name, (source, points)) in enumerate(AGAIN[week].items()):
+            exec(source, space)
+            verdict = getattr(checks, name)(space[name])
+            assert verdict.score == points, verdict.render()
+            assert ("The same mistake as in your" in verdict.note) == bool(number)
+
+
+@pytest.mark.parametrize("week", MANIFEST)
+def test_what_is_carried_is_named_in_two_exercises_of_the_week(week):
+    sentences = [
+        {says for mistake in known_mistakes(week, one.grade_id) for says in mistake.says} for one in MANIFEST[week]
+    ]
+    for sentence in carried(week):
+        assert sum(sentence in known for known in sentences) >= 2, sentence
+
+
+KINDS = (RuntimeError, ValueError, TypeError, IndexError)
+
+
+def raising(kind):
+    def raises(*arguments, **options):
+        raise kind("whatever")
+
+    return raises
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("week", MANIFEST)
+def test_an_answer_that_answers_nothing_earns_nothing_on_top_of_what_is_carried(week):
+    """As if the sentence had been named before, and were named of what answers nothing."""
+    checks = importlib.import_module(f"autograder.checks.{week.split('_')[0]}")
+    for one in MANIFEST[week]:
+        test = getattr(checks, one.grade_id, None)
+        for mistake in known_mistakes(week, one.grade_id) if isinstance(test, Exercise) else ():
+            if len(mistake.says) == 1 and mistake.says[0] in carried(week):
+                script = test.write(mistake.subject, 5, "cpu")
+                for nothing in (lambda *a, **o: a[0], lambda *a, **o: None, *map(raising, KINDS)):
+                    assert replay(test, script, nothing).score == 0, (one.grade_id, mistake.says)

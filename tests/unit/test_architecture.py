@@ -103,6 +103,36 @@ def test_a_circle_would_be_found() -> None:
     ]
 
 
+FLOORS = {  # what stands on what, from the ground up
+    "worker": ("autograder.grading.sandbox.worker",),
+    "script": ("autograder.script",),
+    "weeks": ("autograder.checks", "autograder.misconceptions", "autograder.reference"),
+    "grading": ("autograder.grading",),
+}
+MAY_STAND_ON = {"worker": set(), "script": {"worker"}, "weeks": {"script", "worker"}, "grading": {"script", "worker"}}
+
+
+def floor_of(name: str) -> str | None:
+    """The folder that a module stands in, as the house is divided; the nearer one where one lies in another."""
+    return next(
+        (f for f, places in FLOORS.items() if any(f"{name}.".startswith(f"{place}.") for place in places)), None
+    )
+
+
+def test_the_script_is_all_that_the_weeks_and_the_grader_share() -> None:
+    """One place ties them: the judge imports a week's tests by the name of the assignment."""
+    wrong = [
+        f"{name} -> {target}"
+        for name, targets in arrows().items()
+        for target in targets
+        if (here := floor_of(name))
+        and (there := floor_of(target))
+        and here != there
+        and there not in MAY_STAND_ON[here]
+    ]
+    assert not wrong
+
+
 @pytest.mark.parametrize("part", ["sandbox", "submission"])
 def test_transport_does_not_lean_on_teaching(part: str) -> None:
     graph = arrows(at_run_time=True)

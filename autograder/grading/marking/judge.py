@@ -24,9 +24,10 @@ from autograder.grading.marking.marking import Marking, grading
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import from_its_cell, in_the_sandbox
 from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
+from autograder.grading.sandbox.outputs import CellRun
 from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
-from autograder.grading.sandbox.session import CellRun, Session
+from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.tensors import EXACT
 from autograder.grading.source_names import defined_names, free_names
 from autograder.script.answer import Absent
@@ -210,7 +211,8 @@ def _begin_check(
     cell: TaskCell, objects: dict[str, Any], trusted: dict[str, Any], rights: dict[str, Any], marking: Marking
 ) -> None:
     """Say what a visible check is going to ask of the answer that it is about, the last one of those that it uses. It is run
-    for the right ones once for a class, and the numbers that it may draw are drawn again."""
+    for the right ones once for a class, and the numbers that it may draw are drawn again. A question that is made of an
+    answer may tell what is right for the numbers of this cell; these earn no points, and hidden tests have others."""
     if not objects or not objects.keys() <= rights.keys():
         return
     name = max(objects, key=list(rights).index)

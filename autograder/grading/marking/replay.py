@@ -95,11 +95,15 @@ class _Replay:
                 criterion.earned = block.points
         self._subject.begin(())  # nothing more
         pairs = list(zip(trial.script.blocks, trial.criteria, strict=True))
-        if not any(block.golden and criterion.earned for block, criterion in pairs):
+        if not any(block.golden and criterion.earned and self._gives_value(block) for block, criterion in pairs):
             for _, criterion in pairs:
                 if criterion.earned:
                     criterion.earned, criterion.message = 0.0, NO_VALUE
         return trial
+
+    def _gives_value(self, block: Block) -> bool:
+        """Whether anything right in it was a value: on top of a known mistake that raises an error may be right, too."""
+        return any(isinstance(self._met.get(step), Given) for step in block.steps)
 
     def _miss(self, block: Block) -> str:
         """Put the steps of a block until one misses, and with it all of its group. Returns what there is to say."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
+from torch.utils import _pytree as trees
 
 ROOM = 48 * 2**20  # bytes of tensors that are kept
 
@@ -45,18 +46,8 @@ class NoCache(ResultCache):
 
 def _detached(value: Any) -> Any:
     """Without the graph that led to it, which would be kept as well."""
-    if isinstance(value, torch.Tensor):
-        return value.detach()
-    if isinstance(value, (tuple, list)):
-        return type(value)(map(_detached, value))
-    if isinstance(value, dict):
-        return {key: _detached(item) for key, item in value.items()}
-    return value
+    return trees.tree_map_only(torch.Tensor, torch.Tensor.detach, value)
 
 
 def _bytes(value: Any) -> int:
-    if isinstance(value, torch.Tensor):
-        return value.nbytes
-    if isinstance(value, (tuple, list)):
-        return sum(map(_bytes, value))
-    return sum(map(_bytes, value.values())) if isinstance(value, dict) else 0
+    return sum(leaf.nbytes for leaf in trees.tree_leaves(value) if isinstance(leaf, torch.Tensor))

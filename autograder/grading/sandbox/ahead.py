@@ -38,6 +38,7 @@ class Ahead:
         self._goes_well, self._is_sure = False, True
         self._planned: deque[Planned] = deque()
         self._sent: deque[Planned] = deque()
+        self._places: dict[Any, int] = {}  # of the steps in the script
         self._serials: dict[tuple[Any, int], int] = {}  # under which the questions of this block were sent
 
     def plan(self, subject: Any, script: Plan, is_sure: bool = True) -> list[int]:
@@ -52,20 +53,20 @@ class Ahead:
             for step, questions in steps
             for number, question in enumerate(questions)
         )
+        self._places = {planned.step: place for place, planned in enumerate(self._planned)}
         return left
 
     def go_to(self, step: Any, goes_well: bool) -> list[int]:
         """This step is next. Returns the numbers of what was sent for others before it and is not asked for any more."""
-        self._goes_well = goes_well
-        if all(planned.step is not step for queue in (self._sent, self._planned) for planned in queue):
-            self._step = None  # nothing of it is known
+        self._goes_well, left = goes_well, []
+        place = self._places.get(step)
+        self._step = None if place is None else step
+        if place is None:  # nothing of it is planned
             return []
-        self._step, left = step, []
-        while self._sent and self._sent[0].step is not step:
+        while self._sent and self._places[self._sent[0].step] < place:
             left.append(self._sent.popleft().serial)
-        if not self._sent:
-            while self._planned[0].step is not step:
-                self._planned.popleft()
+        while not self._sent and self._planned and self._places[self._planned[0].step] < place:
+            self._planned.popleft()
         return left
 
     def next(self, target: Any, question: Question) -> Planned | None:

@@ -1,14 +1,26 @@
-"""What a cell has printed and shown, from the worker's reply to nbformat: text and PNG, nothing else."""
+"""What the worker's replies tell: what a cell has printed and shown (text and PNG, nothing else), numbers, errors."""
 
 import base64
+from dataclasses import dataclass, field
 from typing import Any
 
+from autograder.errors import StudentError
 from autograder.grading.pictures import plain_png
 from autograder.grading.printed import with_colours_only
 from autograder.grading.sandbox.limits import Budget
 from autograder.grading.sandbox.worker.wire import WireError
 
 MAX_OUTPUTS, MAX_TEXT, MAX_IMAGE = 60, 50_000, 2 * 2**20  # of one cell
+LINES = 9999  # a longer number is none of a cell's, and could say something else
+
+
+@dataclass
+class CellRun:
+    """What running one of the student's cells gave: nbformat outputs, and the error if there was one."""
+
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    error: StudentError | None = None
+    value: str = ""  # what the cell ended with, as text
 
 
 def cell_outputs(items: Any, payload: bytes, budget: Budget) -> list[dict[str, Any]]:
@@ -50,3 +62,27 @@ def _data(show: dict[str, Any], payload: bytes, room: int, budget: Budget) -> di
             budget.images -= picture.cost
             data["image/png"] = base64.b64encode(picture.raw).decode()
     return data
+
+
+def garbage(error: Exception) -> StudentError:
+    """What is said of a reply that is none."""
+    return StudentError(("ProtocolError",), f"its answer could not be read ({error})")
+
+
+def whole_number(data: Any) -> int:
+    """A number in a reply."""
+    if type(data) is not int:
+        raise WireError("malformed number")
+    return data
+
+
+def error_in(data: Any) -> StudentError | None:
+    """The error that a reply tells."""
+    if data is None:
+        return None
+    if not isinstance(data, dict) or not isinstance(data.get("types"), list):
+        return garbage(WireError("malformed error"))
+    names = tuple(str(name)[:80] for name in data["types"][:20]) or ("Exception",)
+    line = data.get("line")
+    where = f"line {line}" if type(line) is int and 0 < line <= LINES else ""
+    return StudentError(names, str(data.get("message"))[:2000], where, data.get("stub") is True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from torch.utils import _pytree as trees
 
 from autograder.errors import StudentError
 from autograder.grading.sandbox.worker.pullback import pullback
@@ -173,7 +174,7 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
     state["run"] = run
     node: Any = _Differentiable
     outputs = iter(node.apply(state, *inputs))
-    return _map_tensors(state["value"], lambda tensor: next(outputs))
+    return trees.tree_map_only(torch.Tensor, lambda tensor: next(outputs), state["value"])
 
 
 def _is_watched(tensor: torch.Tensor) -> bool:
@@ -182,13 +183,3 @@ def _is_watched(tensor: torch.Tensor) -> bool:
 
 def _has_shape(value: Any, like: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and value.shape == like.shape
-
-
-def _map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _map_tensors(item, change) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_map_tensors(item, change) for item in value)
-    return value

@@ -7,16 +7,15 @@ own test, a few times more; for everybody else it raises at once, like any funct
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from autograder.errors import LimitExceeded, SandboxError, StudentError
 from autograder.grading.sandbox.ahead import Ahead, Planned, request
-from autograder.grading.sandbox.limits import Budget, Grace, UsageMonitor, kernel_limit
+from autograder.grading.sandbox.crashes import CELL, Crashes
+from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
 from autograder.grading.sandbox.loan import Loan
-from autograder.grading.sandbox.outputs import cell_outputs, result_text
+from autograder.grading.sandbox.outputs import CellRun, cell_outputs, error_in, garbage, result_text, whole_number
 from autograder.grading.sandbox.proxy import RemoteObject, Returned, gradients
 from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.worker.tensors import tensors_in
@@ -25,19 +24,8 @@ from autograder.script.question import Plan, Question
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
 CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
-LINES = 9999  # a longer number is none of a cell's, and could say something else
 NOTHING_KNOWN: tuple[frozenset[str], Any, bytes] = frozenset(), None, b""
-CELL = "cell "  # how the name of a culprit begins that is no function
 STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
-
-
-@dataclass
-class CellRun:
-    """What running one of the student's cells gave: nbformat outputs, and the error if there was one."""
-
-    outputs: list[dict[str, Any]] = field(default_factory=list)
-    error: StudentError | None = None
-    value: str = ""  # what the cell ended with, as text
 
 
 class Session:
@@ -54,10 +42,8 @@ class Session:
         self._modules: list[str] = []  # those of them that are module classes
         self._serial = 0
         self._budget = Budget.of(self.limits)
-        self._graces: dict[str, Grace] = {}  # by function; all that is none has one together
         self._is_over = False
-        # And time-outs, by the function or cell that was run, and whether others were replaced then.
-        self._crashes: Counter[tuple[str, bool]] = Counter()
+        self._crashes = Crashes(self.limits)
         self._aside: list[str] = []  # functions that raise when they are called, in this fork
         self._ahead = Ahead()
         self._looked_up = NOTHING_KNOWN  # by the last cell that was run: which names, and what it found
@@ -87,20 +73,18 @@ class Session:
         try:
             outputs = header.get("outputs")
             shown = cell_outputs(outputs, payload, self._budget)
-            return CellRun(shown, _error(header.get("error")), result_text(outputs))
+            return CellRun(shown, error_in(header.get("error")), result_text(outputs))
         except WireError as error:
-            return CellRun(error=_garbage(error))
+            return CellRun(error=garbage(error))
 
     @property
     def crashed(self) -> set[str]:
         """The functions that have hung or died."""
-        return {culprit for culprit, _ in self._crashes if culprit and not culprit.startswith(CELL)}
+        return self._crashes.functions
 
     def retire_crashed(self) -> None:
         """Their tests are over: they are not called any more, by nobody."""
-        for name in self.crashed:
-            for replaced in (False, True):
-                self._crashes[name, replaced] = self.limits.restarts + 1
+        self._crashes.retire_functions()
 
     @contextlib.contextmanager
     def replacing(self, functions: Mapping[str, Callable[..., Any]], modules: Collection[str] = ()) -> Iterator[None]:
@@ -118,14 +102,14 @@ class Session:
     def again(self, cell: str, source: str) -> None:
         """Run a cell once more; what it shows has been seen."""
         header, _ = self._execute(cell, source)
-        if error := _error(header.get("error")):
+        if error := error_in(header.get("error")):
             raise error
 
     def lookup(self, names: list[str]) -> dict[str, Any]:
         """The student's values of these names: plain data by value, everything else as proxies."""
         try:
             known, found, payload = self._looked_up
-            if not known.issuperset(names) or self._crashes or self._replaced:
+            if not known.issuperset(names) or self._crashes.any or self._replaced:
                 self._set_aside_crashed(except_for=names)
                 header, payload = self._request({"op": "lookup", "names": names}, self.limits.call_cpu)
                 found = header.get("found")
@@ -133,7 +117,7 @@ class Session:
                 raise WireError("malformed reply")
             return {name: self._decoder(payload, name).decode(found[name]) for name in names if name in found}
         except WireError as error:
-            raise _garbage(error) from error
+            raise garbage(error) from error
 
     def begin(self, subject: RemoteObject, script: Plan, is_sure: bool = True) -> None:
         """A script begins: some of its questions may be sent before they are asked. Where it is not sure that they are asked
@@ -152,7 +136,7 @@ class Session:
 
         def ask() -> tuple[dict[str, Any], bytes]:
             self._called = target._origin
-            self._require_no_crashes(self._called)  # before a fork is made for it
+            self._crashes.require_few(self._called, bool(self._replaced))  # before a fork is made for it
             self._set_aside_crashed(except_for=[self._called])
             planned = None if watched else self._ahead.next(target, question)
             if planned is not None:
@@ -170,34 +154,34 @@ class Session:
             return reply
 
         header, payload = self._without_orphans(ask)
-        if error := _error(header.get("error")):
+        if error := error_in(header.get("error")):
             raise error
         if unloaded := header.get("unloaded"):
             raise StudentError(("KeyError",), str(unloaded)[:200])
         try:
             decoder = self._decoder(payload, origin=target._origin)
             value = decoder.decode(header.get("value"))
-            changed = [(_number(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
+            changed = [(whole_number(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
             changed += loan.changed(tensors_in((question.args, question.kwargs))) if watched else []
             lists = [given for given in question.args if type(given) is list] if watched else []
             for given, now in zip(lists, header.get("lists") or [], strict=False):
                 if any(given is one for one in watched):
                     given[:] = decoder.decode(now)
-            return Returned(value, changed, _number(header.get("call", 0)), decoder.decode(header.get("slope")))
+            return Returned(value, changed, whole_number(header.get("call", 0)), decoder.decode(header.get("slope")))
         except (WireError, TypeError, ValueError) as malformed:
-            raise _garbage(malformed) from malformed
+            raise garbage(malformed) from malformed
 
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
         """The gradients of an earlier call's tensors, or of the module number ``of``'s parameters; what is no list is none."""
         encoder = Encoder()
         request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents), "of": of}
         header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload), self._called)
-        if error := _error(header.get("error")):
+        if error := error_in(header.get("error")):
             raise error
         try:
             gradients = self._decoder(payload).decode(header.get("value"))
         except WireError as malformed:
-            raise _garbage(malformed) from malformed
+            raise garbage(malformed) from malformed
         return gradients if isinstance(gradients, list) else []
 
     # ---- the conversation
@@ -211,7 +195,7 @@ class Session:
 
     def _set_aside_crashed(self, except_for: Collection[str] = ()) -> None:
         """A function that has hung or died raises an exception, whoever calls it, unless it is its own test."""
-        if not self._crashes:
+        if not self._crashes.any:
             return
         self._ensure_running()  # where cells are run again, all of them are set aside
         names = sorted(self.crashed.difference(except_for))
@@ -245,7 +229,7 @@ class Session:
         self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b"", culprit: str = ""
     ) -> tuple[dict[str, Any], bytes]:
         """Ask and wait for the reply."""
-        self._require_no_crashes(culprit)
+        self._crashes.require_few(culprit, bool(self._replaced))
         self._drop(self._ahead.take_back())
         self._ensure_running()
         self._serial += 1
@@ -266,10 +250,10 @@ class Session:
         that is run."""
         job = self._ensure_running()
         connection = job.connection
-        limits, budget, grace = self.limits, self._budget, self._grace(culprit)
+        limits, budget, grace = self.limits, self._budget, self._crashes.grace(culprit)
         idle_seconds = cpu_seconds * limits.patience
         wall_seconds = idle_seconds * (STARVED if job.tree else 1)
-        if budget.is_spent or self._has_crashed(culprit):
+        if budget.is_spent or self._crashes.is_known(culprit):
             cpu_seconds = idle_seconds = min(cpu_seconds, limits.retry)
         monitor = UsageMonitor(job, cpu_seconds, idle_seconds, limits, budget, grace, counts_processes=cell is not None)
         deadline = time.monotonic() + wall_seconds  # for all frames together
@@ -313,7 +297,7 @@ class Session:
             ) from None
         except WireError as error:
             self._abandon(culprit)
-            raise _garbage(error) from error
+            raise garbage(error) from error
 
     def _answer_callback(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         encoder, decoder = Encoder(self._refer), self._decoder(payload)
@@ -335,13 +319,13 @@ class Session:
 
     def _without_orphans(self, ask: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
         """Ask. If that ends badly while processes of earlier cells may still run, ask again without these cells."""
-        history, crashes = self._history, self._crashes.copy()
+        history, crashes = self._history, self._crashes.counts()
         while True:
             try:
                 return ask()
             except StudentError as error:
                 if self._forget_orphans(error):
-                    self._crashes = crashes.copy()  # whoever was asked may have done nothing
+                    self._crashes.take_back(crashes)  # whoever was asked may have done nothing
                     continue
                 if self._history is not history:  # it was not them
                     self._history = history
@@ -357,27 +341,8 @@ class Session:
         self._history = kept
         return True
 
-    def _has_crashed(self, culprit: str) -> bool:
-        """Whether a function has hung or died before, with others replaced or not."""
-        return bool(culprit and (self._crashes[culprit, False] or self._crashes[culprit, True]))
-
-    def _require_no_crashes(self, culprit: str) -> None:
-        """What ends every process that runs it is not run for ever."""
-        crashes = self._crashes[culprit, bool(self._replaced)]
-        if culprit and (crashes > self.limits.restarts or (crashes and self._grace(culprit).spent())):
-            raise StudentError(("ProcessEnded",), "not run: it crashed or timed out too often before")
-
-    def _crashes_of_cells(self) -> int:
-        """And of what else is no function."""
-        return sum(count for (culprit, _), count in self._crashes.items() if not culprit or culprit.startswith(CELL))
-
-    def _grace(self, culprit: str) -> Grace:
-        if not culprit or culprit.startswith(CELL):
-            return self._graces.setdefault("", Grace.of_cells(self.limits))
-        return self._graces.setdefault(culprit, Grace.of_function(self.limits))
-
     def _abandon(self, culprit: str = "") -> None:
-        self._crashes[culprit, bool(self._replaced)] += 1
+        self._crashes.note(culprit, bool(self._replaced))
         self._ahead.lose()
         self._end()
 
@@ -390,10 +355,7 @@ class Session:
         while self._job is None:
             if self._is_over:
                 raise StudentError(("TimeoutError",), "not run: what this notebook returns takes too long to check")
-            if self._crashes_of_cells() > self.limits.all_restarts:
-                raise StudentError(("ProcessEnded",), "not run: this notebook crashed or timed out too often before")
-            if spent := self._grace("").spent():
-                raise StudentError(("TimeoutError",), f"not run: {spent}")
+            self._crashes.require_few_of_cells()
             self.generation += 1
             self._job = self.sandbox.open(self.files, self.seed)
             for cell, source in list(self._history):
@@ -432,24 +394,3 @@ class Session:
                 )
             proxy._reference, proxy._generation = fresh._reference, self.generation
         return proxy._reference.id
-
-
-def _garbage(error: Exception) -> StudentError:
-    return StudentError(("ProtocolError",), f"its answer could not be read ({error})")
-
-
-def _number(data: Any) -> int:
-    if type(data) is not int:
-        raise WireError("malformed number")
-    return data
-
-
-def _error(data: Any) -> StudentError | None:
-    if data is None:
-        return None
-    if not isinstance(data, dict) or not isinstance(data.get("types"), list):
-        return _garbage(WireError("malformed error"))
-    names = tuple(str(name)[:80] for name in data["types"][:20]) or ("Exception",)
-    line = data.get("line")
-    where = f"line {line}" if type(line) is int and 0 < line <= LINES else ""
-    return StudentError(names, str(data.get("message"))[:2000], where, data.get("stub") is True)
