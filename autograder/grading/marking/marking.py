@@ -41,7 +41,8 @@ class Marking:
     cache: ResultCache = field(default_factory=NoCache)
     verdicts: list[Verdict] = field(default_factory=list)
     replacing: Replacing = in_this_process
-    anew: Callable[[str, Any], Any] = lambda name, student: student  # an answer that remembers nothing of what it was asked
+    # Gives an answer that remembers nothing of what it was asked, by its name and as it is.
+    anew: Callable[[str, Any], Any] = lambda name, student: student
     crashed: Callable[[], Collection[str]] = tuple  # answers that have hung or died: nothing calls them any more
     _marked: dict[str, Exercise] = field(default_factory=dict)
 
