@@ -293,6 +293,10 @@ assert float(weights) == 1, (
 _, weights = scaled_dot_product_attention(half, half, half, torch.tensor([True]))  # "value cannot be converted"? -1e9 is no float16 number
 assert float(weights) == 1, (
     f"a single key that may be attended to gets the weight 1; with a mask in float16 yours gets {float(weights):g}.")
+
+# It computes where its inputs are: see "Code that runs on any device", a few cells below.
+lab.follows_the_device(scaled_dot_product_attention, q, k, v)
+lab.follows_the_device(scaled_dot_product_attention, q, k, v, mask)
 print("Looks right. The hidden tests compare values, with other shapes, masks, dtypes, large scores and gradients.")
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention_tests", "grade": true, "points": 4}
@@ -348,6 +352,36 @@ lab.table(["", "result"], [
 #
 # Compute float16 and bfloat16 in float32 and cast at the end; float64 must stay float64. Or divide q by $\sqrt d$ before the product. The first is also more exact.
 # </details>
+
+# %% [markdown]
+# ### Code that runs on any device
+#
+# A tensor is somewhere: in the computer's own memory (`"cpu"`) or in a graphics card's (`"cuda"`). PyTorch does not move it for you. Two tensors in different places cannot be added, multiplied or compared. So code that works on your laptop may stop on a GPU: `Expected all tensors to be on the same device`.
+#
+# The cause is nearly always one line: a tensor made inside a function. `torch.arange(n)`, `torch.ones(n, n)` and `torch.tensor([...])` make it on the CPU unless you say otherwise. Ask an input where it is, and say it: `device=x.device`. Four habits are enough:
+#
+# | you want | write |
+# |---|---|
+# | a new tensor that meets `x` | `torch.arange(n, device=x.device)`, `torch.zeros_like(x)`, `x.new_full((n,), 0.5)` |
+# | a number that meets `x` | a Python number, `0.5 * x`: it goes anywhere |
+# | a table that belongs to a module | `self.register_buffer("table", table, persistent=False)`: it moves with `.to(device)`, an ordinary attribute stays behind |
+# | a function such as cos or exp | PyTorch's own: NumPy computes on the CPU only |
+#
+# **How this course tests it without a GPU.** PyTorch lets a program add a device of its own. The file `simulated_device.py` adds one called `"simulated"`. Its tensors refuse to meet those on the CPU, exactly as a GPU's do, and the CPU does the arithmetic. Visible checks run your answer there once and name what stays behind. The hidden tests ask the same, as a small criterion of its own: if you forget the device, you lose an eighth or a quarter of a point, and nothing else.
+
+# %% tags=["experiment"]
+import simulated_device  # adds the device
+
+def scale_by_position(x):  # (batch, seq_len, d)
+    steps = torch.arange(x.shape[1], device=x.device)  # without device= these would be on the CPU
+    return x * steps[:, None]
+
+there = torch.ones(2, 3, 4, device="simulated")
+print(scale_by_position(there).device)
+try:
+    there * torch.arange(3)[:, None]
+except RuntimeError as error:
+    print(error)
 
 # %% [markdown]
 # ### Exercise 1.2 · Attention by hand
@@ -555,6 +589,9 @@ assert gap != 60, "the largest differences are 60 and -80, and the second counts
 assert abs(gap - 80) < 1e-4, (
     f"with a batch of two the gap is 80 here, yours is {gap:.3g}: call f once with the whole batch, and take the "
     "largest difference over everything.")
+
+# It computes where its inputs are, on any device.
+lab.follows_the_device(equivariance_gap, lambda t: t.cumsum(dim=1), x, perm)
 print("Looks right. The hidden tests use other functions and permutations.")
 
 # %% nbgrader={"grade_id": "equivariance_gap_tests", "grade": true, "points": 3}

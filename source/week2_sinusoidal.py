@@ -802,6 +802,9 @@ with torch.no_grad():
     assert lab.raises(Exception, layer, torch.zeros(1, 7, 4)), "7 tokens and 6 rows: this must raise an error."
     assert lab.raises(Exception, LearnedPositionalEmbedding(1, 4), torch.zeros(1, 2, 4)), (
         "2 tokens and a table of one row: broadcasting repeats the row in silence. Compare the lengths yourself.")
+
+# It computes where its inputs are, on any device.
+lab.follows_the_device(lambda x: LearnedPositionalEmbedding(8, 4).to("simulated")(x), torch.ones(2, 5, 4))
 print("Looks right. The hidden tests compare values for other shapes and dtypes.")
 
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding_tests", "grade": true, "points": 2}

@@ -411,6 +411,8 @@ assert torch.allclose(out.float(), apply_rotary_emb(half.float(), far), atol=0.0
     "whatever x is.")
 assert lab.raises(ValueError, apply_rotary_emb, torch.ones(1, 1, 2, 5), torch.tensor([0, 1])), (
     "five channels cannot be split into pairs: raise ValueError.")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(apply_rotary_emb, torch.ones(1, 2, 3, 4), torch.arange(3))
 print("Looks right. The hidden tests add other bases, negative and fractional positions, float16, gradients and more.")
 
 # %% nbgrader={"grade_id": "apply_rotary_emb_tests", "grade": true, "points": 6}
@@ -633,6 +635,8 @@ assert abs(float(out[3]) - 0.01) < 1e-4, (
 rows = torch.tensor([[0, 1, 2, 3, 4], [10, 11, 12, 13, 14]])
 assert torch.allclose(apply_rotary_emb_half(x, rows)[1:], apply_rotary_emb_half(x[1:], rows[1]), atol=1e-5), (
     "positions (batch, seq_len): every sequence has its own row.")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(apply_rotary_emb_half, torch.ones(1, 2, 3, 4), torch.arange(3))
 print("Looks right. The hidden tests try all that 3.3 asks, in this layout.")
 
 # %% nbgrader={"grade_id": "apply_rotary_emb_half_tests", "grade": true, "points": 2}
@@ -706,6 +710,9 @@ assert torch.allclose(trained, converted, atol=1e-4), (
     "the converted weights in the half layout give other scores than the originals in the interleaved one. "
     f"If both rotations pass their checks, look at the rows of head 0: yours come in the order {order[:6]}; the "
     "exercise asks for evens first, then odds.")
+
+# It computes where its inputs are, on any device.
+lab.follows_the_device(interleaved_to_half, numbered, 2)
 print("Looks right. The hidden tests try other numbers of heads and look at the gradient.")
 
 # %% nbgrader={"grade_id": "interleaved_to_half_tests", "grade": true, "points": 3}
@@ -1037,6 +1044,9 @@ with torch.no_grad():
     assert low(x.to(torch.bfloat16)).dtype == torch.bfloat16, "after .to(torch.bfloat16) the output must be bfloat16."
 assert lab.raises(ValueError, RotaryMultiHeadAttention, 16, 3), (
     "3 heads do not divide a width of 16: raise ValueError when the layer is built.")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(lambda x: RotaryMultiHeadAttention(16, 2).to("simulated")(x), torch.ones(1, 3, 16))
+lab.follows_the_device(lambda x: RotaryMultiHeadAttention(16, 2).to("simulated")(x, is_causal=True), torch.ones(1, 3, 16))
 print("Looks right. The hidden tests compare values, also per batch, far out, and in bfloat16.")
 
 # %% nbgrader={"grade_id": "RotaryMultiHeadAttention_tests", "grade": true, "points": 5}
@@ -1554,6 +1564,8 @@ x = torch.randn(2, 6, generator=torch.Generator().manual_seed(10))
 assert torch.allclose(rotate_half(rotate_half(x)), -x), (
     "two quarter turns are half a turn: rotate_half(rotate_half(x)) must be -x. Does each channel change places "
     "with its partner i ± head_dim/2, and one of the two change its sign?")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(rotate_half, x)
 print("Looks right. The hidden tests try other shapes and dtypes.")
 
 # %% nbgrader={"grade_id": "rotate_half_tests", "grade": true, "points": 1}
@@ -1599,6 +1611,8 @@ worst = max(float((low_cos.float() - cos).abs().max()), float((low_sin.float() -
 assert worst < 0.01, (
     f"in bfloat16 an entry is off by {worst:.2g}; rounding a cosine explains 0.002. Something was rounded before the "
     "cosine was taken.")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(rotary_tables, far, 64)
 print("Looks right. The hidden tests go farther out and try other bases.")
 
 # %% nbgrader={"grade_id": "rotary_tables_tests", "grade": true, "points": 1}
@@ -1643,6 +1657,8 @@ paper = float(decode_step_scores(pair[:, :, 1:], pair)[0, 0, 0, 0])
 assert abs(paper + 0.851) < 2e-3, (
     "on paper the query (0, 1, 0, 1) and the key (1, 0, 1, 0) one position before it have the score -0.851; yours is "
     f"{paper:.3f}. If your 3.3 passes its check: is each one turned by its own position, and is this the interleaved layout?")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(decode_step_scores, q, k_cache)
 print("Looks right. The hidden tests compare all scores, also for a cache with a single key.")
 
 # %% nbgrader={"grade_id": "decode_step_scores_tests", "grade": true, "points": 1}

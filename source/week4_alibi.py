@@ -626,6 +626,9 @@ assert short == answers[0], (
 assert per_key_bias_is_equivalent(scores[:, :, 4:], slopes, False) is True, (
     "one query and five keys, without a mask: here the two forms agree. The query stands at the last position, 4, not "
     "at 0; and the answer does not follow from `causal`: compute both sides.")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(per_key_bias_is_equivalent, torch.ones(1, 2, 3, 4), torch.tensor([0.5, 0.25]), True)
+lab.follows_the_device(per_key_bias_is_equivalent, torch.ones(1, 2, 3, 4), torch.tensor([0.5, 0.25]), False)
 print("Looks right. The hidden tests also have cases in which the answer does not depend on `causal`.")
 
 # %% nbgrader={"grade_id": "per_key_bias_is_equivalent_tests", "grade": true, "points": 2}
@@ -923,6 +926,10 @@ with torch.no_grad():
 # 7. A width that the heads do not divide is refused.
 assert lab.raises(ValueError, ALiBiMultiHeadAttention, 16, 3), (
     "3 heads do not divide a width of 16: raise ValueError when the layer is built.")
+
+# It computes where its inputs are, on any device.
+lab.follows_the_device(lambda x: ALiBiMultiHeadAttention(16, 2).to("simulated")(x), torch.ones(1, 3, 16))
+lab.follows_the_device(lambda x: ALiBiMultiHeadAttention(16, 2).to("simulated")(x, is_causal=False), torch.ones(1, 3, 16))
 print("Looks right. The hidden tests compare values, also for other numbers of heads and longer texts.")
 
 # %% nbgrader={"grade_id": "ALiBiMultiHeadAttention_tests", "grade": true, "points": 5}

@@ -234,6 +234,8 @@ assert out.dtype == torch.float64 and tuple(out.shape) == (1, 2), (
     f"floats keep their dtype and any shape is allowed: float64 (1, 2) expected, got {out.dtype} {tuple(out.shape)}.")
 assert abs(float(out[0, 0]) - 1.2) < 1e-9, f"with scale 2.5, position 3 becomes 1.2; yours becomes {float(out[0, 0]):.4g}."
 assert float(position_interpolation(torch.tensor(3), 4.0)) == 0.75, "a single position, of shape (), is allowed too."
+# It computes where its inputs are, on any device.
+lab.follows_the_device(position_interpolation, torch.arange(5), 4.0)
 print("Looks right. The hidden tests try other dtypes, shapes and scales.")
 
 # %% nbgrader={"grade_id": "position_interpolation_tests", "grade": true, "points": 2}
@@ -1287,6 +1289,8 @@ for i, j in ((0, 0), (0, 1), (1, 0), (1, 1), (1, 2)):
         f"{float(out[0, 0, i, j]):.4f}.")
 assert abs(float(rotary_scores(q, k, distances, base=50.0)[0, 0, 1, 1]) - float(out[0, 0, 1, 1])) > 1e-3, (
     "another base must give other scores.")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(rotary_scores, torch.ones(1, 2, 2, 4), torch.ones(1, 2, 3, 4), torch.tensor([[1, 0, -1], [2, 1, 0]]))
 print("Looks right. The hidden tests try other sizes, distances and bases.")
 
 # %% nbgrader={"grade_id": "rotary_scores_tests", "grade": true, "points": 2}

@@ -331,6 +331,10 @@ short = shaw_attention(q[:, :, 3:], k, v, liked, zero_v)[1]
 whole = shaw_attention(q, k, v, liked, zero_v)[1]
 assert torch.allclose(short, whole[:, :, 3:], atol=1e-5), (
     "the last two queries alone must get the weights that they have among all five.")
+
+# It computes where its inputs are, on any device.
+lab.follows_the_device(shaw_attention, *(torch.ones(1, 2, 3, 4),) * 3, *(torch.ones(5, 4),) * 2)
+lab.follows_the_device(shaw_attention, *(torch.ones(1, 2, 3, 4),) * 3, *(torch.ones(5, 4),) * 2, torch.ones(3, 3) > 0)
 print("Looks right. The hidden tests compare values, with other sizes and masks.")
 
 # %% nbgrader={"grade_id": "shaw_attention_tests", "grade": true, "points": 4}
@@ -454,6 +458,8 @@ turned = torch.randn(1, 2, 5, 3, generator=torch.Generator().manual_seed(0)).mT 
 below = torch.ones(3, 5, dtype=torch.bool).tril(2)
 assert torch.equal(rel_shift(turned)[..., below], rel_shift(turned.contiguous())[..., below]), (
     "an x that is not contiguous gives something else.")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(rel_shift, torch.ones(1, 2, 3, 3))
 print("Looks right. The hidden tests compare values where the key does not lie after the query.")
 
 # %% nbgrader={"grade_id": "rel_shift_tests", "grade": true, "points": 3}
@@ -529,6 +535,8 @@ assert torch.allclose(scores[:, :, 3, 1], ((w * r[:, 2]).sum(-1) / 2).expand(2, 
 short = transformer_xl_scores(q[:, :, 3:], k, r, u, w)
 whole = transformer_xl_scores(q, k, r, u, w)
 assert torch.allclose(short, whole[:, :, 3:], atol=1e-5), "the newest query alone must get the scores it has among all four."
+# It computes where its inputs are, on any device.
+lab.follows_the_device(transformer_xl_scores, *(torch.ones(1, 2, 3, 4),) * 2, torch.ones(2, 3, 4), *(torch.ones(2, 4),) * 2)
 print("Looks right. The hidden tests compare values, also with more keys than queries.")
 
 # %% nbgrader={"grade_id": "transformer_xl_scores_tests", "grade": true, "points": 4}
@@ -608,6 +616,9 @@ assert causal.tolist() == [15, 5, 0, 0], (
     "ahead count as distance 0.")
 assert int(t5_bucket(torch.tensor(-9), True, 8, 20)) == 3, "num_buckets and max_distance must both be used."
 assert tuple(t5_bucket(torch.zeros(2, 3, dtype=torch.int64)).shape) == (2, 3), "the shape stays as it was."
+# It computes where its inputs are, on any device.
+lab.follows_the_device(t5_bucket, torch.arange(-4, 5))
+lab.follows_the_device(lambda x: t5_bucket(x, bidirectional=False), torch.arange(-4, 5))
 print("Looks right. The hidden tests try other offsets and sizes.")
 
 # %% nbgrader={"grade_id": "t5_bucket_tests", "grade": true, "points": 4}
@@ -724,6 +735,9 @@ want = few[[4, 4, 3, 2, 1, 0], 0].softmax(-1)
 assert torch.allclose(got, want, atol=1e-5), (
     "8 buckets, causal: the keys 0 to 5 of query 5 lie in the buckets 4, 4, 3, 2, 1, 0. A causal layer has causal buckets, and "
     "the number of buckets is the number of rows of the table.")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(t5_attention, *(torch.ones(1, 2, 3, 4),) * 3, torch.ones(32, 2))
+lab.follows_the_device(lambda *given: t5_attention(*given, is_causal=True), *(torch.ones(1, 2, 3, 4),) * 3, torch.ones(32, 2))
 print("Looks right. The hidden tests try longer texts and other tables.")
 
 # %% nbgrader={"grade_id": "t5_attention_tests", "grade": true, "points": 3}
@@ -839,6 +853,8 @@ for i, j, row in ((2, 2, 3), (3, 1, 5), (1, 3, 1)):
 together = deberta_scores(q, k, pos_q, pos_k)
 parts = deberta_scores(q, k, none, pos_k) + deberta_scores(0 * q, k, pos_q, none)
 assert torch.allclose(together, parts, atol=1e-4), "the three terms add up, nothing else."
+# It computes where its inputs are, on any device.
+lab.follows_the_device(deberta_scores, *(torch.ones(1, 2, 3, 4),) * 2, *(torch.ones(2, 4, 4),) * 2)
 print("Looks right. The hidden tests compare values, within the span and beyond it.")
 
 # %% nbgrader={"grade_id": "deberta_scores_tests", "grade": true, "points": 4}

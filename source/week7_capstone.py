@@ -187,6 +187,9 @@ assert float(out[0, 3, 1].abs().max()) == 0, "a query that may attend to nothing
 assert float(weights[0, 5, 0, 2]) == 0, "the mask has a row for every head; key 2 is hidden from query 0 in head 5."
 assert abs(float(weights[0, 5, 0].sum()) - 1) < 1e-5, "with a mask too the weights add up to 1: hide keys before the softmax."
 assert lab.raises(ValueError, grouped_query_attention, q[:, :5], k, v), "5 query heads and 2 key heads: ValueError."
+# It computes where its inputs are, on any device.
+lab.follows_the_device(grouped_query_attention, torch.ones(1, 4, 3, 4), *(torch.ones(1, 2, 3, 4),) * 2)
+lab.follows_the_device(grouped_query_attention, torch.ones(1, 4, 3, 4), *(torch.ones(1, 2, 3, 4),) * 2, torch.ones(3, 3) > 0)
 print("Looks right. The hidden tests use 8 and 12 query heads, other widths for v, and masks of every shape.")
 
 # %% nbgrader={"grade_id": "grouped_query_attention_tests", "grade": true, "points": 3}
@@ -431,6 +434,9 @@ assert torch.allclose(first, again, atol=1e-5), "the same continuation of the sa
 assert all(torch.equal(a, b) for a, b in zip(prefix, before)), "the cache that was passed in has been changed."
 for sizes in ((10, 4, 2), (24, 6, 4), (18, 6, 2)):
     assert lab.raises(ValueError, CachedAttention, *sizes), f"CachedAttention{sizes} must raise ValueError."
+
+# It computes where its inputs are, on any device.
+lab.follows_the_device(lambda x: CachedAttention(16, 4, 2).to("simulated")(x), torch.ones(1, 3, 16))
 print("Looks right: any split gives the output of the whole. The hidden tests compare values, bfloat16 too.")
 
 # %% nbgrader={"grade_id": "CachedAttention_tests", "grade": true, "points": 6}
@@ -584,6 +590,8 @@ assert positions.tolist() == [[1, 2], [3, 4]], (
     f"the last two tokens stand at 1, 2 and at 3, 4; yours: {positions.tolist()}. Tokens before the slice count too.")
 assert mask[1, 0, 0].tolist() == [True, True, True, True, False], (
     "with 2 queries of 5 tokens, the first query is token 3: it sees the keys 0 to 3.")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(padded_causal, torch.tensor([[False, True, True, True]]), 2)
 print("Looks right. The hidden tests pad each row differently and take the last few tokens.")
 
 # %% nbgrader={"grade_id": "padded_causal_tests", "grade": true, "points": 3}
@@ -838,6 +846,8 @@ assert torch.allclose(shift_cached_keys(moved, -4), here, atol=1e-4), "moved by 
 assert torch.allclose(shift_cached_keys(here, 0), here, atol=1e-6), "an offset of 0 changes nothing."
 assert shift_cached_keys(here.bfloat16(), 4).dtype == torch.bfloat16, "bfloat16 keys stay bfloat16."
 assert lab.raises(ValueError, shift_cached_keys, torch.ones(1, 1, 2, 5), 1), "head_dim 5 must raise ValueError."
+# It computes where its inputs are, on any device.
+lab.follows_the_device(shift_cached_keys, torch.ones(1, 2, 3, 4), 3)
 print("Looks right. The hidden tests go to offsets of 10,000, and try bfloat16 and other bases.")
 
 # %% nbgrader={"grade_id": "shift_cached_keys_tests", "grade": true, "points": 2}
@@ -973,6 +983,9 @@ assert torch.allclose(paper, torch.tensor([1.615, 0.385, 1.615, 0.385, 0, 0, 0, 
     "split and back before you merge, and send the output through o_proj?")
 assert lab.raises(ValueError, module, x, memory, None, here), "positions for x alone must raise ValueError."
 assert lab.raises(ValueError, CrossAttention, 18, 6), "a head dimension of 3 has no pairs: ValueError at construction."
+# It computes where its inputs are, on any device.
+given = torch.ones(1, 3, 16), torch.ones(1, 4, 16)
+lab.follows_the_device(lambda x, memory: CrossAttention(16, 2).to("simulated")(x, memory), *given)
 print("Looks right. The hidden tests compare values, with rows of positions and fractional ones.")
 
 # %% nbgrader={"grade_id": "CrossAttention_tests", "grade": true, "points": 4}
@@ -1082,6 +1095,9 @@ assert abs(together - 3.145) < 5e-3, (
     f"all parts together: out[1, 3, 11] must be 3.145, yours is {together:.3f}. If your 7.6 passes its check: do "
     "self-attention with ALiBi, cross-attention and network follow in this order, and does each get the stream that the part "
     "before has left, through a norm of its own?")
+# It computes where its inputs are, on any device.
+given = torch.ones(1, 3, 16), torch.ones(1, 4, 16)
+lab.follows_the_device(lambda x, memory: HybridDecoderBlock(16, 2).to("simulated")(x, memory), *given)
 print("Looks right. The hidden tests compare values, so the order of the parts and the exact GELU count.")
 
 # %% nbgrader={"grade_id": "HybridDecoderBlock_tests", "grade": true, "points": 4}

@@ -175,6 +175,8 @@ assert torch.allclose(both[1], partial_rotary_emb(x[1:], rows[1], 4)[0], atol=1e
 assert partial_rotary_emb(x.bfloat16(), torch.arange(5), 4).dtype == torch.bfloat16, "bfloat16 in, bfloat16 out."
 for wrong in (3, 0, 10):
     assert lab.raises(ValueError, partial_rotary_emb, x, torch.arange(5), wrong), f"rotary_dim {wrong} of 8: ValueError."
+# It computes where its inputs are, on any device.
+lab.follows_the_device(partial_rotary_emb, torch.ones(1, 2, 3, 8), torch.arange(3), 4)
 print("Looks right. The hidden tests use other widths, bases and far positions.")
 
 # %% nbgrader={"grade_id": "partial_rotary_emb_tests", "grade": true, "points": 3}
@@ -383,6 +385,8 @@ assert torch.allclose(apply_mrope(x, rows, (1, 2, 1))[1:], apply_mrope(x[1:], ro
 assert apply_mrope(x.bfloat16(), same, (1, 2, 1)).dtype == torch.bfloat16, "bfloat16 in, bfloat16 out."
 for wrong in ((1, 1, 1), (2, 4, 2)):
     assert lab.raises(ValueError, apply_mrope, x, same, wrong), f"sections {wrong} do not add up to 4 pairs: ValueError."
+# It computes where its inputs are, on any device.
+lab.follows_the_device(apply_mrope, torch.ones(1, 2, 3, 12), torch.ones(3, 3, dtype=torch.int64), [2, 2, 2])
 print("Looks right. The hidden tests use grids, other sections and other bases.")
 
 # %% nbgrader={"grade_id": "apply_mrope_tests", "grade": true, "points": 4}
@@ -557,6 +561,8 @@ assert bool(large.isfinite().all()), "scores of 1000 give NaN: let softmax do th
 expected = torch.tensor([0.0, -1.0, -2.0]).softmax(0)[:2]
 assert torch.allclose(large.flatten(), expected, atol=1e-5), (
     f"only differences count: 1000, 999 and a sink of 998 give {expected[0]:.3f} and {expected[1]:.3f}.")
+# It computes where its inputs are, on any device.
+lab.follows_the_device(softmax_with_sink, torch.ones(1, 2, 3, 4), torch.ones(2))
 print("Looks right. The hidden tests use several texts, heads and hidden keys.")
 
 # %% nbgrader={"grade_id": "softmax_with_sink_tests", "grade": true, "points": 2}
@@ -740,6 +746,9 @@ masked = mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask)
 assert torch.allclose(masked[:, :, 0], single[:, :, 0], atol=1e-4), "a query that may see key 0 alone has its value as output."
 assert bool(masked.isfinite().all()), "query 2 of text 0 may see nothing: its output is zero, not NaN."
 assert float(masked[0, :, 2].abs().max()) == 0, "a query that may attend to nothing has a zero output."
+# It computes where its inputs are, on any device.
+shapes = (1, 2, 3, 4), (1, 2, 3, 2), (1, 5, 6), (1, 5, 2), (2, 4, 6), (2, 5, 6)
+lab.follows_the_device(mla_attention, *map(torch.ones, shapes))
 print("Looks right. The hidden tests use other sizes, and masks of every shape.")
 
 # %% nbgrader={"grade_id": "mla_attention_tests", "grade": true, "points": 5}

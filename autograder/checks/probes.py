@@ -72,3 +72,14 @@ def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def making(*sizes: int, then: torch.Tensor) -> Probe:
     """Makes a module of the student's class with these sizes and calls it."""
     return lambda cls: cls(*sizes)(then.clone())
+
+
+def made_there(sizes: tuple[int, ...], *arguments: Any, **options: Any) -> Probe:
+    """Makes a module of the student's class with these sizes, moves it to where the first argument is, and calls it."""
+
+    def probe(cls: Any) -> Any:
+        module = cls(*sizes)
+        module.to(arguments[0].device.type)
+        return module(*copies(arguments), **options)
+
+    return probe

@@ -15,7 +15,7 @@ import torch
 
 from autograder.checks.attention_functions import STRIDES
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, exercise, gradient
-from autograder.checks.probes import making
+from autograder.checks.probes import made_there, making
 from autograder.grading.sandbox.worker.pullback import uneven
 from autograder.misconceptions.week2 import DIAGNOSES
 from autograder.script.compare import FOUR_DIGITS, REMEMBERED_BASE, Tolerance, difference, kind, within
@@ -390,7 +390,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
             table_gradient(rows, low), f"the gradient for the table of {call} in bfloat16", HALF_GRADIENT, LOW_GRADIENT
         )
 
-    with check.criterion("keeps the dtype of x, contiguous or not", 0.25):
+    with check.criterion("keeps the dtype of x, contiguous or not", 0.125):
         rows, x, call = drawn(7, 2, 4, 6)
         turned = x.transpose(0, 1).contiguous().transpose(0, 1)
         check.agrees(added(rows, x), call, SUM)
@@ -429,6 +429,9 @@ def LearnedPositionalEmbedding(check: Check) -> None:
             )
         x = torch.zeros(2, 6, 3)
         check.raises(evaluating(5, 3, x), Exception, f"{name}(5, 3).eval()(x {tuple(x.shape)})")
+
+    with check.follows_device(0.125):
+        check.follows(made_there((8, 4), check.randn(2, 5, 4)), "LearnedPositionalEmbedding(8, 4)(x (2, 5, 4))")
 
 
 # ---- the counterexample ---------------------------------------------------------------------------------------------

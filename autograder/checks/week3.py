@@ -23,7 +23,7 @@ from autograder.checks.attention_modules import (
     rising_scores,
 )
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, differentiating, exercise
-from autograder.checks.probes import copies, less, making
+from autograder.checks.probes import copies, less, made_there, making
 from autograder.checks.rotations import (
     AFTER_BFLOAT16,
     FAR,
@@ -281,6 +281,13 @@ def rotation_manners(check: Check, name: str) -> None:
     check.raises(calling(odd, positions), ValueError, f"{name}({on(odd, '0..3')})")
 
 
+def rotation_device(check: Check, name: str) -> None:
+    x, positions = check.randn(2, 3, 5, 8), torch.arange(5, device=check.device)
+    check.follows(calling(x, positions), f"{name}(x (2, 3, 5, 8), positions 0..4)")
+    rows = torch.stack((positions, positions + 3))
+    check.follows(calling(x, rows), f"{name}(x (2, 3, 5, 8), positions (2, 5))")
+
+
 @exercise(WEEK, "apply_rotary_emb")
 def apply_rotary_emb(check: Check) -> None:
     name = "apply_rotary_emb"
@@ -294,10 +301,13 @@ def apply_rotary_emb(check: Check) -> None:
         rotation_base(check, name)
     with check.criterion("far positions, also in bfloat16 and float16", 1, golden=True):
         rotation_far(check, name)
-    with check.criterion("keeps the dtype", 0.5):
+    with check.criterion("keeps the dtype", 0.25):
         rotation_dtype(check, name)
     with check.criterion("new results, gradients; leaves its arguments alone, refuses an odd head_dim", 0.5):
         rotation_manners(check, name)
+
+    with check.follows_device(0.25):
+        rotation_device(check, "apply_rotary_emb")
 
 
 @exercise(WEEK, "apply_rotary_emb_half")
@@ -312,8 +322,11 @@ def apply_rotary_emb_half(check: Check) -> None:
     with check.criterion("far positions in half precision, dtype kept", 0.25, golden=True):
         rotation_far(check, name)
         rotation_dtype(check, name)
-    with check.criterion("new results, gradients; leaves its arguments alone, refuses an odd head_dim", 0.25):
+    with check.criterion("new results, gradients; leaves its arguments alone, refuses an odd head_dim", 0.125):
         rotation_manners(check, name)
+
+    with check.follows_device(0.125):
+        rotation_device(check, "apply_rotary_emb_half")
 
 
 OTHER_HEADS = (
@@ -340,7 +353,7 @@ def interleaved_to_half(check: Check) -> None:
         reorders(16, 16, 2, OTHER_HEADS)  # as many rows as above with one head
         reorders(12, 4, 3)
     with check.criterion(
-        "keeps dtype and gradient, returns a new tensor, leaves the weight alone, refuses rows that make no pairs", 0.5
+        "keeps dtype and gradient, returns a new tensor, leaves the weight alone, refuses rows that make no pairs", 0.25
     ):
         weight, call = check.randn(12, 4), "interleaved_to_half(weight (12, 4), 1)"  # several heads: above
         for dtype in (torch.bfloat16, torch.float64):
@@ -362,6 +375,9 @@ def interleaved_to_half(check: Check) -> None:
                 ValueError,
                 f"interleaved_to_half(weight ({rows}, 4), {n_heads})",
             )
+
+    with check.follows_device(0.25):
+        check.follows(calling(check.randn(12, 8), 3), "interleaved_to_half(weight (12, 8), 3)")
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
@@ -723,7 +739,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             hint=FOUR_WEIGHTS,
         )
 
-    with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.25):
+    with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.125):
         weights, x = drawn(2, 4, 12)
         equal, call = positions(3, 3, 3, 3), f"{name}(12, 2)(x {tuple(x.shape)}, positions all 3)"
         for given in (equal, equal.float(), equal.float().expand(2, 4).clone()):
@@ -741,6 +757,13 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         for d_model, n_heads in ((10, 4), (6, 2)):
             x = check.randn(1, 2, d_model)
             check.raises(making(d_model, n_heads, then=x), ValueError, f"{name}({d_model}, {n_heads})")
+
+    with check.follows_device(0.125):
+        x, later = check.randn(2, 5, 16), torch.arange(5, device=check.device) + 2
+        call = "RotaryMultiHeadAttention(16, 2)(x (2, 5, 16)"
+        check.follows(made_there((16, 2), x), f"{call})")
+        check.follows(made_there((16, 2), x, is_causal=True), f"{call}, is_causal=True)")
+        check.follows(made_there((16, 2), x, later), f"{call}, positions 2..6)")
 
 
 # ---- bug hunt -------------------------------------------------------------------------------------------------------
@@ -818,7 +841,7 @@ def rotate_half(check: Check) -> None:
     with check.criterion("values", 0.75, golden=True):
         for shape in ((2, 2, 2, 4), (2, 3, 5, 8), (1, 1, 4, 6), (3, 16), (10,)):
             check.agrees(calling(check.randn(*shape)), f"rotate_half(x {shape})", MOVED)
-    with check.criterion("keeps dtype and gradient, leaves x alone", 0.25):
+    with check.criterion("keeps dtype and gradient, leaves x alone", 0.125):
         x, call = check.randn(2, 2, 3, 6), "rotate_half(x (2, 2, 3, 6))"
         for dtype in (torch.bfloat16, torch.float64):
             check.has_dtype(calling(x.to(dtype)), dtype, f"{call} in {dtype}")
@@ -827,6 +850,9 @@ def rotate_half(check: Check) -> None:
         check.agrees(calling(check.randn(2, 6, dtype=torch.float64)), "rotate_half(float64 x (2, 6))", EXACT, FLOAT64)
         check.keeps(lambda f, x: f(x), call, x)  # first: it spoils the gradient
         check.agrees(differentiating(x), f"the gradient of {call}", MOVED, CUT)
+
+    with check.follows_device(0.125):
+        check.follows(calling(check.randn(2, 3, 8)), "rotate_half(x (2, 3, 8))")
 
 
 @exercise(WEEK, "rotary_tables", returns=("cos", "sin"))
@@ -846,7 +872,7 @@ def rotary_tables(check: Check) -> None:
                     TABLES,
                 )
     with check.criterion(
-        "the rest of the contract still holds: any positions, base and dtype, new tables on each call", 0.5
+        "the rest of the contract still holds: any positions, base and dtype, new tables on each call", 0.25
     ):
         near, steps = replace(NEAR, exact_dtype=True), torch.arange(6, device=check.device)
         check.agrees(calling(steps, 6), "rotary_tables(positions 0..5, 6)", near)
@@ -879,6 +905,11 @@ def rotary_tables(check: Check) -> None:
         for given in (steps, steps.float()):
             kind = str(given.dtype).removeprefix("torch.")
             check.unchanged(_tables_of(given), f"rotary_tables({kind} positions 0..5, 8)", given)
+
+    with check.follows_device(0.25):
+        positions = torch.arange(5, device=check.device)
+        check.follows(calling(positions, 8), "rotary_tables(positions 0..4, 8)")
+        check.follows(calling(positions, 8, torch.bfloat16), "rotary_tables(positions 0..4, 8, torch.bfloat16)")
 
 
 MANY_CACHED = Hint("Short caches are right, one of 2,100 keys is not. (A cache may have any length.)", form=True)
@@ -920,7 +951,7 @@ def decode_step_scores(check: Check) -> None:
         check.agrees(calling(q, keys), call, tolerance)
         for base in (50.0, 7.5):
             check.agrees(calling(q, keys, base=base), f"{call}, base={base:g}", tolerance, BASE)
-    with check.criterion("long caches, bfloat16 kept, gradients, arguments left alone", 0.25):
+    with check.criterion("long caches, bfloat16 kept, gradients, arguments left alone", 0.125):
         # Products of rounded numbers, summed: 2^-8 times |q| |k| < 40 is 0.16; measured 0.13. Angles in bfloat16 move
         # some score by more than 4.
         q, keys, call = drawn(2, 2, 400, 16)
@@ -935,6 +966,10 @@ def decode_step_scores(check: Check) -> None:
         check.keeps(lambda f, *given: f(*given), call, q, keys)  # first: it spoils the gradient
         for at, argument in enumerate(("q", "k_cache")):
             check.agrees(differentiating(q, keys, at=at), f"the gradient of {call} for {argument}", tolerance, CUT)
+
+    with check.follows_device(0.125):
+        q, k_cache = check.randn(2, 2, 1, 8), check.randn(2, 2, 6, 8)
+        check.follows(calling(q, k_cache), "decode_step_scores(q (2, 2, 1, 8), k_cache (2, 2, 6, 8))")
 
 
 # ---- a head that looks back -----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from autograder.checks.attention_modules import (
     rising_scores,
 )
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, exercise
-from autograder.checks.probes import less, making
+from autograder.checks.probes import less, made_there, making
 from autograder.grading.sandbox.worker.pullback import uneven
 from autograder.script.answer import by_student
 from autograder.script.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance, kind
@@ -281,7 +281,7 @@ def per_key_bias_is_equivalent(check: Check) -> None:
                 *((scores, [slope], False, f"slope {slope:g}", SIGN) for scores, slope in one_sided(check, 300)),
             ]
         )
-    with check.criterion("a Python bool, arguments left alone", 0.25):
+    with check.criterion("a Python bool, arguments left alone", 0.125):
         scores = check.randn(1, 4, 3, 3)
         double, given = scores.double(), torch.tensor(slopes, device=check.device)
         wide = given.double()
@@ -305,6 +305,12 @@ def per_key_bias_is_equivalent(check: Check) -> None:
         ):
             call = f"per_key_bias_is_equivalent(scores {tuple(shown.shape)}, {words}, causal={causal})"
             check.satisfies(calling(shown, slope, causal), call, _a_bool(call))  # its value is compared above
+
+    with check.follows_device(0.125):
+        scores, slopes = check.randn(1, 2, 3, 4), torch.tensor([0.5, 0.25], device=check.device)
+        for causal in (True, False):
+            call = f"per_key_bias_is_equivalent(scores (1, 2, 3, 4), slopes [0.5, 0.25], causal={causal})"
+            check.follows(calling(scores, slopes, causal), call)
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
@@ -568,7 +574,7 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
             hint=FOUR_WEIGHTS,
         )
 
-    with check.criterion("passes gradients, refuses sizes that do not fit", 0.5):
+    with check.criterion("passes gradients, refuses sizes that do not fit", 0.25):
         weights, x = drawn(2, 4, 12)
         call = f"{name}(12, 2)(x {tuple(x.shape)})"
         check.agrees(attended(weights, 2, x), call, ATTENDED)
@@ -587,6 +593,11 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
         for d_model, n_heads in ((10, 4), (6, 5)):
             x = check.randn(1, 2, d_model)
             check.raises(making(d_model, n_heads, then=x), ValueError, f"{name}({d_model}, {n_heads})")
+
+    with check.follows_device(0.25):
+        x = check.randn(2, 5, 16)
+        check.follows(made_there((16, 2), x), f"{name}(16, 2)(x (2, 5, 16))")
+        check.follows(made_there((16, 2), x, is_causal=False), f"{name}(16, 2)(x (2, 5, 16), is_causal=False)")
 
 
 # ---- reach ----------------------------------------------------------------------------------------------------------

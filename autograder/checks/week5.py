@@ -162,13 +162,17 @@ def position_interpolation(check: Check) -> None:
                 Tolerance(rounding, 1e-6, exact_dtype=True),
                 DTYPE,
             )
-    with check.criterion("returns a new tensor, leaves its argument alone and passes gradients", 0.25):
+    with check.criterion("returns a new tensor, leaves its argument alone and passes gradients", 0.125):
         given = check.randn(6)
         check.keeps(lambda f, given: f(given, 4.0), f"{name}(floats, 4.0)", given)  # first: it spoils the gradient
         check.agrees(differentiating(given, 4.0), f"the gradient of {name}(floats, 4.0)", near)
         check.agrees(calling(given, 1.0), f"{name}(floats, 1.0)", near)
         check.agrees(differentiating(given, 1.0), f"the gradient of {name}(floats, 1.0)", near, COPY_CUT)
         check.returns_new(f"{name}(floats, 1.0)", given, 1.0, tolerance=near)
+
+    with check.follows_device(0.125):
+        positions = torch.arange(5, device=check.device)
+        check.follows(calling(positions, 4.0), "position_interpolation(positions 0..4, 4.0)")
 
 
 def is_float(call: str) -> Callable[[Any], Fault | None]:
@@ -481,13 +485,18 @@ def rotary_scores(check: Check) -> None:
         q, k, distances, words = drawn(2, 2, 6, 9, 8, 4)
         check.agrees(seen(calling(q, k, distances, base=50.0)), f"{words}, base=50)", SCORES)
     # a result of another dtype, a graph that is cut, an argument changed in place
-    with check.criterion("keeps the dtype and gradients, changes no argument", 0.25):
+    with check.criterion("keeps the dtype and gradients, changes no argument", 0.125):
         q, k, distances, words = drawn(1, 2, 4, 6, 8, 3)
         double = (q.double(), k.double(), distances)
         check.agrees(seen(calling(*double)), f"{words}) in float64", LIKE_QUERIES, DTYPE_OF_QUERIES)
         check.keeps(lambda f, *given: f(*given), f"{words})", q, k, distances)  # first: it spoils the gradient
         for place, argument in enumerate("qk"):
             check.agrees(_slope(place, q, k, distances), f"the gradient of {words}) for {argument}", SCORES, CUT)
+
+    with check.follows_device(0.125):
+        distances = torch.arange(3, device=check.device)[:, None] - torch.arange(4, device=check.device) + 1
+        given = check.randn(1, 2, 3, 8), check.randn(1, 2, 4, 8), distances
+        check.follows(calling(*given), "rotary_scores(q (1, 2, 3, 8), k (1, 2, 4, 8), distances (3, 4))")
 
 
 def _slope(place: int, *arguments: torch.Tensor) -> Probe:

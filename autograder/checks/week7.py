@@ -22,7 +22,7 @@ from autograder.checks.attention_functions import (
 )
 from autograder.checks.attention_modules import AFTER_OTHER_ENTRIES, FOUR_WEIGHTS, far_below, like_tokens, loaded
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
-from autograder.checks.probes import copies, less
+from autograder.checks.probes import copies, less, made_there
 from autograder.grading.sandbox.worker.pullback import uneven
 from autograder.grading.sandbox.worker.tensors import REFILLED
 from autograder.script.compare import CUT, FOUR_DIGITS, Tolerance, difference, kind
@@ -174,7 +174,7 @@ def grouped_query_attention(check: Check) -> None:
         for shape in ((2, 6, 1, 4, 5, 4, 3), (2, 4, 4, 3, 5, 4, 6)):
             q, k, v, call = grouped(check, *shape)
             check.agrees(calling(q, k, v), f"{call})", CLOSE)
-    with check.criterion("refuses heads that do not divide; passes gradients, leaves its arguments alone", 0.5):
+    with check.criterion("refuses heads that do not divide; passes gradients, leaves its arguments alone", 0.25):
         q, k, v, call = grouped(check, 1, 4, 2, 3, 3, 4, 4)
         check.agrees(grouped_slopes(q, k, v), f"the gradients of {call})", CLOSE, CUT)
         check.keeps(lambda f, *given: f(*given), f"{call})", q, k, v)
@@ -191,6 +191,13 @@ def grouped_query_attention(check: Check) -> None:
         for n_heads, n_kv_heads in ((4, 3), (6, 4), (2, 4)):
             *heads, call = grouped(check, 1, n_heads, n_kv_heads, 2, 3, 4, 4)
             check.raises(calling(*heads), ValueError, f"{call})")
+
+    with check.follows_device(0.25):
+        heads = [check.randn(2, *shape) for shape in ((4, 3, 8), (2, 5, 8), (2, 5, 6))]
+        visible = torch.ones(3, 5, dtype=torch.bool, device=check.device).tril(2)
+        call = "grouped_query_attention(q (2, 4, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6)"
+        check.follows(calling(*heads), f"{call})")
+        check.follows(calling(*heads, visible), f"{call}, mask (3, 5))")
 
 
 # ---- modules --------------------------------------------------------------------------------------------------------
@@ -387,6 +394,18 @@ def slope_in_pieces(
     return probe
 
 
+def made_there_in_pieces(sizes: tuple[int, ...], first: torch.Tensor, then: torch.Tensor) -> Probe:
+    """Makes a module, moves it to where the text is, and gives it the text in two pieces."""
+
+    def probe(cls: Any) -> Any:
+        module = cls(*sizes)
+        module.to(first.device.type)
+        _, cache = module(first.clone())
+        return module(then.clone(), cache)
+
+    return probe
+
+
 @exercise(WEEK, "CachedAttention")
 def CachedAttention(check: Check) -> None:
     def drawn(
@@ -497,7 +516,7 @@ def CachedAttention(check: Check) -> None:
             check.has_dtype(last_piece, torch.bfloat16, call)
         right_angles = check.reached()
 
-    with check.criterion("four bias-free projections; gradients; sizes that do not fit", 0.5):
+    with check.criterion("four bias-free projections; gradients; sizes that do not fit", 0.25):
         for gate, inputs in ((right_angles, (check.randn(1, 2, 32),)), (~right_angles, ())):
             with gate:
                 same_parts(check, (32, 8, 2), "CachedAttention(32, 8, 2)", FOUR_WEIGHTS, inputs)
@@ -512,6 +531,10 @@ def CachedAttention(check: Check) -> None:
             )
         for refused in ((10, 4, 2), (24, 6, 4), (18, 6, 2)):
             check.raises(calling(*refused), ValueError, f"CachedAttention{refused}")
+
+    with check.follows_device(0.25):
+        pieces = check.randn(2, 4, 16), check.randn(2, 3, 16)
+        check.follows(made_there_in_pieces((16, 4, 2), *pieces), "CachedAttention(16, 4, 2) in pieces of [4, 3]")
 
 
 # ---- 7.4 padded_causal ----------------------------------------------------------------------------------------------
@@ -565,12 +588,17 @@ def padded_causal(check: Check) -> None:
     with check.criterion("mask of the last tokens", 0.25, golden=True):
         compared(1, last, LAST_ONES)
         compared(1, long, LONG_TEXT)
-    with check.criterion("int64 and bool; keep left alone", 0.25):
+    with check.criterion("int64 and bool; keep left alone", 0.125):
         keep = kept(0, 2, n=5)
         for part, n_queries, dtype in ((0, 3, torch.int64), (1, 3, torch.bool), (0, 5, torch.int64)):
             words = f"padded_causal: the {('positions', 'mask')[part]}{' of all tokens' if n_queries == 5 else ''}"
             check.has_dtype(masked_parts(keep, n_queries, part), dtype, words)
         check.unchanged(lambda f: f(keep, 3), "padded_causal(keep, 3)", keep)
+
+    with check.follows_device(0.125):
+        real = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
+        for n_queries in (4, 2):
+            check.follows(calling(real, n_queries), f"padded_causal(keep (2, 4), {n_queries})")
 
 
 # ---- 7.4 generate ---------------------------------------------------------------------------------------------------
@@ -702,7 +730,7 @@ def shift_cached_keys(check: Check) -> None:
         check.agrees(probe, call, ROUNDED)
         check.has_dtype(probe, torch.float16, call)
     with check.criterion(
-        "refuses an odd head_dim; passes gradients, returns a new tensor, leaves its argument alone", 0.25
+        "refuses an odd head_dim; passes gradients, returns a new tensor, leaves its argument alone", 0.125
     ):
         k, call = check.randn(1, 2, 3, 6), "shift_cached_keys(k (1, 2, 3, 6), 5)"
         check.agrees(differentiating(k, 5), f"the gradient of {call}", CLOSE, CUT)
@@ -712,6 +740,9 @@ def shift_cached_keys(check: Check) -> None:
         # With an offset of 0 it is tempting to return at once.
         check.returns_new("shift_cached_keys(k (1, 2, 3, 6), 0)", k, 0, tolerance=CLOSE)
         check.raises(calling(check.randn(1, 2, 3, 5), 0), ValueError, "shift_cached_keys(k (1, 2, 3, 5), 0)")
+
+    with check.follows_device(0.125):
+        check.follows(calling(check.randn(2, 2, 5, 8), 3), "shift_cached_keys(k (2, 2, 5, 8), 3)")
 
 
 # ---- 7.6 CrossAttention ---------------------------------------------------------------------------------------------
@@ -979,7 +1010,7 @@ def CrossAttention(check: Check) -> None:
             with gate:
                 same_parts(check, (12, 2), "CrossAttention(12, 2)", FOUR_WEIGHTS, inputs)
 
-    with check.criterion("passes gradients to x and to the memory, leaves both alone", 0.25):
+    with check.criterion("passes gradients to x and to the memory, leaves both alone", 0.125):
         arguments, weights, x, memory, call = drawn(2, 3, 4, 12, 2)
         empty_row_kept(check, arguments, weights, x, memory, call)
         with check.holds(crossing(arguments, weights, x, memory), f"{call})", MODULE):
@@ -1005,6 +1036,17 @@ def CrossAttention(check: Check) -> None:
                 replace(MODULE_BFLOAT16, exact_dtype=True),
                 CROSSING_BFLOAT16,
             )
+
+    with check.follows_device(0.125):
+        x, memory = check.randn(2, 4, 16), check.randn(2, 4, 16)
+        keep = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
+        positions = torch.arange(4, device=check.device)
+        call = "CrossAttention(16, 2)(x (2, 4, 16), memory (2, 4, 16)"
+        check.follows(made_there((16, 2), x, memory), f"{call})")
+        check.follows(made_there((16, 2), x, memory, keep), f"{call}, keep (2, 4))")
+        check.follows(
+            made_there((16, 2), x, memory, None, positions, positions), f"{call}, None, positions 0..3, 0..3)"
+        )
 
 
 # ---- 7.7 HybridDecoderBlock -----------------------------------------------------------------------------------------
@@ -1088,7 +1130,7 @@ def HybridDecoderBlock(check: Check) -> None:
         padded = check.reached()
     with check.criterion("the parts by their names", 0.25):
         same_parts(check, (8, 2), "HybridDecoderBlock(8, 2)", PARTS)
-    with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.5):
+    with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.25):
         arguments, weights, x, memory, call = drawn(2, 3, 4, 8, 2)
         empty_row_kept(check, arguments, weights, x, memory, call)
         check.agrees(
@@ -1107,3 +1149,10 @@ def HybridDecoderBlock(check: Check) -> None:
         wide = crossing(arguments, weights, x.double(), memory.double())
         check.has_dtype(wide, torch.float64, f"{call}) in float64")
         check.raises(lambda cls: cls(10, 4), ValueError, "HybridDecoderBlock(10, 4)")
+
+    with check.follows_device(0.25):
+        x, memory = check.randn(2, 4, 16), check.randn(2, 4, 16)
+        keep = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
+        call = "HybridDecoderBlock(16, 2)(x (2, 4, 16), memory (2, 4, 16)"
+        check.follows(made_there((16, 2), x, memory), f"{call})")
+        check.follows(made_there((16, 2), x, memory, keep), f"{call}, keep (2, 4))")

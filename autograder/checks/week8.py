@@ -169,7 +169,7 @@ def partial_rotary_emb(check: Check) -> None:
             check.raises(calling(x, steps(3), rotary_dim), ValueError, f"{name}({named(x)}, rotary_dim {rotary_dim})")
         agrees(check.randn(2, 3, 5, 8), steps(5), 8, hint=ALL_CHANNELS)
         agrees(check.randn(2, 2, 5, 7), steps(5), 4, hint=ODD_HEAD)
-    with check.criterion("dtype and gradients kept, what passes bit for bit, arguments left alone", 0.25):
+    with check.criterion("dtype and gradients kept, what passes bit for bit, arguments left alone", 0.125):
         x = check.randn(2, 3, 4, 10)
         call = f"{name}({named(x)}, positions 0..3, rotary_dim 4)"
         plain = calling(x, steps(4), 4)
@@ -195,6 +195,10 @@ def partial_rotary_emb(check: Check) -> None:
         with check.answers(all_channels, f"{name}({named(low)}, {call}"):  # else they would cost twice
             check.has_dtype(all_channels, torch.bfloat16, f"{name}({named(low)}, {call}")
             check.unchanged(lambda f: f(x, rows, 10), f"{name}({named(x)}, {call}", x, rows)
+
+    with check.follows_device(0.125):
+        given = check.randn(2, 3, 5, 8), torch.arange(5, device=check.device), 4
+        check.follows(calling(*given), "partial_rotary_emb(x (2, 3, 5, 8), positions 0..4, 4)")
 
 
 # ---- 8.2 mrope_positions --------------------------------------------------------------------------------------------
@@ -374,7 +378,7 @@ def apply_mrope(check: Check) -> None:
         for head_dim, sections in ((12, (2, 2, 1)), (12, (4, 4, 4)), (12, (3, 3, 1))):
             x = check.randn(1, 2, 3, head_dim)
             check.raises(calling(x, drawn(3, 3), sections), ValueError, f"{name}({named(x)}, sections {sections})")
-    with check.criterion("dtype and gradients kept, arguments left alone", 0.25):
+    with check.criterion("dtype and gradients kept, arguments left alone", 0.125):
         x, positions = check.randn(2, 3, 4, 12), drawn(3, 4)
         call = f"{name}({named(x)}, positions (3, 4), sections (2, 3, 1))"
         plain = calling(x, positions, (2, 3, 1))
@@ -391,6 +395,10 @@ def apply_mrope(check: Check) -> None:
             low, rows, call = x.bfloat16(), drawn(3, 2, 4), "positions (3, 2, 4), sections (2, 3, 1))"
             check.has_dtype(calling(low, rows, (2, 3, 1)), torch.bfloat16, f"{name}({named(low)}, {call}")
             check.unchanged(lambda f: f(x, rows, (2, 3, 1)), f"{name}({named(x)}, {call}", x, rows)
+
+    with check.follows_device(0.125):
+        given = check.randn(2, 3, 5, 12), torch.arange(5, device=check.device).expand(3, 5), [2, 2, 2]
+        check.follows(calling(*given), "apply_mrope(x (2, 3, 5, 12), positions (3, 5), [2, 2, 2])")
 
 
 # ---- 8.3 sliding_window_mask ----------------------------------------------------------------------------------------
@@ -512,7 +520,7 @@ def softmax_with_sink(check: Check) -> None:
                 f"whether the gradient for the {letter} is finite, where some rows are all -inf",
                 hint=EMPTY_SLOPE,
             )
-    with check.criterion("float64, dtype and gradients kept, arguments left alone", 0.25):
+    with check.criterion("float64, dtype and gradients kept, arguments left alone", 0.125):
         (scores, sinks), words = drawn(2, 3, 4, 5)
         plain, wide = calling(scores, sinks), calling(scores.double(), sinks.double())
         check.agrees(plain, f"{words})", CLOSE)
@@ -530,6 +538,11 @@ def softmax_with_sink(check: Check) -> None:
                 for dtype in (torch.bfloat16, torch.float16):
                     tensors = seen.to(dtype), sinks.to(dtype)
                     check.has_dtype(calling(*tensors), dtype, f"{shown}, {str(dtype).removeprefix('torch.')})")
+
+    with check.follows_device(0.125):
+        check.follows(
+            calling(check.randn(2, 2, 3, 4), check.randn(2)), "softmax_with_sink(scores (2, 2, 3, 4), sink (2,))"
+        )
 
 
 # ---- 8.3 streaming_cache --------------------------------------------------------------------------------------------
@@ -756,7 +769,7 @@ def mla_attention(check: Check) -> None:
             many, words = drawn(1, 2, 3, 300, 4, 2, 3, 5)
             agrees(many, f"{words}, mask (3, 1), row 1 False", ONE_COLUMN, column)
             masks_are_right = check.reached()
-    with check.criterion("float64, gradients, arguments left alone", 0.5):
+    with check.criterion("float64, gradients, arguments left alone", 0.25):
         tensors, words = drawn(2, 2, 3, 5, 4, 2, 6, 7)
         plain, wide = calling(*tensors), calling(*[tensor.double() for tensor in tensors])
         check.agrees(plain, f"{words})", CLOSE)
@@ -785,6 +798,11 @@ def mla_attention(check: Check) -> None:
         with masks_are_right:
             half = calling(*[tensor.half() for tensor in tensors], padding)
             check.has_dtype(half, torch.float16, f"{words}, mask (2, 1, 1, 5), float16)")
+
+    with check.follows_device(0.25):
+        shapes = ((2, 2, 3, 4), (2, 2, 3, 2), (2, 5, 6), (2, 5, 2), (2, 4, 6), (2, 5, 6))
+        given = [check.randn(*shape) for shape in shapes]
+        check.follows(calling(*given), "mla_attention(q_nope (2, 2, 3, 4), q_rope (2, 2, 3, 2), ...)")
 
 
 # ---- 8.5 layers_that_turn -------------------------------------------------------------------------------------------

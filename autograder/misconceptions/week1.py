@@ -114,9 +114,9 @@ def attention_plain(q, k, v, mask=None):
 
 
 SCALED = "(q.float() / math.sqrt(d)) @"
-edited(attention_plain, "attention_whole_root", 0.75, "You take the whole-number square root of head_dim; it is math.sqrt(head_dim).",
+edited(attention_plain, "attention_whole_root", 0.875, "You take the whole-number square root of head_dim; it is math.sqrt(head_dim).",
        (SCALED, "(q.float() / math.isqrt(d)) @"))
-edited(attention_plain, "attention_divided_by_two", 0.75, "You divide the scores by 2, whatever head_dim is; that is its square root for head_dim 4 alone.",
+edited(attention_plain, "attention_divided_by_two", 0.875, "You divide the scores by 2, whatever head_dim is; that is its square root for head_dim 4 alone.",
        (SCALED, "(q.float() / 2) @"))
 HIDDEN = 'scores = scores.masked_fill(~mask, float("-inf"))'
 NOT_EMPTY = "        scores = scores.masked_fill(empty, 0.0)\n"
@@ -159,7 +159,7 @@ edited(attention_plain, "attention_mask_given_heads", 3, DIAGNOSES["mask axes"],
        ("        empty =", "        mask = mask.unsqueeze(1) if mask.ndim == 3 else mask\n        empty ="))
 edited(attention_plain, "attention_nan_rows", 3.25, DIAGNOSES["nan rows"], (NOT_EMPTY, ""), (ZEROED, ""))
 edited(attention_plain, "attention_uniform_rows", 3.25, DIAGNOSES["uniform rows"], ('float("-inf")', "-1e9"), (NOT_EMPTY, ""), (ZEROED, ""))
-edited(attention_plain, "attention_nan_gradient", 3.25, DIAGNOSES["nan gradient"], (NOT_EMPTY, ""),
+edited(attention_plain, "attention_nan_gradient", 3.125, DIAGNOSES["nan gradient"], (NOT_EMPTY, ""),
        (HIDDEN, 'scores = scores + torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))'),
        ("weights.masked_fill(empty, 0.0)", "torch.nan_to_num(weights)"))
 edited(attention_plain, "attention_overflow", 3.25, DIAGNOSES["overflow"],
@@ -170,9 +170,9 @@ edited(attention_plain, "attention_1e4", 3.25, DIAGNOSES["-1e4"], (SCALED, "(q /
        ("v.float()", "v"), ('float("-inf")', "-1e4"))
 edited(attention_plain, "attention_exp_by_hand", 3.25, DIAGNOSES["exp"],
        ("torch.softmax(scores, dim=-1)", "scores.exp() / scores.exp().sum(dim=-1, keepdim=True)"))
-edited(attention_plain, "attention_always_float32", 3.75, DIAGNOSES["float32 out"], (RETURNED, "return out, weights"))
-edited(attention_plain, "attention_detached", 3.75, DIAGNOSES["detached"], (RETURNED, "return out.detach().to(q.dtype), weights.detach().to(q.dtype)"))
-edited(attention_plain, "attention_in_place", 3.75, DIAGNOSES["in place"],
+edited(attention_plain, "attention_always_float32", 3.875, DIAGNOSES["float32 out"], (RETURNED, "return out, weights"))
+edited(attention_plain, "attention_detached", 3.875, DIAGNOSES["detached"], (RETURNED, "return out.detach().to(q.dtype), weights.detach().to(q.dtype)"))
+edited(attention_plain, "attention_in_place", 3.875, DIAGNOSES["in place"],
        ("        empty =", "        mask.logical_not_().logical_not_()\n        q.data.mul_(1.25)\n        empty ="))
 
 
@@ -225,7 +225,7 @@ def attention_einsum(q, k, v, mask=None):
     return torch.einsum("bhij,bhjd->bhid", weights, v), weights
 
 
-@right(WEEK, "scaled_dot_product_attention")
+@right(WEEK, "scaled_dot_product_attention", 3.875)
 def attention_own_softmax(q, k, v, mask=None):
     scores = torch.matmul(q.double(), k.double().transpose(2, 3)) / q.shape[-1] ** 0.5
     if mask is None:
@@ -239,7 +239,7 @@ def attention_own_softmax(q, k, v, mask=None):
     return (weights @ v.double()).to(q.dtype), weights.to(q.dtype)
 
 
-@right(WEEK, "scaled_dot_product_attention")
+@right(WEEK, "scaled_dot_product_attention", 3.875)
 def attention_shared_scale(q, k, v, mask=None):
     root = q.shape[-1] ** 0.25
     scores = (q / root) @ (k / root).mT  # half of the scale on each side
@@ -253,7 +253,7 @@ def attention_shared_scale(q, k, v, mask=None):
     return weights @ v, weights
 
 
-@right(WEEK, "scaled_dot_product_attention")
+@right(WEEK, "scaled_dot_product_attention", 3.875)
 def attention_with_pytorch(q, k, v, mask=None):
     batch, heads, _, _ = q.shape
     unit = torch.eye(k.shape[-2], dtype=q.dtype).expand(batch, heads, -1, -1)
@@ -263,7 +263,7 @@ def attention_with_pytorch(q, k, v, mask=None):
     return weights @ v, weights
 
 
-@right(WEEK, "scaled_dot_product_attention")
+@right(WEEK, "scaled_dot_product_attention", 3.875)
 def attention_loop(q, k, v, mask=None):
     b, h, n, d = q.shape
     m = k.shape[2]
@@ -375,8 +375,8 @@ edited(gap_plain, "gap_permutes_difference", 0, DIAGNOSES["input only"], ("f(x)[
 edited(gap_plain, "gap_of_the_channels", 0, DIAGNOSES["channels"], ("f(x[:, perm])", "f(x[..., perm])"), ("f(x)[:, perm]", "f(x)[..., perm]"))
 edited(gap_plain, "gap_of_the_batch", 0, DIAGNOSES["batch axis"], ("f(x[:, perm])", "f(x[perm])"), ("f(x)[:, perm]", "f(x)[perm]"))
 edited(gap_plain, "gap_first_sequence", 2.5, DIAGNOSES["first sequence only"], ("(first - last)", "(first - last)[0]"))
-edited(gap_plain, "gap_as_tensor", 2.5, DIAGNOSES["tensor"], (".item()", ""))
-edited(gap_plain, "gap_moves_x", 2.5, DIAGNOSES["x in place"],
+edited(gap_plain, "gap_as_tensor", 2.75, DIAGNOSES["tensor"], (".item()", ""))
+edited(gap_plain, "gap_moves_x", 2.75, DIAGNOSES["x in place"],
        ("    first = f(x[:, perm])\n    last = f(x)[:, perm]", "    last = f(x)[:, perm]\n    x[:] = x[:, perm]\n    first = f(x)"))
 edited(gap_plain, "gap_yes_or_no", 0, DIAGNOSES["yes or no"], ("(first - last).abs().max().item()", "torch.allclose(first, last)"))
 
@@ -395,7 +395,7 @@ def gap_undone_once_too_often(f, x, perm):
     return (f(x[:, perm])[:, perm.argsort()] - f(x)[:, perm]).abs().max().item()
 
 
-@right(WEEK, "equivariance_gap")
+@right(WEEK, "equivariance_gap", 2.75)
 def gap_sorted_back(f, x, perm):
     inverse = torch.empty_like(perm)
     inverse[perm] = torch.arange(len(perm))
@@ -403,7 +403,7 @@ def gap_sorted_back(f, x, perm):
     return float(torch.max(torch.abs(back - f(x))))
 
 
-@right(WEEK, "equivariance_gap")
+@right(WEEK, "equivariance_gap", 2.75)
 def gap_with_a_matrix(f, x, perm):
     P = torch.eye(len(perm), dtype=x.dtype)[perm]
     y = f(x)
@@ -412,7 +412,7 @@ def gap_with_a_matrix(f, x, perm):
     return max(difference.max().item(), -difference.min().item())
 
 
-@right(WEEK, "equivariance_gap")
+@right(WEEK, "equivariance_gap", 2.75)
 def gap_numpy(f, x, perm):
     with torch.no_grad():
         a, b = f(x[:, perm, :]).numpy(), f(x).numpy()

@@ -498,7 +498,7 @@ edited(LearnedPlain, "learned_same_row", 0, DIAGNOSES["same row"], ("self.pe[:n]
 edited(LearnedPlain, "learned_scaled_input", 0, DIAGNOSES["scaled rows"], ("(x + rows)", "(x * math.sqrt(x.shape[-1]) + rows)"))
 edited(LearnedPlain, "learned_multiplied", 0, DIAGNOSES["multiplied"], ("(x + rows)", "(x * rows)"))
 edited(LearnedPlain, "learned_padding_row", 0, DIAGNOSES["wrong size"], (MADE, "self.pe = nn.Parameter(torch.randn(max_len + 1, d_model))"))
-edited(LearnedPlain, "learned_float32_out", 1.75, DIAGNOSES["float32 out"], (".to(x.dtype)", ""))
+edited(LearnedPlain, "learned_float32_out", 1.875, DIAGNOSES["float32 out"], (".to(x.dtype)", ""))
 edited(LearnedPlain, "learned_buffer", 1.5, DIAGNOSES["not trainable"], (MADE, 'self.register_buffer("pe", torch.randn(max_len, d_model))'))
 edited(LearnedPlain, "learned_frozen", 1.5, DIAGNOSES["not trainable"],
        (MADE, "self.pe = nn.Parameter(torch.randn(max_len, d_model), requires_grad=False)"))

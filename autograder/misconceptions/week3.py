@@ -335,7 +335,7 @@ def freq_list(head_dim, base=10000.0):
 # ---- 3.3 apply_rotary_emb -------------------------------------------------------------------------------------------
 
 
-@right(WEEK, "apply_rotary_emb")
+@right(WEEK, "apply_rotary_emb", 5.75)
 def rope_plain(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -375,15 +375,15 @@ edited(rope_plain, "rope_one_frequency", 0, DIAGNOSES["one frequency"],
 edited(rope_plain, "rope_from_one", 0, DIAGNOSES["from one"], ("angle = positions", "angle = (positions + 1)"))
 edited(rope_plain, "rope_head_axis", 0, DIAGNOSES["head axis"], ("positions[..., None]", "positions[..., None, None]"),
        (ROW_PER_SEQUENCE, ""))
-edited(rope_plain, "rope_first_row", 5, DIAGNOSES["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
-edited(rope_plain, "rope_rows_for_heads", 5, DIAGNOSES["rows for heads"], (ROW_PER_SEQUENCE, ""))
-edited(rope_plain, "rope_one_row_only", 5, DIAGNOSES["one row"], (ROW_PER_SEQUENCE, ""),
+edited(rope_plain, "rope_first_row", 4.75, DIAGNOSES["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
+edited(rope_plain, "rope_rows_for_heads", 4.75, DIAGNOSES["rows for heads"], (ROW_PER_SEQUENCE, ""))
+edited(rope_plain, "rope_one_row_only", 4.75, DIAGNOSES["one row"], (ROW_PER_SEQUENCE, ""),
        ("positions[..., None] * theta", "torch.outer(positions, theta)"))
-edited(rope_plain, "rope_whole_positions", 5, DIAGNOSES["whole"], ("angle = positions", "angle = positions.long()"))
-edited(rope_plain, "rope_absolute_positions", 5, DIAGNOSES["absolute"], ("angle = positions", "angle = positions.abs()"))
-edited(rope_plain, "rope_own_base", 5.5, DIAGNOSES["base"], ("theta = base", "theta = 10000.0"))
-edited(rope_plain, "rope_detached", 5.5, DIAGNOSES["detached"], (".to(x.dtype)", ".to(x.dtype).detach()"))
-edited(rope_plain, "rope_odd_accepted", 5.5, DIAGNOSES["odd"], (EVEN_ONLY, ""))
+edited(rope_plain, "rope_whole_positions", 4.75, DIAGNOSES["whole"], ("angle = positions", "angle = positions.long()"))
+edited(rope_plain, "rope_absolute_positions", 4.75, DIAGNOSES["absolute"], ("angle = positions", "angle = positions.abs()"))
+edited(rope_plain, "rope_own_base", 5.25, DIAGNOSES["base"], ("theta = base", "theta = 10000.0"))
+edited(rope_plain, "rope_detached", 5.25, DIAGNOSES["detached"], (".to(x.dtype)", ".to(x.dtype).detach()"))
+edited(rope_plain, "rope_odd_accepted", 5.25, DIAGNOSES["odd"], (EVEN_ONLY, ""))
 
 
 @wrong(WEEK, "apply_rotary_emb", 0, DIAGNOSES["half layout"])
@@ -430,7 +430,7 @@ def rope_mixed_layouts(x, positions, base=10000.0):
     return (x * angle.cos() + quarter * angle.sin()).to(x.dtype)
 
 
-@wrong(WEEK, "apply_rotary_emb", 3, DIAGNOSES["ignored"])
+@wrong(WEEK, "apply_rotary_emb", 2.75, DIAGNOSES["ignored"])
 def rope_positions_ignored(x, positions, base=10000.0):
     batch, heads, seq_len, d = x.shape
     if d % 2:
@@ -442,7 +442,7 @@ def rope_positions_ignored(x, positions, base=10000.0):
     return torch.view_as_real(pairs * cis).flatten(3).type_as(x)
 
 
-@wrong(WEEK, "apply_rotary_emb", 3, DIAGNOSES["start only"])
+@wrong(WEEK, "apply_rotary_emb", 2.75, DIAGNOSES["start only"])
 def rope_start_only(x, positions, base=10000.0):
     seq_len, d = x.shape[-2:]
     if d % 2:
@@ -456,7 +456,7 @@ def rope_start_only(x, positions, base=10000.0):
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).to(x.dtype)
 
 
-@wrong(WEEK, "apply_rotary_emb", 5, DIAGNOSES["low precision"])
+@wrong(WEEK, "apply_rotary_emb", 4.75, DIAGNOSES["low precision"])
 def rope_angles_in_input_dtype(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -486,7 +486,7 @@ def rope_unrotated(x, positions, base=10000.0):
     return x.clone()
 
 
-@wrong(WEEK, "apply_rotary_emb", 5.5, DIAGNOSES["in place"])
+@wrong(WEEK, "apply_rotary_emb", 5.25, DIAGNOSES["in place"])
 def rope_in_place(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -501,7 +501,7 @@ def rope_in_place(x, positions, base=10000.0):
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).to(x.dtype)
 
 
-@right(WEEK, "apply_rotary_emb")
+@right(WEEK, "apply_rotary_emb", 5.75)
 def rope_complex(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -515,7 +515,7 @@ def rope_complex(x, positions, base=10000.0):
     return torch.view_as_real(z * cis).flatten(-2).type_as(x)
 
 
-@right(WEEK, "apply_rotary_emb")
+@right(WEEK, "apply_rotary_emb", 5.75)
 def rope_matrices(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2 != 0:
@@ -529,7 +529,7 @@ def rope_matrices(x, positions, base=10000.0):
     return (rotation @ pairs).squeeze(-1).flatten(-2).to(x.dtype)
 
 
-@right(WEEK, "apply_rotary_emb")
+@right(WEEK, "apply_rotary_emb", 5.75)
 def rope_einsum(x, positions, base=10000.0):
     b, h, n, d = x.shape
     if d % 2:
@@ -556,7 +556,7 @@ def rope_loop(x, positions, base=10000.0):
     return out
 
 
-@right(WEEK, "apply_rotary_emb")
+@right(WEEK, "apply_rotary_emb", 5.75)
 def rope_repeat_interleave(x, positions, base=10000.0):
     def rotate_every_two(x):
         x1, x2 = x.reshape(*x.shape[:-1], -1, 2).unbind(dim=-1)
@@ -572,7 +572,7 @@ def rope_repeat_interleave(x, positions, base=10000.0):
     return (x * freqs.cos() + rotate_every_two(x) * freqs.sin()).to(x.dtype)
 
 
-@right(WEEK, "apply_rotary_emb")
+@right(WEEK, "apply_rotary_emb", 5.75)
 def rope_in_input_dtype(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -585,7 +585,7 @@ def rope_in_input_dtype(x, positions, base=10000.0):
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
 
 
-@right(WEEK, "apply_rotary_emb")
+@right(WEEK, "apply_rotary_emb", 5.75)
 def rope_numpy_tables(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -625,7 +625,7 @@ def rope_object(x, positions, base=10000.0):
 # ---- 3.4 apply_rotary_emb_half --------------------------------------------------------------------------------------
 
 
-@right(WEEK, "apply_rotary_emb_half")
+@right(WEEK, "apply_rotary_emb_half", 1.875)
 def half_plain(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -646,11 +646,11 @@ edited(half_plain, "half_woven", 0, DIAGNOSES["woven"],
        ("torch.cat((y1, y2), dim=-1)", "torch.stack((y1, y2), dim=-1).flatten(-2)"))
 edited(half_plain, "half_overwritten", 0, DIAGNOSES["overwritten"], ("y2 = x1", "y2 = y1"))
 edited(half_plain, "half_swapped_back", 0, DIAGNOSES["second half first"], ("(y1, y2)", "(y2, y1)"))
-edited(half_plain, "half_positions_ignored", 1.25, DIAGNOSES["ignored"],
+edited(half_plain, "half_positions_ignored", 1.125, DIAGNOSES["ignored"],
        ("positions[..., None]", "torch.arange(x.shape[-2])[:, None]"), (ROW_PER_SEQUENCE, ""))
-edited(half_plain, "half_one_row_only", 1.5, DIAGNOSES["one row"],
+edited(half_plain, "half_one_row_only", 1.375, DIAGNOSES["one row"],
        (f"positions[..., None] * {THETA}", f"torch.outer(positions, {THETA})"), (ROW_PER_SEQUENCE, ""))
-edited(half_plain, "half_angles_in_input_dtype", 1.75, DIAGNOSES["low precision"],
+edited(half_plain, "half_angles_in_input_dtype", 1.625, DIAGNOSES["low precision"],
        ("positions[..., None]", "positions[..., None].to(x.dtype)"))
 edited(half_plain, "half_odd_accepted", 1.75, DIAGNOSES["odd"], (EVEN_ONLY, ""))
 
@@ -698,7 +698,7 @@ def half_mixed_layouts(x, positions, base=10000.0):
     return (x * emb.cos() + torch.cat((-x2, x1), dim=-1) * emb.sin()).to(x.dtype)
 
 
-@right(WEEK, "apply_rotary_emb_half")
+@right(WEEK, "apply_rotary_emb_half", 1.875)
 def half_llama(x, positions, base=10000.0):
     def rotate_half(x):
         x1 = x[..., : x.shape[-1] // 2]
@@ -717,7 +717,7 @@ def half_llama(x, positions, base=10000.0):
     return (x * cos) + (rotate_half(x) * sin)
 
 
-@right(WEEK, "apply_rotary_emb_half")
+@right(WEEK, "apply_rotary_emb_half", 1.875)
 def half_through_complex(x, positions, base=10000.0):
     if x.shape[-1] % 2:
         raise ValueError("head_dim must be even")
@@ -730,7 +730,7 @@ def half_through_complex(x, positions, base=10000.0):
     return torch.cat((z.real, z.imag), dim=-1).to(x.dtype)
 
 
-@right(WEEK, "apply_rotary_emb_half")
+@right(WEEK, "apply_rotary_emb_half", 1.875)
 def half_through_interleaved(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -758,7 +758,7 @@ def convert_inverse(weight, n_heads):
     return w.transpose(1, 2).reshape(rows, d_model)
 
 
-@wrong(WEEK, "interleaved_to_half", 1, DIAGNOSES["all heads"])
+@wrong(WEEK, "interleaved_to_half", 1.25, DIAGNOSES["all heads"])
 def convert_all_heads(weight, n_heads):
     return torch.cat((weight[0::2], weight[1::2]), dim=0)
 
@@ -819,7 +819,7 @@ def convert_detached(weight, n_heads):
     return w.transpose(1, 2).reshape(rows, d_model).to(weight.dtype)
 
 
-@wrong(WEEK, "interleaved_to_half", 2.5, DIAGNOSES["in place"])
+@wrong(WEEK, "interleaved_to_half", 2.75, DIAGNOSES["in place"])
 def convert_in_place(weight, n_heads):
     rows = weight.shape[0]
     if rows % n_heads or rows // n_heads % 2:
@@ -830,7 +830,7 @@ def convert_in_place(weight, n_heads):
     return new
 
 
-@wrong(WEEK, "interleaved_to_half", 2.5, DIAGNOSES["odd"])
+@wrong(WEEK, "interleaved_to_half", 2.75, DIAGNOSES["odd"])
 def convert_odd_accepted(weight, n_heads):
     heads = weight.chunk(n_heads, dim=0)
     return torch.cat([part for h in heads for part in (h[0::2], h[1::2])])
@@ -856,7 +856,7 @@ def convert_index_list(weight, n_heads):
     return weight[order]
 
 
-@right(WEEK, "interleaved_to_half")
+@right(WEEK, "interleaved_to_half", 2.75)
 def convert_matrix(weight, n_heads):
     rows = weight.shape[0]
     head_dim, rest = divmod(rows, n_heads)
@@ -881,7 +881,7 @@ def convert_slices(weight, n_heads):
 # ---- 3.6 RotaryMultiHeadAttention -----------------------------------------------------------------------------------
 
 
-@right(WEEK, "RotaryMultiHeadAttention")
+@right(WEEK, "RotaryMultiHeadAttention", 4.875)
 class AttentionPlain(nn.Module):
     def __init__(self, d_model, n_heads, base=10000.0):
         super().__init__()
@@ -941,43 +941,43 @@ edited(AttentionPlain, "attention_split_wrong", 0, DIAGNOSES["split"],
 edited(AttentionPlain, "attention_merge_wrong", 0, DIAGNOSES["merge"], ("(weights @ v).transpose(1, 2)", "(weights @ v)"))
 edited(AttentionPlain, "attention_other_names", 0, DIAGNOSES["names"], *[
     change for p in "qkvo" for change in ((f"self.{p}_proj = ", f"self.w{p} = "), (f"self.{p}_proj(", f"self.w{p}("))])
-edited(AttentionPlain, "attention_not_rotated", 1.75, DIAGNOSES["no rotation"], (ROTATED, "pass"))
-edited(AttentionPlain, "attention_rotated_before_split", 1.75, DIAGNOSES["before split"],
+edited(AttentionPlain, "attention_not_rotated", 1.625, DIAGNOSES["no rotation"], (ROTATED, "pass"))
+edited(AttentionPlain, "attention_rotated_before_split", 1.625, DIAGNOSES["before split"],
        (SPLIT, "q, k, v = self.q_proj(x), self.k_proj(x), self.split(self.v_proj(x))"),
        (ROTATED, "q, k = self.split(self.rope(q, positions)), self.split(self.rope(k, positions))"),
        ("            angle = angle.unsqueeze(1)", "            pass"))
-edited(AttentionPlain, "attention_clockwise", 1.75, DIAGNOSES["clockwise"],
+edited(AttentionPlain, "attention_clockwise", 1.625, DIAGNOSES["clockwise"],
        ("a * c - b * s, a * s + b * c", "a * c + b * s, b * c - a * s"))
-edited(AttentionPlain, "attention_i_over_d", 1.75, DIAGNOSES["i/d"],
+edited(AttentionPlain, "attention_i_over_d", 1.625, DIAGNOSES["i/d"],
        ("(-torch.arange(0, d, 2) / d)", "(-torch.arange(d // 2) / d)"))
 edited(AttentionPlain, "attention_positions_ignored", 3, DIAGNOSES["ignored"],
        ("        if positions is None:\n            positions", "        positions"))
-edited(AttentionPlain, "attention_table_of_angles", 3.25,
+edited(AttentionPlain, "attention_table_of_angles", 3.125,
        "Your angles come from a table with a row for each whole position from 0; positions may also be negative, fractional or "
        "larger than the table.",
        ("positions[..., None] * theta", "(torch.arange(2048)[:, None] * theta)[positions.long()]"))
-edited(AttentionPlain, "attention_first_row", 4, DIAGNOSES["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
-edited(AttentionPlain, "attention_buffer_saved", 4.25, DIAGNOSES["tables saved"],
+edited(AttentionPlain, "attention_first_row", 3.875, DIAGNOSES["first row"], ("angle = angle.unsqueeze(1)", "angle = angle[0]"))
+edited(AttentionPlain, "attention_buffer_saved", 4.125, DIAGNOSES["tables saved"],
        (KEPT, BUFFER + ")"), (f"self.{THETA}", "self.theta"))
-edited(AttentionPlain, "attention_buffer_rounded", 4.5, DIAGNOSES["buffer"],
+edited(AttentionPlain, "attention_buffer_rounded", 4.375, DIAGNOSES["buffer"],
        (KEPT, BUFFER + ", persistent=False)"), (f"self.{THETA}", "self.theta"))
-edited(AttentionPlain, "attention_angles_in_input_dtype", 4.5, DIAGNOSES["low precision"],
+edited(AttentionPlain, "attention_angles_in_input_dtype", 4.375, DIAGNOSES["low precision"],
        ("positions[..., None] * theta", "(positions[..., None] * theta).to(x.dtype)"))
-edited(AttentionPlain, "attention_mask_by_position", 4, DIAGNOSES["mask by position"],
+edited(AttentionPlain, "attention_mask_by_position", 3.875, DIAGNOSES["mask by position"],
        ("torch.ones(n, n, dtype=torch.bool).triu(1)", "positions[None, :] > positions[:, None]"))
-edited(AttentionPlain, "attention_never_causal", 4, DIAGNOSES["no causal"],
+edited(AttentionPlain, "attention_never_causal", 3.875, DIAGNOSES["no causal"],
        ("scores = scores.masked_fill(future", "scores.masked_fill(future"))
-edited(AttentionPlain, "attention_strict_mask", 4, DIAGNOSES["strict"], (".triu(1)", ".triu(0)"))
-edited(AttentionPlain, "attention_with_biases", 4.75, DIAGNOSES["biases"], *[
+edited(AttentionPlain, "attention_strict_mask", 3.875, DIAGNOSES["strict"], (".triu(1)", ".triu(0)"))
+edited(AttentionPlain, "attention_with_biases", 4.625, DIAGNOSES["biases"], *[
     (f"self.{p}_proj = nn.Linear(d_model, d_model, bias=False)", f"self.{p}_proj = nn.Linear(d_model, d_model)")
     for p in "qkvo"])
-edited(AttentionPlain, "attention_own_base", 4.75, DIAGNOSES["base"], ("theta = self.base", "theta = 10000.0"))
+edited(AttentionPlain, "attention_own_base", 4.625, DIAGNOSES["base"], ("theta = self.base", "theta = 10000.0"))
 edited(AttentionPlain, "attention_accepts_any_size", 4.75, DIAGNOSES["sizes"],
        ("        if d_model % n_heads or (d_model // n_heads) % 2:\n"
         "            raise ValueError(\"d_model must be n_heads times an even number\")\n", ""))
 
 
-@wrong(WEEK, "RotaryMultiHeadAttention", 1.75, DIAGNOSES["half layout"])
+@wrong(WEEK, "RotaryMultiHeadAttention", 1.625, DIAGNOSES["half layout"])
 class AttentionHalfLayout(nn.Module):
     def __init__(self, d_model, n_heads, base=10000.0):
         super().__init__()
@@ -1009,7 +1009,7 @@ class AttentionHalfLayout(nn.Module):
         return self.o_proj(out.transpose(1, 2).flatten(2))
 
 
-@right(WEEK, "RotaryMultiHeadAttention")
+@right(WEEK, "RotaryMultiHeadAttention", 4.875)
 class AttentionSoftmax(nn.Module):
     def __init__(self, d_model, n_heads, base=10000.0):
         super().__init__()
@@ -1045,7 +1045,7 @@ class AttentionSoftmax(nn.Module):
         return self.o_proj(out.transpose(1, 2).contiguous().view(batch, seq_len, self.d_model))
 
 
-@right(WEEK, "RotaryMultiHeadAttention")
+@right(WEEK, "RotaryMultiHeadAttention", 4.875)
 class AttentionEinsum(nn.Module):
     def __init__(self, d_model, n_heads, base=10000.0):
         super().__init__()
@@ -1279,13 +1279,13 @@ def quarter_of_the_tokens(x):
     return torch.cat((-x2, x1), dim=-2)
 
 
-@wrong(WEEK, "rotate_half", 0.75, DIAGNOSES["float32 out"])
+@wrong(WEEK, "rotate_half", 0.875, DIAGNOSES["float32 out"])
 def quarter_float32(x):
     x1, x2 = x.float().chunk(2, dim=-1)
     return torch.cat((-x2, x1), dim=-1)
 
 
-@wrong(WEEK, "rotate_half", 0.75, DIAGNOSES["in place"])
+@wrong(WEEK, "rotate_half", 0.875, DIAGNOSES["in place"])
 def quarter_in_place(x):
     half = x.shape[-1] // 2
     first = x[..., :half].clone()
@@ -1322,7 +1322,7 @@ def quarter_unflatten(x):
     return torch.stack((-b, a), dim=-2).flatten(-2)
 
 
-@right(WEEK, "rotate_half")
+@right(WEEK, "rotate_half", 0.875)
 def quarter_roll_and_sign(x):
     d = x.shape[-1]
     sign = torch.ones(d, dtype=x.dtype)
@@ -1333,7 +1333,7 @@ def quarter_roll_and_sign(x):
 # ---- 3.8 rotary_tables ----------------------------------------------------------------------------------------------
 
 
-@right(WEEK, "rotary_tables")
+@right(WEEK, "rotary_tables", 0.75)
 def tables_float32_angles(positions, head_dim, dtype=torch.float32, base=10000.0):
     inv_freq = base ** (-torch.arange(0, head_dim, 2) / head_dim)
     angles = positions.float()[:, None] * inv_freq
@@ -1363,14 +1363,14 @@ def snippet_rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0
     return angles.cos(), angles.sin()
 
 
-@right(WEEK, "rotary_tables")
+@right(WEEK, "rotary_tables", 0.75)
 def tables_complex(positions, head_dim, dtype=torch.float32, base=10000.0):
     i = torch.arange(head_dim // 2, dtype=torch.float64)
     z = torch.exp(1j * positions.to(torch.float64).unsqueeze(1) * base ** (-2 * i / head_dim))
     return z.real.to(dtype), z.imag.to(dtype)
 
 
-@right(WEEK, "rotary_tables")
+@right(WEEK, "rotary_tables", 0.75)
 def tables_stacked(positions, head_dim, dtype=torch.float32, base=10000.0):
     angles = positions[:, None].double() * np.power(base, -np.arange(0, head_dim, 2) / head_dim)[None]
     return torch.stack((torch.cos(angles), torch.sin(angles))).to(dtype)
@@ -1379,7 +1379,7 @@ def tables_stacked(positions, head_dim, dtype=torch.float32, base=10000.0):
 # ---- 3.8 decode_step_scores -----------------------------------------------------------------------------------------
 
 
-@right(WEEK, "decode_step_scores")
+@right(WEEK, "decode_step_scores", 0.875)
 def decode_plain(q, k_cache, base=10000.0):
     def rope(x, positions):
         d = x.shape[-1]
@@ -1404,7 +1404,7 @@ edited(decode_plain, "decode_scaled", 0, DIAGNOSES["scaled"], (PRODUCT, PRODUCT 
 edited(decode_plain, "decode_reversed", 0, DIAGNOSES["reversed"], (PRODUCT, "q @ rope(k_cache, n - 1 - torch.arange(n)).mT"))
 edited(decode_plain, "decode_turned_shape", 0, DIAGNOSES["turned shape"],
        (PRODUCT, "rope(k_cache, torch.arange(n)) @ rope(q, newest).mT"))
-edited(decode_plain, "decode_own_base", 0.75, DIAGNOSES["base"], ("* base **", "* 10000.0 **"))
+edited(decode_plain, "decode_own_base", 0.625, DIAGNOSES["base"], ("* base **", "* 10000.0 **"))
 edited(decode_plain, "decode_angles_in_input_dtype", 0.75, DIAGNOSES["low precision"], (
     "positions.float()[:, None] * base ** (-torch.arange(0, d, 2) / d)",
     "positions.to(x.dtype)[:, None] * (base ** (-torch.arange(0, d, 2) / d)).to(x.dtype)"))
@@ -1419,7 +1419,7 @@ def decode_query_only(q, k_cache, base=10000.0):
     return q @ k_cache.transpose(-1, -2)
 
 
-@right(WEEK, "decode_step_scores")
+@right(WEEK, "decode_step_scores", 0.875)
 def decode_by_distance(q, k_cache, base=10000.0):
     n, d = k_cache.shape[-2:]
     distance = torch.arange(n).double() - (n - 1)  # only differences matter
@@ -1428,7 +1428,7 @@ def decode_by_distance(q, k_cache, base=10000.0):
     return torch.einsum("bhqd,bhkd->bhqk", q.double(), torch.view_as_real(z).flatten(-2)).to(q.dtype)
 
 
-@right(WEEK, "decode_step_scores")
+@right(WEEK, "decode_step_scores", 0.875)
 def decode_whole_sequence(q, k_cache, base=10000.0):
     b, h, n, d = k_cache.shape
     theta = 1.0 / (base ** (torch.arange(0, d, 2).float() / d))

@@ -415,7 +415,7 @@ numbers(WEEK, "attention_with_slope", "two_digits",
 # ---- 4.5 per_key_bias_is_equivalent ---------------------------------------------------------------------------------
 
 
-@right(WEEK, "per_key_bias_is_equivalent")
+@right(WEEK, "per_key_bias_is_equivalent", 1.875)
 def equivalent_plain(scores, slopes, causal):
     n_queries, n_keys = scores.shape[-2:]
     scores = scores.double()
@@ -439,10 +439,10 @@ edited(equivalent_plain, "equivalent_one_masked", 0, DIAGNOSES["one masked"],
        ("        b = b.masked_fill(j > i, -math.inf)\n", ""))
 edited(equivalent_plain, "equivalent_biases_compared", 0, DIAGNOSES["biases compared"],
        ("(a.softmax(dim=-1) - b.softmax(dim=-1)).abs()", "(a.nan_to_num() - b.nan_to_num()).abs()"))
-edited(equivalent_plain, "equivalent_float32", 1.5, DIAGNOSES["float32"],
+edited(equivalent_plain, "equivalent_float32", 1.375, DIAGNOSES["float32"],
        ("scores = scores.double()", "scores = scores.float()"), ("slopes.double()", "slopes.float()"))
-edited(equivalent_plain, "equivalent_mean", 1.5, DIAGNOSES["mean"], ("gap.max()", "gap.mean()"))
-edited(equivalent_plain, "equivalent_without_abs", 1.5, DIAGNOSES["no abs"],
+edited(equivalent_plain, "equivalent_mean", 1.375, DIAGNOSES["mean"], ("gap.max()", "gap.mean()"))
+edited(equivalent_plain, "equivalent_without_abs", 1.375, DIAGNOSES["no abs"],
        ("(a.softmax(dim=-1) - b.softmax(dim=-1)).abs()", "a.softmax(dim=-1) - b.softmax(dim=-1)"))
 edited(equivalent_plain, "equivalent_tensor", 1.75, DIAGNOSES["bool tensor"], ("bool(gap.max() <= 1e-5)", "gap.max() <= 1e-5"))
 
@@ -470,7 +470,7 @@ def equivalent_masked_late(scores, slopes, causal):
     return bool(torch.allclose(a, b, rtol=0, atol=1e-5))
 
 
-@right(WEEK, "per_key_bias_is_equivalent")
+@right(WEEK, "per_key_bias_is_equivalent", 1.875)
 def equivalent_allclose(scores, slopes, causal):
     q, k = scores.size(-2), scores.size(-1)
     scores, slopes = scores.to(torch.float64), slopes.to(torch.float64).reshape(1, -1, 1, 1)
@@ -484,7 +484,7 @@ def equivalent_allclose(scores, slopes, causal):
     return torch.allclose(*weights, rtol=0, atol=1e-5)
 
 
-@right(WEEK, "per_key_bias_is_equivalent")
+@right(WEEK, "per_key_bias_is_equivalent", 1.875)
 def equivalent_numpy(scores, slopes, causal):
     s = scores.numpy().astype(np.float64)
     m = slopes.numpy().astype(np.float64)[:, None, None]
@@ -500,7 +500,7 @@ def equivalent_numpy(scores, slopes, causal):
     return bool(np.abs(softmax(s + m * j) - softmax(s - m * np.abs(i - j))).max() <= 1e-5)
 
 
-@right(WEEK, "per_key_bias_is_equivalent")
+@right(WEEK, "per_key_bias_is_equivalent", 1.875)
 def equivalent_row_by_row(scores, slopes, causal):
     batch, heads, n_queries, n_keys = scores.shape
     worst = 0.0
@@ -519,7 +519,7 @@ def equivalent_row_by_row(scores, slopes, causal):
 # ---- 4.6 ALiBiMultiHeadAttention ------------------------------------------------------------------------------------
 
 
-@right(WEEK, "ALiBiMultiHeadAttention")
+@right(WEEK, "ALiBiMultiHeadAttention", 4.75)
 class LayerPlain(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -568,7 +568,7 @@ edited(LayerPlain, "layer_unscaled", 0, DIAGNOSES["unscaled"], (" / math.sqrt(q.
 edited(LayerPlain, "layer_scaled_by_d_model", 0, DIAGNOSES["d_model scale"], ("sqrt(q.shape[-1])", "sqrt(x.shape[-1])"))
 edited(LayerPlain, "layer_mask_clobbered", 1.5, DIAGNOSES["clobbered"], (MASKED, "scores.tril()"))
 edited(LayerPlain, "layer_never_causal", 1.5, DIAGNOSES["no causal"], ("        if is_causal:", "        if False:"))
-edited(LayerPlain, "layer_always_causal", 4, DIAGNOSES["always causal"], ("        if is_causal:", "        if True:"))
+edited(LayerPlain, "layer_always_causal", 3.75, DIAGNOSES["always causal"], ("        if is_causal:", "        if True:"))
 edited(LayerPlain, "layer_strict_mask", 1.5, DIAGNOSES["strict"], (".triu(1), float", ".triu(0), float"))
 edited(LayerPlain, "layer_batch_order", 0, DIAGNOSES["batch order"],
        ("scores + bias", "scores + bias.repeat_interleave(len(x), dim=0).view(len(x), self.n_heads, n, n)"))
@@ -591,24 +591,24 @@ edited(LayerPlain, "layer_merge_wrong", 0, DIAGNOSES["merge"], ("(weights @ v).t
 edited(LayerPlain, "layer_no_o_proj", 0, DIAGNOSES["no o_proj"], ("return self.o_proj(out)", "return out"))
 edited(LayerPlain, "layer_other_names", 0, DIAGNOSES["names"], *[
     change for p in "qkvo" for change in ((f"self.{p}_proj = ", f"self.w{p} = "), (f"self.{p}_proj(", f"self.w{p}("))])
-edited(LayerPlain, "layer_with_biases", 4.5, DIAGNOSES["biases"], *[
+edited(LayerPlain, "layer_with_biases", 4.25, DIAGNOSES["biases"], *[
     (f"self.{p}_proj = nn.Linear(d_model, d_model, bias=False)", f"self.{p}_proj = nn.Linear(d_model, d_model)")
     for p in "qkvo"])
-edited(LayerPlain, "layer_table_saved", 3, DIAGNOSES["table saved"],
+edited(LayerPlain, "layer_table_saved", 2.75, DIAGNOSES["table saved"],
        ("        self.n_heads = n_heads\n", '''        self.n_heads = n_heads
         place = torch.arange(512)
         self.register_buffer("distance", (place[:, None] - place).abs())
 '''), ("distance = (position[:, None] - position[None, :]).abs()", "distance = self.distance[:n, :n]"))
-edited(LayerPlain, "layer_first_length", 2.5, DIAGNOSES["first length"],
+edited(LayerPlain, "layer_first_length", 2.25, DIAGNOSES["first length"],
        ("        self.n_heads = n_heads\n", "        self.n_heads = n_heads\n        self.bias = None\n"),
        ("        scores = scores + bias\n", '''        if self.bias is None:
             self.bias = bias
         scores = scores + self.bias
 '''))
-edited(LayerPlain, "layer_positions_in_half_precision", 4, DIAGNOSES["low positions"],
+edited(LayerPlain, "layer_positions_in_half_precision", 3.75, DIAGNOSES["low positions"],
        ("position = torch.arange(n)", "position = torch.arange(n, dtype=x.dtype)"))
-edited(LayerPlain, "layer_float32_only", 4, DIAGNOSES["float32 only"], (".to(x.dtype)", ""))
-edited(LayerPlain, "layer_large_number", 4, DIAGNOSES["large number"], ('float("-inf")', "-1e9"))
+edited(LayerPlain, "layer_float32_only", 3.75, DIAGNOSES["float32 only"], (".to(x.dtype)", ""))
+edited(LayerPlain, "layer_large_number", 3.75, DIAGNOSES["large number"], ('float("-inf")', "-1e9"))
 edited(LayerPlain, "layer_detached", 4.5, DIAGNOSES["detached"], ("self.o_proj(out)", "self.o_proj(out.detach())"))
 edited(LayerPlain, "layer_accepts_any_size", 4.5, DIAGNOSES["sizes"],
        ('        if d_model % n_heads:\n            raise ValueError("n_heads must divide d_model")\n', ""))
@@ -644,7 +644,7 @@ class LayerFused(nn.Module):
         return self.o_proj(out.permute(0, 2, 1, 3).reshape(b, n, d))
 
 
-@right(WEEK, "ALiBiMultiHeadAttention")
+@right(WEEK, "ALiBiMultiHeadAttention", 4.75)
 class LayerKeepsAFloat32Bias(nn.Module):
     """What is kept from one call does not change the next."""
 
@@ -672,7 +672,7 @@ class LayerKeepsAFloat32Bias(nn.Module):
         return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, d))
 
 
-@right(WEEK, "ALiBiMultiHeadAttention")
+@right(WEEK, "ALiBiMultiHeadAttention", 4.75)
 class LayerHeadByHead(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -700,7 +700,7 @@ class LayerHeadByHead(nn.Module):
         return self.o_proj(torch.cat(outs, -1).to(x.dtype))
 
 
-@right(WEEK, "ALiBiMultiHeadAttention")
+@right(WEEK, "ALiBiMultiHeadAttention", 4.75)
 class LayerPerKeyUnderTheMask(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()

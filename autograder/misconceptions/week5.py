@@ -123,14 +123,14 @@ def pi_always_float64(positions, scale):
     return positions.to(torch.float64) / scale
 
 
-@wrong(WEEK, "position_interpolation", 1.75, PI["cut"])
+@wrong(WEEK, "position_interpolation", 1.875, PI["cut"])
 def pi_detached(positions, scale):
     if positions.is_floating_point():
         return positions.detach() / scale
     return positions / scale
 
 
-@wrong(WEEK, "position_interpolation", 1.75, PI["in place"])
+@wrong(WEEK, "position_interpolation", 1.875, PI["in place"])
 def pi_in_place(positions, scale):
     if positions.is_floating_point():
         if positions.requires_grad:
@@ -934,11 +934,11 @@ edited(scores_by_distance, "scores_softmax", 0, PAIR["softmax"],
        ("return scores", "later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)\n"
         "    later = later.triu(scores.shape[-1] - scores.shape[-2] + 1)\n"
         "    return scores.masked_fill(later, -math.inf).softmax(-1)"))
-edited(scores_by_distance, "scores_always_float32", 1.75, PAIR["double"], ("return scores", "return scores.float()"))
-edited(scores_by_distance, "scores_detached", 1.75, PAIR["cut"], ("return scores", "return scores.detach()"))
+edited(scores_by_distance, "scores_always_float32", 1.875, PAIR["double"], ("return scores", "return scores.float()"))
+edited(scores_by_distance, "scores_detached", 1.875, PAIR["cut"], ("return scores", "return scores.detach()"))
 edited(scores_by_distance, "scores_last_row", 0, PAIR["last row"],
        ("for distance in", "distances = distances[-1:]\n    for distance in"))
-edited(scores_by_distance, "scores_clamp_the_argument", 1.75, PAIR["in place"],
+edited(scores_by_distance, "scores_clamp_the_argument", 1.875, PAIR["in place"],
        ("for distance in", "distances.clamp_(min=0)\n    for distance in"))
 
 

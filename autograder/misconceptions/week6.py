@@ -523,7 +523,7 @@ SHAW_VALUES = '    out = out + torch.einsum("bhij,ijd->bhid", weights, rel_v[row
 edited(shaw_plain, "shaw_no_clip", 3.25, SAYS["no clip"], (CLIPPED, "rel + clip"))
 edited(shaw_plain, "shaw_low_end", 3.25, SAYS["low end off by one"], (CLIPPED, "rel.clamp(1 - clip, clip) + clip"))
 edited(shaw_plain, "shaw_high_end", 3.25, SAYS["high end off by one"], (CLIPPED, "rel.clamp(-clip, clip - 1) + clip"))
-edited(shaw_plain, "shaw_no_value_term", 1, SAYS["no value term"], (SHAW_VALUES, ""))
+edited(shaw_plain, "shaw_no_value_term", 1.125, SAYS["no value term"], (SHAW_VALUES, ""))
 edited(shaw_plain, "shaw_no_key_term", 0, SAYS["no key term"], ("(content + position)", "content"))
 edited(
     shaw_plain,
@@ -543,7 +543,7 @@ edited(
 edited(
     shaw_plain,
     "shaw_value_unweighted",
-    1,
+    1.125,
     SAYS["value unweighted"],
     ('torch.einsum("bhij,ijd->bhid", weights, rel_v[row])', "rel_v[row].sum(1)"),
 )
@@ -577,13 +577,13 @@ edited(shaw_plain, "shaw_order", 0, SAYS["one order"], ("return out, weights", "
 edited(
     shaw_plain,
     "shaw_detached",
-    3.75,
+    3.875,
     SAYS["detached"],
     ("return out, weights", "return out.detach(), weights.detach()"),
 )
 
 
-@right(WEEK, "shaw_attention")
+@right(WEEK, "shaw_attention", 3.875)
 def shaw_short_products(q, k, v, rel_k, rel_v, mask=None):
     """2*clip+1 products and a gather, instead of a vector per pair."""
     batch, heads, n_queries, d = q.shape
@@ -601,7 +601,7 @@ def shaw_short_products(q, k, v, rel_k, rel_v, mask=None):
     return weights @ v + by_row @ rel_v, weights
 
 
-@right(WEEK, "shaw_attention")
+@right(WEEK, "shaw_attention", 3.875)
 def shaw_row_by_row(q, k, v, rel_k, rel_v, mask=None):
     n_queries, n_keys = q.shape[2], k.shape[2]
     clip = (len(rel_k) - 1) // 2
@@ -640,7 +640,7 @@ def shaw_by_keys(q, k, v, rel_k, rel_v, mask=None):
 # ---- 6.4 rel_shift --------------------------------------------------------------------------------------------------
 
 
-@right(WEEK, "rel_shift")
+@right(WEEK, "rel_shift", 2.75)
 def shift_by_padding(x):
     b, h, n_queries, n_keys = x.shape
     zeros = torch.zeros(b, h, n_queries, 1, dtype=x.dtype)
@@ -699,7 +699,7 @@ def shift_rolled(x):
     return y
 
 
-@wrong(WEEK, "rel_shift", 1.25, SAYS["memory ignored"])
+@wrong(WEEK, "rel_shift", 1.5, SAYS["memory ignored"])
 def shift_square_only(x):
     n_queries, n_keys = x.shape[-2:]
     y = torch.zeros_like(x)
@@ -750,7 +750,7 @@ def shift_rows_rolled(x):
     return y
 
 
-@right(WEEK, "rel_shift")
+@right(WEEK, "rel_shift", 2.75)
 def shift_gathered(x):
     n_queries, n_keys = x.shape[-2:]
     column = torch.arange(n_keys)[None, :] + (n_queries - 1 - torch.arange(n_queries))[:, None]
@@ -786,22 +786,22 @@ def xl_gathered(q, k, r, content_bias, position_bias):
 edited(
     xl_gathered,
     "xl_biases_swapped",
-    1.25,
+    1.5,
     SAYS["biases swapped"],
     ("qc = q + content_bias", "qc = q + position_bias"),
     ("qp = q + position_bias", "qp = q + content_bias"),
 )
 edited(
-    xl_gathered, "xl_no_content_bias", 1.25, SAYS["no content bias"], ("qc = q + content_bias[:, None, :]", "qc = q")
+    xl_gathered, "xl_no_content_bias", 1.5, SAYS["no content bias"], ("qc = q + content_bias[:, None, :]", "qc = q")
 )
 edited(
-    xl_gathered, "xl_no_position_bias", 1.25, SAYS["no position bias"], ("qp = q + position_bias[:, None, :]", "qp = q")
+    xl_gathered, "xl_no_position_bias", 1.5, SAYS["no position bias"], ("qp = q + position_bias[:, None, :]", "qp = q")
 )
-edited(xl_gathered, "xl_one_bias", 1.25, SAYS["one bias"], ("qp = q + position_bias", "qp = q + content_bias"))
+edited(xl_gathered, "xl_one_bias", 1.5, SAYS["one bias"], ("qp = q + position_bias", "qp = q + content_bias"))
 edited(
     xl_gathered,
     "xl_both_biases",
-    1.25,
+    1.5,
     SAYS["both biases"],
     ("qc = q + content_bias[:, None, :]", "qc = q + (content_bias + position_bias)[:, None, :]"),
     ("qp = q + position_bias[:, None, :]", "qp = qc"),
@@ -809,7 +809,7 @@ edited(
 edited(
     xl_gathered,
     "xl_bias_of_one_head",
-    1.25,
+    1.5,
     SAYS["bias of one head"],
     ("content_bias[:, None, :]", "content_bias[0]"),
     ("position_bias[:, None, :]", "position_bias[0]"),
@@ -839,7 +839,7 @@ edited(
     ('"bhid,hijd->bhij", qp', '"bhjd,hijd->bhij", k + position_bias[:, None, :]'),
 )
 edited(xl_gathered, "xl_whole_width", 0, SAYS["d_model scale"], ("math.sqrt(d)", "math.sqrt(d * (q.shape[1] + 1))"))
-edited(xl_gathered, "xl_detached", 3.25, SAYS["detached"], ("(content + position)", "(content + position).detach()"))
+edited(xl_gathered, "xl_detached", 3.5, SAYS["detached"], ("(content + position)", "(content + position).detach()"))
 
 
 @right(WEEK, "transformer_xl_scores")
@@ -992,7 +992,7 @@ edited(
 edited(
     bucket_plain,
     "bucket_float",
-    3.75,
+    3.875,
     SAYS["float buckets"],
     ("return bucket + torch.where(m < e, m, far)", "return (bucket + torch.where(m < e, m, far)).double()"),
 )
@@ -1044,7 +1044,7 @@ def bucket_by_thresholds(relative_position, bidirectional=True, num_buckets=32, 
     return torch.where(relative_position > 0, near + side, near) if bidirectional else near
 
 
-@right(WEEK, "t5_bucket")
+@right(WEEK, "t5_bucket", 3.875)
 def bucket_numpy(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     rel = relative_position.numpy()
     side = num_buckets // 2 if bidirectional else num_buckets
@@ -1058,7 +1058,7 @@ def bucket_numpy(relative_position, bidirectional=True, num_buckets=32, max_dist
 # ---- 6.7 t5_attention -----------------------------------------------------------------------------------------------
 
 
-@right(WEEK, "t5_attention")
+@right(WEEK, "t5_attention", 2.875)
 def t5_plain(q, k, v, table, is_causal=False, max_distance=128):
     def bucket_of(rel, two_sides, num_buckets):
         side = num_buckets // 2 if two_sides else num_buckets
@@ -1092,7 +1092,7 @@ edited(
     t5_plain, "t5_both_divided", 0, SAYS["divided"], ("scores + bias\n", "(scores + bias) / math.sqrt(q.shape[-1])\n")
 )
 edited(
-    t5_plain, "t5_both_sided_when_causal", 1.75, SAYS["both sided when causal"], ("not is_causal, table", "True, table")
+    t5_plain, "t5_both_sided_when_causal", 1.625, SAYS["both sided when causal"], ("not is_causal, table", "True, table")
 )
 edited(
     t5_plain,
@@ -1109,26 +1109,26 @@ edited(t5_plain, "t5_always_causal", 0.75, SAYS["always causal"], ("    if is_ca
 edited(
     t5_plain,
     "t5_mask_top_left",
-    2.5,
+    2.375,
     SAYS["mask top left"],
     ("masked_fill(rel > 0, ", "masked_fill(torch.ones(n_queries, n_keys).triu(1).bool(), "),
 )
 edited(
     t5_plain,
     "t5_sizes_written_in",
-    2.5,
+    2.375,
     SAYS["32 written in"],
     ("not is_causal, table.shape[0])", "not is_causal, 32) % len(table)"),
 )
 edited(
     t5_plain,
     "t5_max_distance_ignored",
-    2.5,
+    2.375,
     SAYS["128 written in"],
     ("math.log(max_distance / e)", "math.log(128 / e)"),
 )
-edited(t5_plain, "t5_strict_mask", 1.25, SAYS["strict"], ('rel > 0, float("-inf"))', 'rel >= 0, float("-inf"))'))
-edited(t5_plain, "t5_clobbered", 1.25, SAYS["clobbered"], ('float("-inf")', "0.0"))
+edited(t5_plain, "t5_strict_mask", 1.125, SAYS["strict"], ('rel > 0, float("-inf"))', 'rel >= 0, float("-inf"))'))
+edited(t5_plain, "t5_clobbered", 1.125, SAYS["clobbered"], ('float("-inf")', "0.0"))
 edited(t5_plain, "t5_bias_reshaped", 0, SAYS["bias reshaped"], (".permute(2, 0, 1)", ".reshape(-1, n_queries, n_keys)"))
 edited(
     t5_plain,
@@ -1148,7 +1148,7 @@ edited(
 )
 
 
-@right(WEEK, "t5_attention")
+@right(WEEK, "t5_attention", 2.875)
 def t5_fused(q, k, v, table, is_causal=False, max_distance=128):
     num_buckets, n_heads = table.shape
     n_queries, n_keys = q.shape[2], k.shape[2]
@@ -1166,7 +1166,7 @@ def t5_fused(q, k, v, table, is_causal=False, max_distance=128):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=1.0), weights
 
 
-@right(WEEK, "t5_attention")
+@right(WEEK, "t5_attention", 2.875)
 def t5_one_hot(q, k, v, table, is_causal=False, max_distance=128):
     num_buckets = table.shape[0]
     side = num_buckets if is_causal else num_buckets // 2
@@ -1186,7 +1186,7 @@ def t5_one_hot(q, k, v, table, is_causal=False, max_distance=128):
     return torch.einsum("bhij,bhjd->bhid", weights, v), weights
 
 
-@right(WEEK, "t5_attention")
+@right(WEEK, "t5_attention", 2.875)
 def t5_head_by_head(q, k, v, table, is_causal=False, max_distance=128):
     def bucket(rel, n):
         b = 0
@@ -1230,7 +1230,7 @@ def deberta_plain(q, k, pos_q, pos_k):
 
 
 DELTA = "(i - j + span).clamp(0, 2 * span - 1)"
-edited(deberta_plain, "deberta_other_row", 0.75, SAYS["other row"], ("pos_q[:, delta]", "pos_q[:, delta.T]"))
+edited(deberta_plain, "deberta_other_row", 1, SAYS["other row"], ("pos_q[:, delta]", "pos_q[:, delta.T]"))
 edited(deberta_plain, "deberta_rows_turned", 0, SAYS["rows turned"], (DELTA, "(j - i + span).clamp(0, 2 * span - 1)"))
 edited(deberta_plain, "deberta_sqrt_d", 0, SAYS["sqrt d"], ("math.sqrt(3 * d)", "math.sqrt(d)"))
 edited(deberta_plain, "deberta_sqrt_2d", 0, SAYS["sqrt 2d"], ("math.sqrt(3 * d)", "math.sqrt(2 * d)"))
@@ -1242,13 +1242,13 @@ edited(
     ("q, pos_k[:, delta]", "q, pos_q[:, delta]"),
     ("k, pos_q[:, delta]", "k, pos_k[:, delta]"),
 )
-edited(deberta_plain, "deberta_no_c2p", 0.75, SAYS["no c2p"], ("c2c + c2p + p2c", "c2c + p2c"))
-edited(deberta_plain, "deberta_no_p2c", 0.75, SAYS["no p2c"], ("c2c + c2p + p2c", "c2c + c2p"))
+edited(deberta_plain, "deberta_no_c2p", 1, SAYS["no c2p"], ("c2c + c2p + p2c", "c2c + p2c"))
+edited(deberta_plain, "deberta_no_p2c", 1, SAYS["no p2c"], ("c2c + c2p + p2c", "c2c + c2p"))
 edited(deberta_plain, "deberta_no_content", 0, SAYS["no content"], ("c2c + c2p + p2c", "c2p + p2c"))
 edited(
     deberta_plain,
     "deberta_p2p",
-    1.5,
+    1.75,
     SAYS["p2p"],
     ("c2c + c2p + p2c", "c2c + c2p + p2c + (pos_q * pos_k).sum(-1)[:, delta]"),
 )
@@ -1284,10 +1284,10 @@ edited(
     ("/ math.sqrt(3 * d)", "/ math.sqrt(3 * d)).softmax(-1)"),
     ("return (", "return (("),
 )
-edited(deberta_plain, "deberta_detached", 3.5, SAYS["detached"], ("(c2c + c2p + p2c)", "(c2c + c2p + p2c).detach()"))
+edited(deberta_plain, "deberta_detached", 3.75, SAYS["detached"], ("(c2c + c2p + p2c)", "(c2c + c2p + p2c).detach()"))
 
 
-@right(WEEK, "deberta_scores")
+@right(WEEK, "deberta_scores", 3.75)
 def deberta_gathered(q, k, pos_q, pos_k):
     b, h, n, d = q.shape
     span = pos_q.size(1) // 2
@@ -1312,7 +1312,7 @@ def deberta_by_rows(q, k, pos_q, pos_k):
     return torch.stack(rows, dim=2) * (3 * d) ** -0.5
 
 
-@right(WEEK, "deberta_scores")
+@right(WEEK, "deberta_scores", 3.75)
 def deberta_one_hot(q, k, pos_q, pos_k):
     n, span = q.shape[-2], pos_q.shape[-2] // 2
     rel = torch.arange(n)[:, None] - torch.arange(n)

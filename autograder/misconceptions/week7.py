@@ -190,9 +190,9 @@ edited(grouped_plain, "grouped_mask_late", 2.25, SAYS["mask late"], (HIDDEN, "")
 edited(grouped_plain, "grouped_mask_of_one_head", 2.25, SAYS["mask one head"],
        ("    group = n", "    if mask is not None and mask.ndim > 2:\n        mask = mask[..., :1, :, :]\n    group = n"))
 edited(grouped_plain, "grouped_nan_rows", 2.25, SAYS["nan rows"], (ZEROED, ""))
-edited(grouped_plain, "grouped_undivided", 2.5, SAYS["undivided"],
+edited(grouped_plain, "grouped_undivided", 2.75, SAYS["undivided"],
        ('    if n_heads % n_kv_heads:\n        raise ValueError("n_kv_heads must divide n_heads")\n', ""))
-edited(grouped_plain, "grouped_detached", 2.5, SAYS["detached"], ("return weights @ v", "return (weights @ v).detach()"))
+edited(grouped_plain, "grouped_detached", 2.75, SAYS["detached"], ("return weights @ v", "return (weights @ v).detach()"))
 edited(grouped_plain, "grouped_out_only", 0, SAYS["out only"], ("return weights @ v, weights", "return weights @ v"))
 
 
@@ -391,13 +391,13 @@ edited(CachedPlain, "cached_no_o_proj", 0, SAYS["no o_proj"],
        ("self.o_proj(out.transpose(1, 2).reshape(x.shape))", "out.transpose(1, 2).reshape(x.shape)"))
 edited(CachedPlain, "cached_other_names", 0, SAYS["names"], *[
     change for p in "qkvo" for change in ((f"self.{p}_proj = ", f"self.w{p} = "), (f"self.{p}_proj(", f"self.w{p}("))])
-edited(CachedPlain, "cached_with_biases", 5.5, SAYS["biases"], *[
+edited(CachedPlain, "cached_with_biases", 5.75, SAYS["biases"], *[
     (f"self.{p}_proj = nn.Linear(d_model, {width}, bias=False)", f"self.{p}_proj = nn.Linear(d_model, {width})")
     for p, width in zip("qkvo", ("d_model", "n_kv_heads * self.hd", "n_kv_heads * self.hd", "d_model"))])
-edited(CachedPlain, "cached_any_size", 5.5, SAYS["sizes"],
+edited(CachedPlain, "cached_any_size", 5.75, SAYS["sizes"],
        ('        if d_model % n_heads or n_heads % n_kv_heads or d_model // n_heads % 2:\n'
         '            raise ValueError("the sizes do not fit")\n', ""))
-edited(CachedPlain, "cached_detached", 5.5, SAYS["detached"], ("self.o_proj(out.transpose", "self.o_proj(out.detach().transpose"))
+edited(CachedPlain, "cached_detached", 5.75, SAYS["detached"], ("self.o_proj(out.transpose", "self.o_proj(out.detach().transpose"))
 
 
 @right(WEEK, "CachedAttention")
@@ -522,7 +522,7 @@ def padded_plain(keep, n_queries):
 
 BEFORE, LAST_ROWS = "before = keep.cumsum(dim=1) - 1", "positions = before[:, n_keys - n_queries:]"
 MASK = "mask = causal & keep[:, None, None, :]"
-edited(padded_plain, "padded_index", 1.5, SAYS["index"], (BEFORE, "before = torch.arange(n_keys).expand(len(keep), -1)"))
+edited(padded_plain, "padded_index", 1.375, SAYS["index"], (BEFORE, "before = torch.arange(n_keys).expand(len(keep), -1)"))
 edited(padded_plain, "padded_from_one", 1.5, SAYS["from one"], (BEFORE, "before = keep.cumsum(dim=1)"))
 edited(padded_plain, "padded_first_row", 1.5, SAYS["first row"], (BEFORE, "before = (keep.cumsum(dim=1) - 1)[:1].expand(len(keep), -1)"))
 edited(padded_plain, "padded_padding_counted", 1.5, SAYS["padding counted"], (BEFORE, "before = (~keep).cumsum(dim=1)"))
@@ -538,7 +538,7 @@ edited(padded_plain, "padded_no_head_axis", 1.75, SAYS["no head axis"], (MASK, "
 edited(padded_plain, "padded_added_mask", 1.5, SAYS["added mask"],
        (MASK, "mask = torch.zeros(len(keep), 1, n_queries, n_keys).masked_fill(~(causal & keep[:, None, None, :]), -1e9)"))
 edited(padded_plain, "padded_mask_hides", 1.75, SAYS["mask hides"], (MASK, "mask = ~(causal & keep[:, None, None, :])"))
-edited(padded_plain, "padded_float_positions", 2.75, SAYS["float positions"], (LAST_ROWS, LAST_ROWS + ".float()"))
+edited(padded_plain, "padded_float_positions", 2.875, SAYS["float positions"], (LAST_ROWS, LAST_ROWS + ".float()"))
 edited(padded_plain, "padded_order", 0, SAYS["order"], ("return positions, mask", "return mask, positions"))
 
 
@@ -552,7 +552,7 @@ def padded_by_count(keep, n_queries):
     return (query - padding).clamp(min=0), mask
 
 
-@right(WEEK, "padded_causal")
+@right(WEEK, "padded_causal", 2.875)
 def padded_loops(keep, n_queries):
     batch, n_keys = keep.shape
     positions = torch.zeros(batch, n_queries, dtype=torch.long)
@@ -734,8 +734,8 @@ edited(shift_plain, "shift_absolute", 1.5, SAYS["absolute"], ("angle = offset * 
 edited(shift_plain, "shift_own_base", 1.5, SAYS["base"], ("theta = base **", "theta = 10000.0 **"))
 edited(shift_plain, "shift_low_angles", 1.75, SAYS["low angles"], ("angle = offset * theta", "angle = offset * theta.to(k.dtype)"))
 edited(shift_plain, "shift_float32_out", 1.75, SAYS["float32 out"], ("return out.to(k.dtype)", "return out.float()"))
-edited(shift_plain, "shift_detached", 1.75, SAYS["detached"], ("return out", "return out.detach()"))
-edited(shift_plain, "shift_odd_accepted", 1.75, SAYS["odd"],
+edited(shift_plain, "shift_detached", 1.875, SAYS["detached"], ("return out", "return out.detach()"))
+edited(shift_plain, "shift_odd_accepted", 1.875, SAYS["odd"],
        ('    if hd % 2:\n        raise ValueError("head_dim must be even")\n', ""))
 
 
@@ -848,7 +848,7 @@ edited(CrossPlain, "cross_positions_exchanged", 2.75, SAYS["positions exchanged"
 edited(CrossPlain, "cross_positions_ignored", 2.75, SAYS["positions ignored"],
        ("self.rope(q, positions)", "self.rope(q, torch.arange(q.shape[2], device=x.device))"),
        ("self.rope(k, memory_positions)", "self.rope(k, torch.arange(k.shape[2], device=x.device))"))
-edited(CrossPlain, "cross_always_rotated", 1.75, SAYS["always rotated"],
+edited(CrossPlain, "cross_always_rotated", 1.875, SAYS["always rotated"],
        ("        if positions is not None:\n", '''        if positions is None:
             positions = torch.arange(x.shape[1], device=x.device)
             memory_positions = torch.arange(memory.shape[1], device=x.device)
@@ -872,7 +872,7 @@ edited(CrossPlain, "cross_any_size", 3.75, SAYS["sizes"],
        ('        if d_model % n_heads or d_model // n_heads % 2:\n            raise ValueError("the sizes do not fit")\n', ""))
 edited(CrossPlain, "cross_with_biases", 3.75, SAYS["biases"], *[
     (f"self.{p}_proj = nn.Linear(d_model, d_model, bias=False)", f"self.{p}_proj = nn.Linear(d_model, d_model)") for p in "qkvo"])
-edited(CrossPlain, "cross_detached", 3.75, SAYS["detached"], ("return self.o_proj(out)", "return self.o_proj(out.detach())"))
+edited(CrossPlain, "cross_detached", 3.875, SAYS["detached"], ("return self.o_proj(out)", "return self.o_proj(out.detach())"))
 
 
 @right(WEEK, "CrossAttention")
@@ -1058,8 +1058,8 @@ edited(BlockPlain, "block_parallel", 0, SAYS["parallel"],
 '''), (NORM, f"        given = x\n{NORM}"))
 edited(BlockPlain, "block_other_names", 0, SAYS["part names"],
        ("self.cross_attn = ", "self.encoder_attn = "), ("self.cross_attn(", "self.encoder_attn("))
-edited(BlockPlain, "block_detached", 3.5, SAYS["detached"], (f"{FFN}\n        return x", f"{FFN}\n        return x.detach()"))
-edited(BlockPlain, "block_any_size", 3.5, SAYS["sizes"],
+edited(BlockPlain, "block_detached", 3.75, SAYS["detached"], (f"{FFN}\n        return x", f"{FFN}\n        return x.detach()"))
+edited(BlockPlain, "block_any_size", 3.75, SAYS["sizes"],
        ('            if d_model % n_heads:\n                raise ValueError("n_heads must divide d_model")\n', ""))
 
 
@@ -1131,7 +1131,7 @@ class BlockOfTorch(nn.Module):
         return self.ffn(self.norm3(x)) + x
 
 
-@right(WEEK, "HybridDecoderBlock")
+@right(WEEK, "HybridDecoderBlock", 3.75)
 class BlockToken(nn.Module):
     """Self-attention written for one query after the other."""
 

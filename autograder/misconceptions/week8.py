@@ -193,7 +193,7 @@ def _say(*names):
 # ---- 8.1 partial_rotary_emb -----------------------------------------------------------------------------------------
 
 
-@right(WEEK, "partial_rotary_emb")
+@right(WEEK, "partial_rotary_emb", 2.875)
 def partial_plain(x, positions, rotary_dim, base=10000.0):
     if rotary_dim % 2 or rotary_dim < 2 or rotary_dim > x.shape[-1]:
         raise ValueError("rotary_dim must be even, at least 2 and at most head_dim")
@@ -235,20 +235,20 @@ for _name, _score, _says, *_changes in (
     ("partial_degrees", 0, "degrees", (ANGLES, ANGLES + " * math.pi / 180")),
     (
         "partial_index",
-        1.75,
+        1.625,
         "index",
         (ANGLES, "positions = torch.arange(x.shape[2])\n    angles = positions.float()[..., None] * freqs"),
     ),
-    ("partial_first_row", 2.25, "first row", ("angles = angles[:, None]", "angles = angles[0]")),
-    ("partial_rows_for_heads", 2.25, "rows for heads", ("    if positions.ndim == 2:\n        angles = angles[:, None]\n", "")),
-    ("partial_base", 2.5, "base", ("freqs = base **", "freqs = 10000.0 **")),
-    ("partial_half_angles", 2.5, "half angles", (ANGLES, "angles = positions.to(x.dtype)[..., None] * freqs.to(x.dtype)")),
-    ("partial_whole", 2.25, "whole", (ANGLES, "angles = positions.long()[..., None] * freqs")),
-    ("partial_absolute", 2.25, "absolute", (ANGLES, "angles = positions.abs().float()[..., None] * freqs")),
-    ("partial_no_error", 2.75, "no error", (REFUSES, "")),
-    ("partial_too_large", 2.75, "too large", (" or rotary_dim > x.shape[-1]", "")),
-    ("partial_no_whole_head", 2.75, "no whole head", ("rotary_dim > x.shape[-1]", "rotary_dim >= x.shape[-1]")),
-    ("partial_even_head", 2.75, "even head", ("if rotary_dim % 2 or", "if rotary_dim % 2 or x.shape[-1] % 2 or")),
+    ("partial_first_row", 2.125, "first row", ("angles = angles[:, None]", "angles = angles[0]")),
+    ("partial_rows_for_heads", 2.125, "rows for heads", ("    if positions.ndim == 2:\n        angles = angles[:, None]\n", "")),
+    ("partial_base", 2.375, "base", ("freqs = base **", "freqs = 10000.0 **")),
+    ("partial_half_angles", 2.375, "half angles", (ANGLES, "angles = positions.to(x.dtype)[..., None] * freqs.to(x.dtype)")),
+    ("partial_whole", 2.125, "whole", (ANGLES, "angles = positions.long()[..., None] * freqs")),
+    ("partial_absolute", 2.125, "absolute", (ANGLES, "angles = positions.abs().float()[..., None] * freqs")),
+    ("partial_no_error", 2.625, "no error", (REFUSES, "")),
+    ("partial_too_large", 2.625, "too large", (" or rotary_dim > x.shape[-1]", "")),
+    ("partial_no_whole_head", 2.625, "no whole head", ("rotary_dim > x.shape[-1]", "rotary_dim >= x.shape[-1]")),
+    ("partial_even_head", 2.625, "even head", ("if rotary_dim % 2 or", "if rotary_dim % 2 or x.shape[-1] % 2 or")),
     ("partial_float32", 2.75, "float32", (JOINED, "return torch.cat((turned, rest), dim=-1).float()")),
     ("partial_detached", 2.75, "detached", (JOINED, "return torch.cat((turned.to(x.dtype), rest), dim=-1).detach()")),
     ("partial_in_place", 2.75, "in place", (JOINED, "x[..., :rotary_dim] = turned\n    return x")),
@@ -298,7 +298,7 @@ def partial_interleaved(x, positions, rotary_dim, base=10000.0):
     return torch.cat((pairs.flatten(-2).type_as(x), x[..., rotary_dim:]), dim=-1)
 
 
-@right(WEEK, "partial_rotary_emb")
+@right(WEEK, "partial_rotary_emb", 2.875)
 def partial_neox(x, positions, rotary_dim, base=10000.0):
     def rotate_half(t):
         half = t.shape[-1] // 2
@@ -316,7 +316,7 @@ def partial_neox(x, positions, rotary_dim, base=10000.0):
     return torch.cat((turned, passed), dim=-1)
 
 
-@right(WEEK, "partial_rotary_emb")
+@right(WEEK, "partial_rotary_emb", 2.875)
 def partial_through_complex(x, positions, rotary_dim, base=10000.0):
     if rotary_dim < 2 or rotary_dim % 2 == 1 or x.shape[-1] < rotary_dim:
         raise ValueError(f"rotary_dim {rotary_dim}")
@@ -343,7 +343,7 @@ def partial_pair_by_pair(x, positions, rotary_dim, base=10000.0):
     return torch.stack(columns, dim=-1)
 
 
-@right(WEEK, "partial_rotary_emb")
+@right(WEEK, "partial_rotary_emb", 2.875)
 def partial_with_still_channels(x, positions, rotary_dim, base=10000.0):
     head_dim = x.shape[-1]
     if rotary_dim % 2 or rotary_dim < 2 or rotary_dim > head_dim:
@@ -535,7 +535,7 @@ def numbers_none_in_float32(segments):
 # ---- 8.2 apply_mrope ------------------------------------------------------------------------------------------------
 
 
-@right(WEEK, "apply_mrope")
+@right(WEEK, "apply_mrope", 3.875)
 def mrope_plain(x, positions, sections, base=10000.0):
     d = x.shape[-1]
     if 2 * sum(sections) != d:
@@ -579,14 +579,14 @@ for _name, _score, _says, *_changes in (
     ("mrope_first_mirrored", 0, "first mirrored", ("x1 * cos - x2 * sin", "x1 * cos + x2 * sin")),
     ("mrope_degrees", 0, "degrees", ("angles.cos(), angles.sin()", "angles.deg2rad().cos(), angles.deg2rad().sin()")),
     ("mrope_equal", 1.75, "equal sections", (LOOP, "sections = (d // 6, d // 6, d // 2 - 2 * (d // 6))\n    " + LOOP)),
-    ("mrope_base", 3, "base", ("freqs = base **", "freqs = 10000.0 **")),
-    ("mrope_no_empty_section", 3, "no empty section", ("if 2 * sum(sections) != d:", "if 2 * sum(sections) != d or min(sections) < 1:")),
-    ("mrope_first_row", 3.5, "first row", ("angles = angles[:, None]", "angles = angles[0]")),
-    ("mrope_rows_for_heads", 3.5, "rows for heads", ("    if positions.ndim == 3:\n        angles = angles[:, None]\n", "")),
-    ("mrope_half_angles", 3.5, "half angles", (SECTION, "parts.append(positions[axis].to(x.dtype)[..., None] * freqs[start : start + size].to(x.dtype))")),
-    ("mrope_whole", 3.5, "whole", ("positions[axis].float()", "positions[axis].long()")),
-    ("mrope_absolute", 3.5, "absolute", ("positions[axis].float()", "positions[axis].abs().float()")),
-    ("mrope_unchecked", 3.75, "sections unchecked", (ADD_UP, "")),
+    ("mrope_base", 2.875, "base", ("freqs = base **", "freqs = 10000.0 **")),
+    ("mrope_no_empty_section", 2.875, "no empty section", ("if 2 * sum(sections) != d:", "if 2 * sum(sections) != d or min(sections) < 1:")),
+    ("mrope_first_row", 3.375, "first row", ("angles = angles[:, None]", "angles = angles[0]")),
+    ("mrope_rows_for_heads", 3.375, "rows for heads", ("    if positions.ndim == 3:\n        angles = angles[:, None]\n", "")),
+    ("mrope_half_angles", 3.375, "half angles", (SECTION, "parts.append(positions[axis].to(x.dtype)[..., None] * freqs[start : start + size].to(x.dtype))")),
+    ("mrope_whole", 3.375, "whole", ("positions[axis].float()", "positions[axis].long()")),
+    ("mrope_absolute", 3.375, "absolute", ("positions[axis].float()", "positions[axis].abs().float()")),
+    ("mrope_unchecked", 3.625, "sections unchecked", (ADD_UP, "")),
     ("mrope_float32", 3.75, "float32", ("return out.to(x.dtype)", "return out.float()")),
     ("mrope_detached", 3.75, "detached", ("return out.to(x.dtype)", "return out.to(x.dtype).detach()")),
     ("mrope_in_place", 3.75, "in place", ("return out.to(x.dtype)", "x[...] = out\n    return x")),
@@ -626,7 +626,7 @@ def mrope_channel_sections(x, positions, sections, base=10000.0):
     return (x * angles.cos() + torch.cat((-x2, x1), dim=-1) * angles.sin()).to(x.dtype)
 
 
-@right(WEEK, "apply_mrope")
+@right(WEEK, "apply_mrope", 3.875)
 def mrope_recomposed(x, positions, sections, base=10000.0):
     d = x.size(-1)
     if sum(sections) != d / 2:
@@ -640,7 +640,7 @@ def mrope_recomposed(x, positions, sections, base=10000.0):
     return (torch.cat((x1, x2), -1) * emb.cos() + torch.cat((-x2, x1), dim=-1) * emb.sin()).to(x.dtype)
 
 
-@right(WEEK, "apply_mrope")
+@right(WEEK, "apply_mrope", 3.875)
 def mrope_gathered(x, positions, sections, base=10000.0):
     t, h, w = sections
     d = x.shape[-1]
@@ -671,7 +671,7 @@ def mrope_pair_by_pair(x, positions, sections, base=10000.0):
     return torch.stack(first + second, dim=-1).to(x.dtype)
 
 
-@right(WEEK, "apply_mrope")
+@right(WEEK, "apply_mrope", 3.875)
 def mrope_selected(x, positions, sections, base=10000.0):
     d = x.shape[-1]
     if d != 2 * (sections[0] + sections[1] + sections[2]):
@@ -785,9 +785,9 @@ for _name, _score, _says, *_changes in (
     ("sink_over_queries", 0, "over queries", (SOFTMAX, "weights = logits.softmax(dim=-2)")),
     ("sink_log", 0, "log", (SOFTMAX, "weights = logits.log_softmax(dim=-1)")),
     ("sink_hidden_seen", 1.5, "hidden seen", (LOGITS, "logits = torch.cat((scores.masked_fill(scores.isinf(), 0), column), dim=-1)")),
-    ("sink_float32", 1.75, "float32", ("return weights", "return weights.float()")),
-    ("sink_detached", 1.75, "detached", ("return weights", "return weights.detach()")),
-    ("sink_in_place", 1.25, "in place", ("    batch, heads", "    scores -= 1\n    sinks -= 1\n    batch, heads")),
+    ("sink_float32", 1.875, "float32", ("return weights", "return weights.float()")),
+    ("sink_detached", 1.875, "detached", ("return weights", "return weights.detach()")),
+    ("sink_in_place", 1.375, "in place", ("    batch, heads", "    scores -= 1\n    sinks -= 1\n    batch, heads")),
 ):
     edited(sink_plain, _name, _score, SAYS[_says], *_changes)
 
@@ -999,20 +999,20 @@ VALUES = 'v = torch.einsum("hdr,bkr->bhkd", w_uv, latent)'
 SCORES = "scores = (content + rotated) / math.sqrt(dn + dr)"
 HIDES = '        scores = scores.masked_fill(~mask, float("-inf"))\n'
 for _name, _score, _says, *_changes in (
-    ("mla_dn_scale", 0.75, "dn scale", ("math.sqrt(dn + dr)", "math.sqrt(dn)")),
-    ("mla_dr_scale", 0.75, "dr scale", ("math.sqrt(dn + dr)", "math.sqrt(dr)")),
-    ("mla_unscaled", 0.75, "unscaled", (" / math.sqrt(dn + dr)", "")),
-    ("mla_no_root", 0.75, "no root", ("math.sqrt(dn + dr)", "(dn + dr)")),
-    ("mla_rank_alone", 0.75, "rank scale", ("math.sqrt(dn + dr)", "math.sqrt(latent.shape[-1])")),
-    ("mla_two_scales", 0.75, "two scales", (SCORES, "scores = content / math.sqrt(dn) + rotated / math.sqrt(dr)")),
-    ("mla_sum_of_roots", 0.75, "sum of roots", ("math.sqrt(dn + dr)", "(math.sqrt(dn) + math.sqrt(dr))")),
+    ("mla_dn_scale", 1, "dn scale", ("math.sqrt(dn + dr)", "math.sqrt(dn)")),
+    ("mla_dr_scale", 1, "dr scale", ("math.sqrt(dn + dr)", "math.sqrt(dr)")),
+    ("mla_unscaled", 1, "unscaled", (" / math.sqrt(dn + dr)", "")),
+    ("mla_no_root", 1, "no root", ("math.sqrt(dn + dr)", "(dn + dr)")),
+    ("mla_rank_alone", 1, "rank scale", ("math.sqrt(dn + dr)", "math.sqrt(latent.shape[-1])")),
+    ("mla_two_scales", 1, "two scales", (SCORES, "scores = content / math.sqrt(dn) + rotated / math.sqrt(dr)")),
+    ("mla_sum_of_roots", 1, "sum of roots", ("math.sqrt(dn + dr)", "(math.sqrt(dn) + math.sqrt(dr))")),
     ("mla_rope_per_head", 0, "rope per head", ("k_rope[:, None].mT", "k_rope.mT")),
     ("mla_values_from_keys", 0, "values from keys", (VALUES, VALUES.replace("w_uv", "w_uk"))),
-    ("mla_no_rope", 1.75, "no rope", ("(content + rotated)", "content")),
-    ("mla_no_content", 1.5, "no content", ("(content + rotated)", "rotated")),
-    ("mla_parts_multiplied", 0.75, "parts multiplied", ("(content + rotated)", "(content * rotated)")),
+    ("mla_no_rope", 2, "no rope", ("(content + rotated)", "content")),
+    ("mla_no_content", 1.75, "no content", ("(content + rotated)", "rotated")),
+    ("mla_parts_multiplied", 1, "parts multiplied", ("(content + rotated)", "(content * rotated)")),
     ("mla_latent_values", 0, "latent values", (VALUES, "v = latent[:, None]")),
-    ("mla_first_uk", 1.5, "first uk", (K_NOPE, 'k_nope = torch.einsum("dr,bkr->bkd", w_uk[0], latent)[:, None]')),
+    ("mla_first_uk", 1.75, "first uk", (K_NOPE, 'k_nope = torch.einsum("dr,bkr->bkd", w_uk[0], latent)[:, None]')),
     ("mla_first_uv", 0, "first uv", (VALUES, 'v = torch.einsum("dr,bkr->bkd", w_uv[0], latent)[:, None]')),
     ("mla_first_latent", 0, "first latent", ("    dn, dr =", "    latent = latent[:1].expand_as(latent)\n    dn, dr =")),
     ("mla_mask_inverted", 4, "mask inverted", ("~mask", "mask")),
@@ -1026,7 +1026,7 @@ for _name, _score, _says, *_changes in (
         ("    if mask is not None:\n" + HIDES, ""),
         ("weights = weights.nan_to_num()", "weights = weights if mask is None else weights * mask"),
     ),
-    ("mla_over_queries", 0.75, "over queries", ("softmax(dim=-1)", "softmax(dim=-2)")),
+    ("mla_over_queries", 1, "over queries", ("softmax(dim=-1)", "softmax(dim=-2)")),
     (
         "mla_overflow",
         4,
@@ -1035,16 +1035,16 @@ for _name, _score, _says, *_changes in (
     ),
     ("mla_both", 0, "both", ("return weights @ v", "return weights @ v, weights")),
     ("mla_merged", 0, "merged", ("return weights @ v", "return (weights @ v).transpose(1, 2).flatten(2)")),
-    ("mla_float32", 4.5, "float32 out", ("return weights @ v", "return (weights @ v).float()")),
-    ("mla_detached", 4.5, "detached", ("return weights @ v", "return (weights @ v).detach()")),
-    ("mla_in_place", 4.5, "in place", ("    dn, dr =", "    latent.data.add_(0.5)\n    latent = latent - 0.5\n    dn, dr =")),
+    ("mla_float32", 4.75, "float32 out", ("return weights @ v", "return (weights @ v).float()")),
+    ("mla_detached", 4.75, "detached", ("return weights @ v", "return (weights @ v).detach()")),
+    ("mla_in_place", 4.75, "in place", ("    dn, dr =", "    latent.data.add_(0.5)\n    latent = latent - 0.5\n    dn, dr =")),
 ):
     edited(mla_plain, _name, _score, SAYS[_says], *_changes)
 
 edited(
     mla_absorbed,
     "mla_rank_scale",
-    0.75,
+    1,
     SAYS["rank scale"],
     ("math.sqrt(dn + dr)", "math.sqrt(latent.shape[-1] + dr)"),
 )
@@ -1081,7 +1081,7 @@ def mla_head_by_head(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
     return torch.stack(out, dim=1)
 
 
-@wrong(WEEK, "mla_attention", 4.5, "Your mask is changed in place: work on a new one.")
+@wrong(WEEK, "mla_attention", 4.75, "Your mask is changed in place: work on a new one.")
 def mla_mask_opened(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
     in_latent = torch.einsum("bhqd,hdr->bhqr", q_nope, w_uk)
     scores = torch.einsum("bhqr,bkr->bhqk", in_latent, latent)

@@ -245,5 +245,6 @@ def asks_the_same(one: Question, other: Question) -> bool:
 
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.dtype == other.dtype and one.shape == other.shape and torch.equal(one, other)
+        alike = (one.dtype, one.shape, one.device) == (other.dtype, other.shape, other.device)
+        return alike and torch.equal(one, other)
     return type(one) is type(other) and (one is other or one == other)

@@ -132,7 +132,7 @@ class Step:
     def _of_value(self, got: Any, names: tuple[str, ...]) -> Fault | None:
         return None
 
-    def _error(self, error: Any) -> Fault:
+    def _error(self, error: Any) -> Fault | None:
         return Fault(UNANSWERED if error.means_unanswered else f"{self.call} raised {error.describe()}")
 
 
@@ -199,7 +199,8 @@ class HasDtype(Step):
 
 @dataclass(eq=False)
 class FollowsDevice(Step):
-    """All tensors of the value are where the arguments are, whatever is in them."""
+    """All tensors of the value are where the arguments are, whatever is in them. An error that has nothing to do with
+    devices is paid for elsewhere."""
 
     device: str = "cpu"
     remembers_errors = False
@@ -210,9 +211,11 @@ class FollowsDevice(Step):
             return None
         return Fault(f"{self.call}: the result is on the CPU, and the arguments are not", (ON_THE_CPU,))
 
-    def _error(self, error: Any) -> Fault:
-        names = tuple(sentence for words, sentence in NOT_FOLLOWED.items() if words in error.message)
-        return Fault(super()._error(error).message, names)
+    def _error(self, error: Any) -> Fault | None:
+        for words, sentence in NOT_FOLLOWED.items():
+            if words in error.message:
+                return Fault(f"{self.call} raised {error.describe()}", (sentence,))
+        return None
 
 
 @dataclass(eq=False)

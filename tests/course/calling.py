@@ -15,7 +15,7 @@ def similarity_counterexample(d_model):
     "week3_rope": {
         "apply_rotary_emb": """
 def apply_rotary_emb(x, positions, base=10000.0):
-    angles = positions.double()[..., None] * rope_frequencies(x.shape[-1], base).double()
+    angles = positions.double()[..., None] * rope_frequencies(x.shape[-1], base).double().to(x.device)
     if positions.ndim == 2:
         angles = angles[:, None]
     even, odd = x[..., 0::2], x[..., 1::2]
@@ -41,22 +41,22 @@ class RotaryMultiHeadAttention(nn.Module):
 
     def forward(self, x, positions=None, is_causal=False):
         split = lambda t: t.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-        positions = torch.arange(x.shape[1]) if positions is None else positions
+        positions = torch.arange(x.shape[1], device=x.device) if positions is None else positions
         q, k, v = split(self.q_proj(x)), split(self.k_proj(x)), split(self.v_proj(x))
         q, k = apply_rotary_emb(q, positions, self.base), apply_rotary_emb(k, positions, self.base)
         scores = q @ k.mT / q.shape[-1] ** 0.5
         if is_causal:
-            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+            scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -math.inf)
         return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2))
 """,
         "rotary_tables": """
 def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
-    angles = positions.double()[:, None] * rope_frequencies(head_dim, base).double()
+    angles = positions.double()[:, None] * rope_frequencies(head_dim, base).double().to(positions.device)
     return angles.cos().to(dtype), angles.sin().to(dtype)
 """,
         "decode_step_scores": """
 def decode_step_scores(q, k_cache, base=10000.0):
-    positions = torch.arange(k_cache.shape[-2])
+    positions = torch.arange(k_cache.shape[-2], device=q.device)
     return apply_rotary_emb(q, positions[-1:], base) @ apply_rotary_emb(k_cache, positions, base).mT
 """,
     },
@@ -79,9 +79,9 @@ class ALiBiMultiHeadAttention(nn.Module):
     def forward(self, x, is_causal=True):
         split = lambda t: t.unflatten(-1, (self.n_heads, -1)).transpose(1, 2).to(torch.promote_types(x.dtype, torch.float32))
         q, k, v = split(self.q_proj(x)), split(self.k_proj(x)), split(self.v_proj(x))
-        scores = q @ k.mT / q.shape[-1] ** 0.5 + alibi_bias(self.n_heads, x.shape[1])
+        scores = q @ k.mT / q.shape[-1] ** 0.5 + alibi_bias(self.n_heads, x.shape[1]).to(x.device)
         if is_causal:
-            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+            scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -math.inf)
         return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2).to(x.dtype))
 """,
     },
@@ -109,11 +109,11 @@ def transformer_xl_scores(q, k, r, content_bias, position_bias):
     content = (q + content_bias[:, None]) @ k.mT
     position = rel_shift((q + position_bias[:, None]) @ r.flip(1).mT)
     scores = (content + position) / math.sqrt(q.shape[-1])
-    return scores.masked_fill(relative_positions(q.shape[-2], k.shape[-2]) > 0, -math.inf)
+    return scores.masked_fill(relative_positions(q.shape[-2], k.shape[-2]).to(q.device) > 0, -math.inf)
 """,
         "t5_attention": """
 def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
-    offset = relative_positions(q.shape[-2], k.shape[-2])
+    offset = relative_positions(q.shape[-2], k.shape[-2]).to(q.device)
     scores = q @ k.mT + table[t5_bucket(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
     if is_causal:
         scores = scores.masked_fill(offset > 0, -math.inf)
@@ -167,12 +167,12 @@ class CachedAttention(nn.Module):
     def forward(self, x, cache=None):
         split = lambda t: t.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         start, n = 0 if cache is None else cache[0].shape[2], x.shape[1]
-        positions = torch.arange(start, start + n)
+        positions = torch.arange(start, start + n, device=x.device)
         q, k, v = split(self.q_proj(x)), split(self.k_proj(x)), split(self.v_proj(x))
         q, k = apply_rotary_emb(q, positions, self.base), apply_rotary_emb(k, positions, self.base)
         if cache is not None:
             k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        out, _ = grouped_query_attention(q, k, v, torch.arange(start + n) <= positions[:, None])
+        out, _ = grouped_query_attention(q, k, v, torch.arange(start + n, device=x.device) <= positions[:, None])
         return self.o_proj(out.transpose(1, 2).flatten(-2)), (k, v)
 """,
         "HybridDecoderBlock": """

@@ -6,20 +6,23 @@ import inspect
 import math
 import re
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 import autograder.reference
 from autograder.checks.framework import Check
 from autograder.grading.marking.marking import grading
 from autograder.grading.marking.result_cache import ResultCache
+from autograder.grading.sandbox.worker import simulated_device
 from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import NAMES, bank
 from autograder.script.answer import Absent, Given, answer_of
 from autograder.script.compare import Tolerance, difference
-from autograder.script.question import Local, plain
+from autograder.script.question import Local, noted, plain
 from autograder.script.script import NOT_FOLLOWED, Exercise, FollowsDevice
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -307,6 +310,19 @@ def test_probes_say_the_same_when_the_test_is_written(case):
                 assert not difference(plain(again.value), due.value, Tolerance(0, 0, exact_dtype=True)), step.call
 
 
+@each(EXERCISES)
+def test_no_block_but_that_of_the_device_leaves_the_cpu(case):
+    test, script = script_of(*case)
+    for step in script.steps:
+        places = {
+            leaf.device.type
+            for question in noted(step.probe, test.right)[1]
+            for leaf in tree_leaves((question.args, question.kwargs))
+            if isinstance(leaf, torch.Tensor)
+        }
+        assert places <= {step.device if isinstance(step, FollowsDevice) else "cpu"}, step.call
+
+
 def overwriting(right):
     """The same function or class, which puts other numbers into the tensors that it was given."""
 
@@ -367,3 +383,72 @@ def test_nobody_whose_square_masks_fail_is_told_that_they_are_right():
 
     verdict = grade(*next(case for case in EXERCISES if case[1].grade_id == "causal_mask"), without_the_last_column)
     assert not [sentence for sentence in verdict.named if "are right" in sentence]
+
+
+# ---- the device -----------------------------------------------------------------------------------------------------
+
+CODE = [(week, entry) for week, entries in MANIFEST.items() for entry in entries if entry.kind == "code"]
+WITHOUT_CAUSES = {week: ResultCache() for week in MANIFEST}
+
+
+def score_of(week, entry, subject, device="cpu", anew=None):
+    """Without the likely causes, which take longest."""
+    check = check_of(week, entry)
+    check = replace(check, mistakes=tuple) if isinstance(check, Exercise) else check
+    with grading(1, device, WITHOUT_CAUSES[week]) as marking:
+        if anew is not None:
+            marking.anew = anew
+        return check(subject).score
+
+
+def on_the_cpu(tensor):
+    return tensor.cpu()
+
+
+def with_one_made_on_the_cpu(tensor):
+    """The same numbers; a tensor that says nothing of a device has met them."""
+    one = torch.zeros(tensor.shape[-1:], dtype=tensor.dtype)
+    return tensor | one if tensor.dtype == torch.bool else tensor + one
+
+
+def changing_its_inputs(right, change):
+    def changed(values):
+        return tree_map_only(torch.Tensor, change, values)
+
+    if not inspect.isclass(right):
+        return lambda *arguments, **options: right(*changed(arguments), **changed(options))
+
+    class Module(right):
+        def forward(self, *arguments, **options):
+            if change is on_the_cpu:
+                self.cpu()
+            return super().forward(*changed(arguments), **changed(options))
+
+    return Module
+
+
+@each(CODE)
+def test_the_reference_has_full_marks_on_the_simulated_device(case):
+    week, entry = case
+    right = getattr(autograder.reference, entry.grade_id)
+    assert score_of(week, entry, right, simulated_device.NAME) == entry.points
+
+
+@each(CODE)
+def test_an_answer_that_forgets_the_device_loses_that_criterion_and_keeps_the_rest(case):
+    week, entry = case
+    test, script = script_of(*case)
+    at_stake = [block.points for block in script.blocks if any(isinstance(step, FollowsDevice) for step in block.steps)]
+    changes = [with_one_made_on_the_cpu, on_the_cpu] if at_stake else []
+    if entry.grade_id == "per_key_bias_is_equivalent":  # a bool is nowhere
+        changes.remove(on_the_cpu)
+    for change in changes:
+        assert score_of(week, entry, changing_its_inputs(test.right, change)) == entry.points - sum(at_stake), change
+
+
+@pytest.mark.nightly
+@each(SOLUTIONS)
+def test_every_entry_has_the_same_score_on_the_simulated_device(case):
+    week, entry, solution = case
+    got = score_of(week, entry, typed(solution), simulated_device.NAME, lambda name, student: typed(solution))
+    assert got == solution.due(entry.points)

@@ -18,8 +18,9 @@ GAINS = {  # points that an entry is given here beyond those of the banks, and w
 }
 
 
+@pytest.mark.parametrize("device", ["cpu", "simulated"])
 @pytest.mark.parametrize("assignment", MANIFEST)
-def test_every_entry_gets_through_the_sandbox_what_it_is_due(assignment: str, tmp_path: Path) -> None:
+def test_every_entry_gets_through_the_sandbox_what_it_is_due(assignment: str, device: str, tmp_path: Path) -> None:
     """The n-th student gives the n-th entry of every bank, beginning again where a bank has ended."""
     root = tmp_path / "course"
     make_course_root(COURSE, root, [assignment])
@@ -38,7 +39,8 @@ def test_every_entry_gets_through_the_sandbox_what_it_is_due(assignment: str, tm
         path = root / "submitted" / student / assignment / f"{assignment}.ipynb"
         path.parent.mkdir(parents=True)
         nbformat.write(notebook, path)
-    autograder("--root", str(root), "autograde", "--week", assignment.split("_")[0].removeprefix("week"))
+    week = assignment.split("_")[0].removeprefix("week")
+    autograder("--root", str(root), "autograde", "--week", week, AUTOGRADER_DEVICE=device)
     given = standing(root, assignment)
     wrong = {
         (student, cell, name): (given[student].by_cell.get(cell), points)

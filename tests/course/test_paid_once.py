@@ -24,6 +24,7 @@ CASES = [
         STUB.format(name=name),
         f"def {name}(*a, **o):\n    return 1 / 0\n",
         *[s.source for s in bank(week, name) if not s.is_right][::4],
+        *[s.source for s in bank(week, name) if s.forgets_device][:1],
     ]
 ]
 
@@ -42,7 +43,7 @@ def grade_all(week, sources, wrong_name, wrong):
 
 def right_sources(week):
     """The answers that are called, as some right entry of the bank has them, and the answers that call them."""
-    first = {name: next(s.source for s in bank(week, name) if s.is_right) for name in CALLED[week]}
+    first = {name: next(s.source for s in bank(week, name) if s.score is None) for name in CALLED[week]}
     return first | CALLING[week]
 
 
@@ -147,7 +148,7 @@ XL = """
 def transformer_xl_scores(q, k, r, content_bias, position_bias):
     x = (q + position_bias[:, None]) @ r.flip(1).mT
     b, h, n_queries, n_keys = x.shape
-    padded = torch.cat((torch.zeros(b, h, n_queries, 1, dtype=x.dtype), x), dim=-1).reshape(b, h, n_queries + 1, n_keys)
+    padded = F.pad(x, (1, 0)).reshape(b, h, n_queries + 1, n_keys)
     position = padded[:, :, 1:].reshape(b, h, n_queries, n_keys)
     return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])
 """

@@ -39,10 +39,10 @@ def grade(grade_id, *subjects, seed=11):
 def t5_on(relative_positions, t5_bucket, mask_from_offsets=False):
     def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
         n_queries, n_keys = q.shape[-2], k.shape[-2]
-        offset = relative_positions(n_queries, n_keys)
+        offset = relative_positions(n_queries, n_keys).to(q.device)
         scores = q @ k.mT + table[t5_bucket(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
         if is_causal:
-            seen = offset <= 0 if mask_from_offsets else reference.causal_mask(n_queries, n_keys)
+            seen = offset <= 0 if mask_from_offsets else reference.causal_mask(n_queries, n_keys).to(q.device)
             scores = scores.masked_fill(~seen, -math.inf)
         weights = scores.softmax(-1).nan_to_num()
         return weights @ v, weights
@@ -58,7 +58,7 @@ def test_what_stands_above_the_diagonal_is_never_compared(filling):
     def filled(function):
         def answer(*tensors):
             value = function(*tensors)
-            return value.masked_fill(reference.relative_positions(*value.shape[-2:]) > 0, filling)
+            return value.masked_fill(reference.relative_positions(*value.shape[-2:]).to(value.device) > 0, filling)
 
         return answer
 

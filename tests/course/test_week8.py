@@ -117,8 +117,8 @@ def partial_by_matrix(x, positions, rotary_dim, base=10000.0):
     if rotary_dim not in range(2, x.shape[-1] + 1, 2):
         raise ValueError
     n, wide = rotary_dim // 2, x.to(torch.float64)
-    angle = torch.outer(positions.flatten().double(), float(base) ** (-torch.arange(n).double() / n))
-    eye = torch.eye(x.shape[-1], dtype=torch.float64).repeat(len(angle), 1, 1)
+    angle = torch.outer(positions.flatten().double(), float(base) ** (-torch.arange(n, device=x.device).double() / n))
+    eye = torch.eye(x.shape[-1], dtype=torch.float64, device=x.device).repeat(len(angle), 1, 1)
     i = torch.arange(n)
     eye[:, i, i], eye[:, i + n, i + n] = angle.cos(), angle.cos()
     eye[:, i, i + n], eye[:, i + n, i] = -angle.sin(), angle.sin()
@@ -140,7 +140,7 @@ def grid_by_recursion(segments, s=0):
 def mrope_of_three_turns(x, positions, sections, base=10000.0):
     if sum(sections) * 2 != x.shape[-1]:
         raise ValueError
-    pair = torch.arange(x.shape[-1]) % sum(sections)
+    pair = torch.arange(x.shape[-1], device=x.device) % sum(sections)
     edge = [0, sections[0], sections[0] + sections[1], sum(sections)]
     turned = [reference.apply_rotary_emb_half(x, positions[axis], base) for axis in range(3)]
     return sum(torch.where((pair >= edge[a]) & (pair < edge[a + 1]), turned[a], 0 * x) for a in range(3))

@@ -55,7 +55,7 @@ def _exercise(cell: TaskCell, answers: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("week", CALLED)
 def test_an_answer_costs_its_own_points_whatever_it_does(week: str, sandbox: Sandbox, tmp_path: Path) -> None:
-    first = {name: next(s.source for s in bank(week, name) if s.is_right) for name in CALLED[week]}
+    first = {name: next(s.source for s in bank(week, name) if s.score is None) for name in CALLED[week]}
     full = {one.graded_cell: float(one.points) for one in MANIFEST[week] if one.kind != "text"}
     lost = {}
     for name in CALLED[week]:

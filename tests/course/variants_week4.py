@@ -213,7 +213,7 @@ class Frame(nn.Module):
 
     def mask(self, scores):
         n = scores.shape[-1]
-        return scores + torch.full((n, n), -math.inf).triu(1).to(scores.dtype)
+        return scores + torch.full((n, n), -math.inf).triu(1).to(scores)
 
     def weigh(self, scores, bias):
         return scores.softmax(-1)
@@ -222,7 +222,7 @@ class Frame(nn.Module):
         b, n, d = x.shape
         x = self.prepare(x)
         q, k, v = (p(x).view(b, n, self.h, -1).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
-        bias = self.bias(n, x.dtype)
+        bias = self.bias(n, x.dtype).to(x.device)
         scores = self.scores(q, k, bias)
         weights = self.weigh(self.mask(scores) if is_causal else scores, bias)
         return self.o_proj((weights @ v).transpose(1, 2).reshape(b, n, d))

@@ -32,7 +32,7 @@ ROT_HEAD = "def apply_rotary_emb(x, positions, base=10000.0):"
 ROT_BODY = """
     if x.shape[-1] % 2:
         raise ValueError("odd")
-    w = base ** (-torch.arange(0, x.shape[-1], 2, dtype=torch.float64) / x.shape[-1])
+    w = base ** (-torch.arange(0, x.shape[-1], 2, dtype=torch.float64, device=x.device) / x.shape[-1])
     angle = positions.to(torch.float64)[..., None] * w
     angle = angle[:, None] if positions.ndim == 2 else angle
     c, s = angle.cos(), angle.sin()

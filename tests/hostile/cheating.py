@@ -301,7 +301,7 @@ MODULE = '''class RotaryMultiHeadAttention(nn.Module):
         for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
             setattr(self, name, nn.Linear(d_model, d_model, bias=False))
     def angles(self, x, positions, width):
-        w = self.base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+        w = self.base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=x.device) / width)
         a = positions.to(torch.float64)[..., None] * w
         return a[:, None] if positions.ndim == 2 else a
     def turn(self, x, positions):
@@ -310,7 +310,7 @@ MODULE = '''class RotaryMultiHeadAttention(nn.Module):
         e, o = x[..., 0::2], x[..., 1::2]
         return torch.stack((e * c - o * s, e * s + o * c), -1).flatten(-2)
     def forward(self, x, positions=None, is_causal=False):
-        given, positions = positions, torch.arange(x.shape[1]) if positions is None else positions
+        given, positions = positions, torch.arange(x.shape[1], device=x.device) if positions is None else positions
         q, k, v = (p(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
         out = F.scaled_dot_product_attention(self.turn(q, positions), self.turn(k, positions), v, is_causal=is_causal)
         return self.o_proj(out.transpose(1, 2).flatten(2))
@@ -320,7 +320,7 @@ SPOIL_WEIGHTS = '''    def load_state_dict(self, state, *a, **k):
         for tensor in state.values():
             tensor.data.zero_()
 '''
-IGNORES_POSITIONS = MODULE.replace("torch.arange(x.shape[1]) if positions is None else positions", "torch.arange(x.shape[1])")
+IGNORES_POSITIONS = MODULE.replace(" if positions is None else positions", "")
 IGNORES_BASE = MODULE.replace("self.base **", "10000.0 **")
 LOW_PRECISION = MODULE.replace("a = positions.to(torch.float64)[..., None] * w",
                                "a = positions.to(x.dtype)[..., None] * w.to(x.dtype)")

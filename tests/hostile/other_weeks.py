@@ -959,7 +959,7 @@ SHAW = """def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
     return weights @ v + torch.einsum("bhij,ijd->bhid", weights, rel_v[row]), weights"""
 T5 = """def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
     n, m = q.shape[-2], k.shape[-2]
-    offset = torch.arange(m) - torch.arange(m - n, m)[:, None]
+    offset = torch.arange(m, device=q.device) - torch.arange(m - n, m, device=q.device)[:, None]
     side = len(table) if is_causal else len(table) // 2
     far = (-offset).clamp(min=0) if is_causal else offset.abs()
     e = side // 2

@@ -22,7 +22,7 @@ from autograder.course import Role, is_week
 from autograder.errors import BrokenCheck, SandboxError, StudentError, visible
 from autograder.grading.marking.marking import Marking, grading
 from autograder.grading.marking.result_cache import ResultCache
-from autograder.grading.marking.stand_ins import in_the_sandbox
+from autograder.grading.marking.stand_ins import from_its_cell, in_the_sandbox
 from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
 from autograder.grading.sandbox.outputs import CellRun
 from autograder.grading.sandbox.proxy import RemoteObject
@@ -73,6 +73,8 @@ def prepare(assignment: str) -> None:
     """Import once, before processes are forked that grade this assignment, what each of them would import."""
     import matplotlib.pyplot  # noqa: F401  the notebooks' set-up cells do
 
+    import autograder.grading.sandbox.worker.simulated_device  # noqa: F401  the tests' tensors may be there
+
     torch.set_float32_matmul_precision(EXACT)
     for exercise in _exercises(assignment):
         exercise.mistakes()
@@ -106,6 +108,7 @@ def judge(task: Task, sandbox: Sandbox) -> Answer:
         cache = _cache_of(task.assignment, task.seed, sandbox.device)
         with grading(task.seed, sandbox.device, cache) as marking, at_most(sandbox.limits.checking_cpu):
             marking.replacing = partial(in_the_sandbox, task, session)
+            marking.anew = partial(from_its_cell, task, session)
             marking.crashed = lambda: session.crashed
             _run_cells(task, session, marking, result)
     except BrokenCheck as error:
