@@ -569,6 +569,8 @@ edited(LayerPlain, "layer_scaled_by_d_model", 0, DIAGNOSES["d_model scale"], ("s
 edited(LayerPlain, "layer_mask_clobbered", 1.5, DIAGNOSES["clobbered"], (MASKED, "scores.tril()"))
 edited(LayerPlain, "layer_never_causal", 1.5, DIAGNOSES["no causal"], ("        if is_causal:", "        if False:"))
 edited(LayerPlain, "layer_always_causal", 3.75, DIAGNOSES["always causal"], ("        if is_causal:", "        if True:"))
+edited(LayerPlain, "layer_causal_in_train_mode_only", 3.25, "In train mode the output is right, after .eval() it is not.",
+       ("        if is_causal:", "        if is_causal and self.training:"))
 edited(LayerPlain, "layer_strict_mask", 1.5, DIAGNOSES["strict"], (".triu(1), float", ".triu(0), float"))
 edited(LayerPlain, "layer_batch_order", 0, DIAGNOSES["batch order"],
        ("scores + bias", "scores + bias.repeat_interleave(len(x), dim=0).view(len(x), self.n_heads, n, n)"))

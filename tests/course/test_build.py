@@ -13,7 +13,7 @@ from helpers import COURSE, autograder
 
 from autograder.build.full_answers import OPENING, TAG
 from autograder.build.pipeline import build, import_week
-from autograder.build.preprocessors import FullAnswers, ReleaseMetadata
+from autograder.build.preprocessors import DescribeFigures, FullAnswers, KeepSolution, ReleaseMetadata
 from autograder.build.regions import RegionError, clear_solution, extract_region, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
 from autograder.course import course_config
@@ -45,6 +45,7 @@ def copy(tmp_path: Path, text: Path) -> Path:
 
 @by_week
 def test_products_are_what_the_text_builds(copy: Path, text: Path) -> None:
+    (copy / "notebooks" / text.stem / "notes.pdf").touch()  # an instructor's own, which stays
     assert build(copy, copy / "source" / text.name) == []
 
 
@@ -105,8 +106,10 @@ def test_points_are_the_manifests(text: Path) -> None:
 @by_week
 def test_solutions_are_executed_and_bare(text: Path) -> None:
     solution = nbformat.read(COURSE / "solutions" / text.stem / f"{text.stem}.ipynb", as_version=4)
-    for cell in solution.cells:
+    rebuilt, _ = KeepSolution().preprocess(to_notebook(text.read_text(encoding="utf-8")), {})  # and not executed
+    for cell in (*solution.cells, *rebuilt.cells):
         assert "SOLUTION" not in cell.source and "MARK SCHEME" not in cell.source and "autograder." not in cell.source
+    for cell in solution.cells:
         if cell.cell_type == "code":
             assert cell.execution_count is not None
             assert not any(output.output_type == "error" for output in cell.outputs)
@@ -201,7 +204,7 @@ def test_a_solution_made_by_plain_nbgrader_is_finished_as_by_build(text: Path) -
         "unique_key": text.stem,
         "nbgrader": {"assignment": text.stem},
     }
-    for preprocessor in (FullAnswers(), ReleaseMetadata()):
+    for preprocessor in (DescribeFigures(), FullAnswers(), ReleaseMetadata()):
         notebook, _ = preprocessor.preprocess(notebook, resources)
     assert nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n" == path.read_text(encoding="utf-8")
     assert "autograder.build.preprocessors.FullAnswers" in course_config(COURSE).GenerateSolution.preprocessors

@@ -9,6 +9,7 @@ import pytest
 from helpers import COURSE, WEEK3, standing
 from sqlalchemy.exc import OperationalError
 
+from autograder import commands
 from autograder.classroom import make_course_root
 from autograder.commands import run_autograde
 from autograder.errors import GradingFailed
@@ -47,6 +48,11 @@ def test_who_got_no_grade_is_said_and_the_others_are_saved(root: Path) -> None:
     assert not (root / "autograded" / "ada").exists() or not list((root / "autograded" / "ada").rglob("*.ipynb"))
     saved = json.loads((root / "autograded" / "boole" / WEEK3 / f"{WEEK3}.ipynb").read_text())
     assert saved["metadata"]["autograder"]["kept"]["reason"] == "no text"
+
+
+def test_a_run_that_leaves_somebody_without_a_grade_has_failed(root: Path) -> None:
+    options = argparse.Namespace(**vars(OPTIONS), students="", timings=False)
+    assert commands.autograde(root, [WEEK3], options, Grader()) == 1
 
 
 def test_a_defect_of_ours_costs_one_submission_and_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,13 @@ import sys
 import pytest
 import torch
 
-from autograder.errors import StudentError
-from autograder.grading.marking.judge import CheckingTooLong, _reason, at_most
+from autograder.course import Role
+from autograder.errors import BrokenCheck, SandboxError, StudentError
+from autograder.grading.marking.judge import CheckingTooLong, _reason, _run_test, at_most
+from autograder.grading.marking.marking import Marking
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import _names, within_bounds
+from autograder.grading.messages import Result, TaskCell
 
 
 @pytest.mark.timing
@@ -56,3 +59,10 @@ def test_quotes_inside_an_f_string_are_named_where_the_notebook_does_not_say_its
     error = StudentError(("SyntaxError", "Exception"), raised.value.msg)
     assert f"grader has Python 3.{sys.version_info.minor}" in _reason(error, "")
     assert "grader has Python" not in _reason(error, "3.11.2")
+
+
+@pytest.mark.parametrize("kind", [BrokenCheck, SandboxError])
+def test_what_is_not_the_students_fault_costs_no_points(kind: type[Exception]) -> None:
+    cell = TaskCell("f_tests", Role.TEST, "raise error", points=2.0)
+    with pytest.raises(kind):
+        _run_test(cell, None, Marking(), {"error": kind("ours")}, {}, {}, [], Result("ada"))

@@ -53,6 +53,11 @@ PICTURES = {
 every_picture = pytest.mark.parametrize("name", PICTURES)
 
 
+def test_raises_means_this_error_and_no_other() -> None:
+    assert lab.raises(ValueError, int, "x")
+    assert not lab.raises(ValueError, int, "1") and not lab.raises(KeyError, int, "x")
+
+
 def bundle(shown: object) -> tuple[dict[str, str], dict]:
     return shown._repr_mimebundle_()
 

@@ -1,6 +1,7 @@
 """The site's parts: references become links, kernels lose their bodies, what is to be predicted is folded."""
 
 import re
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,7 @@ def test_kernels_are_shown_without_their_bodies(kernels: dict[str, Kernel]) -> N
     assert "CrossAttention(d_model: int" in shown  # the arguments of a class that inherits its __init__
     assert "torch.stack(" not in shown and "(self" not in shown
     assert "[arXiv:2104.09864](https://arxiv.org/abs/2104.09864)" in shown
+    assert r"PE\[p, 2i\] = sin(p w\_i)" in shown  # nothing but backticks is markup
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.slug)
@@ -86,6 +88,7 @@ def test_a_methods_page_has_no_sentence_that_breaks_off(
     blocks = re.sub(r"^(`{3,}).*?^\1$", "", page, flags=re.DOTALL | re.MULTILINE).split("\n\n")
     prose = [block.strip() for block in blocks if block.strip() and not block.startswith(("#", "|", "(method-", "<a "))]
     assert prose[0] == method.gist
+    assert "|---|---|---|\n| " in page, "nothing goes wrong with it"
     for one, after in zip(prose, [*prose[1:], ""], strict=True):
         assert one.rstrip('"*)').endswith((".", ":", "?", "$$")) or one.startswith("- ["), one
         assert not one.endswith(":") or after.startswith("$$"), one
@@ -147,6 +150,12 @@ def test_buttons_follow_the_public_address(weeks: dict[str, Week]) -> None:
     )
     assert "ready_encodings.py" in start_box(weeks["5"], here) and here.address in start_box(weeks["5"], here)
     assert "ask whoever gave you this page" in start_box(weeks["5"], PublicAddress())
+
+
+def test_a_stored_picture_has_its_size(tmp_path: Path) -> None:
+    png = bytes(16) + (40).to_bytes(4) + (30).to_bytes(4)
+    shown = Pictures(tmp_path, "pictures").stored(f'<img src="data:image/png;base64,{b64encode(png).decode()}">')
+    assert 'width="40" height="30"' in shown
 
 
 def test_formulas_are_drawn_or_refused() -> None:
