@@ -16,9 +16,11 @@ from autograder.grading.marking.marking import grading
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.manifest import MANIFEST
 from autograder.misconceptions.bank import NAMES, bank
+from autograder.script.script import GOES_TO_NUMPY, ON_THE_CPU
 
 pytestmark = pytest.mark.nightly
 
+SEEN = (ON_THE_CPU, GOES_TO_NUMPY)  # by what the device refuses: no guess, and besides the cause
 LEAST, LEAST_SILENT, RECALL = 40, 10, 0.7
 FEWER = {"week6": (30, 0), "week7": (15, 0)}  # one blind writer; of week 7 only what is graded quickly
 READY = {"week7": ("apply_rotary_emb", "ALiBiMultiHeadAttention")}  # what a notebook imports from the course's helper
@@ -62,7 +64,7 @@ def test_no_false_name(week, capsys):
         false += [
             f"{where}: {sentence} (its cause: {answer['cause']})"
             for sentence in verdict.named
-            if sentence not in answer["accepted"]
+            if sentence not in answer["accepted"] and sentence not in SEEN
         ]
         told += not answer["silent"] and any(sentence in answer["accepted"] for sentence in verdict.named)
     recall = told / (len(answers) - silent)
