@@ -111,8 +111,8 @@ def timings_table(entries: tuple[Exercise, ...], assignment: str, seconds: dict[
                 entry.number, entry.grade_id, *figures, max(seconds, key=lambda student: cell[student] + tests[student])
             )
     whole = {student: sum(times.values()) for student, times in seconds.items()}
-    figures = f"median {statistics.median(whole.values()):.2f}, max {max(whole.values()):.2f}"
-    table.add_row("all", figures, *[""] * 4, max(whole, key=lambda student: whole[student]))
+    both = f"median {statistics.median(whole.values()):.2f}, max {max(whole.values()):.2f}"
+    table.add_row("all", both, *[""] * 4, max(whole, key=lambda student: whole[student]))
     return table
 
 

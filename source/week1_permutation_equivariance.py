@@ -120,7 +120,7 @@ plt.show()
 #
 # ### Why divide by $\sqrt d$?
 #
-# A dot product is a sum of $d$ terms. If the channels of both vectors are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., section 3.2.1, footnote). So scores grow like $\sqrt d$. A softmax of large scores puts nearly all its weight on one key, and its gradient vanishes.
+# A dot product is a sum of $d$ terms. If the channels of both vectors are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., section 3.2.1, footnote). So scores grow like $\sqrt d$. What does softmax make of large scores?
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Take 64 random keys and a random query, first with $d=4$, then with $d=1024$. How much weight does the *strongest* key get on average, with the division by $\sqrt d$ and without it? Equal weights would be $1/64\approx0.016$.
@@ -156,7 +156,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# With the division the strongest key gets about the same share at every $d$. Without it, attention at $d=1024$ almost chooses a single key. No training made this choice: the length of the vectors did.
+# With the division the strongest key gets about the same share at every $d$. Without it, attention at $d=1024$ almost chooses a single key, and such a softmax has hardly any gradient. No training made this choice. The length of the vectors did.
 # </details>
 
 # %% [markdown]
@@ -173,7 +173,7 @@ plt.show()
 #
 # *Why it matters:* each encoding changes one part of this formula: the tokens (week 2), queries and keys (week 3), the scores (week 4).
 #
-# **First step:** write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations. The check stops where the second step begins; that one follows below.
+# **First step:** write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations. The check stops where the second step begins, further down.
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention", "solution": true}
 def scaled_dot_product_attention(q, k, v, mask=None):
@@ -310,10 +310,6 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 # ### Where the formula breaks
 #
 # Equation (1) is one line of code. In practice it fails in two places.
-#
-# **A mask may hide a whole row.** An empty text has nothing but padding. Or a text is padded at its start and no token may look ahead: then the first rows see padding only. Such a softmax is $0/0$. We agree that such a query gets **zero weights and a zero output**. (On a CPU, PyTorch 2.13's own `F.scaled_dot_product_attention` returns zeros there too.)
-#
-# **float16 has a small range.** It ends at 65,504. The dot product of a query and a key can exceed that although the *scaled* score would fit. (bfloat16 has the range of float32. Its trouble is too few digits: week 3.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict** what each line below gives. Which of the seven results will be NaN or infinite?
@@ -327,7 +323,7 @@ half, big = torch.tensor(300.0, dtype=torch.float16), torch.tensor([100.0, 99.0]
 shown = lambda *numbers: "  ".join(f"{float(number):g}" for number in numbers)
 lab.table(["", "result"], [
     ["(a) softmax of (-inf, -inf)", shown(*hidden.softmax(0))],
-    ["(b) gradient behind a repaired NaN", shown(*leaf.grad)],
+    ["(b) gradient of nan_to_num of (a)", shown(*leaf.grad)],
     ["    largest float16", shown(torch.finfo(torch.float16).max)],
     ["(c) float16: 300 * 300 / 8", shown(half * half / 8)],
     ["    float16: 300 / 8 * 300", shown(half / 8 * half)],
@@ -338,9 +334,9 @@ lab.table(["", "result"], [
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# - (a) is $0/0$.
+# - (a) is $0/0$. It happens: an empty text has nothing but padding. Or a text is padded at its start and no token may look ahead, so the first rows see only padding. We agree that such a query gets **zero weights and a zero output**. (On a CPU, PyTorch 2.13's own `F.scaled_dot_product_attention` returns zeros there too.)
 # - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In five runs of five, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
-# - (c) The order of the operations decides. (11,248 instead of 11,250 is rounding.)
+# - (c) float16 ends at 65,504. A dot product can exceed that although the *scaled* score would fit, so the order of the operations decides. (11,248 instead of 11,250 is rounding. bfloat16 has the range of float32 but fewer digits: week 3.)
 # - (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
 # - (e) No NaN, but the hidden keys share all the weight. And float16 cannot hold $-10^9$ at all. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype.
 # </details>
@@ -518,7 +514,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 1.3. Equivariance as a square.** Five tokens a … e as rows, their channels as columns (blue negative, red positive). Downwards the rows are shuffled; to the right self-attention is applied. Both roads from the upper left to the lower right end at the same picture.
+# **Figure 1.3. Equivariance as a square.** Five tokens a … e as rows, their channels as columns (blue negative, red positive). Going down shuffles the rows; going right applies self-attention. Both roads from the upper left to the lower right end at the same picture.
 
 # %% [markdown]
 # ### Exercise 1.3 · Measure the gap
@@ -664,13 +660,13 @@ show_pair("The sentence, and shuffled: no mask")
 #
 # <details><summary>After you have run it</summary>
 #
-# None differs. Sorted back, the second map is the first one again. And the two rows "the" are equal, as are the two columns.
+# None of them. Sorted back, the second map is the first one again. And the two rows "the" are equal, as are the two columns.
 # </details>
 
 # %% [markdown]
 # ### Experiment: which layers are equivariant?
 #
-# Now ask the parts of a Transformer, and some of its rivals. A second column shows how far each layer is from *invariant*: the largest difference between $f(PX)$ and $f(X)$.
+# Now measure the parts of a Transformer and some rivals. A second column shows how far each layer is from *invariant*: the largest difference between $f(PX)$ and $f(X)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Which of these see the order, that is, have a gap above zero?
@@ -739,7 +735,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}
 # ### Exercise 1.4 · Equivariant or invariant?
 #
-# **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 40 minutes · text, graded by a person**
 #
 # *Why it matters:* the proof tells you what a positional encoding has to break, and which parts of a model can never break it.
 #
@@ -765,7 +761,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 #
 # 2. The mean over positions is $\frac1n\mathbf 1^\top f(X)$ with the row $\mathbf 1^\top$ of ones. Since $\mathbf 1^\top P=\mathbf 1^\top$, we get $\frac1n\mathbf 1^\top f(PX)=\frac1n\mathbf 1^\top P f(X)=\frac1n\mathbf 1^\top f(X)$: invariant. Finding out the language of a text suffers little, because *which* words occur decides it. Finding out who bites whom is impossible: "the dog bites the man" and "the man bites the dog" have the same tokens, hence the same mean, and need different answers.
 #
-# 3. The scores become $S$ where $M$ is True and $-\infty$ elsewhere. For $PX$ we have $PSP^\top$ where $M$ is True, but the proof needs $PSP^\top$ where $PMP^\top$ is True. So the step $\operatorname{softmax}(PSP^\top)=PAP^\top$ needs $PMP^\top=M$. "Everybody may attend to all *others* but not to itself" fulfils it for every $P$: the diagonal stays the diagonal. (All such masks have one value on the diagonal and one off it. Deep Sets' equivariant linear layers, $\lambda I+\gamma\mathbf 1\mathbf 1^\top$, have the same structure.) For the causal mask with $n=2$ take the swap: before, position 1 sees position 0 and not the reverse; $PMP^\top$ says the opposite.
+# 3. The scores become $S$ where $M$ is True and $-\infty$ elsewhere. For $PX$ we have $PSP^\top$ where $M$ is True, but the proof needs $PSP^\top$ where $PMP^\top$ is True. So the step $\operatorname{softmax}(PSP^\top)=PAP^\top$ needs $PMP^\top=M$. "Each position may attend to all *others* but not to itself" satisfies it for every $P$: the diagonal stays the diagonal. (All such masks have one value on the diagonal and one off it. Deep Sets' equivariant linear layers, $\lambda I+\gamma\mathbf 1\mathbf 1^\top$, have the same structure.) For the causal mask with $n=2$ take the swap: before, position 1 sees position 0 and not the reverse; $PMP^\top$ says the opposite.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -896,7 +892,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# PyTorch's switch takes the two queries for the *first* two positions. So the newest token sees two keys of five, and a single query sees key 0 only. The switch is made for equally many queries and keys. With a cache, pass a mask such as yours, or [`causal_lower_right`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/attention/bias.py). A single query needs no mask: everything is in its past.
+# PyTorch's switch takes the two queries for the *first* two positions. So the newest token sees two keys of five, and a single query sees key 0 only. The switch is meant for as many queries as keys. With a cache, pass a mask such as yours, or [`causal_lower_right`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/attention/bias.py). A single query needs no mask: everything is in its past.
 #
 # The package flash-attn moved `causal=True` from the top left to the end in version 2.1 ([README, "2.1: Change behavior of causal flag"](https://github.com/Dao-AILab/flash-attention/blob/v2.5.9/README.md#21-change-behavior-of-causal-flag)).
 # </details>
@@ -1142,9 +1138,9 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 
 # %% [markdown] nbgrader={"grade_id": "ordering_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. I predicted 0.48 to 0.52 for arm 1 and 0.8 for arm 2; measured were 0.50 and 1.00. Arm 1: attention without a mask is equivariant, the feed-forward layer works token by token, and the mean over the positions makes the answer invariant (1.4). A text and its twin with A and B exchanged hold the same letters in another order, so the model gives both the same number, hence the same answer. One of the two answers is right, the other wrong: each pair contributes exactly one half. This is true for any weights; there is nothing that training could find.
+# 1. I predicted 0.48 to 0.52 for arm 1 and 0.8 for arm 2; the experiment gave 0.50 and 1.00. Arm 1: attention without a mask is equivariant, the feed-forward layer works token by token, and the mean over the positions makes the answer invariant (1.4). A text and its twin with A and B exchanged hold the same letters in another order, so the model gives both the same number, hence the same answer. One of the two answers is right, the other wrong: each pair contributes exactly one half. This is true for any weights; there is nothing that training could find.
 #
-# 2. The query of B can look for A. If A stands before B, A's key is visible, and the output at B can contain much of A's value. If A stands after B, A is masked, and the output at B contains nothing of it, whatever the weights. So the vector at B differs between the two cases. The feed-forward layer sees this vector *before* the mean is taken and can write "A was seen" into a channel of its own. The mean adds this to the other positions' contributions and divides by 8; the read-out only has to look for it with a suitable factor. (The reverse, "B was seen at A", works as well.)
+# 2. The query of B can look for A. If A stands before B, A's key is visible, and the output at B can contain much of A's value. If A stands after B, A is masked, and the output at B contains nothing of it, whatever the weights. So the vector at B differs between the two cases. The feed-forward layer sees this vector *before* the mean is taken and can write "A was seen" into a channel of its own. The mean adds this to the other positions' contributions and divides by 8; the read-out can undo the 8 with a larger weight. (The reverse, "B was seen at A", works as well.)
 #
 # 3. In a text of one letter all values are the same vector $v$. At position $i$ the output is $\sum_{j\le i}a_{ij}v=v\sum_{j\le i}a_{ij}=v$: the same at each position, for any weights. So the mask alone tells no token where it stands. It decides who is seen, and that shows only if those who are seen differ: in their letters, or by a marker at the start. The second sentence is premature: on 32 letters, four times the training length, not all of the five seeds are at 1.00; and we tried one easy task, in which only the order of two letters counts, not how far apart they are.
 # ### END SOLUTION
@@ -1274,7 +1270,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>5. Can a decoder without positional encodings know the order?</summary>
 #
-# Yes. The causal mask is tied to positions, so what a token sees depends on the tokens before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length and third at eight times that length.
+# Yes. The causal mask is tied to positions, so what a token sees depends on the tokens before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length. At eight times that length only ALiBi's is clearly better.
 # </details>
 #
 # <details><summary>6. Does a padding mask break equivariance?</summary>
@@ -1294,7 +1290,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>9. Where is it an advantage not to know the order?</summary>
 #
-# For sets: points of a point cloud, items in a basket, particles, atoms. Deep Sets (Zaheer et al., 2017) and the Set Transformer (Lee et al., 2019) are built on it.
+# For sets: points of a point cloud, items in a basket, particles, atoms. Deep Sets (Zaheer et al., 2017) and the Set Transformer (Lee et al., 2019) use this.
 # </details>
 
 # %% [markdown]

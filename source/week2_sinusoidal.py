@@ -12,7 +12,7 @@
 # - write the encoding so that position 100,000 is as exact as position 1;
 # - build the matrix that moves every position by $k$, and an attention head out of it that looks three tokens back;
 # - write a learned position table, and say exactly what happens beyond its training length and beyond its end;
-# - refute "similarity falls with distance" with a counterexample for any width;
+# - test the claim "similarity falls with distance" at any width;
 # - take an attention score apart into its four terms, and say which of them RoPE and ALiBi keep.
 #
 # **You need** week 1, radians, sine and cosine, matrix times vector. The two addition theorems are in the text.
@@ -187,7 +187,7 @@ encode_by_hand |= {
 # </details>
 
 # %% nbgrader={"grade_id": "encode_by_hand_check", "grade": true, "points": 0}
-# Visible check (0 points). It looks at the form of the answer, and at what any encoding must fulfil.
+# Visible check (0 points). It looks at the form of the answer, and at what is true of any encoding.
 assert isinstance(encode_by_hand, dict), "encode_by_hand must stay a dictionary; fill in its values."
 
 # Nineteen finite numbers, under the names given.
@@ -557,7 +557,7 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* RoPE grows from $M_k$. Next week you apply it to queries and keys, and add nothing.
+# *Why it matters:* RoPE grows from $M_k$. Next week you turn queries and keys with it, and add nothing to them.
 #
 # The offset may be any whole number: 0, negative (a move to the left), or far.
 
@@ -699,14 +699,14 @@ lab.table(["positions", "weight three positions back, smallest"],
 # %% [markdown]
 # ## 6 · What training finds
 #
-# First a rival for the test: a trainable vector per position, a table of `max_len` rows, added to the tokens in the same way. Gehring et al. (2017) used it in a convolutional model; BERT and GPT-2 use it. Vaswani et al. tried it too and found "nearly identical" results in translation (section 3.5 and Table 3, row E). It needs no waves, but the table has an end.
+# First a rival for the sinusoids: a trainable vector per position, a table of `max_len` rows, added to the tokens in the same way. Gehring et al. (2017) used it in a convolutional model; BERT and GPT-2 use it. Vaswani et al. tried it too and found "nearly identical" results in translation (section 3.5 and Table 3, row E). It needs no waves, but the table has an end.
 #
 # You will hear that "beyond `max_len` learned embeddings are random". This mixes up two things:
 #
 # - a row that exists but was **never trained** still has its starting value;
 # - a row **past the end** does not exist. The code must say so.
 #
-# With a checkpoint, also check which row position 0 uses. RoBERTa begins at row 2; BART and OPT have two rows more than positions (transformers 5.23: [`RobertaEmbeddings`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/roberta/modeling_roberta.py), [`BartLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bart/modeling_bart.py), [`OPTLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/opt/modeling_opt.py)).
+# With a checkpoint, also check which row position 0 uses. RoBERTa begins at row 2; BART and OPT have two more rows than positions (transformers 5.23: [`RobertaEmbeddings`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/roberta/modeling_roberta.py), [`BartLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bart/modeling_bart.py), [`OPTLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/opt/modeling_opt.py)).
 
 # %% [markdown]
 # ### Exercise 2.5 · A learned table
@@ -843,7 +843,7 @@ def built_by_hand(add_positions):
 
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Within 32 tokens both trained models get the task right. Beyond: where will the learned table end up (blind guessing gives 1/8), and where the sinusoids? As good as the hand-built head, as bad as the learned table, or between?
+# **Predict.** Within 32 tokens both trained models get the task right. Beyond: where will the learned table end up (blind guessing gives 1/8), and where the sinusoids? As good as the hand-built head, as bad as the learned table, or in between?
 #
 # *Your prediction:*
 
@@ -852,7 +852,7 @@ def built_by_hand(add_positions):
 # Trains two small models five times each; budget: 30 seconds.
 def texts(batch, length, generator):
     tokens = torch.randint(0, 8, (batch, length), generator=generator)
-    return tokens, tokens.roll(3, dims=1)  # the answer at a position stands three positions before
+    return tokens, tokens.roll(3, dims=1)  # the answer at a position is the token three before it
 
 @torch.no_grad()
 def rows_of(model):
@@ -918,7 +918,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 #
 # <details><summary>After you have run it</summary>
 #
-# Within the training length both trained models are perfect. Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids lie between, at 0.44 to 0.53 in five runs. The hand-built weights were within reach, but 32 positions do not single them out. What can be expressed is not what is learned: the second hope fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
+# Within the training length both trained models are perfect. Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids are in between, at 0.44 to 0.53 in five runs. The hand-built weights were within reach, but 32 positions do not single them out. What can be expressed is not what is learned: the second hope fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
 # </details>
 
 # %% [markdown]
@@ -1202,7 +1202,7 @@ for line, colour, (name, W) in zip(axes, (lab.BLUE, lab.VERMILLION), weights.ite
             ax.set_title(term, loc="center")
     line[0].set_ylabel(f"{name}\nterm (unscaled)")
     rows.append([name, *(f"{float(v.max() - v.min()):.1f}" for v in terms.values())])
-fig.supxlabel("position of the key (the query stands 5 further on)", fontsize=10)
+fig.supxlabel("position of the key (the query is 5 further on)", fontsize=10)
 plt.show()
 lab.table(["how far a term moves", *terms], rows)
 
@@ -1219,18 +1219,18 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* many later encodings decide about these four terms. Transformer-XL gives both terms that contain the key's position a relative form. It replaces the query's position by learned vectors, $u$ in one term and $v$ in the other. DeBERTa drops one of the four, TUPE two. If you know the terms, you can place a new method in a minute.
+# *Why it matters:* later encodings differ in what they do with these four terms. Transformer-XL gives both terms that contain the key's position a relative form. It replaces the query's position by learned vectors, $u$ in one term and $v$ in the other. DeBERTa drops one of the four, TUPE two. If you know the terms, you can place a new method in a minute.
 #
 # 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
 # 2. Which of the four change when the whole text moves by ten positions? Give the reason, in general and for identity weights.
-# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_i^\top W_q^\top\,R_{j-i}\,W_kx_j$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** adds nothing either. It adds a number to the score: $x_i^\top W x_j-m\,|i-j|$, with a fixed slope $m$ per head. Say for each of the two which of the four terms it keeps (perhaps changed), which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
+# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_i^\top W_q^\top\,R_{j-i}\,W_kx_j$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** adds nothing either. It adds a number to the score: $x_i^\top W x_j-m\,|i-j|$, with a fixed slope $m$ per head. For each, say which of the four terms it keeps (perhaps changed), which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
 #
 # Ten to fifteen lines are enough; a table is welcome.
 #
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
 #
-# 1. 1 point: $x_i^\top Wx_j$ content–content, $x_i^\top We_j$ content–position (does this word look at a certain position?), $e_i^\top Wx_j$ position–content (does this position look for a certain word?), $e_i^\top We_j$ position–position (does this position look at that one, whatever the words?), with $W=W_q^\top W_k$. Half a point if the terms are right but not named or explained, or if the two mixed ones are confused. Rows in place of columns are as good.
+# 1. 1 point: $x_i^\top Wx_j$ content–content, $x_i^\top We_j$ content–position (does this word look at a certain position?), $e_i^\top Wx_j$ position–content (does this position look for a certain word?), $e_i^\top We_j$ position–position (does this position look at that one, whatever the words?), with $W=W_q^\top W_k$. Half a point if the terms are right but not named or explained, or if the two mixed ones are confused. Row vectors instead of columns are as good.
 # 2. 1 point: content–content does not change. The mixed ones do, since each contains one absolute position. Position–position changes in general; with identity weights (or $W$ commuting with the shift, e.g. built from the blocks of the shift matrix) it does not, because the product depends on the offset alone. Half a point if "position–position depends on the offset alone" is claimed for every $W$.
 # 3. 1 point: RoPE keeps the content–content term only, with the offset *inside* it (a rotation between query and key); no mixed term and no position–position term. ALiBi keeps content–content unchanged and replaces position–position by a fixed number per offset, not learned; it drops the mixed terms. ALiBi's bias is the same for all tokens; RoPE's effect depends on the content of query and key. Half a point for one method right, or if the last question is not answered.
 # ### END MARK SCHEME
@@ -1244,11 +1244,11 @@ lab.table(["how far a term moves", *terms], rows)
 # | $x_i^\top Wx_j$ | content–content | does a word like this look for a word like that? |
 # | $x_i^\top We_j$ | content–position | does a word like this look at position $j$? |
 # | $e_i^\top Wx_j$ | position–content | does position $i$ look for a word like that? |
-# | $e_i^\top We_j$ | position–position | does position $i$ look at position $j$, whatever stands there? |
+# | $e_i^\top We_j$ | position–position | does position $i$ look at position $j$, whatever the words? |
 #
-# 2. Moving the text replaces $e_i$ by $e_{i+10}$ and $e_j$ by $e_{j+10}$; the $x$ stay. Content–content contains no $e$ and stays. Each mixed term contains one absolute position vector and changes. Position–position is $e_i^\top We_j$. After the move it is $e_i^\top M_{10}^\top W M_{10}\,e_j$, which is the same for all $i,j$ only if $M_{10}^\top WM_{10}=W$. The identity fulfils this, since $M_{10}$ is a rotation; a random $W$ does not.
+# 2. Moving the text replaces $e_i$ by $e_{i+10}$ and $e_j$ by $e_{j+10}$; the $x$ stay. Content–content contains no $e$ and stays. Each mixed term contains one absolute position vector and changes. Position–position is $e_i^\top We_j$. After the move it is $e_i^\top M_{10}^\top W M_{10}\,e_j$, which is the same for all $i,j$ only if $M_{10}^\top WM_{10}=W$. The identity satisfies this, since $M_{10}$ is a rotation; a random $W$ does not.
 #
-# 3. RoPE keeps the content–content term alone; the offset sits inside it, as a rotation between query and key. The other three are gone. ALiBi keeps content–content as it is; in place of position–position it has the number $-m|i-j|$, which is not learned and knows the offset only; the mixed terms are gone. Both depend on the offset alone, whatever the weights. ALiBi's penalty is the same for every token. RoPE's rotation acts on the content: which offset a head likes depends on its query and key.
+# 3. RoPE keeps the content–content term alone; the offset sits inside it, as a rotation between query and key. The other three are gone. ALiBi keeps content–content as it is; instead of position–position it has the number $-m|i-j|$, which is not learned and knows the offset only; the mixed terms are gone. Both depend on the offset alone, whatever the weights. ALiBi's penalty is the same for every token. RoPE's rotation acts on the content: which offset a head likes depends on its query and key.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1270,7 +1270,7 @@ lab.table(["how far a term moves", *terms], rows)
 # %% [markdown]
 # ## 9 · The answer
 #
-# Can a model use an encoding it has never met? The formula gives one to every position, and a head built by hand uses it at 50,000 as at 0. Training on short texts did not find that head. What it found works at familiar positions, with any number of keys, and fails at new ones. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
+# Can a model use an encoding it has never met? The formula gives one to every position, and a head built by hand uses it at 50,000 as at 0. Training on short texts did not find that head. What it found works at familiar positions, even with all 128 keys, and fails at new ones: the more keys, the worse. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
 #
 # ## 10 · Test yourself
 #
@@ -1308,7 +1308,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>7. Does it extrapolate to longer texts?</summary>
 #
-# There are weights that work everywhere (Figure 2.7). Training on short texts does not find them (Figure 2.8). New positions do the damage, and more with every key at a new one. If all keys are at familiar positions, nothing is lost (Figure 2.9).
+# There are weights that work everywhere (Figure 2.7). Training on short texts does not find them (Figure 2.8). New positions do the damage: the more keys at new ones, the more. If all are at familiar positions, nothing is lost (Figure 2.9).
 # </details>
 #
 # <details><summary>8. Learned or sinusoidal: which is better?</summary>
@@ -1337,13 +1337,12 @@ lab.table(["how far a term moves", *terms], rows)
 # | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short of that. For width 64 you know by how much. | 2.2 |
 # | Sinusoids fail far out because they are periodic | No two positions share a vector. | section 3 |
 # | High frequencies see unseen angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.3 |
-# | Sinusoids fail far out because many keys compete | At familiar positions 128 keys are as good as 32. | Figure 2.9 |
+# | Sinusoids fail far out because many keys compete | Only keys at *new* positions hurt. At familiar ones 128 keys are as good as 32. | Figure 2.9 |
 # | Sinusoids fail far out because of the slow pairs' unseen angles | In part. Without slow pairs they still fail; at familiar positions they do not, with all keys. | Figure 2.9 |
 # | Sinusoids extrapolate, since the formula has no end | There are weights that do; training on short texts did not find them. | Figures 2.7, 2.8 |
 # | Learned embeddings past `max_len` are random | An *untrained row* is random; an index *past the table* is an error. | 2.5, Figure 2.8 |
 # | The score with sinusoids depends on the distance alone | One of four terms does, and only for special weights. | 2.7, Figure 2.12 |
 # | There is one sinusoidal layout | Formula (2) interleaves; tensor2tensor and Transformer-XL concatenate $[\sin\mid\cos]$. | section 4 |
-# | An odd width works somehow | It leaves a sine without its cosine; say so with a clear error. | 2.3 |
 #
 # ## Takeaways
 #

@@ -68,7 +68,7 @@ np.random.seed(0)
 #
 # $$ q\cdot k = |q|\,|k|\,\cos(\text{angle between the hands}).$$
 #
-# Now turn the hand of a token at position $m$ by $m\theta$, where $\theta$ is the clock's *frequency*, in radians per position. Move the whole sentence ten positions on, and *both* hands turn by $10\,\theta$ more. The angle between them stays the same, and so does the dot product. That is RoPE.
+# Now turn the hand of a token at position $m$ by $m\theta$, where $\theta$ is the clock's *frequency*, in radians per position. That is RoPE.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks, which turn by 1, 0.316, 0.1 and 0.0316 radians per position. Then both move on by nine positions. How large is the angle between the two hands on each clock, before and after?
@@ -93,7 +93,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Every hand moves, and no shaded angle does: it is $(m-n)\,\theta$, without $m$ alone.
+# Both hands of a clock turn by $9\,\theta$ more, so every hand moves and no shaded angle changes. It is $(m-n)\,\theta$, before and after, and with it the dot product stays the same.
 # </details>
 #
 # ## 2 · One pair of channels
@@ -106,7 +106,7 @@ plt.show()
 #
 # $$\big\langle f(q,m), f(k,n)\big\rangle = |q|\,|k|\cos\big((\alpha+m\theta)-(\beta+n\theta)\big)=|q|\,|k|\cos\big(\underbrace{\alpha-\beta}_{\text{content}}+\underbrace{(m-n)\,\theta}_{\text{offset}}\big). \tag{3}$$
 #
-# This is wish (1). The sign of the offset matters.
+# This is wish (1).
 #
 # **A worked example.** Let $\theta=\pi/6$, $q=(2,0)$ at $m=3$, $k=(1,1)$ at $n=0$. The query turns by $\pi/2$ and becomes $(0,2)$; the key stays. Score: $0\cdot1+2\cdot1=2$. Move both on by one. The query turns by $2\pi/3$ and becomes $(-1, \sqrt3)$. The key turns by $\pi/6$ and becomes $(\cos\frac\pi6-\sin\frac\pi6,\ \sin\frac\pi6+\cos\frac\pi6)\approx(0.3660, 1.3660)$. Score: $-0.3660+1.7321\cdot1.3660\approx 2.000$. All numbers have changed except the score.
 
@@ -152,7 +152,7 @@ rotate_by_hand |= {
 # </details>
 
 # %% nbgrader={"grade_id": "rotate_by_hand_check", "grade": true, "points": 0}
-# Visible check (0 points). It looks at the form of the answer, and at what any rotation must fulfil.
+# Visible check (0 points). It looks at the form of the answer, and at what is true of any rotation.
 assert isinstance(rotate_by_hand, dict), "rotate_by_hand must stay a dictionary; fill in its values."
 for key in ("q3_0", "q3_1", "k1_0", "k1_1", "score_3_1", "score_12_10"):
     assert key in rotate_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
@@ -431,7 +431,7 @@ week3.apply_rotary_emb(apply_rotary_emb)
 # %% [markdown]
 # ### Experiment: does the score see only the offset?
 #
-# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: with your rotation, and with week 2's sinusoids *added* to both. (From each picture its mean is subtracted: softmax does not see a constant.)
+# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: with your rotation, and with week 2's sinusoids *added* to both. (We subtract the mean of each picture: softmax does not see a constant.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Walk along a diagonal of the picture, from $(m, n)$ to $(m+1, n+1)$ and so on. How does the score change with RoPE? How with the added sinusoids?
@@ -558,9 +558,9 @@ plt.show()
 #
 # Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. Pairs 1 to 3 hold most of them down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see: they are free to carry content.
 #
-# Phases alone make no attention. At strength 1 offset 3 gets 0.04 of the weight, at strength 20 it gets 0.87. Training makes a head loud with longer queries and keys.
+# Phases alone make no attention. At strength 1 offset 3 gets 0.04 of the weight, at strength 20 it gets 0.87. Training turns up the strength of a head with longer queries and keys.
 #
-# Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. Remember **fast pairs for position, slow pairs for meaning**.
+# Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. Remember **fast pairs for position, slow pairs for content**.
 # </details>
 
 # %% [markdown]
@@ -578,8 +578,6 @@ plt.show()
 # $$R^{\text{half}}_m\,P\,x = P\,R^{\text{inter}}_m\,x. \tag{8}$$
 #
 # By (8), a permuted query and key in the half layout have the score $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$. A dot product does not care about the order of its terms, so the scores agree. Since $P q = P W_q x$, the permutation can move into the weights for good: reorder the **rows** of $W_q$ and $W_k$, head by head. Values and $W_o$ stay as they are.
-#
-# If weights trained for one layout run in code for the other, nothing fails. The scores depend on the offset alone, as they should, and are wrong all the same.
 
 # %% [markdown]
 # ### Exercise 3.4 · The half layout, and a converter
@@ -743,7 +741,7 @@ sliding = {name: (rotate_q(q, start + 5) * rotate_k(k, start)).sum(-1)[0, 0]
                                             ("half-split", apply_rotary_emb_half, apply_rotary_emb_half),
                                             ("mixed", apply_rotary_emb, apply_rotary_emb_half)]}
 
-# The quieter accident: both projections in one layout, but not in that of the training.
+# The quieter accident: both projections in one layout, but not the one used in training.
 words, query_weight, key_weight = torch.randn(3, 16, 16, generator=generator, dtype=torch.float64)  # 2 heads of 8
 
 def all_scores(rotate, *weights):
@@ -785,7 +783,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# Both pure layouts give a flat line, at *different* heights. Mixed, the score depends on the absolute position. The table shows the quieter accident: flat lines, wrong scores, until you convert.
+# Both pure layouts give a flat line, at *different* heights. Mixed, the score depends on the absolute position. The table shows the quieter accident: weights trained for one layout in code for the other. The scores depend on the offset alone, as they should, and are wrong until you convert.
 # </details>
 
 # %% [markdown]
@@ -850,7 +848,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>Aside: is there any other way? (Linear algebra; open it after 3.5)</summary>
 #
-# Hardly. Suppose that $f$ is used for queries and keys alike, has $f(x,0)=x$, and fulfils wish (1) for all whole positions.
+# Hardly. Suppose that $f$ is used for queries and keys alike, has $f(x,0)=x$, and satisfies wish (1) for all whole positions.
 #
 # Set $m=n$ in (1): $\langle f(q,m),f(k,m)\rangle=g(q,k,0)=\langle q,k\rangle$. A map that keeps all dot products is linear and orthogonal, so $f(x,m)=U_mx$. By the wish, $U_m^\top U_n$ depends on $n-m$ alone, so $U_m^\top U_n=U_{n-m}$, hence $U_m=(U_1)^m$: *one* orthogonal matrix fixes everything.
 #
@@ -858,9 +856,9 @@ plt.show()
 # </details>
 
 # %% [markdown]
-# ### Experiment: properties are not enough to test RoPE
+# ### Experiment: which test would you trust?
 #
-# It is tempting to test a RoPE function by its properties: it keeps lengths, position 0 changes nothing, and a shift of both positions leaves the score alone. Here are four *wrong* functions, each made from yours by one small change. The last column is a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
+# You can test a RoPE function by its properties: it keeps lengths, position 0 changes nothing, and a shift of both positions leaves the score alone. Here are four *wrong* functions, each made from yours by one small change. The last column is a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The four: turning backwards; base 100; the half layout; positions counted from 1. How many of them pass all three properties?
@@ -1034,7 +1032,7 @@ with torch.no_grad():
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     assert torch.allclose(out[:, order], layer(x[:, order], positions=order), atol=1e-5), (
         "tokens that carry their positions with them must get the same outputs in any order. (is_causal is False here: "
-        "do you mask all the same?)")
+        "do you mask anyway?)")
 
     causal = layer(x, positions=order, is_causal=True)
     assert torch.allclose(causal[:, :4], layer(x[:, :4], positions=order[:4], is_causal=True), atol=1e-5), (
@@ -1080,7 +1078,7 @@ class LookBack(nn.Module):
 
 def texts(batch, length, generator):
     tokens = torch.randint(0, 8, (batch, length), generator=generator)
-    return tokens, tokens.roll(3, dims=1)  # the answer at a position stands three positions back
+    return tokens, tokens.roll(3, dims=1)  # the answer at a position is the token three back
 
 def train(position_of, steps=150, seed=0):
     torch.manual_seed(seed)
@@ -1144,7 +1142,7 @@ plt.show()
 # - (c) In a longer text accuracy soon falls, to 0.135 to 0.202 at positions 128 to 255. **Relative does not mean extrapolating.** (`experiments/results_weeks34.md`)
 # </details>
 #
-# ### Experiment: keep every key, show no unfamiliar offset
+# ### Experiment: new offsets, or more keys?
 #
 # Beyond the training length two things are new: **offsets** that the model has never met, and **more keys**. Change one at a time, as in week 2, without training. With RoPE it is easier, since the score sees the offset alone.
 #
@@ -1205,7 +1203,7 @@ lab.table(["no offset beyond", *sizes],
 #
 # **The offsets** do the damage. At familiar ones 256 keys are almost as good as 32. More keys hurt mainly because they offer more unfamiliar offsets. A window of 32 gives 1.00, too.
 #
-# A clip may lie anywhere between what the task needs and the first strong echo. Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47, which is 3 plus seven turns of pair 0, they do so again: 0.18. From 5 to 39 the mean is at least 0.99. (`experiments/results_distances.md`.)
+# A clip works anywhere between what the task needs and the first strong echo: from 5 to 39 the mean is at least 0.99. Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47, which is 3 plus seven turns of pair 0, all far keys look almost like it: 0.18. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>
@@ -1246,7 +1244,7 @@ axes[1].set(xlabel="offset m − n (positions)", xlim=(-1, 128))
 plt.show()
 
 # %% [markdown]
-# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: what the prediction asked for, beyond training. Grey: the offsets of training.
+# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: the offsets that the prediction asked for, beyond training. Grey: the offsets of training.
 #
 # <details><summary>After you have run it</summary>
 #
@@ -1349,7 +1347,7 @@ week3.bfloat16_positions(bfloat16_positions)
 # *Your prediction:*
 
 # %% [markdown]
-# ### Live: one line that ruins RoPE
+# ### Live: someone casts the model
 #
 # The usual way to write RoPE keeps the frequencies in a buffer of the layer. `forward` is careful and computes in float32. Then someone casts the model.
 
@@ -1409,7 +1407,7 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 #
 # ### Exercise 3.8 · Find three bugs, then repair them
 #
-# **5 points (2 + 1 + 1 + 1) · difficulty 4/5 · 25 + 25 minutes · code**
+# **5 points (2 + 1 + 1 + 1) · difficulty 4/5 · 35 + 25 minutes · code**
 #
 # *Why it matters:* you will read far more RoPE code than you write, and its bugs raise no error.
 
@@ -1418,7 +1416,7 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 #
 # - `rotate_llama(x, positions)` rotates `x` like your 3.4, in the half layout; it returns the dtype of `x`, and only rounding separates it from the exact result;
 # - `prompt_scores(q, k)` gives the unscaled scores of a whole prompt, in the interleaved layout;
-# - `decode_step_scores(q, k_cache)` gives those of the newest token with all tokens so far, itself included.
+# - `decode_step_scores(q, k_cache)` gives the scores of the newest token with all tokens so far, itself included.
 #
 # Its author tested it in float32 on texts of 16 tokens: no error, right shapes, nothing changes at position 0, and `prompt_scores` agrees with a public model. It has **three bugs**.
 #
@@ -1763,7 +1761,7 @@ week3.look_back_head(look_back_head)
 # - The view is (heads, pairs, 2, width): pair by pair, first and second row. The transpose makes it (heads, 2, pairs, width), all first rows and then all second ones.
 # </details>
 #
-# **Back to the first question.** Yes: a layer can be blind to the place of a text and still see every offset. But it does not know offsets that it has never met. You can hide them from it, as you did here; the next two weeks look for more.
+# **Back to the first question.** Yes: a layer can be blind to where a text stands and still see every offset. But it does not know offsets that it has never met. You can hide them, as you did here. The next two weeks look for other ways.
 
 # %% [markdown]
 # ## 12 · Test yourself
@@ -1810,7 +1808,7 @@ week3.look_back_head(look_back_head)
 # | The half layout is a bug | It is the interleaved layout under a fixed permutation of the channels, and W_q and W_k can absorb it. | 3.4 |
 # | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and it reorders the rows when it converts. | sections 5, 11 |
 # | Channels 0, 1, 2 have high, medium and low frequency | Two channels share one frequency: in the interleaved layout 0 and 1, then 2 and 3. | 3.2 |
-# | Attention breaks on long texts because too many keys compete | With offsets clipped at 31, all 256 keys in view do no harm. | section 7 |
+# | Attention breaks on long texts because too many keys compete | With offsets clipped at 31 and all 256 keys in view, accuracy is 0.99. | section 7 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do. But the echoes come from the highest. | Figures 3.3, 3.10 |
 # | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.5 |
 # | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.11 |
@@ -1818,7 +1816,7 @@ week3.look_back_head(look_back_head)
 # ## Takeaways
 #
 # 1. A position is a rotation; a score sees the difference of two rotations.
-# 2. A score is a sum of cosines: fast pairs make it sharp, slow pairs carry meaning.
+# 2. A score is a sum of cosines: fast pairs make it sharp, slow pairs are free for content.
 # 3. Say which layout you mean, and test against numbers.
 # 4. Angles in float32 or better; cast cosine and sine last.
 # 5. Relative does not mean extrapolating. Week 4 takes another road, ALiBi; week 5 compares them.

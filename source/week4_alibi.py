@@ -66,7 +66,7 @@ np.random.seed(0)
 # Two details decide whether code is right. The bias is added **after** the division by $\sqrt d$ and is not scaled itself (footnote 10 of the paper). And it is added **before** the softmax.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Four slopes: 1/2, 1/8, 1/32, 1/256. After how many positions does each halve a weight? Which of the four would notice whether a word stands 3 or 5 positions back? Which would notice 300 against 500?
+# **Predict.** Four slopes: 1/2, 1/8, 1/32, 1/256. After how many positions does each halve a weight? Which of the four would notice whether a word stands 3 or 5 positions back? Which would tell 300 from 500?
 #
 # *Your prediction:*
 
@@ -128,7 +128,7 @@ plt.show()
 #
 # $$\text{slopes}(6) = \tfrac14,\ \tfrac1{16},\ \tfrac1{64},\ \tfrac1{256},\ \tfrac12,\ \tfrac18 .$$
 #
-# The slopes of $2c$ heads that you skip are those of $c$ heads, so no slope occurs twice. The result is **not sorted**. Keep it that way: head 4 of a trained model has learned to live with slope $\frac12$.
+# The slopes of $2c$ heads that you skip are those of $c$ heads, so no slope occurs twice. The result is **not sorted**. Keep it that way.
 
 # %% [markdown]
 # ### Exercise 4.1 · Slopes by hand
@@ -318,7 +318,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# (a) The shortcut is wrong for all 57 numbers that are not a power of two; with 20 heads no head gets its official slope. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model was trained with its order, so keep it.
+# (a) The shortcut is wrong for all 57 numbers that are not a power of two; with 20 heads no head gets its official slope. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model was trained with its order: head 4 of six has learned to live with slope $\frac12$.
 # </details>
 #
 # ## 3 · The bias
@@ -394,7 +394,7 @@ week4.alibi_bias(alibi_bias, alibi_slopes)
 ### END HIDDEN TESTS
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The next figure shows the bias of all eight heads of a layer in one colour scale. In which panels will you see a narrow band, and in which hardly anything at all? Does head 0 look far or near?
+# **Predict.** The next figure shows the bias of all eight heads of a layer in one colour scale. In which panels will you see a narrow band, and in which hardly anything at all?
 #
 # *Your prediction:*
 
@@ -629,7 +629,7 @@ assert per_key_bias_is_equivalent(scores[:, :, 4:], slopes, False) is True, (
 # It computes where its inputs are, on any device.
 lab.follows_the_device(per_key_bias_is_equivalent, torch.ones(1, 2, 3, 4), torch.tensor([0.5, 0.25]), True)
 lab.follows_the_device(per_key_bias_is_equivalent, torch.ones(1, 2, 3, 4), torch.tensor([0.5, 0.25]), False)
-print("Looks right. The hidden tests also have cases in which the answer does not hang on `causal`.")
+print("Looks right. The hidden tests also have cases in which the answer does not depend on `causal`.")
 
 # %% nbgrader={"grade_id": "per_key_bias_is_equivalent_tests", "grade": true, "points": 2}
 # Hidden tests (2 points): they run when your notebook is graded.
@@ -643,7 +643,7 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 #
 # 1. Why do the two forms give the same weights under a causal mask? Say what cancels in the softmax.
 # 2. Why not without a mask? What does the bias per key do to keys *after* the query ($j>i$)?
-# 3. The check has a case without a mask in which they agree nevertheless: one query and five keys. Why?
+# 3. The check has a case in which they agree without a mask: one query and five keys. Why?
 #
 # ### BEGIN MARK SCHEME
 # 2 points; half points are allowed.
@@ -695,7 +695,7 @@ plt.show()
 # **Figure 4.6. The two biases side by side.** Left: relative. Middle: per key. Right: their difference. A causal mask removes what lies above the black line. Walk along a row of the right panel, first below the line, then above it, and compare with what you wrote.
 
 # %% [markdown]
-# ### Experiment: the same in exact arithmetic, but not in bfloat16
+# ### Experiment: biases in bfloat16
 #
 # bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. The query is the newest of 4,096 tokens, all content is equal, and the head is the steepest of eight, $m=\frac12$. We compute the bias exactly and *store* it in bfloat16, in three forms: per key, counted from the first key; per key, counted back from the last key, as MPT does; and relative.
 
@@ -731,7 +731,7 @@ axes[0].legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.7. The price of the shortcut.** Weights of the last 64 keys, on a logarithmic axis, where an exponential is a straight line. Dotted: in float64. Solid: from a bias stored in bfloat16.
+# **Figure 4.7. Where a bias is counted from.** Weights of the last 64 keys, on a logarithmic axis, where an exponential is a straight line. Dotted: in float64. Solid: from a bias stored in bfloat16.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -765,7 +765,7 @@ lab.table(["of 112 heads", "how many"], counts)
 
 
 # %% [markdown]
-# 104 of 112 heads cannot tell the newest token from the one before it by position. Most of these slopes are so small that neighbours should nearly tie anyway. The second rounding does more harm. In the steepest head the bias has passed 1,872, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back: a lead of 6 should give 160 times the weight, and gives a tie. In 14 heads it is lost.
+# 104 of 112 heads cannot tell the newest token from the one before it by position. Most of these slopes are so small that neighbours should nearly tie anyway. The second rounding can do more harm. In the steepest head the bias has passed 1,872, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back: a lead of 6 should give 160 times the weight, and gives a tie. It is lost in 14 heads, and with other contents in fewer: with 6 against 0 in 2.
 #
 # BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with this. For your own models: **build the bias in float32, and count from the query.**
 
@@ -1089,24 +1089,25 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 4.9. Train short, test long.** Accuracy along a text eight times as long as those of the training. Beyond position 31 each curve is a mean over eight positions.
+# **Figure 4.9. Train short, test long.** Accuracy along a text eight times as long as in training. Beyond position 31 each curve is a mean over eight positions.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Six training seeds give these ranges:
+# Ranges of six training seeds ("three back": three). "Clipped" is week 3's clip at 31.
 #
 # | | positions 3–31 | positions 128–255 |
 # |---|---|---|
 # | most recent marked, ALiBi | 0.97–0.99 | 0.95–0.97 |
 # | most recent marked, RoPE | 0.99–1.00 | 0.24–0.29 |
+# | most recent marked, RoPE clipped | 0.99–1.00 | 0.95–0.96 |
 # | most recent marked, no position | 0.58–0.62 | 0.25–0.29 |
-# | three back, ALiBi | 0.31–0.32 | 0.31–0.32 |
+# | three back, ALiBi | 0.31–0.32 | 0.31 |
 # | three back, RoPE | 1.00 | 0.12–0.13 |
 #
-# (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on as if nothing had happened, and RoPE falls to the level of no position at all.
+# (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on as if nothing had happened, and RoPE falls to the level of no position at all. New offsets do that: clipped, RoPE reads on as well as ALiBi.
 #
-# (c) One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. **A built-in preference helps where it fits the task.** Two toy tasks show no more than this; week 5 compares the encodings with care.
+# (c) One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. **A built-in preference helps where it fits the task.** Two toy tasks show no more; week 5 compares the encodings with care.
 # </details>
 #
 # ### What the paper promised, and what became of it
@@ -1119,7 +1120,7 @@ plt.show()
 # |---|---|
 # | The promise shrinks with training: an over-trained ALiBi model extrapolates well only to about 12% beyond its length. | Dey et al., 2023, as Al-Khateeb et al., 2023, section 1, report it |
 # | RoPE learned to stretch: position interpolation takes LLaMA to 32,768 tokens with at most 1,000 steps of fine-tuning. | Chen et al., 2023, abstract; week 5 |
-# | A bias needs a kernel that knows it. FlashAttention 2 learned ALiBi with 2.4; FlashAttention 3 did not have it in May 2025. A rotation is over before the kernel begins. | Dao-AILab/flash-attention, pull request 540, issues 671 and 1666 |
+# | A bias needs a kernel that supports it. FlashAttention 2 has ALiBi since version 2.4; FlashAttention 3 did not have it in May 2025. A rotation is done before the kernel starts. | Dao-AILab/flash-attention, pull request 540, issues 671 and 1666 |
 # | Successors changed: MPT has ALiBi, DBRX has RoPE. | `transformers` 5.23, `modeling_mpt.py`, `modeling_dbrx.py` |
 
 # %% [markdown]
@@ -1132,16 +1133,15 @@ plt.show()
 # %% [markdown]
 # ### Exercise 4.7 · Effective window
 #
-# **2 points · difficulty 1/5 · 5 minutes · code**
+# **2 points · difficulty 1/5 · 10 minutes · code**
 #
-# *Why it matters:* before you train a head, it tells you what the head will hardly look at.
+# *Why it matters:* it tells you, before any training, what a head will hardly look at.
 
 # %% nbgrader={"grade_id": "effective_window", "solution": true}
 def effective_window(slope, tol=0.01):
     """The least whole distance, 0 included, at which exp(-slope * distance) is at most tol.
 
-    (Where that factor and tol are equal up to rounding, in float32 too, one more or one less will do; this is not
-    tested. With tol 1 there is nothing to round: the distance is 0.)
+    (If rounding decides whether the factor is above tol, one more or one less is as good. With tol 1 the distance is 0.)
 
     slope:   positive; tol: above 0 and at most 1; both plain numbers or 0-d tensors
     returns: a Python int
@@ -1206,10 +1206,11 @@ for ax, n_heads in zip(axes, (4, 8, 12)):
     ax.set_yticks(range(n_heads))
     ax.axvline(effective_window(2.0**-8), color=lab.GREY, linewidth=1, linestyle="--")
 axes[0].set_ylabel("head")
+axes[0].text(1000, 0, "window of\nslope 1/256", fontsize=9, va="center", color="#444444")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.10. Reach along a text.** The query stands at the right edge; each bar reaches back over the effective window of one head (log scale, tolerance 1%), and its black tick marks the half-life. Dashed: the window of slope 1/256.
+# **Figure 4.10. Reach along a text.** The query is at the right edge; each bar reaches back over the effective window of one head (log scale, tolerance 1%), and its black tick marks the half-life. Dashed: the window of slope 1/256.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1277,7 +1278,7 @@ plt.show()
 # %% [markdown] nbgrader={"grade_id": "reversal_question", "locked": true}
 # ### Exercise 4.8 · Which way round?
 #
-# **2 points · difficulty 3/5 · 15 minutes · text, graded by a person**
+# **2 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
 # *Why it matters:* an encoder with symmetric ALiBi and mean pooling cannot tell "dog bites man" from "man bites dog", and no amount of training will help.
 #
@@ -1299,7 +1300,7 @@ plt.show()
 # ### BEGIN SOLUTION
 # 1. Write $i'=n-1-i$. Token $i$ of $Jx$ is token $i'$ of $x$, so its query, key and value are $q_{i'}, k_{i'}, v_{i'}$. The score of the pair $(i,j)$ in $Jx$ is $q_{i'}\cdot k_{j'}/\sqrt d-m\,|i-j|$. Now $|i'-j'|=|(n-1-i)-(n-1-j)|=|i-j|$: **the distance does not change under reversal.** So it is exactly the score of the pair $(i',j')$ in $x$. Without a mask the softmax and the weighted sum run over all keys, and a sum does not depend on the order of its terms. Therefore output $i$ of $Jx$ is output $i'$ of $x$, in every head, and o_proj acts on each token by itself: $A(Jx)=J\,A(x)$.
 #
-# 2. Parts that treat each token by itself commute with $J$, so the whole encoder $E$ does: $E(Jx)=J\,E(x)$. The mean over the tokens is the same for $E(x)$ and $J\,E(x)$. The model gives a sequence and its reverse the same answer, whatever its weights. A causal mask breaks it: "key not after the query", $j\le i$, becomes $j'\ge i'$ after the reversal, so the sum runs over other keys. Different slopes for keys before and after do as well: then the bias of $(i,j)$ is no longer that of $(i',j')$.
+# 2. Parts that treat each token by itself commute with $J$, so the whole encoder $E$ does: $E(Jx)=J\,E(x)$. The mean over the tokens is the same for $E(x)$ and $J\,E(x)$. The model gives a sequence and its reverse the same answer, whatever its weights. A causal mask breaks it: "key not after the query", $j\le i$, becomes $j'\ge i'$ after the reversal, so the sum runs over other keys. So do different slopes for keys before and after the query: then the bias of $(i,j)$ is no longer that of $(i',j')$.
 #
 # 3. Wrong. A shuffle changes distances, and with them scores and outputs: the measured gap is far from zero. Only the reversal, which keeps all distances, gives a gap of zero up to rounding. The layer is flip-equivariant, not permutation-equivariant: it knows how far, but not which way.
 # ### END SOLUTION
@@ -1320,14 +1321,14 @@ plt.show()
 # | `_get_alibi_slopes` (BLOOM) | 4.2 | Rule (4) as two series of powers. Where is the "every second slope"? |
 # | `build_alibi_tensor` (BLOOM) | equation (6) | Which position does a padded token get? What is the last thing that happens to the result? |
 # | `BloomAttention.forward` | 4.6 | One call adds the bias and scales the product. Does it scale the bias? |
-# | `build_mpt_alibi_tensor` (MPT) | 4.2, Figure 4.7 | From which key does it count? It cuts surplus slopes off at the end: is the order yours? |
+# | `build_mpt_alibi_tensor` (MPT) | 4.2, Figure 4.7 | From which key does it count? It cuts off surplus slopes at the end: is the order yours? |
 #
 # <details><summary>Answers</summary>
 #
 # - The second series takes only odd powers: `torch.arange(1, …, 2)`.
 # - A padded token gets position 0, since the positions are multiplied by the mask. At the end the bias is cast to the model's dtype: `.to(dtype)`. With `torch.bfloat16` this gives the ties of section 5.
 # - No. In `alibi.baddbmm(…, beta=self.beta, alpha=self.inv_norm_factor)` the factor `alpha` scales the product and `beta`, which is 1, the bias.
-# - MPT counts from the last key, whose bias is 0, and stays in float32. It computes the slopes of the next power of two, puts every second one first, from the second on, then the others, and keeps the first $h$: that is rule (4).
+# - MPT counts from the last key, whose bias is 0, and stays in float32. It computes the slopes of the next power of two. It puts the second, fourth, … first and then the others, and keeps the first $h$: that is rule (4).
 # </details>
 #
 # **Back to the first question.** Yes: with ALiBi nothing is strange beyond the training length, because a penalty just goes on growing. You pay elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
@@ -1349,7 +1350,7 @@ plt.show()
 #
 # <details><summary>3. Public code adds slope × j, without any query position. Is that a bug?</summary>
 #
-# Not under a causal mask: there the weights are the same, as you showed in 4.5. Without a mask it is one.
+# Not under a causal mask: there the weights are the same, as you showed in 4.5. Without a mask it is.
 # </details>
 #
 # <details><summary>4. One decoding step with a cache: what is the bias?</summary>
@@ -1373,7 +1374,6 @@ plt.show()
 # | You may read | What is true | where |
 # |---|---|---|
 # | Head 0 has the smallest slope and looks far | For powers of two it has the *largest*, $2^{-8/h}$, and is the most local; the last, $2^{-8}$, looks farthest. | Figures 4.4, 4.10 |
-# | The slopes are 1/2, 1/4, …, $1/2^h$ | Only for $h=8$. For powers of two they are $2^{-8k/h}$, $k=1..h$. | 4.2 |
 # | One formula fits every number of heads | Of the numbers 1 to 64, it is wrong for the 57 that are not powers of two. | Figure 4.3 |
 # | The bias is divided by $\sqrt d$ with the scores | It is added after the scaling. | 4.6 |
 # | The shortcut per key is imprecise | Counting from the first key is. Counted from the last, it is exact near the last query. | Figure 4.7 |

@@ -13,7 +13,7 @@
 # - compute a T5 bucket by hand, and say what a model loses without its sign;
 # - say what each method costs in parameters, memory and time;
 # - predict from four terms what a layer can learn, and see where that fails;
-# - say what a longer text breaks: the number of keys, or their distances.
+# - say what breaks on a longer text: more keys, or new distances.
 #
 # **You need** weeks 1, 2 and 4: attention with a mask, the four terms of exercise 2.7, biases on scores. RoPE appears as a rival in one experiment.
 #
@@ -28,7 +28,7 @@
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $i$ is the position of a query, $j$ the position of a key, $d$ the **head dimension**.
 # - The **offset** is key position − query position, $j-i$. A key behind the query has a negative offset. Its **distance** is $i-j$, positive there.
-# - Where there are fewer queries than keys, the queries are the *last* positions: row $r$ stands at $n_\text{keys}-n_\text{queries}+r$. This is so with a KV cache, or with a memory of earlier text.
+# - Where there are fewer queries than keys, the queries are the *last* positions: row $r$ has the position $n_\text{keys}-n_\text{queries}+r$. This is so with a KV cache, or with a memory of earlier text.
 # - In a mask, True means "may attend", as in week 1.
 # - Your functions return the dtype and device of their input, keep gradients, and never change an argument in place. The tests use float32 and float64.
 # - "**Not looked at**" means that any value is allowed there, infinities too.
@@ -79,11 +79,11 @@ np.random.seed(0)
 # %% [markdown]
 # ### Exercise 6.1 · Conventions by hand
 #
-# **2 points · difficulty 2/5 · 15 minutes · numbers**
+# **2 points · difficulty 2/5 · 20 minutes · numbers**
 #
 # *Why it matters:* a wrong sign raises no error. The model trains, a little worse, and nobody knows why.
 #
-# **back**: the query stands at 25, the key at 5. **ahead**: the query at 5, the key at 25. All answers are whole numbers.
+# **back**: the query has position 25, the key 5. **ahead**: the query has position 5, the key 25. All answers are whole numbers.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "conventions_by_hand", "solution": true}
 # Replace every None by a whole number.
@@ -230,7 +230,7 @@ plt.show()
 #
 # Offsets beyond $\pm c$ are **clipped** to the end rows. The model learns no difference between 20 and 200 back, and so it never meets an unknown row on a longer text.
 #
-# **The trap.** If you forget to clip, `rel_k[-3]` raises no error: Python counts from the end, and a key far *behind* gets the vector of a key *ahead*. Only offsets that are too large on the other side raise.
+# **The trap.** If you forget to clip, `rel_k[-3]` raises no error: Python counts from the end, and a key far *behind* gets the vector of a key *ahead*. Only offsets too far ahead raise an error.
 #
 # **What it costs.** Written as in (2), the vectors $a_t$ form a tensor `(n_queries, n_keys, head_dim)`. You need not build it. A query has only $2c+1$ different products with the table: compute these, then pick. Section 6 measures both.
 
@@ -351,7 +351,7 @@ week6.shaw_attention(shaw_attention, relative_positions)
 #
 # $$(x_i+p_i)W_q\cdot(x_j+p_j)W_k=\underbrace{x_iW_q\cdot x_jW_k}_{\text{content, content}}+\underbrace{x_iW_q\cdot p_jW_k}_{\text{content, position}}+\underbrace{p_iW_q\cdot x_jW_k}_{\text{position, content}}+\underbrace{p_iW_q\cdot p_jW_k}_{\text{position, position}} .$$
 #
-# Now make it relative, with three changes. The key's position $p_j$ becomes an encoding $R_{i-j}$ of the distance. The query's own position tells nothing any more, so $p_iW_q$ becomes a learned vector, the same for all queries: $u$ where it meets content, $v$ where it meets position. And positions get a projection of their own:
+# Now make it relative, with three changes. The key's position $p_j$ becomes an encoding $R_{i-j}$ of the distance. The query's own position no longer matters, so $p_iW_q$ becomes a learned vector, the same for all queries: $u$ where it meets content, $v$ where it meets position. And positions get a projection of their own:
 #
 # $$s_{ij}=\frac{(q_i+u)\cdot k_j+(q_i+v)\cdot r_{i-j}}{\sqrt d},\qquad r_t=R_tW_{kR} . \tag{3}$$
 #
@@ -953,7 +953,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # %% [markdown]
 # "Relative encodings are slow" is true of the tensor `(n, n, head_dim)`. The other forms cost one and a half to three times plain attention here. (T5's bar includes the buckets, which a model computes once.)
 #
-# No bar shows another cost. A bias that depends on *content* (Shaw, Transformer-XL, DeBERTa) must be computed for each text. T5's can be computed before the text is known, but it is still a full matrix, which a fast kernel must read or compute again.
+# The bars leave out one cost. A bias that depends on *content* (Shaw, Transformer-XL, DeBERTa) must be computed for each text. T5's can be computed before the text is known, but it is still a full matrix, which a fast kernel must read or compute again.
 
 # %% [markdown] nbgrader={"grade_id": "t5_against_deberta_question", "locked": true}
 # ### Exercise 6.10 · T5 against DeBERTa
@@ -1012,7 +1012,7 @@ bag = F.one_hot(bags).sum(1).amax(1).float().mean().item() / 4
 print(f"the commonest of the last four is right in {bag:.3f} of the cases")
 
 # %% [markdown] tags=["prediction"]
-# **Predict**, with equations (2) to (5) before you: who learns pull, who learns push? T5, Shaw (keys only), Transformer-XL, DeBERTa with each of its terms alone, DeBERTa, RoPE. Would T5 do better with more heads or more steps? Does RoPE, which is relative, keep at 64 tokens what it learned on 16? If not: what brings it back, nothing retrained? (a) Hide all but the latest 16 keys. (b) Keep all keys and count every distance above 15 as 15.
+# **Predict**, with equations (2) to (5) at hand: who learns pull, who learns push? T5, Shaw (keys only), Transformer-XL, DeBERTa with each of its terms alone, DeBERTa, RoPE. Would T5 do better with more heads or more steps? Does RoPE, which is relative, keep at 64 tokens what it learned on 16? If not: what brings it back, nothing retrained? (a) Hide all but the latest 16 keys. (b) Keep all keys and count every distance above 15 as 15.
 #
 # *Your prediction:*
 
@@ -1124,7 +1124,7 @@ plt.show()
 # | "T5 does not do it with more heads or steps either" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull; 4 heads and 1,500 steps 0.96 [0.79..1.00] on pull and 0.89 [0.80..0.95] on push, at 64 tokens 0.95 and 0.87 |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16, at 64 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
 #
-# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head like keys that name 3, and let its bias like distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, stands 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right). Two heads are too few, but that does not prove that T5 cannot learn it.
+# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head like keys that name 3, and let its bias like distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right). Two heads are too few, but that does not prove that T5 cannot learn it.
 #
 # **What breaks RoPE at 64.** Four arms, the same trained models, mean [lowest..highest] of five seeds:
 #
@@ -1140,7 +1140,7 @@ plt.show()
 # More: `experiments/results_distances.md` and `results_week6.md`.
 # </details>
 #
-# Below, offset by offset: where a run has not learned an offset, it is near the bag's 0.41.
+# Below, offset by offset. Compare with the bag's 0.41: which run has learned which offset?
 
 # %% tags=["experiment"]
 offsets = results["tested"]["by_offset"]
@@ -1151,7 +1151,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 # %% [markdown] nbgrader={"grade_id": "pull_and_push_question", "locked": true}
 # ### Exercise 6.11 · Pull and push
 #
-# **3 points · difficulty 4/5 · 30 minutes · text, graded by a person**
+# **3 points · difficulty 4/5 · 40 minutes · text, graded by a person**
 #
 # *Why it matters:* "which terms does it keep" is the question to ask of every new encoding you read about.
 #
@@ -1190,7 +1190,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 # %% [markdown]
 # ## 8 · Two roads that few took
 #
-# **A recursion.** Let position $p+1$ *grow* out of position $p$ by a learned rule. FLOATER (Liu et al., 2020) makes the rule a differential equation, $\dot p=h(t,p)$, and solves it step by step. A table can say nothing about row 17 if it was trained on 16; a rule can go on. The encodings do not depend on the text: they are computed once.
+# **A recursion.** Let position $p+1$ *grow* out of position $p$ by a learned rule. FLOATER (Liu et al., 2020) makes the rule a differential equation, $\dot p=h(t,p)$, and solves it step by step. A table has no trained row 17 if it was trained on 16; a rule at least gives one. The encodings do not depend on the text: they are computed once.
 #
 # **A product.** Instead of $x+p$ multiply: $x\odot(1+p)$. Is that better?
 
@@ -1243,7 +1243,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # <details><summary>3. Why does Transformer-XL have two bias vectors?</summary>
 #
-# They stand for the query's own position, which a relative score cannot have: one where it met content, one where it met position.
+# A relative score has no position of the query. One vector replaces it where it met content, the other where it met position.
 # </details>
 #
 # <details><summary>4. What does position to content give DeBERTa?</summary>
@@ -1253,12 +1253,12 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # <details><summary>5. Why sqrt(3d)?</summary>
 #
-# Three terms of like size are added, so the variance is three times as large.
+# Three terms of similar size are added, so the variance is three times as large.
 # </details>
 #
 # <details><summary>6. Which of them would you use with a KV cache?</summary>
 #
-# Each works: the queries are the last positions. But T5's bias is the simplest, a row of numbers; Transformer-XL needs the distances up to the cache's length; DeBERTa was made for encoders.
+# All of them work, since the queries are the last positions. T5's bias is the simplest, a row of numbers; Transformer-XL needs the distances up to the cache's length; DeBERTa was made for encoders.
 # </details>
 
 # %% [markdown]
@@ -1271,10 +1271,10 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # | Shaw indexes with $i-j$ | With the clipped $j-i$ (tensor2tensor). SpeechT5 counts the other way. | 6.1 |
 # | Relative encodings are slow | The table of vectors per pair is. | Figure 6.5 |
 # | `_rel_shift` gives the shifted matrix | Only where the key is not after the query. | Figure 6.2 |
-# | DeBERTa's last term uses $\delta(j,i)$ | So the paper prints. Both published codes use $\delta(i,j)$. | 6.8 |
+# | DeBERTa's last term uses $\delta(j,i)$ | The paper prints this. Both published codes use $\delta(i,j)$. | 6.8 |
 # | FLOATER gives up parallelism | Its encodings do not depend on the text; they are computed ahead. | section 8 |
 # | T5's bias cannot learn "look where the query says" | Two heads and 300 steps could not. Four heads and 1,500 steps reach 0.96. | section 7 |
-# | It fails at 64 because there are more keys | All 64 keys at familiar distances: 1.00. | section 7 |
+# | RoPE fails at 64 because there are more keys | All 64 keys at familiar distances: 1.00. | section 7 |
 #
 # ## Takeaways
 #

@@ -3,7 +3,7 @@
 #
 # **The week in one sentence.** A model that serves people writes one token at a time and remembers the rest: build that memory, join two encodings in one model, then decide which encoding a real project should use.
 #
-# A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is that, and which position does the next token have? If one index is wrong, no error is raised. This week's bugs are of that kind.
+# A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is it, and which position does the next token have? If one index is wrong, no error is raised. This week's bugs are of that kind.
 #
 # <!-- costs of week7_capstone -->
 #
@@ -25,7 +25,7 @@
 #
 # **How the points are given.** The *visible check* below each answer carries **0 points** and says what is wrong and why. (For numbers by hand it checks the form only.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs. A person reads the three text answers.
 #
-# **A mistake is paid for once.** 7.3, 7.4, 7.6 and 7.7 may call earlier answers. If an earlier one is wrong and the later one uses it rightly, the later one gets its points.
+# **A mistake is paid for once.** 7.3, 7.4, 7.6 and 7.7 may call earlier answers. If an earlier one is wrong and the later one uses it correctly, the later one gets its points.
 #
 # **Cells marked *predict*** ask you to commit to an answer before you look. They are not graded.
 
@@ -270,11 +270,11 @@ week7.cache_sizes(cache_sizes)
 # %% [markdown]
 # ## 2 · A cache for any split
 #
-# Now build it. The contract is one sentence: **however you cut the text, the output is that of the whole text at once.** A prompt of 1,000 tokens comes in one piece, or in pieces of 256 to save memory. After it come single tokens.
+# The contract is one sentence: **however you cut the text, the output is that of the whole text at once.** A prompt of 1,000 tokens comes in one piece, or in pieces of 256 to save memory. After it come single tokens.
 #
-# Three things must be right. In the first call they are right by themselves.
+# Three things must be right. In the first call all three come out right anyway.
 #
-# - **Positions.** If $c$ tokens are cached, the new ones stand at $c, c+1, \dots$, not at $0, 1, \dots$
+# - **Positions.** If $c$ tokens are cached, the new ones have the positions $c, c+1, \dots$, not $0, 1, \dots$
 # - **The mask.** Rows are the new tokens, columns are all tokens. Row $r$ sees the columns up to $c+r$: the causal mask aligned at the end (exercise 1.5).
 # - **What is stored.** Rotated keys or raw ones, but not rotated twice. Key heads, not their copies for every query head. And the caller's cache stays as it was: two answers may continue one prompt.
 
@@ -487,7 +487,7 @@ print("same last token:", bool(torch.allclose(with_cache[:, -1], without[:, -1],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# On our machines 256 tokens took 3 to 5 times as long without the cache, and 512 tokens 20 times (8.2 s against 0.40 s), not 128 and 256 times. A single token keeps no processor busy. On a GPU most of its time goes into reading weights and cache. So memory traffic limits decoding, and *that* is what fewer key heads save.
+# On our machines 256 tokens took 3 to 7 times as long without the cache, and 512 tokens 20 times (8.2 s against 0.40 s), not 128 and 256 times. A single token keeps no processor busy. On a GPU most of its time goes into reading weights and cache. So memory traffic limits decoding, and *that* is what fewer key heads save.
 # </details>
 
 # %% [markdown]
@@ -561,7 +561,7 @@ def padded_causal(keep, n_queries):
 #
 # <details><summary>Hint 2</summary>
 #
-# Compute everything for all tokens, then keep the last `n_queries` rows. If you slice first, you lose the count of what stands before.
+# Compute everything for all tokens, then keep the last `n_queries` rows. If you slice first, you lose the count of what comes before.
 # </details>
 #
 # <details><summary>Hint 3: the mask</summary>
@@ -697,7 +697,7 @@ week7.generate(generate)
 # %% [markdown]
 # ### Live: week 5's model on your attention
 #
-# The next cell puts your 7.1 into week 5's RoPE model, two layers trained on 64 characters, and lets it write. Then each prompt goes alone through your `CachedAttention`, without any padding.
+# The next cell puts your 7.1 into week 5's RoPE model, two layers trained on 64 characters, and lets it write. Then each prompt goes alone through your `CachedAttention`, without padding.
 
 # %% tags=["experiment"]
 from ready_encodings import ALPHABET, SmallTransformer, english, windows
@@ -781,7 +781,7 @@ for name, way in ways.items():
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# 1.50 nats, (a) 3.36, (b) 3.10 (one seed, 48 texts). No error is raised, and every shape is right. With restarted positions each new token stands at 0: the prompt seems to lie ahead of it, and all that it wrote at its own place. With the mask at the top left it sees the first key alone, so it writes what follows one character, for ever.
+# 1.50 nats, (a) 3.36, (b) 3.10 (one seed, 48 texts). No error is raised, and every shape is right. With restarted positions each new token is at 0: the prompt seems to lie ahead of it, and everything written so far at the same position. With the mask at the top left it sees the first key alone, so it continues that one character for ever.
 # </details>
 
 # %% [markdown]
@@ -860,7 +860,7 @@ week7.shift_cached_keys(shift_cached_keys)
 # %% [markdown]
 # ### What servers do
 #
-# Padding is `generate`'s world. Servers lay the new tokens of all texts end to end, in a *ragged batch*, and each token brings its own position. Keys lie in blocks anywhere in memory, listed by a *block table* (Kwon et al. 2023, section 4). A shared prompt is found by a hash of each block and all that stands before it: equal hashes mean equal tokens at equal positions, so keys are reused as they are and nothing is moved. Week 8, section 7, names the files.
+# Only `generate` pads. Servers lay the new tokens of all texts end to end, in a *ragged batch*, and each token brings its own position. Keys lie in blocks anywhere in memory, listed by a *block table* (Kwon et al. 2023, section 4). A shared prompt is found by a hash of each block and everything before it: equal hashes mean equal tokens at equal positions, so keys are reused as they are and nothing is moved. Week 8, section 7, names the files.
 
 # %% [markdown]
 # ## 5 · Two sequences
@@ -878,7 +878,7 @@ week7.shift_cached_keys(shift_cached_keys)
 #
 # *Why it matters:* the masks and positions of two sequences are where encoder-decoder code goes wrong. For a memory that is padding only, PyTorch's `nn.MultiheadAttention` gives NaN with `need_weights=True`, its default, and zeros without (torch 2.13). Yours must give zeros.
 #
-# Projections as in 3.6. With `positions` *and* `memory_positions`, queries turn by the first, keys by the second. With none, nothing is rotated. With one alone, raise `ValueError`: here it would be a slip. You may call your 7.1.
+# Projections as in 3.6. With `positions` *and* `memory_positions`, queries turn by the first, keys by the second. With none, nothing is rotated. With one alone, raise `ValueError`: here that can only be a slip. You may call your 7.1.
 
 # %% nbgrader={"grade_id": "CrossAttention", "solution": true}
 class CrossAttention(nn.Module):
@@ -1116,7 +1116,7 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 #
 # Both encodings are relative, so you might expect: *the pattern learned at length 10 carries on at length 20.* The experiment varies one thing, the positions of the cross-attention.
 #
-# | arm | a query at decoding step $t$ stands at | source index $i$ stands at |
+# | arm | position of the query at decoding step $t$ | position of source index $i$ |
 # |---|---|---|
 # | no positions | – | – |
 # | from the start | $t$ | $i$ |
@@ -1286,7 +1286,7 @@ plt.show()
 # 4 points; half points are allowed.
 #
 # - 1 point (part 1): step t needs source index t (copy) or n−1−t (reverse). From the start: copy t−t=0, reverse t−(n−1−t)=2t−n+1, not a constant. From the end: copy t−(n−1−t)=2t−n+1, not a constant; reverse t−t=0. Constant exactly where the table shows success. Half a point if only one arm is right. (A difference counted from t+1, so a constant of 1, is right too.)
-# - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol stands before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
+# - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol comes before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
 # - 1 point (part 3): refuted: "relative encodings in all layers make copying extrapolate"; not refuted: the scores of RoPE and ALiBi depend on differences only, which is a property of the formula, not of what is learned. The part: the encoder's new distances do most of it (hidden or clipped, nothing retrained: 0.20 to 0.72 at 15, 0.06 to 0.49 at 20), more keys in the cross-attention a smaller part (0.35, 0.15), and the two add up to more; the decoder's distances change nothing; what remains is open. Half a point for the two sentences, half for the part, with numbers. "More keys" alone as the cause is wrong.
 # - 1 point (part 4): the good arms are near 1 up to 15 and fall at 20; a test of the cause (for instance: train on longer sequences, replace the encoder's or decoder's encoding, give only the cross-attention's correct positions at test, look at single symbols by place, other bases); a limit (symbols without repeats, one small size, alignment known beforehand: a translation has no constant offset, greedy decoding, five seeds). Half a point each.
 # ### END MARK SCHEME
@@ -1295,9 +1295,9 @@ plt.show()
 # ### BEGIN SOLUTION
 # 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and only where the needed one is constant does the table show success: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, it carries on.
 #
-# 2. By content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol stands before it (for reverse: after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
+# 2. By content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse: after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
 #
-# 3. Refuted is "relative encodings in all layers make copying carry on": without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.61 [0.36..0.93] at 12 and 0.05 [0.00..0.24] at 15. Not refuted is that the scores of RoPE and ALiBi depend on differences alone; that is a property of the formulas. What the trained layers do at distances they never met is another matter. That is the encoder's trouble: with keys beyond 9 hidden there, and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, and add to it: together 0.81 [0.72..0.96]. The decoder's distances change nothing. What is still wrong after both, these rows do not explain.
+# 3. The sentence "relative encodings in all layers make copying carry on" is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.61 [0.36..0.93] at 12 and 0.05 [0.00..0.24] at 15. It stays true that the scores of RoPE and ALiBi depend on differences alone: that is a property of the formulas. What the trained layers do at distances they never met is another matter. That is the encoder's trouble: with keys beyond 9 hidden there, and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, and add to it: together 0.81 [0.72..0.96]. The decoder's distances change nothing. These rows do not explain the mistakes that remain.
 #
 # 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99]: a few wrong ones, and a sequence counts only as a whole. To find out why, I would look at the errors by position, and hide far distances in encoder, decoder and cross-attention, one at a time. Not shown: anything about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. It is one small size and five seeds.
 # ### END SOLUTION
@@ -1356,7 +1356,7 @@ plt.show()
 # %% [markdown] nbgrader={"grade_id": "interview_question", "locked": true}
 # ### Exercise 7.9 · Two answers of 120 words
 #
-# **2 points · difficulty 3/5 · 15 minutes · text, graded by a person**
+# **2 points · difficulty 3/5 · 20 minutes · text, graded by a person**
 #
 # *Why it matters:* the interviewer wants to hear that you know the price of each choice.
 #
@@ -1374,7 +1374,7 @@ plt.show()
 
 # %% [markdown] nbgrader={"grade_id": "interview", "grade": true, "solution": true, "points": 2}
 # ### BEGIN SOLUTION
-# 1. It depends on what "long" is to mean. Unchanged, RoPE breaks down beyond its training length: it meets distances it has never seen. ALiBi does not; its loss stays flat at eight times the length in our week 5. But flat is not the same as useful: at sixteen times the length it found only 0.54 of the needles, 0.35 to 0.65 by seed. So if texts get somewhat longer than in training and recent context matters, ALiBi is simple and safe. If facts from far away are needed, I take RoPE, extend it with YaRN and train a little at the new length; nearly all kernels and checkpoints support it. Either way I measure retrieval by distance, not perplexity alone.
+# 1. It depends on what "long" means. Unchanged, RoPE breaks down beyond its training length: it meets distances it has never seen. ALiBi does not; its loss stays flat at eight times the length in our week 5. But flat is not the same as useful: at sixteen times the length it found only 0.54 of the needles, 0.35 to 0.65 by seed. So if texts get somewhat longer than in training and recent context matters, ALiBi is simple and safe. If facts from far away are needed, I take RoPE, extend it with YaRN and train a little at the new length; nearly all kernels and checkpoints support it. Either way I measure retrieval by distance, not perplexity alone.
 #
 # 2. Rotated, by default: each key is turned once, and a step touches only the new one. A prefix can still be moved, since a common turn shifts all positions. I would keep them raw in two cases. First, if positions are assigned anew while decoding, as in a streaming window where tokens drop out and the rest is renumbered. Second, if the base changes with the length, as in dynamic NTK: no common turn leads from one base to another. The price of raw keys is a rotation of the whole cache at every step. Whatever I choose, the test is that any split gives the same output.
 # ### END SOLUTION
@@ -1385,7 +1385,7 @@ plt.show()
 # | | new lengths | far facts | moves with the cache | cost | seen in |
 # |---|---|---|---|---|---|
 # | sinusoidal, learned | fails beyond training | – | no: the position is inside the token | one addition per token | the first Transformer; BERT, GPT-2 |
-# | RoPE | fails unchanged; a clip or a window repairs the loss; extended with little training | window: none; else if trained there | by a common turn | one rotation per query and key | most language models |
+# | RoPE | fails unchanged; a clip or a window repairs the loss; extended with little training | a window: none; a clip: all in our test; else if trained there | by a common turn | one rotation per query and key | most language models |
 # | ALiBi | loss stays flat | fades with the slope | nothing to move | a bias per score | BLOOM, MPT |
 # | T5's bias | one bucket from distance 113 on (decoder) | weakly | nothing to move | a table lookup per score | T5, Flan-T5 |
 # | none in some layers (NoPE) | no new angle there | yes | nothing to move | none | SmolLM3, Llama 4, beside RoPE |
@@ -1395,7 +1395,7 @@ plt.show()
 # %% [markdown] nbgrader={"grade_id": "design_memo_question", "locked": true}
 # ### Exercise 7.10 · A memo
 #
-# **4 points · difficulty 4/5 · 40 minutes · text, graded by a person**
+# **4 points · difficulty 4/5 · 60 minutes · text, graded by a person**
 #
 # *Why it matters:* in a project nobody asks you to implement RoPE. They ask you to choose, and to say why in one page.
 #
@@ -1449,17 +1449,17 @@ plt.show()
 # ### BEGIN SOLUTION
 # **To the serving team: positions for the 128k chat server (scenario A)**
 #
-# **Choice.** A decoder with RoPE, head dimension 128, base 500,000, trained at 8,000 tokens and then for a short while at 128,000 with YaRN's frequencies. Grouped queries: 32 query heads, 8 key heads. Keys are cached rotated. Shared system prompts stand at the start of every conversation, so their cache is reused bit for bit.
+# **Choice.** A decoder with RoPE, head dimension 128, base 500,000, trained at 8,000 tokens and then for a short while at 128,000 with YaRN's frequencies. Grouped queries: 32 query heads, 8 key heads. Keys are cached rotated. Shared system prompts come first in every conversation, so their cache is reused bit for bit.
 #
-# **Why.** In week 5, unchanged RoPE models failed beyond their training length: 3.31 nats at eight times the length, against 1.37 within it. At four times the length, 25 steps with YaRN brought 3.06 down to 1.43. So extending works, but not for nothing. Second, the needle test: ALiBi kept a flat loss up to 1,024 tokens, yet found 0.79 of the needles at 512 and 0.54 at 1,024. A server for long documents is sold on exactly those facts.
+# **Why.** In week 5, unchanged RoPE models failed beyond their training length: 3.31 nats at eight times the length, against 1.37 within it. At four times the length, 25 steps with YaRN brought 3.06 down to 1.43. So extending works, but not for free. Second, the needle test: ALiBi kept a flat loss up to 1,024 tokens, yet found 0.79 of the needles at 512 and 0.54 at 1,024. A server for long documents is sold on exactly those facts.
 #
-# **Refused.** ALiBi: at a distance of 128,000 its flattest slope takes 500 off the score, which no content makes up for. Dynamic NTK: its base changes with the length, so cached keys would have to be made again. Moving a prompt's keys to other places in the text: exact in the first layer only. MLA: four times smaller again, but our kernels do not support it yet.
+# **Refused.** ALiBi: at a distance of 128,000 its flattest slope takes 500 off the score, which no content makes up for. Dynamic NTK: its base changes with the length, so cached keys would have to be made again. Moving a prompt's keys to other places in the text: exact in the first layer only. MLA: 3.6 times smaller per layer, but our kernels do not support it yet.
 #
 # **Cost.** 32 layers · 8 heads · 256 numbers · 2 bytes = 128 KiB per token, 16 GiB for one full context, 64 GiB with 32 key heads. A shared prompt of 4,000 tokens takes 0.5 GiB once, instead of once per user.
 #
 # **Before we decide** I would measure retrieval by distance: 200 needles at each of 4,000, 16,000, 64,000 and 120,000 tokens, with the last 32 tokens of text the same at all lengths. I would also run the split test on the production kernel: any cut of a text must give the same output, in bfloat16, with left padding.
 #
-# **What would change my mind.** If fewer than 90% of the needles at 120,000 are found after the extension, the promise of 128,000 falls, and I would propose 32,000 with retrieval. If the cache limits us to fewer than 20 conversations per GPU, I would pay for MLA. If half the layers without any encoding reach the same retrieval, I would take them: they have no angles to extend. Our own numbers come from models of two layers; they say which effects exist, not how large they are here.
+# **What would change my mind.** If fewer than 90% of the needles at 120,000 are found after the extension, we cannot promise 128,000, and I would propose 32,000 with retrieval. If the cache limits us to fewer than 20 conversations per GPU, I would pay for MLA. If half the layers without any encoding reach the same retrieval, I would take them: they have no angles to extend. Our own numbers come from models of two layers; they say which effects exist, not how large they are here.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1480,7 +1480,7 @@ plt.show()
 # |---|---|---|
 # | `repeat` expands the key heads | It alternates them; `repeat_interleave` keeps groups together. With one key head or all, both are right, so test with 8/2. | 7.1 |
 # | Cached keys must be raw | Both work. Rotated ones can be moved by a common turn, but not to another base. | 7.5, 7.9 |
-# | `is_causal=True` is right with a cache | With one query it returns the first value: the mask is aligned at the top left. Week 5's model then has 3.1 nats in place of 1.5. | 7.3, 7.4 |
+# | `is_causal=True` is right with a cache | With one query it returns the first value: the mask is aligned at the top left. Week 5's model then has 3.1 nats instead of 1.5. | 7.3, 7.4 |
 # | Left padding with RoPE needs its own positions in every row | It needs its own mask, or the padding is read; an offset per row cancels. Prompt and decoding must agree. | 7.4 |
 # | Cross-attention needs positions | T5, T5Gemma and Moonshine have none there. | 7.6 |
 # | Two relative encodings make copying extrapolate | Not by themselves: the encoder meets new distances. With the right positions across, copying holds at 1.5 times the length. | 7.8 |

@@ -26,7 +26,7 @@
 #
 # **How the points are given.** The *visible check* below each answer carries **0 points** and says what is wrong and why. The *hidden tests* carry **all** the points of a code exercise. They run when your notebook is graded, with other inputs. A person reads the two text answers.
 #
-# **Cells marked *predict*** ask you to commit to an answer before you look. They are not graded. Do them anyway: section 6 contradicts a sentence that you can read in many places.
+# **Cells marked *predict*** ask you to commit to an answer before you look. They are not graded. Do them anyway.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -59,7 +59,7 @@ np.random.seed(0)
 #
 # GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. Phi-1.5 and GLM-4 turn half of them, StableLM and Qwen3-Next a quarter. The channels that stay still compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
 #
-# Why give up most of the rotation? For three reasons. It is cheaper, which was part of the reason given for GPT-NeoX. It seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those with about a tenth of the channels converged like those with all. And a channel that does not turn meets no unknown angle at any length. Section 8.2 of week 5 used that in whole layers.
+# Why give up most of the rotation? For three reasons. It is cheaper, which was part of the reason given for GPT-NeoX. It seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Section 8.2 of week 5 used that in whole layers.
 #
 # The rotated part is a small RoPE of its own. With $r$ rotated channels (`rotary_dim`) pair $i$ turns at
 #
@@ -95,7 +95,7 @@ plt.show()
 # **Figure 8.1. Wavelengths of the pairs.** A dot per pair, the slowest one large. Compare where the rows end.
 
 # %% [markdown]
-# With the right exponent twelve pairs reach nearly as far as forty-eight. With the wrong one the slowest comes round after 52 positions: no pair is left that orders longer distances. A checkpoint loaded into such code gets wrong angles in every pair but the first, and no error is raised.
+# With the right exponent twelve pairs reach more than half as far as forty-eight. With the wrong one the slowest comes round after 52 positions: no pair is left that orders longer distances. A checkpoint loaded into such code gets wrong angles in every pair but the first, and no error is raised.
 
 # %% [markdown]
 # ### Exercise 8.1 · Partial rotary embedding
@@ -197,7 +197,7 @@ week8.partial_rotary_emb(partial_rotary_emb)
 #
 # In Qwen2-VL a head has 128 channels, 64 pairs, and the **sections** are `[16, 24, 24]`: pairs 0 to 15 turn by time, 16 to 39 by height, 40 to 63 by width. The frequencies are those of all 64 pairs in one list. They do not start again in each section.
 #
-# **Text** has one axis. Its tokens get the same number on all three. Then every pair turns by that number, whatever its axis, and M-RoPE is ordinary RoPE. So a language model can be taken over without change.
+# **Text** has one axis. Its tokens get the same number on all three. Then every pair turns by that number, whatever its axis, and M-RoPE is ordinary RoPE. So a trained language model needs no change.
 #
 # **Where does text go on after a video?** The rule: let $s$ be the largest number so far *on any axis*, plus one. A grid then takes the positions $s+t,\ s+h,\ s+w$, and after it $s$ is set anew.
 #
@@ -433,7 +433,7 @@ query, key = torch.arange(10)[:, None], torch.arange(10)
 for ax, (title, seen) in zip(axes[0], {"(a) causal": key <= query, "(b) window of 4": (key <= query) & (key > query - 4),
                                        "(c) 2 sink tokens, window of 4": (key <= query) & ((key > query - 4) | (key < 2))}.items()):
     shown = torch.where(seen & (key < 2) & (key <= query - 4), 2, seen.long()) if "sink" in title else seen.long()
-    ax.imshow(shown, cmap=plt.matplotlib.colors.ListedColormap(["white", lab.BLUE, lab.ORANGE][:int(shown.max()) + 1]),
+    ax.imshow(shown, cmap=plt.matplotlib.colors.ListedColormap(["white", lab.ORANGE, lab.BLUE][:int(shown.max()) + 1]),
               interpolation="nearest")
     ax.set(title=title, xlabel="key", xticks=range(0, 10, 3), yticks=range(0, 10, 3))
     ax.set_xticks(np.arange(-0.5, 10), minor=True)
@@ -447,9 +447,9 @@ for ax, (title, weights, sink) in zip(axes[1], (
         ("(d) no sink", scores.softmax(0), False),
         ("(e) token 0 is the sink", parked.softmax(0), False),
         ("(f) a learned sink", torch.cat((scores, torch.tensor([3.5]))).softmax(0)[:-1], True))):
-    ax.bar(range(10), weights, color=[lab.ORANGE if title.startswith("(e)") and at == 0 else lab.BLUE for at in range(10)])
+    ax.bar(range(10), weights, color=[lab.BLUE if title.startswith("(e)") and at == 0 else lab.ORANGE for at in range(10)])
     if sink:
-        ax.bar(-2, 1 - float(weights.sum()), color="white", edgecolor=lab.ORANGE, hatch="///")
+        ax.bar(-2, 1 - float(weights.sum()), color="white", edgecolor=lab.BLUE, hatch="///")
     ax.set(title=title, xlabel="key", ylim=(0, 0.85), xlim=(-3.2, 9.7), xticks=range(0, 10, 3))
     if sink:
         ax.set_xticks([-2, 0, 3, 6, 9], ["no key", "0", "3", "6", "9"])
@@ -458,14 +458,14 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 8.3. Windows and sinks.** Above, masks; orange: kept for good. Below, the weights of the last query where no key deserves much (drawn by hand). (d) Every key gets some. (e) A real token takes most of it, and its value comes along. (f) A logit takes it, and no value is behind it.
+# **Figure 8.3. Windows and sinks.** Above, masks; blue: kept for good. Below, the weights of the last query where no key deserves much (drawn by hand). (d) Every key gets some. (e) A real token takes most of it, and its value comes along. (f) A logit takes it, and no value is behind it.
 
 # %% [markdown]
 # ### Exercise 8.3 · A window
 #
 # **2 points · difficulty 1/5 · 10 minutes · code**
 #
-# *Why it matters:* "a window of 128" counts the query itself in most code, and in some not. With one key more than in training, a layer sees a distance that it never met.
+# *Why it matters:* "a window of 128" counts the query itself in most code, but not in all. With one key more than in training, a layer sees a distance that it never met.
 
 # %% nbgrader={"grade_id": "sliding_window_mask", "solution": true}
 def sliding_window_mask(n_queries, n_keys, window):
@@ -632,7 +632,7 @@ serving.moving_conveyor(streaming_cache)
 
 
 # %% [markdown]
-# **Figure 8.4. The cache as a conveyor belt.** Squares are tokens of the text; blue: sinks, orange: the window, dashed: dropped. Below each kept token stands its position in the cache. Let the text grow: which positions does the newest token meet, and which would it meet with true ones?
+# **Figure 8.4. The cache as a conveyor belt.** Squares are tokens of the text; blue: sinks, orange: the window, dashed: dropped. Below each kept token is its position in the cache. Let the text grow: which positions does the newest token meet, and which would it meet with true ones?
 
 # %% [markdown]
 # ## 4 · A cache without heads
@@ -662,7 +662,7 @@ serving.moving_conveyor(streaming_cache)
 #
 # **5 points · difficulty 4/5 · 40 minutes · code**
 #
-# *Why it matters:* by exercise 7.2 the cache of DeepSeek-V3 is 71 times smaller than its keys and values written out. Only this form can decode from it as it is. (For a long prompt, engines usually expand the keys, which computes less.)
+# *Why it matters:* by exercise 7.2 the cache of DeepSeek-V3 is 71 times smaller than its keys and values written out. Only this form decodes from the cache as it is. (For a long prompt, engines usually expand the keys, which computes less.)
 #
 # Write it **without** a tensor of `n_keys × heads × dn` numbers. (Memory is measured below, not graded.) Rows of the mask without a key give zeros, as in exercise 1.1.
 
@@ -780,7 +780,7 @@ lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of 
 # </details>
 
 # %% [markdown]
-# ### Where the rotation may not stand
+# ### Where the rotation must not go
 #
 # Why are the rotated channels kept apart? One could rotate the key of equation (4) like any other. Try it in the picture: one head, a latent of three numbers, a key of two channels.
 
@@ -799,8 +799,8 @@ serving.moving_absorbed()
 #
 # Two to five sentences per part. $R(p)$ is the rotation by position $p$; the query stands at $m$, the key at $n$.
 #
-# 1. **The product.** Write the score of a rotated query with a rotated key $R(n)W^{UK}c$ in the form $q^\top(\dots)c$. What stands in the brackets, and on what does it depend? Why can it not be multiplied out once, before serving?
-# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose it had no separate channels, and rotated the 128 channels of every key that comes out of $W^{UK}$. Name two ways to serve it all the same, and give for one of them a number: cached numbers per token, or multiplications per step.
+# 1. **The product.** Write the score of a rotated query with a rotated key $R(n)W^{UK}c$ in the form $q^\top(\dots)c$. What is in the brackets, and on what does it depend? Why can it not be multiplied out once, before serving?
+# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose it had no separate channels, and rotated the 128 channels of every key that comes out of $W^{UK}$. Name two ways to serve it nevertheless, and give for one of them a number: cached numbers per token, or multiplications per step.
 # 3. **The way out.** How do the separate channels $q', k'$ avoid the problem, and what do they cost? Would ALiBi or T5's bias have caused the problem?
 #
 # ### BEGIN MARK SCHEME
@@ -813,9 +813,9 @@ serving.moving_absorbed()
 
 # %% [markdown] nbgrader={"grade_id": "absorption_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. $(R(m)q)^\top R(n)W^{UK}c=q^\top\big(R(m)^\top R(n)W^{UK}\big)c=q^\top\big(R(n-m)W^{UK}\big)c$. In the brackets stands $W^{UK}$ with a rotation before it, and that depends on the offset $n-m$. So every key of a query has a matrix of its own, and the same key another one at the next step. It could be fixed beforehand only if the rotation could change places with $W^{UK}$ and go onto $c$, but matrices do not commute in general.
+# 1. $(R(m)q)^\top R(n)W^{UK}c=q^\top\big(R(m)^\top R(n)W^{UK}\big)c=q^\top\big(R(n-m)W^{UK}\big)c$. The brackets hold $W^{UK}$ with a rotation before it, which depends on the offset $n-m$. So every key of a query has a matrix of its own, and the same key another one at the next step. It could be fixed beforehand only if the rotation could change places with $W^{UK}$ and go onto $c$, but matrices do not commute in general.
 #
-# 2. One way is to expand the keys of all cached tokens at every step: $128\cdot128\cdot512$, some 8.4 million multiplications per cached token and layer. Another is to cache the rotated keys of all heads: $128\cdot128=16{,}384$ numbers per token instead of 576, 28 times as many. The first gives back the time, the second the memory that MLA was made to save.
+# 2. One way is to expand the keys of all cached tokens at every step: $128\cdot128\cdot512$, some 8.4 million multiplications per cached token and layer. Another is to cache the rotated keys of all heads: $128\cdot128=16{,}384$ numbers per token instead of 576, 28 times as many. The first costs the time that absorption saves, the second the memory.
 #
 # 3. $k'$ does not come out of the latent through a matrix per head. It is projected from the token, rotated once at its own position and cached like that; $q'$ is rotated beside it. The score is a sum: one part has no rotation and absorbs $W^{UK}$, the other has nothing to absorb. The price is 64 cached numbers beside 512, one more projection, and 64 more channels per query and head. ALiBi and T5's bias would not have had the problem: they are added to the score when the product is done, so nothing stands between $q$ and $W^{UK}$.
 # ### END SOLUTION
@@ -862,7 +862,7 @@ lab.table(["cached tokens, 64 are kept", "found, right layout", "found, wrong la
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond, the wrong layout puts half of the content into fast pairs, and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. In the field it looked the same:
+# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into fast pairs, and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. In the field it looked the same:
 #
 # | who | what they report | where |
 # |---|---|---|
@@ -895,7 +895,7 @@ for name, fields in configs.items():
 # What a field means is decided by the code that reads it (here `transformers` 5.23), not by its name:
 #
 # - **The width of a head** is `head_dim`, or, where that is missing, `hidden_size // num_attention_heads`.
-# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It stands at the top or inside `rope_parameters`; GPT-NeoX calls it `rotary_pct`. A product that is no whole number is cut off by `int()`.
+# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`; GPT-NeoX calls it `rotary_pct`. `int()` cuts off a product that is not a whole number.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
 # - **A list of layers** (SmolLM3, Llama 4): `self.use_rope = config.no_rope_layers[layer_idx]`.
 # - **Kinds of layers.** Linear attention has no rotation (Qwen3-Next). In Cohere 2 and EXAONE 4 (`model_type` `cohere2` and `exaone4`) only layers with a window turn, unless the model has no window at all: `sliding_window` is null. In all other models, Gemma 3 for one, full attention turns like the rest.
@@ -905,7 +905,7 @@ for name, fields in configs.items():
 # %% [markdown]
 # ### Exercise 8.5 · Which layers turn?
 #
-# **3 points · difficulty 3/5 · 20 minutes · code**
+# **3 points · difficulty 3/5 · 30 minutes · code**
 #
 # *Why it matters:* `no_rope_layers` was read the wrong way round in a bug report against `transformers` itself (issue 43756). The hidden tests use configurations of other released models.
 
@@ -1000,7 +1000,7 @@ lab.table(["", "layers", "that turn", "channels of a head"],
 # %% [markdown]
 # ## 6 · A stream through 64 places
 #
-# Now let a model run past its training length and keep its cache small. Take week 5's language model with RoPE: two layers, trained on 64 characters. Feed it 512 characters, one at a time. Its loss with everything kept you know from week 5: it breaks down. Here are five ways to keep 64 keys instead.
+# Now let a model run past its training length and keep its cache small. Take week 5's language model with RoPE: two layers, trained on 64 characters. Feed it 512 characters, one at a time. With everything kept it breaks down, as in week 5. Here are five ways to keep 64 keys instead.
 #
 # | rule | keys kept | their positions |
 # |---|---|---|
@@ -1084,12 +1084,12 @@ shares = np.array(results["first"])
 print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most")
 
 # %% [markdown]
-# There are two tables because the curves are not flat. The last 32 characters are one spot, and for the ring buffer they happen to be a good one. The mean from 128 on covers six rounds of the buffer.
+# There are two tables because the curves are not flat. The last 32 characters are one spot. The mean from 128 on covers six rounds of the buffer.
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained_question", "locked": true}
 # ### Exercise 8.6 · What the stream shows
 #
-# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
 #
 # *Why it matters:* the wrong rules raise no error, and one of them costs a whole nat.
 #
@@ -1109,7 +1109,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. With true positions the 60 recent keys keep their known distances. Only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token stands at place $p$, and all keys at places above $p$ seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. For most of the window the order is wrong as well. That costs 1.09 [0.87..1.26]. Four strange keys do less harm than thirty.
+# 1. With true positions the 60 recent keys keep their known distances. Only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$ seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. For most of the window the order is wrong as well. That costs 1.09 [0.87..1.26]. Four strange keys do less harm than thirty.
 #
 # 2. It is not true of this model. Without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets 0.004 of a head's weight on average and 0.017 at most, and an equal share would be 0.02. No sink has formed, so dropping it takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
 #
@@ -1128,18 +1128,21 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # </details>
 
 # %% [markdown]
+# <details><summary>After you have answered</summary>
+#
 # Why has no sink formed? Every training text of this model began at a random character, so no token was always the first, and there are only two layers. That is a conjecture: we have not trained the other kind. What is measured: "a window without sinks collapses" is a statement about *a model*, and you can check yours in one line.
+# </details>
 #
 # ### A closer look: one clock
 #
 # One curve of Figure 8.6 goes up and down. With true positions the four sinks cost nothing at some distances and a whole nat at others. You know enough to say where.
 #
-# In this model a head has 16 channels. By week 3 its pairs take 6.28, 19.9, 62.8, 199, 628, … positions for a full turn. Training showed distances up to 63, so pairs 0 to 2 have been all the way round. Pair 3 is the first that has not, the one that mattered most in Figure 5.12.
+# In this model a head has 16 channels. By week 3 its pairs take 6.28, 19.9, 62.8, 199, 628, … positions for a full turn. Training showed distances up to 63, so pairs 0 to 2 have been all the way round. Pair 3 is the first that has not, the one that mattered most in Figure 5.11.
 #
 # A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At 230 it shows what it showed at 31, in training.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Between which distances does pair 3's hand stand in the half that belongs to keys ahead? What should the loss do there, and between 200 and 290? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
+# **Predict.** Between which distances does pair 3's hand point to the half that belongs to keys ahead? What should the loss do there, and between 200 and 290? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
 #
 # *Your prediction:*
 
@@ -1166,12 +1169,12 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
           [[name, beside(losses[:, 32:].mean(1), settled["window of 64, cached"])] for name, losses in arms.items()])
 
 # %% [markdown]
-# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3's hand stands where keys ahead of the query would put it. (a) Where does the black curve rise? (b) Which of the other two follows it?
+# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3's hand points where keys ahead of the query would put it. (a) Where does the black curve rise? (b) Which of the other two follows it?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, 0.00 [−0.01..0.01] nats are left of it. With true positions there and nowhere else, the price is 0.40 [0.30..0.51]: higher than with all of them. The teeth on the black hills stand 20 apart, which is the turn of pair 1: where it comes round as well, a sink looks most like a neighbour.
+# One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, 0.00 [−0.01..0.01] nats of it remain. With true positions there and nowhere else, the price is 0.40 [0.30..0.51]: higher than with all of them. The peaks of the black curve are 20 apart, which is the turn of pair 1: where that pair comes round as well, a sink looks most like a neighbour.
 #
 # So a distance does no harm just by being new: those of 200 to 290 are as new as those of 100 to 190, and cost nothing. The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; why, we have not measured.
 # </details>

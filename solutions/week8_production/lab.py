@@ -795,7 +795,7 @@ const offset = slider("offset m \u2212 n", 0, data.maxOffset, data.offset);
 const back = slider("look exactly this far back: K", 0, Math.min(16, data.maxOffset), data.back);
 const strength = slider("strength of the query", 1, 40, data.strength);
 const view = drawing(element(stage, "div", {class: "wide"}), "read", data.alt);
-const pairs = data.frequencies.length, row = 27, height = pairs * row + 292;
+const pairs = data.frequencies.length, row = 23, height = pairs * row + 276;
 const at = range(4 * data.maxOffset + 1, (index) => index / 4), keys = range(data.maxOffset + 1);
 const wave = (pair, x) => Math.cos((x - back.value) * data.frequencies[pair]);
 const score = (x) => data.frequencies.reduce((sum, _, pair) => sum + wave(pair, x), 0);
@@ -815,8 +815,8 @@ return () => {
   for (const pair of range(pairs)) {
     const middle = row * (pair + 0.5), value = wave(pair, offset.value);
     write(svg, 0, middle, `pair ${pair}`);
-    stroke(svg, at.map((place) => [scale.px(place), middle - 10 * wave(pair, place)]), colours.query, 1.6);
-    dot(svg, here, middle - 10 * value, 3.5, colours.query);
+    stroke(svg, at.map((place) => [scale.px(place), middle - 9 * wave(pair, place)]), colours.query, 1.6);
+    dot(svg, here, middle - 9 * value, 3.5, colours.query);
     write(svg, width, middle, decimals(value, 2), "end", {class: "value"});
   }
   write(svg, 0, box.top - 12, "sum", "start", {"font-weight": "bold"});

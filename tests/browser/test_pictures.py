@@ -169,7 +169,7 @@ def _buckets(card: Locator, at: dict[str, float]) -> None:
 
 def _cache(card: Locator, at: dict[str, float]) -> None:
     cached, new = int(at["tokens in the cache"]), int(at["new tokens"])
-    seen = card.locator("rect").evaluate_all("cells => cells.map(cell => cell.dataset.seen !== 'hidden')")
+    seen = card.locator("rect[data-seen]").evaluate_all("cells => cells.map(cell => cell.dataset.seen !== 'hidden')")
     assert seen == attention.causal_mask(new, cached + new).flatten().tolist()
     assert _numbers(card.locator("text.position")) == list(range(cached, cached + new))
 

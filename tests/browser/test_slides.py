@@ -40,7 +40,6 @@ def open_slides(page: Page, path: Path, query: str = "") -> int:
     return int(page.evaluate("Reveal.getTotalSlides()"))
 
 
-@pytest.mark.xfail(reason="a few slides hold so much that their letters shrink below 0.65: they want splitting")
 @pytest.mark.nightly
 @pytest.mark.parametrize("assignment", MANIFEST)
 def test_all_slides_fit_and_can_be_read(chromium: Browser, tmp_path: Path, shoot: Shoot, assignment: str) -> None:

@@ -63,6 +63,7 @@ def test_a_page_is_made_again_only_if_it_would_change(course: Path, graded_class
     assert make_feedback(course)[0] == everybody
 
 
+@pytest.mark.nightly
 def test_files_of_any_name_may_lie_beside_the_notebook(course: Path) -> None:
     beside = course / "autograded" / "ada" / WEEK3
     os.close(os.open(os.fsencode(beside) + b"/\xff\xfe.csv", os.O_CREAT | os.O_WRONLY))
@@ -90,6 +91,7 @@ def test_several_processes_make_what_one_makes(course: Path) -> None:
     assert made[0] == made[1]
 
 
+@pytest.mark.nightly
 def test_a_page_that_cannot_be_made_keeps_no_other_from_being_made(course: Path, graded_class: GradedClass) -> None:
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
         for grade in gradebook.find_submission(WEEK3, "ada").notebooks[0].grades:

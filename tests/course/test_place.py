@@ -34,6 +34,7 @@ def make(root: Path, *arguments: str, **more: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_in_an_active_environment(tmp_path: Path) -> None:
     root = make_place(tmp_path, "Ada's Google Drive")
     said = make(root, "autograde", "feedback", "WEEK=3", VIRTUAL_ENV=sys.prefix)

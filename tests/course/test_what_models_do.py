@@ -12,7 +12,6 @@ from transformers.models.cohere2.modeling_cohere2 import Cohere2Attention  # noq
 from transformers.models.exaone4.modeling_exaone4 import Exaone4Attention  # noqa: E402
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention  # noqa: E402
 from transformers.models.llama4.modeling_llama4 import Llama4TextAttention  # noqa: E402
-from transformers.models.ministral3.modeling_ministral3 import get_llama_4_attn_scale  # noqa: E402
 
 pytestmark = pytest.mark.nightly
 
@@ -53,24 +52,6 @@ def test_gpt_oss():
     assert sinks.requires_grad and tuple(sinks.shape) == (config.num_attention_heads,)
 
 
-def test_qwen3_has_no_yarn_until_it_is_switched_on():
-    assert rope("Qwen3Config")["rope_type"] == "default"
-
-
-def test_ministral3_multiplies_queries_by_a_logarithm():
-    found = rope("Ministral3Config")
-    assert (found["rope_type"], found["factor"], found["original_max_position_embeddings"]) == ("yarn", 16.0, 16384)
-    assert found["llama_4_scaling_beta"] == 0.1
-    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
-    _, temperature = ROPE_INIT_FUNCTIONS["yarn"](fresh("Ministral3Config"), "cpu")
-    assert temperature == 1 and found["mscale"] == found["mscale_all_dim"]
-    import torch
-
-    factor = get_llama_4_attn_scale(torch.tensor([[16383, 16384, 3 * 16384]]), 0.1, 16384).flatten()
-    assert torch.allclose(factor, 1 + 0.1 * torch.tensor([1.0, 2.0, 4.0]).log())
-
-
 def test_llama4_has_layers_without_positions_and_a_temperature_there():
     config = fresh("Llama4TextConfig")
     assert config.no_rope_layers[:8] == [1, 1, 1, 0, 1, 1, 1, 0]  # 0: without positions
@@ -95,21 +76,11 @@ def test_three_layers_with_rope_in_a_window_then_one_without_positions(name, att
     assert re.search(re.escape(condition) + r"\s+query_states, key_states = apply_rotary_pos_emb", forward)
 
 
-def test_smollm3():
-    config = fresh("SmolLM3Config")
-    assert config.no_rope_layers[:4] == [1, 1, 1, 0] and set(config.layer_types) == {ALL}
-
-
 def test_gemma3_has_two_bases():
     config = fresh("Gemma3TextConfig")
     assert config.rope_parameters[WINDOW]["rope_theta"] == 10_000
     assert config.rope_parameters[ALL]["rope_theta"] == 1_000_000
     assert config.layer_types[:6] == 5 * [WINDOW] + [ALL]
-
-
-@pytest.mark.parametrize("name", ["GPTNeoXConfig", "StableLmConfig", "Qwen3NextConfig"])
-def test_rope_on_a_quarter_of_the_channels(name):
-    assert rope(name)["partial_rotary_factor"] == 0.25
 
 
 def test_phi3_switches_its_factors_with_the_length():
@@ -134,7 +105,3 @@ def test_phi3_switches_its_factors_with_the_length():
     first = [embedding(torch.zeros(1), torch.tensor([[100, last]]))[0][0, 0] for last in (4095, 4096)]
     assert not torch.allclose(*first, atol=1e-2)
     assert "past_key_values = None" in inspect.getsource(transformers.Phi3ForCausalLM.prepare_inputs_for_generation)
-
-
-def test_mpt_has_alibi():
-    assert fresh("MptConfig").attn_config.alibi is True

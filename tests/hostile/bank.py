@@ -45,6 +45,7 @@ GOOD = {FREQ: 2.0, ROT: 6.0}
 ALL = GOOD | {
     HAND: 3.0, "apply_rotary_emb_half_tests": 2.0, "interleaved_to_half_tests": 3.0, ATTENTION: 5.0,
     "bfloat16_positions_tests": 1.0, HALF: 1.0, TABLES: 1.0, "decode_step_scores_tests": 1.0,
+    "serving_test_tests": 2.0, "look_back_head_tests": 2.0,
 }
 
 

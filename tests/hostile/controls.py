@@ -3,11 +3,10 @@
 import json
 
 from hostile.bank import (
-    ATTENTION,
+    ALL,
     COURSE,
     FREQ,
     GOOD,
-    HALF,
     HAND,
     RIGHT_FREQ,
     RIGHT_HAND,
@@ -15,7 +14,6 @@ from hostile.bank import (
     ROT,
     ROT_BODY,
     ROT_HEAD,
-    TABLES,
     WEEK,
     Submission,
     entry,
@@ -28,10 +26,6 @@ def course_solution(name: str) -> str:
         if cell["metadata"].get("nbgrader", {}).get("grade_id") == name:
             return "".join(cell["source"])
     raise KeyError(name)
-
-
-ALL = {HAND: 3.0, FREQ: 2.0, ROT: 6.0, "apply_rotary_emb_half_tests": 2.0, "interleaved_to_half_tests": 3.0, ATTENTION: 5.0,
-       "bfloat16_positions_tests": 1.0, HALF: 1.0, TABLES: 1.0, "decode_step_scores_tests": 1.0}
 
 
 @entry("control", ALL, by_hand=("relative_proof", "bfloat16_explained"))

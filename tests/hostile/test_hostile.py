@@ -336,7 +336,7 @@ while True:
 
 
 def test_the_seed_of_the_hidden_inputs_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    from autograder.grading import judge as judging
+    from autograder.grading.marking import judge as judging
     from autograder.grading.messages import Task
 
     seen: list[int] = []
@@ -354,6 +354,7 @@ def test_the_seed_of_the_hidden_inputs_stays_outside(monkeypatch: pytest.MonkeyP
     assert seen != [123456789]
 
 
+@pytest.mark.nightly
 def test_names_and_files_that_would_stop_a_run(tmp_path: Path) -> None:
     """A line break or bytes that are no text in a student's name, a pipe for a time stamp: they cost nobody else a grade."""
     root, scratch = tmp_path / "course", tmp_path / "tmp"

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Self
 
+from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateFeedback
 from nbgrader.converters.base import NbGraderException
 
@@ -77,6 +78,8 @@ class CourseFeedback(GenerateFeedback):
         if processes < 2 or sys.platform != "linux" or threading.active_count() > 1:
             super().convert_notebooks()
             return
+        with Gradebook(self.coursedir.db_url):  # enters nbgrader's default course, which several must not do at once
+            pass
         with ProcessPoolExecutor(
             processes, multiprocessing.get_context("fork"), initializer=_begin, initargs=(self,)
         ) as pool:

@@ -1,0 +1,323 @@
+"""A second device for any machine: its tensors are elsewhere, its arithmetic is the CPU's.
+
+``x.to("simulated")`` moves a tensor there. It may not meet one on the CPU, as a tensor on a GPU may not: code that forgets
+``device=`` fails here as it fails there, in the same words. Importing this file sets the device up, through the hooks that
+PyTorch has for back ends written in Python; a second copy of it in the same process finds the device and changes nothing.
+
+What it cannot show: a GPU's memory and streams, its kernels' own rounding and order of summation, and that a GPU is lost
+after an index out of range. Not simulated: ``torch.compile``, LSTM and GRU, storages and addresses in memory, shapes changed
+in place in inference mode, and that a GPU's generator is refused on the CPU. ``torch.accelerator`` knows one accelerator: where
+there is a GPU it no longer names that one, and says that none is available.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import torch
+from torch.utils import backend_registration
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+NAME = "simulated"
+DEVICE = f"{NAME}:0"
+CPU = torch.device("cpu")
+TF32_BITS = 13  # of float32's 23 bits of mantissa, those that TensorFloat-32 lacks
+aten: Any = torch.ops.aten
+DATA: Any = torch._C._TensorBase.data
+
+INDEXING = {
+    aten.index,
+    aten.index_put,
+    aten.index_put_,
+    aten._index_put_impl_,
+    aten._unsafe_index,
+    aten._unsafe_index_put,
+}
+# A number on the CPU, a tensor without dimensions, may meet a device's tensors in pointwise operations. As CUDA's kernels
+# are declared (native_functions.yaml, `device_check`), these too take one, though they lack the tag,
+TAKE_NUMBERS = {
+    getattr(aten, name + end)
+    for name in ("fill", "masked_fill", "index_fill", "floor_divide", "eq", "ne", "lt", "le", "gt", "ge")
+    for end in ("", "_")
+} | {aten.rsub}  # fmt: skip
+# and these refuse it, though they have the tag.
+TAKE_NO_NUMBERS = {
+    aten.clamp, aten.clamp_, aten.clamp_min, aten.clamp_min_, aten.clamp_max, aten.clamp_max_,
+    aten.equal, aten.gcd, aten.lcm, aten.ldexp, aten.logaddexp, aten.logaddexp2, aten.nextafter,
+}  # fmt: skip
+# Products of matrices, by the position of the first factor. CUDA has none of whole numbers.
+PRODUCTS = {aten.mm: 0, aten.bmm: 0, aten.addmm: 1, aten.baddbmm: 1, aten.mv: 0, aten.addmv: 1, aten.dot: 0}
+
+# Not by the fallback: `torch.tensor` asks for the first two past the tensor's class, and the others would begin with an empty
+# tensor and give it another shape, which is refused in inference mode.
+DIRECT = [aten.copy_.default, aten._local_scalar_dense.default, aten.arange.default, aten.arange.start]
+DIRECT += [aten.arange.start_step, aten.eye.default, aten.eye.m]
+
+MIXED = f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and cpu!"
+INDEX_ELSEWHERE = "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+NOT_FOR_NUMPY = (
+    f"can't convert {DEVICE} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+)
+
+
+class SimulatedTensor(torch.Tensor):
+    """A tensor on the simulated device. Its numbers are in a tensor on the CPU that only this file sees."""
+
+    _near: torch.Tensor
+    _is_new = False  # it was copied from the CPU
+    __torch_function__: Any = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, near: torch.Tensor) -> "SimulatedTensor":
+        make: Any = torch.Tensor._make_wrapper_subclass
+        tensor: SimulatedTensor = make(
+            cls,
+            near.size(),
+            strides=near.stride(),
+            storage_offset=near.storage_offset(),
+            dtype=near.dtype,
+            layout=near.layout,
+            device=torch.device(DEVICE),
+        )
+        tensor._near = near
+        return tensor
+
+    @classmethod
+    def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        return _run(op, args, kwargs or {})
+
+    @property
+    def data(self) -> torch.Tensor:
+        found: torch.Tensor = DATA.__get__(self)
+        return found
+
+    @data.setter
+    def data(self, value: torch.Tensor) -> None:
+        DATA.__set__(self, value)
+        if isinstance(value, SimulatedTensor):
+            self._near = value._near
+
+    def __getattr__(self, name: str) -> Any:
+        """Of a tensor that comes from the CPU, `nn.Module.to` asks for this, and then exchanges what its parameters hold. So
+        they stay the objects that they are, as on a GPU."""
+        if name == "__tensor_flatten__" and self._is_new:
+            return lambda: (["_near"], None)
+        raise AttributeError(name)
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, *_: Any) -> "SimulatedTensor":
+        return SimulatedTensor(inner["_near"])
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        needs_gradient = ", requires_grad=True" if self.requires_grad else ""
+        text = f"{repr(self._near).removesuffix(')')}, device='{DEVICE}'{needs_gradient})"
+        return f"Parameter containing:\n{text}" if isinstance(self, torch.nn.Parameter) else text
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if self.dim() == 0 else self._near, spec)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return SimulatedTensor, (self._near,)
+
+    def tolist(self) -> Any:
+        return self._near.tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        if force:
+            return self._near.numpy(force=True)
+        raise TypeError(NOT_FOR_NUMPY)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError(NOT_FOR_NUMPY)
+
+
+class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
+    """Makes every generator an instance of `SimulatedGenerator`, which stands in torch under the name of them all."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, torch._C.Generator)
+
+
+class SimulatedGenerator(torch._C.Generator, metaclass=_AnyGenerator):
+    """``torch.Generator(device)``, also for this device: PyTorch has no hook for a generator written in Python."""
+
+    ours: ClassVar[set[int]] = set()  # by address in C++, from where they come back to Python as other objects
+    _cdata: int
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        if torch.device(device).type != NAME:
+            return torch._C.Generator(device)
+        generator: SimulatedGenerator = super().__new__(cls)
+        cls.ours.add(generator._cdata)
+        return generator
+
+    def __init__(self, device: Any = "cpu") -> None:
+        super().__init__()
+
+    def __del__(self) -> None:
+        self.ours.discard(self._cdata)
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device(DEVICE)
+
+
+class DeviceModule:
+    """``torch.simulated``: what PyTorch asks of a device, and how the products of matrices are rounded."""
+
+    def __init__(self) -> None:
+        self.generator = torch._C.Generator()
+        self.has_tf32 = False
+
+    def is_available(self) -> bool:
+        return False  # to code that looks for a GPU; who wants this device, names it
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return 0
+
+    def current_device(self) -> int:
+        return 0
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, seed: int) -> None:
+        self.generator.manual_seed(seed)
+
+    @contextlib.contextmanager
+    def own_random_numbers(self) -> Iterator[None]:
+        """Random numbers are the device's own: those of the CPU go on as if none had been drawn."""
+        before = torch.get_rng_state()
+        torch.set_rng_state(self.generator.get_state())
+        try:
+            yield
+        finally:
+            self.generator.set_state(torch.get_rng_state())
+            torch.set_rng_state(before)
+
+    @contextlib.contextmanager
+    def tf32(self) -> Iterator[None]:
+        """In this block the factors of a float32 product have the ten bits of mantissa that TensorFloat-32 has."""
+        self.has_tf32 = True
+        try:
+            yield
+        finally:
+            self.has_tf32 = False
+
+
+def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Do on the CPU what ``op`` does, and refuse what a GPU refuses."""
+    packet = op.overloadpacket
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    ours = [tensor for tensor in tensors if isinstance(tensor, SimulatedTensor)]
+    if packet is aten._has_compatible_shallow_copy_type:  # may one be made the other in place?
+        return len(ours) == len(tensors)
+    if packet is not aten.copy_ and 0 < len(ours) < len(tensors):
+        _refuse_a_mix(op, args, [tensor for tensor in tensors if not isinstance(tensor, SimulatedTensor)])
+    device, generator = kwargs.get("device"), kwargs.get("generator")
+    if device is not None:
+        kwargs = {**kwargs, "device": CPU}
+    args, kwargs = tree_map_only(SimulatedTensor, lambda tensor: tensor._near, (args, kwargs))
+    if packet in PRODUCTS:
+        args = _factors(packet, args)
+    if generator is not None and generator._cdata not in SimulatedGenerator.ours:
+        raise RuntimeError(f"Expected a '{NAME}' device type for generator but found 'cpu'")
+    is_random = generator is None and torch.Tag.nondeterministic_seeded in op.tags
+    with device_module.own_random_numbers() if is_random else contextlib.nullcontext():
+        result = op(*args, **kwargs)
+    for tensor in ours:
+        _follow(tensor)
+    if packet is aten.copy_ and len(ours) == 1 and ours[0] is tensors[0]:
+        ours[0]._is_new = True
+    if device is not None and torch.device(device).type != NAME:
+        return result
+    known = {id(tensor._near if isinstance(tensor, SimulatedTensor) else tensor): tensor for tensor in tensors}
+    # In inference mode a view of a tensor made before is no inference tensor.
+    is_as_before = op.is_view and torch.is_inference_mode_enabled() and not tensors[0].is_inference()
+    with torch.inference_mode(False) if is_as_before else contextlib.nullcontext():
+        return tree_map_only(torch.Tensor, lambda tensor: _moved(tensor, known), result)
+
+
+def _moved(near: torch.Tensor, known: dict[int, torch.Tensor]) -> torch.Tensor:
+    if id(near) in known:
+        return known[id(near)]
+    return SimulatedTensor(near.resolve_conj().resolve_neg())  # the wrapper would hide that they are still to be done
+
+
+def _refuse_a_mix(op: Any, args: Any, near: list[torch.Tensor]) -> None:
+    """Raises as CUDA does for tensors from ``near`` the CPU among the device's own."""
+    packet = op.overloadpacket
+    if packet in INDEXING:
+        _refuse_mixed_indexing(*args[:3])
+        return
+    takes_numbers = packet in TAKE_NUMBERS or (torch.Tag.pointwise in op.tags and packet not in TAKE_NO_NUMBERS)
+    changes_near = op._schema.is_mutable and any(args[0] is tensor for tensor in near)
+    if not takes_numbers or changes_near or any(tensor.dim() for tensor in near):
+        raise RuntimeError(MIXED)
+
+
+def _refuse_mixed_indexing(indexed: torch.Tensor, indices: Any, value: Any = None) -> None:
+    """Indices may be on the CPU, a value of no dimension anywhere."""
+    is_ours = isinstance(indexed, SimulatedTensor)
+    if not is_ours and any(isinstance(index, SimulatedTensor) for index in indices):
+        raise RuntimeError(INDEX_ELSEWHERE)
+    if isinstance(value, torch.Tensor) and value.dim() and isinstance(value, SimulatedTensor) != is_ours:
+        raise RuntimeError(MIXED)
+
+
+def _factors(packet: Any, args: Any) -> Any:
+    """The arguments of a product of matrices, rounded to TF32 if that is asked for."""
+    first = PRODUCTS[packet]
+    factors = args[first : first + 2]
+    dtype = factors[0].dtype
+    if not dtype.is_floating_point and not dtype.is_complex:
+        kind = str(dtype).removeprefix("torch.")
+        raise RuntimeError(f'"{packet.__name__}_{NAME}" not implemented for {kind!r}')
+    if device_module.has_tf32 and dtype == torch.float32:
+        factors = tuple(_as_tf32(factor) for factor in factors)
+    return (*args[:first], *factors, *args[first + 2 :])
+
+
+def _as_tf32(x: torch.Tensor) -> torch.Tensor:
+    """Rounded to the nearest number with ten bits of mantissa, halves away from zero."""
+    bits = x.contiguous().view(torch.int32)
+    return torch.where(x.isfinite(), ((bits + (1 << (TF32_BITS - 1))) >> TF32_BITS << TF32_BITS).view(torch.float32), x)
+
+
+def _follow(tensor: SimulatedTensor) -> None:
+    """Give a tensor the shape of its numbers, if an operation has changed that in place."""
+    near = tensor._near
+    if near.size() == tensor.size() and near.stride() == tensor.stride():
+        return
+    if tensor.is_inference():
+        raise NotImplementedError("on the simulated device no tensor changes its shape in place in inference mode")
+    excluded = torch._C._dispatch_tls_local_exclude_set().remove(torch._C.DispatchKey.AutogradPrivateUse1)
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded):
+        tensor.data = SimulatedTensor(near)
+
+
+def _set_up(module: DeviceModule) -> list[torch.library.Library]:
+    """Make the device known to PyTorch; what is returned has to be kept."""
+    # A first backward pass starts a thread for each device, and a process with such a thread cannot be forked. So it happens
+    # before there is a device, and passes stay in the thread that asks for them.
+    one = torch.ones(1, requires_grad=True)
+    torch.autograd.grad(one.sum(), one)
+    torch.autograd.set_multithreading_enabled(False)
+    backend_registration._setup_privateuseone_for_python_backend(NAME, module)
+    torch.serialization.add_safe_globals([SimulatedTensor])
+    torch.Generator = SimulatedGenerator  # type: ignore[misc]
+    fallback, direct = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
+    fallback.fallback(lambda op, *args, **kwargs: _run(op, args, kwargs), "PrivateUse1")
+    for op in DIRECT:
+        direct.impl(op.name(), lambda *args, op=op, **kwargs: _run(op, args, kwargs), "PrivateUse1")
+    return [fallback, direct]
+
+
+if hasattr(torch, NAME):
+    device_module: DeviceModule = getattr(torch, NAME)
+else:
+    device_module = DeviceModule()
+    _libraries = _set_up(device_module)
