@@ -1,7 +1,8 @@
 """What the diagnosis says about wrong answers whose cause was written down by somebody who had not seen it.
 
 ``precision/weekN.jsonl`` has one answer per line: its source, its true cause, whether silence is due (``silent``), and the
-sentences that were read beside the cause and are true of this answer (``accepted``). Any other sentence is a false name.
+sentences that were read beside the cause and are true of this answer (``accepted``). Any other sentence is a false name,
+but for what an answer is told that leaves the device: that has been seen to happen.
 """
 
 import importlib
@@ -16,6 +17,7 @@ from autograder.grading.marking.marking import grading
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.manifest import MANIFEST
 from autograder.misconceptions.bank import NAMES, bank
+from autograder.script.script import NOT_FOLLOWED
 
 pytestmark = pytest.mark.nightly
 
@@ -62,7 +64,7 @@ def test_no_false_name(week, capsys):
         false += [
             f"{where}: {sentence} (its cause: {answer['cause']})"
             for sentence in verdict.named
-            if sentence not in answer["accepted"]
+            if sentence not in answer["accepted"] and sentence not in NOT_FOLLOWED.values()
         ]
         told += not answer["silent"] and any(sentence in answer["accepted"] for sentence in verdict.named)
     recall = told / (len(answers) - silent)
