@@ -244,15 +244,3 @@ def test_every_case_of_segments_and_streams_is_asked(monkeypatch):
         lambda n, s, w: n > s + w,
     ):
         assert any(case(*size) for size in sizes)
-
-
-def test_a_mask_that_is_remembered_is_told_so():
-    masks = {}
-
-    def remembered(n_queries, n_keys, window):
-        if (n_queries, window) not in masks:
-            masks[n_queries, window] = reference.sliding_window_mask(n_queries, n_keys, window)
-        return masks[n_queries, window].clone()
-
-    verdict = grade("sliding_window_mask", remembered)
-    assert verdict.named == [week8.REMEMBERED.says]
