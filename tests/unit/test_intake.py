@@ -87,7 +87,9 @@ def test_the_version_of_python_is_kept_where_the_notebook_says_it(
     assert Task.of("ada", "week3_rope", rebuilt, instructor_cells(COURSE, "week3_rope"), {}, 0).python == python
 
 
-@pytest.mark.parametrize("markup", ["<script>", "<SCRIPT>", "</p>", "<!--", "&lt;", "&#60;", "[a](JavaScript:b)", "data:x"])
+@pytest.mark.parametrize(
+    "markup", ["<script>", "<SCRIPT>", "</p>", "<!--", "&lt;", "&#60;", "[a](JavaScript:b)", "data:x"]
+)
 def test_what_a_student_writes_is_no_markup(markup: str) -> None:
     shown = intake._without_markup(f"a < b & c, {markup}")
     assert markup not in shown and shown.replace("\u200b", "") == f"a < b & c, {markup}"
