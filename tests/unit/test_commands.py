@@ -55,6 +55,16 @@ def test_a_run_that_leaves_somebody_without_a_grade_has_failed(root: Path) -> No
     assert commands.autograde(root, [WEEK3], options, Grader()) == 1
 
 
+def test_who_hands_in_again_is_graded_again(root: Path) -> None:
+    stamp = root / "submitted" / "boole" / WEEK3 / "timestamp.txt"
+    saved = root / "autograded" / "boole" / WEEK3 / f"{WEEK3}.ipynb"
+    for day, is_graded in ((2, True), (2, False), (3, True)):
+        stamp.write_text(f"2026-10-0{day} 10:00:00 UTC")
+        before = saved.stat().st_mtime_ns if saved.exists() else 0
+        run_autograde(root, WEEK3, OPTIONS, Grader())
+        assert (saved.stat().st_mtime_ns > before) is is_graded
+
+
 def test_a_defect_of_ours_costs_one_submission_and_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(autograde.CourseAutograde, "_save", lambda *_: {}["missing"])
     assert run_autograde(root, WEEK3, OPTIONS, Grader()).failures[1:] == ["boole: KeyError: 'missing'"]

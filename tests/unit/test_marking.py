@@ -85,6 +85,20 @@ def test_any_other_mistake_is_paid_for(before, carried, student):
     assert again.score == 0 and not again.note
 
 
+def test_who_only_raises_earns_nothing_on_top_of_a_mistake_that_does():
+    def stops(n):
+        raise ValueError("no")
+
+    mistakes = (Mistake(stops, (TRIPLES,)),)
+    first, then = (
+        replace(made_up(name, factor), mistakes=lambda: mistakes)
+        for name, factor in (("rope_frequencies", 10.0), ("rotate_half", 20.0))
+    )
+    with grading():
+        assert first(stops).named == [TRIPLES]
+        assert then(stops).score == 0
+
+
 def test_the_cause_is_looked_for_with_what_known_mistakes_gave_before():
     ran = []
 

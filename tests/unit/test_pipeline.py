@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
+from helpers import COURSE, WEEK3
 
+from autograder.classroom import make_course_root
 from autograder.errors import GradingFailed
 from autograder.grading import pipeline
 from autograder.grading.course_state import run_lock
 from autograder.grading.executors.grader import Grader
-from autograder.grading.messages import Options
+from autograder.grading.messages import Graded, Options, Outcome, Result
 
 HERE = Options(isolate=False)
 
@@ -47,3 +49,22 @@ def test_beside_another_run_nothing_starts(tmp_path: Path, calls: list[str]) -> 
     with run_lock(tmp_path), pytest.raises(GradingFailed), pipeline.grading_run(tmp_path, "w", HERE):
         pass
     assert calls == []
+
+
+def test_a_result_is_kept_until_it_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "course"
+    make_course_root(COURSE, root, [WEEK3])
+    monkeypatch.setattr(
+        Grader, "grade", lambda _, tasks, __, on_answer: [on_answer(Result(task.key)) for task in tasks]
+    )
+    kept: list[int] = []
+
+    def on_outcome(student: str, outcome: Outcome) -> None:
+        assert isinstance(outcome, Graded)
+        for _ in range(2):
+            kept.append(len(list((root / ".autograder" / "pending").iterdir())))
+            outcome.forget()
+
+    notebook = COURSE / "notebooks" / WEEK3 / f"{WEEK3}.ipynb"
+    pipeline.grade_submissions(root, WEEK3, {"ada": notebook}, HERE, on_outcome)
+    assert kept == [1, 0]

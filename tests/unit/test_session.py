@@ -309,6 +309,18 @@ def test_submissions_do_not_see_each_other(sandbox: Sandbox) -> None:
     second.close()
 
 
+def test_the_connection_is_the_only_socket(session: Session) -> None:
+    """The server's own ends and forks whatever it is told to."""
+    sockets = """
+import os, stat
+for fd in range(256):
+    try:
+        if stat.S_ISSOCK(os.fstat(fd).st_mode): print('a socket')
+    except OSError: pass
+"""
+    assert printed(session, sockets) == "a socket\n"
+
+
 def test_a_signal_to_the_process_group_reaches_nobody_else(sandbox: Sandbox) -> None:
     first, second = Session(sandbox, {}, 0), Session(sandbox, {}, 0)
     first.execute("a", "import os\nos.kill(0, 19)\nos.kill(0, 9)")
