@@ -307,10 +307,10 @@ def per_key_bias_is_equivalent(check: Check) -> None:
             check.satisfies(calling(shown, slope, causal), call, _a_bool(call))  # its value is compared above
 
     with check.follows_device(0.125):
-        scores, slopes = check.randn(1, 2, 3, 4), torch.tensor([0.5, 0.25], device=check.device)
+        scores, two = check.randn(1, 2, 3, 4), torch.tensor([0.5, 0.25], device=check.device)
         for causal in (True, False):
             call = f"per_key_bias_is_equivalent(scores (1, 2, 3, 4), slopes [0.5, 0.25], causal={causal})"
-            check.follows(calling(scores, slopes, causal), call)
+            check.follows(calling(scores, two, causal), call)
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------

@@ -495,8 +495,8 @@ def rotary_scores(check: Check) -> None:
 
     with check.follows_device(0.125):
         distances = torch.arange(3, device=check.device)[:, None] - torch.arange(4, device=check.device) + 1
-        given = check.randn(1, 2, 3, 8), check.randn(1, 2, 4, 8), distances
-        check.follows(calling(*given), "rotary_scores(q (1, 2, 3, 8), k (1, 2, 4, 8), distances (3, 4))")
+        there = check.randn(1, 2, 3, 8), check.randn(1, 2, 4, 8), distances
+        check.follows(calling(*there), "rotary_scores(q (1, 2, 3, 8), k (1, 2, 4, 8), distances (3, 4))")
 
 
 def _slope(place: int, *arguments: torch.Tensor) -> Probe:

@@ -540,9 +540,9 @@ def t5_bucket(check: Check) -> None:
 
     # A constant of the formula made on the CPU.
     with check.follows_device(0.125):
-        distances = torch.arange(-4, 5, device=check.device)
-        check.follows(calling(distances), "t5_bucket(-4..4)")
-        check.follows(calling(distances, bidirectional=False), "t5_bucket(-4..4, bidirectional=False)")
+        near = torch.arange(-4, 5, device=check.device)
+        check.follows(calling(near), "t5_bucket(-4..4)")
+        check.follows(calling(near, bidirectional=False), "t5_bucket(-4..4, bidirectional=False)")
 
 
 CAUSAL = (
