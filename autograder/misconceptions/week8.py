@@ -825,6 +825,12 @@ def sink_nan_row(scores, sinks):
     return top / (top.sum(dim=-1, keepdim=True) + (sinks[:, None, None] - largest).exp())
 
 
+@wrong(WEEK, "softmax_with_sink", 1.5, SAYS["nan row"])
+def sink_beside_a_softmax(scores, sinks):
+    kept = torch.sigmoid(scores.logsumexp(dim=-1, keepdim=True) - sinks[:, None, None])
+    return scores.softmax(dim=-1) * kept
+
+
 @wrong(WEEK, "softmax_with_sink", 1.75, SAYS["overflow"])
 def sink_overflow(scores, sinks):
     top = torch.exp(scores)
