@@ -52,13 +52,10 @@ UNTURNED = {
 
 @exercise(WEEK, "unturned_pairs", reference=UNTURNED)
 def unturned_pairs(check: Check) -> None:
-    # 2 pi left out, or the exponent of a pair beyond the last
     with check.criterion("turns of the first and of the last pair", 1, golden=True):
         check.entries("turns_first", "turns_last", tolerance=FOUR_DIGITS)
-    # a logarithm of another base, or a boundary of whole pairs
     with check.criterion("where a turn takes exactly the training length", 1, golden=True):
         check.entries("boundary", tolerance=FOUR_DIGITS)
-    # pairs counted from 1, the boundary rounded the other way
     with check.criterion("how many pairs complete a turn, how many never do", 1, golden=True):
         check.entries("complete", "never", tolerance=EXACT)
 
@@ -69,10 +66,8 @@ def unturned_pairs(check: Check) -> None:
     reference={"new_base": reference.ntk_base(10000.0, 4.0, 64), "first_pair_ratio": 1.0, "last_pair_ratio": 0.25},
 )
 def ntk_by_hand(check: Check) -> None:
-    # an exponent d/2 or 1, or the scale alone
     with check.criterion("the new base, to five digits", 0.5, golden=True):
         check.entries("new_base", tolerance=FIVE_DIGITS)
-    # the same ratio for all pairs, or the ratio of wavelengths
     with check.criterion("what happens to the first and to the last pair", 0.5, golden=True):
         check.entries("first_pair_ratio", "last_pair_ratio", tolerance=FOUR_DIGITS)
 
@@ -88,10 +83,8 @@ def ntk_by_hand(check: Check) -> None:
     },
 )
 def yarn_by_hand(check: Check) -> None:
-    # low and high exchanged, or not rounded outwards
     with check.criterion("the ends of the ramp", 0.5, golden=True):
         check.entries("low", "high", tolerance=EXACT)
-    # the factor squared once too often, or not at all
     with check.criterion("the factor on cosine and sine, and on a logit", 0.5, golden=True):
         check.entries("temperature", "logit_factor", tolerance=FOUR_DIGITS)
 
@@ -111,15 +104,24 @@ WHOLE = Hint(
 FRACTIONAL_SCALE = (
     "Whole scales are right, one of 2.5 is not. (The scale keeps its fraction for integer positions, too.)"
 )
+ANY_SHAPE = Hint("With one axis this is right, with another shape it is not. (Any shape is taken and kept.)", form=True)
 DTYPE = Hint(
     "Integer positions give float32, floating ones keep their dtype.",
     lambda got, expected: getattr(got, "dtype", None) != expected.dtype,
     form=True,
 )
+BELOW_ZERO = replace(
+    DTYPE,
+    otherwise="Int64 positions from 0 upwards are right, int16 ones from -6 to 5 are not. (All are divided, whatever their "
+    "sign.)",
+)
 DIGITS = replace(
     DTYPE,
     otherwise="Float32 positions are right, float64 ones are not to twelve digits. (Compute in the dtype of the positions; "
     "float32 holds seven.)",
+)
+COPY_CUT = Hint(
+    "With scale 4 the gradient is right, with scale 1 it is not. (clone() passes it on, detach() cuts it off.)"
 )
 
 
@@ -129,23 +131,29 @@ def position_interpolation(check: Check) -> None:
     steps = torch.arange(12, device=check.device)
     # a product with 1/scale rounds once more than a quotient: 1e-7 relative in float32
     near = Tolerance(rtol=1e-5, atol=1e-6)
-    # a product in place of the quotient, //, a scale made whole
     with check.criterion("values for integer positions", 1, golden=True):
         check.agrees(calling(4 * steps, 4.0), f"{name}(0, 4, 8, ..., 4.0)", near)
         check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", near, WHOLE)
         far = check.randint(0, 60000, (3, 7))
         check.agrees(calling(far, 3.0), f"{name}(integers up to 60,000 of shape (3, 7), 3.0)", near, WHOLE)
+        check.agrees(calling(steps.to(torch.int32), 2), f"{name}(int32 0..11, 2)", near, WHOLE)
         check.agrees(calling(steps, 2.5), f"{name}(0..11, 2.5)", near, FRACTIONAL_SCALE)
-    # float64 or float32 whatever came in
+        for given, words in ((steps[7], "7 of shape ()"), (steps.reshape(3, 1, 4), "0..11 of shape (3, 1, 4)")):
+            check.agrees(calling(given, 4.0), f"{name}({words}, 4.0)", near, ANY_SHAPE)
+        check.agrees(calling(far[:0], 4.0), f"{name}(no positions, of shape (0, 7), 4.0)", near, ANY_SHAPE)
     with check.criterion("floating positions, dtypes, negative positions", 0.75, golden=True):
         exact = Tolerance(1e-5, 1e-6, exact_dtype=True)
         check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", exact, DTYPE)
+        below = (steps - 6).to(torch.int16)
+        check.agrees(calling(below, 4.0), f"{name}(int16 -6..5, 4.0)", exact, BELOW_ZERO)
+        check.agrees(calling(steps.to(torch.uint8), 1.0), f"{name}(uint8 0..11, 1.0)", exact, DTYPE)
         given = torch.tensor([0.5, -3.0, 100.25, 7.0], device=check.device)
-        check.agrees(calling(given, 2.5), f"{name}(floats, some negative, 2.5)", near)
+        for scale in (2.5, 0.5):
+            check.agrees(calling(given, scale), f"{name}(floats, some negative, {scale})", near)
         wide = check.randn(6, dtype=torch.float64)  # thirds of these are not what float32 gives
         twelve = Tolerance(1e-12, 1e-12, exact_dtype=True)
         check.agrees(calling(wide, 3.0), f"{name}(float64 positions, 3.0)", twelve, DIGITS)
-        for dtype in (torch.float32, torch.bfloat16):
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
             # bfloat16 rounds once (2^-9) or, as product with 1/scale, three times
             rounding = 1e-5 if dtype == torch.float32 else 1e-2
             check.agrees(
@@ -154,14 +162,14 @@ def position_interpolation(check: Check) -> None:
                 Tolerance(rounding, 1e-6, exact_dtype=True),
                 DTYPE,
             )
-    # /=, a detach, the argument itself where the scale is 1
     with check.criterion("returns a new tensor, leaves its argument alone and passes gradients", 0.125):
         given = check.randn(6)
         check.keeps(lambda f, given: f(given, 4.0), f"{name}(floats, 4.0)", given)  # first: it spoils the gradient
         check.agrees(differentiating(given, 4.0), f"the gradient of {name}(floats, 4.0)", near)
+        check.agrees(calling(given, 1.0), f"{name}(floats, 1.0)", near)
+        check.agrees(differentiating(given, 1.0), f"the gradient of {name}(floats, 1.0)", near, COPY_CUT)
         check.returns_new(f"{name}(floats, 1.0)", given, 1.0, tolerance=near)
 
-    # a tensor made on the CPU
     with check.follows_device(0.125):
         positions = torch.arange(5, device=check.device)
         check.follows(calling(positions, 4.0), "position_interpolation(positions 0..4, 4.0)")
@@ -192,11 +200,9 @@ def ntk_base(check: Check) -> None:
         check.agrees(calling(base, scale, head_dim), f"ntk_base({base:g}, {scale:g}, {head_dim})", RELATIVE, hint)
 
     # Small dimensions first: there d/(d-2) is far from 1 and the mistakes are large.
-    # an exponent without the - 2, or of the pairs; the base times the scale
     with check.criterion("base 10,000", 2, golden=True):
         for scale, head_dim in ((2.0, 4), (4.0, 8), (8.0, 16), (4.0, 64), (16.0, 128), (3.5, 32)):
             at(10000.0, scale, head_dim)
-    # 10,000 written into the function, a scale that is clamped at 1, a result that is rounded
     with check.criterion("other bases, and scales that are not above 1", 0.75, golden=True):
         for base, scale, head_dim in (
             (500.0, 4.0, 6),
@@ -206,15 +212,17 @@ def ntk_base(check: Check) -> None:
             (10000.0, 0.5, 8),
         ):
             at(base, scale, head_dim)
-        at(2.5, 1.5, 8, ROUNDED)  # gives 4.293
-    # a tensor
+        at(7.5, 0.5, 8, ROUNDED)  # gives 2.976
     with check.criterion("a Python float", 0.25):
         for arguments in ASKED_FOR_A_FLOAT:
             words = f"ntk_base({', '.join(f'{argument:g}' for argument in arguments)})"
             check.satisfies(calling(*arguments), words, is_float(words))
 
 
+JUST_BEYOND = "A length well beyond the training length is right, one token beyond it is not."
+FAR_BEYOND = "A length up to 4 times the training length is right, one of 64 times it is not."
 SHORT = "Beyond the training length the base is right, up to it it is not. (There it stays as it was.)"
+SHRUNK = "Scales of 1 and more are right, one of 0.5 is not. (Equation (4) holds for every scale.)"
 STATE = "This call goes wrong after other calls. (What you keep from one call must not change the next.)"
 
 
@@ -228,7 +236,6 @@ def dynamic_ntk_base(check: Check) -> None:
         check.agrees(probe, call, RELATIVE, hint)
         return probe, call
 
-    # the scale alone, the length alone, "- (scale - 1)" left out
     with check.criterion("beyond the training length", 1.25, golden=True):
         for scale, head_dim, seq_len, original_len in (
             (2.0, 8, 192, 64),
@@ -241,13 +248,24 @@ def dynamic_ntk_base(check: Check) -> None:
         at(2.0, 8, 300, 100, base=500.0)
         at(2.0, 8, 300, 100, base=7.5)
         at(2.5, 8, 192, 64)
-    # a ratio below 1, a correction that starts too early, the longest length that is kept, a tensor or NumPy's number
-    with check.criterion("unchanged up to the training length, whatever came before; a Python float", 0.75):
-        for scale, seq_len in ((4.0, 64), (3.0, 32)):
+    with check.criterion("one token and 64 times beyond it; unchanged up to it, whatever came before", 0.75):
+        # Each hint names what its call alone shows: none of these follows another length of the same text and scale.
+        beyond = at(8.0, 128, 2049, 2048, hint=JUST_BEYOND)
+        at(2.0, 8, 65_536, 1024, hint=FAR_BEYOND)
+        for scale, seq_len in ((4.0, 64), (3.0, 63), (6.0, 32), (8.0, 1)):
             below = at(scale, 8, seq_len, 64, hint=SHORT)
-        beyond = at(4.0, 8, 256, 64)
+        at(2.0, 8, 50, 90, base=7.5, hint=SHORT)
+        at(4.0, 8, 128, 64)
+        at(4.0, 8, 256, 64)
+        at(0.5, 8, 192, 64, hint=SHRUNK)
         at(4.0, 8, 200, 64, hint=STATE)
         at(4.0, 8, 64, 64, hint=STATE)
+        at(8.0, 128, 2049, 2048, hint=STATE)
+        for head_dim, original_len in (
+            (16, 100),
+            (8, 150),
+        ):  # other than at (2, 8, 300, 100) with base 500, asked above
+            at(2.0, head_dim, 300, original_len, base=500.0, hint=STATE)
         at(2.0, 8, 90, 64, base=2.5, hint=ROUNDED)
         for probe, call in (beyond, below):
             check.satisfies(probe, call, is_float(call))
@@ -262,6 +280,12 @@ CLAMPED = (
 EQUAL = (
     "Usual sizes are right, one where low and high are equal is not. (There 0.001 is added to high: a step "
     "instead of a division by zero.)"
+)
+
+
+EQUAL_AT_THE_END = (
+    "With low and high both 0 the step is right, with both at head_dim - 1 it is not. (No pair is above them, so none is "
+    "divided.)"
 )
 
 
@@ -286,53 +310,63 @@ def yarn_frequencies(check: Check) -> None:
             hint,
         )
 
-    # a ramp the other way, ends exchanged or not rounded, frequencies and wavelengths mixed up
     with check.criterion("values for usual sizes", 2, golden=True):
         for head_dim, scale, original_len in (
             (128, 4.0, 4096),
             (64, 8.0, 2048),
+            (128, 16.0, 8192),
             (32, 2.5, 1000),
+            (96, 4.0, 4096),
             (128, 4.0, 11_350),
         ):
             at(head_dim, scale, original_len)
-    # no clamp, high clamped at the number of pairs, a division by zero
     with check.criterion("low clamped at 0, high at head_dim - 1, low equal to high", 0.75, golden=True):
         at(16, 4.0, 64, CLAMPED)
         # Sizes that the visible check has not asked for with another base: a memory would be taken for a wrong ramp.
         at(12, 4.0, 16, CLAMPED)
         at(14, 4.0, 100_000, CLAMPED, base=100.0, beta_fast=1000.0)
         at(16, 4.0, 4, EQUAL)
-    # 10,000, 32 or 1 written into the function, or frequencies that are kept by some arguments alone
+        at(4, 4.0, 676, EQUAL_AT_THE_END, base=2.0)
     with check.criterion("other base and betas, scale 1", 0.75, golden=True):
         # First for sizes that were not asked for before, so that an argument written out is not taken for a memory.
         at(80, 3.0, 2048, base=500_000.0)
         at(112, 3.0, 2048, beta_fast=16.0, beta_slow=2.0)
         at(64, 4.0, 4096)
+        at(64, 4.0, 4096, REMEMBERED, base=500_000.0)
         at(64, 4.0, 4096, REMEMBERED, base=10_100.0)  # both ends of the ramp stay where they were
+        at(64, 4.0, 468, base=99.5)  # neither end is clamped; a base of 99 would move one
+        at(64, 4.0, 4096, REMEMBERED, beta_fast=16.0)
+        at(64, 4.0, 4096, REMEMBERED, beta_slow=2.0, beta_fast=20.0)
+        at(64, 4.0, 4096, beta_slow=1.5, beta_fast=2.5)  # betas of 1 and 2 would move both ends
         at(64, 1.0, 4096)
-    # float64, frequencies that are kept and handed out to all, no refusal
     with check.criterion("float32, a new tensor on each call; takes any even head_dim, refuses an odd one", 0.5):
-        for head_dim, original_len in ((6, 2000), (2, 4096)):  # no end of the ramp is clamped with 6
-            words = f"yarn_frequencies({head_dim}, 4, {original_len})"
-            check.agrees(calling(head_dim, 4.0, original_len), words, tolerance)
-        check.has_dtype(calling(16, 4.0, 64), torch.float32, "yarn_frequencies(16, 4, 64)")
+        for head_dim, original_len in ((6, 2000), (10, 4096), (2, 4096)):  # no end of the ramp is clamped with 6 and 10
+            check.agrees(
+                calling(head_dim, 4.0, original_len), f"yarn_frequencies({head_dim}, 4, {original_len})", tolerance
+            )
+        for scale, original_len in ((4.0, 64), (1.0, 64), (4.0, 4)):  # a ramp, none, a step
+            words = f"yarn_frequencies(16, {scale}, {original_len})"
+            check.has_dtype(calling(16, scale, original_len), torch.float32, words)
         check.returns_new("yarn_frequencies(16, 4, 64)", 16, 4.0, 64, tolerance=tolerance)
-        check.raises(calling(7, 4.0, 64), ValueError, "yarn_frequencies(7, 4, 64)")
+        for scale in (4.0, 1.0):
+            check.raises(calling(7, scale, 64), ValueError, f"yarn_frequencies(7, {scale}, 64)")
+
+
+NO_LIMIT = "Scales from 1.5 to 8 are right, one of 1000 is not. (Equation (8) has no upper limit.)"
 
 
 @exercise(WEEK, "yarn_temperature")
 def yarn_temperature(check: Check) -> None:
     # Four digits more than float32 holds would be too much; the square of 1.0693 (scale 2) differs by 0.07.
     tolerance = Tolerance(rtol=1e-5, atol=0)
-    # a logarithm of another base, the factor squared
     with check.criterion("scales above 1", 1.5, golden=True):
         for scale in (4.0, 2.0, 8.0, 1.5):
             check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance)
-    # the formula below 1 as well, a tensor
+        check.agrees(calling(1000.0), "yarn_temperature(1000)", tolerance, NO_LIMIT)
     with check.criterion("1 for scales up to 1; a Python float", 0.5):
-        probes = {scale: calling(scale) for scale in (4.0, 1.0, 0.5)}
+        probes = {scale: calling(scale) for scale in (4.0, 1.0, 0.5, 0.1)}
         check.value(probes[4.0], "yarn_temperature(4)")
-        for scale in (1.0, 0.5):
+        for scale in (1.0, 0.5, 0.1):
             check.agrees(
                 probes[scale],
                 f"yarn_temperature({scale:g})",
@@ -352,15 +386,17 @@ NO_CLAMP = Hint(
     "With fewer keys than n0 the factor lies below 1; yours does not. (The formula holds for every n, without a clamp.)",
     lambda got, expected: expected < 1 <= got,
 )
+OTHER_N0 = Hint(
+    "For 512 keys the factor is the same with n0 = 8 as with n0 = 64. (It goes by both; do not keep it by n alone.)",
+    lambda got, expected: math.isclose(got, math.log(512) / math.log(64), rel_tol=1e-4),
+)
 
 
 @exercise(WEEK, "log_n_scale")
 def log_n_scale(check: Check) -> None:
-    # the quotient the other way round, a logarithm of the quotient
     with check.criterion("more keys than in training", 1.5, golden=True):
         for n, n0 in ((1000, 7), (4096, 64), (512, 64), (65, 64)):
             check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE)
-    # a clamp at 1, a tensor
     with check.criterion("as many or fewer: 1, and below 1", 0.5):
         probes = {}
         for n, n0, hint in (
@@ -368,6 +404,7 @@ def log_n_scale(check: Check) -> None:
             (8, 64, NO_CLAMP),
             (2, 1000, NO_CLAMP),
             (1, 64, ONE_KEY),
+            (512, 8, OTHER_N0),  # after (512, 64)
         ):
             words = f"log_n_scale({n}, {n0})"
             probes[words] = calling(n, n0)
@@ -456,7 +493,6 @@ def rotary_scores(check: Check) -> None:
         for place, argument in enumerate("qk"):
             check.agrees(_slope(place, q, k, distances), f"the gradient of {words}) for {argument}", SCORES, CUT)
 
-    # a tensor made on the CPU
     with check.follows_device(0.125):
         distances = torch.arange(3, device=check.device)[:, None] - torch.arange(4, device=check.device) + 1
         there = check.randn(1, 2, 3, 8), check.randn(1, 2, 4, 8), distances
@@ -484,6 +520,7 @@ SHAPES = {
     "read.weight": (VOCAB, 6),
     "read.bias": (VOCAB,),
 }
+VOCABULARY = Hint("With a vocabulary of 7 the losses are right, with one of 9 they are not.", form=True)
 EVAL, TRAIN = (False,) * 8, (True,) * 8
 MIXED = (
     (True, True, False, False, False, False, False, True),
@@ -511,6 +548,10 @@ AS_MANY_TARGETS = Hint(
 KEYS = "The keys must be ints: take the lengths as they were given."
 FROZEN = "The model's parameters no longer ask for gradients afterwards: measuring changes nothing."
 FLAGS = "Some training flag is not what it was before: note the flag of every submodule, and set each back at the end."
+FLAGS_OF_THE_FIRST = (
+    "After a first call the training flags are right, after a second one of the same model, switched to train mode in between, "
+    "they are not. (Note the flags at every call.)"
+)
 WEIGHTS = "The model's weights are not what they were before: measuring changes nothing."
 LENGTHS_READ = Hint(
     "The model reads other lengths than those asked for. (At length L it gets the L tokens tokens[:, -L-1:-1].)",
@@ -576,6 +617,18 @@ class Run:
             return measured.function(model, *rest), measured.observe(model), model
 
 
+class SecondRun(Run):
+    """A run on a model that was measured before and has been switched to train mode since."""
+
+    def _run(self, measured: Measured) -> tuple[Any, dict, Any]:
+        weights, flags, *rest = _fresh(self._arguments)
+        with torch.enable_grad():
+            model = measured.make(weights, list(flags))
+            measured.function(model, *rest)
+            model.train()
+            return measured.function(model, *_fresh(self._arguments)[2:]), measured.observe(model), model
+
+
 class Refusal(Run):
     """One run that is to be refused: the losses or the error, what was left behind, the model."""
 
@@ -634,80 +687,103 @@ def _fresh(arguments: tuple) -> list:
     return [{name: value.clone() for name, value in weights.items()}, flags, tokens.clone(), list(lengths), n_targets]
 
 
-def drawn_model(check: Check, batch: int, n: int) -> tuple[dict, torch.Tensor]:
-    """Weights of a model, and a text."""
-    weights = {name: check.randn(*shape) for name, shape in SHAPES.items()}
-    return weights, check.randint(0, VOCAB, (batch, n))
-
-
-def loss_call(flags: str, tokens: torch.Tensor, lengths: list, n_targets: int) -> str:
-    return f"loss_by_length(model in {flags}, tokens {tuple(tokens.shape)}, {lengths}, {n_targets})"
-
-
 @exercise(WEEK, "loss_by_length")
 def _loss_by_length(check: Check) -> None:
-    # another window, another target, a mean over all positions, the mean of groups of texts
+    def drawn(batch: int, n: int, vocab: int = VOCAB) -> tuple[dict, torch.Tensor]:
+        """Weights of a model with this vocabulary, and a text."""
+        shapes = {name: tuple(vocab if size == VOCAB else size for size in shape) for name, shape in SHAPES.items()}
+        return {name: check.randn(*shape) for name, shape in shapes.items()}, check.randint(0, vocab, (batch, n))
+
+    def call(flags: str, tokens: torch.Tensor, lengths: list, n_targets: int) -> str:
+        return f"loss_by_length(model in {flags}, tokens {tuple(tokens.shape)}, {lengths}, {n_targets})"
+
     with check.criterion("the losses, model in eval mode", 1.25, golden=True):
-        for batch, n, lengths, n_targets in ((3, 25, [8, 16, 24], 6), (1, 40, [39, 5], 5), (71, 33, [12], 1)):
-            weights, tokens = drawn_model(check, batch, n)
-            shown = loss_call("eval mode", tokens, lengths, n_targets)
-            check.agrees(losses(weights, EVAL, tokens, lengths, n_targets), shown, LOSSES)
-    # no model.eval(), or the flag of the outermost module alone
+        for batch, n, lengths, n_targets in (
+            (3, 25, [8, 16, 24], 6),
+            (1, 40, [39, 5], 5),
+            (71, 33, [12], 1),  # texts that fit into no groups of one size
+        ):
+            weights, tokens = drawn(batch, n)
+            check.agrees(
+                losses(weights, EVAL, tokens, lengths, n_targets), call("eval mode", tokens, lengths, n_targets), LOSSES
+            )
+        weights, tokens = drawn(3, 25, vocab=9)
+        check.agrees(
+            losses(weights, EVAL, tokens, [8, 16, 24], 6),
+            call("eval mode, vocabulary 9", tokens, [8, 16, 24], 6),
+            LOSSES,
+            VOCABULARY,
+        )
+
     with check.criterion("the losses, model in train mode", 1, golden=True):
-        weights, tokens = drawn_model(check, 9, 25)  # texts enough that the tokens before a window count in some
-        for flags, words, hint in ((TRAIN, "train mode", EVAL_MODE), (MIXED[1], "mixed modes", MIXED_MODES)):
-            shown = loss_call(words, tokens, [8, 24], 6)
-            check.agrees(losses(weights, flags, tokens, [8, 24], 6), shown, LOSSES, hint)
-    # a model that stays in eval mode, is put into train mode, or gets one flag for all of its modules
+        weights, tokens = drawn(9, 25)  # texts enough that the tokens before a window count in some
+        for flags in (TRAIN, MIXED[1]):
+            words = "train mode" if flags == TRAIN else "mixed modes"
+            hint = EVAL_MODE if flags == TRAIN else MIXED_MODES
+            check.agrees(losses(weights, flags, tokens, [8, 24], 6), call(words, tokens, [8, 24], 6), LOSSES, hint)
+
     with check.criterion("every training flag and weight as it was", 0.75):
-        weights, tokens = drawn_model(check, 2, 15)
-        modes = ((EVAL, "eval mode"), (TRAIN, "train mode"), (MIXED[0], "mixed modes"))
-        runs = [
-            (Run(weights, flags, tokens, [6, 12], 4), loss_call(words, tokens, [6, 12], 4)) for flags, words in modes
-        ]
+        weights, tokens = drawn(2, 15)
+        modes = ((EVAL, "eval mode"), (TRAIN, "train mode"), *((mixed, "mixed modes") for mixed in MIXED[:1]))
+        runs = [(Run(weights, flags, tokens, [6, 12], 4), call(words, tokens, [6, 12], 4)) for flags, words in modes]
         for run, shown in runs:
             check.agrees(left_behind("flags", run), f"the training flags after {shown}", EXACT, FLAGS)
         run, shown = runs[1]
         check.agrees(weights_left(run), f"the model's weights after {shown}", EXACT, WEIGHTS)
-    # no torch.no_grad(), gradients switched off for good, tensors as losses, a list that is sorted in place
+        second = SecondRun(weights, EVAL, tokens, [6, 12], 4)
+        shown = call("train mode, measured in eval mode before", tokens, [6, 12], 4)
+        check.agrees(left_behind("flags", second), f"the training flags after {shown}", EXACT, FLAGS_OF_THE_FIRST)
+
     with check.criterion("no gradients recorded or kept, plain floats, arguments left alone", 0.5):
-        measures_only(check, *runs[0])  # of the block before, in eval mode
-    # no refusal, a refusal that comes too late to restore the flags, one of targets that just fit
+        run, shown = runs[0]  # of the block before, in eval mode
+        check.agrees(
+            other_lengths(run, [6, 12]), f"lengths that the model reads unasked in {shown}", EXACT, LENGTHS_READ
+        )
+        for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
+            check.agrees(left_behind(key, run), f"'{key}' after {shown}", EXACT, hint)
+        for other, words in runs[1:]:
+            check.agrees(left_behind("recorded a graph", other), f"'recorded a graph' after {words}", EXACT, RECORDED)
+        check.agrees(still_trained(run), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)
+        check.agrees(kinds_of_losses(run), f"the types of the losses of {shown}", EXACT, FLOATS)
+        check.agrees(keys_are_ints(run), f"whether the keys of {shown} are ints", EXACT, KEYS)
+        weights, tokens = drawn(2, 15)
+        lengths = [12, 6]
+        check.unchanged(
+            _losses_of(weights, EVAL, tokens, lengths, 4),
+            call("eval mode", tokens, [12, 6], 4),
+            tokens,
+            lengths,
+        )
+
     with check.criterion("refuses a text that is too short and targets that do not fit, and no other", 0.5):
-        refusals(check)
-
-
-def measures_only(check: Check, run: Run, shown: str) -> None:
-    check.agrees(other_lengths(run, [6, 12]), f"lengths that the model reads unasked in {shown}", EXACT, LENGTHS_READ)
-    for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
-        check.agrees(left_behind(key, run), f"'{key}' after {shown}", EXACT, hint)
-    check.agrees(still_trained(run), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)
-    check.agrees(kinds_of_losses(run), f"the types of the losses of {shown}", EXACT, FLOATS)
-    check.agrees(keys_are_ints(run), f"whether the keys of {shown} are ints", EXACT, KEYS)
-    weights, tokens = drawn_model(check, 2, 15)
-    lengths = [12, 6]
-    call = loss_call("eval mode", tokens, [12, 6], 4)
-    check.unchanged(_losses_of(weights, EVAL, tokens, lengths, 4), call, tokens, lengths)
-
-
-def refusals(check: Check) -> None:
-    weights, tokens = drawn_model(check, 2, 9)
-    accepted = losses(weights, EVAL, tokens, [8], 8)
-    shown = f"the number of losses from {loss_call('eval mode', tokens, [8], 8)}"
-    check.agrees(lambda subject: len(accepted(subject)), shown, hint=AS_MANY_TARGETS)  # their values are compared above
-    weights, tokens = drawn_model(check, 2, 20)
-    refused = [
-        (Refusal(weights, MIXED[1], tokens, lengths, n_targets), loss_call("mixed modes", tokens, lengths, n_targets))
-        for lengths, n_targets in (([8, 20], 4), ([16, 8], 9))
-    ]
-    for refusal, shown in refused:
-        on = f"whether gradients stay switched on in {shown}"
-        check.agrees(left_behind("stays on", refusal), on, EXACT, SWITCHED_OFF)
-    for refusal, shown in refused:
-        check.raises(refusal.repeated, ValueError, shown)
-    for refusal, shown in refused:
-        after = f"the training flags after {shown} is refused"
-        check.agrees(left_behind("flags", refusal), after, EXACT, AFTER_REFUSAL)
+        weights, tokens = drawn(2, 9)
+        # before the refusals: a call that ends well leaves gradients on
+        accepted = losses(weights, EVAL, tokens, [8], 8)
+        shown = f"the number of losses from {call('eval mode', tokens, [8], 8)}"
+        check.agrees(
+            lambda subject: len(accepted(subject)), shown, hint=AS_MANY_TARGETS
+        )  # their values are compared above
+        weights, tokens = drawn(2, 20)
+        refusals = [
+            (Refusal(weights, MIXED[1], tokens, lengths, n_targets), call("mixed modes", tokens, lengths, n_targets))
+            for lengths, n_targets in (([8, 20], 4), ([16, 8], 9))
+        ]
+        for refusal, shown in refusals:
+            check.agrees(
+                left_behind("stays on", refusal), f"whether gradients stay switched on in {shown}", EXACT, SWITCHED_OFF
+            )
+        for refusal, shown in refusals:
+            check.raises(refusal.repeated, ValueError, shown)
+        for lengths, n_targets in (([8, 16], 9), ([20, 8], 4)):
+            check.raises(
+                losses(weights, EVAL, tokens, lengths, n_targets),
+                ValueError,
+                call("eval mode", tokens, lengths, n_targets),
+            )
+        for refusal, shown in refusals:
+            check.agrees(
+                left_behind("flags", refusal), f"the training flags after {shown} is refused", EXACT, AFTER_REFUSAL
+            )
 
 
 def loss_by_length(student: Any, make: Callable = trusted.probe_model, observe: Callable = trusted.observe) -> Any:
