@@ -43,17 +43,13 @@ ENCODED_BY_HAND |= {f"dot_{p}_{q}": math.cos(q - p) + math.cos((q - p) / 100) fo
 
 @exercise(WEEK, "encode_by_hand", reference=ENCODED_BY_HAND)
 def encode_by_hand(check: Check) -> None:
-    # cosines of 0 taken for 0
     with check.criterion("PE(0)", 0.5, golden=True):
         check.entries(*(f"pe_0_{channel}" for channel in range(4)), tolerance=FOUR_DIGITS)
-    # sine and cosine exchanged, degrees, an exponent that is one pair off
     for name, channels in (("fast", (0, 1)), ("slow", (2, 3))):
         with check.criterion(f"the {name} pair of PE(1), PE(5), PE(6)", 1, golden=True):
             check.entries(*(f"pe_{p}_{c}" for p in (1, 5, 6) for c in channels), tolerance=FOUR_DIGITS)
-    # products of positions in place of encodings
     with check.criterion("PE(0)·PE(1) and PE(5)·PE(6)", 1.5, golden=True):
         check.entries("dot_0_1", "dot_5_6", tolerance=FOUR_DIGITS)
-    # a product taken to fall with the distance
     with check.criterion("PE(0)·PE(5)", 1, golden=True):
         check.entries("dot_0_5", tolerance=FOUR_DIGITS)
 
@@ -69,18 +65,22 @@ def encode_by_hand(check: Check) -> None:
     },
 )
 def wavelengths_by_hand(check: Check) -> None:
-    # frequencies in place of wavelengths, 2 pi left out
     with check.criterion("pairs 0, 8 and 16", 1, golden=True):
         check.entries("pair_0", "pair_8", "pair_16", tolerance=FOUR_DIGITS)
-    # the exponent of a pair beyond the last
     with check.criterion("the longest", 1, golden=True):
         check.entries("longest", tolerance=FOUR_DIGITS)
 
 
 # ---- the table ------------------------------------------------------------------------------------------------------
 
+FINE = 1000.00003  # half way between two float32 numbers
+FINE_BASE = "A base with eight digits goes wrong far out: it is a Python float, and float32 would round it."
 LEFT_BASE = "With another base offsets to the right are right, one to the left is not. (It takes the same base.)"
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
+ANY_LENGTH = Hint("Some long tables are right, one of another length is not. (A table may have any length.)", form=True)
+ANY_OFFSET = Hint("Offsets up to 100,000 are right, one beyond is not. (It is any int.)", form=True)
+STEEP = 30_000.0
+SMALL_ANGLES = "Large entries are right, small ones are not. (The sine of a slow pair is small, and not zero.)"
 FAR_ANGLES = Hint(
     "Positions near 0 are right, far ones are off by the size of a rounding error. (Positions, frequencies and "
     "angles are float64 or Python floats; only the finished sines and cosines are rounded.)",
@@ -94,6 +94,7 @@ WIDTH = "Some widths are right, another one is not."
 NEGATIVE = (
     "Offsets to the right are right, 0 or a negative one is not. (The same formula holds for every whole number.)"
 )
+AFTER_ITS_OPPOSITE = "By itself the offset 9 is right, after the offset -9 it is not. (What you keep from one call must not change the next.)"
 
 
 def named(condition: bool, sentence: str) -> Fault | None:
@@ -118,32 +119,38 @@ def sinusoidal_positional_encoding(check: Check) -> None:
     def near(seq_len: int, d_model: int, hint: Hint | str = "") -> None:
         check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", NEAR, hint)
 
-    # layout, exponent, a width taken for the number of pairs, `arange(0, 1, 2 / d_model)` with one number too many at 98
+    length = int(check.randint(17, 60))
     with check.criterion("values near position 0", 1.5, golden=True):
         check.satisfies(calling(7, 6), f"{name}(7, 6)", _without_extra_axis)
         near(7, 6)
-        for seq_len in (int(check.randint(17, 60)), 1):
+        for seq_len in (length, 1, 2048):
             near(seq_len, 6, LENGTH)
-        for seq_len, d_model in ((10, 16), (33, 64), (9, 2), (2, 98)):
+        for seq_len, d_model in ((10, 16), (5, 10), (33, 64), (5, 4), (3, 512), (9, 2), (1, 8), (2, 98), (2, 206)):
             near(seq_len, d_model, WIDTH)
-    # 10,000 written into the function, or a table that is kept by its sizes alone
     with check.criterion("another base", 0.5, golden=True):
         near(10, 16)
         check.agrees(calling(9, 8, base=500.0), f"{name}(9, 8, base=500)", NEAR, BASE)
         near(9, 8, REMEMBERED_BASE)  # asked for the first time with another base: one who remembers a base is found out
-        check.agrees(calling(9, 8, base=7.5), f"{name}(9, 8, base=7.5)", NEAR, BASE)
-    # frequencies or angles in float32
+        for base in (1e6, 7.5):
+            check.agrees(calling(9, 8, base=base), f"{name}(9, 8, base={base:g})", NEAR, BASE)
+        check.agrees(calling(6, 4, 20), f"{name}(6, 4, 20)", NEAR, BASE)
     with check.criterion("within 1e-5 up to position 100,000", 1, golden=True):
         near(7, 6)  # the farthest comes first: there a coarse angle looks like nothing else
-        for seq_len, d_model in ((100_001, 6), (3000, 12)):
+        for seq_len, d_model in ((100_001, 6), (3000, 12), (9000 + length, 16)):
             check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", EXACT, FAR_ANGLES)
-    # a table that stays float64, or one that is kept and handed out to all
+        check.agrees(calling(990, 64), f"{name}(990, 64)", EXACT, FAR_ANGLES)
+        for seq_len in (8192, 100_050):
+            near(seq_len, 2, ANY_LENGTH)
+        with check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
+            check.agrees(calling(60_001, 4, base=FINE), f"{name}(60001, 4, base={FINE})", EXACT, FINE_BASE)
     with check.criterion("returns float32, a new tensor on each call", 0.5):
-        check.has_dtype(calling(5, 8), torch.float32, f"{name}(5, 8)")
+        for seq_len, d_model in ((5, 8), (1, 8), (20_000, 2)):
+            check.has_dtype(calling(seq_len, d_model), torch.float32, f"{name}({seq_len}, {d_model})")
+        check.has_dtype(calling(5, 8, base=500.0), torch.float32, f"{name}(5, 8, base=500)")
         check.returns_new(f"{name}(5, 8)", 5, 8, tolerance=NEAR)
-    # no refusal, or an assert in its place
     with check.criterion("refuses an odd d_model", 0.5):
-        check.raises(calling(4, 5), ValueError, f"{name}(4, 5)")
+        for d_model in (5, 1):
+            check.raises(calling(4, d_model), ValueError, f"{name}(4, {d_model})")
 
 
 # ---- the shift ------------------------------------------------------------------------------------------------------
@@ -157,38 +164,46 @@ def shift_matrix(check: Check) -> None:
         check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", NEAR, hint)
 
     drawn = int(check.randint(11, 60))
-    # blocks in another layout, the sine's sign, row vectors taken for columns, one block for all pairs
     with check.criterion("offsets to the right", 1.5, golden=True):
         check.satisfies(calling(1, 6), f"{name}(1, 6)", _not_diagonal)
         for offset, d_model in ((1, 6), (5, 16), (drawn, 8), (2, 64), (7, 2)):
             near(offset, d_model)
-        near(2, 98, WIDTH)  # there 1/d_model is rounded so that arange(0, 1, 2/d_model) has one number too many
-    # the absolute value of the offset, or a special case for 0
+        for d_model in (98, 206):  # there 1/d_model is rounded so that arange(0, 1, 2/d_model) has one number too many
+            near(2, d_model, WIDTH)
     with check.criterion("offset 0 and offsets to the left", 0.75, golden=True):
         near(3, 6)  # 0 comes last: it is the identity for nearly every mistake
-        for offset, d_model in ((-drawn, 16), (-1, 6), (0, 10)):
+        for offset, d_model in ((-drawn, 16), (-1, 6), (-2, 6), (-4, 2), (0, 10)):
             near(offset, d_model, NEGATIVE)
-    # 10,000 written into the function, or a base that the transpose for the left does not get
+        with check.holds(calling(-9, 18), f"{name}(-9, 18)", NEAR):  # a width that is not asked otherwise
+            near(9, 18, AFTER_ITS_OPPOSITE)
     with check.criterion("another base", 0.5, golden=True):
         near(5, 16)
         check.agrees(calling(4, 12, base=500.0), f"{name}(4, 12, base=500)", NEAR, BASE)
         near(4, 12, REMEMBERED_BASE)  # of this width nothing was asked before
-        check.agrees(calling(4, 12, base=7.5), f"{name}(4, 12, base=7.5)", NEAR, BASE)
+        for base in (1e6, 7.5):
+            check.agrees(calling(4, 12, base=base), f"{name}(4, 12, base={base:g})", NEAR, BASE)
         with check.holds(calling(-4, 12), f"{name}(-4, 12)", NEAR):
             check.agrees(calling(-4, 12, base=500.0), f"{name}(-4, 12, base=500)", NEAR, LEFT_BASE)
-    # frequencies or angles in float32
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
         near(3, 6)
-        for offset, d_model in ((100_000, 8), (99_990 - drawn, 32)):
+        for offset, d_model in ((100_000, 8), (99_990 - drawn, 32), (5000 + drawn, 6)):
             check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", EXACT, FAR_ANGLES)
-    # a matrix that stays float64, such as the identity for offset 0, or one that is kept and handed out to all
+        with check.holds(calling(-drawn, 8), f"{name}({-drawn}, 8)", NEAR):
+            check.agrees(calling(drawn - 99_990, 8), f"{name}({drawn - 99_990}, 8)", EXACT, FAR_ANGLES)
+        with check.holds(calling(5, 16, base=STEEP), f"{name}(5, 16, base={STEEP:g})", NEAR):
+            check.agrees(calling(1, 64, base=STEEP), f"{name}(1, 64, base={STEEP:g})", EXACT, SMALL_ANGLES)
+        check.agrees(calling(100_003, 4), f"{name}(100003, 4)", NEAR, ANY_OFFSET)  # there 1e-5 is not promised
+        with check.holds(calling(9, 8, base=FINE), f"{name}(9, 8, base={FINE})", NEAR):
+            check.agrees(calling(100_000, 8, base=FINE), f"{name}(100000, 8, base={FINE})", EXACT, FINE_BASE)
     with check.criterion("returns float32, a new tensor on each call", 0.25):
-        for offset in (3, 0):
+        for offset in (3, 0, -3):
             check.has_dtype(calling(offset, 8), torch.float32, f"{name}({offset}, 8)")
-        check.returns_new(f"{name}(3, 8)", 3, 8, tolerance=NEAR)
-    # no refusal, or a return for offset 0 that comes before it
+        for offset in (3, 0):
+            check.returns_new(f"{name}({offset}, 8)", offset, 8, tolerance=NEAR)
     with check.criterion("refuses an odd d_model", 0.5):
-        for offset in (2, 0):
+        for d_model in (5, 1):
+            check.raises(calling(2, d_model), ValueError, f"{name}(2, {d_model})")
+        for offset in (0, -2):
             check.raises(calling(offset, 5), ValueError, f"{name}({offset}, 5)")
 
 
@@ -197,12 +212,38 @@ def shift_matrix(check: Check) -> None:
 # One sum, rounded once or twice: relative 2^-8 of values below 6 in bfloat16, 2^-11 in float16.
 SUM = Tolerance(rtol=0, atol=1e-5)
 TABLE_GRADIENT = "The gradient for the table is wrong: every row must be trained, and enter the sum once, as it is."
+# rows are float32: their sum with a float64 x is exact but for the last bits of float64
+EXACT_SUM = Tolerance(rtol=0, atol=1e-12)
+IN_FLOAT64 = "In float32 the sum is right, in float64 it is not. (x is not rounded: the rows take its dtype.)"
+RELOADED = Hint(
+    "By itself a call is right; after another call and load_state_dict it is not. (What you keep from a call must not hide new "
+    "rows.)",
+    form=True,
+)
 AFTER_BFLOAT16 = Hint(
     "After an input in bfloat16 one in float32 goes wrong: .to() and .half() on a module change the module itself. (Round "
     "the rows, not the table.)",
     form=True,
 )
 LONGER = Hint("A first text is right, a longer one after it is not. (The rows are taken anew in each call.)", form=True)
+SHORTER = Hint(
+    "A first text is right, a shorter one after it is not. (The rows are taken anew in each call.)", form=True
+)
+SMALLER = Hint(
+    "A first batch is right, a smaller one after it is not. (What you keep from one call must not change the next.)",
+    form=True,
+)
+RELOADED_EVALUATING = Hint(
+    "In train mode the rows that load_state_dict brings are added, after .eval() they are not. (What you keep from a call must "
+    "not hide new rows.)",
+    form=True,
+)
+LOW_GRADIENT = Hint(
+    "In float32 the gradient for the table is right, for an input in bfloat16 it is not. (Rows are rounded by .to(), "
+    "which stays in the graph.)",
+    form=True,
+)
+HALF_GRADIENT = Tolerance(rtol=0, atol=0.05)  # two sequences' weights of at most 1, rounded to 2^-9 each and once more
 LOW_SUM = {torch.bfloat16: Tolerance(rtol=0, atol=0.06), torch.float16: Tolerance(rtol=0, atol=0.008)}
 
 
@@ -217,6 +258,10 @@ def holding(cls: Any, rows: torch.Tensor) -> Any:
 def added(rows: torch.Tensor, x: torch.Tensor) -> Probe:
     """What the module with this table returns for x."""
     return lambda cls: holding(cls, rows)(x.clone())
+
+
+def _adding(rows: torch.Tensor, x: torch.Tensor) -> Probe:
+    return lambda cls: holding(cls, rows)(x)
 
 
 def _with(rows: torch.Tensor) -> Callable[..., Any]:
@@ -234,6 +279,28 @@ def added_after(rows: torch.Tensor, first: torch.Tensor, x: torch.Tensor) -> Pro
     def probe(cls: Any) -> torch.Tensor:
         module = holding(cls, rows)
         module(first.clone())
+        return module(x.clone())
+
+    return probe
+
+
+def added_again(rows: torch.Tensor, other: torch.Tensor, x: torch.Tensor, evaluating: bool = False) -> Probe:
+    """What the module returns for x when it was asked once with other rows."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        module = holding(cls, other)
+        if evaluating:
+            module.eval()
+        module(x.clone())
+        return module.reloaded(rows)(x.clone())
+
+    return probe
+
+
+def evaluating(max_len: int, d_model: int, x: torch.Tensor) -> Probe:
+    def probe(cls: Any) -> torch.Tensor:
+        module = cls(max_len, d_model)
+        module.eval()
         return module(x.clone())
 
     return probe
@@ -298,22 +365,31 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         x = check.randn(batch, seq_len, d_model)
         return check.randn(max_len, d_model), x, f"{name}({max_len}, {d_model})(x {tuple(x.shape)})"
 
-    # rows of the batch in place of positions, a row too late, a sum that is scaled
     with check.criterion("adds row p to position p", 0.75, golden=True):
-        for sizes in ((5, 5, 5, 3), (7, 2, 4, 6), (5, 3, 1, 4), (6, 1, 6, 8)):
+        for sizes in ((5, 5, 5, 3), (7, 2, 4, 6), (9, 4, 9, 2), (5, 3, 1, 4), (6, 1, 6, 8), (600, 1, 600, 2)):
             rows, x, call = drawn(*sizes)
             check.agrees(added(rows, x), call, SUM)
-    # a buffer or a detached table, a row that is not trained, `x +=`, rows that are kept for the next call
+
     with check.criterion("one trainable tensor; gradients reach every row of it and x; x stays as it is", 0.5):
         rows, x, call = drawn(7, 2, 4, 6)
         check.satisfies(lambda cls: list(cls(7, 6).parameters()), f"{name}(7, 6).parameters()", _one_table)
         check.satisfies(recording_a_graph(rows, x), call, _of_the_table(call, x + rows[: x.shape[1]]))
         check.keeps(_with(rows), call, x)
+        half = x.to(torch.bfloat16)
+        check.unchanged(_adding(rows, half), f"{call} in bfloat16", half)
         check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, DIAGNOSES["input detached"])
         rows, x, call = drawn(7, 2, 7, 6)
         check.agrees(table_gradient(rows, x), f"the gradient for the table of {call}", SUM, TABLE_GRADIENT)
         check.agrees(added_after(rows, x[:, :3], x), f"{call} after a text of 3 tokens", SUM, LONGER)
-    # a result that float32 rows widen, or a module that is itself converted to the dtype of x
+        check.agrees(
+            added_after(rows, x, x[:, :3]), f"{name}(7, 6)(x (2, 3, 6)) after a text of 7 tokens", SUM, SHORTER
+        )
+        check.agrees(added_after(rows, torch.cat((x, x)), x), f"{call} after a batch of 4", SUM, SMALLER)
+        low = x.to(torch.bfloat16)
+        check.agrees(
+            table_gradient(rows, low), f"the gradient for the table of {call} in bfloat16", HALF_GRADIENT, LOW_GRADIENT
+        )
+
     with check.criterion("keeps the dtype of x, contiguous or not", 0.125):
         rows, x, call = drawn(7, 2, 4, 6)
         turned = x.transpose(0, 1).contiguous().transpose(0, 1)
@@ -325,16 +401,35 @@ def LearnedPositionalEmbedding(check: Check) -> None:
             check.has_dtype(added(rows, low), dtype, shown)
             check.agrees(added(rows, low), shown, tolerance)
         check.has_dtype(added(rows, x.double()), torch.float64, f"{call} in float64")
-        after = f"{call} after the same in bfloat16"
-        check.agrees(added_after(rows, x.to(torch.bfloat16), x), after, SUM, AFTER_BFLOAT16)
-    # a text that is cut, positions that start again, a single row that broadcasts
+        check.agrees(added(rows, x.double()), f"{call} in float64", EXACT_SUM, IN_FLOAT64)
+        low = x.to(torch.bfloat16)
+        check.agrees(added_after(rows, low, x), f"{call} after the same in bfloat16", SUM, AFTER_BFLOAT16)
+        check.agrees(
+            added_again(rows, 5 - rows, low),
+            f"{call} in bfloat16, once more after load_state_dict",
+            LOW_SUM[torch.bfloat16],
+            RELOADED,
+        )
+        check.agrees(
+            added_again(rows, 5 - rows, x, evaluating=True),
+            f"{call} after .eval(), once more after load_state_dict",
+            SUM,
+            RELOADED_EVALUATING,
+        )
+
     with check.criterion("past max_len it raises", 0.5):
         # On the CPU in any case: an index out of range would end a CUDA device for all that comes after.
-        for max_len, seq_len, d_model, slip in ((5, 6, 3, "silent"), (1, 2, 4, "broadcast")):
+        for max_len, seq_len, d_model in ((5, 6, 3), (4, 9, 4), (1, 2, 4), (3, 4, 1)):
             x = torch.zeros(2, seq_len, d_model)
-            shown = f"{name}({max_len}, {d_model})(x {tuple(x.shape)})"
-            check.raises(making(max_len, d_model, then=x), Exception, shown, DIAGNOSES[slip])
-    # positions or a table made on the CPU in forward
+            check.raises(
+                making(max_len, d_model, then=x),
+                Exception,
+                f"{name}({max_len}, {d_model})(x {tuple(x.shape)})",
+                DIAGNOSES["broadcast" if max_len == 1 else "silent"],
+            )
+        x = torch.zeros(2, 6, 3)
+        check.raises(evaluating(5, 3, x), Exception, f"{name}(5, 3).eval()(x {tuple(x.shape)})")
+
     with check.follows_device(0.125):
         check.follows(made_there((8, 4), check.randn(2, 5, 4)), "LearnedPositionalEmbedding(8, 4)(x (2, 5, 4))")
 
@@ -405,11 +500,9 @@ def require_counterexample(check: Check, d_model: int) -> None:
 
 @exercise(WEEK, "similarity_counterexample")
 def similarity_counterexample(check: Check) -> None:
-    # a pair where the product falls, one that counts from 0, offsets in the wrong order
     with check.criterion("widths 2, 4, 64 and 128", 1, golden=True):
         for d_model in (2, 4, 64, 128):
             require_counterexample(check, d_model)
-    # a pair that fits some widths alone, a search that ends too early, another base
     with check.criterion("any even width up to 1024", 1, golden=True):
         drawn = [2 * int(half) for half in check.randint(5, 512, (12,))]
         # 40, 90, 150, 204 and 400 tell bases of 5,000, 10,100 and 20,000 from 10,000. Where the least product lies at the
