@@ -335,9 +335,9 @@ def attention_honest(s: Submission) -> None:
     s.answer("RotaryMultiHeadAttention", MODULE)
 
 
-@entry("cheating", {ATTENTION: 3.0})
+@entry("cheating", {ATTENTION: 3.125})
 def attention_spoils_the_weights(s: Submission) -> None:
-    """Ignores its positions: 1.5 rotated at 0..n-1, 0.25 base, 1 causal, 0.25 state_dict. Zeroes the weights it was lent, so that
+    """Ignores its positions: 1.5 rotated at 0..n-1, 0.25 base, 1 causal, 0.25 state_dict, 0.125 device. Zeroes the weights it was lent, so that
     what comes after would be compared with zeros."""
     s.answer("RotaryMultiHeadAttention", IGNORES_POSITIONS + SPOIL_WEIGHTS)
 
