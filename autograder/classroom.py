@@ -115,14 +115,14 @@ def _answer(
             continue
         cell = cells[entry.grade_id]
         kind = {
-            "all right": "full",
+            "all right": "right",
             "blank": "blank",
             "breaks": chance.choice(["exception", "syntax error"]),
             "all wrong": "wrong",
         }.get(role) or chance.choices(["right", "wrong", "blank", "exception"], [10, 6, 1, 1])[0]
         points, name = _fill(cell, entry, assignment, kind, chance, {name for _, name in student.story})
         student.expected[entry.graded_cell] = points
-        student.story.append(("text" if points is None else "right" if kind == "full" else kind, name))
+        student.story.append(("text" if points is None else kind, name))
 
 
 def _fill(
@@ -147,8 +147,7 @@ def _fill(
     entries = [
         e
         for e in bank(assignment, entry.grade_id)
-        if (e.due(entry.points) == entry.points if kind == "full" else e.is_right == (kind == "right"))
-        and UNDOES.get(e.name) not in earlier
+        if e.is_right == (kind == "right") and UNDOES.get(e.name) not in earlier
     ]
     chosen = chance.choice(entries)
     cell.source = chosen.source
