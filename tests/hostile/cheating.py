@@ -347,9 +347,9 @@ def attention_spoils_the_weights_base(s: Submission) -> None:
     s.answer("RotaryMultiHeadAttention", IGNORES_BASE + SPOIL_WEIGHTS)
 
 
-@entry("cheating", {ATTENTION: 4.25})
+@entry("cheating", {ATTENTION: 4.375})
 def attention_spoils_the_positions(s: Submission) -> None:
-    """Angles in the module's dtype: without 0.5 for bfloat16 and 0.25 for its arguments. The far positions are lent to two probes: the first call zeroes them."""
+    """Angles in the module's dtype: without 0.5 for bfloat16 and 0.125 for its arguments. The far positions are lent to two probes: the first call zeroes them."""
     s.answer("RotaryMultiHeadAttention", LOW_PRECISION + SPOIL_WEIGHTS + '''    def __call__(self, x, positions=None, **k):
         out = super().__call__(x, positions=positions, **k)
         if positions is not None:
