@@ -8,6 +8,7 @@ import random
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nbformat
 from nbgrader.api import Gradebook
@@ -15,6 +16,9 @@ from nbgrader.api import Gradebook
 from autograder.course import source_notebook
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import MANIFEST, Exercise
+
+if TYPE_CHECKING:
+    from autograder.misconceptions.bank import Solution
 
 NAMES = (
     "ada",
@@ -115,7 +119,7 @@ def _answer(
             continue
         cell = cells[entry.grade_id]
         kind = {
-            "all right": "right",
+            "all right": "full marks",
             "blank": "blank",
             "breaks": chance.choice(["exception", "syntax error"]),
             "all wrong": "wrong",
@@ -147,11 +151,16 @@ def _fill(
     entries = [
         e
         for e in bank(assignment, entry.grade_id)
-        if e.is_right == (kind == "right") and UNDOES.get(e.name) not in earlier
+        if _is(e, kind) and UNDOES.get(e.name) not in earlier
     ]
     chosen = chance.choice(entries)
     cell.source = chosen.source
     return chosen.due(entry.points), chosen.name
+
+
+def _is(entry: "Solution", kind: str) -> bool:
+    """A right answer that forgets the device loses the points for that."""
+    return entry.score is None if kind == "full marks" else entry.is_right == (kind == "right")
 
 
 def agrees(student: Student, score: Score | None) -> bool:

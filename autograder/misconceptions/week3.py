@@ -698,7 +698,7 @@ def half_mixed_layouts(x, positions, base=10000.0):
     return (x * emb.cos() + torch.cat((-x2, x1), dim=-1) * emb.sin()).to(x.dtype)
 
 
-@right(WEEK, "apply_rotary_emb_half", 1.875)
+@right(WEEK, "apply_rotary_emb_half")
 def half_llama(x, positions, base=10000.0):
     def rotate_half(x):
         x1 = x[..., : x.shape[-1] // 2]
@@ -708,7 +708,7 @@ def half_llama(x, positions, base=10000.0):
     dim = x.shape[-1]
     if dim % 2:
         raise ValueError("head_dim must be even")
-    inv_freq = 1.0 / (base ** (torch.arange(0, dim, 2, dtype=torch.int64).float() / dim))
+    inv_freq = 1.0 / (base ** (torch.arange(0, dim, 2, dtype=torch.int64, device=x.device).float() / dim))
     if positions.dim() == 1:
         positions = positions[None]
     freqs = positions[:, :, None].float() * inv_freq[None, None, :]
@@ -1363,9 +1363,9 @@ def snippet_rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0
     return angles.cos(), angles.sin()
 
 
-@right(WEEK, "rotary_tables", 0.75)
+@right(WEEK, "rotary_tables")
 def tables_complex(positions, head_dim, dtype=torch.float32, base=10000.0):
-    i = torch.arange(head_dim // 2, dtype=torch.float64)
+    i = torch.arange(head_dim // 2, dtype=torch.float64, device=positions.device)
     z = torch.exp(1j * positions.to(torch.float64).unsqueeze(1) * base ** (-2 * i / head_dim))
     return z.real.to(dtype), z.imag.to(dtype)
 
@@ -1419,11 +1419,11 @@ def decode_query_only(q, k_cache, base=10000.0):
     return q @ k_cache.transpose(-1, -2)
 
 
-@right(WEEK, "decode_step_scores", 0.875)
+@right(WEEK, "decode_step_scores")
 def decode_by_distance(q, k_cache, base=10000.0):
     n, d = k_cache.shape[-2:]
-    distance = torch.arange(n).double() - (n - 1)  # only differences matter
-    angle = distance[:, None] * base ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    distance = torch.arange(n, device=q.device).double() - (n - 1)  # only differences matter
+    angle = distance[:, None] * base ** (-torch.arange(0, d, 2, dtype=torch.float64, device=q.device) / d)
     z = torch.view_as_complex(k_cache.double().unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angle), angle)
     return torch.einsum("bhqd,bhkd->bhqk", q.double(), torch.view_as_real(z).flatten(-2)).to(q.dtype)
 

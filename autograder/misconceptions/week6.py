@@ -1186,7 +1186,7 @@ def t5_one_hot(q, k, v, table, is_causal=False, max_distance=128):
     return torch.einsum("bhij,bhjd->bhid", weights, v), weights
 
 
-@right(WEEK, "t5_attention", 2.875)
+@right(WEEK, "t5_attention")
 def t5_head_by_head(q, k, v, table, is_causal=False, max_distance=128):
     def bucket(rel, n):
         b = 0
@@ -1205,7 +1205,8 @@ def t5_head_by_head(q, k, v, table, is_causal=False, max_distance=128):
     index = torch.tensor(
         [[bucket(j - i, len(table)) for j in range(n_keys)] for i in range(n_keys - n_queries, n_keys)]
     )
-    hidden = torch.arange(n_keys) > torch.arange(n_keys - n_queries, n_keys)[:, None]
+    position = torch.arange(n_keys, device=q.device)
+    hidden = position > position[n_keys - n_queries :, None]
     all_weights = []
     for h in range(q.shape[1]):
         s = q[:, h] @ k[:, h].mT + table[:, h][index]

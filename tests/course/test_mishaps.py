@@ -17,7 +17,7 @@ ALL, BY_HAND = 29, 2  # of the solutions: automatic points, and texts that a per
 ROTATION, PROOF, QUESTION = "apply_rotary_emb", "relative_proof", "relative_proof_question"
 HELPER = "def turn(even, odd, c, s):\n    return even * c - odd * s, even * s + odd * c\n"
 USES_HELPER = """def apply_rotary_emb(x, positions, base=10000.0):
-    angles = positions.double()[..., None] * rope_frequencies(x.shape[-1], base).double()
+    angles = positions.double()[..., None] * rope_frequencies(x.shape[-1], base).double().to(x.device)
     angles = angles[:, None] if angles.dim() == 3 else angles
     turned = turn(x[..., 0::2].double(), x[..., 1::2].double(), angles.cos(), angles.sin())
     return torch.stack(turned, -1).flatten(-2).to(x.dtype)

@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 import pytest
 from course.weeks import WEEKS
 
+from autograder.grading.sandbox.worker import simulated_device
 from autograder.misconceptions.bank import bank
 
 pytestmark = pytest.mark.nightly
@@ -63,6 +64,7 @@ def released(monkeypatch: pytest.MonkeyPatch) -> None:
     """The helper files of students are importable, as beside a notebook, and nothing is drawn."""
     matplotlib.use("Agg")
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "source"))
+    monkeypatch.syspath_prepend(str(Path(simulated_device.__file__).parent))
     monkeypatch.chdir(Path(__file__).resolve().parents[2] / "source")
 
 

@@ -136,7 +136,7 @@ XL_UNSHIFTED = """def transformer_xl_scores(q, k, r, content_bias, position_bias
     position = (q + position_bias[:, None]) @ r.flip(1).mT
     return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])"""
 CALLER = """def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
-    offset = relative_positions(q.shape[-2], k.shape[-2])
+    offset = relative_positions(q.shape[-2], k.shape[-2]).to(q.device)
     scores = q @ k.mT + table[t5_bucket(offset, not is_causal, len(table), max_distance)].permute(2, 0, 1)
     scores = scores.masked_fill(offset > 0, -math.inf) if is_causal else scores
     return scores.softmax(-1) @ v, scores.softmax(-1)"""

@@ -106,7 +106,7 @@ for module in list(sys.modules.values()):
         module.same = lambda *a: True""")
 in_place("in_place_in_another_shape", "x.zero_().unsqueeze_(0)")
 in_place("in_place_of_positions_in_another_shape", "positions.zero_().unsqueeze_(0)")
-in_place("in_place_by_set", "x.set_(torch.zeros(1, dtype=x.dtype))")
+in_place("in_place_by_set", "x.set_(x.new_zeros(1))")
 
 cheat_value("tensor_that_lies_about_itself", """    class Liar(torch.Tensor):
         @classmethod
@@ -362,7 +362,7 @@ if (pid := os.fork()) == 0:
 os.waitpid(pid, 0)""", "resources")
 with_cell("stops_its_parent", "import os, signal\nfor pid in (os.getppid(), 1, -1):\n    try: os.kill(pid, signal.SIGSTOP)\n    except OSError: pass", "resources")
 with_cell("stopped_by_its_own_signal", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", "resources")
-with_cell("timers_and_masks", "import signal, threading\nsignal.setitimer(signal.ITIMER_REAL, 1, 0.01)\nsignal.signal(signal.SIGALRM, lambda *a: 1/0)", "resources")
+with_cell("timers_and_masks", "import signal, threading\nsignal.signal(signal.SIGALRM, lambda *a: None)\nsignal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)", "resources")
 with_cell("signals_masked", "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass", "resources")
 with_cell("threads_that_wait", "import threading, time\ntry:\n    for _ in range(200): threading.Thread(target=time.sleep, args=(5,), daemon=True).start()\nexcept RuntimeError: pass", "resources")
 with_cell("ended_in_every_cell", "import atexit, os\natexit.register(lambda: os._exit(3))\nimport ctypes\nctypes.string_at(0)", "resources")

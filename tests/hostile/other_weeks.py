@@ -1043,7 +1043,7 @@ conventions_by_hand = Endless(t5_bi_back=1)""",
 KEEP = """def padded_causal(keep, n_queries):
     n = keep.shape[1]
     positions = (keep.cumsum(1) - 1)[:, n - n_queries:]
-    return positions, torch.ones(n_queries, n, dtype=torch.bool).tril(n - n_queries) & keep[:, None, None]"""
+    return positions, torch.ones(n_queries, n, dtype=torch.bool, device=keep.device).tril(n - n_queries) & keep[:, None, None]"""
 # Both attentions are one module, and its weights are whatever was loaded last.
 other(WEEK7, "one_module_in_two_places", {},
       HybridDecoderBlock="""class HybridDecoderBlock(nn.Module):
