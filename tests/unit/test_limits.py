@@ -16,6 +16,7 @@ from autograder.grading.sandbox.limits import (
     UsageMonitor,
     kernel_limit,
 )
+from autograder.grading.sandbox.process_tree import Usage
 
 
 class Nothing:
@@ -26,6 +27,17 @@ class Nothing:
 
     def ran_out_of_memory(self) -> bool:
         return False
+
+
+class Napping(Nothing):
+    """A submission that wants no CPU."""
+
+    class tree:
+        @staticmethod
+        def look() -> Usage:
+            return Usage(cpu=0.0, memory=0, runnable=False, processes=1, started=1)
+
+        recent = staticmethod(lambda seconds: Napping.tree.look())
 
 
 def monitor(budget: Budget | None = None) -> UsageMonitor:
@@ -59,6 +71,13 @@ def test_a_function_has_some_time_of_its_own_when_others_have_used_up_the_budget
     watching.charge_callback(0.9, 0.9)
     assert watching.grace.cpu == Limits().call_cpu - 0.9 and not watching.grace.spent()
     assert Grace(0.0, 1.0).spent() and Grace(1.0, 0.0).spent()
+
+
+def test_waiting_is_taken_off_what_a_submission_may_wait() -> None:
+    budget = Budget.of(Limits())
+    watching = UsageMonitor(Napping(), 1.0, 2.0, Limits(), budget, Grace.of_function(Limits()))
+    watching.look()
+    assert 0 < watching.idle == pytest.approx(Limits().total_idle - budget.idle) and budget.cpu == Limits().total_cpu
 
 
 @pytest.mark.timing

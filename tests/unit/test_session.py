@@ -668,6 +668,12 @@ def test_a_number_that_is_none_is_no_answer(session: Session, reply: str) -> Non
         session.lookup(["f"])["f"](session._serial + 1)
 
 
+def test_a_reply_sent_ahead_of_the_question_is_no_answer(session: Session) -> None:
+    session.execute("a", BEHIND_THE_WORKER + "def f(serial):\n    send(serial=serial, value=1)")
+    with pytest.raises(StudentError, match="could not be read"):
+        session.lookup(["f"])["f"](session._serial + 2)
+
+
 def test_a_line_number_says_nothing_else(session: Session) -> None:
     failed = "error=dict(types=['ValueError'], message='m', line={})"
     session.execute(
