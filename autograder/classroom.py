@@ -148,11 +148,7 @@ def _fill(
         return 0.0, ""
     from autograder.misconceptions.bank import bank  # imports torch, which grading a real class does not need here
 
-    entries = [
-        e
-        for e in bank(assignment, entry.grade_id)
-        if _is(e, kind) and UNDOES.get(e.name) not in earlier
-    ]
+    entries = [e for e in bank(assignment, entry.grade_id) if _is(e, kind) and UNDOES.get(e.name) not in earlier]
     chosen = chance.choice(entries)
     cell.source = chosen.source
     return chosen.due(entry.points), chosen.name

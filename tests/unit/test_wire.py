@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autograder.grading.sandbox.watch import Watch
 from autograder.grading.sandbox.worker import simulated_device
 from autograder.grading.sandbox.worker.wire import (
     DTYPES,
@@ -26,7 +27,6 @@ from autograder.grading.sandbox.worker.wire import (
     PeerGone,
     PeerSlow,
     Reference,
-    Watch,
     WireError,
 )
 

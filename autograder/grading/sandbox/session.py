@@ -18,8 +18,9 @@ from autograder.grading.sandbox.loan import Loan
 from autograder.grading.sandbox.outputs import CellRun, cell_outputs, error_in, garbage, result_text, whole_number
 from autograder.grading.sandbox.proxy import RemoteObject, Returned, gradients
 from autograder.grading.sandbox.sandbox import Job, Sandbox
+from autograder.grading.sandbox.watch import Watch
 from autograder.grading.sandbox.worker.tensors import tensors_in
-from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, Watch, WireError, as_json
+from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError, as_json
 from autograder.script.question import Plan, Question
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do

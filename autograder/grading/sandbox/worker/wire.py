@@ -10,14 +10,13 @@ function of the check's that the student's code may call, ``{"x": "ndarray"}`` s
 """
 
 import json
-import random
 import select
 import socket
 import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -28,26 +27,14 @@ MAX_DEPTH = 16
 MAX_NODES = 100_000
 MAX_STRING = 2**20
 SIMULATED = "simulated"  # the device of simulated_device.py, which each side imports
-TICK = 0.25  # seconds
-CHANCE = random.Random()  # nobody seeds it
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
-        torch.float64,
-        torch.float32,
-        torch.bfloat16,
-        torch.float16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-        torch.bool,
-        torch.complex64,
-        torch.complex128,
+        torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
+        torch.uint8, torch.bool, torch.complex64, torch.complex128,
     )
-}
+}  # fmt: skip
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 JSON_SCALARS = frozenset({bool, int, float, str, type(None)})
 AS_THEY_ARE = frozenset({float, bool, type(None)})
@@ -305,26 +292,11 @@ def _frame(text: bytes, payload: bytes) -> tuple[bytes, bytes, bytes]:
     return struct.pack("!II", len(text), len(payload)), text, payload
 
 
-class Watch:
-    """Calls ``look`` about every quarter of a second while a conversation waits for the peer, however many frames it has. When
-    exactly cannot be foreseen: the peer might be busy just then. ``look`` may raise."""
+class Watch(Protocol):
+    """Who looks at the peer while a conversation waits for it (``watch.py``)."""
 
-    def __init__(self, look: Callable[[], None] = lambda: None) -> None:
-        self._look, self._due = look, _soon()
-
-    def due_in(self, now: float) -> float:
-        """Seconds until the next look."""
-        return max(0.0, self._due - now)
-
-    def look_if_due(self) -> None:
-        """Look, if it is time to."""
-        if time.monotonic() >= self._due:
-            self._look()
-            self._due = _soon()
-
-
-def _soon() -> float:
-    return time.monotonic() + TICK * CHANCE.uniform(0.5, 1.5)
+    def due_in(self, now: float) -> float: ...
+    def look_if_due(self) -> None: ...
 
 
 class Connection:
@@ -339,11 +311,7 @@ class Connection:
         self._poll.register(sock, select.POLLIN)
 
     def send(
-        self,
-        header: dict[str, Any],
-        payload: bytes = b"",
-        seconds: float | None = None,
-        watch: Watch | None = None,
+        self, header: dict[str, Any], payload: bytes = b"", seconds: float | None = None, watch: Watch | None = None
     ) -> None:
         """Send a frame; within ``seconds`` (wall clock), or ``PeerSlow``."""
         self.send_frames([(as_json(header), payload)], seconds, watch)
@@ -357,11 +325,11 @@ class Connection:
             if seconds is None:
                 self.sock.sendall(together)
             else:
-                self._send_within(together, time.monotonic() + seconds, watch or Watch())
+                self._send_within(together, time.monotonic() + seconds, watch)
         except OSError as error:
             raise PeerGone(str(error)) from error
 
-    def _send_within(self, frame: bytes, deadline: float, watch: Watch) -> None:
+    def _send_within(self, frame: bytes, deadline: float, watch: Watch | None) -> None:
         rest = memoryview(frame)
         while rest:
             try:
@@ -370,12 +338,12 @@ class Connection:
                 writable = select.poll()
                 writable.register(self.sock, select.POLLOUT)
                 _wait(writable, deadline, watch)
-                watch.look_if_due()
+                if watch:
+                    watch.look_if_due()
 
     def receive(self, seconds: float | None = None, watch: Watch | None = None) -> tuple[dict[str, Any], bytes]:
         """The next frame, complete within ``seconds`` (wall clock), or ``PeerSlow``."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        watch = watch or Watch()
         self._wait_for(8, deadline, watch)
         text_size, payload_size = struct.unpack_from("!II", self._read)
         if text_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
@@ -402,7 +370,7 @@ class Connection:
     def close(self) -> None:
         self.sock.close()
 
-    def _wait_for(self, size: int, deadline: float | None, watch: Watch) -> None:
+    def _wait_for(self, size: int, deadline: float | None, watch: Watch | None) -> None:
         """Read until ``size`` bytes have come. That some have is no reason not to look; that all have is one."""
         flags = 0 if deadline is None else socket.MSG_DONTWAIT
         while len(self._read) < size:
@@ -410,21 +378,20 @@ class Connection:
                 _wait(self._poll, deadline, watch)
             try:
                 chunk = self.sock.recv(min(max(size - len(self._read), 2**16), 2**20), flags)
+                if not chunk:
+                    raise PeerGone("connection closed")
+                self._read += chunk
             except BlockingIOError:
-                watch.look_if_due()
-                continue
+                pass
             except OSError as error:
                 raise PeerGone(str(error)) from error
-            if not chunk:
-                raise PeerGone("connection closed")
-            self._read += chunk
-            if len(self._read) < size:
+            if watch and len(self._read) < size:
                 watch.look_if_due()
 
 
-def _wait(poll: select.poll, deadline: float, watch: Watch) -> None:
+def _wait(poll: select.poll, deadline: float, watch: Watch | None) -> None:
     """Wait for the socket, and no longer than until the next look is due."""
     now = time.monotonic()
     if now >= deadline:
         raise PeerSlow("the peer neither sends nor reads")
-    poll.poll(min(deadline - now, watch.due_in(now)) * 1000)
+    poll.poll(min(deadline - now, watch.due_in(now) if watch else deadline - now) * 1000)

@@ -1,0 +1,30 @@
+"""When a submission's processes are looked at while it is waited for."""
+
+import random
+import time
+from collections.abc import Callable
+
+TICK = 0.25  # seconds
+CHANCE = random.Random()  # nobody seeds it
+
+
+class Watch:
+    """Calls ``look`` about every quarter of a second while a conversation waits for the peer, however many frames it has. When
+    exactly cannot be foreseen: the peer might be busy just then. ``look`` may raise."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look, self._due = look, _soon()
+
+    def due_in(self, now: float) -> float:
+        """Seconds until the next look."""
+        return max(0.0, self._due - now)
+
+    def look_if_due(self) -> None:
+        """Look, if it is time to."""
+        if time.monotonic() >= self._due:
+            self._look()
+            self._due = _soon()
+
+
+def _soon() -> float:
+    return time.monotonic() + TICK * CHANCE.uniform(0.5, 1.5)
