@@ -217,7 +217,12 @@ def noted(probe: Probe, right: Any, disturbs: bool = False) -> tuple[Answer, lis
 
 def _asked(probe: Probe, subject: Subject) -> Answer:
     answer = answer_of(lambda: probe(subject))
-    return Given(plain(answer.value)) if isinstance(answer, Given) else answer
+    return Given(detached(plain(answer.value))) if isinstance(answer, Given) else answer
+
+
+def detached(value: Any) -> Any:
+    """The value without the graph that led to it, which would be kept as long: of one long text hundreds of megabytes."""
+    return trees.tree_map_only(torch.Tensor, torch.Tensor.detach, value)
 
 
 def plain(value: Any) -> Any:

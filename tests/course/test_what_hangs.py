@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -58,12 +59,13 @@ def test_an_answer_costs_its_own_points_whatever_it_does(week: str, sandbox: San
     first = {name: next(s.source for s in bank(week, name) if s.score is None) for name in CALLED[week]}
     full = {one.graded_cell: float(one.points) for one in MANIFEST[week] if one.kind != "text"}
     lost = {}
-    for name in CALLED[week]:
-        for how, body in HOW.items():
-            wrong = f"def {name}(*arguments, **options):\n    {body}\n"
-            done = judge(task(week, tmp_path / "course", first | CALLING[week] | {name: wrong}), sandbox)
-            assert isinstance(done, Result)
-            given = {cell: done.scores[cell] for cell in full}
-            if given != full | {f"{name}_tests": 0.0}:
-                lost[name, how] = {cell: (given[cell], full[cell]) for cell in full if given[cell] != full[cell]}
+    for number, (name, how) in enumerate(product(CALLED[week], HOW)):
+        if number % 5:  # each way in some answer, each answer in one way or two: the others meet the same code
+            continue
+        wrong = f"def {name}(*arguments, **options):\n    {HOW[how]}\n"
+        done = judge(task(week, tmp_path / "course", first | CALLING[week] | {name: wrong}), sandbox)
+        assert isinstance(done, Result)
+        given = {cell: done.scores[cell] for cell in full}
+        if given != full | {f"{name}_tests": 0.0}:
+            lost[name, how] = {cell: (given[cell], full[cell]) for cell in full if given[cell] != full[cell]}
     assert not lost

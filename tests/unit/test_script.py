@@ -4,7 +4,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
+from autograder.checks import week3
 from autograder.checks.probes import calling, calling_again, differentiating
 from autograder.script.answer import Answer, Given, Raised
 from autograder.script.question import Question, recorded
@@ -57,3 +59,11 @@ def test_a_gradient_and_a_second_call_travel_with_the_question() -> None:
     _, (again,) = recorded(calling_again(torch.ones(2)), lambda x: x + 1)
     assert slope.slope == (0, None) and not slope.keeps_graph and again.again
     assert Question(None, None, (torch.ones(2, requires_grad=True),), {}).keeps_graph
+
+
+def test_a_script_keeps_no_graph_of_what_is_right() -> None:
+    """The graph of one long text's attention holds hundreds of megabytes, in every judge."""
+    script = week3.RotaryMultiHeadAttention.write(week3.RotaryMultiHeadAttention.right, 5, "cpu")
+    kept = [leaf for step in script.steps for leaf in tree_leaves(getattr(step.expected, "value", None))]
+    tensors = [leaf for leaf in kept if isinstance(leaf, torch.Tensor)]
+    assert len(tensors) > 20 and not any(tensor.requires_grad for tensor in tensors)

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as trees
 
+from autograder.script.question import detached
+
 ROOM = 48 * 2**20  # bytes of tensors that are kept
 
 
@@ -23,7 +25,7 @@ class ResultCache:
             raise self._failed[key].with_traceback(None)  # or it would grow with each time, and hold what it passed
         if key not in self._kept:
             try:
-                value = _detached(compute())
+                value = detached(compute())
             except Exception as error:
                 self._failed[key] = error
                 raise
@@ -42,11 +44,6 @@ class NoCache(ResultCache):
 
     def recall(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         return compute()
-
-
-def _detached(value: Any) -> Any:
-    """Without the graph that led to it, which would be kept as well."""
-    return trees.tree_map_only(torch.Tensor, torch.Tensor.detach, value)
 
 
 def _bytes(value: Any) -> int:
