@@ -115,7 +115,7 @@ def usable_slope(*arguments: Any) -> Probe:
 @exercise(WEEK, "scaled_dot_product_attention", returns=("out", "weights"))
 def scaled_dot_product_attention(check: Check) -> None:
     name = "scaled_dot_product_attention"
-
+    # Another scale or none, a softmax over another axis or none, keys or turned weights in the output, results exchanged.
     with check.criterion("output and weights without a mask", 1.25, golden=True):
         for sizes in (
             (4, 4, 4, 4, 4, 4),
@@ -128,138 +128,77 @@ def scaled_dot_product_attention(check: Check) -> None:
             check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
         q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=torch.float64)
         check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
-
+    # A mask ignored, inverted, turned, added as a number or used after the softmax; the first sequence's used for all.
     with check.criterion("masks of every shape that broadcasts", 1, golden=True):
-        q, k, v, words = drawn(check, 4, 4, 4, 4, 6, 5)
-        everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
-        check.agrees(calling(q, k, v, everything), f"{name}({words}, mask (4, 4), all True)", CLOSE)
-        check.agrees(calling(q, k, v, some(check, 4, 4)), f"{name}({words}, mask (4, 4))", CLOSE, ANOTHER_MASK)
-        shapes: tuple[tuple[int, ...], ...] = ((4, 1, 1, 4), (4, 4, 4, 4))
-        for shape in shapes:
-            mask = some(check, *shape)
-            check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
-        q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
-        shapes = ((5, 7), (7,), (2, 1, 1, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7))
-        for shape in shapes:
-            mask = some(check, *shape)
-            check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
-            check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)
-        q, k, v, words = drawn(check, 1, 2, 300, 300, 4, 3)
-        check.agrees(calling(q, k, v, some(check, 1, 300)), f"{name}({words}, mask (1, 300))", CLOSE, LONG_TEXT)
-
+        broadcast_masks(check, name)
+    # NaN or equal weights in rows without a key, a NaN that was replaced in the values and stays in the gradient.
     with check.criterion("rows that may attend to nothing", 0.75, golden=True):
-        q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
-        mask = some(check, 5, 7)
-        check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7))", CLOSE)
-        mask = mask.clone()
-        mask[2] = False
-        check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7) with row 2 all False)", CLOSE, EMPTY_ROW)
-        below = f"{name}({words}, the rows of that mask moved down by one)"
-        check.agrees(calling(q, k, v, mask.roll(1, 0)), below, CLOSE, OTHER_EMPTY_ROW)
-        for at, letter in enumerate("qkv"):
-            check.agrees(
-                finite_slope(q, k, v, mask, at),
-                f"whether the gradient for {letter} is finite, where row 2 of the mask is all False",
-                hint=EMPTY_ROW,
-            )
-        padding = torch.ones(2, 1, 1, 7, dtype=torch.bool, device=check.device)
-        padding[1] = False
-        check.agrees(
-            calling(q, k, v, padding), f"{name}({words}, mask (2, 1, 1, 7), sequence 1 all False)", CLOSE, EMPTY_ROW
-        )
-
-        one_head = some(check, 2, 3, 5, 7)
-        one_head[:, 1, 3] = False
-        check.agrees(
-            calling(q, k, v, one_head),
-            f"{name}({words}, mask (2, 3, 5, 7) with row 3 all False in head 1 alone)",
-            CLOSE,
-            EMPTY_ROW,
-        )
-        for shape in ((5, 7), (7,)):
-            nothing = torch.zeros(shape, dtype=torch.bool, device=check.device)
-            check.agrees(calling(q, k, v, nothing), f"{name}({words}, mask {shape} all False)", CLOSE, EMPTY_ROW)
-        column = torch.tensor([True, False, True, True, False], device=check.device)[:, None]
-        check.agrees(calling(q, k, v, column), f"{name}({words}, mask (5, 1))", CLOSE, BROADCAST)
-
+        empty_rows(check, name)
+    # exp of a large score, weights renormalised once keys are hidden, q @ k before the scale, a low number for -inf.
     with check.criterion("large scores and half precision", 0.75, golden=True):
         large_scores(check, name)
         half_precision(check, name)
-
+    # Results in float32 whatever q is, gradients cut off, an argument written to, `view` of a projection.
     with check.criterion("keeps the dtype, passes gradients, leaves its arguments alone", 0.125):
-        third = some(check, 3, 4)
-        third[1] = False
-        for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
-            q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=dtype)
-            for place, part in enumerate(("out", "weights")):
-                check.has_dtype(returned(place, q, k, v), dtype, f"{part} of {name}({words})")
-                masked = f"{part} of {name}({words}, mask (3, 4) with row 1 all False)"
-                with check.answers(returned(place, q, k, v, third), masked):
-                    check.has_dtype(returned(place, q, k, v, third), dtype, masked)
-        call = f"{name}({words})"
-        check.agrees(calling(q, k, v), call, CLOSE)
-        *square, words = drawn(check, 2, 2, 4, 4, 6, 5)
-        mask = some(check, 4, 4)
-        mask[0], mask[1] = True, False  # where every row has one key, the weights do not depend on q and k
-        shown = f"{name}({words}, mask (4, 4) with row 1 all False)"
-        check.keeps(lambda f, *given: f(*given), shown, *square, mask)
-        *fresh, words = drawn(check, 2, 2, 4, 4, 6, 5)
-        other = some(check, 4, 4)
-        other[1, 3], other[2] = True, False
-        call_again = f"{name}({words}, mask (4, 4) with row 2 all False)"
-        check.looks_anew(call_again, *fresh, other, tolerance=CLOSE)
-        full = mask.expand(2, 2, 4, 4).clone()
-        check.unchanged(
-            lambda f: f(*square, full), f"{name}({words}, mask (2, 2, 4, 4), row 1 all False)", *square, full
-        )
-        for dtype in ROUNDED:
-            half = [given.to(dtype) for given in square]
-            in_half = f"{name}({words}) in {str(dtype).removeprefix('torch.')}"
-            check.unchanged(_with(half), in_half, *half)
-        heads = [as_heads(check, 2, 2, 4, 6) for _ in range(3)]
-        check.agrees(calling(*heads), f"{name}(q, k, v (2, 2, 4, 6)), all transposed", CLOSE, STRIDES)
-        for at, letter in enumerate("qkv"):
-            check.agrees(sloping(q, k, v, None, at), f"the gradient for {letter} of {call}", CLOSE, CUT)
-        for at, letter in enumerate("qk"):
-            check.agrees(
-                weights_slope(q, k, v, at=at), f"the gradient for {letter} of the weights of {call}", CLOSE, CUT
-            )
-        # A gradient that is not finite is paid for with the rows that may attend to nothing.
-        finite = (
-            check.holds(finite_slope(*square, mask, at), f"whether gradient {at} of {shown} is finite")
-            for at in range(3)
-        )
-        with check.where(check.holds(calling(*square, mask), shown, CLOSE), *finite):
-            slopes_where_a_row_is_empty(check, square, mask, shown)
+        call, *given = kept_dtypes(check, name)
+        square, mask, shown = arguments_left_alone(check, name)
+        gradients(check, call, given)
+        gradients_with_an_empty_row(check, square, mask, shown)
 
+    # A mask, or what hides a score, made on the CPU.
     with check.follows_device(0.125):
         q, k, v, words = drawn(check, 2, 2, 4, 4, 8, 6)
         check.follows(calling(q, k, v), f"{name}({words})")
         check.follows(calling(q, k, v, some(check, 4, 4)), f"{name}({words}, mask (4, 4))")
 
 
-def slopes_where_a_row_is_empty(check: Check, square: list[torch.Tensor], mask: torch.Tensor, call: str) -> None:
-    q, k, v = square
+def broadcast_masks(check: Check, name: str) -> None:
+    q, k, v, words = drawn(check, 4, 4, 4, 4, 6, 5)
+    everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
+    check.agrees(calling(q, k, v, everything), f"{name}({words}, mask (4, 4), all True)", CLOSE)
+    check.agrees(calling(q, k, v, some(check, 4, 4)), f"{name}({words}, mask (4, 4))", CLOSE, ANOTHER_MASK)
+    shapes: tuple[tuple[int, ...], ...] = ((4, 1, 1, 4), (4, 4, 4, 4))
+    for shape in shapes:
+        mask = some(check, *shape)
+        check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
+    q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
+    shapes = ((5, 7), (7,), (2, 1, 1, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7))
+    for shape in shapes:
+        mask = some(check, *shape)
+        check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
+        check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)
+    q, k, v, words = drawn(check, 1, 2, 300, 300, 4, 3)
+    check.agrees(calling(q, k, v, some(check, 1, 300)), f"{name}({words}, mask (1, 300))", CLOSE, LONG_TEXT)
+
+
+def empty_rows(check: Check, name: str) -> None:
+    q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
+    mask = some(check, 5, 7)
+    check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7))", CLOSE)
+    mask = mask.clone()
+    mask[2] = False
+    check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7) with row 2 all False)", CLOSE, EMPTY_ROW)
+    below = f"{name}({words}, the rows of that mask moved down by one)"
+    check.agrees(calling(q, k, v, mask.roll(1, 0)), below, CLOSE, OTHER_EMPTY_ROW)
     for at, letter in enumerate("qkv"):
-        check.agrees(sloping(q, k, v, mask, at), f"the gradient for {letter} of {call}", CLOSE, CUT)
-    for at, letter in enumerate("qk"):
-        slope = f"the gradient for {letter} of the weights of {call}"
-        check.agrees(weights_slope(*square, mask, at=at), slope, CLOSE, CUT)
-    for dtype, tolerance in ROUNDED.items():
-        half, words = [given.to(dtype) for given in square], str(dtype).removeprefix("torch.")
-        with check.holds(calling(*half, mask), f"{call} in {words}", tolerance):
-            for at, letter in enumerate("qkv"):
-                slope = f"whether in {words} the gradient for {letter} of {call} is finite and not all 0"
-                check.agrees(usable_slope(*half, mask, at), slope, hint=HALF_SLOPE)
-
-
-def returned(place: int, *arguments: torch.Tensor) -> Probe:
-    call = calling(*arguments)
-    return lambda f: call(f)[place]
-
-
-def _with(arguments: list[torch.Tensor]) -> Probe:
-    return lambda f: f(*arguments)
+        check.agrees(
+            finite_slope(q, k, v, mask, at),
+            f"whether the gradient for {letter} is finite, where row 2 of the mask is all False",
+            hint=EMPTY_ROW,
+        )
+    padding = torch.ones(2, 1, 1, 7, dtype=torch.bool, device=check.device)
+    padding[1] = False
+    shown = f"{name}({words}, mask (2, 1, 1, 7), sequence 1 all False)"
+    check.agrees(calling(q, k, v, padding), shown, CLOSE, EMPTY_ROW)
+    one_head = some(check, 2, 3, 5, 7)
+    one_head[:, 1, 3] = False
+    shown = f"{name}({words}, mask (2, 3, 5, 7) with row 3 all False in head 1 alone)"
+    check.agrees(calling(q, k, v, one_head), shown, CLOSE, EMPTY_ROW)
+    for shape in ((5, 7), (7,)):
+        nothing = torch.zeros(shape, dtype=torch.bool, device=check.device)
+        check.agrees(calling(q, k, v, nothing), f"{name}({words}, mask {shape} all False)", CLOSE, EMPTY_ROW)
+    column = torch.tensor([True, False, True, True, False], device=check.device)[:, None]
+    check.agrees(calling(q, k, v, column), f"{name}({words}, mask (5, 1))", CLOSE, BROADCAST)
 
 
 def large_scores(check: Check, name: str) -> None:
@@ -317,6 +256,78 @@ def half_precision(check: Check, name: str) -> None:
         check.agrees(calling(q, k, v, mask), call, ROUNDED[torch.float16], HALF)
 
 
+def kept_dtypes(check: Check, name: str) -> tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Gives back the call in float32, and its q, k and v."""
+    mask = some(check, 3, 4)
+    mask[1] = False
+    for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
+        q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=dtype)
+        for place, part in enumerate(("out", "weights")):
+            check.has_dtype(returned(place, q, k, v), dtype, f"{part} of {name}({words})")
+            masked = f"{part} of {name}({words}, mask (3, 4) with row 1 all False)"
+            with check.answers(returned(place, q, k, v, mask), masked):
+                check.has_dtype(returned(place, q, k, v, mask), dtype, masked)
+    call = f"{name}({words})"
+    check.agrees(calling(q, k, v), call, CLOSE)
+    return call, q, k, v
+
+
+def returned(place: int, *arguments: torch.Tensor) -> Probe:
+    call = calling(*arguments)
+    return lambda f: call(f)[place]
+
+
+def arguments_left_alone(check: Check, name: str) -> tuple[list[torch.Tensor], torch.Tensor, str]:
+    """Gives back q, k and v, a mask with an empty row, and words for their call."""
+    *square, words = drawn(check, 2, 2, 4, 4, 6, 5)
+    mask = some(check, 4, 4)
+    mask[0], mask[1] = True, False  # where every row has one key, the weights do not depend on q and k
+    shown = f"{name}({words}, mask (4, 4) with row 1 all False)"
+    check.keeps(lambda f, *given: f(*given), shown, *square, mask)
+    *fresh, words = drawn(check, 2, 2, 4, 4, 6, 5)
+    other = some(check, 4, 4)
+    other[1, 3], other[2] = True, False
+    check.looks_anew(f"{name}({words}, mask (4, 4) with row 2 all False)", *fresh, other, tolerance=CLOSE)
+    full = mask.expand(2, 2, 4, 4).clone()
+    call = f"{name}({words}, mask (2, 2, 4, 4), row 1 all False)"
+    check.unchanged(lambda f: f(*square, full), call, *square, full)
+    for dtype in ROUNDED:
+        half = [given.to(dtype) for given in square]
+        check.unchanged(_with(half), f"{name}({words}) in {str(dtype).removeprefix('torch.')}", *half)
+    heads = [as_heads(check, 2, 2, 4, 6) for _ in range(3)]
+    check.agrees(calling(*heads), f"{name}(q, k, v (2, 2, 4, 6)), all transposed", CLOSE, STRIDES)
+    return square, mask, shown
+
+
+def _with(arguments: list[torch.Tensor]) -> Probe:
+    return lambda f: f(*arguments)
+
+
+def gradients(check: Check, call: str, given: list[torch.Tensor], mask: torch.Tensor | None = None) -> None:
+    q, k, v = given
+    for at, letter in enumerate("qkv"):
+        check.agrees(sloping(q, k, v, mask, at), f"the gradient for {letter} of {call}", CLOSE, CUT)
+    for at, letter in enumerate("qk"):
+        slope = f"the gradient for {letter} of the weights of {call}"
+        check.agrees(weights_slope(*given, *([] if mask is None else [mask]), at=at), slope, CLOSE, CUT)
+
+
+def gradients_with_an_empty_row(check: Check, square: list[torch.Tensor], mask: torch.Tensor, call: str) -> None:
+    """A gradient that is not finite is paid for with the rows that may attend to nothing."""
+    q, k, v = square
+    finite = (
+        check.holds(finite_slope(q, k, v, mask, at), f"whether gradient {at} of {call} is finite") for at in range(3)
+    )
+    with check.where(check.holds(calling(q, k, v, mask), call, CLOSE), *finite):
+        gradients(check, call, square, mask)
+        for dtype, tolerance in ROUNDED.items():
+            half, words = [given.to(dtype) for given in square], str(dtype).removeprefix("torch.")
+            with check.holds(calling(*half, mask), f"{call} in {words}", tolerance):
+                for at, letter in enumerate("qkv"):
+                    slope = f"whether in {words} the gradient for {letter} of {call} is finite and not all 0"
+                    check.agrees(usable_slope(*half, mask, at), slope, hint=HALF_SLOPE)
+
+
 # ---- 1.2 attention_by_hand ------------------------------------------------------------------------------------------
 
 
@@ -343,10 +354,13 @@ def _by_hand() -> dict[str, float]:
 
 @exercise(WEEK, "attention_by_hand", reference=_by_hand())
 def attention_by_hand(check: Check) -> None:
+    # The scale left out or another, a softmax over the columns, scores or exponentials that do not add up to 1.
     with check.criterion("the weights of query 0", 1, golden=True):
         check.entries("w_0_0", "w_0_1", "w_0_2", tolerance=FOUR_PLACES)
+    # A mean of the keys in place of the values.
     with check.criterion("the output at position 0", 1, golden=True):
         check.entries("out_0_0", "out_0_1", tolerance=FOUR_PLACES)
+    # A token that stays where it was, or moves without its query or its value.
     with check.criterion("after the swap", 1, golden=True):
         check.entries("swapped_w_0_1", "swapped_out_0_0", "swapped_out_1_0", tolerance=FOUR_PLACES)
 
@@ -431,117 +445,130 @@ def _a_float(call: str) -> Callable[[Any], Fault | None]:
 
 @exercise(WEEK, "equivariance_gap")
 def equivariance_gap(check: Check) -> None:
-    def measured(
-        words: str,
-        f: Callable,
-        shape: tuple[int, ...],
-        order: list[int],
-        hint: Hint | str = "",
-        dtype: torch.dtype = torch.float32,
-        tolerance: Tolerance = GAP,
-        given: torch.Tensor | None = None,
-    ) -> None:
-        x = check.randn(*shape, dtype=dtype) if given is None else given
-        check.agrees(
-            calling(f, x, torch.tensor(order, device=check.device)),
-            f"equivariance_gap(f, x {shape}, perm {order}), f: {words}",
-            tolerance,
-            hint,
-        )
-
-    def of_both_signs(shape: tuple[int, ...], order: list[int]) -> None:
-        """For one x a function and its negative: who takes the largest difference with its sign is wrong for one of them,
-        whatever numbers the class has drawn."""
-        x = check.randn(*shape)
-        for words, f in (ORDERED[0], ("the running sum over the tokens", lambda t: t.cumsum(dim=1))):
-            measured(words, f, shape, order, given=x)
-
+    # Input or output alone permuted, channels or sequences reordered, a mean, a norm or a signed difference.
     with check.criterion("functions that see the order, two tokens exchanged", 0.5, golden=True):
         for words, f in ORDERED:
-            measured(words, f, (1, 4, 4), [0, 2, 1, 3])
-        of_both_signs((1, 5, 3), [4, 1, 2, 3, 0])
+            gap_agrees(check, words, f, (1, 4, 4), [0, 2, 1, 3])
+        gaps_of_both_signs(check, (1, 5, 3), [4, 1, 2, 3, 0])
+    # The inverse permutation on one side or on both, an output taken to have the shape of x.
     with check.criterion("the same, with permutations that are not their own inverse", 1, golden=True):
-        for words, f in ORDERED:
-            measured(words, f, (1, 4, 4), [2, 0, 1, 3])
-        measured(*ORDERED[0], (1, 7, 2), [3, 0, 6, 5, 1, 2, 4], dtype=torch.float64)
-        measured(
-            "the running sum of the first channel, one number per token",
-            lambda t: t[..., 0].cumsum(1),
-            (1, 6, 3),
-            [3, 0, 5, 1, 2, 4],
-        )
-        measured(
-            "the running sum, two rows of numbers per token",
-            lambda t: -t.cumsum(1).unflatten(-1, (2, 2)),
-            (1, 6, 4),
-            [3, 0, 5, 1, 2, 4],
-            FOUR_AXES,
-        )
-        measured(
-            "the running sum in a wider output", lambda t: torch.cat((t, t.cumsum(1), t), -1), (1, 6, 2), cycle(6, 2)
-        )
+        gaps_in_longer_cycles(check)
+    # The two sides in different orders: a gap where there is none.
     with check.criterion("functions that do not see the order have the gap 0", 0.5):
         for words, f in UNORDERED:
-            measured(words, f, (1, 5, 4), cycle(5, 2))
+            gap_agrees(check, words, f, (1, 5, 4), cycle(5, 2))
+    # f called sequence by sequence, or the gap of the first sequence alone.
     with check.criterion("several sequences at once", 0.5):
-        measured(*ORDERED[0], (1, 4, 4), [0, 3, 2, 1])
-        for words, f in (
-            ORDERED[0],
-            UNORDERED[0],
-            ("minus the running sum, times the size of the batch", lambda t: -t.cumsum(dim=1) * len(t)),
-            (
-                "minus the running sum, less the mean over the batch",
-                lambda t: t.mean(dim=0, keepdim=True) - t.cumsum(dim=1),
-            ),
-        ):
-            measured(words, f, (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH)
-        # The largest gap is in one sequence: not in the first one of both batches, whatever was drawn.
-        x = check.randn(4, 4, 4)
-        for given in (x, x.flip(0)):
-            measured(*ORDERED[0], (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH, given=given)
+        gaps_of_a_batch(check)
+    # A tensor, a gap rounded or set to 0, x reordered in place, f given another dtype than that of x.
     with check.criterion("returns a Python float, not rounded; leaves x and perm alone", 0.25):
-        check.agrees(
-            calling(
-                ORDERED[0][1],
-                check.randn(1, 5, 3, dtype=torch.float64) * 1e-8,
-                torch.tensor([1, 0, 2, 4, 3], device=check.device),
-            ),
-            "equivariance_gap(f, x (1, 5, 3) of order 1e-8, perm), f: minus the running sum over the tokens",
-            Tolerance(rtol=1e-3, atol=1e-12),
-            UNROUNDED,
-        )
-        x, perm = check.randn(1, 5, 3), torch.tensor([1, 0, 2, 4, 3], device=check.device)
-        call = "equivariance_gap(f, x (1, 5, 3), perm [1, 0, 2, 4, 3]), f: minus the running sum over the tokens"
-        check.looks_anew(call, ORDERED[0][1], x, perm, tolerance=GAP)
-        mixing = times(check.randn(3, 3, dtype=torch.float64))
-        words = "the running sum times a float64 matrix"
-        measured(words, mixing, (1, 5, 3), [1, 0, 2, 4, 3], AS_GIVEN, dtype=torch.float64)
-        mixing = times(check.randn(3, 3))
-        measured("the running sum times a float32 matrix", mixing, (1, 5, 3), [1, 0, 2, 4, 3], IN_FLOAT32)
-        measured(
-            "each token, plus 1e-10 of the running sum",
-            lambda t: t + 1e-10 * t.cumsum(1),
-            (1, 5, 3),
-            [1, 0, 2, 4, 3],
-            TINY,
-            dtype=torch.float64,
-            tolerance=Tolerance(rtol=1e-3, atol=0),
-        )
-        weight = torch.nn.Parameter(torch.tensor(-2.0, device=check.device))
-        measured("the running sum times a trained number", learned(weight), (1, 5, 3), [1, 0, 2, 4, 3], TRAINED)
-        measured(
-            "the running sum, not contiguous", lambda t: t.mT.cumsum(2).mT, (1, 5, 3), [1, 0, 2, 4, 3], STRIDES_OF_F
-        )
-        x, perm = check.randn(2, 5, 3), torch.tensor([1, 0, 2, 3, 4], device=check.device)
-        words, f = ORDERED[0]
-        call = f"equivariance_gap(f, x (2, 5, 3), perm), f: {words}"
-        check.satisfies(calling(f, x, perm), call, _a_float(call))
-        check.unchanged(lambda gap: gap(ORDERED[0][1], x, perm), call, x, perm)
+        gap_form(check)
 
+    # An inverse permutation or a matrix made on the CPU, outputs handed to NumPy.
     with check.follows_device(0.25):
         moved = times(check.randn(3, 3)), check.randn(2, 4, 3), torch.tensor([2, 0, 1, 3], device=check.device)
         shown = "equivariance_gap(f, x (2, 4, 3), perm [2, 0, 1, 3]), f: the running sum times a matrix,"
         check.follows(calling(*moved), shown)
+
+
+def gap_agrees(
+    check: Check,
+    words: str,
+    f: Callable,
+    shape: tuple[int, ...],
+    order: list[int],
+    hint: Hint | str = "",
+    dtype: torch.dtype = torch.float32,
+    tolerance: Tolerance = GAP,
+    given: torch.Tensor | None = None,
+) -> None:
+    """The gap of f, of which the message speaks by these words, for an x that is drawn or given."""
+    x = check.randn(*shape, dtype=dtype) if given is None else given
+    check.agrees(
+        calling(f, x, torch.tensor(order, device=check.device)),
+        f"equivariance_gap(f, x {shape}, perm {order}), f: {words}",
+        tolerance,
+        hint,
+    )
+
+
+def gaps_of_both_signs(check: Check, shape: tuple[int, ...], order: list[int]) -> None:
+    """For one x a function and its negative: who takes the largest difference with its sign is wrong for one of them,
+    whatever numbers the class has drawn."""
+    x = check.randn(*shape)
+    for words, f in (ORDERED[0], ("the running sum over the tokens", lambda t: t.cumsum(dim=1))):
+        gap_agrees(check, words, f, shape, order, given=x)
+
+
+def gaps_in_longer_cycles(check: Check) -> None:
+    for words, f in ORDERED:
+        gap_agrees(check, words, f, (1, 4, 4), [2, 0, 1, 3])
+    gap_agrees(check, *ORDERED[0], (1, 7, 2), [3, 0, 6, 5, 1, 2, 4], dtype=torch.float64)
+    words = "the running sum of the first channel, one number per token"
+    gap_agrees(check, words, lambda t: t[..., 0].cumsum(1), (1, 6, 3), [3, 0, 5, 1, 2, 4])
+    words = "the running sum, two rows of numbers per token"
+    gap_agrees(check, words, lambda t: -t.cumsum(1).unflatten(-1, (2, 2)), (1, 6, 4), [3, 0, 5, 1, 2, 4], FOUR_AXES)
+    words = "the running sum in a wider output"
+    gap_agrees(check, words, lambda t: torch.cat((t, t.cumsum(1), t), -1), (1, 6, 2), cycle(6, 2))
+
+
+def gaps_of_a_batch(check: Check) -> None:
+    gap_agrees(check, *ORDERED[0], (1, 4, 4), [0, 3, 2, 1])
+    for words, f in (
+        ORDERED[0],
+        UNORDERED[0],
+        ("minus the running sum, times the size of the batch", lambda t: -t.cumsum(dim=1) * len(t)),
+        (
+            "minus the running sum, less the mean over the batch",
+            lambda t: t.mean(dim=0, keepdim=True) - t.cumsum(dim=1),
+        ),
+    ):
+        gap_agrees(check, words, f, (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH)
+    # The largest gap is in one sequence: not in the first one of both batches, whatever was drawn.
+    x = check.randn(4, 4, 4)
+    for given in (x, x.flip(0)):
+        gap_agrees(check, *ORDERED[0], (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH, given=given)
+
+
+def gap_form(check: Check) -> None:
+    check.agrees(
+        calling(
+            ORDERED[0][1],
+            check.randn(1, 5, 3, dtype=torch.float64) * 1e-8,
+            torch.tensor([1, 0, 2, 4, 3], device=check.device),
+        ),
+        "equivariance_gap(f, x (1, 5, 3) of order 1e-8, perm), f: minus the running sum over the tokens",
+        Tolerance(rtol=1e-3, atol=1e-12),
+        UNROUNDED,
+    )
+    x, perm = check.randn(1, 5, 3), torch.tensor([1, 0, 2, 4, 3], device=check.device)
+    call = "equivariance_gap(f, x (1, 5, 3), perm [1, 0, 2, 4, 3]), f: minus the running sum over the tokens"
+    check.looks_anew(call, ORDERED[0][1], x, perm, tolerance=GAP)
+    shape, order = (1, 5, 3), [1, 0, 2, 4, 3]
+    mixing = times(check.randn(3, 3, dtype=torch.float64))
+    words = "the running sum times a float64 matrix"
+    gap_agrees(check, words, mixing, shape, order, AS_GIVEN, dtype=torch.float64)
+    mixing = times(check.randn(3, 3))
+    gap_agrees(check, "the running sum times a float32 matrix", mixing, shape, order, IN_FLOAT32)
+    gap_agrees(
+        check,
+        "each token, plus 1e-10 of the running sum",
+        lambda t: t + 1e-10 * t.cumsum(1),
+        shape,
+        order,
+        TINY,
+        dtype=torch.float64,
+        tolerance=Tolerance(rtol=1e-3, atol=0),
+    )
+    weight = torch.nn.Parameter(torch.tensor(-2.0, device=check.device))
+    gap_agrees(check, "the running sum times a trained number", learned(weight), shape, order, TRAINED)
+    words = "the running sum, not contiguous"
+    gap_agrees(check, words, lambda t: t.mT.cumsum(2).mT, shape, order, STRIDES_OF_F)
+    x, perm = check.randn(2, 5, 3), torch.tensor([1, 0, 2, 3, 4], device=check.device)
+    words, f = ORDERED[0]
+    call = f"equivariance_gap(f, x (2, 5, 3), perm), f: {words}"
+    check.satisfies(calling(f, x, perm), call, _a_float(call))
+    check.unchanged(lambda gap: gap(f, x, perm), call, x, perm)
 
 
 # ---- 1.5 causal_mask ------------------------------------------------------------------------------------------------
@@ -575,10 +602,13 @@ def causal_mask(check: Check) -> None:
             hint: Hint | str = LONG if n_keys > 100 else WITH_A_CACHE if n_queries < n_keys else ""
             check.agrees(calling(n_queries, n_keys), f"causal_mask({n_queries}, {n_keys})", hint=hint)
 
+    # The token itself hidden, later ones seen, numbers or -inf in place of booleans.
     with check.criterion("as many queries as keys", 1, golden=True):
         masks((4, 4), (1, 1), (2, 2), (7, 7))
+    # Queries counted from position 0, the cache hidden, a row for each key, a mask that is always square.
     with check.criterion("several new queries, with a cache", 1.5, golden=True):
         masks((3, 3), (2, 5), (3, 4), (2, 9), (5, 8), (6, 7))
+    # A first row for the only query, a greatest size, positions in half precision, a kept mask handed out again.
     with check.criterion("one new query, with a cache; a new mask on each call", 0.5):
         masks((1, 6), (1, 2), (1, 33), (1, 5000))
         check.agrees(

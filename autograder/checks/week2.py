@@ -43,13 +43,17 @@ ENCODED_BY_HAND |= {f"dot_{p}_{q}": math.cos(q - p) + math.cos((q - p) / 100) fo
 
 @exercise(WEEK, "encode_by_hand", reference=ENCODED_BY_HAND)
 def encode_by_hand(check: Check) -> None:
+    # Positions counted from 1, sine and cosine exchanged, all sines first.
     with check.criterion("PE(0)", 0.5, golden=True):
         check.entries(*(f"pe_0_{channel}" for channel in range(4)), tolerance=FOUR_DIGITS)
     for name, channels in (("fast", (0, 1)), ("slow", (2, 3))):
+        # Degrees or turns for radians; another frequency for the slow pair, or two frequencies within one pair.
         with check.criterion(f"the {name} pair of PE(1), PE(5), PE(6)", 1, golden=True):
             check.entries(*(f"pe_{p}_{c}" for p in (1, 5, 6) for c in channels), tolerance=FOUR_DIGITS)
+    # Products halved or of the first pair alone, distances; two products that came out similar, not equal.
     with check.criterion("PE(0)·PE(1) and PE(5)·PE(6)", 1.5, golden=True):
         check.entries("dot_0_1", "dot_5_6", tolerance=FOUR_DIGITS)
+    # Products halved or of the first pair alone, distances.
     with check.criterion("PE(0)·PE(5)", 1, golden=True):
         check.entries("dot_0_5", tolerance=FOUR_DIGITS)
 
@@ -65,8 +69,10 @@ def encode_by_hand(check: Check) -> None:
     },
 )
 def wavelengths_by_hand(check: Check) -> None:
+    # The factor 2 pi left out, frequencies for wavelengths, exponents t/d, pairs counted from 1.
     with check.criterion("pairs 0, 8 and 16", 1, golden=True):
         check.entries("pair_0", "pair_8", "pair_16", tolerance=FOUR_DIGITS)
+    # An exponent of 1, of the last pair but one, or of the last channel.
     with check.criterion("the longest", 1, golden=True):
         check.entries("longest", tolerance=FOUR_DIGITS)
 
@@ -120,6 +126,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
         check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", NEAR, hint)
 
     length = int(check.randint(17, 60))
+    # All sines first, sine and cosine exchanged, another exponent, positions from 1, an axis too many.
     with check.criterion("values near position 0", 1.5, golden=True):
         check.satisfies(calling(7, 6), f"{name}(7, 6)", _without_extra_axis)
         near(7, 6)
@@ -127,6 +134,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
             near(seq_len, 6, LENGTH)
         for seq_len, d_model in ((10, 16), (5, 10), (33, 64), (5, 4), (3, 512), (9, 2), (1, 8), (2, 98), (2, 206)):
             near(seq_len, d_model, WIDTH)
+    # 10,000 written as a number, a base kept from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
         near(10, 16)
         check.agrees(calling(9, 8, base=500.0), f"{name}(9, 8, base=500)", NEAR, BASE)
@@ -134,6 +142,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
         for base in (1e6, 7.5):
             check.agrees(calling(9, 8, base=base), f"{name}(9, 8, base={base:g})", NEAR, BASE)
         check.agrees(calling(6, 4, 20), f"{name}(6, 4, 20)", NEAR, BASE)
+    # Positions, frequencies or angles in float32, a table of a fixed greatest length.
     with check.criterion("within 1e-5 up to position 100,000", 1, golden=True):
         near(7, 6)  # the farthest comes first: there a coarse angle looks like nothing else
         for seq_len, d_model in ((100_001, 6), (3000, 12), (9000 + length, 16)):
@@ -143,11 +152,13 @@ def sinusoidal_positional_encoding(check: Check) -> None:
             near(seq_len, 2, ANY_LENGTH)
         with check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
             check.agrees(calling(60_001, 4, base=FINE), f"{name}(60001, 4, base={FINE})", EXACT, FINE_BASE)
+    # A float64 result, a kept table that the caller may write to.
     with check.criterion("returns float32, a new tensor on each call", 0.5):
         for seq_len, d_model in ((5, 8), (1, 8), (20_000, 2)):
             check.has_dtype(calling(seq_len, d_model), torch.float32, f"{name}({seq_len}, {d_model})")
         check.has_dtype(calling(5, 8, base=500.0), torch.float32, f"{name}(5, 8, base=500)")
         check.returns_new(f"{name}(5, 8)", 5, 8, tolerance=NEAR)
+    # A sine without its cosine, accepted or left to an error of another kind.
     with check.criterion("refuses an odd d_model", 0.5):
         for d_model in (5, 1):
             check.raises(calling(4, d_model), ValueError, f"{name}(4, {d_model})")
@@ -164,18 +175,21 @@ def shift_matrix(check: Check) -> None:
         check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", NEAR, hint)
 
     drawn = int(check.randint(11, 60))
+    # The transpose, blocks of the layout [sin | cos], mirrored or diagonal ones, a matrix right at position 0 alone.
     with check.criterion("offsets to the right", 1.5, golden=True):
         check.satisfies(calling(1, 6), f"{name}(1, 6)", _not_diagonal)
         for offset, d_model in ((1, 6), (5, 16), (drawn, 8), (2, 64), (7, 2)):
             near(offset, d_model)
         for d_model in (98, 206):  # there 1/d_model is rounded so that arange(0, 1, 2/d_model) has one number too many
             near(2, d_model, WIDTH)
+    # The sign of the offset dropped, or steps that are counted to the right only.
     with check.criterion("offset 0 and offsets to the left", 0.75, golden=True):
         near(3, 6)  # 0 comes last: it is the identity for nearly every mistake
         for offset, d_model in ((-drawn, 16), (-1, 6), (-2, 6), (-4, 2), (0, 10)):
             near(offset, d_model, NEGATIVE)
         with check.holds(calling(-9, 18), f"{name}(-9, 18)", NEAR):  # a width that is not asked otherwise
             near(9, 18, AFTER_ITS_OPPOSITE)
+    # 10,000 written as a number, for one sign of the offset too; a base kept from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
         near(5, 16)
         check.agrees(calling(4, 12, base=500.0), f"{name}(4, 12, base=500)", NEAR, BASE)
@@ -184,6 +198,7 @@ def shift_matrix(check: Check) -> None:
             check.agrees(calling(4, 12, base=base), f"{name}(4, 12, base={base:g})", NEAR, BASE)
         with check.holds(calling(-4, 12), f"{name}(-4, 12)", NEAR):
             check.agrees(calling(-4, 12, base=500.0), f"{name}(-4, 12, base=500)", NEAR, LEFT_BASE)
+    # Frequencies or angles in float32, small sines that become 0, a base rounded to float32.
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
         near(3, 6)
         for offset, d_model in ((100_000, 8), (99_990 - drawn, 32), (5000 + drawn, 6)):
@@ -195,11 +210,13 @@ def shift_matrix(check: Check) -> None:
         check.agrees(calling(100_003, 4), f"{name}(100003, 4)", NEAR, ANY_OFFSET)  # there 1e-5 is not promised
         with check.holds(calling(9, 8, base=FINE), f"{name}(9, 8, base={FINE})", NEAR):
             check.agrees(calling(100_000, 8, base=FINE), f"{name}(100000, 8, base={FINE})", EXACT, FINE_BASE)
+    # A float64 result, a kept matrix or identity that the caller may write to.
     with check.criterion("returns float32, a new tensor on each call", 0.25):
         for offset in (3, 0, -3):
             check.has_dtype(calling(offset, 8), torch.float32, f"{name}({offset}, 8)")
         for offset in (3, 0):
             check.returns_new(f"{name}({offset}, 8)", offset, 8, tolerance=NEAR)
+    # An odd width accepted, or refused for some offsets alone.
     with check.criterion("refuses an odd d_model", 0.5):
         for d_model in (5, 1):
             check.raises(calling(2, d_model), ValueError, f"{name}(2, {d_model})")
@@ -360,63 +377,18 @@ def _of_the_table(call: str, due: torch.Tensor) -> Callable[[Any], Fault | None]
 @exercise(WEEK, "LearnedPositionalEmbedding")
 def LearnedPositionalEmbedding(check: Check) -> None:
     name = "LearnedPositionalEmbedding"
-
-    def drawn(max_len: int, batch: int, seq_len: int, d_model: int) -> tuple[torch.Tensor, torch.Tensor, str]:
-        x = check.randn(batch, seq_len, d_model)
-        return check.randn(max_len, d_model), x, f"{name}({max_len}, {d_model})(x {tuple(x.shape)})"
-
+    # Rows of the batch's axis, of other positions or one for all; x or the rows scaled, multiplied or left out.
     with check.criterion("adds row p to position p", 0.75, golden=True):
         for sizes in ((5, 5, 5, 3), (7, 2, 4, 6), (9, 4, 9, 2), (5, 3, 1, 4), (6, 1, 6, 8), (600, 1, 600, 2)):
-            rows, x, call = drawn(*sizes)
+            rows, x, call = rows_and_text(check, *sizes)
             check.agrees(added(rows, x), call, SUM)
-
+    # A buffer, a frozen or detached table, a second parameter, x written to, rows kept from another text.
     with check.criterion("one trainable tensor; gradients reach every row of it and x; x stays as it is", 0.5):
-        rows, x, call = drawn(7, 2, 4, 6)
-        check.satisfies(lambda cls: list(cls(7, 6).parameters()), f"{name}(7, 6).parameters()", _one_table)
-        check.satisfies(recording_a_graph(rows, x), call, _of_the_table(call, x + rows[: x.shape[1]]))
-        check.keeps(_with(rows), call, x)
-        half = x.to(torch.bfloat16)
-        check.unchanged(_adding(rows, half), f"{call} in bfloat16", half)
-        check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, DIAGNOSES["input detached"])
-        rows, x, call = drawn(7, 2, 7, 6)
-        check.agrees(table_gradient(rows, x), f"the gradient for the table of {call}", SUM, TABLE_GRADIENT)
-        check.agrees(added_after(rows, x[:, :3], x), f"{call} after a text of 3 tokens", SUM, LONGER)
-        check.agrees(
-            added_after(rows, x, x[:, :3]), f"{name}(7, 6)(x (2, 3, 6)) after a text of 7 tokens", SUM, SHORTER
-        )
-        check.agrees(added_after(rows, torch.cat((x, x)), x), f"{call} after a batch of 4", SUM, SMALLER)
-        low = x.to(torch.bfloat16)
-        check.agrees(
-            table_gradient(rows, low), f"the gradient for the table of {call} in bfloat16", HALF_GRADIENT, LOW_GRADIENT
-        )
-
+        trained_table(check)
+    # A float32 result, the table itself rounded, rows kept from before load_state_dict, `view`.
     with check.criterion("keeps the dtype of x, contiguous or not", 0.125):
-        rows, x, call = drawn(7, 2, 4, 6)
-        turned = x.transpose(0, 1).contiguous().transpose(0, 1)
-        check.agrees(added(rows, x), call, SUM)
-        check.agrees(added_as_it_lies(rows, turned), f"{call}, x not contiguous", SUM, STRIDES)
-        for dtype, tolerance in LOW_SUM.items():
-            low = x.to(dtype)
-            shown = f"{call} in {str(dtype).removeprefix('torch.')}"
-            check.has_dtype(added(rows, low), dtype, shown)
-            check.agrees(added(rows, low), shown, tolerance)
-        check.has_dtype(added(rows, x.double()), torch.float64, f"{call} in float64")
-        check.agrees(added(rows, x.double()), f"{call} in float64", EXACT_SUM, IN_FLOAT64)
-        low = x.to(torch.bfloat16)
-        check.agrees(added_after(rows, low, x), f"{call} after the same in bfloat16", SUM, AFTER_BFLOAT16)
-        check.agrees(
-            added_again(rows, 5 - rows, low),
-            f"{call} in bfloat16, once more after load_state_dict",
-            LOW_SUM[torch.bfloat16],
-            RELOADED,
-        )
-        check.agrees(
-            added_again(rows, 5 - rows, x, evaluating=True),
-            f"{call} after .eval(), once more after load_state_dict",
-            SUM,
-            RELOADED_EVALUATING,
-        )
-
+        dtypes_of_x(check)
+    # Rows that are clamped, wrapped round, cut off or zero beyond the table, one row that broadcasts.
     with check.criterion("past max_len it raises", 0.5):
         # On the CPU in any case: an index out of range would end a CUDA device for all that comes after.
         for max_len, seq_len, d_model in ((5, 6, 3), (4, 9, 4), (1, 2, 4), (3, 4, 1)):
@@ -430,8 +402,65 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         x = torch.zeros(2, 6, 3)
         check.raises(evaluating(5, 3, x), Exception, f"{name}(5, 3).eval()(x {tuple(x.shape)})")
 
+    # Positions made on the CPU.
     with check.follows_device(0.125):
         check.follows(made_there((8, 4), check.randn(2, 5, 4)), "LearnedPositionalEmbedding(8, 4)(x (2, 5, 4))")
+
+
+def rows_and_text(
+    check: Check, max_len: int, batch: int, seq_len: int, d_model: int
+) -> tuple[torch.Tensor, torch.Tensor, str]:
+    """A table, a text to add it to, and words for the call."""
+    x = check.randn(batch, seq_len, d_model)
+    call = f"LearnedPositionalEmbedding({max_len}, {d_model})(x {tuple(x.shape)})"
+    return check.randn(max_len, d_model), x, call
+
+
+def trained_table(check: Check) -> None:
+    name = "LearnedPositionalEmbedding(7, 6)"
+    rows, x, call = rows_and_text(check, 7, 2, 4, 6)
+    check.satisfies(lambda cls: list(cls(7, 6).parameters()), f"{name}.parameters()", _one_table)
+    check.satisfies(recording_a_graph(rows, x), call, _of_the_table(call, x + rows[: x.shape[1]]))
+    check.keeps(_with(rows), call, x)
+    half = x.to(torch.bfloat16)
+    check.unchanged(_adding(rows, half), f"{call} in bfloat16", half)
+    check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, DIAGNOSES["input detached"])
+    rows, x, call = rows_and_text(check, 7, 2, 7, 6)
+    check.agrees(table_gradient(rows, x), f"the gradient for the table of {call}", SUM, TABLE_GRADIENT)
+    check.agrees(added_after(rows, x[:, :3], x), f"{call} after a text of 3 tokens", SUM, LONGER)
+    check.agrees(added_after(rows, x, x[:, :3]), f"{name}(x (2, 3, 6)) after a text of 7 tokens", SUM, SHORTER)
+    check.agrees(added_after(rows, torch.cat((x, x)), x), f"{call} after a batch of 4", SUM, SMALLER)
+    low = x.to(torch.bfloat16)
+    call = f"the gradient for the table of {call} in bfloat16"
+    check.agrees(table_gradient(rows, low), call, HALF_GRADIENT, LOW_GRADIENT)
+
+
+def dtypes_of_x(check: Check) -> None:
+    rows, x, call = rows_and_text(check, 7, 2, 4, 6)
+    turned = x.transpose(0, 1).contiguous().transpose(0, 1)
+    check.agrees(added(rows, x), call, SUM)
+    check.agrees(added_as_it_lies(rows, turned), f"{call}, x not contiguous", SUM, STRIDES)
+    for dtype, tolerance in LOW_SUM.items():
+        low = x.to(dtype)
+        shown = f"{call} in {str(dtype).removeprefix('torch.')}"
+        check.has_dtype(added(rows, low), dtype, shown)
+        check.agrees(added(rows, low), shown, tolerance)
+    check.has_dtype(added(rows, x.double()), torch.float64, f"{call} in float64")
+    check.agrees(added(rows, x.double()), f"{call} in float64", EXACT_SUM, IN_FLOAT64)
+    low = x.to(torch.bfloat16)
+    check.agrees(added_after(rows, low, x), f"{call} after the same in bfloat16", SUM, AFTER_BFLOAT16)
+    check.agrees(
+        added_again(rows, 5 - rows, low),
+        f"{call} in bfloat16, once more after load_state_dict",
+        LOW_SUM[torch.bfloat16],
+        RELOADED,
+    )
+    check.agrees(
+        added_again(rows, 5 - rows, x, evaluating=True),
+        f"{call} after .eval(), once more after load_state_dict",
+        SUM,
+        RELOADED_EVALUATING,
+    )
 
 
 # ---- the counterexample ---------------------------------------------------------------------------------------------
@@ -500,9 +529,11 @@ def require_counterexample(check: Check, d_model: int) -> None:
 
 @exercise(WEEK, "similarity_counterexample")
 def similarity_counterexample(check: Check) -> None:
+    # Offsets that are 0, equal, negative or in the wrong order, numbers that are no ints, the pair of one width.
     with check.criterion("widths 2, 4, 64 and 128", 1, golden=True):
         for d_model in (2, 4, 64, 128):
             require_counterexample(check, d_model)
+    # A search that ends before the first rise of a wide encoding, or takes rounding for a rise.
     with check.criterion("any even width up to 1024", 1, golden=True):
         drawn = [2 * int(half) for half in check.randint(5, 512, (12,))]
         # 40, 90, 150, 204 and 400 tell bases of 5,000, 10,100 and 20,000 from 10,000. Where the least product lies at the

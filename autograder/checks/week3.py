@@ -41,6 +41,7 @@ from autograder.grading.sandbox.worker.tensors import REFILLED
 from autograder.misconceptions.week3 import DIAGNOSES
 from autograder.reference.rope import look_back_scores
 from autograder.script.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
+from autograder.script.script import Gate
 
 WEEK = "week3_rope"
 
@@ -64,10 +65,13 @@ ROTATED_BY_HAND = {
 
 @exercise(WEEK, "rotate_by_hand", reference=ROTATED_BY_HAND)
 def rotate_by_hand(check: Check) -> None:
+    # Degrees, a clockwise turn, sine and cosine exchanged, the angle of position 4.
     with check.criterion("q = (1, 0) rotated to position 3", 1, golden=True):
         check.entries("q3_0", "q3_1", tolerance=FOUR_DIGITS)
+    # k rotated as if it were (1, 0), or with the sign of its first channel lost.
     with check.criterion("k = (0, 1) rotated to position 1", 1, golden=True):
         check.entries("k1_0", "k1_1", tolerance=FOUR_DIGITS)
+    # The sum of the positions, their difference reversed or its cosine, a scaled score, vectors that are not rotated.
     with check.criterion("the score, twice", 1, golden=True):
         check.entries("score_3_1", "score_12_10", tolerance=FOUR_DIGITS)
 
@@ -75,8 +79,10 @@ def rotate_by_hand(check: Check) -> None:
 # float: 769.0 is as good as 769
 @exercise(WEEK, "bfloat16_positions", reference={"distinct": 769.0, "first_collision": 257.0})
 def bfloat16_positions(check: Check) -> None:
+    # The exact integers counted alone, another number of significant bits, 0 or 4096 forgotten.
     with check.criterion("how many of 0..4095 stay apart", 0.5, golden=True):
         check.entries("distinct", tolerance=EXACT)
+    # 256, the last integer that is exact, for the first that is not; another number of significant bits.
     with check.criterion("the first position that falls on an earlier one", 0.5, golden=True):
         check.entries("first_collision", tolerance=EXACT)
 
@@ -88,16 +94,20 @@ def bfloat16_positions(check: Check) -> None:
 def rope_frequencies(check: Check) -> None:
     # Relative, since the last frequency is 1e-4. float32 through exp(-ln(base) * ...) is off by 1e-6, float16 by 5e-4.
     tolerance = Tolerance(rtol=1e-5, atol=0)
+    # The exponent i/d, d - 2 for d, no minus sign, pairs from 1, wavelengths, a frequency for each channel.
     with check.criterion("values for the default base", 0.75, golden=True):
         for head_dim in (8, 64, 6, 128, 2):
             check.agrees(calling(head_dim), f"rope_frequencies({head_dim})", tolerance)
+    # 10,000 written as a number, a base kept from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
         check.agrees(calling(10, 500.0), "rope_frequencies(10, 500.0)", tolerance)
         check.agrees(calling(10), "rope_frequencies(10)", tolerance, REMEMBERED_BASE)  # asked first with another base
         check.agrees(calling(64, base=1e6), "rope_frequencies(64, base=1e6)", tolerance)
         check.agrees(calling(8, base=7.5), "rope_frequencies(8, base=7.5)", tolerance)
+    # A kept tensor that the caller may write to.
     with check.criterion("a new tensor on each call", 0.25):
         check.returns_new("rope_frequencies(8)", 8, tolerance=tolerance)
+    # A channel without a partner, accepted or refused with another error.
     with check.criterion("refuses an odd head_dim", 0.5):
         check.raises(calling(7), ValueError, "rope_frequencies(7)")
 
@@ -291,21 +301,29 @@ def rotation_device(check: Check, name: str) -> None:
 @exercise(WEEK, "apply_rotary_emb")
 def apply_rotary_emb(check: Check) -> None:
     name = "apply_rotary_emb"
+    # The other layout, a clockwise or mirrored turn, sine and cosine exchanged, angles along the heads, the exponents.
     with check.criterion("values at positions 0..n-1", 1.5, golden=True):
         rotation_values(check, name)
+    # Positions ignored, counted on from the first one, rounded, or without their sign.
     with check.criterion("shifted, shuffled, negative and fractional positions", 1, golden=True):
         rotation_positions(check, name)
+    # The first row used for all sequences, rows that broadcast along the heads, no rows foreseen.
     with check.criterion("one row of positions per sequence", 1, golden=True):
         rotation_rows(check, name)
+    # 10,000 written as a number.
     with check.criterion("another base", 0.5, golden=True):
         rotation_base(check, name)
+    # Positions, frequencies or angles in the half precision of x, angles kept from a call in it.
     with check.criterion("far positions, also in bfloat16 and float16", 1, golden=True):
         rotation_far(check, name)
+    # A float32 result whatever x is, or the dtype of the positions.
     with check.criterion("keeps the dtype", 0.25):
         rotation_dtype(check, name)
+    # An argument written to or handed back, gradients cut off, `view` of heads, an odd head_dim accepted.
     with check.criterion("new results, gradients; leaves its arguments alone, refuses an odd head_dim", 0.5):
         rotation_manners(check, name)
 
+    # Frequencies made on the CPU.
     with check.follows_device(0.25):
         rotation_device(check, "apply_rotary_emb")
 
@@ -313,18 +331,23 @@ def apply_rotary_emb(check: Check) -> None:
 @exercise(WEEK, "apply_rotary_emb_half")
 def apply_rotary_emb_half(check: Check) -> None:
     name = "apply_rotary_emb_half"
+    # Interleaved pairs, halves woven or in the wrong order, tables of the other layout, a clockwise turn.
     with check.criterion("values at positions 0..n-1", 1, golden=True):
         rotation_values(check, name)
+    # Positions ignored, one row for all sequences, 10,000 written as a number.
     with check.criterion("any positions, one row per sequence, another base", 0.5, golden=True):
         rotation_positions(check, name)
         rotation_base(check, name)
         rotation_rows(check, name)
+    # Angles in the half precision of x, a float32 result.
     with check.criterion("far positions in half precision, dtype kept", 0.25, golden=True):
         rotation_far(check, name)
         rotation_dtype(check, name)
+    # An argument written to or handed back, gradients cut off, `view` of heads, an odd head_dim accepted.
     with check.criterion("new results, gradients; leaves its arguments alone, refuses an odd head_dim", 0.125):
         rotation_manners(check, name)
 
+    # Frequencies made on the CPU.
     with check.follows_device(0.125):
         rotation_device(check, "apply_rotary_emb_half")
 
@@ -344,14 +367,17 @@ def interleaved_to_half(check: Check) -> None:
         )
 
     # head_dim >= 6 first: with 4 the order (0, 2, 1, 3) is its own inverse.
+    # The inverse permutation, odd rows first, the two rows of a pair exchanged, columns in place of rows.
     with check.criterion("one head", 1, golden=True):
         for rows, columns in ((8, 8), (6, 5), (16, 3)):
             reorders(rows, columns, 1)
+    # One permutation over the rows of all heads, rows taken channel by channel, an order kept for another n_heads.
     with check.criterion("several heads, each by itself", 1.5, golden=True):
         for rows, columns, n_heads in ((24, 24, 2), (18, 7, 3), (40, 12, 5), (48, 16, 6)):
             reorders(rows, columns, n_heads)
         reorders(16, 16, 2, OTHER_HEADS)  # as many rows as above with one head
         reorders(12, 4, 3)
+    # Gradients cut off, the weight written to or rounded to float32, rows accepted that make no pairs.
     with check.criterion(
         "keeps dtype and gradient, returns a new tensor, leaves the weight alone, refuses rows that make no pairs", 0.25
     ):
@@ -376,6 +402,7 @@ def interleaved_to_half(check: Check) -> None:
                 f"interleaved_to_half(weight ({rows}, 4), {n_heads})",
             )
 
+    # A permutation matrix made on the CPU.
     with check.follows_device(0.25):
         check.follows(calling(check.randn(12, 8), 3), "interleaved_to_half(weight (12, 8), 3)")
 
@@ -544,189 +571,40 @@ def _apart(message: str) -> Callable[[Any], Fault | None]:
 @exercise(WEEK, "RotaryMultiHeadAttention")
 def RotaryMultiHeadAttention(check: Check) -> None:
     name = "RotaryMultiHeadAttention"
-
-    def drawn(batch: int, seq_len: int, d_model: int) -> tuple[dict, torch.Tensor]:
-        return module_weights(check, d_model), check.randn(batch, seq_len, d_model)
-
-    def positions(*values: Any) -> torch.Tensor:
-        return torch.tensor(values, device=check.device)
-
+    # Another scale, a softmax over the queries, heads and tokens mixed up, values rotated, queries or keys alone.
     with check.criterion("attention as such (all positions equal, so rotations cancel)", 0.25, golden=True):
         for batch, seq_len, d_model, n_heads in ((2, 5, 12, 2), (4, 4, 16, 4), (1, 3, 8, 1)):
-            weights, x = drawn(batch, seq_len, d_model)
+            weights, x = weights_and_text(check, batch, seq_len, d_model)
             check.agrees(
-                attended(weights, n_heads, x, positions=positions(*[5] * seq_len)),
+                attended(weights, n_heads, x, positions=at_positions(check, *[5] * seq_len)),
                 f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, positions all 5)",
                 ATTENDED,
             )
-
+    # No rotation, one before the heads are split, another layout or exponent, angles kept from another text.
     with check.criterion("rotated queries and keys, positions 0..n-1", 1.5, golden=True):
-        for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 16, 2), (1, 12, 8, 1), (3, 2, 36, 6)):
-            weights, x = drawn(batch, seq_len, d_model)
-            check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
-
-        weights, x = drawn(2, 9, 16)
-        for first, then in ((9, 4), (3, 9)):
-            check.agrees(
-                attended_twice(weights, 2, x[:, :first], x[:, :then]),
-                f"{name}(16, 2) on a text of {first} tokens, then on one of {then}",
-                ATTENDED,
-                LENGTHS_ONE_BY_ONE,
-            )
-        check.agrees(
-            attended(weights, 2, x, evaluating=True), f"{name}(16, 2).eval()(x {tuple(x.shape)})", ATTENDED, EVALUATING
-        )
-
+        attention_in_order(check, name)
+    # Positions ignored, or looked up in a table of whole ones; the first row used for all sequences.
     with check.criterion("positions as given, also one row per sequence", 1, golden=True):
-        weights, x = drawn(3, 4, 16)
-        for given, words, hint in (
-            (positions(0, 1, 2, 3), "0..3", ""),
-            (positions(0, 3, 4, 11), "[0, 3, 4, 11]", GIVEN),
-            (positions(0, 0, 0, 0), "all 0", GIVEN),
-            (positions(7, 2, -9, 2.5), "in any order, negative and fractional", GIVEN),
-            (positions((0, 1, 2, 3), (2, 9, 4, 0), (5, 5, -8, 30)), "of shape (3, 4)", ROWS),
-        ):
-            check.agrees(
-                attended(weights, 2, x, positions=given),
-                f"{name}(16, 2)(x {tuple(x.shape)}, positions {words})",
-                ATTENDED,
-                hint,
-            )
-        # The same numbers, the same ends: nothing but the order tells the two apart.
-        order, other_order = positions(0, 3, 4, 11), positions(0, 4, 3, 11)
-        call = f"{name}(16, 2)(x {tuple(x.shape)}, positions [0, 4, 3, 11])"
-        with check.holds(attended(weights, 2, x, positions=other_order), call, ATTENDED):
-            check.agrees(
-                attended_after(weights, 2, x, order, positions=other_order),
-                f"{call} after the same with [0, 3, 4, 11]",
-                ATTENDED,
-                STALE_POSITIONS,
-            )
-        call = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (3, 4)"
-        check.agrees(attended(weights, 2, x.double(), positions=given), f"{call}) in float64", ATTENDED, MODULE_FLOAT64)
-        call = f"{name}(16, 2)(x {tuple(x.shape)})"
-        with check.holds(attended(weights, 2, x), call, ATTENDED):
-            check.agrees(
-                attended_after(weights, 2, x, given, given[1]),
-                f"{call} after two calls with positions",
-                ATTENDED,
-                STALE,
-            )
-        # Queries that are 0 have no scores, whatever the rotation: a long text can be looked at, and its mask, chunks and all.
-        short, long = check.randn(1, 3, 2), check.randn(1, 2050, 2)
-        call = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0{{}}, is_causal=True)"
-        with check.holds(causal_means(small(weights, 2), short), call.format(3, ""), ATTENDED):
-            # with positions 0..n-1: then so is its mask
-            long_is_right = check.holds(causal_means(small(weights, 2), long), call.format(2050, ""), ATTENDED)
-            with ~long_is_right:
-                at_0 = causal_means(small(weights, 2), long, at_0=True)
-                is_masked = check.holds(at_0, call.format(2050, ", positions all 0"), ATTENDED)
-                check.require(~is_masked, f"{call.format(2050, '')}: {LONG_POSITIONS}", names=True)
-
+        rows = attention_at_positions(check, name)
+        attention_after_positions(check, name, *rows)
+        long_is_right = causal_in_a_long_text(check, name, rows[0])
+    # 10,000 written as a number.
     with check.criterion("another base", 0.25, golden=True):
-        weights, x = drawn(2, 9, 16)
-        check.agrees(attended(weights, 2, x), f"{name}(16, 2)(x {tuple(x.shape)})", ATTENDED)
-        for base in (50.0, 7.5):
-            check.agrees(
-                attended(weights, 2, x, base=base), f"{name}(16, 2, base={base:g})(x {tuple(x.shape)})", ATTENDED, BASE
-            )
-        given, shown = positions(*range(3, 12)), f"(x {tuple(x.shape)}, positions 3..11)"
-        with check.holds(attended(weights, 2, x, positions=given), f"{name}(16, 2){shown}", ATTENDED):
-            based = attended(weights, 2, x, base=7.5, positions=given)
-            check.agrees(based, f"{name}(16, 2, base=7.5){shown}", ATTENDED, BASE_OF_POSITIONS)
-        # At far positions a base of 10,001 moves some output by 0.004.
-        check.agrees(
-            beyond_the_default(weights, 2, x, far_positions(check, 9)),
-            f"{name}(16, 2, base=10000.0)(x {tuple(x.shape)}, far positions) less the same without base",
-            ATTENDED,
-        )
-
+        attention_base(check, name)
+    # A mask that goes by the positions, hides the token itself or nothing, or fills in a low number.
     with check.criterion("is_causal masks by index", 1):
-        weights, x = drawn(2, 5, 16)
-        call = f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True)"
+        weights, x = weights_and_text(check, 2, 5, 16)
         given = 9 - 2 * check.randperm(5)
-        less_ends = "row t minus the last row for x[:, :t+1] without a mask"
-        check.agrees(
-            beyond_causal(weights, 2, x[:, :3]),
-            f"{name}(16, 2)(x (2, 3, 16), is_causal=True), {less_ends}",
-            ATTENDED,
-            CAUSAL,
-        )
-        check.agrees(beyond_causal(weights, 2, x, given), f"{call}, {less_ends}", ATTENDED, CAUSAL_POSITIONS)
-        rows = torch.stack((given, given.flip(0)))
-        rowwise, less_alone = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (2, 5)", "less each text by itself"
-        with check.holds(rows_together(weights, 2, x, rows, is_causal=False), f"{rowwise}) {less_alone}", ATTENDED):
-            together = rows_together(weights, 2, x, rows, is_causal=True)
-            check.agrees(together, f"{rowwise}, is_causal=True) {less_alone}", ATTENDED, CAUSAL_ROWS)
-        low_call = f"{name}(16, 2)(bfloat16 x {tuple(x.shape)}, is_causal=True), the last row less that without a mask"
-        with check.holds(causal_in_bfloat16(weights, 2, x), low_call, ATTENDED_BFLOAT16):
-            after = causal_in_bfloat16(weights, 2, x, after_float32=True)
-            check.agrees(after, f"{low_call}, after a call in float32", ATTENDED_BFLOAT16, CAUSAL_CONVERTED)
+        causal_by_index(check, name, weights, x, given)
+        causal_in_half_precision(check, name, weights, x)
         with ~long_is_right:
-            shown = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0, positions all 0, is_causal=True)"
-            few, many = (causal_means(small(weights, 2), check.randn(1, n, 2), at_0=True) for n in (3, 2050))
-            with check.holds(few, shown.format(3), ATTENDED):
-                fits = check.holds(many, shown.format(2050), ATTENDED)
-                check.require(fits, f"{shown.format(2050)}: {LONG_TEXT}", names=True)
-        check.agrees(
-            longer_causal(weights, 2, x, positions(1, 1, 1, 1, 1)),
-            f"{name}(16, 2)(x {tuple(x.shape)}, positions all 1, is_causal=True) after a text of 3 tokens, less the same "
-            "from a new module",
-            ATTENDED,
-            LENGTHS_ONE_BY_ONE,
-        )
-        causal = attended(weights, 2, x, positions=given, is_causal=True)
-        # The first token sees itself only, whatever the rotation; the last one more than itself.
-        check.agrees(lambda cls: causal(cls)[:, 0], f"{call}, the first row", ATTENDED, CAUSAL_POSITIONS)
-        alone = attended(weights, 2, x[:, -1:], positions=given[-1:], is_causal=True)
-        check.satisfies(
-            lambda cls: less(causal(cls)[:, -1], alone(cls)[:, 0]),
-            f"{call}, the last row",
-            _apart(f"{call}: the last row does not depend on the tokens before it"),
-        )
-        weights, x = rising_scores(check, 2, 4, 32, n_heads=2)
-        low = attended(weights, 2, x, positions=positions(0, 0, 0, 0), is_causal=True)
-        check.agrees(
-            lambda cls: low(cls)[:, 0],
-            f"{name}(32, 2)(x {tuple(x.shape)}, scores far below 0, positions all 0, is_causal=True), the first row",
-            ATTENDED,
-            FAR_BELOW,
-        )
-
+            causal_mask_of_a_long_text(check, name, weights)
+        causal_ends(check, name, weights, x, given)
+        causal_far_below(check, name)
+    # Positions or angles in bfloat16, frequencies in a buffer that .to() rounds, a mask of a low number in float16.
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
-        weights, x = drawn(2, 24, 32)
-        far, shown = far_positions(check, 24), f"x {tuple(x.shape)}, far positions"
-        # float32 angles up to 8191 are off by 2e-3 (see FAR), outputs were by 1e-3; wrong frequencies give more than 1
-        check.agrees(attended(weights, 2, x, positions=far), f"{name}(32, 2)({shown})", FAR)
-        check.agrees(
-            attended(weights, 2, x.to(torch.bfloat16), positions=far),
-            f"{name}(32, 2).to(bfloat16)({shown})",
-            ATTENDED_BFLOAT16,
-            MODULE_BFLOAT16,
-        )
-        check.agrees(
-            attended(weights, 2, x.to(torch.bfloat16), positions=far.float()),
-            f"{name}(32, 2).to(bfloat16)({shown} in float32)",
-            ATTENDED_BFLOAT16,
-            REAL_POSITIONS,
-        )
-        rounded = x.to(torch.bfloat16)
-        check.has_dtype(
-            attended(weights, 2, rounded), torch.bfloat16, f"{name}(32, 2).to(bfloat16)(bfloat16 x {tuple(x.shape)})"
-        )
-        x = check.randn(1, 330, 32, dtype=torch.bfloat16)  # bfloat16 cannot count to 330
-        check.agrees(
-            attended(weights, 2, x),
-            f"{name}(32, 2).to(bfloat16)(x {tuple(x.shape)})",
-            ATTENDED_BFLOAT16,
-            MODULE_BFLOAT16,
-        )
-        x, call = x[:, :9], f"{name}(32, 2)(x (1, 9, 32), is_causal=True)"
-        with check.holds(attended(weights, 2, x.float(), is_causal=True), call, ATTENDED):
-            for dtype in (torch.bfloat16, torch.float16):
-                in_half = f"{call} in {str(dtype).removeprefix('torch.')}"
-                check.agrees(attended(weights, 2, x.to(dtype), is_causal=True), in_half, ATTENDED_BFLOAT16, CAUSAL_HALF)
-
+        attention_in_half_precision(check, name)
+    # Biases, or a table in the state_dict.
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.25):
         check.agrees(
             lambda cls: {key: tuple(value.shape) for key, value in cls(12, 2).state_dict().items()},
@@ -738,32 +616,210 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             f"{name}(12, 2).named_parameters()",
             hint=FOUR_WEIGHTS,
         )
-
+    # Gradients cut off, x or positions written to, angles kept of positions that have changed, sizes that are floored.
     with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.125):
-        weights, x = drawn(2, 4, 12)
-        equal, call = positions(3, 3, 3, 3), f"{name}(12, 2)(x {tuple(x.shape)}, positions all 3)"
-        for given in (equal, equal.float(), equal.float().expand(2, 4).clone()):
-            words = f"{str(given.dtype).removeprefix('torch.')} of shape {tuple(given.shape)}"
-            check.unchanged(_reading(weights, 2, x, given), f"{call}, {words}", x, given)
-        check.agrees(attended(weights, 2, x, positions=equal), call, ATTENDED)
-        moved, shown = positions(3, 0, 7, 1), f"{name}(12, 2)(x {tuple(x.shape)}, positions [3, 0, 7, 1])"
-        with check.holds(attended(weights, 2, x, positions=moved), shown, ATTENDED):
-            again = f"{shown}, the same tensors as before with other entries"
-            check.agrees(_reading_again(weights, 2, x, moved), again, ATTENDED, AFTER_OTHER_ENTRIES)
-        # products with one more matrix than the outputs, of the same order
-        check.agrees(
-            attended(weights, 2, x, positions=equal, differentiate=True), f"the gradient of {call}", ATTENDED, CUT
-        )
-        for d_model, n_heads in ((10, 4), (6, 2)):
-            x = check.randn(1, 2, d_model)
-            check.raises(making(d_model, n_heads, then=x), ValueError, f"{name}({d_model}, {n_heads})")
+        attention_manners(check, name)
 
+    # Positions, frequencies or a mask made on the CPU.
     with check.follows_device(0.125):
         x, later = check.randn(2, 5, 16), torch.arange(5, device=check.device) + 2
         call = "RotaryMultiHeadAttention(16, 2)(x (2, 5, 16)"
         check.follows(made_there((16, 2), x), f"{call})")
         check.follows(made_there((16, 2), x, is_causal=True), f"{call}, is_causal=True)")
         check.follows(made_there((16, 2), x, later), f"{call}, positions 2..6)")
+
+
+def weights_and_text(check: Check, batch: int, seq_len: int, d_model: int) -> tuple[dict, torch.Tensor]:
+    return module_weights(check, d_model), check.randn(batch, seq_len, d_model)
+
+
+def at_positions(check: Check, *values: Any) -> torch.Tensor:
+    return torch.tensor(values, device=check.device)
+
+
+def attention_in_order(check: Check, name: str) -> None:
+    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 16, 2), (1, 12, 8, 1), (3, 2, 36, 6)):
+        weights, x = weights_and_text(check, batch, seq_len, d_model)
+        check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
+    weights, x = weights_and_text(check, 2, 9, 16)
+    for first, then in ((9, 4), (3, 9)):
+        check.agrees(
+            attended_twice(weights, 2, x[:, :first], x[:, :then]),
+            f"{name}(16, 2) on a text of {first} tokens, then on one of {then}",
+            ATTENDED,
+            LENGTHS_ONE_BY_ONE,
+        )
+    evaluated = attended(weights, 2, x, evaluating=True)
+    check.agrees(evaluated, f"{name}(16, 2).eval()(x {tuple(x.shape)})", ATTENDED, EVALUATING)
+
+
+def attention_at_positions(check: Check, name: str) -> tuple[dict, torch.Tensor, torch.Tensor]:
+    """Gives back weights, texts and the rows of positions that they were asked with last."""
+    weights, x = weights_and_text(check, 3, 4, 16)
+    rows = at_positions(check, (0, 1, 2, 3), (2, 9, 4, 0), (5, 5, -8, 30))
+    for given, words, hint in (
+        (at_positions(check, 0, 1, 2, 3), "0..3", ""),
+        (at_positions(check, 0, 3, 4, 11), "[0, 3, 4, 11]", GIVEN),
+        (at_positions(check, 0, 0, 0, 0), "all 0", GIVEN),
+        (at_positions(check, 7, 2, -9, 2.5), "in any order, negative and fractional", GIVEN),
+        (rows, "of shape (3, 4)", ROWS),
+    ):
+        probe = attended(weights, 2, x, positions=given)
+        check.agrees(probe, f"{name}(16, 2)(x {tuple(x.shape)}, positions {words})", ATTENDED, hint)
+    return weights, x, rows
+
+
+def attention_after_positions(check: Check, name: str, weights: dict, x: torch.Tensor, rows: torch.Tensor) -> None:
+    # The same numbers, the same ends: nothing but the order tells the two apart.
+    order, other_order = at_positions(check, 0, 3, 4, 11), at_positions(check, 0, 4, 3, 11)
+    call = f"{name}(16, 2)(x {tuple(x.shape)}, positions [0, 4, 3, 11])"
+    with check.holds(attended(weights, 2, x, positions=other_order), call, ATTENDED):
+        check.agrees(
+            attended_after(weights, 2, x, order, positions=other_order),
+            f"{call} after the same with [0, 3, 4, 11]",
+            ATTENDED,
+            STALE_POSITIONS,
+        )
+    call = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (3, 4)"
+    check.agrees(attended(weights, 2, x.double(), positions=rows), f"{call}) in float64", ATTENDED, MODULE_FLOAT64)
+    call = f"{name}(16, 2)(x {tuple(x.shape)})"
+    with check.holds(attended(weights, 2, x), call, ATTENDED):
+        after = attended_after(weights, 2, x, rows, rows[1])
+        check.agrees(after, f"{call} after two calls with positions", ATTENDED, STALE)
+
+
+def causal_in_a_long_text(check: Check, name: str, weights: dict) -> Gate:
+    """Queries that are 0 have no scores, whatever the rotation: a long text can be looked at, and its mask, chunks and all.
+    Gives back whether it is right with positions 0..n-1, as its mask is then."""
+    short, long = check.randn(1, 3, 2), check.randn(1, 2050, 2)
+    call = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0{{}}, is_causal=True)"
+    with check.holds(causal_means(small(weights, 2), short), call.format(3, ""), ATTENDED):
+        long_is_right = check.holds(causal_means(small(weights, 2), long), call.format(2050, ""), ATTENDED)
+        with ~long_is_right:
+            at_0 = causal_means(small(weights, 2), long, at_0=True)
+            is_masked = check.holds(at_0, call.format(2050, ", positions all 0"), ATTENDED)
+            check.require(~is_masked, f"{call.format(2050, '')}: {LONG_POSITIONS}", names=True)
+    return long_is_right
+
+
+def attention_base(check: Check, name: str) -> None:
+    weights, x = weights_and_text(check, 2, 9, 16)
+    check.agrees(attended(weights, 2, x), f"{name}(16, 2)(x {tuple(x.shape)})", ATTENDED)
+    for base in (50.0, 7.5):
+        based = attended(weights, 2, x, base=base)
+        check.agrees(based, f"{name}(16, 2, base={base:g})(x {tuple(x.shape)})", ATTENDED, BASE)
+    given, shown = at_positions(check, *range(3, 12)), f"(x {tuple(x.shape)}, positions 3..11)"
+    with check.holds(attended(weights, 2, x, positions=given), f"{name}(16, 2){shown}", ATTENDED):
+        based = attended(weights, 2, x, base=7.5, positions=given)
+        check.agrees(based, f"{name}(16, 2, base=7.5){shown}", ATTENDED, BASE_OF_POSITIONS)
+    # At far positions a base of 10,001 moves some output by 0.004.
+    check.agrees(
+        beyond_the_default(weights, 2, x, far_positions(check, 9)),
+        f"{name}(16, 2, base=10000.0)(x {tuple(x.shape)}, far positions) less the same without base",
+        ATTENDED,
+    )
+
+
+def causal_by_index(check: Check, name: str, weights: dict, x: torch.Tensor, given: torch.Tensor) -> None:
+    call = f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True)"
+    less_ends = "row t minus the last row for x[:, :t+1] without a mask"
+    check.agrees(
+        beyond_causal(weights, 2, x[:, :3]),
+        f"{name}(16, 2)(x (2, 3, 16), is_causal=True), {less_ends}",
+        ATTENDED,
+        CAUSAL,
+    )
+    check.agrees(beyond_causal(weights, 2, x, given), f"{call}, {less_ends}", ATTENDED, CAUSAL_POSITIONS)
+    rows = torch.stack((given, given.flip(0)))
+    rowwise, less_alone = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (2, 5)", "less each text by itself"
+    with check.holds(rows_together(weights, 2, x, rows, is_causal=False), f"{rowwise}) {less_alone}", ATTENDED):
+        together = rows_together(weights, 2, x, rows, is_causal=True)
+        check.agrees(together, f"{rowwise}, is_causal=True) {less_alone}", ATTENDED, CAUSAL_ROWS)
+
+
+def causal_in_half_precision(check: Check, name: str, weights: dict, x: torch.Tensor) -> None:
+    call = f"{name}(16, 2)(bfloat16 x {tuple(x.shape)}, is_causal=True), the last row less that without a mask"
+    with check.holds(causal_in_bfloat16(weights, 2, x), call, ATTENDED_BFLOAT16):
+        after = causal_in_bfloat16(weights, 2, x, after_float32=True)
+        check.agrees(after, f"{call}, after a call in float32", ATTENDED_BFLOAT16, CAUSAL_CONVERTED)
+
+
+def causal_mask_of_a_long_text(check: Check, name: str, weights: dict) -> None:
+    shown = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0, positions all 0, is_causal=True)"
+    few, many = (causal_means(small(weights, 2), check.randn(1, n, 2), at_0=True) for n in (3, 2050))
+    with check.holds(few, shown.format(3), ATTENDED):
+        fits = check.holds(many, shown.format(2050), ATTENDED)
+        check.require(fits, f"{shown.format(2050)}: {LONG_TEXT}", names=True)
+
+
+def causal_ends(check: Check, name: str, weights: dict, x: torch.Tensor, given: torch.Tensor) -> None:
+    """The first token sees itself only, whatever the rotation; the last one more than itself."""
+    call = f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True)"
+    check.agrees(
+        longer_causal(weights, 2, x, at_positions(check, 1, 1, 1, 1, 1)),
+        f"{name}(16, 2)(x {tuple(x.shape)}, positions all 1, is_causal=True) after a text of 3 tokens, less the same "
+        "from a new module",
+        ATTENDED,
+        LENGTHS_ONE_BY_ONE,
+    )
+    causal = attended(weights, 2, x, positions=given, is_causal=True)
+    check.agrees(lambda cls: causal(cls)[:, 0], f"{call}, the first row", ATTENDED, CAUSAL_POSITIONS)
+    alone = attended(weights, 2, x[:, -1:], positions=given[-1:], is_causal=True)
+    check.satisfies(
+        lambda cls: less(causal(cls)[:, -1], alone(cls)[:, 0]),
+        f"{call}, the last row",
+        _apart(f"{call}: the last row does not depend on the tokens before it"),
+    )
+
+
+def causal_far_below(check: Check, name: str) -> None:
+    weights, x = rising_scores(check, 2, 4, 32, n_heads=2)
+    low = attended(weights, 2, x, positions=at_positions(check, 0, 0, 0, 0), is_causal=True)
+    check.agrees(
+        lambda cls: low(cls)[:, 0],
+        f"{name}(32, 2)(x {tuple(x.shape)}, scores far below 0, positions all 0, is_causal=True), the first row",
+        ATTENDED,
+        FAR_BELOW,
+    )
+
+
+def attention_in_half_precision(check: Check, name: str) -> None:
+    weights, x = weights_and_text(check, 2, 24, 32)
+    far, shown = far_positions(check, 24), f"x {tuple(x.shape)}, far positions"
+    # float32 angles up to 8191 are off by 2e-3 (see FAR), outputs were by 1e-3; wrong frequencies give more than 1
+    check.agrees(attended(weights, 2, x, positions=far), f"{name}(32, 2)({shown})", FAR)
+    rounded, call = x.to(torch.bfloat16), f"{name}(32, 2).to(bfloat16)"
+    probe = attended(weights, 2, rounded, positions=far)
+    check.agrees(probe, f"{call}({shown})", ATTENDED_BFLOAT16, MODULE_BFLOAT16)
+    probe = attended(weights, 2, rounded, positions=far.float())
+    check.agrees(probe, f"{call}({shown} in float32)", ATTENDED_BFLOAT16, REAL_POSITIONS)
+    check.has_dtype(attended(weights, 2, rounded), torch.bfloat16, f"{call}(bfloat16 x {tuple(x.shape)})")
+    x = check.randn(1, 330, 32, dtype=torch.bfloat16)  # bfloat16 cannot count to 330
+    check.agrees(attended(weights, 2, x), f"{call}(x {tuple(x.shape)})", ATTENDED_BFLOAT16, MODULE_BFLOAT16)
+    x, call = x[:, :9], f"{name}(32, 2)(x (1, 9, 32), is_causal=True)"
+    with check.holds(attended(weights, 2, x.float(), is_causal=True), call, ATTENDED):
+        for dtype in (torch.bfloat16, torch.float16):
+            in_half = f"{call} in {str(dtype).removeprefix('torch.')}"
+            check.agrees(attended(weights, 2, x.to(dtype), is_causal=True), in_half, ATTENDED_BFLOAT16, CAUSAL_HALF)
+
+
+def attention_manners(check: Check, name: str) -> None:
+    weights, x = weights_and_text(check, 2, 4, 12)
+    equal, call = at_positions(check, 3, 3, 3, 3), f"{name}(12, 2)(x {tuple(x.shape)}, positions all 3)"
+    for given in (equal, equal.float(), equal.float().expand(2, 4).clone()):
+        words = f"{str(given.dtype).removeprefix('torch.')} of shape {tuple(given.shape)}"
+        check.unchanged(_reading(weights, 2, x, given), f"{call}, {words}", x, given)
+    check.agrees(attended(weights, 2, x, positions=equal), call, ATTENDED)
+    moved, shown = at_positions(check, 3, 0, 7, 1), f"{name}(12, 2)(x {tuple(x.shape)}, positions [3, 0, 7, 1])"
+    with check.holds(attended(weights, 2, x, positions=moved), shown, ATTENDED):
+        again = f"{shown}, the same tensors as before with other entries"
+        check.agrees(_reading_again(weights, 2, x, moved), again, ATTENDED, AFTER_OTHER_ENTRIES)
+    # products with one more matrix than the outputs, of the same order
+    slope = attended(weights, 2, x, positions=equal, differentiate=True)
+    check.agrees(slope, f"the gradient of {call}", ATTENDED, CUT)
+    for d_model, n_heads in ((10, 4), (6, 2)):
+        x = check.randn(1, 2, d_model)
+        check.raises(making(d_model, n_heads, then=x), ValueError, f"{name}({d_model}, {n_heads})")
 
 
 # ---- bug hunt -------------------------------------------------------------------------------------------------------
@@ -821,26 +877,33 @@ def serving_test(check: Check) -> None:
     def judged(words: str, file: File, is_right: bool, sentence: str) -> None:
         check.satisfies(calling(*file), f"serving_test of {words}", _says(is_right, DIAGNOSES[sentence]))
 
+    # A test that passes every file or none, asks for what is not promised, or returns a tensor.
     with check.criterion("passes a right file, refuses the listing", 0.5, golden=True):
         judged("a right file", OWN, True, "refuses right")
         judged("the listing", LISTING, False, "passes the listing")
+    # No room for rounding, steps compared where only the scores are promised.
     with check.criterion("passes right files that are written in other ways", 0.25):
         judged("a right file", OWN, True, "refuses right")  # else the next two say nothing
         judged("a right file that rounds its tables", REPAIRED, True, "refuses rounding")
         judged("a right file that decodes by distances", BY_DISTANCE, True, "refuses distances")
+    # Pairs of one layout under the tables of the other, unnoticed.
     with check.criterion("refuses a file with one of the three bugs", 0.25):
         judged("a file with one bug", (_from_tables(woven=True), *OWN[1:]), False, "passes a layout")
+    # Angles rounded to bfloat16, unnoticed where no far position is tried in bfloat16.
     with check.criterion("refuses a file with another one", 0.5):
         judged("a file with one bug", (_from_tables(low=True), *OWN[1:]), False, "passes low precision")
+    # A newest token at position 0, unnoticed where no step of decoding is tried, or the first one alone.
     with check.criterion("refuses a file with the last one", 0.5):
         judged("a file with one bug", (*OWN[:2], _decoded_from_0), False, "passes a query at 0")
 
 
 @exercise(WEEK, "rotate_half")
 def rotate_half(check: Check) -> None:
+    # Neighbours for halves, the minus sign on the wrong half or on none, halves kept, flipped or woven.
     with check.criterion("values", 0.75, golden=True):
         for shape in ((2, 2, 2, 4), (2, 3, 5, 8), (1, 1, 4, 6), (3, 16), (10,)):
             check.agrees(calling(check.randn(*shape)), f"rotate_half(x {shape})", MOVED)
+    # A float32 result, x written to, gradients cut off.
     with check.criterion("keeps dtype and gradient, leaves x alone", 0.125):
         x, call = check.randn(2, 2, 3, 6), "rotate_half(x (2, 2, 3, 6))"
         for dtype in (torch.bfloat16, torch.float64):
@@ -851,6 +914,7 @@ def rotate_half(check: Check) -> None:
         check.keeps(lambda f, x: f(x), call, x)  # first: it spoils the gradient
         check.agrees(differentiating(x), f"the gradient of {call}", MOVED, CUT)
 
+    # Signs made on the CPU.
     with check.follows_device(0.125):
         check.follows(calling(check.randn(2, 3, 8)), "rotate_half(x (2, 3, 8))")
 
@@ -860,6 +924,7 @@ def rotary_tables(check: Check) -> None:
     # The float32 tables of the snippet are right already, so half precision is golden and the rest counts only with it.
     # cos and sin are at most 1: rounding to nearest 2^-9 (bfloat16), 2^-12 (float16) for the student and once more for
     # the reference, 4e-3 and 5e-4 together, plus 4e-4 for float32 angles. Half-precision angles are off by more than 1.
+    # Frequencies, positions or angles rounded before the cosine, tables exchanged or too wide, another dtype.
     with check.criterion("far positions in bfloat16 and float16", 0.5, golden=True):
         for dtype, atol in ((torch.bfloat16, 6e-3), (torch.float16, 2e-3)):
             for head_dim in (16, 64):
@@ -871,6 +936,7 @@ def rotary_tables(check: Check) -> None:
                     Tolerance(rtol=0, atol=atol, exact_dtype=True),
                     TABLES,
                 )
+    # 10,000 written as a number, whole positions alone, kept tables, positions written to.
     with check.criterion(
         "the rest of the contract still holds: any positions, base and dtype, new tables on each call", 0.25
     ):
@@ -906,6 +972,7 @@ def rotary_tables(check: Check) -> None:
             kind = str(given.dtype).removeprefix("torch.")
             check.unchanged(_tables_of(given), f"rotary_tables({kind} positions 0..5, 8)", given)
 
+    # Frequencies made on the CPU.
     with check.follows_device(0.25):
         positions = torch.arange(5, device=check.device)
         check.follows(calling(positions, 8), "rotary_tables(positions 0..4, 8)")
@@ -930,6 +997,7 @@ def decode_step_scores(check: Check) -> None:
 
     # |q| |k| stays below 40 and angles are off by less than 1e-5 here; the bank's mistakes move some score by 0.1.
     tolerance = Tolerance(rtol=0, atol=1e-3)
+    # The query at position 0 or one too far, keys not rotated or all at the end, scores scaled or after a softmax.
     with check.criterion("scores", 0.5, golden=True):
         for shape in ((4, 4, 4, 6), (2, 3, 9, 8), (1, 2, 40, 16), (2, 2, 1, 4)):
             q, keys, call = drawn(*shape)
@@ -946,11 +1014,13 @@ def decode_step_scores(check: Check) -> None:
         check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=2e-2), MANY_CACHED)
         q, keys = as_heads(check, 2, 3, 1, 8), as_heads(check, 2, 3, 9, 8)
         check.agrees(calling(q, keys), f"{call}, both transposed", tolerance, STRIDES)
+    # 10,000 written as a number.
     with check.criterion("another base", 0.25, golden=True):
         q, keys, call = drawn(2, 2, 9, 8)
         check.agrees(calling(q, keys), call, tolerance)
         for base in (50.0, 7.5):
             check.agrees(calling(q, keys, base=base), f"{call}, base={base:g}", tolerance, BASE)
+    # Angles in bfloat16, a float32 result, gradients cut off, the cache written to.
     with check.criterion("long caches, bfloat16 kept, gradients, arguments left alone", 0.125):
         # Products of rounded numbers, summed: 2^-8 times |q| |k| < 40 is 0.16; measured 0.13. Angles in bfloat16 move
         # some score by more than 4.
@@ -967,6 +1037,7 @@ def decode_step_scores(check: Check) -> None:
         for at, argument in enumerate(("q", "k_cache")):
             check.agrees(differentiating(q, keys, at=at), f"the gradient of {call} for {argument}", tolerance, CUT)
 
+    # Positions or frequencies made on the CPU.
     with check.follows_device(0.125):
         q, k_cache = check.randn(2, 2, 1, 8), check.randn(2, 2, 6, 8)
         check.follows(calling(q, k_cache), "decode_step_scores(q (2, 2, 1, 8), k_cache (2, 2, 6, 8))")
@@ -1024,14 +1095,18 @@ def _where_it_looks(q: torch.Tensor, k: torch.Tensor, back: int, scores: torch.T
 
 @exercise(WEEK, "look_back_head")
 def look_back_head(check: Check) -> None:
+    # A head that looks ahead, at itself or one beside, or prefers the right token by too little.
     with check.criterion("three back, 16 channels, 64 keys", 0.5, golden=True):
         require_look_back(check, 3, 16, 64)
+    # 3 back whatever is asked, or the half-split layout, which happens to do for 3 back.
     with check.criterion("other distances", 0.5, golden=True):
         for back in (1, 2, 7, 12, 31, 45, 63):
             require_look_back(check, back, 16, 64)
+    # A strength that was tuned for 16 channels.
     with check.criterion("other sizes of the head", 0.5, golden=True):
         for head_dim in (8, 10, 32, 64, 128):
             require_look_back(check, 5, head_dim, 64)
+    # A strength that was tuned for 64 keys.
     with check.criterion("other lengths of the text", 0.5, golden=True):
         for back, head_dim, n_keys in ((3, 16, 4), (3, 16, 20), (3, 16, 256), (5, 8, 1000), (500, 64, 1000)):
             require_look_back(check, back, head_dim, n_keys)

@@ -26,6 +26,7 @@ from autograder.checks.probes import less, made_there, making
 from autograder.grading.sandbox.worker.pullback import uneven
 from autograder.script.answer import by_student
 from autograder.script.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance, kind
+from autograder.script.script import Gate
 
 WEEK = "week4_alibi"
 
@@ -50,10 +51,13 @@ SLOPES_BY_HAND = {
 
 @exercise(WEEK, "slopes_by_hand", reference=SLOPES_BY_HAND)
 def slopes_by_hand(check: Check) -> None:
+    # k counted from 0, the smallest slope first, exponents in place of slopes, a minus sign.
     with check.criterion("8 heads", 0.5, golden=True):
         check.entries("h8_0", "h8_2", "h8_7", tolerance=FOUR_DIGITS)
+    # 2^(-8k/12), slopes that are sorted, the first twelve of 16 heads.
     with check.criterion("12 heads: the first eight", 0.5, golden=True):
         check.entries("h12_0", "h12_7", tolerance=FOUR_DIGITS)
+    # 1/2^k carried on, other slopes of 16 heads than every second one from the first on.
     with check.criterion("12 heads: the last four", 1, golden=True):
         check.entries("h12_8", "h12_9", "h12_11", tolerance=FOUR_DIGITS)
 
@@ -71,10 +75,13 @@ ATTENTION_WITH_SLOPE["output"] = sum(
 
 @exercise(WEEK, "attention_with_slope", reference=ATTENTION_WITH_SLOPE)
 def attention_with_slope(check: Check) -> None:
+    # The slope forgotten or 1, a wrong sign, powers of 2, a row that is reversed or does not add up to 1.
     with check.criterion("causal: the weights of the last query", 1, golden=True):
         check.entries("causal_0", "causal_1", "causal_2", "causal_3", tolerance=FOUR_PLACES)
+    # Values in the wrong order, their plain mean, factors that do not add up to 1.
     with check.criterion("causal: its output", 1, golden=True):
         check.entries("output", tolerance=FOUR_PLACES)
+    # The mask kept, signed distances, the row of another query.
     with check.criterion("no mask: the weights of the query at position 1", 1, golden=True):
         check.entries("open_0", "open_1", "open_2", "open_3", tolerance=FOUR_PLACES)
 
@@ -119,15 +126,18 @@ ONE_STEP = Hint(
 
 @exercise(WEEK, "alibi_slopes")
 def alibi_slopes(check: Check) -> None:
+    # k counted from 0, the smallest slope first, 1/2^k, half or whole exponents, a single head taken for a special case.
     with check.criterion("powers of two", 1.25, golden=True):
         for n_heads in (8, 16, 2, 32, 1, 64):
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES)
+    # One formula for all numbers, sorted slopes, the wrong ones of the larger set, the larger set cut off.
     with check.criterion("other numbers of heads", 1.25, golden=True):
         # 14 and 15 are nearer to the larger power of two than to the smaller one
         for n_heads in (12, 3, 5, 14, 15, 20, 40, 71):
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, OTHER_COUNTS)
         for n_heads in (128, 300):
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, MANY_HEADS)
+    # A float64 result, a kept tensor that the caller may write to.
     with check.criterion("float32, a new tensor on each call", 0.5):
         for n_heads in (8, 12):
             check.has_dtype(calling(n_heads), torch.float32, f"alibi_slopes({n_heads})")
@@ -139,20 +149,24 @@ def alibi_bias(check: Check) -> None:
     def same(*arguments: int, hint: Hint | str = "") -> None:
         check.agrees(calling(*arguments), f"alibi_bias({', '.join(map(str, arguments))})", BIAS, hint)
 
+    # A wrong sign, signed, squared or one-sided distances, the bias per key, a mask in it, heads on the last axis.
     with check.criterion("as many queries as keys", 1.5, golden=True):
         for n_heads, n in ((4, 4), (8, 7), (2, 12), (16, 3)):
             same(n_heads, n)
         same(4, 5, 5)
         same(16, 1, hint=ONE_QUERY)  # sizes that are not asked again: of what is kept for them REMEMBERED tells
+    # Queries counted from position 0, n_keys ignored, rows and columns exchanged, a bias kept for another length.
     with check.criterion("fewer queries than keys: the last positions", 1.5, golden=True):
         for arguments in ((4, 1, 4), (4, 3, 4), (8, 1, 30), (2, 5, 9), (8, 2, 3)):
             same(*arguments, hint=ONE_STEP)
         same(8, 1, 31, hint=REMEMBERED)
         same(2, 2, 2051, hint=MANY_KEYS)  # no half precision can hold 2,049; some right answers build the whole square
+    # Slopes that are right for powers of two alone.
     with check.criterion("other numbers of heads", 0.5, golden=True):
         same(1, 3)
         for n_heads, n in ((12, 6), (6, 4), (3, 5)):
             same(n_heads, n, hint=OTHER_COUNTS)
+    # A float64 result, a kept bias that the caller may write to.
     with check.criterion("float32, a new tensor on each call", 0.5):
         check.has_dtype(calling(4, 5), torch.float32, "alibi_bias(4, 5)")
         check.has_dtype(calling(12, 1, 5), torch.float32, "alibi_bias(12, 1, 5)")
@@ -204,113 +218,135 @@ def _a_bool(call: str) -> Callable[[Any], Fault | None]:
     return judge
 
 
+FOUR_SLOPES = [0.5, 0.25, 0.125, 0.0625]
+Case = tuple[torch.Tensor, list[float], bool, str, Hint | str]  # scores, slopes, causal; words for the slopes; a hint
+
+
 @exercise(WEEK, "per_key_bias_is_equivalent")
 def per_key_bias_is_equivalent(check: Check) -> None:
     """In the first block the two softmaxes differ by less than 1e-12 or by more than 1e-3: 1e-5 is never near."""
-    slopes = [0.5, 0.25, 0.125, 0.0625]
-
-    def answers(cases: list[tuple]) -> None:
-        with check.every():
-            for scores, given, causal, words, hint in cases:
-                call = calling(scores, torch.tensor(given, device=check.device), causal)
-                check.agrees(
-                    _as(bool, call),
-                    f"per_key_bias_is_equivalent(scores {tuple(scores.shape)}, {words}, causal={causal})",
-                    hint=hint,
-                )
-
     # Both answers occur in every golden block, with and without the mask: no constant and no `causal` passes.
+    # `causal` returned, or always True; the mask on one side or on none, biases compared, the first queries.
     with check.criterion("with a mask and without, one query, zero slopes", 1.25, golden=True):
-        square, few = check.randn(4, 4, 4, 4), check.randn(2, 4, 3, 9)
-        behind = torch.ones(5, 5, device=check.device).triu(1)
-        but_one = behind.repeat(3, 1, 1, 1)  # of the texts the one between differs, and in it all rows but the first
-        but_one[1, :, 1:] = 0
-        answers(
-            [
-                (square, slopes, True, "four slopes", ""),
-                (square, slopes, False, "four slopes", ""),
-                (few, slopes, True, "four slopes", ""),
-                (few, slopes, False, "four slopes", ""),
-                (check.randn(2, 4, 1, 7), slopes, False, "four slopes", NO_KEY_BEHIND),
-                (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", ZERO_SLOPES),
-                (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
-                (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_PLACE),
-                (check.randn(2, 4, 5, 5), [0.01] * 4, False, "slopes 0.01", SMALL),  # the two differ by some 0.01
-                (check.randn(2, 4, 5, 5), [0.003] * 4, False, "slopes 0.003", SMALL),
-                (
-                    check.randn(2, 4, 5, 5) + 3e4 * behind,
-                    slopes,
-                    True,
-                    "four slopes, keys after the query at 30,000",
-                    HIDDEN,
-                ),
-                (
-                    check.randn(2, 4, 5, 5) - 1e4 * behind,
-                    slopes,
-                    False,
-                    "four slopes, keys after the query at -10,000",
-                    NOTHING_TO_SEE,
-                ),
-                (
-                    check.randn(3, 4, 5, 5) - 1e4 * but_one,
-                    slopes,
-                    False,
-                    "four slopes, keys after the query at -10,000 but for rows 1 to 4 of text 1",
-                    ONE_PLACE,
-                ),
-            ]
-        )
+        clear_cases(check)
+    # float32, the mean in place of the largest difference, no absolute value, a relative tolerance, exp that overflows.
     with check.criterion(
         "the largest difference of all: in float64, whatever its sign, at most 1e-5", 0.5, golden=True
     ):
-        high = torch.zeros(1, 1, 2, 3000, device=check.device)  # halves of whole numbers: exact in float32, too
-        # float32 numbers near 0.37 * 12,000 are 5e-4 apart. In the second case one row of six differs, so that the
-        # mean over 72,000 weights is below 1e-5.
-        long = check.randn(1, 3, 2, 12_000)
-        answers(
-            [
-                (high, [0.5], True, "slope 0.5, all 0", OVERFLOW),
-                (long, [0.37] * 3, True, "slopes 0.37", LONG),
-                (long, [0.37, 0.0, 0.0], False, "one slope not zero", LONG),
-                (long[:, :, 1:], [0.37] * 3, False, "slopes 0.37", LONG),
-                (long, [0.0] * 3, False, "slopes all zero", LONG),
-                # Two keys of equal weight, one of them behind the query: the weights differ by half the slope.
-                (torch.zeros(1, 1, 2, 2, device=check.device), [1.4e-5], False, "slope 1.4e-5", SMALL),
-                (torch.zeros(1, 1, 2, 2, device=check.device), [3.6e-5], False, "slope 3.6e-5", SMALL),
-                (torch.zeros(1, 1, 2, 2, device=check.device), [2.5e-5], False, "slope 2.5e-5", RELATIVE),
-                *((scores, [slope], False, f"slope {slope:g}", SIGN) for scores, slope in one_sided(check, 300)),
-            ]
-        )
+        close_cases(check)
+    # A tensor returned, scores or slopes written to.
     with check.criterion("a Python bool, arguments left alone", 0.125):
-        scores = check.randn(1, 4, 3, 3)
-        double, given = scores.double(), torch.tensor(slopes, device=check.device)
-        wide = given.double()
+        equivalence_manners(check)
 
-        def on_double(slope: torch.Tensor, causal: bool) -> Probe:
-            """In float64, where `.double()` of an argument is that argument."""
-            return lambda f: f(double, slope, causal)
-
-        for slope, causal, words in ((given, True, "four slopes"), (wide, False, "four float64 slopes")):
-            check.unchanged(
-                on_double(slope, causal),
-                f"per_key_bias_is_equivalent(float64 scores (1, 4, 3, 3), {words}, causal={causal})",
-                double,
-                slope,
-            )
-        for shown, slope, causal, words in (
-            (scores, given, True, "four slopes"),
-            (scores, given, False, "four slopes"),
-            (scores[:, :, 2:], given, False, "four slopes"),
-            (scores, torch.zeros_like(given), False, "slopes all zero"),
-        ):
-            call = f"per_key_bias_is_equivalent(scores {tuple(shown.shape)}, {words}, causal={causal})"
-            check.satisfies(calling(shown, slope, causal), call, _a_bool(call))  # its value is compared above
-
+    # Positions or a mask made on the CPU.
     with check.follows_device(0.125):
         scores, two = check.randn(1, 2, 3, 4), torch.tensor([0.5, 0.25], device=check.device)
         for causal in (True, False):
             call = f"per_key_bias_is_equivalent(scores (1, 2, 3, 4), slopes [0.5, 0.25], causal={causal})"
             check.follows(calling(scores, two, causal), call)
+
+
+def answers_agree(check: Check, cases: list[Case]) -> None:
+    with check.every():
+        for scores, given, causal, words, hint in cases:
+            call = calling(scores, torch.tensor(given, device=check.device), causal)
+            check.agrees(
+                _as(bool, call),
+                f"per_key_bias_is_equivalent(scores {tuple(scores.shape)}, {words}, causal={causal})",
+                hint=hint,
+            )
+
+
+def clear_cases(check: Check) -> None:
+    slopes = FOUR_SLOPES
+    square, few = check.randn(4, 4, 4, 4), check.randn(2, 4, 3, 9)
+    behind = torch.ones(5, 5, device=check.device).triu(1)
+    but_one = behind.repeat(3, 1, 1, 1)  # of the texts the one between differs, and in it all rows but the first
+    but_one[1, :, 1:] = 0
+    answers_agree(
+        check,
+        [
+            (square, slopes, True, "four slopes", ""),
+            (square, slopes, False, "four slopes", ""),
+            (few, slopes, True, "four slopes", ""),
+            (few, slopes, False, "four slopes", ""),
+            (check.randn(2, 4, 1, 7), slopes, False, "four slopes", NO_KEY_BEHIND),
+            (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", ZERO_SLOPES),
+            (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
+            (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_PLACE),
+            (check.randn(2, 4, 5, 5), [0.01] * 4, False, "slopes 0.01", SMALL),  # the two differ by some 0.01
+            (check.randn(2, 4, 5, 5), [0.003] * 4, False, "slopes 0.003", SMALL),
+            (
+                check.randn(2, 4, 5, 5) + 3e4 * behind,
+                slopes,
+                True,
+                "four slopes, keys after the query at 30,000",
+                HIDDEN,
+            ),
+            (
+                check.randn(2, 4, 5, 5) - 1e4 * behind,
+                slopes,
+                False,
+                "four slopes, keys after the query at -10,000",
+                NOTHING_TO_SEE,
+            ),
+            (
+                check.randn(3, 4, 5, 5) - 1e4 * but_one,
+                slopes,
+                False,
+                "four slopes, keys after the query at -10,000 but for rows 1 to 4 of text 1",
+                ONE_PLACE,
+            ),
+        ],
+    )
+
+
+def close_cases(check: Check) -> None:
+    high = torch.zeros(1, 1, 2, 3000, device=check.device)  # halves of whole numbers: exact in float32, too
+    # float32 numbers near 0.37 * 12,000 are 5e-4 apart. In the second case one row of six differs, so that the
+    # mean over 72,000 weights is below 1e-5.
+    long = check.randn(1, 3, 2, 12_000)
+    answers_agree(
+        check,
+        [
+            (high, [0.5], True, "slope 0.5, all 0", OVERFLOW),
+            (long, [0.37] * 3, True, "slopes 0.37", LONG),
+            (long, [0.37, 0.0, 0.0], False, "one slope not zero", LONG),
+            (long[:, :, 1:], [0.37] * 3, False, "slopes 0.37", LONG),
+            (long, [0.0] * 3, False, "slopes all zero", LONG),
+            # Two keys of equal weight, one of them behind the query: the weights differ by half the slope.
+            (torch.zeros(1, 1, 2, 2, device=check.device), [1.4e-5], False, "slope 1.4e-5", SMALL),
+            (torch.zeros(1, 1, 2, 2, device=check.device), [3.6e-5], False, "slope 3.6e-5", SMALL),
+            (torch.zeros(1, 1, 2, 2, device=check.device), [2.5e-5], False, "slope 2.5e-5", RELATIVE),
+            *((scores, [slope], False, f"slope {slope:g}", SIGN) for scores, slope in one_sided(check, 300)),
+        ],
+    )
+
+
+def equivalence_manners(check: Check) -> None:
+    scores = check.randn(1, 4, 3, 3)
+    double, given = scores.double(), torch.tensor(FOUR_SLOPES, device=check.device)
+    wide = given.double()
+
+    def on_double(slope: torch.Tensor, causal: bool) -> Probe:
+        """In float64, where `.double()` of an argument is that argument."""
+        return lambda f: f(double, slope, causal)
+
+    for slope, causal, words in ((given, True, "four slopes"), (wide, False, "four float64 slopes")):
+        check.unchanged(
+            on_double(slope, causal),
+            f"per_key_bias_is_equivalent(float64 scores (1, 4, 3, 3), {words}, causal={causal})",
+            double,
+            slope,
+        )
+    for shown, slope, causal, words in (
+        (scores, given, True, "four slopes"),
+        (scores, given, False, "four slopes"),
+        (scores[:, :, 2:], given, False, "four slopes"),
+        (scores, torch.zeros_like(given), False, "slopes all zero"),
+    ):
+        call = f"per_key_bias_is_equivalent(scores {tuple(shown.shape)}, {words}, causal={causal})"
+        check.satisfies(calling(shown, slope, causal), call, _a_bool(call))  # its value is compared above
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
@@ -434,133 +470,25 @@ LONG_TEXT = Hint("Short texts are right, one of 1,030 tokens is not. (Texts may 
 @exercise(WEEK, "ALiBiMultiHeadAttention")
 def ALiBiMultiHeadAttention(check: Check) -> None:
     name = "ALiBiMultiHeadAttention"
-
-    def drawn(batch: int, seq_len: int, d_model: int) -> tuple[dict, torch.Tensor]:
-        return module_weights(check, d_model), check.randn(batch, seq_len, d_model)
-
     # What needs two things is asked only where both are right by themselves: a mistake is paid for once.
+    # A bias left out, scaled, after the softmax or of another head; no mask or a strict one; tokens and heads mixed up.
     with check.criterion("with the causal mask", 1.5, golden=True):
-        for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 12, 2), (3, 12, 32, 8), (2, 3, 8, 1)):
-            weights, x = drawn(batch, seq_len, d_model)
-            check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
-        weights, x = drawn(2, 1, 16)
-        check.agrees(attended(weights, 4, x), f"{name}(16, 4)(x {tuple(x.shape)})", ATTENDED, ONE_TOKEN)
-        weights, x = drawn(2, 40, 16)
-        call = f"(x {tuple(x.shape)}, is_causal=True)"
-        check.agrees(attended(weights, 4, x, is_causal=True), f"{name}(16, 4){call}", ATTENDED)
-        turned = x.transpose(0, 1).contiguous().transpose(0, 1)
-        check.agrees(
-            attended(weights, 4, turned, is_causal=True), f"{name}(16, 4){call}, x transposed", ATTENDED, STRIDES
-        )
-        check.agrees(
-            attended(weights, 4, x, is_causal=True, evaluating=True),
-            f"{name}(16, 4).eval(){call}",
-            ATTENDED,
-            EVALUATING,
-        )
-        for first, then in ((6, 40), (40, 6)):
-            check.agrees(
-                attended_twice(weights, 4, x[:, :first], x[:, :then]),
-                f"{name}(16, 4) on a text of {first} tokens, then on one of {then}",
-                ATTENDED,
-                LENGTHS,
-            )
-        # A table of 1,024 positions would do for less.
-        weights, x = drawn(1, 1030, 4)
-        check.agrees(attended(weights, 1, x), f"{name}(4, 1)(x {tuple(x.shape)})", ATTENDED, LONG_TEXT)
+        causal_attention(check, name)
         causal_right = check.reached()
-
+    # is_causal=False ignored, keys after the query with no or a positive bias, a bias kept together with its mask.
     with check.criterion("without the mask: the symmetric bias", 1, golden=True):
-        for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 9, 32, 8), (1, 5, 12, 2)):
-            weights, x = drawn(batch, seq_len, d_model)
-            check.agrees(
-                attended(weights, n_heads, x, is_causal=False),
-                f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=False)",
-                ATTENDED,
-                SYMMETRIC,
-            )
-        check.agrees(
-            attended(weights, 2, x, is_causal=False, evaluating=True),
-            f"{name}(12, 2).eval()(x {tuple(x.shape)}, is_causal=False)",
-            ATTENDED,
-            EVALUATING,
-        )
-        with causal_right:
-            check.agrees(
-                attended_by_turns(weights, 2, x),
-                f"{name}(12, 2) on x {tuple(x.shape)} with the mask, then without it, then with it",
-                ATTENDED,
-                SWITCHED,
-            )
+        open_attention(check, name, causal_right)
         open_right = check.reached()
-
+    # Slopes that are right for powers of two alone.
     with check.criterion("other numbers of heads", 0.5, golden=True):
-        for batch, seq_len, d_model, n_heads in ((2, 9, 36, 12), (2, 6, 12, 3), (1, 8, 24, 6)):
-            weights, x = drawn(batch, seq_len, d_model)
-            check.agrees(
-                attended(weights, n_heads, x),
-                f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})",
-                ATTENDED,
-                OTHER_COUNTS,
-            )
-        with open_right:
-            check.agrees(
-                attended(weights, 6, x, is_causal=False),
-                f"{name}(24, 6)(x {tuple(x.shape)}, is_causal=False)",
-                ATTENDED,
-                OPEN_COUNTS,
-            )
-
+        other_head_counts(check, name, open_right)
+    # Positions counted in half precision, a bias that is not cast, -1e9 for -inf, what is kept from another dtype.
     with check.criterion("float64, bfloat16 and float16", 1, golden=True):
-        # bfloat16 cannot count to 290; the others can, and a short text costs a fiftieth.
-        weights, x = drawn(1, 290, 32)
-        pair = check.randn(2, 12, 32)
-        check.agrees(attended(weights, 8, pair), f"{name}(32, 8)(x {tuple(pair.shape)})", ATTENDED)
-        check.agrees(attended(weights, 8, x), f"{name}(32, 8)(x {tuple(x.shape)})", ATTENDED)
-        for dtype, tolerance in ((torch.float64, EXACTLY), *ATTENDED_HALF.items()):
-            text = x if dtype is torch.bfloat16 else x[:, :48]
-            short = str(dtype).removeprefix("torch.")
-            call, probe = f"{name}(32, 8).to({short})(x {tuple(text.shape)})", attended(weights, 8, text.to(dtype))
-            check.agrees(probe, call, tolerance, HALF.format(short))
-            check.has_dtype(probe, dtype, call)
-        with open_right:
-            check.agrees(
-                attended(weights, 8, x.to(torch.bfloat16), is_causal=False),
-                f"{name}(32, 8).to(bfloat16)(x {tuple(x.shape)}, is_causal=False)",
-                ATTENDED_HALF[torch.bfloat16],
-                HALF_OPEN,
-            )
-            twice = check.randn(2, 6, 32, dtype=torch.float64)
-            check.agrees(
-                open_after_causal(weights, 8, twice),
-                f"{name}(32, 8).to(float64)(x {tuple(twice.shape)}, is_causal=False) after a call with the mask",
-                ATTENDED,
-                OPEN_AFTER_CAUSAL,
-            )
-        few = x[:, :5].to(torch.bfloat16)
-        check.agrees(
-            attended_after_conversion(weights, 8, few),
-            f"{name}(32, 8) in float32, then after .to(bfloat16), on x {tuple(few.shape)}",
-            ATTENDED_HALF[torch.bfloat16],
-            CONVERTED,
-        )
-        # with 16 heads bfloat16 rounds the bias of a short text, too
-        check.agrees(
-            changed_by_half(weights, 16, x[:, :40]),
-            f"what a call in bfloat16 changes in {name}(32, 16)(x {tuple(x[:, :40].shape)})",
-            SAME,
-            BACK,
-        )
-        # The mask is -inf: in float16 no large number can stand for it, and here the scores are as low as that.
-        weights, x = rising_scores(check, 2, 4, 32, n_heads=2)
-        low = attended(weights, 2, x.double(), is_causal=True)
-        check.agrees(
-            lambda cls: low(cls)[:, 0],
-            f"{name}(32, 2).to(float64)(x {tuple(x.shape)}, scores far below 0, is_causal=True), the first row",
-            ATTENDED,
-            FAR_BELOW,
-        )
-
+        weights, x = attention_dtypes(check, name)
+        open_dtypes(check, name, weights, x, open_right)
+        conversions(check, name, weights, x)
+        scores_far_below(check, name)
+    # Biases, or a table in the state_dict, also one that a call puts there.
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.5):
         x = check.randn(1, 3, 12)
         check.agrees(
@@ -573,31 +501,156 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
             f"{name}(12, 2).named_parameters()",
             hint=FOUR_WEIGHTS,
         )
-
+    # Gradients cut off, be it for some weights or after .eval() alone; sizes that are floored.
     with check.criterion("passes gradients, refuses sizes that do not fit", 0.25):
-        weights, x = drawn(2, 4, 12)
-        call = f"{name}(12, 2)(x {tuple(x.shape)})"
-        check.agrees(attended(weights, 2, x), call, ATTENDED)
-        # products with one more matrix than the outputs, of the same order
-        check.agrees(attended(weights, 2, x, differentiate=True), f"the gradient of {call}", ATTENDED, CUT)
-        with causal_right:
-            check.agrees(
-                attended(weights, 2, x, differentiate=True, evaluating=True),
-                f"the gradient of {name}(12, 2).eval()(x {tuple(x.shape)})",
-                ATTENDED,
-                GRADIENT_IN_EVAL,
-            )
-        check.agrees(
-            weight_gradients(weights, 2, x), f"the gradients of the weights in {call}", ATTENDED, WEIGHTS_TRAIN
-        )
+        attention_gradients(check, name, causal_right)
         for d_model, n_heads in ((10, 4), (6, 5)):
             x = check.randn(1, 2, d_model)
             check.raises(making(d_model, n_heads, then=x), ValueError, f"{name}({d_model}, {n_heads})")
 
+    # Positions, slopes or a mask made on the CPU.
     with check.follows_device(0.25):
         x = check.randn(2, 5, 16)
         check.follows(made_there((16, 2), x), f"{name}(16, 2)(x (2, 5, 16))")
         check.follows(made_there((16, 2), x, is_causal=False), f"{name}(16, 2)(x (2, 5, 16), is_causal=False)")
+
+
+def weights_and_text(check: Check, batch: int, seq_len: int, d_model: int) -> tuple[dict, torch.Tensor]:
+    return module_weights(check, d_model), check.randn(batch, seq_len, d_model)
+
+
+def causal_attention(check: Check, name: str) -> None:
+    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 12, 2), (3, 12, 32, 8), (2, 3, 8, 1)):
+        weights, x = weights_and_text(check, batch, seq_len, d_model)
+        check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
+    weights, x = weights_and_text(check, 2, 1, 16)
+    check.agrees(attended(weights, 4, x), f"{name}(16, 4)(x {tuple(x.shape)})", ATTENDED, ONE_TOKEN)
+    weights, x = weights_and_text(check, 2, 40, 16)
+    call = f"(x {tuple(x.shape)}, is_causal=True)"
+    check.agrees(attended(weights, 4, x, is_causal=True), f"{name}(16, 4){call}", ATTENDED)
+    turned = attended(weights, 4, x.transpose(0, 1).contiguous().transpose(0, 1), is_causal=True)
+    check.agrees(turned, f"{name}(16, 4){call}, x transposed", ATTENDED, STRIDES)
+    evaluated = attended(weights, 4, x, is_causal=True, evaluating=True)
+    check.agrees(evaluated, f"{name}(16, 4).eval(){call}", ATTENDED, EVALUATING)
+    for first, then in ((6, 40), (40, 6)):
+        check.agrees(
+            attended_twice(weights, 4, x[:, :first], x[:, :then]),
+            f"{name}(16, 4) on a text of {first} tokens, then on one of {then}",
+            ATTENDED,
+            LENGTHS,
+        )
+    # A table of 1,024 positions would do for less.
+    weights, x = weights_and_text(check, 1, 1030, 4)
+    check.agrees(attended(weights, 1, x), f"{name}(4, 1)(x {tuple(x.shape)})", ATTENDED, LONG_TEXT)
+
+
+def open_attention(check: Check, name: str, causal_right: Gate) -> None:
+    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 9, 32, 8), (1, 5, 12, 2)):
+        weights, x = weights_and_text(check, batch, seq_len, d_model)
+        call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=False)"
+        check.agrees(attended(weights, n_heads, x, is_causal=False), call, ATTENDED, SYMMETRIC)
+    check.agrees(
+        attended(weights, 2, x, is_causal=False, evaluating=True),
+        f"{name}(12, 2).eval()(x {tuple(x.shape)}, is_causal=False)",
+        ATTENDED,
+        EVALUATING,
+    )
+    with causal_right:
+        check.agrees(
+            attended_by_turns(weights, 2, x),
+            f"{name}(12, 2) on x {tuple(x.shape)} with the mask, then without it, then with it",
+            ATTENDED,
+            SWITCHED,
+        )
+
+
+def other_head_counts(check: Check, name: str, open_right: Gate) -> None:
+    for batch, seq_len, d_model, n_heads in ((2, 9, 36, 12), (2, 6, 12, 3), (1, 8, 24, 6)):
+        weights, x = weights_and_text(check, batch, seq_len, d_model)
+        call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})"
+        check.agrees(attended(weights, n_heads, x), call, ATTENDED, OTHER_COUNTS)
+    with open_right:
+        call = f"{name}(24, 6)(x {tuple(x.shape)}, is_causal=False)"
+        check.agrees(attended(weights, 6, x, is_causal=False), call, ATTENDED, OPEN_COUNTS)
+
+
+def attention_dtypes(check: Check, name: str) -> tuple[dict, torch.Tensor]:
+    """Gives back the weights, and a text of 290 tokens: bfloat16 cannot count that far. The others can, and a short text costs
+    a fiftieth."""
+    weights, x = weights_and_text(check, 1, 290, 32)
+    pair = check.randn(2, 12, 32)
+    check.agrees(attended(weights, 8, pair), f"{name}(32, 8)(x {tuple(pair.shape)})", ATTENDED)
+    check.agrees(attended(weights, 8, x), f"{name}(32, 8)(x {tuple(x.shape)})", ATTENDED)
+    for dtype, tolerance in ((torch.float64, EXACTLY), *ATTENDED_HALF.items()):
+        text = x if dtype is torch.bfloat16 else x[:, :48]
+        short = str(dtype).removeprefix("torch.")
+        call, probe = f"{name}(32, 8).to({short})(x {tuple(text.shape)})", attended(weights, 8, text.to(dtype))
+        check.agrees(probe, call, tolerance, HALF.format(short))
+        check.has_dtype(probe, dtype, call)
+    return weights, x
+
+
+def open_dtypes(check: Check, name: str, weights: dict, x: torch.Tensor, open_right: Gate) -> None:
+    with open_right:
+        check.agrees(
+            attended(weights, 8, x.to(torch.bfloat16), is_causal=False),
+            f"{name}(32, 8).to(bfloat16)(x {tuple(x.shape)}, is_causal=False)",
+            ATTENDED_HALF[torch.bfloat16],
+            HALF_OPEN,
+        )
+        twice = check.randn(2, 6, 32, dtype=torch.float64)
+        check.agrees(
+            open_after_causal(weights, 8, twice),
+            f"{name}(32, 8).to(float64)(x {tuple(twice.shape)}, is_causal=False) after a call with the mask",
+            ATTENDED,
+            OPEN_AFTER_CAUSAL,
+        )
+
+
+def conversions(check: Check, name: str, weights: dict, x: torch.Tensor) -> None:
+    few = x[:, :5].to(torch.bfloat16)
+    check.agrees(
+        attended_after_conversion(weights, 8, few),
+        f"{name}(32, 8) in float32, then after .to(bfloat16), on x {tuple(few.shape)}",
+        ATTENDED_HALF[torch.bfloat16],
+        CONVERTED,
+    )
+    # with 16 heads bfloat16 rounds the bias of a short text, too
+    check.agrees(
+        changed_by_half(weights, 16, x[:, :40]),
+        f"what a call in bfloat16 changes in {name}(32, 16)(x {tuple(x[:, :40].shape)})",
+        SAME,
+        BACK,
+    )
+
+
+def scores_far_below(check: Check, name: str) -> None:
+    """The mask is -inf: in float16 no large number can stand for it, and here the scores are as low as that."""
+    weights, x = rising_scores(check, 2, 4, 32, n_heads=2)
+    low = attended(weights, 2, x.double(), is_causal=True)
+    check.agrees(
+        lambda cls: low(cls)[:, 0],
+        f"{name}(32, 2).to(float64)(x {tuple(x.shape)}, scores far below 0, is_causal=True), the first row",
+        ATTENDED,
+        FAR_BELOW,
+    )
+
+
+def attention_gradients(check: Check, name: str, causal_right: Gate) -> None:
+    weights, x = weights_and_text(check, 2, 4, 12)
+    call = f"{name}(12, 2)(x {tuple(x.shape)})"
+    check.agrees(attended(weights, 2, x), call, ATTENDED)
+    # products with one more matrix than the outputs, of the same order
+    check.agrees(attended(weights, 2, x, differentiate=True), f"the gradient of {call}", ATTENDED, CUT)
+    with causal_right:
+        check.agrees(
+            attended(weights, 2, x, differentiate=True, evaluating=True),
+            f"the gradient of {name}(12, 2).eval()(x {tuple(x.shape)})",
+            ATTENDED,
+            GRADIENT_IN_EVAL,
+        )
+    slopes = weight_gradients(weights, 2, x)
+    check.agrees(slopes, f"the gradients of the weights in {call}", ATTENDED, WEIGHTS_TRAIN)
 
 
 # ---- reach ----------------------------------------------------------------------------------------------------------
@@ -618,6 +671,7 @@ def effective_window(check: Check) -> None:
                     Tolerance(rtol=0, atol=1e-6),
                 )
 
+    # Rounded down or to the nearest, another logarithm, times the slope, no minus sign, the half-life.
     with check.criterion("windows at the default tolerance", 1, golden=True):
         reaches(
             (0.5,),
@@ -633,8 +687,10 @@ def effective_window(check: Check) -> None:
             (0.575625,),
             (0.0001,),
         )
+    # 0.01 written as a number.
     with check.criterion("other tolerances", 0.5, golden=True):
         reaches((0.05, 0.2), (0.013, 0.001), (1.7, 0.5), (0.01, 0.05), (2.0**-8, 0.9), (0.5, 1e-30))
+    # A float or a tensor returned, ints or 0-d tensors refused, a tol of 1 not foreseen.
     with check.criterion("a Python int, also from ints and 0-d tensors; tol 1", 0.5):
         check.agrees(calling(0.25), "effective_window(0.25)", hint=WHOLE_NUMBER)
         for numbers in ((0.3, 1.0), (2, 1), (1, 0.3)):

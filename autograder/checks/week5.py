@@ -52,10 +52,13 @@ UNTURNED = {
 
 @exercise(WEEK, "unturned_pairs", reference=UNTURNED)
 def unturned_pairs(check: Check) -> None:
+    # 2 pi left out, first and last exchanged, wavelengths, degrees, 64 taken for the last pair.
     with check.criterion("turns of the first and of the last pair", 1, golden=True):
         check.entries("turns_first", "turns_last", tolerance=FOUR_DIGITS)
+    # 2 pi left out, or channels counted: d in front in place of d/2.
     with check.criterion("where a turn takes exactly the training length", 1, golden=True):
         check.entries("boundary", tolerance=FOUR_DIGITS)
+    # High and low exchanged, pairs counted from 1, channels in place of pairs.
     with check.criterion("how many pairs complete a turn, how many never do", 1, golden=True):
         check.entries("complete", "never", tolerance=EXACT)
 
@@ -66,8 +69,10 @@ def unturned_pairs(check: Check) -> None:
     reference={"new_base": reference.ntk_base(10000.0, 4.0, 64), "first_pair_ratio": 1.0, "last_pair_ratio": 0.25},
 )
 def ntk_by_hand(check: Check) -> None:
+    # The exponent left out, upside down or on base * scale, the scale applied twice.
     with check.criterion("the new base, to five digits", 0.5, golden=True):
         check.entries("new_base", tolerance=FIVE_DIGITS)
+    # All pairs slowed down, first and last exchanged, a ratio that is upside down or that of the bases.
     with check.criterion("what happens to the first and to the last pair", 0.5, golden=True):
         check.entries("first_pair_ratio", "last_pair_ratio", tolerance=FOUR_DIGITS)
 
@@ -83,8 +88,10 @@ def ntk_by_hand(check: Check) -> None:
     },
 )
 def yarn_by_hand(check: Check) -> None:
+    # Ends not rounded or rounded inwards, betas exchanged, the new length, 2 pi left out, channels in place of pairs.
     with check.criterion("the ends of the ramp", 0.5, golden=True):
         check.entries("low", "high", tolerance=EXACT)
+    # The square for the factor, the factor itself or its double for the square, another logarithm.
     with check.criterion("the factor on cosine and sine, and on a logit", 0.5, golden=True):
         check.entries("temperature", "logit_factor", tolerance=FOUR_DIGITS)
 
@@ -131,6 +138,7 @@ def position_interpolation(check: Check) -> None:
     steps = torch.arange(12, device=check.device)
     # a product with 1/scale rounds once more than a quotient: 1e-7 relative in float32
     near = Tolerance(rtol=1e-5, atol=1e-6)
+    # A product, whole-number division, far positions cut off, positions rescaled by their largest or by their number.
     with check.criterion("values for integer positions", 1, golden=True):
         check.agrees(calling(4 * steps, 4.0), f"{name}(0, 4, 8, ..., 4.0)", near)
         check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", near, WHOLE)
@@ -141,6 +149,7 @@ def position_interpolation(check: Check) -> None:
         for given, words in ((steps[7], "7 of shape ()"), (steps.reshape(3, 1, 4), "0..11 of shape (3, 1, 4)")):
             check.agrees(calling(given, 4.0), f"{name}({words}, 4.0)", near, ANY_SHAPE)
         check.agrees(calling(far[:0], 4.0), f"{name}(no positions, of shape (0, 7), 4.0)", near, ANY_SHAPE)
+    # One dtype whatever is given, float64 rounded on the way, what is right for positions from 0 upwards alone.
     with check.criterion("floating positions, dtypes, negative positions", 0.75, golden=True):
         exact = Tolerance(1e-5, 1e-6, exact_dtype=True)
         check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", exact, DTYPE)
@@ -162,6 +171,7 @@ def position_interpolation(check: Check) -> None:
                 Tolerance(rounding, 1e-6, exact_dtype=True),
                 DTYPE,
             )
+    # Gradients cut off, positions divided in place, or handed back where the scale is 1.
     with check.criterion("returns a new tensor, leaves its argument alone and passes gradients", 0.125):
         given = check.randn(6)
         check.keeps(lambda f, given: f(given, 4.0), f"{name}(floats, 4.0)", given)  # first: it spoils the gradient
@@ -170,6 +180,7 @@ def position_interpolation(check: Check) -> None:
         check.agrees(differentiating(given, 1.0), f"the gradient of {name}(floats, 1.0)", near, COPY_CUT)
         check.returns_new(f"{name}(floats, 1.0)", given, 1.0, tolerance=near)
 
+    # A result made anew on the CPU, positions that go through a list or NumPy.
     with check.follows_device(0.125):
         positions = torch.arange(5, device=check.device)
         check.follows(calling(positions, 4.0), "position_interpolation(positions 0..4, 4.0)")
@@ -200,9 +211,11 @@ def ntk_base(check: Check) -> None:
         check.agrees(calling(base, scale, head_dim), f"ntk_base({base:g}, {scale:g}, {head_dim})", RELATIVE, hint)
 
     # Small dimensions first: there d/(d-2) is far from 1 and the mistakes are large.
+    # The exponent left out, upside down, of pairs or on base * scale; the scale applied twice or divided by.
     with check.criterion("base 10,000", 2, golden=True):
         for scale, head_dim in ((2.0, 4), (4.0, 8), (8.0, 16), (4.0, 64), (16.0, 128), (3.5, 32)):
             at(10000.0, scale, head_dim)
+    # 10,000 written as a number, scales below 1 lifted to 1, a new base that is rounded.
     with check.criterion("other bases, and scales that are not above 1", 0.75, golden=True):
         for base, scale, head_dim in (
             (500.0, 4.0, 6),
@@ -213,6 +226,7 @@ def ntk_base(check: Check) -> None:
         ):
             at(base, scale, head_dim)
         at(7.5, 0.5, 8, ROUNDED)  # gives 2.976
+    # A tensor or an int returned.
     with check.criterion("a Python float", 0.25):
         for arguments in ASKED_FOR_A_FLOAT:
             words = f"ntk_base({', '.join(f'{argument:g}' for argument in arguments)})"
@@ -236,6 +250,7 @@ def dynamic_ntk_base(check: Check) -> None:
         check.agrees(probe, call, RELATIVE, hint)
         return probe, call
 
+    # The scale alone or no scale, - (scale - 1) left out or without its brackets, no exponent, whole-number division.
     with check.criterion("beyond the training length", 1.25, golden=True):
         for scale, head_dim, seq_len, original_len in (
             (2.0, 8, 192, 64),
@@ -248,6 +263,7 @@ def dynamic_ntk_base(check: Check) -> None:
         at(2.0, 8, 300, 100, base=500.0)
         at(2.0, 8, 300, 100, base=7.5)
         at(2.5, 8, 192, 64)
+    # The formula up to the training length too, an upper limit, the longest length so far kept, a tensor returned.
     with check.criterion("one token and 64 times beyond it; unchanged up to it, whatever came before", 0.75):
         # Each hint names what its call alone shows: none of these follows another length of the same text and scale.
         beyond = at(8.0, 128, 2049, 2048, hint=JUST_BEYOND)
@@ -310,6 +326,7 @@ def yarn_frequencies(check: Check) -> None:
             hint,
         )
 
+    # A ramp reversed, over channels or turns, or with other ends; slow pairs changed in another way, or all of them.
     with check.criterion("values for usual sizes", 2, golden=True):
         for head_dim, scale, original_len in (
             (128, 4.0, 4096),
@@ -320,6 +337,7 @@ def yarn_frequencies(check: Check) -> None:
             (128, 4.0, 11_350),
         ):
             at(head_dim, scale, original_len)
+    # Ends that are not clamped, high clamped to the last pair, a division by zero where they are equal.
     with check.criterion("low clamped at 0, high at head_dim - 1, low equal to high", 0.75, golden=True):
         at(16, 4.0, 64, CLAMPED)
         # Sizes that the visible check has not asked for with another base: a memory would be taken for a wrong ramp.
@@ -327,6 +345,7 @@ def yarn_frequencies(check: Check) -> None:
         at(14, 4.0, 100_000, CLAMPED, base=100.0, beta_fast=1000.0)
         at(16, 4.0, 4, EQUAL)
         at(4, 4.0, 676, EQUAL_AT_THE_END, base=2.0)
+    # 10,000, 32 or 1 written as a number, in the ramp or in the frequencies; a ramp kept by the sizes alone.
     with check.criterion("other base and betas, scale 1", 0.75, golden=True):
         # First for sizes that were not asked for before, so that an argument written out is not taken for a memory.
         at(80, 3.0, 2048, base=500_000.0)
@@ -339,6 +358,7 @@ def yarn_frequencies(check: Check) -> None:
         at(64, 4.0, 4096, REMEMBERED, beta_slow=2.0, beta_fast=20.0)
         at(64, 4.0, 4096, beta_slow=1.5, beta_fast=2.5)  # betas of 1 and 2 would move both ends
         at(64, 1.0, 4096)
+    # A float64 result, a kept tensor that the caller may write to, an odd head_dim accepted.
     with check.criterion("float32, a new tensor on each call; takes any even head_dim, refuses an odd one", 0.5):
         for head_dim, original_len in ((6, 2000), (10, 4096), (2, 4096)):  # no end of the ramp is clamped with 6 and 10
             check.agrees(
@@ -359,10 +379,12 @@ NO_LIMIT = "Scales from 1.5 to 8 are right, one of 1000 is not. (Equation (8) ha
 def yarn_temperature(check: Check) -> None:
     # Four digits more than float32 holds would be too much; the square of 1.0693 (scale 2) differs by 0.07.
     tolerance = Tolerance(rtol=1e-5, atol=0)
+    # The square, the root or the reciprocal, another logarithm, 0.1 or 1 left out or within the wrong brackets.
     with check.criterion("scales above 1", 1.5, golden=True):
         for scale in (4.0, 2.0, 8.0, 1.5):
             check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance)
         check.agrees(calling(1000.0), "yarn_temperature(1000)", tolerance, NO_LIMIT)
+    # A factor below 1 where nothing is stretched, a tensor or an int returned.
     with check.criterion("1 for scales up to 1; a Python float", 0.5):
         probes = {scale: calling(scale) for scale in (4.0, 1.0, 0.5, 0.1)}
         check.value(probes[4.0], "yarn_temperature(4)")
@@ -394,9 +416,11 @@ OTHER_N0 = Hint(
 
 @exercise(WEEK, "log_n_scale")
 def log_n_scale(check: Check) -> None:
+    # The fraction upside down, a difference, the logarithm of n / n0, no logarithm, YaRN's temperature.
     with check.criterion("more keys than in training", 1.5, golden=True):
         for n, n0 in ((1000, 7), (4096, 64), (512, 64), (65, 64)):
             check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE)
+    # A clamp, an exception for one key, a factor kept by n alone, a tensor returned.
     with check.criterion("as many or fewer: 1, and below 1", 0.5):
         probes = {}
         for n, n0, hint in (
@@ -448,11 +472,11 @@ def clipped_distances(check: Check) -> None:
         words = f"clipped_distances({n_queries}, {n_keys}, {limit}), keys up to the query"
         check.agrees(seen(calling(n_queries, n_keys, limit)), words, EXACT, hint)
 
-    # a wrong sign, positions clipped instead of distances, a limit off by one, keys beyond it dropped or counted anew
+    # A wrong sign, positions clipped instead of distances, a limit off by one, keys beyond it dropped or counted anew.
     with check.criterion("as many queries as keys", 0.5, golden=True):
         for n, limit in ((6, 3), (9, 1), (5, 9), (4, 0)):
             at(n, n, limit)
-    # rows counted from 0 where the queries are the last of the positions
+    # Rows counted from 0 where the queries are the last of the positions.
     with check.criterion("fewer queries than keys: the last positions", 0.5, golden=True):
         for n_queries, n_keys, limit in ((2, 6, 3), (1, 9, 31), (3, 80, 31)):
             at(n_queries, n_keys, limit, ALIGNED)
@@ -468,23 +492,23 @@ def rotary_scores(check: Check) -> None:
         words = f"rotary_scores(q {tuple(q.shape)}, k {tuple(k.shape)}, distances clipped at {limit}"
         return q, k, distances, words
 
-    # no rotation, the wrong direction, the sine's part left out, own distances, a scale, the other layout
+    # No rotation, the wrong direction, the sine's part left out, own distances, a scale, the other layout.
     with check.criterion("distances clipped at a limit", 1.25, golden=True):
         for shape in ((1, 1, 5, 5, 2, 2), (2, 3, 9, 9, 8, 4), (2, 2, 3, 12, 16, 7), (1, 2, 1, 40, 16, 31)):
             *given, words = drawn(*shape)
             check.agrees(seen(calling(*given)), f"{words})", SCORES)
-    # one row of distances used for all queries, or distances made up from the place in the table
+    # One row of distances used for all queries, or distances made up from the place in the table.
     with check.criterion("any distances", 0.25):
         q, k, distances, words = drawn(2, 2, 6, 9, 8, 4)
         others = check.randint(0, 60, tuple(distances.shape))
         check.agrees(
             seen(calling(q, k, others)), words.replace("distances clipped at 4", "others)"), SCORES, ANY_DISTANCE
         )
-    # 10,000 written into the function
+    # 10,000 written as a number.
     with check.criterion("another base", 0.25):
         q, k, distances, words = drawn(2, 2, 6, 9, 8, 4)
         check.agrees(seen(calling(q, k, distances, base=50.0)), f"{words}, base=50)", SCORES)
-    # a result of another dtype, a graph that is cut, an argument changed in place
+    # A result of another dtype, gradients cut off, an argument changed in place.
     with check.criterion("keeps the dtype and gradients, changes no argument", 0.125):
         q, k, distances, words = drawn(1, 2, 4, 6, 8, 3)
         double = (q.double(), k.double(), distances)
@@ -493,6 +517,7 @@ def rotary_scores(check: Check) -> None:
         for place, argument in enumerate("qk"):
             check.agrees(_slope(place, q, k, distances), f"the gradient of {words}) for {argument}", SCORES, CUT)
 
+    # Frequencies made on the CPU.
     with check.follows_device(0.125):
         distances = torch.arange(3, device=check.device)[:, None] - torch.arange(4, device=check.device) + 1
         there = check.randn(1, 2, 3, 8), check.randn(1, 2, 4, 8), distances
@@ -689,101 +714,113 @@ def _fresh(arguments: tuple) -> list:
 
 @exercise(WEEK, "loss_by_length")
 def _loss_by_length(check: Check) -> None:
-    def drawn(batch: int, n: int, vocab: int = VOCAB) -> tuple[dict, torch.Tensor]:
-        """Weights of a model with this vocabulary, and a text."""
-        shapes = {name: tuple(vocab if size == VOCAB else size for size in shape) for name, shape in SHAPES.items()}
-        return {name: check.randn(*shape) for name, shape in shapes.items()}, check.randint(0, vocab, (batch, n))
-
-    def call(flags: str, tokens: torch.Tensor, lengths: list, n_targets: int) -> str:
-        return f"loss_by_length(model in {flags}, tokens {tuple(tokens.shape)}, {lengths}, {n_targets})"
-
+    # Targets not shifted, or at the start; the whole window or one target scored; a sum, bits, a softmax twice.
     with check.criterion("the losses, model in eval mode", 1.25, golden=True):
-        for batch, n, lengths, n_targets in (
-            (3, 25, [8, 16, 24], 6),
-            (1, 40, [39, 5], 5),
-            (71, 33, [12], 1),  # texts that fit into no groups of one size
-        ):
-            weights, tokens = drawn(batch, n)
-            check.agrees(
-                losses(weights, EVAL, tokens, lengths, n_targets), call("eval mode", tokens, lengths, n_targets), LOSSES
-            )
-        weights, tokens = drawn(3, 25, vocab=9)
-        check.agrees(
-            losses(weights, EVAL, tokens, [8, 16, 24], 6),
-            call("eval mode, vocabulary 9", tokens, [8, 16, 24], 6),
-            LOSSES,
-            VOCABULARY,
-        )
-
+        losses_in_eval_mode(check)
+    # Dropout left on, in all of the model or in parts of it.
     with check.criterion("the losses, model in train mode", 1, golden=True):
-        weights, tokens = drawn(9, 25)  # texts enough that the tokens before a window count in some
-        for flags in (TRAIN, MIXED[1]):
-            words = "train mode" if flags == TRAIN else "mixed modes"
-            hint = EVAL_MODE if flags == TRAIN else MIXED_MODES
-            check.agrees(losses(weights, flags, tokens, [8, 24], 6), call(words, tokens, [8, 24], 6), LOSSES, hint)
-
+        losses_in_train_mode(check)
+    # All parts left in one mode, the outermost flag restored alone, flags noted at a first call only.
     with check.criterion("every training flag and weight as it was", 0.75):
-        weights, tokens = drawn(2, 15)
-        modes = ((EVAL, "eval mode"), (TRAIN, "train mode"), *((mixed, "mixed modes") for mixed in MIXED[:1]))
-        runs = [(Run(weights, flags, tokens, [6, 12], 4), call(words, tokens, [6, 12], 4)) for flags, words in modes]
-        for run, shown in runs:
-            check.agrees(left_behind("flags", run), f"the training flags after {shown}", EXACT, FLAGS)
-        run, shown = runs[1]
-        check.agrees(weights_left(run), f"the model's weights after {shown}", EXACT, WEIGHTS)
-        second = SecondRun(weights, EVAL, tokens, [6, 12], 4)
-        shown = call("train mode, measured in eval mode before", tokens, [6, 12], 4)
-        check.agrees(left_behind("flags", second), f"the training flags after {shown}", EXACT, FLAGS_OF_THE_FIRST)
-
+        runs = flags_and_weights(check)
+    # Gradients recorded, kept or left switched off, losses that are tensors, the longest window read at every length.
     with check.criterion("no gradients recorded or kept, plain floats, arguments left alone", 0.5):
-        run, shown = runs[0]  # of the block before, in eval mode
-        check.agrees(
-            other_lengths(run, [6, 12]), f"lengths that the model reads unasked in {shown}", EXACT, LENGTHS_READ
-        )
-        for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
-            check.agrees(left_behind(key, run), f"'{key}' after {shown}", EXACT, hint)
-        for other, words in runs[1:]:
-            check.agrees(left_behind("recorded a graph", other), f"'recorded a graph' after {words}", EXACT, RECORDED)
-        check.agrees(still_trained(run), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)
-        check.agrees(kinds_of_losses(run), f"the types of the losses of {shown}", EXACT, FLOATS)
-        check.agrees(keys_are_ints(run), f"whether the keys of {shown} are ints", EXACT, KEYS)
-        weights, tokens = drawn(2, 15)
-        lengths = [12, 6]
-        check.unchanged(
-            _losses_of(weights, EVAL, tokens, lengths, 4),
-            call("eval mode", tokens, [12, 6], 4),
-            tokens,
-            lengths,
-        )
-
+        gradients_and_kinds(check, runs)
+    # Text or n_targets not looked at, a bound that is one off, flags or gradients not restored after a refusal.
     with check.criterion("refuses a text that is too short and targets that do not fit, and no other", 0.5):
-        weights, tokens = drawn(2, 9)
-        # before the refusals: a call that ends well leaves gradients on
-        accepted = losses(weights, EVAL, tokens, [8], 8)
-        shown = f"the number of losses from {call('eval mode', tokens, [8], 8)}"
-        check.agrees(
-            lambda subject: len(accepted(subject)), shown, hint=AS_MANY_TARGETS
-        )  # their values are compared above
-        weights, tokens = drawn(2, 20)
-        refusals = [
-            (Refusal(weights, MIXED[1], tokens, lengths, n_targets), call("mixed modes", tokens, lengths, n_targets))
-            for lengths, n_targets in (([8, 20], 4), ([16, 8], 9))
-        ]
-        for refusal, shown in refusals:
-            check.agrees(
-                left_behind("stays on", refusal), f"whether gradients stay switched on in {shown}", EXACT, SWITCHED_OFF
-            )
-        for refusal, shown in refusals:
-            check.raises(refusal.repeated, ValueError, shown)
-        for lengths, n_targets in (([8, 16], 9), ([20, 8], 4)):
-            check.raises(
-                losses(weights, EVAL, tokens, lengths, n_targets),
-                ValueError,
-                call("eval mode", tokens, lengths, n_targets),
-            )
-        for refusal, shown in refusals:
-            check.agrees(
-                left_behind("flags", refusal), f"the training flags after {shown} is refused", EXACT, AFTER_REFUSAL
-            )
+        refusals(check)
+
+
+def model_and_text(check: Check, batch: int, n: int, vocab: int = VOCAB) -> tuple[dict, torch.Tensor]:
+    """Weights of a model with this vocabulary, and a text."""
+    shapes = {name: tuple(vocab if size == VOCAB else size for size in shape) for name, shape in SHAPES.items()}
+    return {name: check.randn(*shape) for name, shape in shapes.items()}, check.randint(0, vocab, (batch, n))
+
+
+def shown_call(flags: str, tokens: torch.Tensor, lengths: list, n_targets: int) -> str:
+    return f"loss_by_length(model in {flags}, tokens {tuple(tokens.shape)}, {lengths}, {n_targets})"
+
+
+def losses_in_eval_mode(check: Check) -> None:
+    for batch, n, lengths, n_targets in (
+        (3, 25, [8, 16, 24], 6),
+        (1, 40, [39, 5], 5),
+        (71, 33, [12], 1),  # texts that fit into no groups of one size
+    ):
+        weights, tokens = model_and_text(check, batch, n)
+        probe = losses(weights, EVAL, tokens, lengths, n_targets)
+        check.agrees(probe, shown_call("eval mode", tokens, lengths, n_targets), LOSSES)
+    weights, tokens = model_and_text(check, 3, 25, vocab=9)
+    check.agrees(
+        losses(weights, EVAL, tokens, [8, 16, 24], 6),
+        shown_call("eval mode, vocabulary 9", tokens, [8, 16, 24], 6),
+        LOSSES,
+        VOCABULARY,
+    )
+
+
+def losses_in_train_mode(check: Check) -> None:
+    weights, tokens = model_and_text(check, 9, 25)  # texts enough that the tokens before a window count in some
+    for flags, words, hint in ((TRAIN, "train mode", EVAL_MODE), (MIXED[1], "mixed modes", MIXED_MODES)):
+        probe = losses(weights, flags, tokens, [8, 24], 6)
+        check.agrees(probe, shown_call(words, tokens, [8, 24], 6), LOSSES, hint)
+
+
+def flags_and_weights(check: Check) -> list[tuple[Run, str]]:
+    """Gives back the runs, the first one in eval mode, and words for their calls."""
+    weights, tokens = model_and_text(check, 2, 15)
+    modes = ((EVAL, "eval mode"), (TRAIN, "train mode"), *((mixed, "mixed modes") for mixed in MIXED[:1]))
+    runs = [(Run(weights, flags, tokens, [6, 12], 4), shown_call(words, tokens, [6, 12], 4)) for flags, words in modes]
+    for run, shown in runs:
+        check.agrees(left_behind("flags", run), f"the training flags after {shown}", EXACT, FLAGS)
+    run, shown = runs[1]
+    check.agrees(weights_left(run), f"the model's weights after {shown}", EXACT, WEIGHTS)
+    second = SecondRun(weights, EVAL, tokens, [6, 12], 4)
+    shown = shown_call("train mode, measured in eval mode before", tokens, [6, 12], 4)
+    check.agrees(left_behind("flags", second), f"the training flags after {shown}", EXACT, FLAGS_OF_THE_FIRST)
+    return runs
+
+
+def gradients_and_kinds(check: Check, runs: list[tuple[Run, str]]) -> None:
+    run, shown = runs[0]
+    unasked = f"lengths that the model reads unasked in {shown}"
+    check.agrees(other_lengths(run, [6, 12]), unasked, EXACT, LENGTHS_READ)
+    for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
+        check.agrees(left_behind(key, run), f"'{key}' after {shown}", EXACT, hint)
+    for other, words in runs[1:]:
+        check.agrees(left_behind("recorded a graph", other), f"'recorded a graph' after {words}", EXACT, RECORDED)
+    check.agrees(still_trained(run), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)
+    check.agrees(kinds_of_losses(run), f"the types of the losses of {shown}", EXACT, FLOATS)
+    check.agrees(keys_are_ints(run), f"whether the keys of {shown} are ints", EXACT, KEYS)
+    weights, tokens = model_and_text(check, 2, 15)
+    lengths = [12, 6]
+    asked = _losses_of(weights, EVAL, tokens, lengths, 4)
+    check.unchanged(asked, shown_call("eval mode", tokens, [12, 6], 4), tokens, lengths)
+
+
+def refusals(check: Check) -> None:
+    weights, tokens = model_and_text(check, 2, 9)
+    # before the refusals: a call that ends well leaves gradients on
+    accepted = losses(weights, EVAL, tokens, [8], 8)
+    shown = f"the number of losses from {shown_call('eval mode', tokens, [8], 8)}"
+    # their values are compared above
+    check.agrees(lambda subject: len(accepted(subject)), shown, hint=AS_MANY_TARGETS)
+    weights, tokens = model_and_text(check, 2, 20)
+    refused = [
+        (Refusal(weights, MIXED[1], tokens, lengths, n_targets), shown_call("mixed modes", tokens, lengths, n_targets))
+        for lengths, n_targets in (([8, 20], 4), ([16, 8], 9))
+    ]
+    for refusal, shown in refused:
+        on = f"whether gradients stay switched on in {shown}"
+        check.agrees(left_behind("stays on", refusal), on, EXACT, SWITCHED_OFF)
+    for refusal, shown in refused:
+        check.raises(refusal.repeated, ValueError, shown)
+    for lengths, n_targets in (([8, 16], 9), ([20, 8], 4)):
+        probe = losses(weights, EVAL, tokens, lengths, n_targets)
+        check.raises(probe, ValueError, shown_call("eval mode", tokens, lengths, n_targets))
+    for refusal, shown in refused:
+        flags = f"the training flags after {shown} is refused"
+        check.agrees(left_behind("flags", refusal), flags, EXACT, AFTER_REFUSAL)
 
 
 def loss_by_length(student: Any, make: Callable = trusted.probe_model, observe: Callable = trusted.observe) -> Any:
