@@ -50,7 +50,7 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · What makes a good encoding
 #
-# The layer of week 1 does not know the positions of its tokens. Without a causal mask a text is a bag of words to it. With one, some order leaks in through the contents, but nothing tells a token its position. So mark every token with its position: this is a *positional encoding*. The simplest way is to **add** a vector to the token's embedding below the first layer:
+# The layer of week 1 does not know the positions of its tokens. Without a causal mask a text is a bag of words to it. With one, some order leaks in through the contents, and a token can at best infer its position from them. So mark every token with its position: this is a *positional encoding*. The simplest way is to **add** a vector to the token's embedding below the first layer:
 #
 # $$x'_p = x_p + \mathrm{PE}(p). \tag{1}$$
 #
@@ -63,7 +63,7 @@ np.random.seed(0)
 # | one-hot: channel $p$ is 1 | needs as many channels as positions; any two positions are equally far apart |
 # | the binary digits of $p$ | bounded, few channels, but it jumps: from 7 = 0111 to 8 = 1000 *every* digit changes |
 #
-# The last idea is nearly right. Write 0, 1, 2, … in binary, in a column. The last digit flips at every step, the one before it at every second, then every fourth. Each digit is a **wave** with twice the wavelength of the one before. Fast waves tell neighbours apart; slow waves tell far from near. Only the jumps are bad, and the square waves cause them.
+# The last idea is nearly right. Write 0, 1, 2, … in binary, in a column. The last digit flips at every step, the one before it at every second, then every fourth. Each digit is a **wave** with twice the wavelength of its right neighbour. Fast waves tell neighbours apart; slow waves tell far from near. Only the jumps are bad, and the square waves cause them.
 #
 # So make them round.
 
@@ -550,7 +550,7 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # $$\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)\qquad\text{for every }p. \tag{5}$$
 #
-# Vaswani et al. give two reasons for sinusoids (section 3.5), both worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. (In their own translation task, a learned table did as well.) This section shows what is possible. The next one tests what training finds.
+# Vaswani et al. give two reasons for sinusoids (section 3.5), both worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. This section shows what is possible. The next one tests what training finds.
 
 # %% [markdown]
 # ### Exercise 2.4 · The shift matrix
@@ -927,12 +927,12 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 # What breaks beyond the training length? The usual answer is Figure 2.3: slow hands reach angles that training has never shown. But a longer text has more *keys*, too. Two things are new. Change one at a time, in the trained models, without training them again.
 #
 # - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. All earlier tokens share position 0. Every token is there, and no position is new.
-# - **New positions, 32 keys.** Leave every token at its position, but show each query only 32 keys: the right one, and 31 drawn at random from the others before it.
+# - **New positions, 32 keys.** Leave every token at its position, but show each query only 32 keys: the right one, and 31 drawn at random from the others up to it.
 #
 # And are the *slow* hands to blame? Train five more models with only the six pairs whose wavelength is at most 32. In training each of these hands has been all the way round.
 
 # %% [markdown] tags=["prediction"]
-# **Predict** the accuracy at positions 32 to 127. Then the last two entries again, for six fast pairs.
+# **Predict** the accuracy at positions 32 to 127. (The last entry you have measured: Figure 2.8.) Then both entries of the last row again, for six fast pairs.
 #
 # | all 32 pairs | 32 keys | all keys |
 # |---|---|---|
@@ -1019,10 +1019,10 @@ plt.show()
 # | six fast pairs, new positions | 0.80 (0.76 to 0.84) | 0.64 (0.60 to 0.68) |
 #
 # - **More keys alone do no harm.** At familiar positions 128 keys are as good as 32.
-# - **New positions do the harm**, and more keys at new positions do more. The latest 4 keys cost 0.01, the latest 32 cost 0.31, all of them 0.51.
+# - **New positions do the harm**, and more keys at new positions do more. With the latest 4 keys alone accuracy falls by 0.01, with the latest 32 by 0.31, with all by 0.51.
 # - **Slow pairs make it worse, but do not decide it.** Without them accuracy still falls to 0.64.
 #
-# Are familiar *distances* enough? Leave the query where it is, and count every distance beyond 31 as 31: 0.69 (0.60 to 0.76), no better than the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone. There familiar distances will do.
+# Are familiar *distances* enough? Leave the query where it is, and count every distance beyond 31 as 31: 0.69 (0.60 to 0.76), no better than the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone, and asks again.
 #
 # *Why* do wrong keys win at new positions? A conjecture: training lowers their scores only for the pairs of positions that it has met. All other scores are random, and with each further key a wrong one is more likely to win. (All numbers: `experiments/results_distances.md`.)
 #
@@ -1163,7 +1163,7 @@ lab.table(["", "largest spread along a diagonal"],
 #
 # <details><summary>After you have run it</summary>
 #
-# Left: one colour along each diagonal, since only the offset counts. Middle: random rows are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used. Nothing forces a learned table to be the same along diagonals.
+# Left: one colour along each diagonal, since only the offset counts. Middle: if your rows start at random, they are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used. Nothing forces a learned table to be the same along diagonals.
 # </details>
 
 # %% [markdown]
@@ -1276,52 +1276,47 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # Answer aloud, then open.
 #
-# <details><summary>1. Why does a Transformer need positional encodings at all?</summary>
-#
-# Self-attention without a mask is permutation-equivariant: shuffled inputs give shuffled outputs. A causal mask lets some order leak in (week 1), but tells no token its position.
-# </details>
-#
-# <details><summary>2. Why sine and cosine, and not only sine?</summary>
+# <details><summary>1. Why sine and cosine, and not only sine?</summary>
 #
 # The pair is a point on a circle, and a move by $k$ is a rotation of it: linear, and the same everywhere. From a sine alone you cannot compute the sine $k$ positions on, since $\sin a$ does not determine $\cos a$.
 # </details>
 #
-# <details><summary>3. Why many frequencies?</summary>
+# <details><summary>2. Why many frequencies?</summary>
 #
 # The fast ones tell neighbours apart and soon repeat; the slow ones tell far positions apart and hardly change between neighbours. Together they do both, like the digits of a number.
 # </details>
 #
-# <details><summary>4. Why is the position added and not concatenated?</summary>
+# <details><summary>3. Why is the position added and not concatenated?</summary>
 #
 # Adding keeps the width. The price is the mixed terms of section 8. Concatenation works as well and costs width.
 # </details>
 #
-# <details><summary>5. Can the encoding drown the token?</summary>
+# <details><summary>4. Can the encoding drown the token?</summary>
 #
 # Yes, if the token's vector is short. The encoding has the length $\sqrt{d/2}$ at every position: 16 at width 512. Beside it a token of length 1 is drowned. Vaswani et al. multiply embeddings by $\sqrt d\approx22.6$ before adding (section 3.4). In a learned table the scale is learned too.
 # </details>
 #
-# <details><summary>6. Is the sinusoidal encoding absolute or relative?</summary>
+# <details><summary>5. Is the sinusoidal encoding absolute or relative?</summary>
 #
 # Absolute: a vector per position, added to the token. It has a relative *property*, $\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)$, but scores with learned weights still see the absolute position (Figure 2.12).
 # </details>
 #
-# <details><summary>7. Does it extrapolate to longer texts?</summary>
+# <details><summary>6. Does it extrapolate to longer texts?</summary>
 #
-# There are weights that work everywhere (Figure 2.7). Training on short texts does not find them (Figure 2.8). New positions do the damage: the more keys at new ones, the more. If all are at familiar positions, nothing is lost (Figure 2.9).
+# There are weights that work everywhere (Figure 2.7). Training on short texts did not find them here (Figure 2.8); new positions are to blame (Figure 2.9).
 # </details>
 #
-# <details><summary>8. Learned or sinusoidal: which is better?</summary>
+# <details><summary>7. Learned or sinusoidal: which is better?</summary>
 #
-# Within the training length Vaswani et al. found hardly a difference. Beyond it, a learned table has untrained rows, and then no rows.
+# Within the training length Vaswani et al. found hardly a difference. In week 5's small language models the sinusoids are ahead there: 1.53 against 1.72 nats, five seeds each. Beyond it, a learned table has untrained rows, and then no rows.
 # </details>
 #
-# <details><summary>9. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
+# <details><summary>8. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
 #
 # Row 10. A `forward(x)` as in exercise 2.5 adds row 0 to whatever it gets: with a cache the position must be passed in. Texts that are padded at their start need the same care.
 # </details>
 #
-# <details><summary>10. Where is the encoding added: in each layer, or once?</summary>
+# <details><summary>9. Where is the encoding added: in each layer, or once?</summary>
 #
 # Once, to the embeddings below the first layer, in encoder and decoder (section 3.5). The residual connections carry it upwards. RoPE and ALiBi act in every layer instead.
 # </details>
@@ -1337,10 +1332,10 @@ lab.table(["how far a term moves", *terms], rows)
 # | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short of that. For width 64 you know by how much. | 2.2 |
 # | Sinusoids fail far out because they are periodic | No two positions share a vector. | section 3 |
 # | High frequencies see unseen angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.3 |
-# | Sinusoids fail far out because many keys compete | Only keys at *new* positions hurt. At familiar ones 128 keys are as good as 32. | Figure 2.9 |
-# | Sinusoids fail far out because of the slow pairs' unseen angles | In part. Without slow pairs they still fail; at familiar positions they do not, with all keys. | Figure 2.9 |
+# | Sinusoids fail far out because many keys compete | In section 6's model only keys at *new* positions hurt: at familiar ones 128 keys are as good as 32. | Figure 2.9 |
+# | Sinusoids fail far out because of the slow pairs' unseen angles | In part. Without slow pairs the model still fails at new positions. At familiar ones it does not, with or without them. | Figure 2.9 |
 # | Sinusoids extrapolate, since the formula has no end | There are weights that do; training on short texts did not find them. | Figures 2.7, 2.8 |
-# | Learned embeddings past `max_len` are random | An *untrained row* is random; an index *past the table* is an error. | 2.5, Figure 2.8 |
+# | Learned embeddings past `max_len` are random | An *untrained row* keeps its starting value; an index *past the table* is an error. | 2.5, Figure 2.8 |
 # | The score with sinusoids depends on the distance alone | One of four terms does, and only for special weights. | 2.7, Figure 2.12 |
 # | There is one sinusoidal layout | Formula (2) interleaves; tensor2tensor and Transformer-XL concatenate $[\sin\mid\cos]$. | section 4 |
 #

@@ -12,7 +12,7 @@
 # - compute a rotary score by hand, write RoPE in both common layouts, and convert weights from one to the other;
 # - prove that the score depends only on the offset of the two positions;
 # - build an attention layer that takes any positions: shifted, per sequence, negative, fractional;
-# - say why a head that looks three tokens back fails on longer texts, repair it without training, and build one yourself;
+# - say what becomes of a head that looks three tokens back when texts grow, find the cause without training again, and build one yourself;
 # - say where low precision ruins RoPE, and write the test that finds three bugs which raise no error.
 #
 # **You need** weeks 1 and 2, radians, and what a 2×2 matrix does to a vector.
@@ -858,7 +858,7 @@ plt.show()
 # %% [markdown]
 # ### Experiment: which test would you trust?
 #
-# You can test a RoPE function by its properties: it keeps lengths, position 0 changes nothing, and a shift of both positions leaves the score alone. Here are four *wrong* functions, each made from yours by one small change. The last column is a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
+# You can test a RoPE function by its properties: it keeps lengths, position 0 changes nothing, and a shift of both positions leaves the score alone. Here are four functions that break the contract of 3.3, each made from yours by one small change. The last column is a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The four: turning backwards; base 100; the half layout; positions counted from 1. How many of them pass all three properties?
@@ -894,7 +894,7 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Three of the four wrong functions pass every property. All four fail the golden value. Test against numbers first, then against properties.
+# Three of the four pass every property. All four fail the golden value. Test against numbers first, then against properties.
 # </details>
 
 # %% [markdown]
@@ -914,7 +914,7 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # **Rotate queries and keys, never values.** Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. So the absolute position reaches the layers above.
 #
-# **Store nothing.** RoPE has no parameters. `.to(torch.bfloat16)` rounds a table of cosines in a *buffer*, a tensor that belongs to the layer without being trained (section 8). Here the `state_dict` holds the four projections and nothing else.
+# **Store nothing.** RoPE has no parameters. If the frequencies lie in a *buffer*, a tensor that belongs to the layer without being trained, then `.to(torch.bfloat16)` rounds them (section 8). Here the `state_dict` holds the four projections and nothing else.
 
 # %% [markdown]
 # ### Exercise 3.6 · Rotary multi-head attention
@@ -1042,8 +1042,8 @@ with torch.no_grad():
 
     low = layer.to(torch.bfloat16)
     assert low(x.to(torch.bfloat16)).dtype == torch.bfloat16, "after .to(torch.bfloat16) the output must be bfloat16."
-assert lab.raises(ValueError, RotaryMultiHeadAttention, 16, 3), (
-    "3 heads do not divide a width of 16: raise ValueError when the layer is built.")
+assert lab.raises(ValueError, lambda d_model, n_heads: RotaryMultiHeadAttention(d_model, n_heads)(torch.ones(1, 3, 16)), 16, 3), (
+    "3 heads do not divide a width of 16: raise ValueError, at the latest in the first call.")
 # It computes where its inputs are, on any device.
 lab.follows_the_device(lambda x: RotaryMultiHeadAttention(16, 2).to("simulated")(x), torch.ones(1, 3, 16))
 lab.follows_the_device(lambda x: RotaryMultiHeadAttention(16, 2).to("simulated")(x, is_causal=True), torch.ones(1, 3, 16))
@@ -1150,7 +1150,7 @@ plt.show()
 # - **Fewer keys:** show each query 32 keys at their true offsets, the right one and 31 random others.
 
 # %% [markdown] tags=["prediction"]
-# **Predict** the accuracy at positions 64 to 255. Then: what does a *window* give, true offsets and only the latest 32 keys? And at which sizes do a clip and a window stop working?
+# **Predict** the accuracy at positions 64 to 255. (Figure 3.9 shows the last entry.) Then: what does a *window* give, true offsets and only the latest 32 keys? And at which sizes do a clip and a window stop working?
 #
 # | | 32 keys | all keys |
 # |---|---|---|
@@ -1201,9 +1201,9 @@ lab.table(["no offset beyond", *sizes],
 # | offsets clipped at 31 | 1.00 | 0.99 (0.96 to 1.00) |
 # | true offsets | 0.51 (0.35 to 0.70) | 0.22 (0.15 to 0.30) |
 #
-# **The offsets** do the damage. At familiar ones 256 keys are almost as good as 32. More keys hurt mainly because they offer more unfamiliar offsets. A window of 32 gives 1.00, too.
+# **The offsets** do the damage. At familiar ones 256 keys are almost as good as 32. More keys cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 gives 1.00, too.
 #
-# A clip works anywhere between what the task needs and the first strong echo: from 5 to 39 the mean is at least 0.99. Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47, which is 3 plus seven turns of pair 0, all far keys look almost like it: 0.18. (`experiments/results_distances.md`.)
+# A clip works between what the task needs and the first strong echo: at the seven sizes tried from 5 to 39 the mean is at least 0.99. Clipped at 4, one more than the task needs, it is 0.69 (0.46 to 0.89). Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47, which is 3 plus seven turns of pair 0, all far keys look almost like the right one: 0.18. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>
@@ -1250,7 +1250,7 @@ plt.show()
 #
 # Beyond training the high peaks are at the dots: on the clock of pair 0 these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down.
 #
-# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of 3 plus whole turns, and in nine heads the one at 122 beats offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
+# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of 3 plus whole turns, and in nine of the twelve the peak at 122 is higher than offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
 # </details>
 
 # %% [markdown]
@@ -1393,7 +1393,7 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 
 
 # %% [markdown]
-# **Figure 3.11. Where you may round.** Each line is the largest error met up to that position, over all 64 pairs. No error can exceed 2: "same direction" has become "opposite".
+# **Figure 3.11. Where you may round.** Each line is the largest error met up to that position, over all 64 pairs. No error can exceed 2. At 2, "same direction" has become "opposite".
 #
 # <details><summary>After you have run it</summary>
 #
@@ -1460,7 +1460,7 @@ def decode_step_scores(q, k_cache, base=10000.0):
 def serving_test(rotate_llama, prompt_scores, decode_step_scores):
     """Whether the three functions of a serving file keep their promises.
 
-    rotate_llama:       (x, positions) -> the shape and dtype of x
+    rotate_llama:       (x, positions), positions (seq_len,), head_dim even -> the shape and dtype of x
     prompt_scores:      (q, k), both (batch, heads, seq_len, head_dim) -> (batch, heads, seq_len, seq_len)
     decode_step_scores: (q, k_cache), (batch, heads, 1, head_dim) and (batch, heads, n_keys, head_dim), none of them rotated
                         -> (batch, heads, 1, n_keys)
@@ -1528,7 +1528,7 @@ week3.serving_test(serving_test)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
-print("The file passes your test:", serving_test(rotate_llama, prompt_scores, decode_step_scores))
+print("The file passes your test (it must not):", serving_test(rotate_llama, prompt_scores, decode_step_scores))
 
 
 # %% [markdown]
@@ -1669,7 +1669,7 @@ week3.decode_step_scores(decode_step_scores)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
-print("The repaired file passes your test:", serving_test(rotate_llama, prompt_scores, decode_step_scores))
+print("The repaired file passes your test (it must):", serving_test(rotate_llama, prompt_scores, decode_step_scores))
 
 
 # %% [markdown]
@@ -1761,7 +1761,7 @@ week3.look_back_head(look_back_head)
 # - The view is (heads, pairs, 2, width): pair by pair, first and second row. The transpose makes it (heads, 2, pairs, width), all first rows and then all second ones.
 # </details>
 #
-# **Back to the first question.** Yes: a layer can be blind to where a text stands and still see every offset. But it does not know offsets that it has never met. You can hide them, as you did here. The next two weeks look for other ways.
+# **Back to the first question.** Yes: a layer can be blind to where a text stands and still see every offset. But it does not know offsets that it has never met. You can clip them, as you did here. The next two weeks look for other ways.
 
 # %% [markdown]
 # ## 12 · Test yourself
@@ -1790,7 +1790,7 @@ week3.look_back_head(look_back_head)
 #
 # <details><summary>5. A batch is padded on the left. What must you change?</summary>
 #
-# Nothing in the scores between real tokens, if padding is masked: offsets stay. But give positions per sequence, as in training.
+# Only the mask: padding must be hidden. The offsets between real tokens stay, and RoPE sees nothing else. Prompt and decoding must use the same positions (week 7).
 # </details>
 #
 # <details><summary>6. Where do you rotate in grouped-query attention?</summary>
@@ -1807,7 +1807,6 @@ week3.look_back_head(look_back_head)
 # | `rotate_half` turns $(x_1,x_2,x_3,x_4)$ into $(-x_2,x_1,-x_4,x_3)$, next to tables in halves | That is the interleaved form. Next to tables in halves it is a bug. | 3.8 |
 # | The half layout is a bug | It is the interleaved layout under a fixed permutation of the channels, and W_q and W_k can absorb it. | 3.4 |
 # | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and it reorders the rows when it converts. | sections 5, 11 |
-# | Channels 0, 1, 2 have high, medium and low frequency | Two channels share one frequency: in the interleaved layout 0 and 1, then 2 and 3. | 3.2 |
 # | Attention breaks on long texts because too many keys compete | With offsets clipped at 31 and all 256 keys in view, accuracy is 0.99. | section 7 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do. But the echoes come from the highest. | Figures 3.3, 3.10 |
 # | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.5 |

@@ -102,7 +102,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Each curve falls from 1 to almost 0 within a limited range and is flat outside it. A slope is a *measuring range*. The steepest tells 3 from 5 and is blind beyond 10. The shallowest hardly tells 3 from 5, but it tells 300 from 500. A model needs several.
+# Each curve falls from 1 to almost 0 within a limited range and is flat outside it. A slope is a *measuring range*. The steepest tells 3 from 5; beyond 10 it leaves a key next to nothing. The shallowest hardly tells 3 from 5, but it tells 300 from 500. A model needs several.
 # </details>
 #
 # ## 2 · The slopes
@@ -329,7 +329,7 @@ plt.show()
 #
 # $$i = n_k - n_q + r . \tag{5}$$
 #
-# If you count the query from 0 instead, the newest token treats the farthest key as its neighbour.
+# If you count the query from 0 instead, the farthest key gets distance 0 and the newest one the largest penalty.
 
 # %% [markdown]
 # ### Exercise 4.3 · The bias
@@ -382,8 +382,8 @@ assert torch.allclose(square[:, 1, 4], -3 * slopes), (
 step = alibi_bias(4, 1, 6)
 assert tuple(step.shape) == (4, 1, 6), f"one query and six keys: shape (4, 1, 6) expected, got {tuple(step.shape)}."
 assert torch.allclose(step[:, 0], square[:, 5]), (
-    "a single query is the newest token: its row must be the LAST row of the square bias. The key beside it, the last "
-    "one, has distance 0.")
+    "a single query is the newest token: its row must be the LAST row of the square bias. The last key is its "
+    "own: distance 0.")
 print("Looks right. The hidden tests try other numbers of heads, queries and keys.")
 
 # %% nbgrader={"grade_id": "alibi_bias_tests", "grade": true, "points": 4}
@@ -552,7 +552,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Random content makes the curve of any single text ragged. But it favours no distance, so the mean keeps the exponential of equation (2). Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them, hardly more than the 0.06 they would get without any bias.
+# Random content makes the curve of any single text ragged, but it favours no distance. So far from the query the mean keeps the exponential of equation (2). Next to the query it is flatter: a key that already has a large share cannot grow in proportion. In head 0 the first position costs a factor of about 1.5 instead of 1.65. Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them, hardly more than the 0.06 they would get without any bias.
 # </details>
 #
 # ## 5 · A shortcut in public code
@@ -765,7 +765,7 @@ lab.table(["of 112 heads", "how many"], counts)
 
 
 # %% [markdown]
-# 104 of 112 heads cannot tell the newest token from the one before it by position. Most of these slopes are so small that neighbours should nearly tie anyway. The second rounding can do more harm. In the steepest head the bias has passed 1,872, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back: a lead of 6 should give 160 times the weight, and gives a tie. It is lost in 14 heads, and with other contents in fewer: with 6 against 0 in 2.
+# 104 of 112 heads cannot tell the newest token from the one before it by position. Most of these slopes are so small that neighbours should nearly tie anyway. The second rounding can do more harm. In head 0 the bias has passed 1,872, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back: a lead of 6 should give 160 times the weight, and gives a tie. The lead is lost in 14 of the 112 heads. Where the two contents lie matters: with 6 against 0 it is lost in 2.
 #
 # BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with this. For your own models: **build the bias in float32, and count from the query.**
 
@@ -1107,7 +1107,7 @@ plt.show()
 #
 # (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on as if nothing had happened, and RoPE falls to the level of no position at all. New offsets do that: clipped, RoPE reads on as well as ALiBi.
 #
-# (c) One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. **A built-in preference helps where it fits the task.** Two toy tasks show no more; week 5 compares the encodings with care.
+# (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task.** Two toy tasks show no more; week 5 compares the encodings with care.
 # </details>
 #
 # ### What the paper promised, and what became of it
@@ -1215,9 +1215,9 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# (a) With 8 heads the last one, slope 1/256, sees farthest: 1,179 tokens. (b) With 64 heads it is the same: more heads fill the range more densely without extending it. The 8 in equation (3) sets the range; MPT's configuration calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
+# (a) With 8 heads the last one, slope 1/256, sees farthest: 1,179 tokens. (b) With 64 heads it is the same: more heads fill the range more densely and extend it at the near end only. The 8 in equation (3) sets the range; MPT's configuration calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
 #
-# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of what it would give it nearby. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for it. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
+# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of the weight that the same word would get nearby. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for it. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
 # </details>
 
 # %% [markdown]
@@ -1280,7 +1280,7 @@ plt.show()
 #
 # **2 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
-# *Why it matters:* an encoder with symmetric ALiBi and mean pooling cannot tell "dog bites man" from "man bites dog", and no amount of training will help.
+# *Why it matters:* an encoder can see every distance and still miss something that no amount of training will teach it.
 #
 # Let $A$ be a self-attention layer with the bias $-m\,|i-j|$ in every head and **no mask**, and $J$ the reversal, $(Jx)_i=x_{n-1-i}$.
 #
@@ -1350,7 +1350,7 @@ plt.show()
 #
 # <details><summary>3. Public code adds slope × j, without any query position. Is that a bug?</summary>
 #
-# Not under a causal mask: there the weights are the same, as you showed in 4.5. Without a mask it is.
+# Not under a causal mask: there the weights are the same, as you showed in 4.5. As soon as a key lies after its query, it is.
 # </details>
 #
 # <details><summary>4. One decoding step with a cache: what is the bias?</summary>
