@@ -118,7 +118,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("7.7", "HybridDecoderBlock", "code", 4, 25),
         Exercise("7.8", "copying_explained", "text", 4, 35),
         Exercise("7.9", "interview", "text", 2, 20),
-        Exercise("7.10", "design_memo", "text", 4, 60),
+        Exercise("7.10", "design_memo", "text", 4, 75),
     ),
     "week8_production": (
         Exercise("8.1", "partial_rotary_emb", "code", 3, 15),
@@ -128,7 +128,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("8.3", "softmax_with_sink", "code", 2, 10),
         Exercise("8.3", "streaming_cache", "code", 2, 15),
         Exercise("8.4", "mla_attention", "code", 5, 40),
-        Exercise("8.4", "absorption_explained", "text", 3, 20),
+        Exercise("8.4", "absorption_explained", "text", 3, 30),
         Exercise("8.5", "layers_that_turn", "code", 3, 30),
         Exercise("8.6", "stream_explained", "text", 3, 30),
     ),
@@ -159,7 +159,7 @@ OUTLINES: dict[str, Outline] = {
     "week8_production": Outline(
         "positions in production: partial rotary, three axes for video, windows and sinks, latent attention, "
         "configurations of released models, a stream",
-        40,
+        55,
     ),
 }
 

@@ -68,9 +68,9 @@ def section():
         "",
         *arms.text(
             "Accuracy; guessing gives 0.125. Few keys: the right one and 31 others drawn from all before the query.",
-            """**What the arms say.** The damage takes both. More keys alone do none: at familiar positions all 128
-            keys are as good as 32. New positions do it, and the more keys stand at them, the more: the latest 4 do
-            next to none, 32 much, all most. So familiar positions repair the model whatever the number of keys, and
+            """**What the arms say.** New positions do the damage, and more keys at them make it worse. More keys alone
+            do none: at familiar positions all 128 keys are as good as 32. The more keys stand at new positions, the
+            worse: the latest 4 do next to none, 32 much, all most. So familiar positions repair the model whatever the number of keys, and
             hiding keys repairs it only when hardly any are left. Slow pairs make it worse and do not decide it.
             Familiar *distances* are not enough here: with the query at its true position and every distance clipped at
             31 the model does as in a window of 32. Sinusoids carry positions, and the layer has learned pairs of

@@ -730,7 +730,7 @@ lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512
 #
 # ### 6.1 Measure what you mean
 #
-# **Which targets?** The mean over a window mixes easy and hard positions in a proportion that changes with $n$. At $4L$ a quarter of the targets have no more context than in training and hide a failure. And the first few, which have next to no context, weigh less as $n$ grows, so the mean may *fall* although nothing got better (the *early token curse*; Press et al., 2022). In each of our five ALiBi runs the mean over all targets falls by 0.01 to 0.02 nats from 1x to 8x; on the same last 32 the loss rises by 0.02 to 0.03.
+# **Which targets?** The mean over a window mixes easy and hard positions in a proportion that changes with $n$. At $4L$ a quarter of the targets have no more context than in training and hide a failure. And the first few, which have next to no context, weigh less as $n$ grows, so the mean may *fall* although nothing got better (the *early token curse*; Press et al., 2022).
 #
 # So we score the **same last tokens** at every length.
 #
@@ -892,7 +892,7 @@ week5.loss_by_length(loss_by_length, probe_model, observe)
 #
 # **The model** is a causal decoder of characters: two layers, width 64, four heads of 16 channels. The variants differ in the encoding only: none, sinusoidal, learned, RoPE, ALiBi, T5 bias.
 #
-# T5's bias adds to each score a *learned* number, one per head and bucket of distances. Distances 0 to 15 have a bucket each, larger ones share, and all from 31 on share the last.
+# T5's bias adds to each score a *learned* number, one per head and bucket of distances. Here nearly every distance below 31 has a bucket of its own, and all from 31 on share the last one.
 #
 # **The text** is the reference that comes with Python (`pydoc_data.topics`), printable ASCII, some 460,000 characters; the last tenth is for testing.
 #
@@ -960,6 +960,8 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # RoPE is the best at the training length and not the best beyond it. *No* curve falls below its value at 1x: none of the six gains from the longer context. T5's bias rises at every doubling although no bucket is new: only the number of keys in its last bucket grows. (Section 6.6 tests RoPE only.)
 #
 # The learned table's rows beyond 64 were never trained. They are small (standard deviation 0.02), so its curve says little about learned tables.
+#
+# The measure matters: in each of the five ALiBi runs the mean over *all* targets falls by 0.01 to 0.02 nats from 1x to 8x, on the same last 32 the loss rises by 0.02 to 0.03.
 # </details>
 
 # %% [markdown]
@@ -1027,7 +1029,7 @@ if ENCODING == "alibi":
 # %% [markdown]
 # ### 6.4 RoPE, extended
 #
-# Take the five RoPE models and change nothing but the angles. Start with the stretch that matches the length, $s=n/64$. Dynamic NTK with $c=8$ stretches by 9, 25 and 57 at 2x, 4x and 8x.
+# Take the five RoPE models and change nothing but the rotation. Start with the stretch that matches the length, $s=n/64$. Dynamic NTK with $c=8$ stretches by 9, 25 and 57 at 2x, 4x and 8x.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Order the four methods and "do nothing" by their loss at 2x, and again at 8x. With position interpolation no pair leaves its arc. Will it beat "do nothing" at 2x?
@@ -1098,7 +1100,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. report the opposite for LLaMA: unchanged, it may meet "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Our unchanged models lose only 0.4 nats at 2x, so there is little to win. We conjecture that this is why.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. report the opposite for LLaMA: unchanged, it may meet "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Why LLaMA differs we can only guess: our unchanged models lose just 0.4 nats at 2x, so there is little to win. What PI does to the model is part 4 of 5.8.
 #
 # A stretch is not free: with $s=8$ at the *training* length NTK loses 0.11 nats, YaRN 0.30, PI 1.62. YaRN's temperature hardly matters here: 2.03 nats at 8x with it, 2.04 without (`experiments/results.md`).
 # </details>
@@ -1142,7 +1144,7 @@ lab.table(["at the best s on average", "loss, mean (range over the seeds)"], bes
 # The popular explanation says that beyond $L$ the slow pairs meet new angles, and that this breaks the model. To test it, slow down *one* pair by $n/64$ and leave the others alone.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Some of the eight pairs never complete a turn in 64 positions (5.1). Must you repair *all* of these? If one repair is enough, which?
+# **Predict.** Some of the eight pairs never complete a turn in 64 positions (5.1). Order the eight pairs by how much repairing each *alone* helps. Does repairing all that never turn help more than the best single one?
 #
 # *Your prediction:*
 
@@ -1210,7 +1212,7 @@ def clipped_distances(n_queries, n_keys, limit):
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Positions of the queries as a column, those of the keys as a row: subtract, then `.clamp(max=limit)`. The first query has the position `n_keys - n_queries`.
+# Positions of the queries as a column, those of the keys as a row: subtract, then `.clamp(0, limit)`: keys after the query count as 0, so few different distances are left. The first query has the position `n_keys - n_queries`.
 # </details>
 
 # %% nbgrader={"grade_id": "clipped_distances_check", "grade": true, "points": 0}
@@ -1391,7 +1393,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # </details>
 
 # %% [markdown]
-# **Methods made of this test.** All run on a trained model as it is.
+# **Methods that do the same.** All run on a trained model as it is.
 #
 # | method | distances beyond $w$ | what it costs |
 # |---|---|---|
@@ -1407,7 +1409,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # *Why it matters:* "which encoding extrapolates?" has no one-word answer. A good answer names mechanisms and numbers.
 #
-# Answer with the tables and figures of this section, two to five sentences per part.
+# Answer with the tables and figures of this section, those in the folds too, two to five sentences per part.
 #
 # 1. **Pairs.** The models have $d=16$, $L=64$, base 10,000. Which of the eight pairs never complete a turn in training? Someone says: "these pairs meet new angles, so all of them are in trouble." What does Figure 5.11 say?
 # 2. **ALiBi** stays flat. What in its bias makes this possible? And why does a flat curve *not* show that the model makes use of 512 characters?
@@ -1433,7 +1435,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # 3. With all 512 keys and distances clipped at 31 the loss is 1.40 (1.36 to 1.45), nearly that of 1x (1.37). With 64 keys at new distances it is 2.56 (2.30 to 2.81). So new distances do the damage, and keys only add to it: going from 64 keys to all costs 0.03 nats at familiar distances and 0.75 at new ones, because more keys bring more new distances. The clip keeps every key but no longer knows which of two keys beyond 31 comes first; the window loses those keys altogether. The loss shows neither, since a window of 8 has 1.40, too: this model hardly uses far characters.
 #
-# 4. PI slows *all* pairs, pair 0 too. Characters are predicted mostly from near neighbours, and at 2x these are half a radian apart where the model learned one radian: 2.20 against 1.75. Figure 5.11 agrees: slowing pair 0 alone makes the loss worse. At 8x with $s=8$ pairs leave their arcs with NTK (3.18) and not with YaRN (2.03). But NTK only needs a larger $s$: at its best ($s=48$) it reaches 1.92, and YaRN 1.87 ($s=6$). So 0.05 nats of the lead of 1.15 are the method's; the rest was the choice of $s$.
+# 4. PI slows *all* pairs, pair 0 too. Characters are predicted mostly from near neighbours, and at 2x these are half a radian apart where the model learned one radian: 2.20 against 1.75. Figure 5.11 agrees: slowing pair 0 alone makes the loss worse. At 8x with $s=8$ pairs leave their arcs with NTK (3.18) and not with YaRN (2.03). But NTK only needs a larger $s$: at its best ($s=48$) it reaches 1.92, and YaRN 1.87 ($s=6$). So 0.05 nats (−0.01 to 0.12 by seed) of the lead of 1.15 are the method's; the rest was the choice of $s$.
 #
 # 5. I expected YaRN's temperature to matter, since it is part of the method. At 8x YaRN has 2.03 (1.94 to 2.17) with and 2.04 (1.94 to 2.19) without it; from seed to seed the gain lies between −0.02 and +0.05. The experiment cannot show whether it matters for large models, for longer contexts or after fine-tuning, which is what the paper is about.
 # ### END SOLUTION
@@ -1449,7 +1451,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # **New angles.** Five of the eight pairs meet them, but one repair does what all five do. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles do no harm.
 #
-# **More keys.** In RoPE new distances do the damage: more keys cost 0.03 nats at familiar distances and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN keeps half a nat at 8x though no pair leaves its arc.
+# **More keys.** In RoPE new distances do the damage: more keys cost 0.03 nats at familiar distances and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ keeps 0.66 nats at 8x though no pair leaves its arc.
 #
 # Men et al. (2024) object that a model with repaired angles may have only a "superficial" long-context ability (abstract). Section 8 is about this difference.
 # </details>
@@ -1461,7 +1463,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # $$\frac{e^{8}}{e^{8}+n\,e^{1/2}}. \tag{9}$$
 #
-# With 64 keys this is 0.966. With 32,768 it is 0.052: the model still *finds* the key, whose logit is as far above the others as ever, but what it *reads* is 95 % noise. This is **attention dilution**. No positions are involved.
+# With 64 keys this is 0.966. With 32,768 it is 0.052: the model still *finds* the key, whose logit is still the largest and as far above the *mean* of the others as ever, but what it *reads* is 95 % noise. This is **attention dilution**. No positions are involved.
 #
 # **The remedy.** The noise grows like $n$, so the gap between the logits must grow like $\ln n$. Multiply all logits by
 #
@@ -1691,7 +1693,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 
 # %% [markdown] nbgrader={"grade_id": "needle_explained", "grade": true, "solution": true, "points": 2}
 # ### BEGIN SOLUTION
-# 1. The loss is a mean over targets that depend on the token before them; the needle matters for one target in 1,024. So the loss stays at 0.49 to 0.52 at all lengths, for ALiBi and for RoPE, while the share of needles found falls: for ALiBi from 1.00 at 1x to 0.70 to 0.97 at 8x and 0.35 to 0.65 at 16x. In ALiBi the penalty slope × distance competes with the score that the needle's content earns. A needle is found as long as its lead over the filler is larger than the penalty. The lead differs from value to value: beyond 700 tokens some values are always found, others never (Figure 5.15). More keys make it harder: the log-n factor, which raises the content scores, brings needles back.
+# 1. The loss is a mean over targets that depend on the token before them; the needle matters for one target in 1,024. So the loss stays at 0.49 to 0.52 at all lengths, for ALiBi and for RoPE, while the share of needles found falls: for ALiBi from 1.00 at 1x to 0.70 to 0.97 at 8x and 0.35 to 0.65 at 16x. In ALiBi the penalty slope × distance competes with the score that the needle's content earns. Roughly, a needle is found as long as its lead over the filler is larger than the penalty. The lead differs from value to value: beyond 700 tokens some values are always found, others never (Figure 5.15). More keys make it harder: the log-n factor, which raises the content scores, brings needles back.
 #
 # 2. Measure something that only the far context can tell: for example a table of keys and values at the beginning and the question for one of them at the end; or the loss of the same last 200 tokens of real documents, once with their true far context and once with the far context of another document. Hold fixed: the targets, the number of needles and of distractors, the alphabet, so that guessing is worth the same at every length. The distance of the needle must grow with the length, and be reported: a needle that is always 50 tokens before the question tests nothing new.
 # ### END SOLUTION
@@ -1712,13 +1714,13 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 #
 # This filler needs only the token before: a flat loss says as much about the text as about the model.
 #
-# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this gap. It differs from value to value, so each *value* has a reach of its own: in all five seeds, each for other values (`experiments/results.md`). Most wrong answers of a model are the same value, so needles with this value are "found" for free.
+# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this gap. It differs from value to value, and so does the reach: in all five seeds, each for other values (`experiments/results.md`). In the shipped model the first layer's lead explains four of the six values that are always found. One of the others is the commonest wrong answer, so its needles are "found" for free; one we cannot explain.
 # </details>
 
 # %% [markdown]
-# ### 8.2 A model that keeps its context
+# ### 8.2 Two kinds of layer
 #
-# Yang et al. (2025) give the layers different jobs. Some use **RoPE in a short window** and tell the order of neighbours. The others see **all keys, without positions**, and find content anywhere. Our version has one layer of each, with a window of 32 (`ready.HYBRID`).
+# Yang et al. (2025) give the layers different jobs. Some use **RoPE in a short window** and tell the order of neighbours. The others see **all keys, without positions**, and are to find content anywhere. Our version has one layer of each, with a window of 32 (`ready.HYBRID`).
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Trained at 64, how many needles will the hybrid find at 16x? What will it pay in language modelling at 1x, compared with RoPE everywhere? Will its loss stay flat up to 8x?
@@ -1821,7 +1823,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # <details><summary>5. You clip a RoPE model at a familiar distance, or give it a window. What does each no longer know?</summary>
 #
-# The clip: which of two keys beyond the limit comes first. The window: that there are any.
+# The clip: which of two keys beyond the limit comes first. The window: that there are keys beyond the limit at all.
 # </details>
 #
 # <details><summary>6. Your new method wins at 8x, on one seed. What is missing?</summary>
@@ -1834,12 +1836,12 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # | You may read | What is true | where |
 # |---|---|---|
-# | RoPE fails beyond its training length because more keys compete | At familiar distances 512 keys do as well as 64. New distances do the damage, and more keys make new distances worse. | section 6.6 |
+# | RoPE fails beyond its training length because more keys compete | In our models 512 keys at familiar distances cost 0.03 nats more than 64. New distances do the damage, and more keys make it worse. | section 6.6 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do; the high ones have been all the way round. | Figure 5.2 |
-# | All pairs that never completed a turn must be repaired | In our models one is enough: the first past the boundary. | Figure 5.11 |
+# | All pairs that never completed a turn must be repaired | In our models repairing one, the first past the boundary, does as much as repairing all five: 2.37 and 2.32 at 8x. Neither brings back the 1.37 of 1x. | Figure 5.11 |
 # | NTK-aware scaling reduces all frequencies | The first is unchanged, the last divided by exactly $s$. | 5.3, Figure 5.4 |
 # | YaRN interpolates high frequencies and uses NTK for the low ones | High: untouched. Low: linear interpolation. Between: a ramp. And a temperature. | 5.5 |
-# | YaRN is far better than NTK | In our small models only at the same $s$. With the best $s$ for each, it leads by 0.05 nats at 8x, which is no ranking. | Figure 5.10 |
+# | YaRN is far better than NTK | In our small models only at the same $s$. With the best $s$ for each, it leads by 0.05 nats at 8x (−0.01 to 0.12 by seed, $s$ chosen on the same targets), which is no ranking. | Figure 5.10 |
 # | Dynamic NTK with scale $c$ stretches by $c$ | By $c\,n/L-(c-1)$: at 8x and $c=8$ that is 57. | section 4 |
 # | Add $\log n$ to the logits against dilution | Adding a constant is a no-op; *multiply* by $\log n/\log n_0$. | 5.9, Figure 5.13 |
 # | ALiBi's heads see as far as their windows | The needle's content competes with the penalty; each value has its own reach. | Figure 5.15 |
@@ -1847,7 +1849,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # ## Takeaways
 #
-# 1. *What breaks?* In our RoPE models, distances that training never showed; more keys at them make it worse. T5's bias shows that more keys can also do harm alone.
+# 1. *What breaks?* In our RoPE models, distances that training never showed; more keys at them make it worse. (Week 8 asks which of them.) T5's bias shows that more keys can also do harm alone.
 # 2. *What mends it?* Show no new distance: clip it, hide it, or build layers that meet none. Or slow down the pairs that leave their range, and state the stretch. Each has its price.
 # 3. *How would you know?* Score the same targets at every length, over several seeds, and the loss within the training length. Then hide a needle.
 #

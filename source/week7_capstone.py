@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Week 7 · Capstone: a cache, two sequences, one decision
 #
-# **The week in one sentence.** A model that serves people writes one token at a time and remembers the rest: build that memory, join two encodings in one model, then decide which encoding a real project should use.
+# **The week in one sentence.** A model that serves people writes one token at a time and keeps what it has computed for the earlier ones. Build that store, join two encodings in one model, then decide which encoding a real project should use.
 #
 # A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is it, and which position does the next token have? If one index is wrong, no error is raised. This week's bugs are of that kind.
 #
@@ -487,7 +487,7 @@ print("same last token:", bool(torch.allclose(with_cache[:, -1], without[:, -1],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# On our machines 256 tokens took 3 to 7 times as long without the cache, and 512 tokens 20 times (8.2 s against 0.40 s), not 128 and 256 times. A single token keeps no processor busy. On a GPU most of its time goes into reading weights and cache. So memory traffic limits decoding, and *that* is what fewer key heads save.
+# On our machines 256 tokens took 3 to 7 times as long without the cache, and in a single run with 512 tokens 20 times (8.2 s against 0.40 s), not 128 and 256 times. A single token keeps no processor busy. On a GPU most of its time goes into reading weights and cache. So memory traffic limits decoding, and *that* is what fewer key heads save.
 # </details>
 
 # %% [markdown]
@@ -533,7 +533,7 @@ plt.show()
 #
 # *Why it matters:* one training library counted padding in decoding and not in the prompt. Single prompts came out right, batches did not.
 #
-# Nobody looks at the rows of padding queries, in the positions or in the mask. (But do not hide everything from them: in such a row a plain softmax divides by zero.)
+# Nobody looks at the rows of padding queries, in the positions or in the mask. (By the rule below they see nothing. Your 7.1 gives zeros there; a plain softmax would give NaN.)
 
 # %% nbgrader={"grade_id": "padded_causal", "solution": true}
 def padded_causal(keep, n_queries):
@@ -795,7 +795,7 @@ for name, way in ways.items():
 #
 # **Every key turns by the same angle**, wherever it stands. llama.cpp calls this the K-shift. Its server used it when a full context dropped its oldest tokens, until pull request 15416 (August 2025) switched it off by default: in a chat it can destroy the template.
 #
-# There are two limits. Equation (3) moves keys; it does not change what is in them. In all layers after the first, a key has read the tokens before it, and in another context it would have read others. And it holds for one base only: no common turn makes keys of base 10,000 into keys of another base. That is why dynamic NTK scaling (5.4) and a cache of rotated keys do not go together.
+# There are two limits. Equation (3) moves keys; it does not change what is in them. In all layers after the first, a key has read the tokens before it, and in another context it would have read others. And it holds for one base only: no common turn makes keys of base 10,000 into keys of another base. That is why dynamic NTK scaling (5.4) and a cache of rotated keys do not go together. Servers rarely move keys: they share equal prefixes at equal positions as they are (week 8, section 7).
 
 # %% [markdown]
 # ### Exercise 7.5 · Move the keys
@@ -856,11 +856,6 @@ print("Looks right. The hidden tests go to offsets of 10,000, and try bfloat16 a
 from autograder.checks import week7
 week7.shift_cached_keys(shift_cached_keys)
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# ### What servers do
-#
-# Only `generate` pads. Servers lay the new tokens of all texts end to end, in a *ragged batch*, and each token brings its own position. Keys lie in blocks anywhere in memory, listed by a *block table* (Kwon et al. 2023, section 4). A shared prompt is found by a hash of each block and everything before it: equal hashes mean equal tokens at equal positions, so keys are reused as they are and nothing is moved. Week 8, section 7, names the files.
 
 # %% [markdown]
 # ## 5 · Two sequences
@@ -1112,7 +1107,7 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 #
 # Copying, and writing the source backwards: both have a right answer at every length, and they test positions and nothing else.
 #
-# **The model.** A RoPE encoder and your block as decoder, one or two layers each, width 64. **The data.** Sequences of different symbols out of 30, trained at lengths 2 to 10, tested at 10, 12, 15 and 20. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
+# **The model.** A RoPE encoder and your block as decoder, one layer each, width 64. **The data.** Sequences of different symbols out of 30, trained at lengths 2 to 10, tested at 10, 12, 15 and 20. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
 #
 # Both encodings are relative, so you might expect: *the pattern learned at length 10 carries on at length 20.* The experiment varies one thing, the positions of the cross-attention.
 #
@@ -1121,6 +1116,8 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 # | no positions | – | – |
 # | from the start | $t$ | $i$ |
 # | from the end | $t$ | $n-1-i$, for a source of $n$ symbols |
+#
+# The arm without positions also runs with two layers each, 500 steps and a higher learning rate.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Six numbers: the share of sequences of length 20 written without a mistake, for copy and for reverse, in each of the three arms. Which arm can copy at all? Does any arm do well on both tasks?
@@ -1265,7 +1262,7 @@ plt.show()
 # | both: clipped at 5, and 10 keys | 0.88 [0.79..0.98] | 0.75 [0.58..0.95] |
 # | decoder: keys beyond 9 hidden | 0.20 [0.12..0.37] | 0.06 [0.05..0.07] |
 #
-# Clipping at 5 helps more than at 9: only the longest sources of the training had a distance of 9. Mistakes remain in every row, and these runs do not say why.
+# Clipping at 5 helps more than at 9. Only the longest sources of the training had a distance of 9, which may be why. Mistakes remain in every row, and these runs do not say why.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
@@ -1275,11 +1272,11 @@ plt.show()
 #
 # *Why it matters:* "relative encodings generalise to longer inputs" is on many slides. Here it is true of one arm and false of another.
 #
-# Answer with the tables above. Two to five sentences per part.
+# Answer with the tables above, those in the folds too. Two to five sentences per part.
 #
 # 1. **Two arms, two tasks.** Write down the difference "query position minus key position" of the symbol that is needed next, for copy and for reverse, in the arms "from the start" and "from the end". In which cells is it a constant? Compare with the table.
 # 2. **Without positions.** How can a model copy without any position in its cross-attention? Name what encoder and decoder must find out, and what that has to do with the symbols being different.
-# 3. **The failed expectation.** Encoder and decoder use relative encodings, and yet the arm without positions does not carry on. Which sentence about relative encodings is refuted by this, and which is not? Which part of the model stops it: what do the rows below Figure 7.7 settle about new distances and about more keys, and what do they leave open? Give numbers with their spread.
+# 3. **The failed expectation.** Encoder and decoder use relative encodings, and yet the arm without positions does not carry on. Two sentences: (i) "the scores of RoPE and ALiBi depend on differences of positions alone"; (ii) "so what is learned at length 10 carries on at length 20". Which one is refuted by this? Which part of the model stops it: what do the rows below Figure 7.7 settle about new distances and about more keys, and what do they leave open? Give numbers with their spread.
 # 4. **Limits.** Where does the good arm break down, and what could you change to find out why? Name one thing that this experiment does not show about real translation.
 #
 # ### BEGIN MARK SCHEME
@@ -1333,25 +1330,6 @@ plt.show()
 # The start position with a cache, then what the single query attends to, then whether cached keys are rotated again. A test that splits a text in two finds all three.
 # </details>
 #
-# <details><summary>4. is_causal=True with one query and a cache of 100 keys: what happens in PyTorch?</summary>
-#
-# The mask is aligned at the top left, so the query sees key 0 only and the output is exactly the first value. For one query leave the mask out.
-# </details>
-#
-# <details><summary>5. Why does MLA keep a separate rotated key?</summary>
-#
-# MLA folds the matrix that expands the latent into the query's projection. A rotation between the two depends on the position and cannot be folded. So a few channels carry the rotation and the others none.
-# </details>
-#
-# <details><summary>6. May I reuse a cached prefix in another conversation?</summary>
-#
-# At the start of the text, as it is. Elsewhere, its keys can be moved (7.5); but in deeper layers they were computed without what now stands before them, so the result is an approximation.
-# </details>
-#
-# <details><summary>7. Which positions belong in cross-attention?</summary>
-#
-# None, unless the two sequences run in step; then state it (section 6). Speech to text does so roughly, translation does not.
-# </details>
 
 # %% [markdown] nbgrader={"grade_id": "interview_question", "locked": true}
 # ### Exercise 7.9 · Two answers of 120 words
@@ -1387,15 +1365,15 @@ plt.show()
 # | sinusoidal, learned | fails beyond training | – | no: the position is inside the token | one addition per token | the first Transformer; BERT, GPT-2 |
 # | RoPE | fails unchanged; a clip or a window repairs the loss; extended with little training | a window: none; a clip: all in our test; else if trained there | by a common turn | one rotation per query and key | most language models |
 # | ALiBi | loss stays flat | fades with the slope | nothing to move | a bias per score | BLOOM, MPT |
-# | T5's bias | one bucket from distance 113 on (decoder) | weakly | nothing to move | a table lookup per score | T5, Flan-T5 |
-# | none in some layers (NoPE) | no new angle there | yes | nothing to move | none | SmolLM3, Llama 4, beside RoPE |
+# | T5's bias | no new bucket, but the loss rises: 1.50 to 2.19 at 8x | not measured here | nothing to move | a table lookup per score | T5, Flan-T5 |
+# | none in some layers (NoPE) | no new angle there; in our test a rise of 0.06 nats at 8x | all in our test | nothing to move | none | SmolLM3, Llama 4, beside RoPE |
 #
 # A start, not an answer: each cell has conditions.
 
 # %% [markdown] nbgrader={"grade_id": "design_memo_question", "locked": true}
 # ### Exercise 7.10 · A memo
 #
-# **4 points · difficulty 4/5 · 60 minutes · text, graded by a person**
+# **4 points · difficulty 4/5 · 75 minutes · text, graded by a person**
 #
 # *Why it matters:* in a project nobody asks you to implement RoPE. They ask you to choose, and to say why in one page.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Week 8 · Positions in production: what served models do
 #
-# **The week in one sentence.** Models that people use bend the encodings of weeks 3 to 7 to save memory and to read video. Build those bends, read them in configurations, and measure one.
+# **The week in one sentence.** Models that people use change the encodings of weeks 3 to 7 to save memory and to read video. Build these changes, read them in configurations, and measure one.
 #
 # You have learned RoPE from its formula. Now open the configuration of a model that you use. `partial_rotary_factor: 0.25`. `no_rope_layers: [1, 1, 1, 0, …]`. `mrope_section: [16, 24, 24]`. `sliding_window: 128`. `qk_rope_head_dim: 64`. Each of these lines changes what a position is. If you read one of them wrongly, no error is raised in most cases, and the model gets worse.
 #
@@ -95,14 +95,14 @@ plt.show()
 # **Figure 8.1. Wavelengths of the pairs.** A dot per pair, the slowest one large. Compare where the rows end.
 
 # %% [markdown]
-# With the right exponent twelve pairs reach more than half as far as forty-eight. With the wrong one the slowest comes round after 52 positions: no pair is left that orders longer distances. A checkpoint loaded into such code gets wrong angles in every pair but the first, and no error is raised.
+# With the right exponent twelve pairs reach more than half as far as forty-eight. With the wrong one the slowest comes round after 52 positions: no pair is left that tells longer distances apart. A checkpoint loaded into such code gets wrong angles in every pair but the first, and no error is raised.
 
 # %% [markdown]
 # ### Exercise 8.1 · Partial rotary embedding
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* five model families of this week's table need it, and all of them turn the *first* channels. `rotary_dim = head_dim` must give exercise 3.4 again.
+# *Why it matters:* five model families named above need it, and all of them turn the *first* channels. `rotary_dim = head_dim` must give exercise 3.4 again.
 
 # %% nbgrader={"grade_id": "partial_rotary_emb", "solution": true}
 def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
@@ -412,7 +412,7 @@ week8.apply_mrope(apply_mrope)
 #
 # A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools help. The first two are trained into models and served today. The third is for models trained without them, and by now it is history (section 7). It asks the best question about positions, so you build it all the same.
 #
-# **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may let go of all but $w$ tokens, however long the text. Gemma 3 gives five of six layers a window, gpt-oss every second one.
+# **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may let go of all but $w$ tokens, however long the text. Gemma 3 gives five of six layers a window, gpt-oss every second one. ModernBERT gives two of three layers one, with base 10,000 there and 160,000 in the others.
 #
 # **A sink in the softmax.** A softmax hands out a total weight of 1, even where no key deserves any. Xiao et al. (2024, section 3.1) found that large language models pile much of it onto the first tokens of the text, whatever these say. They call them **attention sinks**. gpt-oss builds one in: each head learns one number $b$, a logit that belongs to no key,
 #
@@ -696,7 +696,7 @@ def mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `torch.einsum("bhqd,hdr->bhqr", q_nope, w_uk)` carries the queries into the latent space: per head a matrix, summed over $d_n$.
+# Which index of `w_uk` does the sum in $W^{UK\,\top}_h q_h$ run over? One einsum, a matrix per head, takes (batch, heads, n_queries, dn) to (batch, heads, n_queries, r).
 # </details>
 #
 # <details><summary>Hint 2: the scores</summary>
@@ -793,7 +793,7 @@ serving.moving_absorbed()
 # %% [markdown] nbgrader={"grade_id": "absorption_explained_question", "locked": true}
 # ### Exercise 8.4, second part · Why the rotation stays outside
 #
-# **3 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
 #
 # *Why it matters:* "RoPE is incompatible with MLA" is what people say. You can say which product fails, and what it would cost.
 #
@@ -862,15 +862,7 @@ lab.table(["cached tokens, 64 are kept", "found, right layout", "found, wrong la
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into fast pairs, and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. In the field it looked the same:
-#
-# | who | what they report | where |
-# |---|---|---|
-# | DeepSeek | RoPE in the indexer must not be interleaved | repository DeepSeek-V3.2-Exp, commit 8631a81, as cited in mlx-lm, pull request 512 |
-# | vLLM | "their official implementation" was wrong; repaired on 18 November 2025 | pull request 28968 |
-# | sglang | needles lost from 16,384 tokens on, none at 8,192 | pull request 13495 |
-# | mlx-lm | outputs stay coherent, long ones degrade: six games written, none playable | pull request 1431 |
-# | `transformers` 5.23 | both layouts, side by side | `modeling_deepseek_v32.py` |
+# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into fast pairs, and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. It happened: vLLM's pull request 28968 and sglang's 13495 repair it (needles lost from 16,384 tokens on, none at 8,192).
 #
 # **Test a layout beyond the length at which it begins to matter.** A short prompt proves nothing.
 # </details>
@@ -981,21 +973,6 @@ week8.layers_that_turn(layers_that_turn)
 lab.table(["", "layers", "that turn", "channels of a head"],
           [[name, len(turned), sum(map(bool, turned)), max(turned)] for name, turned in (
               (name, layers_that_turn(fields)) for name, fields in configs.items())])
-
-# %% [markdown]
-# ### More of the same
-#
-# Defaults of the configuration classes of `transformers` 5.23.
-#
-# | model (class) | what it does | this week |
-# |---|---|---|
-# | gpt-oss (`GptOssConfig`) | a window of 128 in every second layer; a learned sink per head in all of them | section 3 |
-# | ModernBERT (`ModernBertConfig`) | base 10,000 in windows, 160,000 in every third layer, which sees everything | section 5 |
-# | Phi (`PhiConfig`), GLM-4 (`Glm4Config`) | half of a head's channels turn; GLM-4 pairs neighbours | section 1 |
-# | StableLM (`StableLmConfig`) | a quarter of a head's channels turn | section 1 |
-# | Qwen2-VL (`Qwen2VLTextConfig`), Qwen3-VL (`Qwen3VLTextConfig`) | three axes, sections `[16, 24, 24]` in blocks; `[24, 20, 20]` dealt out in turn | section 2 |
-# | DeepSeek-V3.2 (`DeepseekV32Config`) | as DeepSeek-V3; an indexer of 64 heads keeps 2,048 tokens, and turns halves | section 4 |
-# | DeepSeek-V3 (`DeepseekV3Config`) | latent of 512, shared rotated key of 64; 128 channels per head without position | section 4 |
 
 # %% [markdown]
 # ## 6 · A stream through 64 places
@@ -1130,12 +1107,12 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# Why has no sink formed? Every training text of this model began at a random character, so no token was always the first, and there are only two layers. That is a conjecture: we have not trained the other kind. What is measured: "a window without sinks collapses" is a statement about *a model*, and you can check yours in one line.
+# Why has no sink formed? Every training text of this model began at a random character, so no token was always the first, and there are only two layers. That is a conjecture: we have not trained the other kind. What is measured: "a window without sinks collapses" is a statement about *a model*, and you can check yours: measure the weight that its heads give to the first token.
 # </details>
 #
 # ### A closer look: one clock
 #
-# One curve of Figure 8.6 goes up and down. With true positions the four sinks cost nothing at some distances and a whole nat at others. You know enough to say where.
+# With true positions one curve of Figure 8.6 goes up and down. You know enough to say where it must rise.
 #
 # In this model a head has 16 channels. By week 3 its pairs take 6.28, 19.9, 62.8, 199, 628, … positions for a full turn. Training showed distances up to 63, so pairs 0 to 2 have been all the way round. Pair 3 is the first that has not, the one that mattered most in Figure 5.11.
 #
@@ -1174,9 +1151,9 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, 0.00 [−0.01..0.01] nats of it remain. With true positions there and nowhere else, the price is 0.40 [0.30..0.51]: higher than with all of them. The peaks of the black curve are 20 apart, which is the turn of pair 1: where that pair comes round as well, a sink looks most like a neighbour.
+# One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, 0.00 [−0.01..0.01] nats of it remain. With true positions there and nowhere else, the price is 0.40 [0.30..0.51]: higher than with all of them. The peaks of the black curve are about 20 apart, the turn of pair 1. Perhaps a sink looks most like a neighbour where that pair comes round as well; we have not tested it.
 #
-# So a distance does no harm just by being new: those of 200 to 290 are as new as those of 100 to 190, and cost nothing. The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; why, we have not measured.
+# So for these four keys a distance does no harm just by being new: those of 200 to 290 are as new as those of 100 to 190, and cost 0.00 [−0.01..0.01] against 0.38 [0.26..0.46] nats. The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; why, we have not measured.
 # </details>
 
 # %% [markdown]
@@ -1214,7 +1191,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # <details><summary>3. Does a learned sink replace the first tokens of a streaming cache?</summary>
 #
-# It replaces their role as a place for weight without use. What those tokens say is gone all the same when they leave the window.
+# It takes the weight that no key deserves. What those tokens say is gone all the same when they leave the window.
 # </details>
 #
 # <details><summary>4. Why does a streaming cache keep keys before the rotation?</summary>
