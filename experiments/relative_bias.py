@@ -54,7 +54,7 @@ def transformer_xl(q, k, v, extra):
 
 
 def deberta(q, k, v, extra):
-    zeros = torch.zeros(tasks.HEADS, 2 * SPAN, SIZE)
+    zeros = torch.zeros(q.shape[1], 2 * SPAN, q.shape[-1])
     scores = reference.deberta_scores(q, k, extra.get("pos_q", zeros), extra.get("pos_k", zeros))
     return tasks.masked_attention(scores, v)
 
