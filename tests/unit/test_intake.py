@@ -47,6 +47,15 @@ def test_a_notebook_of_another_week_holds_none_of_the_exercises(tmp_path: Path) 
         intake.rebuild(path, COURSE, "week3_rope")
 
 
+def test_a_hidden_test_of_as_many_points_makes_no_notebook_of_this_week(tmp_path: Path) -> None:
+    """Their cells read alike in all weeks."""
+    notebook = json.loads((COURSE / "notebooks/week2_sinusoidal/week2_sinusoidal.ipynb").read_text(encoding="utf-8"))
+    cell = next(cell for cell in notebook["cells"] if "".join(cell["source"]).startswith("# Hidden tests ("))
+    cell["source"] = "# Hidden tests (1 point): they run when your notebook is graded."
+    with pytest.raises(UngradableError, match="looks like the notebook of week2"):
+        intake.rebuild(write(notebook, "week3_rope", tmp_path), COURSE, "week3_rope")
+
+
 def test_a_cell_of_the_students_own_stays_where_it_stands(tmp_path: Path) -> None:
     assignment = "week3_rope"
     notebook, template = without_ids(assignment, new=True), instructor_cells(COURSE, assignment)

@@ -57,9 +57,10 @@ class _Matching(Recognition):
                 self._join_text(cell)
         for cell in texts:
             self._keep_own_words(cell)
-        at_the_end = self._own_texts_at_the_end()
-        for cell in texts:
-            self._look_elsewhere(cell, at_the_end)
+        if any(piece.place and piece.place.role is Role.ANSWER for piece in self.pieces):  # else it is another notebook
+            at_the_end = self._own_texts_at_the_end()
+            for cell in texts:
+                self._look_elsewhere(cell, at_the_end)
         self._put_in_place()
         self._take_apart(code)
         self._note_what_is_missing()
