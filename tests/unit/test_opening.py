@@ -39,9 +39,12 @@ def test_readme_and_guide_say_what_the_manifest_says(assignment: str) -> None:
     readme = (COURSE / "README.md").read_text(encoding="utf-8")
     row = rf"\[`{assignment}`\]\(source/{assignment}.py\) \| {total} \| {hours(assignment):g} \| (.*) \|"
     found = re.search(row, readme)
-    assert found and found[1] == OUTLINES[assignment].about
+    assert found and found[1] == OUTLINES[assignment].about, (
+        f"README's table: {total} points, {hours(assignment):g} hours"
+    )
     guide = (COURSE / "docs" / "instructors.md").read_text(encoding="utf-8")
-    assert f"| `{assignment}` | {total} | {by_hand} | {hours(assignment):g} |" in guide
+    row = f"| `{assignment}` | {total} | {by_hand} | {hours(assignment):g} |"
+    assert row in guide, f"docs/instructors.md, its table: {row}"
 
 
 def test_the_guides_sum_is_that_of_the_weeks_in_it() -> None:
