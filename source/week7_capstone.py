@@ -1469,7 +1469,7 @@ plt.show()
 # 2. Neighbouring query heads share a key head.
 # 3. Pad on the left, hide the padding's keys, and count the same way everywhere.
 # 4. Rotations add up, so cached keys can move. To another base they cannot.
-# 5. Positions across two sequences claim that these run in step. If the claim is right, the pattern holds at new lengths; if it is wrong, not even at the old ones.
+# 5. Positions across two sequences claim that these run in step. If the claim was right, the pattern held up to 1.5 times the length; if it was wrong, not even at the old ones.
 # 6. If no measurement could change your mind, your choice is a matter of taste.
 #
 # ## References

@@ -862,7 +862,7 @@ lab.table(["cached tokens, 64 are kept", "found, right layout", "found, wrong la
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into fast pairs, and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. It happened: vLLM's pull request 28968 and sglang's 13495 repair it (needles lost from 16,384 tokens on, none at 8,192).
+# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into fast pairs, and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. It happened: vLLM's pull request 28968 and sglang's 13495 repair it. (sglang had found every needle at 8,000 tokens, and not at 16,000.)
 #
 # **Test a layout beyond the length at which it begins to matter.** A short prompt proves nothing.
 # </details>
