@@ -1248,47 +1248,32 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # Answer aloud, in two or three sentences, then open.
 #
-# <details><summary>1. Why does a Transformer need positional encodings?</summary>
-#
-# Attention without a mask is permutation-equivariant, and so are all the layers that work token by token. The stack can tell *which* tokens there are, but not in which order. A causal mask lets some order in: see 5.
-# </details>
-#
-# <details><summary>2. Why divide by the square root of the head dimension? Why not by d?</summary>
+# <details><summary>1. Why divide by the square root of the head dimension? Why not by d?</summary>
 #
 # The variance of a dot product of independent, normalised channels is $d$, so its typical size is $\sqrt d$. Dividing by $\sqrt d$ keeps the scores of order 1 at every width. Dividing by $d$ would make them vanish for large $d$, and the weights nearly uniform.
 # </details>
 #
-# <details><summary>3. Along which axis is the softmax, and how do you see a mistake?</summary>
+# <details><summary>2. Along which axis is the softmax, and how do you see a mistake?</summary>
 #
 # Along the keys. Each query's weights add up to 1: sum the weights over the last axis.
 # </details>
 #
-# <details><summary>4. Why may attention in float16 overflow where bfloat16 does not?</summary>
-#
-# float16 ends at 65,504; bfloat16 has the exponent range of float32. Divide before the product, or compute scores in float32.
-# </details>
-#
-# <details><summary>5. Can a decoder without positional encodings know the order?</summary>
-#
-# Yes. The causal mask is tied to positions, so what a token sees depends on the tokens before it. Haviv et al. (2022) found such language models competitive with standard ones; Kazemnejad et al. (2023) found them ahead of RoPE and ALiBi on longer reasoning tasks. Of week 5's six small language models, the one without an encoding is the worst at the training length. At eight times that length only ALiBi's is clearly better.
-# </details>
-#
-# <details><summary>6. Does a padding mask break equivariance?</summary>
+# <details><summary>3. Does a padding mask break equivariance?</summary>
 #
 # Not if it moves along with the tokens: then it is part of the input. A mask that is tied to positions does, unless it treats all positions alike.
 # </details>
 #
-# <details><summary>7. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>
+# <details><summary>4. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>
 #
 # (3, 13). The first new token is at position 10 and sees keys 0 to 10: eleven times True, then twice False.
 # </details>
 #
-# <details><summary>8. You get a layer as a black box. How do you find out whether it uses the order?</summary>
+# <details><summary>5. You get a layer as a black box. How do you find out whether it uses the order?</summary>
 #
 # Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so it does not show an index that uses the inverse permutation by mistake.
 # </details>
 #
-# <details><summary>9. Where is it an advantage not to know the order?</summary>
+# <details><summary>6. Where is it an advantage not to know the order?</summary>
 #
 # For sets: points of a point cloud, items in a basket, particles, atoms. Deep Sets (Zaheer et al., 2017) and the Set Transformer (Lee et al., 2019) use this.
 # </details>
@@ -1298,9 +1283,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # | You may read | What is true | where |
 # |---|---|---|
-# | Self-attention is permutation-invariant | It is equivariant: the gap is a rounding error, while the distance from invariance is of order 1. | section 3, 1.4 |
 # | Shuffling the tokens leaves the attention map as it is | Its rows and columns are shuffled in the same way. | Figure 1.4 |
-# | Without a positional encoding a Transformer is at chance on order | Only without a causal mask. With one, all five seeds solve the ordering task at the trained length; at four times that length one of them falls to 0.8. | Figure 1.8 |
 # | At chance means: near one half | Exactly one half, if each text has its twin in the test set: the two get the same answer. | 1.6 |
 # | Scores are divided by $\sqrt{d_{model}}$ | By the square root of the *head* dimension: it is the length of the vectors in the dot product. | Figure 1.2 |
 # | $-10^9$ is as good as $-\infty$ | Not in a fully masked row (equal weights to hidden keys), and float16 cannot hold it. | section 2 |
@@ -1312,9 +1295,8 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # 1. Attention without a mask: shuffle in, shuffle out. Nothing in it knows a position.
 # 2. Equivariant + mean = invariant: two texts with the same tokens get the same answer.
-# 3. A causal mask is tied to positions. Order leaks in through it, if the contents differ.
-# 4. Mask before the softmax, scale before the product, and test the row that sees nothing.
-# 5. Next week puts the order in on purpose: with sines and cosines.
+# 3. Mask before the softmax, scale before the product, and test the row that sees nothing.
+# 4. Next week puts the order in on purpose: with sines and cosines.
 #
 # ## References
 #

@@ -1296,27 +1296,17 @@ lab.table(["how far a term moves", *terms], rows)
 # Yes, if the token's vector is short. The encoding has the length $\sqrt{d/2}$ at every position: 16 at width 512. Beside it a token of length 1 is drowned. Vaswani et al. multiply embeddings by $\sqrt d\approx22.6$ before adding (section 3.4). In a learned table the scale is learned too.
 # </details>
 #
-# <details><summary>5. Is the sinusoidal encoding absolute or relative?</summary>
+# <details><summary>5. Learned or sinusoidal: which is better?</summary>
 #
-# Absolute: a vector per position, added to the token. It has a relative *property*, $\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)$, but scores with learned weights still see the absolute position (Figure 2.12).
+# Within the training length Vaswani et al. found hardly a difference. In week 5's small language models the sinusoids are ahead there: 1.53 against 1.72 nats, five seeds each.
 # </details>
 #
-# <details><summary>6. Does it extrapolate to longer texts?</summary>
-#
-# There are weights that work everywhere (Figure 2.7). Training on short texts did not find them here (Figure 2.8); new positions are to blame (Figure 2.9).
-# </details>
-#
-# <details><summary>7. Learned or sinusoidal: which is better?</summary>
-#
-# Within the training length Vaswani et al. found hardly a difference. In week 5's small language models the sinusoids are ahead there: 1.53 against 1.72 nats, five seeds each. Beyond it, a learned table has untrained rows, and then no rows.
-# </details>
-#
-# <details><summary>8. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
+# <details><summary>6. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
 #
 # Row 10. A `forward(x)` as in exercise 2.5 adds row 0 to whatever it gets: with a cache the position must be passed in. Texts that are padded at their start need the same care.
 # </details>
 #
-# <details><summary>9. Where is the encoding added: in each layer, or once?</summary>
+# <details><summary>7. Where is the encoding added: in each layer, or once?</summary>
 #
 # Once, to the embeddings below the first layer, in encoder and decoder (section 3.5). The residual connections carry it upwards. RoPE and ALiBi act in every layer instead.
 # </details>
@@ -1328,24 +1318,18 @@ lab.table(["how far a term moves", *terms], rows)
 # |---|---|---|
 # | $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$ and $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ are "similar" | They are *equal*, at any width: the product depends on the offset alone. | 2.1 |
 # | The dot product falls monotonically with distance | It ripples; with width 64 it first rises at offset 6. | 2.6, Figure 2.10 |
-# | Channels 0, 1, 2 have high, medium and low frequency | Channels $2t$ and $2t+1$ share one frequency; pairs get slower. | 2.3, Figure 2.4 |
 # | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short of that. For width 64 you know by how much. | 2.2 |
 # | Sinusoids fail far out because they are periodic | No two positions share a vector. | section 3 |
 # | High frequencies see unseen angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.3 |
-# | Sinusoids fail far out because many keys compete | In section 6's model only keys at *new* positions hurt: at familiar ones 128 keys are as good as 32. | Figure 2.9 |
-# | Sinusoids fail far out because of the slow pairs' unseen angles | In part. Without slow pairs the model still fails at new positions. At familiar ones it does not, with or without them. | Figure 2.9 |
-# | Sinusoids extrapolate, since the formula has no end | There are weights that do; training on short texts did not find them. | Figures 2.7, 2.8 |
 # | Learned embeddings past `max_len` are random | An *untrained row* keeps its starting value; an index *past the table* is an error. | 2.5, Figure 2.8 |
 # | The score with sinusoids depends on the distance alone | One of four terms does, and only for special weights. | 2.7, Figure 2.12 |
-# | There is one sinusoidal layout | Formula (2) interleaves; tensor2tensor and Transformer-XL concatenate $[\sin\mid\cos]$. | section 4 |
 #
 # ## Takeaways
 #
 # 1. A sinusoidal encoding is a row of clocks, from fast to slow, one per pair of channels.
 # 2. Moving by $k$ turns every hand by a fixed angle: one matrix for all positions.
-# 3. The product of two encodings knows the offset and nothing else; the score of a real layer knows more.
-# 4. What a formula *can* express and what training *finds* are two questions. To learn why a model fails, change one thing at a time.
-# 5. Four terms. Week 3 keeps one of them and turns it (RoPE); week 4 keeps one and adds a number (ALiBi).
+# 3. To learn why a model fails, change one thing at a time.
+# 4. Four terms. Week 3 keeps one of them and turns it (RoPE); week 4 keeps one and adds a number (ALiBi).
 #
 # ## References
 #

@@ -1807,7 +1807,6 @@ week3.look_back_head(look_back_head)
 # | `rotate_half` turns $(x_1,x_2,x_3,x_4)$ into $(-x_2,x_1,-x_4,x_3)$, next to tables in halves | That is the interleaved form. Next to tables in halves it is a bug. | 3.8 |
 # | The half layout is a bug | It is the interleaved layout under a fixed permutation of the channels, and W_q and W_k can absorb it. | 3.4 |
 # | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and it reorders the rows when it converts. | sections 5, 11 |
-# | Attention breaks on long texts because too many keys compete | With offsets clipped at 31 and all 256 keys in view, accuracy is 0.99. | section 7 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do. But the echoes come from the highest. | Figures 3.3, 3.10 |
 # | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.5 |
 # | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.11 |
@@ -1817,8 +1816,7 @@ week3.look_back_head(look_back_head)
 # 1. A position is a rotation; a score sees the difference of two rotations.
 # 2. A score is a sum of cosines: fast pairs make it sharp, slow pairs are free for content.
 # 3. Say which layout you mean, and test against numbers.
-# 4. Angles in float32 or better; cast cosine and sine last.
-# 5. Relative does not mean extrapolating. Week 4 takes another road, ALiBi; week 5 compares them.
+# 4. Relative does not mean extrapolating. Week 4 takes another road, ALiBi; week 5 compares them.
 #
 # ## References
 #

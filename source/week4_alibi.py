@@ -1375,19 +1375,15 @@ plt.show()
 # |---|---|---|
 # | Head 0 has the smallest slope and looks far | For powers of two it has the *largest*, $2^{-8/h}$, and is the most local; the last, $2^{-8}$, looks farthest. | Figures 4.4, 4.10 |
 # | One formula fits every number of heads | Of the numbers 1 to 64, it is wrong for the 57 that are not powers of two. | Figure 4.3 |
-# | The bias is divided by $\sqrt d$ with the scores | It is added after the scaling. | 4.6 |
-# | The shortcut per key is imprecise | Counting from the first key is. Counted from the last, it is exact near the last query. | Figure 4.7 |
 # | Only the bias is rounded | The sum with the content is stored in the same dtype: a lead of 6 can vanish. | section 5 |
-# | With symmetric ALiBi shuffled tokens give the same attention | They do not; the *reversed* sequence does. | Figure 4.11 |
 # | ALiBi uses contexts of any length | Its loss stays flat there. Its slopes limit its reach. | Figure 4.10, week 5 |
 # | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$. | Rozière et al. |
 #
 # ## Takeaways
 #
 # 1. A straight line in the scores is an exponential in the weights; a slope is a half-life.
-# 2. Scale, add the bias, mask, softmax, with the slopes of the official rule, unsorted.
+# 2. Scale, add the bias, mask, softmax.
 # 3. In low precision, count from the query.
-# 4. Nothing is strange beyond the training length, and little is seen beyond the window. Week 5 weighs one against the other.
 #
 # ## References
 #

@@ -1836,7 +1836,6 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # | You may read | What is true | where |
 # |---|---|---|
-# | RoPE fails beyond its training length because more keys compete | In our models 512 keys at familiar distances cost 0.03 nats more than 64. New distances do the damage, and more keys make it worse. | section 6.6 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do; the high ones have been all the way round. | Figure 5.2 |
 # | All pairs that never completed a turn must be repaired | In our models repairing one, the first past the boundary, does as much as repairing all five: 2.37 and 2.32 at 8x. Neither brings back the 1.37 of 1x. | Figure 5.11 |
 # | NTK-aware scaling reduces all frequencies | The first is unchanged, the last divided by exactly $s$. | 5.3, Figure 5.4 |

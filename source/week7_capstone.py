@@ -1327,7 +1327,7 @@ plt.show()
 #
 # <details><summary>3. Your model is right on the prompt and wrong from the first generated token on. Where do you look?</summary>
 #
-# The start position with a cache, then what the single query attends to, then whether cached keys are rotated again. A test that splits a text in two finds all three.
+# The start position with a cache, then what the single query attends to, then whether cached keys are rotated again.
 # </details>
 #
 
@@ -1461,16 +1461,13 @@ plt.show()
 # | `is_causal=True` is right with a cache | With one query it returns the first value: the mask is aligned at the top left. Week 5's model then has 3.1 nats instead of 1.5. | 7.3, 7.4 |
 # | Left padding with RoPE needs its own positions in every row | It needs its own mask, or the padding is read; an offset per row cancels. Prompt and decoding must agree. | 7.4 |
 # | Cross-attention needs positions | T5, T5Gemma and Moonshine have none there. | 7.6 |
-# | Two relative encodings make copying extrapolate | Not by themselves: the encoder meets new distances. With the right positions across, copying holds at 1.5 times the length. | 7.8 |
+# | Two relative encodings make copying extrapolate | Not by themselves: the encoder meets new distances. | 7.8 |
 #
 # ## Takeaways
 #
 # 1. However you cut a text, the output is that of the whole. Test that, and most cache bugs are gone.
-# 2. Neighbouring query heads share a key head.
-# 3. Pad on the left, hide the padding's keys, and count the same way everywhere.
-# 4. Rotations add up, so cached keys can move. To another base they cannot.
-# 5. Positions across two sequences claim that these run in step. If the claim was right, the pattern held up to 1.5 times the length; if it was wrong, not even at the old ones.
-# 6. If no measurement could change your mind, your choice is a matter of taste.
+# 2. Positions across two sequences claim that these run in step. If the claim was right, the pattern held up to 1.5 times the length; if it was wrong, not even at the old ones.
+# 3. If no measurement could change your mind, your choice is a matter of taste.
 #
 # ## References
 #

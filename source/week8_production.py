@@ -1226,12 +1226,10 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # ## Takeaways
 #
-# 1. A part of the channels is enough for position; its frequencies are those of a small RoPE.
-# 2. On three axes, text is the special case in which all agree. Go on after the largest number on any axis.
+# 1. A part of the channels is enough for position.
+# 2. On three axes, text is the special case in which all agree.
 # 3. Where old tokens stay in a bounded cache, count places in it. A plain window may keep true positions.
-# 4. A matrix may change sides in a product, but not past a rotation that depends on the key.
-# 5. Read what the code does with a field, and test it at a length where it matters.
-# 6. Whether a model needs its first tokens is a property of the model. Measure it.
+# 4. Read what the code does with a field, and test it at a length where it matters.
 #
 # ## References
 #
