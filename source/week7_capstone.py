@@ -1330,6 +1330,21 @@ plt.show()
 # The start position with a cache, then what the single query attends to, then whether cached keys are rotated again.
 # </details>
 #
+# <details><summary>4. is_causal=True with one query and a cache of 100 keys: what happens in PyTorch?</summary>
+#
+# The mask is aligned at the top left, so the query sees key 0 only and the output is exactly the first value. For one query leave the mask out.
+# </details>
+#
+# <details><summary>5. Why does MLA keep a separate rotated key?</summary>
+#
+# MLA folds the matrix that expands the latent into the query's projection. A rotation between the two depends on the position and cannot be folded. So a few channels carry the rotation and the others none.
+# </details>
+#
+# <details><summary>6. May I reuse a cached prefix in another conversation?</summary>
+#
+# At the start of the text, as it is. Elsewhere, its keys can be moved (7.5); but in deeper layers they were computed without what now stands before them, so the result is an approximation.
+# </details>
+#
 
 # %% [markdown] nbgrader={"grade_id": "interview_question", "locked": true}
 # ### Exercise 7.9 · Two answers of 120 words
