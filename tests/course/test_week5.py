@@ -11,7 +11,9 @@ import torch
 from helpers import COURSE
 
 from autograder.checks import probe_model as trusted
+from autograder.checks import week5
 from autograder.classroom import make_course_root
+from autograder.grading.marking.marking import grading
 from autograder.grading.messages import Graded, Options
 from autograder.grading.pipeline import grade_submissions
 from autograder.manifest import RELEASED_FILES
@@ -164,3 +166,16 @@ def test_helpers_that_a_student_redefines_are_given_again(tmp_path):
     naive = next(s for s in bank(WEEK, "loss_by_length") if s.name == "loss_switched_off")
     scores = graded_with(tmp_path, loss_by_length=naive.source + LIE)
     assert scores["loss_by_length_tests"] == naive.score
+
+
+@pytest.mark.parametrize("device", ["cpu", "simulated"])
+def test_who_copies_to_the_cpu_and_works_in_place_loses_the_same_on_every_device(device):
+    """On the CPU `.cpu()` is no copy, so the argument is changed; elsewhere it is one."""
+
+    def in_place(positions, scale):
+        y = positions.cpu() if positions.is_floating_point() else positions.cpu().float()
+        y /= scale
+        return y.to(positions.device)
+
+    with grading(5, device):
+        assert week5.position_interpolation(in_place).score == 1.875

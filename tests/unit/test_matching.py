@@ -231,6 +231,51 @@ def test_a_helper_of_the_same_name_elsewhere_is_no_answer_to_an_exercise_left_bl
     assert rebuilt(nb)["rotate_half"].metadata.unanswered
 
 
+@pytest.mark.parametrize("where", ["rotate_half_check", "rotate_half_tests", "rotary_tables_tests"])
+def test_an_answer_in_the_cells_below_counts_where_the_stub_was_left(
+    where: str, nb: Mangled, rebuilt: Callable
+) -> None:
+    answer = nb.source("rotate_half")
+    nb.blank("rotate_half")
+    if where.endswith("_check"):
+        nb.write_into(where, f"{answer}\n\n{nb.source(where)}")
+    else:
+        nb.cells.insert(nb.at(where) + 1, {"cell_type": "code", "metadata": {}, "source": answer, "outputs": []})
+    found = rebuilt(nb)
+    assert found["rotate_half"].source.startswith(answer.strip())
+    assert "rotate_half was found" in found.notes
+
+
+def test_all_answers_in_one_cell_at_the_end_count_where_the_stubs_were_left(nb: Mangled, rebuilt: Callable) -> None:
+    names = ("rotate_half", "rotary_tables", "decode_step_scores")
+    answers = {name: nb.source(name) for name in names}
+    for name in names:
+        nb.blank(name)
+    everything = "\n\n".join(answers.values())
+    nb.cells.append({"cell_type": "code", "metadata": {}, "source": everything, "outputs": []})
+    found = rebuilt(nb)
+    assert all(f"def {name}" in found[name].source and not found[name].metadata.unanswered for name in names)
+
+
+@pytest.mark.parametrize("between", [("markdown", ""), ("code", ""), ("code", "x = 1"), ("markdown", "and on")])
+def test_what_stands_between_the_halves_of_a_class_does_not_part_them(
+    between: tuple[str, str], nb: Mangled, rebuilt: Callable
+) -> None:
+    name = "RotaryMultiHeadAttention"
+    whole = nb.source(name)
+    cut = whole.index("    def forward")
+    nb.write_into(name, whole[:cut])
+    at = nb.at(name) + 1
+    lower = {"cell_type": "code", "metadata": {}, "source": whole[cut:], "outputs": []}
+    kind, source = between
+    nb.cells[at:at] = [
+        {"cell_type": kind, "metadata": {}, "source": source} | ({"outputs": []} if kind == "code" else {}),
+        lower,
+    ]
+    found = rebuilt(nb)
+    assert "def __init__" in found[name].source and "def forward" in found[name].source
+
+
 # ---- merged cells ---------------------------------------------------------------------------------------------------
 
 
@@ -491,10 +536,10 @@ def test_joiners_and_new_letters_stay_and_what_turns_lines_around_goes(nb: Mangl
 
 def test_what_was_added_to_the_set_up_cell_is_run_below_it(nb: Mangled, rebuilt: Callable) -> None:
     added = ["import itertools", "from functools import (\n    partial,\n    reduce as fold,\n)"]
-    rest = "EPS = 1e-8\n\n@partial\ndef helper():\n    return EPS"
-    nb.write_into("setup", "\n".join([nb.source("setup"), "%matplotlib widget", *added, rest]))
+    added += ["EPS = 1e-8", "@partial\ndef helper():\n    return EPS"]
+    nb.write_into("setup", "\n".join([nb.source("setup"), "%matplotlib widget", *added]))
     found = rebuilt(nb)
-    assert [source for _, source in found.own] == [*added, "EPS = 1e-8\n\n@partial\ndef helper():\n    return EPS"]
+    assert [source for _, source in found.own] == added  # one that fails costs no other
     assert found.own[0][0] == "setup" and "the set-up cell is the course's own again" in found.notes
 
 

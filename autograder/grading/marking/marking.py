@@ -4,8 +4,9 @@ There are two ways not to pay again. *Replaced*: an answer that calls an earlier
 with the course's function in its place (`stand_ins`). *Carried*: an answer that makes again a mistake that was named in
 an earlier exercise is graded once more on top of that known mistake.
 
-The score does not depend on the device. An answer with full marks on another device than the CPU has them; every other one
-gets what it gets on the CPU. Both scripts ask whether it follows the device of its arguments.
+The score does not depend on the device. An answer with full marks on another device than the CPU has them, unless it
+misses on the CPU what is no value; every other one gets what it gets on the CPU. Both scripts ask whether it follows the
+device of its arguments.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -60,7 +61,8 @@ class Marking:
 
     def _best(self, exercise: Exercise, student: Any) -> Verdict:
         best = replay(exercise, self.script(exercise, self.device), student)
-        if not best.is_full and self.device != "cpu":  # what a device makes of an answer costs nothing: the CPU decides
+        # What a device makes of an answer changes no score: the CPU decides.
+        if self.device != "cpu" and (not best.is_full or self._is_careless_at_home(exercise, student)):
             student = as_subject(student).with_answer(self.anew(exercise.grade_id, student))
             best = replay(exercise, self.script(exercise, "cpu"), student)
         if not best.is_full:
@@ -77,6 +79,12 @@ class Marking:
             best.note,
             stopped=best.stopped,
         )
+
+    def _is_careless_at_home(self, exercise: Exercise, student: Any) -> bool:
+        """Whether the answer misses something on the CPU that is no value, such as that its arguments stay as they are: there
+        ``x.cpu()`` is x, elsewhere a copy."""
+        manners = Script([block for block in self.script(exercise, "cpu").blocks if not block.golden])
+        return bool(replay(exercise, manners, student).missed)
 
     def script(self, exercise: Exercise, device: str, right: Any = None) -> Script:
         """What an answer is asked, and what is expected on top of ``right``: of the right object, or a known mistake."""

@@ -35,7 +35,7 @@ from autograder.grading.submission.pieces import (
 from autograder.grading.submission.recognition import Match, Recognition
 
 MOST_HALVES = 10  # of a cell that was cut, which have lost their metadata
-MOST_IMPORTS = 20  # that are run by themselves
+MOST_ALONE = 20  # statements added to the set-up cell, each run by itself
 
 
 def match(submitted: NotebookNode, template: tuple[Cell, ...]) -> Match:
@@ -75,12 +75,15 @@ class _Matching(Recognition):
             parts = [upper.source]
             below = itertools.islice(self.pieces, index + 1, index + 1 + MOST_HALVES) if upper.place in code else ()
             for number, lower in enumerate(below, start=index + 1):
-                if lower.place is not None or not lower.is_code or is_whole(lower.source):
+                if lower.place is not None:
                     break
+                if not lower.is_code or is_whole(lower.source):  # a scratch cell, or words, between the halves
+                    continue
                 parts.append(lower.source)
                 if any(is_whole(glue.join(parts)) for glue in GLUES):
                     for half in self.pieces[index + 1 : number + 1]:
-                        half.place = upper.place
+                        if half.source in parts:
+                            half.place = upper.place
 
     def _join_code(self, cell: Cell) -> None:
         """Several cells of one code answer. Those that run by themselves are run one after the other, as in the student's
@@ -152,16 +155,15 @@ class _Matching(Recognition):
     # ---- what was written into the course's own cells
 
     def _keep_additions(self) -> None:
-        """Statements that were added to the set-up cell, as cells of the student's own below it: imports each by itself, for
-        a package may be missing here, and the rest."""
+        """Statements that were added to the set-up cell, as cells of the student's own below it, each by itself: a package or
+        a drive may be missing here."""
         pieces = [piece for piece in self.pieces if piece.place and piece.place.role is Role.SETUP]
         added = list(dict.fromkeys(text for piece in pieces for text in added_statements(piece)))
         if not added:
             return
-        imports = [text for text in added if text.startswith(("import ", "from "))][:MOST_IMPORTS]
-        rest = "\n\n".join(text for text in added if text not in imports)
+        alone, rest = added[:MOST_ALONE], "\n\n".join(added[MOST_ALONE:])
         at = self.pieces.index(pieces[-1]) + 1
-        cells = [NotebookNode(pieces[-1].cell, source=text) for text in (*imports, rest) if text]
+        cells = [NotebookNode(pieces[-1].cell, source=text) for text in (*alone, rest) if text]
         self.pieces[at:at] = [Piece(cell) for cell in cells]
         self.found.notes.append(
             "the set-up cell is the course's own again; what was added to it was run in cells of your own below it"
@@ -262,9 +264,15 @@ class _Matching(Recognition):
         changed = [piece for piece in self.pieces if piece.place and not is_unchanged(piece)]
         together: dict[int, list[Cell]] = {}
         for cell in code:
-            if cell.id in self.found.answers:
+            if cell.id in self.found.answers and not is_blank(cell, self.found.answers[cell.id].source):
                 continue
-            holding = [index for index, piece in enumerate(changed) if defines_answer(piece, cell, finished=True)]
+            holding = [
+                index
+                for index, piece in enumerate(changed)
+                if defines_answer(piece, cell, finished=True)
+                # A helper of the same name in another answer is none to an exercise left blank.
+                and (cell.id not in self.found.answers or is_test_of(piece, cell) or piece in self.elsewhere)
+            ]
             if holding:
                 together.setdefault(holding[-1], []).append(cell)
         for index, cells in together.items():

@@ -42,6 +42,7 @@ class Recognition:
         self.position = {cell.id: number for number, cell in enumerate(template)}
         self.pieces = [Piece(cell, by_grade_id.get(cell.grade_id) or by_id.get(cell.id)) for cell in submitted.cells]
         self.found = Match()
+        self.elsewhere: list[Piece] = []  # cells of the student's own that hold an answer whose cell was left as it was
         texts = [cell for cell in template if cell.cell_type != "code" and cell.role is not Role.ANSWER]
         self.by_head = {given(cell.source)[:HEAD]: cell for cell in texts if len(given(cell.source)) >= HEAD}
 
@@ -131,18 +132,14 @@ class Recognition:
         """Code answers whose cells have lost their ids, or that stand in a new cell beside the one meant for them: by the
         name that the exercise asks for."""
         lost: list[str] = []
-        reach = self.reach()
         for cell in self.template:
             if cell.role is not Role.ANSWER or cell.cell_type != "code":
                 continue
             own = self.of(cell)
             if any(not is_untouched(piece, cell) for piece in own):
                 continue
-            here = self.position[cell.id]
             named = [
-                index
-                for index, piece in enumerate(self.pieces)
-                if piece.place is None and (not own or reach[index] in (here - 1, here)) and defines_answer(piece, cell)
+                index for index, piece in enumerate(self.pieces) if piece.place is None and defines_answer(piece, cell)
             ]
             finished = [index for index in named if defines_answer(self.pieces[index], cell, finished=True)]
             last = max((index for index, piece in enumerate(self.pieces) if is_test_of(piece, cell)), default=None)
@@ -150,6 +147,7 @@ class Recognition:
                 named = [index for index in named if index < last]
             for index in named if not own else finished:
                 self.pieces[index].place = cell
+                self.elsewhere += [self.pieces[index]] if own else []
             where = self.pieces[named[-1]].where if named else ""
             if named and not own and where == NEW:
                 lost.append(str(cell.grade_id))
