@@ -90,7 +90,7 @@ class LateDays(LateSubmissionPlugin):
             return penalty
         handed_in = [_handed_in(each) for each in self.parent.gradebook.student_submissions(student_id) if each.duedate]
         beyond = table.beyond(student_id, self.parent.assignment_id, handed_in)
-        return float(round(score * min(1.0, self.per_day * beyond), 2))
+        return float(round(score * min(1.0, self.per_day * beyond), 4))  # finer than any share of an eighth of a point
 
 
 def _handed_in(submission: SubmittedAssignment) -> HandedIn:

@@ -413,6 +413,7 @@ assert lab.raises(ValueError, apply_rotary_emb, torch.ones(1, 1, 2, 5), torch.te
     "five channels cannot be split into pairs: raise ValueError.")
 # It computes where its inputs are, on any device.
 lab.follows_the_device(apply_rotary_emb, torch.ones(1, 2, 3, 4), torch.arange(3))
+lab.follows_the_device(apply_rotary_emb, torch.ones(2, 2, 3, 4), torch.arange(6).view(2, 3))
 print("Looks right. The hidden tests add other bases, negative and fractional positions, float16, gradients and more.")
 
 # %% nbgrader={"grade_id": "apply_rotary_emb_tests", "grade": true, "points": 6}
@@ -637,6 +638,7 @@ assert torch.allclose(apply_rotary_emb_half(x, rows)[1:], apply_rotary_emb_half(
     "positions (batch, seq_len): every sequence has its own row.")
 # It computes where its inputs are, on any device.
 lab.follows_the_device(apply_rotary_emb_half, torch.ones(1, 2, 3, 4), torch.arange(3))
+lab.follows_the_device(apply_rotary_emb_half, torch.ones(2, 2, 3, 4), torch.arange(6).view(2, 3))
 print("Looks right. The hidden tests try all that 3.3 asks, in this layout.")
 
 # %% nbgrader={"grade_id": "apply_rotary_emb_half_tests", "grade": true, "points": 2}
@@ -1047,6 +1049,8 @@ assert lab.raises(ValueError, lambda d_model, n_heads: RotaryMultiHeadAttention(
 # It computes where its inputs are, on any device.
 lab.follows_the_device(lambda x: RotaryMultiHeadAttention(16, 2).to("simulated")(x), torch.ones(1, 3, 16))
 lab.follows_the_device(lambda x: RotaryMultiHeadAttention(16, 2).to("simulated")(x, is_causal=True), torch.ones(1, 3, 16))
+lab.follows_the_device(lambda x, positions: RotaryMultiHeadAttention(16, 2).to("simulated")(x, positions=positions),
+                       torch.ones(1, 3, 16), torch.arange(3))
 print("Looks right. The hidden tests compare values, also per batch, far out, and in bfloat16.")
 
 # %% nbgrader={"grade_id": "RotaryMultiHeadAttention_tests", "grade": true, "points": 5}

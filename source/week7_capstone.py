@@ -436,7 +436,11 @@ for sizes in ((10, 4, 2), (24, 6, 4), (18, 6, 2)):
     assert lab.raises(ValueError, CachedAttention, *sizes), f"CachedAttention{sizes} must raise ValueError."
 
 # It computes where its inputs are, on any device.
-lab.follows_the_device(lambda x: CachedAttention(16, 4, 2).to("simulated")(x), torch.ones(1, 3, 16))
+def continued(x):
+    layer = CachedAttention(16, 4, 2).to("simulated")
+    return layer(x, layer(x)[1])[0]
+
+lab.follows_the_device(continued, torch.ones(1, 3, 16))
 print("Looks right: any split gives the output of the whole. The hidden tests compare values, bfloat16 too.")
 
 # %% nbgrader={"grade_id": "CachedAttention_tests", "grade": true, "points": 6}
@@ -981,6 +985,8 @@ assert lab.raises(ValueError, CrossAttention, 18, 6), "a head dimension of 3 has
 # It computes where its inputs are, on any device.
 given = torch.ones(1, 3, 16), torch.ones(1, 4, 16)
 lab.follows_the_device(lambda x, memory: CrossAttention(16, 2).to("simulated")(x, memory), *given)
+lab.follows_the_device(lambda *all_of_it: CrossAttention(16, 2).to("simulated")(*all_of_it),
+                       *given, torch.ones(1, 4) > 0, torch.arange(3), torch.arange(4))
 print("Looks right. The hidden tests compare values, with rows of positions and fractional ones.")
 
 # %% nbgrader={"grade_id": "CrossAttention_tests", "grade": true, "points": 4}

@@ -524,7 +524,7 @@ def softmax_with_sink(scores, sinks):
 
     scores:  (batch, heads, n_queries, n_keys); -inf hides a key
     sinks:   (heads,), finite, dtype of scores
-    returns: weights, shape and dtype of scores; a row of -inf alone is zero
+    returns: weights, shape and dtype of scores; a row of -inf alone is zero, with finite gradients
     """
     ### BEGIN SOLUTION
     sink = sinks[:, None, None].expand(*scores.shape[:-1], 1)

@@ -141,7 +141,8 @@ def follows_the_device(function, *arguments):
     else:
         results = results if isinstance(results, (tuple, list)) else [results]
         left = any(isinstance(result, torch.Tensor) and result.device.type == "cpu" for result in results)
-        complaint = "Your result is on the CPU, and the input is not. Make it with device=x.device." if left else ""
+        advice = "Make it with device=x.device, and leave .cpu() out."
+        complaint = f"Your result is on the CPU, and the input is not. {advice}" if left else ""
     if complaint:
         raise AssertionError(complaint)
 

@@ -10,7 +10,18 @@ import torch
 from autograder.script.answer import Answer, Given, Raised, answer_of
 from autograder.script.context import watched
 from autograder.script.question import Local, Question, Subject, plain
-from autograder.script.script import Block, Entry, Exercise, Fault, Reached, Requires, Script, Step, Unchanged
+from autograder.script.script import (
+    UNANSWERED,
+    Block,
+    Entry,
+    Exercise,
+    Fault,
+    Reached,
+    Requires,
+    Script,
+    Step,
+    Unchanged,
+)
 from autograder.script.verdict import Criterion
 
 NO_VALUE = "This holds, but it earns points only together with a right value, and none of yours is right yet."
@@ -96,9 +107,10 @@ class _Replay:
         self._subject.begin(())  # nothing more
         pairs = list(zip(trial.script.blocks, trial.criteria, strict=True))
         if not any(block.golden and criterion.earned and self._gives_value(block) for block, criterion in pairs):
+            is_blank = all(criterion.message == UNANSWERED for block, criterion in pairs if block.golden)
             for _, criterion in pairs:
                 if criterion.earned:
-                    criterion.earned, criterion.message = 0.0, NO_VALUE
+                    criterion.earned, criterion.message = 0.0, UNANSWERED if is_blank else NO_VALUE
         return trial
 
     def _gives_value(self, block: Block) -> bool:
