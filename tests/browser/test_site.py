@@ -147,8 +147,7 @@ def test_the_clocks_of_the_title_page_turn_when_told_to(address: str, page: Page
     expect(query).not_to_have_value(before)
     expect(page.locator("[data-lab] .said")).to_have_text("Offset m − n = 2.")
     page.get_by_role("button", name="Stop").click()
-    expect(page.get_by_role("button", name="Let both tokens move on")).to_be_visible()
-    assert int(query.input_value()) < int(query.get_attribute("max") or 0)  # not stopped by itself, at the end
+    assert page.get_by_role("button", name="Let both tokens move on").is_visible()  # at once: later it stops by itself
 
 
 def test_results_wait_for_the_prediction(address: str, page: Page) -> None:
