@@ -362,7 +362,7 @@ if (pid := os.fork()) == 0:
 os.waitpid(pid, 0)""", "resources")
 with_cell("stops_its_parent", "import os, signal\nfor pid in (os.getppid(), 1, -1):\n    try: os.kill(pid, signal.SIGSTOP)\n    except OSError: pass", "resources")
 with_cell("stopped_by_its_own_signal", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", "resources")
-with_cell("timers_and_masks", "import signal, threading\nsignal.signal(signal.SIGALRM, lambda *a: None)\nsignal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)", "resources")
+with_cell("timers_and_masks", "import signal, threading\nsignal.setitimer(signal.ITIMER_REAL, 1, 0.01)\nsignal.signal(signal.SIGALRM, lambda *a: 1/0)", "resources")
 with_cell("signals_masked", "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass", "resources")
 with_cell("threads_that_wait", "import threading, time\ntry:\n    for _ in range(200): threading.Thread(target=time.sleep, args=(5,), daemon=True).start()\nexcept RuntimeError: pass", "resources")
 with_cell("ended_in_every_cell", "import atexit, os\natexit.register(lambda: os._exit(3))\nimport ctypes\nctypes.string_at(0)", "resources")

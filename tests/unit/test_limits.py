@@ -35,7 +35,7 @@ class Napping(Nothing):
     class tree:
         @staticmethod
         def look() -> Usage:
-            return Usage(cpu=0.0, memory=0, runnable=False, processes=1, started=1)
+            return Usage(cpu=0.0, memory=0, runnable=False, processes=1, threads=1, started=1)
 
         recent = staticmethod(lambda seconds: Napping.tree.look())
 

@@ -628,6 +628,29 @@ def test_what_a_cell_leaves_running_costs_that_cell_only(session: Session, offen
     assert found["f"](1) == 2 and found["g"](1) == 3 and "early" not in found
 
 
+def test_threads_that_take_all_room_cost_the_cell_that_left_them_only(session: Session) -> None:
+    """Each maps a stack, and what may be mapped is limited: the next request finds no room."""
+    session.execute("before", "def f(x): return x + 1")
+    fills = """
+import mmap, threading, time
+threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+room, size = [], 2**30
+while size >= 2**12:
+    try: room.append(mmap.mmap(-1, size))
+    except OSError: size //= 2
+"""
+    assert session.execute("fills", fills).error is None
+    large = torch.zeros(2**22)
+    assert session.lookup(["f"])["f"](large).sum() == 2**22
+
+
+def test_an_alarm_ends_with_the_cell_that_set_it(session: Session) -> None:
+    sets = "signal.signal(signal.SIGALRM, lambda *a: 1 / 0)\nsignal.setitimer(signal.ITIMER_REAL, 0.3, 0.01)"
+    assert session.execute("sets", f"import signal, time\n{sets}").error is None
+    assert session.execute("waits", "time.sleep(1)\ndef f(x): return x + 1").error is None
+    assert session.lookup(["f"])["f"](1) == 2 and session.generation == 0
+
+
 def test_more_processes_are_laid_to_the_cell_that_had_left_some_before(session: Session) -> None:
     """A tree of processes may go on growing while an honest cell runs."""
     leaves = "import subprocess\nchild = subprocess.Popen(['sleep', '3600'])"

@@ -105,18 +105,18 @@ class UsageMonitor:
         limits: Limits,
         budget: Budget,
         grace: Grace,
-        counts_processes: bool = False,
+        counts_threads: bool = False,
     ) -> None:
-        """What was used until the last look is not this request's. With ``counts_processes`` that look is now; else it may be
+        """What was used until the last look is not this request's. With ``counts_threads`` that look is now; else it may be
         a quarter of a second old, and what calls have used since then counts as this one's."""
         self.job, self.cpu_seconds, self.idle_seconds = job, cpu_seconds, idle_seconds
         self.limits, self.budget, self.grace = limits, budget, grace
         self.idle, self.callbacks, self.callback_cpu, self.last = 0.0, 0, 0.0, time.monotonic()
-        self.more_processes = 0  # now than at the start
+        self.more_threads = 0  # now than at the start, those of more processes among them
         if job.tree is not None:
-            used = job.tree.look() if counts_processes else job.tree.recent(RECENT)
+            used = job.tree.look() if counts_threads else job.tree.recent(RECENT)
             self.budget.cpu -= self._charge(used)
-            self._processes = used.processes
+            self._threads = used.threads
         self.start = job.charged
 
     def look(self) -> None:
@@ -128,7 +128,7 @@ class UsageMonitor:
         used, now = self.job.tree.look(), time.monotonic()
         idle = 0.0 if used.runnable else min(now - self.last, 2 * RECENT)
         self.idle, self.last = self.idle + idle, now
-        self.more_processes = used.processes - self._processes
+        self.more_threads = used.threads - self._threads
         self._spend(self._charge(used), idle)
         self._judge(used)
 

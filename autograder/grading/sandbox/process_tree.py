@@ -23,12 +23,13 @@ PF_FORKNOEXEC = 0x40  # of the flags in /proc/PID/stat: forked, and still the sa
 @dataclass(frozen=True)
 class Usage:
     """CPU in seconds since the processes started, resident memory in bytes, whether any of them wants the CPU now, how
-    many there are, and how many processes and threads there have been in the namespace."""
+    many there are, and how many threads in them all, and how many of both there have been in the namespace."""
 
     cpu: float
     memory: int
     runnable: bool
     processes: int
+    threads: int
     started: int
     gpu_memory: int = 0
 
@@ -39,6 +40,7 @@ class _Process:
     children_cpu: float  # of those that have ended and were waited for
     memory: int
     runnable: bool
+    threads: int
     has_execed: bool  # then it shares no page with the fork server any more
 
 
@@ -76,6 +78,7 @@ class ProcessTree:
             memory,
             any(process.runnable for process in found.values()),
             len(found),
+            sum(process.threads for process in found.values()),
             self._started,
             self._gpu_memory(found.keys()) if self.on_gpu else 0,
         )
@@ -168,7 +171,8 @@ def _process(pid: int) -> _Process | None:
     user, system, child_user, child_system = (int(field) / TICKS for field in fields[11:15])
     runnable = fields[0] == "R"  # not D: that can be had for nothing, by vfork
     has_execed = not int(fields[6]) & PF_FORKNOEXEC
-    return _Process(user + system, child_user + child_system, int(fields[21]) * PAGE, runnable, has_execed)
+    memory, threads = int(fields[21]) * PAGE, int(fields[17])
+    return _Process(user + system, child_user + child_system, memory, runnable, threads, has_execed)
 
 
 def _shared_anonymous(pid: int) -> list[tuple[str, int]]:

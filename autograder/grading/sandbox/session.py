@@ -37,7 +37,7 @@ class Session:
         self.limits = sandbox.limits
         self.generation = 0
         self._history: list[tuple[str, str]] = []
-        self._cells_with_orphans: set[tuple[str, str]] = set()  # cells that ended and left processes running
+        self._cells_with_orphans: set[tuple[str, str]] = set()  # cells that ended and left processes or threads running
         self._callbacks: list[Callable[..., Any]] = []
         self._replaced: dict[str, Callable[..., Any]] = {}  # by the name of the student's own
         self._modules: list[str] = []  # those of them that are module classes
@@ -256,7 +256,7 @@ class Session:
         wall_seconds = idle_seconds * (STARVED if job.tree else 1)
         if budget.is_spent or self._crashes.is_known(culprit):
             cpu_seconds = idle_seconds = min(cpu_seconds, limits.retry)
-        monitor = UsageMonitor(job, cpu_seconds, idle_seconds, limits, budget, grace, counts_processes=cell is not None)
+        monitor = UsageMonitor(job, cpu_seconds, idle_seconds, limits, budget, grace, counts_threads=cell is not None)
         deadline = time.monotonic() + wall_seconds  # for all frames together
         watch = Watch(monitor.look)
         try:
@@ -272,11 +272,13 @@ class Session:
                     answer, answer_payload = self._answer_callback(reply, reply_payload)
                 monitor.charge_callback(time.process_time() - start, time.monotonic() - began)
                 connection.send(answer, answer_payload, max(0.0, deadline - time.monotonic()), watch)
+            if "failed" in reply:
+                raise PeerGone("the notebook's own loop ended: " + str(reply["failed"])[:200])
             if reply.get("serial") != serial:
                 raise WireError("reply to another request")
             if cell is not None:
                 monitor.look()  # what a cell leaves running is that cell's
-                if monitor.more_processes > 0 and not self._cells_with_orphans.intersection(self._history):
+                if monitor.more_threads > 0 and not self._cells_with_orphans.intersection(self._history):
                     # Else they may be children of what an earlier cell has left: run without that one, it will show.
                     self._cells_with_orphans.add(cell)
             return reply, reply_payload
