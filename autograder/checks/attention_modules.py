@@ -27,6 +27,12 @@ def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
     return {name: check.randn(d_model, d_model) * 1.4 / math.sqrt(d_model) for name in PROJECTIONS}
 
 
+def weights_and_text(
+    check: Check, batch: int, seq_len: int, d_model: int
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    return module_weights(check, d_model), check.randn(batch, seq_len, d_model)
+
+
 def like_tokens(check: Check, batch: int, seq_len: int, d_model: int) -> torch.Tensor:
     """Texts of tokens that hardly differ: scores of hidden keys are those of the others, so no own softmax underflows."""
     return check.randn(batch, 1, d_model) + 0.03 * check.randn(batch, seq_len, d_model)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from autograder.checks.attention_functions import FAR_BELOW, STRIDES, as_heads
+from autograder.checks.attention_functions import FAR_BELOW, STRIDES, as_heads, mixed_mask
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, differentiating, exercise
 from autograder.checks.probes import calling_again
 from autograder.script.compare import CUT, FOUR_PLACES, Tolerance, kind, only_where_zero
@@ -80,13 +80,6 @@ def drawn(
     return q, k, v, f"{word}q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
 
 
-def some(check: Check, *shape: int) -> torch.Tensor:
-    """A random boolean mask in which every row holds both kinds."""
-    mask = check.randn(*shape) > 0
-    mask[..., 0], mask[..., 1] = True, False
-    return mask[..., check.randperm(shape[-1])]
-
-
 def sloping(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, at: int) -> Probe:
     """The gradient of the output with respect to q, k or v."""
     return differentiating(q, k, v, *([] if mask is None else [mask]), at=at, place=0)
@@ -149,31 +142,31 @@ def scaled_dot_product_attention(check: Check) -> None:
     with check.follows_device(0.125):
         q, k, v, words = drawn(check, 2, 2, 4, 4, 8, 6)
         check.follows(calling(q, k, v), f"{name}({words})")
-        check.follows(calling(q, k, v, some(check, 4, 4)), f"{name}({words}, mask (4, 4))")
+        check.follows(calling(q, k, v, mixed_mask(check, 4, 4)), f"{name}({words}, mask (4, 4))")
 
 
 def broadcast_masks(check: Check, name: str) -> None:
     q, k, v, words = drawn(check, 4, 4, 4, 4, 6, 5)
     everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
     check.agrees(calling(q, k, v, everything), f"{name}({words}, mask (4, 4), all True)", CLOSE)
-    check.agrees(calling(q, k, v, some(check, 4, 4)), f"{name}({words}, mask (4, 4))", CLOSE, ANOTHER_MASK)
+    check.agrees(calling(q, k, v, mixed_mask(check, 4, 4)), f"{name}({words}, mask (4, 4))", CLOSE, ANOTHER_MASK)
     shapes: tuple[tuple[int, ...], ...] = ((4, 1, 1, 4), (4, 4, 4, 4))
     for shape in shapes:
-        mask = some(check, *shape)
+        mask = mixed_mask(check, *shape)
         check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
     q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
     shapes = ((5, 7), (7,), (2, 1, 1, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7))
     for shape in shapes:
-        mask = some(check, *shape)
+        mask = mixed_mask(check, *shape)
         check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
         check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)
     q, k, v, words = drawn(check, 1, 2, 300, 300, 4, 3)
-    check.agrees(calling(q, k, v, some(check, 1, 300)), f"{name}({words}, mask (1, 300))", CLOSE, LONG_TEXT)
+    check.agrees(calling(q, k, v, mixed_mask(check, 1, 300)), f"{name}({words}, mask (1, 300))", CLOSE, LONG_TEXT)
 
 
 def empty_rows(check: Check, name: str) -> None:
     q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
-    mask = some(check, 5, 7)
+    mask = mixed_mask(check, 5, 7)
     check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7))", CLOSE)
     mask = mask.clone()
     mask[2] = False
@@ -190,7 +183,7 @@ def empty_rows(check: Check, name: str) -> None:
     padding[1] = False
     shown = f"{name}({words}, mask (2, 1, 1, 7), sequence 1 all False)"
     check.agrees(calling(q, k, v, padding), shown, CLOSE, EMPTY_ROW)
-    one_head = some(check, 2, 3, 5, 7)
+    one_head = mixed_mask(check, 2, 3, 5, 7)
     one_head[:, 1, 3] = False
     shown = f"{name}({words}, mask (2, 3, 5, 7) with row 3 all False in head 1 alone)"
     check.agrees(calling(q, k, v, one_head), shown, CLOSE, EMPTY_ROW)
@@ -231,7 +224,7 @@ def large_scores(check: Check, name: str) -> None:
 def half_precision(check: Check, name: str) -> None:
     for dtype, tolerance in ROUNDED.items():
         q, k, v, words = drawn(check, 2, 3, 5, 7, 8, 6, dtype=dtype)
-        mask = some(check, 5, 7)
+        mask = mixed_mask(check, 5, 7)
         check.agrees(calling(q, k, v), f"{name}({words})", tolerance, HALF)
         check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7))", tolerance, HALF)
         # A low number in place of -inf, added to a low score, overflows float16.
@@ -258,7 +251,7 @@ def half_precision(check: Check, name: str) -> None:
 
 def kept_dtypes(check: Check, name: str) -> tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Gives back the call in float32, and its q, k and v."""
-    mask = some(check, 3, 4)
+    mask = mixed_mask(check, 3, 4)
     mask[1] = False
     for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
         q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=dtype)
@@ -280,12 +273,12 @@ def returned(place: int, *arguments: torch.Tensor) -> Probe:
 def arguments_left_alone(check: Check, name: str) -> tuple[list[torch.Tensor], torch.Tensor, str]:
     """Gives back q, k and v, a mask with an empty row, and words for their call."""
     *square, words = drawn(check, 2, 2, 4, 4, 6, 5)
-    mask = some(check, 4, 4)
+    mask = mixed_mask(check, 4, 4)
     mask[0], mask[1] = True, False  # where every row has one key, the weights do not depend on q and k
     shown = f"{name}({words}, mask (4, 4) with row 1 all False)"
     check.keeps(lambda f, *given: f(*given), shown, *square, mask)
     *fresh, words = drawn(check, 2, 2, 4, 4, 6, 5)
-    other = some(check, 4, 4)
+    other = mixed_mask(check, 4, 4)
     other[1, 3], other[2] = True, False
     check.looks_anew(f"{name}({words}, mask (4, 4) with row 2 all False)", *fresh, other, tolerance=CLOSE)
     full = mask.expand(2, 2, 4, 4).clone()

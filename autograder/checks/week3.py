@@ -19,8 +19,8 @@ from autograder.checks.attention_modules import (
     attended,
     attended_twice,
     built,
-    module_weights,
     rising_scores,
+    weights_and_text,
 )
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, differentiating, exercise
 from autograder.checks.probes import copies, less, made_there, making
@@ -627,10 +627,6 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         check.follows(made_there((16, 2), x), f"{call})")
         check.follows(made_there((16, 2), x, is_causal=True), f"{call}, is_causal=True)")
         check.follows(made_there((16, 2), x, later), f"{call}, positions 2..6)")
-
-
-def weights_and_text(check: Check, batch: int, seq_len: int, d_model: int) -> tuple[dict, torch.Tensor]:
-    return module_weights(check, d_model), check.randn(batch, seq_len, d_model)
 
 
 def at_positions(check: Check, *values: Any) -> torch.Tensor:

@@ -17,9 +17,9 @@ from autograder.checks.attention_modules import (
     attended_after_conversion,
     attended_twice,
     built,
-    module_weights,
     open_after_causal,
     rising_scores,
+    weights_and_text,
 )
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, exercise
 from autograder.checks.probes import less, made_there, making
@@ -513,10 +513,6 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
         x = check.randn(2, 5, 16)
         check.follows(made_there((16, 2), x), f"{name}(16, 2)(x (2, 5, 16))")
         check.follows(made_there((16, 2), x, is_causal=False), f"{name}(16, 2)(x (2, 5, 16), is_causal=False)")
-
-
-def weights_and_text(check: Check, batch: int, seq_len: int, d_model: int) -> tuple[dict, torch.Tensor]:
-    return module_weights(check, d_model), check.randn(batch, seq_len, d_model)
 
 
 def causal_attention(check: Check, name: str) -> None:
