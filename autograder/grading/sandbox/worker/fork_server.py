@@ -21,7 +21,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot
 import numpy.random  # noqa: F401  else every fork imports it
-import simulated_device  # noqa: F401  where tests send their tensors
+import simulated_device
 import torch
 from helper_modules import import_helpers
 from isolation import (
@@ -90,6 +90,21 @@ def warm_up() -> None:
         y = torch.nn.functional.scaled_dot_product_attention(x, x @ x.mT, torch.softmax(x, dim=-1))
         z = torch.nn.functional.linear(y, x[0, 0]).float().to(dtype)
         torch.autograd.grad(z.sum(), [x])
+    visit_the_other_device()
+
+
+def visit_the_other_device() -> None:
+    """The first tensor there has torch import sympy, half a second's work, and every operation is looked up once."""
+    x = torch.ones(1, 2, 4, 4).to(simulated_device.NAME).requires_grad_()
+    places = torch.arange(4, device=x.device)
+    angles = torch.outer(places, 1.0 / 10.0 ** (places.float() / 4))
+    y = torch.stack((x * angles.cos() - x, x * angles.sin() + x), dim=-1).flatten(-2)
+    y = torch.cat((-y[..., 4:], y[..., :4]), dim=-1)
+    scores = (y @ y.mT).masked_fill(~torch.ones(4, 4, dtype=torch.bool, device=x.device).tril(), -torch.inf)
+    weights = torch.softmax(scores / 2, dim=-1)
+    z = torch.nn.functional.linear((weights @ y).transpose(1, 2).reshape(1, 4, -1), y[0].reshape(4, -1))
+    z.sum().backward()
+    z.detach().to(torch.bfloat16).cpu()
 
 
 def pass_plain_checks() -> None:
