@@ -106,12 +106,9 @@ def test_where_there_is_nothing_to_differentiate_the_error_is_the_same_here_and_
     assert errors[0] == errors[1]
 
 
-def test_torchs_own_checks_hold_and_import_nothing_for_what_is_plainly_true(session: Session) -> None:
-    attend = "import sys, torch\nx = torch.ones(1, 2, 4)\nkeep = torch.tensor([[True, False]])\n"
-    attend += "y = torch.nn.MultiheadAttention(4, 2, batch_first=True)(x, x, x, key_padding_mask=~keep)\n"
-    assert printed(session, attend + "print('sympy' in sys.modules)") == "False\n"
-    refused = session.execute("b", "torch._check(1 + 1 == 3, lambda: 'as it said before')").error
-    assert refused is not None and refused.type_names[0] == "RuntimeError" and "as it said before" in str(refused)
+def test_what_torch_imports_on_first_use_is_there_before_a_fork(session: Session) -> None:
+    """It imports sympy, for half a second, with the first tensor on the other device and with a mask for its own attention."""
+    assert printed(session, "import sys\nprint('sympy' in sys.modules)") == "True\n"
 
 
 def test_what_the_server_has_imported_is_each_submission_s_own(sandbox: Sandbox) -> None:

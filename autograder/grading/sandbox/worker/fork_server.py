@@ -107,19 +107,6 @@ def visit_the_other_device() -> None:
     z.detach().to(torch.bfloat16).cpu()
 
 
-def pass_plain_checks() -> None:
-    """Have torch let a plain ``True`` pass its own checks as it is: torch 2.13 asks a module about it that imports sympy, for
-    a quarter of a second in every fork that gives nn.MultiheadAttention a padding mask."""
-    check_with: Any = getattr(torch, "_check_with", None)
-
-    def passing(error_type: Any, cond: Any, message: Any) -> None:
-        if cond is not True:
-            check_with(error_type, cond, message)
-
-    if check_with is not None:
-        torch._check_with = passing
-
-
 def compile_nothing() -> None:
     """Have torch hand back what it is to compile: the values are the same, and compiling takes longer than all the tests."""
 
@@ -143,7 +130,6 @@ def keep_backend() -> None:
 def serve(control: socket.socket) -> None:
     """Fork on request until the driver goes away."""
     torch.set_num_threads(1)
-    pass_plain_checks()
     compile_nothing()
     keep_backend()
     warm_up()
