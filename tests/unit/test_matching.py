@@ -531,6 +531,18 @@ def test_joiners_and_new_letters_stay_and_what_turns_lines_around_goes(nb: Mangl
     assert rebuilt(nb)[PROOF].source == written
 
 
+def test_texts_that_have_become_comments_are_read(rebuilt: Callable) -> None:
+    """`nbconvert --to script` writes them so, and what makes a notebook of the script keeps them so."""
+    nb = Mangled("week2_sinusoidal")
+    nb.write_into("four_terms", "The first term alone depends on the tokens.")
+    for number, cell in enumerate(nb.cells):
+        cell["metadata"], cell["id"] = {}, f"cell-{number}"
+        if cell["cell_type"] == "markdown":
+            cell["source"] = "\n".join(f"# {line}".rstrip() for line in cell["source"].split("\n"))
+            cell |= {"cell_type": "code", "outputs": [], "execution_count": None}
+    assert "The first term alone depends" in rebuilt(nb)["four_terms"].source
+
+
 # ---- the set-up cell ------------------------------------------------------------------------------------------------
 
 
@@ -541,6 +553,28 @@ def test_what_was_added_to_the_set_up_cell_is_run_below_it(nb: Mangled, rebuilt:
     found = rebuilt(nb)
     assert [source for _, source in found.own] == added  # one that fails costs no other
     assert found.own[0][0] == "setup" and "the set-up cell is the course's own again" in found.notes
+
+
+@pytest.mark.parametrize("place", [EXPERIMENT, f"{ROTATION}_check", f"{ROTATION}_tests"])
+def test_what_an_answer_may_need_of_a_cell_that_is_not_run_is_run_above_it(
+    nb: Mangled, rebuilt: Callable, place: str
+) -> None:
+    """A figure's cell, or a check's: there imports and helpers work in Jupyter."""
+    added = ["from functools import partial", "def turned(x):\n    return partial(max, x)"]
+    nb.write_into(place, "\n".join([*added, nb.source(place), "n_heads = 3", "print(n_heads)"]))
+    found = rebuilt(nb)
+    assert [source for _, source in found.own] == added
+    ids = [cell.id for cell in found.cells]
+    here = ids.index(nb.cells[nb.at(place)]["id"])
+    assert [cell.source for cell in found.cells[here - 2 : here]] == added
+    assert "imports and functions that were added to them were run" in found.notes
+
+
+def test_a_changed_function_of_a_cell_that_is_not_run_is_no_addition(nb: Mangled, rebuilt: Callable) -> None:
+    nb.write_into(EXPERIMENT, "def drawn(x):\n    return x\n")
+    own = rebuilt(nb).own
+    nb.write_into(f"{ROTATION}_check", nb.source(f"{ROTATION}_check") + "\ndef apply_rotary_emb(x):\n    return 0\n")
+    assert rebuilt(nb).own == own
 
 
 def test_a_line_that_was_only_laid_out_anew_is_no_addition(nb: Mangled, rebuilt: Callable) -> None:

@@ -141,7 +141,12 @@ def test_a_long_cell_is_cut(path: Path) -> None:
     ("content", "says"),
     [
         (b"", "the file is empty"),
-        (b"{half", "not a notebook"),
+        (b"{half", "only a part of one"),
+        (b'{"cells": [\n<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> theirs\n]}', "merge conflict"),
+        (b"PK\x03\x04" + bytes(99), "zip file"),
+        (b"\n<!DOCTYPE html><html>", "web page"),
+        (b"# %%\nimport torch\n", "not what it was exported to"),
+        ('{"cells": [], "x": "\u00e9"}'.encode("cp1252"), "not saved in UTF-8"),
         (b"\xff\xff", "not a notebook"),
         (b"[" * 100_000, "not a notebook"),
         (b"[1]", "JSON but not a notebook"),

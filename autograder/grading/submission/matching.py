@@ -15,6 +15,7 @@ from autograder.grading.submission.pieces import (
     GLUES,
     NOT_IMPLEMENTED,
     Piece,
+    added_definitions,
     added_statements,
     adds_nothing,
     as_text,
@@ -35,7 +36,8 @@ from autograder.grading.submission.pieces import (
 from autograder.grading.submission.recognition import Match, Recognition
 
 MOST_HALVES = 10  # of a cell that was cut, which have lost their metadata
-MOST_ALONE = 20  # statements added to the set-up cell, each run by itself
+MOST_ALONE = 20  # statements added to a cell, each run by itself
+GIVEN = (Role.TEST, Role.EXPERIMENT, Role.LOCKED)  # with code of the course's, whatever a student writes there
 
 
 def match(submitted: NotebookNode, template: tuple[Cell, ...]) -> Match:
@@ -155,19 +157,32 @@ class _Matching(Recognition):
     # ---- what was written into the course's own cells
 
     def _keep_additions(self) -> None:
-        """Statements that were added to the set-up cell, as cells of the student's own below it, each by itself: a package or
-        a drive may be missing here."""
-        pieces = [piece for piece in self.pieces if piece.place and piece.place.role is Role.SETUP]
-        added = list(dict.fromkeys(text for piece in pieces for text in added_statements(piece)))
-        if not added:
-            return
-        alone, rest = added[:MOST_ALONE], "\n\n".join(added[MOST_ALONE:])
-        at = self.pieces.index(pieces[-1]) + 1
-        cells = [NotebookNode(pieces[-1].cell, source=text) for text in (*alone, rest) if text]
-        self.pieces[at:at] = [Piece(cell) for cell in cells]
-        self.found.notes.append(
-            "the set-up cell is the course's own again; what was added to it was run in cells of your own below it"
-        )
+        """Statements that were added to the set-up cell, as cells of the student's own below it; and above the course's other
+        cells, of which grading takes nothing, what an answer may need of the student's additions."""
+        setup = [piece for piece in self.pieces if piece.place and piece.place.role is Role.SETUP]
+        if self._keep([text for piece in setup for text in added_statements(piece)], setup[-1:], below=True):
+            self.found.notes.append(
+                "the set-up cell is the course's own again; what was added to it was run in cells of your own below it"
+            )
+        answers = {cell.grade_id for cell in self.template if cell.role is Role.ANSWER}
+        others = [
+            piece for piece in self.pieces if piece.place and piece.place.role in GIVEN and not is_unchanged(piece)
+        ]
+        kept = [self._keep(added_definitions(piece, answers), [piece], below=False) for piece in others]
+        if True in kept:
+            self.found.notes.append(
+                "of the course's cells (figures, checks, tests) grading takes the course's own; imports and functions that "
+                "were added to them were run in cells of your own above them"
+            )
+
+    def _keep(self, statements: list[str], near: list[Piece], below: bool) -> bool:
+        """Each by itself: a package or a drive may be missing here."""
+        added = list(dict.fromkeys(statements))
+        for piece in near if added else []:
+            at = self.pieces.index(piece) + below
+            cells = [*added[:MOST_ALONE], "\n\n".join(added[MOST_ALONE:])]
+            self.pieces[at:at] = [Piece(NotebookNode(piece.cell, source=text)) for text in cells if text]
+        return bool(added)
 
     def _keep_own_words(self, cell: Cell) -> None:
         """Words in the course's texts between a question and the next exercise: cells of the student's own below them."""

@@ -90,10 +90,7 @@ def _parsed(raw: bytes) -> NotebookNode:
     try:
         data = json.loads(_decode(raw))
     except (ValueError, RecursionError) as error:
-        raise UngradableError(
-            f"the file is not a notebook (no valid JSON: {str(error)[:80]}); "
-            "open it in JupyterLab, save it and submit it again"
-        ) from error
+        raise UngradableError(f"the file is not a notebook{_what_it_is(raw, error)}") from error
     if not isinstance(data, dict):
         raise UngradableError("the file is JSON but not a notebook; submit the .ipynb file")
     try:
@@ -105,6 +102,23 @@ def _parsed(raw: bytes) -> NotebookNode:
             f"the notebook's structure is damaged ({type(error).__name__}); "
             "open it in JupyterLab, save it and submit it again"
         ) from error
+
+
+def _what_it_is(raw: bytes, error: Exception) -> str:
+    """Of a file that is no JSON, with what to do."""
+    start = raw[:2000].lstrip().lower()
+    if re.search(rb"^(<<<<<<< |>>>>>>> )", raw, re.MULTILINE):
+        return " any more: it holds the marks of a merge conflict of git; take one side's version and submit that"
+    if raw.startswith(b"PK\x03\x04"):
+        return " but a zip file; unpack it and submit the .ipynb file that is in it"
+    if start.startswith((b"<!doctype", b"<html")):
+        return " but a web page; submit the .ipynb file, not what it was exported to"
+    if start.startswith(b"{") and isinstance(error, UnicodeDecodeError):
+        return " that can be read: it is not saved in UTF-8; have your editor save it so, and submit it again"
+    if start.startswith(b"{"):
+        said = str(error)[:150]
+        return f", or only a part of one (no valid JSON: {said}); download or copy it once more and submit it again"
+    return "; submit the .ipynb file itself, not what it was exported to, saved by JupyterLab"
 
 
 def _decode(raw: bytes) -> str:

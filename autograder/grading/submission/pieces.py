@@ -5,6 +5,7 @@ import difflib
 import io
 import re
 import tokenize
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -172,6 +173,24 @@ def added_statements(piece: Piece) -> list[str]:
     lines = source.split("\n")
     kept = dict.fromkeys(lines_of(node) for node in added if not _looks_for_files(node))
     return ["\n".join(lines[first:end]) for first, end in kept]
+
+
+def added_definitions(piece: Piece, answers: Collection[str | None]) -> list[str]:
+    """Imports, functions and classes in a cell of the course's that it did not have, but for answers, which are found by
+    their names."""
+    known = {*settled_names(piece.place.source), *answers} if piece.place else answers
+    kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+    parts = [(text, parsed(text)) for text in (added_statements(piece) if piece.is_code else [])]
+    nodes = [(text, tree.body[0]) for text, tree in parts if tree and tree.body]
+    return [text for text, node in nodes if isinstance(node, kept) and getattr(node, "name", None) not in known]
+
+
+def uncommented(source: str) -> str:
+    """The text of a code cell in which every line is a comment; empty for any other."""
+    lines = source.strip().split("\n")
+    if not all(line.startswith("#") for line in lines):
+        return ""
+    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines).strip()
 
 
 def _looks_for_files(node: ast.stmt) -> bool:

@@ -16,6 +16,7 @@ from autograder.grading.submission.pieces import (
     is_test_of,
     is_unchanged,
     is_untouched,
+    uncommented,
 )
 
 HEAD = 60  # first characters by which a text of the course is known that was changed
@@ -49,9 +50,17 @@ class Recognition:
     def recognise(self) -> None:
         """Find what the pieces stand for."""
         self._let_go_of_many()
+        self._read_comments()
         self._recognise_texts()
         self._recognise_names()
         self._let_go_of_many()
+
+    def _read_comments(self) -> None:
+        """The course's texts as comments, as a notebook has them that was a script in between."""
+        for piece in self.pieces:
+            text = uncommented(piece.source) if piece.place is None and piece.is_code else ""
+            if text[:HEAD] in self.by_head:
+                piece.cell = NotebookNode(piece.cell, cell_type="markdown", source=text)
 
     def _let_go_of_many(self) -> None:
         """Nobody cuts an answer into that many pieces, and each of them is parsed several times."""
