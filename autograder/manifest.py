@@ -34,22 +34,22 @@ class Outline:
 
 MANIFEST: dict[str, tuple[Exercise, ...]] = {
     "week1_permutation_equivariance": (
-        Exercise("1.1", "scaled_dot_product_attention", "code", 4, 40),
+        Exercise("1.1", "scaled_dot_product_attention", "code", 4, 45),
         Exercise("1.2", "attention_by_hand", "numbers", 3, 20),
         Exercise("1.3", "equivariance_gap", "code", 3, 20),
-        Exercise("1.4", "equivariant_or_invariant", "text", 3, 40),
+        Exercise("1.4", "equivariant_or_invariant", "text", 3, 45),
         Exercise("1.5", "causal_mask", "code", 3, 15),
         Exercise("1.6", "ordering_explained", "text", 3, 35),
     ),
     "week2_sinusoidal": (
         Exercise("2.1", "encode_by_hand", "numbers", 5, 30),
-        Exercise("2.1", "products_explained", "text", 2, 15),
+        Exercise("2.1", "products_explained", "text", 2, 20),
         Exercise("2.2", "wavelengths_by_hand", "numbers", 2, 10),
         Exercise("2.3", "sinusoidal_positional_encoding", "code", 4, 25),
         Exercise("2.4", "shift_matrix", "code", 4, 30),
         Exercise("2.5", "LearnedPositionalEmbedding", "code", 2, 15),
         Exercise("2.6", "similarity_counterexample", "code", 2, 15),
-        Exercise("2.7", "four_terms", "text", 3, 25),
+        Exercise("2.7", "four_terms", "text", 3, 35),
     ),
     "week3_rope": (
         Exercise("3.1", "rotate_by_hand", "numbers", 3, 20),
@@ -57,26 +57,26 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("3.3", "apply_rotary_emb", "code", 6, 40),
         Exercise("3.4", "apply_rotary_emb_half", "code", 2, 15),
         Exercise("3.4", "interleaved_to_half", "code", 3, 20),
-        Exercise("3.5", "relative_proof", "text", 3, 25),
+        Exercise("3.5", "relative_proof", "text", 3, 30),
         Exercise("3.6", "RotaryMultiHeadAttention", "code", 5, 40),
         Exercise("3.7", "bfloat16_positions", "numbers", 1, 10),
         Exercise("3.7", "bfloat16_explained", "text", 1, 10),
-        Exercise("3.8", "serving_test", "code", 2, 35),
+        Exercise("3.8", "serving_test", "code", 2, 45),
         Exercise("3.8", "rotate_half", "code", 1, 5),
         Exercise("3.8", "rotary_tables", "code", 1, 10),
         Exercise("3.8", "decode_step_scores", "code", 1, 10),
-        Exercise("3.9", "look_back_head", "code", 2, 20),
+        Exercise("3.9", "look_back_head", "code", 2, 25),
     ),
     "week4_alibi": (
-        Exercise("4.1", "slopes_by_hand", "numbers", 2, 10),
+        Exercise("4.1", "slopes_by_hand", "numbers", 2, 15),
         Exercise("4.2", "alibi_slopes", "code", 3, 20),
         Exercise("4.3", "alibi_bias", "code", 4, 20),
         Exercise("4.4", "attention_with_slope", "numbers", 3, 15),
-        Exercise("4.5", "per_key_bias_is_equivalent", "code", 2, 15),
+        Exercise("4.5", "per_key_bias_is_equivalent", "code", 2, 20),
         Exercise("4.5", "per_key_explained", "text", 2, 15),
         Exercise("4.6", "ALiBiMultiHeadAttention", "code", 5, 35),
         Exercise("4.7", "effective_window", "code", 2, 10),
-        Exercise("4.8", "reversal", "text", 2, 25),
+        Exercise("4.8", "reversal", "text", 2, 30),
     ),
     "week5_extrapolation": (
         Exercise("5.1", "unturned_pairs", "numbers", 3, 15),
@@ -89,8 +89,8 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("5.5", "yarn_by_hand", "numbers", 1, 5),
         Exercise("5.6", "loss_by_length", "code", 4, 30),
         Exercise("5.7", "clipped_distances", "code", 1, 10),
-        Exercise("5.7", "rotary_scores", "code", 2, 20),
-        Exercise("5.8", "extrapolation_explained", "text", 5, 55),
+        Exercise("5.7", "rotary_scores", "code", 2, 25),
+        Exercise("5.8", "extrapolation_explained", "text", 5, 65),
         Exercise("5.9", "log_n_scale", "code", 2, 10),
         Exercise("5.10", "needle_explained", "text", 2, 20),
     ),
@@ -105,20 +105,20 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("6.8", "deberta_scores", "code", 4, 30),
         Exercise("6.9", "costs_by_hand", "numbers", 2, 10),
         Exercise("6.10", "t5_against_deberta", "text", 3, 25),
-        Exercise("6.11", "pull_and_push", "text", 3, 40),
+        Exercise("6.11", "pull_and_push", "text", 3, 50),
     ),
     "week7_capstone": (
         Exercise("7.1", "grouped_query_attention", "code", 3, 20),
         Exercise("7.2", "cache_sizes", "numbers", 3, 15),
-        Exercise("7.3", "CachedAttention", "code", 6, 45),
+        Exercise("7.3", "CachedAttention", "code", 6, 55),
         Exercise("7.4", "padded_causal", "code", 3, 20),
         Exercise("7.4", "generate", "code", 3, 25),
         Exercise("7.5", "shift_cached_keys", "code", 2, 10),
         Exercise("7.6", "CrossAttention", "code", 4, 30),
         Exercise("7.7", "HybridDecoderBlock", "code", 4, 25),
-        Exercise("7.8", "copying_explained", "text", 4, 35),
+        Exercise("7.8", "copying_explained", "text", 4, 45),
         Exercise("7.9", "interview", "text", 2, 20),
-        Exercise("7.10", "design_memo", "text", 4, 75),
+        Exercise("7.10", "design_memo", "text", 4, 85),
     ),
     "week8_production": (
         Exercise("8.1", "partial_rotary_emb", "code", 3, 15),
@@ -130,20 +130,24 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("8.4", "mla_attention", "code", 5, 40),
         Exercise("8.4", "absorption_explained", "text", 3, 30),
         Exercise("8.5", "layers_that_turn", "code", 3, 30),
-        Exercise("8.6", "stream_explained", "text", 3, 30),
+        Exercise("8.6", "stream_explained", "text", 3, 35),
     ),
 }
 
 OUTLINES: dict[str, Outline] = {
     "week1_permutation_equivariance": Outline(
-        "attention from scratch, why it has no order, what a causal mask gives away", 70
+        "attention from scratch, why it has no order, and what a causal mask gives away", 70
     ),
-    "week2_sinusoidal": Outline("sinusoids by hand, the shift matrix, learned tables, what the dot product tells", 75),
-    "week3_rope": Outline("rotary position embeddings: by hand, both layouts, proof, precision, a bug hunt", 80),
-    "week4_alibi": Outline("ALiBi: slopes, the bias and its per-key form, reach, what a symmetric bias cannot see", 75),
+    "week2_sinusoidal": Outline(
+        "sinusoids by hand, the shift matrix, learned tables, and what the dot product tells you", 75
+    ),
+    "week3_rope": Outline("rotary position embeddings: by hand, both layouts, proof, precision, and a bug hunt", 80),
+    "week4_alibi": Outline(
+        "ALiBi: slopes, the bias and its per-key form, reach, and what a symmetric bias cannot see", 75
+    ),
     "week5_extrapolation": Outline(
         "what happens beyond the training length: new distances or more keys; interpolation, NTK, YaRN, clipped "
-        "distances, measured over seeds; needles",
+        "distances, measured over seeds; and needles",
         85,
     ),
     "week6_relative_bias": Outline(
@@ -152,14 +156,14 @@ OUTLINES: dict[str, Outline] = {
         50,
     ),
     "week7_capstone": Outline(
-        "grouped queries, a KV cache that works however a text is cut, a batch of prompts that writes, cross-attention, "
-        "a hybrid block; a design memo",
+        "grouped queries, a KV cache that works however a text is cut, a batch of prompts and a model that writes, cross-attention, "
+        "a hybrid block; and a design memo",
         60,
     ),
     "week8_production": Outline(
         "positions in production: partial rotary, three axes for video, windows and sinks, latent attention, "
-        "configurations of released models, a stream",
-        55,
+        "configurations of released models, and a stream",
+        65,
     ),
 }
 

@@ -156,7 +156,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# With the division the strongest key gets about the same share at every $d$. Without it, attention at $d=1024$ almost chooses a single key, and such a softmax has hardly any gradient. No training made this choice. The length of the vectors did.
+# With the division the strongest key gets about the same share at every $d$. Without it, attention at $d=1024$ almost chooses a single key, and such a softmax has hardly any gradient. No training made this choice. The number of channels did.
 # </details>
 
 # %% [markdown]
@@ -188,7 +188,8 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 
     Second step: a query that may attend to no key has zero weights, a zero output, and finite gradients. In float16 the
     product of q and k may be too large although the scaled score is not: the results must stay finite. Half-precision
-    results may be off by some units in their last place, float64 ones by as much as float32 rounds.
+    results may be off by a few units in the last place. Float64 results must be float64, but need only the accuracy
+    of float32.
     """
     ### BEGIN SOLUTION
     precise = torch.promote_types(q.dtype, torch.float32)  # half precision is rounded once, at the end
@@ -312,7 +313,7 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 # Equation (1) is one line of code. In practice it fails in two places.
 
 # %% [markdown] tags=["prediction"]
-# **Predict** what each line below gives. Which of the seven results will be NaN or infinite?
+# **Predict** what each line below gives. The docstring above names two dangers. Which of the seven results will be NaN or infinite, and which will be finite but useless?
 #
 # *Your prediction:*
 
@@ -356,18 +357,18 @@ lab.table(["", "result"], [
 # %% [markdown]
 # ### Code that runs on any device
 #
-# A tensor is somewhere: in the computer's own memory (`"cpu"`) or in a graphics card's (`"cuda"`). PyTorch does not move it for you. Two tensors in different places cannot be added, multiplied or compared. So code that works on your laptop may stop on a GPU: `Expected all tensors to be on the same device`.
+# Every tensor has a device: the computer's own memory (`"cpu"`) or a graphics card's (`"cuda"`). PyTorch does not move it for you. Two tensors in different places cannot be added, multiplied or compared. So code that works on your laptop may stop on a GPU: `Expected all tensors to be on the same device`.
 #
 # The cause is nearly always one line: a tensor made inside a function. `torch.arange(n)`, `torch.ones(n, n)` and `torch.tensor([...])` make it on the CPU unless you say otherwise. Ask an input where it is, and say it: `device=x.device`. Four habits are enough:
 #
 # | you want | write |
 # |---|---|
-# | a new tensor that meets `x` | `torch.arange(n, device=x.device)`, `torch.zeros_like(x)`, `x.new_full((n,), 0.5)` |
-# | a number that meets `x` | a Python number, `0.5 * x`: it goes anywhere |
-# | a table that belongs to a module | `self.register_buffer("table", table, persistent=False)`: it moves with `.to(device)`, an ordinary attribute stays behind |
+# | a new tensor to combine with `x` | `torch.arange(n, device=x.device)`, `torch.zeros_like(x)`, `x.new_full((n,), 0.5)` |
+# | a number to combine with `x` | a Python number, `0.5 * x`: it goes anywhere |
+# | a table that belongs to a module | `self.register_buffer("table", table, persistent=False)`: it moves with `.to(device)`; an ordinary attribute stays behind |
 # | a function such as cos or exp | PyTorch's own: NumPy computes on the CPU only |
 #
-# **How this course tests it without a GPU.** PyTorch lets a program add a device of its own. The file `simulated_device.py` adds one called `"simulated"`. Its tensors refuse to meet those on the CPU, exactly as a GPU's do, and the CPU does the arithmetic. Visible checks run your answer there once and name what stays behind. The hidden tests ask the same, as a small criterion of its own: if you forget the device, you lose an eighth or a quarter of a point, and nothing else.
+# **How this course tests it without a GPU.** PyTorch lets a program add a device of its own. The file `simulated_device.py` adds one called `"simulated"`. Its tensors refuse to meet those on the CPU, exactly as a GPU's do, and the CPU does the arithmetic. Visible checks run your answer there once and name what stays behind. The hidden tests check the same, as a small criterion of its own: if you forget the device, you lose an eighth or a quarter of a point, and nothing else.
 
 # %% tags=["experiment"]
 import simulated_device  # adds the device
@@ -521,7 +522,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* you can ask any layer, even one you cannot read: "do you know the order?" But your test must be right for layers that know the order and for layers that don't. Several wrong versions also give zero for attention, or agree with the right one on every swap of two tokens.
+# *Why it matters:* you can ask any layer, even one you cannot read: "do you know the order?" But your test must be right for layers that know the order and for layers that don't. Several wrong versions also give zero where the gap is zero, or agree with the right one on every swap of two tokens.
 #
 # Measure how far apart the two roads of Figure 1.3 end. Call `f` with all of `x` at once, not sequence by sequence.
 
@@ -533,7 +534,7 @@ def equivariance_gap(f, x, perm):
              be one number per token, (batch, seq_len). Call it with the whole batch.
     x:       (batch, seq_len, d)
     perm:    LongTensor (seq_len,), a permutation: position i receives the token from position perm[i]
-    returns: a Python float; 0.0 if the two roads end at the same point
+    returns: a Python float, not rounded and not set to 0 where it is tiny; exactly 0.0 only if the two sides are equal
     """
     ### BEGIN SOLUTION
     shuffled_first = f(x[:, perm])
@@ -903,7 +904,7 @@ plt.show()
 # The same sentence, the same weights, the same shuffle as in Figure 1.4, now with your causal mask.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** After sorting back, how much of the first map will return? Could a causal layer with *other* weights be equivariant?
+# **Predict.** After sorting back, how much of the first map do you get back? Could a causal layer with *other* weights be equivariant?
 #
 # *Your prediction:*
 
@@ -917,7 +918,7 @@ show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 #
 # Sorted back, the second map is no longer a triangle: a word sees those before it *in the shuffled sentence*. 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles: 14 to 37, and 6 to 19.)
 #
-# No weights can make the *map* come back. A visible key has a weight above zero and a hidden one has zero, so the hatched pattern would have to match, and the shuffle moves it. The *outputs* can: if all values are equal, every mixture of them is the same.
+# No weights can make the *map* come back. A visible key has a weight above zero and a hidden one has zero, so the hatched pattern would have to match, and the shuffle moves it. The *outputs* can: take $W_v=0$.
 #
 # The mask is tied to positions, the words are not. So a causal layer knows something about the order, with no positional encoding at all.
 # </details>
@@ -1003,7 +1004,7 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 # Without a marker, no *linear* reading works. But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
 # </details>
 #
-# **What larger models do with it.** Haviv et al. (2022) trained causal language models without any encoding. These stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. On their reasoning tasks, longer in the test than in training, models without an encoding beat those with RoPE and with ALiBi, and did at least as well as those with T5's bias.
+# **What larger models do with it.** Haviv et al. (2022) trained causal language models without any encoding. These stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. In their ranking over all tasks, tested on longer texts than in training, models without an encoding came first, ahead of T5's bias, ALiBi and RoPE.
 
 # %% [markdown]
 # ## 6 · Does A occur before B?
@@ -1124,7 +1125,7 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 #
 # 1. State what you predicted for arms 1 and 2 and what was measured. Then explain why arm 1 is *exactly* at one half on this test set, not just near it, whatever its weights are and however long it is trained.
 # 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the position of B** contain if A comes before B, and what if A comes after B? Why does the mean over the positions not wipe this out?
-# 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights). What does your result say about the first sentence? Then name one thing in Figure 1.8 or in what was tried here that makes the second sentence premature.
+# 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights). What does your result say about the first sentence? Then name one thing in Figure 1.8, or in how the experiment was set up, that makes the second sentence premature.
 #
 # Ten to fifteen lines are enough.
 #
@@ -1211,7 +1212,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 #
 # <details><summary>After you have run it</summary>
 #
-# The map *is* the answer. Over 1,000 texts, B puts a mean weight of 0.81 to 0.99 on A if A comes before it (five seeds), and exactly 0 if not. Compare that with what you wrote.
+# The map *is* the answer. Over 1,000 texts, in the stronger of the two heads, B puts a mean weight of 0.81 to 0.99 on A if A comes before it (five seeds), and exactly 0 if not. Compare that with what you wrote.
 # </details>
 
 # %% [markdown]
@@ -1284,8 +1285,8 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 # | You may read | What is true | where |
 # |---|---|---|
 # | Shuffling the tokens leaves the attention map as it is | Its rows and columns are shuffled in the same way. | Figure 1.4 |
-# | At chance means: near one half | Exactly one half, if each text has its twin in the test set: the two get the same answer. | 1.6 |
-# | Scores are divided by $\sqrt{d_{model}}$ | By the square root of the *head* dimension: it is the length of the vectors in the dot product. | Figure 1.2 |
+# | At chance means: near one half | Not always. In 1.6 you explained why this arm is *exactly* at one half. | 1.6 |
+# | Scores are divided by $\sqrt{d_{model}}$ | By the square root of the *head* dimension: it is the number of terms in the dot product. | Figure 1.2 |
 # | $-10^9$ is as good as $-\infty$ | Not in a fully masked row (equal weights to hidden keys), and float16 cannot hold it. | section 2 |
 # | `nan_to_num` after the softmax cures a fully masked row | The value, but the gradient behind it may stay NaN. | section 2 |
 # | `is_causal=True` is right whenever text is generated | It is aligned at the top left: with a cache, new queries see the first keys only. | Figure 1.5 |

@@ -275,7 +275,7 @@ week2.encode_by_hand(encode_by_hand)
 #
 # **2 points · difficulty 1/5 · 10 minutes · numbers**
 #
-# *Why it matters:* a wavelength and the training length tell you which part of its circle a hand has shown the model.
+# *Why it matters:* compare a wavelength with the training length, and you know which angles the model has seen.
 #
 # Let $d=64$ and base 10,000. Give the wavelengths of the pairs 0, 8 and 16, counted from 0, and the longest of all, in positions. At least four significant digits.
 
@@ -538,7 +538,7 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 # %% [markdown]
 # ## 5 · Moving by $k$ is one matrix
 #
-# In 2.1 the *product* of two encodings knew only the offset. There is more: you can *move* an encoding without knowing its position. Take one pair and the addition theorems
+# In 2.1 the *product* of two encodings depended only on the offset. There is more: you can *move* an encoding without knowing its position. Take one pair and the addition theorems
 #
 # $$\sin(a+b)=\sin a\cos b+\cos a\sin b,\qquad \cos(a+b)=\cos a\cos b-\sin a\sin b .$$
 #
@@ -557,9 +557,9 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* RoPE grows from $M_k$. Next week you turn queries and keys with it, and add nothing to them.
+# *Why it matters:* RoPE is built on $M_k$. Next week you turn queries and keys with it, and add nothing to them.
 #
-# The offset may be any whole number: 0, negative (a move to the left), or far.
+# The offset may be any whole number: 0, negative (a move to the left), or large.
 
 # %% nbgrader={"grade_id": "shift_matrix", "solution": true}
 def shift_matrix(offset, d_model, base=10000.0):
@@ -689,11 +689,11 @@ lab.table(["positions", "weight three positions back, smallest"],
 
 
 # %% [markdown]
-# **Figure 2.7. A head without training.** Left: the matrix, blue for $-1$, red for $+1$. Fast pairs turn far (top left), slow pairs hardly at all. Middle and right: the attention weights. (The first three queries have no key three back; they take the first there is.)
+# **Figure 2.7. A head without training.** Left: the matrix, blue for $-1$, red for $+1$. Fast pairs turn far (top left), slow pairs hardly at all. Middle and right: the attention weights. (The first three queries have no key three back; they attend to the first key instead.)
 #
 # <details><summary>After you have run it</summary>
 #
-# The head works at 50,000 as it does at 0. So absolute sinusoids can express a *relative* behaviour, and it extrapolates. Whether training **finds** this solution is another question.
+# The head works at 50,000 as it does at 0. So absolute sinusoids can express *relative* behaviour that extrapolates. Whether training **finds** this solution is another question.
 # </details>
 
 # %% [markdown]
@@ -918,7 +918,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 #
 # <details><summary>After you have run it</summary>
 #
-# Within the training length both trained models are perfect. Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids are in between, at 0.44 to 0.53 in five runs. The hand-built weights were within reach, but 32 positions do not single them out. What can be expressed is not what is learned: the second hope fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
+# Within the training length both trained models are perfect. Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids are in between, at 0.44 to 0.53 in five runs. The model could have learned the hand-built weights, but other weights fit 32 positions just as well. Not everything that can be expressed is learned: the second hope fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
 # </details>
 
 # %% [markdown]
@@ -927,12 +927,12 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 # What breaks beyond the training length? The usual answer is Figure 2.3: slow hands reach angles that training has never shown. But a longer text has more *keys*, too. Two things are new. Change one at a time, in the trained models, without training them again.
 #
 # - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. All earlier tokens share position 0. Every token is there, and no position is new.
-# - **New positions, 32 keys.** Leave every token at its position, but show each query only 32 keys: the right one, and 31 drawn at random from the others up to it.
+# - **New positions, 32 keys.** Leave every token at its position, but show each query only 32 keys: the right one and 31 others, drawn at random from all keys up to the query.
 #
 # And are the *slow* hands to blame? Train five more models with only the six pairs whose wavelength is at most 32. In training each of these hands has been all the way round.
 
 # %% [markdown] tags=["prediction"]
-# **Predict** the accuracy at positions 32 to 127. (The last entry you have measured: Figure 2.8.) Then both entries of the last row again, for six fast pairs.
+# **Predict** the accuracy at positions 32 to 127. (You measured the last entry in Figure 2.8.) Then predict the last row for six fast pairs.
 #
 # | all 32 pairs | 32 keys | all keys |
 # |---|---|---|
@@ -1024,7 +1024,7 @@ plt.show()
 #
 # Are familiar *distances* enough? Leave the query where it is, and count every distance beyond 31 as 31: 0.69 (0.60 to 0.76), no better than the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone, and asks again.
 #
-# *Why* do wrong keys win at new positions? A conjecture: training lowers their scores only for the pairs of positions that it has met. All other scores are random, and with each further key a wrong one is more likely to win. (All numbers: `experiments/results_distances.md`.)
+# *Why* do wrong keys win at new positions? A conjecture: training lowers their scores only for the pairs of positions that it has met. Nothing holds down the other scores, and with each further key a wrong one is more likely to win. (All numbers: `experiments/results_distances.md`.)
 #
 # The lesson to keep: an explanation that sounds right also predicts something. Test what it predicts.
 # </details>
@@ -1169,7 +1169,7 @@ lab.table(["", "largest spread along a diagonal"],
 # %% [markdown]
 # ## 8 · What adding does to a score
 #
-# A sentence does not change its meaning when it moves ten positions to the right. Does its attention? Position vectors are added to tokens, and attention multiplies the sums. Write $e_i$ for $\mathrm{PE}(i)$ and $W$ for $W_q^\top W_k$. The score of a query at $i$ and a key at $j$, before scaling, is
+# A sentence does not change its meaning when it moves ten positions to the right. Does its attention change? Position vectors are added to tokens, and attention multiplies the sums. Write $e_i$ for $\mathrm{PE}(i)$ and $W$ for $W_q^\top W_k$. The score of a query at $i$ and a key at $j$, before scaling, is
 #
 # $$\big(W_q(x_i+e_i)\big)^\top\,W_k(x_j+e_j)=(x_i+e_i)^\top\,W\,(x_j+e_j). \tag{7}$$
 #
@@ -1298,7 +1298,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>5. Learned or sinusoidal: which is better?</summary>
 #
-# Within the training length Vaswani et al. found hardly a difference. In week 5's small language models the sinusoids are ahead there: 1.53 against 1.72 nats, five seeds each.
+# Within the training length Vaswani et al. found hardly any difference. In week 5's small language models the sinusoids are ahead there: 1.53 against 1.72 nats, five seeds each.
 # </details>
 #
 # <details><summary>6. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
@@ -1322,14 +1322,14 @@ lab.table(["how far a term moves", *terms], rows)
 # | Sinusoids fail far out because they are periodic | No two positions share a vector. | section 3 |
 # | High frequencies see unseen angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.3 |
 # | Learned embeddings past `max_len` are random | An *untrained row* keeps its starting value; an index *past the table* is an error. | 2.5, Figure 2.8 |
-# | The score with sinusoids depends on the distance alone | One of four terms does, and only for special weights. | 2.7, Figure 2.12 |
+# | The score with sinusoids depends on the distance alone | Not in general: see which of the four terms move. | 2.7, Figure 2.12 |
 #
 # ## Takeaways
 #
 # 1. A sinusoidal encoding is a row of clocks, from fast to slow, one per pair of channels.
 # 2. Moving by $k$ turns every hand by a fixed angle: one matrix for all positions.
 # 3. To learn why a model fails, change one thing at a time.
-# 4. Four terms. Week 3 keeps one of them and turns it (RoPE); week 4 keeps one and adds a number (ALiBi).
+# 4. A score has four terms. The next two weeks add nothing to the tokens; 2.7 told you what becomes of the four.
 #
 # ## References
 #

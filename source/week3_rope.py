@@ -3,7 +3,7 @@
 #
 # A sentence means the same on page 1 and on page 100. Can you build an attention layer that *cannot* notice that a text has moved, and still sees exactly how far apart two words are?
 #
-# **The answer in one sentence.** Turn every query and every key by an angle proportional to its position; their dot product then depends on how far apart they are, not on where.
+# **The method in one sentence.** Turn every query and every key by an angle proportional to its position. What does that do to their dot product?
 #
 # <!-- costs of week3_rope -->
 #
@@ -93,7 +93,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Both hands of a clock turn by $9\,\theta$ more, so every hand moves and no shaded angle changes. It is $(m-n)\,\theta$, before and after, and with it the dot product stays the same.
+# Both hands of a clock turn by $9\,\theta$ more, so every hand moves and no shaded angle changes. Each is $(m-n)\,\theta$ before and after, so the dot product stays the same.
 # </details>
 #
 # ## 2 · One pair of channels
@@ -115,7 +115,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 20 minutes · numbers**
 #
-# *Why it matters:* a wrong sign raises no error. You see it when you have rotated one vector by hand.
+# *Why it matters:* a wrong sign raises no error. Rotate one vector by hand and it jumps out.
 #
 # One pair, $\theta = 1$. The query is $q=(1,0)$ at position $m=3$, the key is $k=(0,1)$ at position $n=1$. Compute both rotated vectors, their score, and the score of the same $q$ and $k$ at positions 12 and 10. Use a calculator or `math.sin` and `math.cos`, in radians. Give **at least four significant digits**.
 
@@ -525,7 +525,7 @@ plt.show()
 # Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. A head that looks three tokens back has contents for which all cosines peak at $\delta=3$.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 comes back after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the slowest four pairs add to keys within 48 positions? How much of the weight of 49 keys does offset 3 get, at strength 1 and at strength 20?
+# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 comes back after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the four slowest pairs add to the scores within 48 positions? Now multiply the query by a *strength*: what share of the weight does offset 3 get among 49 keys, at strength 1 and at strength 20?
 #
 # *Your prediction:*
 
@@ -559,7 +559,7 @@ plt.show()
 #
 # Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. Pairs 1 to 3 hold most of them down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see: they are free to carry content.
 #
-# Phases alone make no attention. At strength 1 offset 3 gets 0.04 of the weight, at strength 20 it gets 0.87. Training turns up the strength of a head with longer queries and keys.
+# The right phases are not enough. At strength 1 offset 3 gets 0.04 of the weight, at strength 20 it gets 0.87. Training turns up the strength of a head with longer queries and keys.
 #
 # Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. Remember **fast pairs for position, slow pairs for content**.
 # </details>
@@ -1205,9 +1205,9 @@ lab.table(["no offset beyond", *sizes],
 # | offsets clipped at 31 | 1.00 | 0.99 (0.96 to 1.00) |
 # | true offsets | 0.51 (0.35 to 0.70) | 0.22 (0.15 to 0.30) |
 #
-# **The offsets** do the damage. At familiar ones 256 keys are almost as good as 32. More keys cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 gives 1.00, too.
+# **The offsets** do the damage. At familiar ones 256 keys are almost as good as 32. More keys cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 gives 1.00, too. It still does with 40 keys; with 48 it is 0.60 (0.45 to 0.84). At the near end a window can do what a clip cannot: the latest 4 keys are enough.
 #
-# A clip works between what the task needs and the first strong echo: at the seven sizes tried from 5 to 39 the mean is at least 0.99. Clipped at 4, one more than the task needs, it is 0.69 (0.46 to 0.89). Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47, which is 3 plus seven turns of pair 0, all far keys look almost like the right one: 0.18. (`experiments/results_distances.md`.)
+# A clip works from a little above what the task needs: at the seven sizes tried from 5 to 39 the mean is at least 0.99. Clipped at 4, one more than the task needs, it is 0.69 (0.46 to 0.89). Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47 all far keys look almost like the right one: 0.18. The next experiment shows why 47. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>
@@ -1468,8 +1468,9 @@ def serving_test(rotate_llama, prompt_scores, decode_step_scores):
     prompt_scores:      (q, k), both (batch, heads, seq_len, head_dim) -> (batch, heads, seq_len, seq_len)
     decode_step_scores: (q, k_cache), (batch, heads, 1, head_dim) and (batch, heads, n_keys, head_dim), none of them rotated
                         -> (batch, heads, 1, n_keys)
-    returns:            True or False. A right file rounds: with entries of order 1 allow 0.01 in float32, and 0.1 for
-                        rotate_llama in bfloat16. Keep tensors small, below 100,000 numbers.
+    returns:            True or False. A right file rounds. Up to position 10,000 and with entries of order 1, allow 0.01
+                        in float32, and 0.1 for rotate_llama in bfloat16; try the score functions in float32 only.
+                        Keep tensors small, below 100,000 numbers.
     """
     ### BEGIN SOLUTION
     generator = torch.Generator().manual_seed(0)

@@ -55,7 +55,7 @@ np.random.seed(0)
 #
 # $$s_{ij} = \frac{q_i\cdot k_j}{\sqrt d} - m\,|i-j| . \tag{1}$$
 #
-# The **slope** $m$ is a fixed number, one for each head; nothing about it is learned. With a larger slope a far key needs a better match to be looked at. In the paper the model is a causal decoder, so $j\le i$ and the distance is $i-j$ (section 3); the absolute value covers both sides.
+# The **slope** $m$ is a fixed number, one for each head; nothing about it is learned. The larger the slope, the better a far key must match to get any weight. In the paper the model is a causal decoder, so $j\le i$ and the distance is $i-j$ (section 3); the absolute value covers both sides.
 #
 # **What softmax makes of it.** Softmax takes the exponential of every score, and the exponential turns a sum into a product:
 #
@@ -552,7 +552,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Random content makes the curve of any single text ragged, but it favours no distance. So far from the query the mean keeps the exponential of equation (2). Next to the query it is flatter: a key that already has a large share cannot grow in proportion. In head 0 the first position costs a factor of about 1.5 instead of 1.65. Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them, hardly more than the 0.06 they would get without any bias.
+# Random content makes the curve of any single text ragged, but it favours no distance. Far from the query, therefore, the mean keeps the exponential of equation (2). Next to the query it is flatter: a key that already has a large share cannot grow in proportion. In head 0 the first position costs a factor of about 1.5 instead of 1.65. Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them; without any bias they would get 0.06.
 # </details>
 #
 # ## 5 · A shortcut in public code
@@ -743,7 +743,7 @@ plt.show()
 #
 # ### Live: BLOOM's ties
 #
-# BLOOM counts from the first key, and casts the bias to the model's dtype. Then one call, `baddbmm`, adds the scaled product of query and key, and the *sum* is stored in that dtype as well. Here are both roundings, for BLOOM's 112 heads and 2,048 tokens: first with equal content, then with a key that leads its right neighbour by 6 in content, 3 against −3.
+# BLOOM counts from the first key, and casts the bias to the model's dtype. Then one call, `baddbmm`, adds the scaled product of query and key, and the *sum* is stored in that dtype as well. Here are both roundings, for BLOOM's 112 heads and 2,048 tokens: first with equal content, then with a content score of 3 for key 2046 and −3 for key 2047: a lead of 6.
 
 # %% tags=["experiment"]
 slopes, j = alibi_slopes(112)[:, None], torch.arange(2048)
@@ -800,11 +800,11 @@ lab.table(["of 112 heads", "how many"], counts)
 class ALiBiMultiHeadAttention(nn.Module):
     """Multi-head self-attention with the ALiBi bias and no position embedding.
 
-    d_model: width of the model; ValueError if n_heads does not divide it
+    d_model: width of the model; ValueError when the layer is built, if n_heads does not divide it
     n_heads: number of heads, any; the slopes are those of 4.2
 
     Four projections without bias, q_proj, k_proj, v_proj, o_proj, each nn.Linear(d_model, d_model). The state_dict
-    has no other key. Works after ``.to`` float64 (with the digits of float32), float32, bfloat16 and float16, on texts
+    has no other key. Works after ``.to`` float64 (accurate at least to float32), float32, bfloat16 and float16, on texts
     of changing length, and keeps gradients.
     """
 
@@ -945,7 +945,7 @@ week4.ALiBiMultiHeadAttention(ALiBiMultiHeadAttention, alibi_slopes, alibi_bias)
 # The same content three ways: no position at all, RoPE, ALiBi. Forty tokens; all keys resemble the queries a little, and three keys, at positions 4, 15 and 27, resemble them a lot.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Causal attention. In which picture do you expect vertical stripes, in which a band along the diagonal, in which ripples? What becomes of the three strong keys?
+# **Predict.** Causal attention. Sketch the three pictures. Where do the three strong keys show in each?
 #
 # *Your prediction:*
 
@@ -1105,16 +1105,16 @@ plt.show()
 # | three back, ALiBi | 0.31–0.32 | 0.31 |
 # | three back, RoPE | 1.00 | 0.12–0.13 |
 #
-# (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on as if nothing had happened, and RoPE falls to the level of no position at all. New offsets do that: clipped, RoPE reads on as well as ALiBi.
+# (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on almost unchanged (0.98 to 0.96), and RoPE falls to the level of no position at all. New offsets do that: clipped, RoPE reads on as well as ALiBi.
 #
-# (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task.** Two toy tasks show no more; week 5 compares the encodings with care.
+# (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task.** Two toy tasks cannot show more than that; week 5 compares the encodings with care.
 # </details>
 #
 # ### What the paper promised, and what became of it
 #
-# The headline of Press et al. (2022, abstract) is this experiment at full size. A model of 1.3 billion parameters with ALiBi, trained on 1,024 tokens and tested on 2,048, reaches the **perplexity** ($e^{\text{loss}}$) of a sinusoidal model trained on 2,048. It trains 11% faster, with 11% less memory. BLOOM and MPT took ALiBi.
+# The headline of Press et al. (2022, abstract) is this experiment at full size. A model of 1.3 billion parameters with ALiBi, trained on 1,024 tokens and tested on 2,048, reaches the **perplexity** ($e^{\text{loss}}$) of a sinusoidal model trained on 2,048. It trains 11% faster, with 11% less memory. BLOOM and MPT adopted ALiBi.
 #
-# Most models since have RoPE. No paper gives *the* reason; these are on record:
+# Most later models use RoPE. No paper gives *the* reason; these are on record:
 #
 # | reason | source |
 # |---|---|
@@ -1128,7 +1128,7 @@ plt.show()
 #
 # "Head 7 looks far": how far? The answer is the distance at which the factor $e^{-m|i-j|}$ of equation (2) has fallen to some tolerance, say 1%. The least whole distance at which it is at most `tol` is the **effective window** $w$.
 #
-# There is a second reading. With equal content and an endless text on the left, the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, at most `tol`. So for a tolerance of 1% the window also holds 99% of the attention. Both readings assume equal content: a key whose content score is higher by 10 is seen $10/m$ positions farther.
+# There is a second reading. With equal content and an endless text on the left, the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, at most `tol`. So for a tolerance of 1% the window also holds 99% of the attention. Neither reading counts content: a key whose content score is higher by 10 is seen $10/m$ positions farther.
 
 # %% [markdown]
 # ### Exercise 4.7 · Effective window
@@ -1217,7 +1217,7 @@ plt.show()
 #
 # (a) With 8 heads the last one, slope 1/256, sees farthest: 1,179 tokens. (b) With 64 heads it is the same: more heads fill the range more densely and extend it at the near end only. The 8 in equation (3) sets the range; MPT's configuration calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
 #
-# (c) One layer gives a word 8,000 tokens back at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of the weight that the same word would get nearby. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for it. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
+# (c) In one layer a word that lies 8,000 tokens back gets at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of the weight that it would get at distance 0. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for it. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
 # </details>
 
 # %% [markdown]
@@ -1321,7 +1321,7 @@ plt.show()
 # | `_get_alibi_slopes` (BLOOM) | 4.2 | Rule (4) as two series of powers. Where is the "every second slope"? |
 # | `build_alibi_tensor` (BLOOM) | equation (6) | Which position does a padded token get? What is the last thing that happens to the result? |
 # | `BloomAttention.forward` | 4.6 | One call adds the bias and scales the product. Does it scale the bias? |
-# | `build_mpt_alibi_tensor` (MPT) | 4.2, Figure 4.7 | From which key does it count? It cuts off surplus slopes at the end: is the order yours? |
+# | `build_mpt_alibi_tensor` (MPT) | 4.2, Figure 4.7 | From which key does it count? It cuts off surplus slopes at the end: does it end up in your order? |
 #
 # <details><summary>Answers</summary>
 #
@@ -1331,7 +1331,7 @@ plt.show()
 # - MPT counts from the last key, whose bias is 0, and stays in float32. It computes the slopes of the next power of two. It puts the second, fourth, … first and then the others, and keeps the first $h$: that is rule (4).
 # </details>
 #
-# **Back to the first question.** Yes: with ALiBi nothing is strange beyond the training length, because a penalty just goes on growing. You pay elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
+# **Back to the first question.** Yes: with ALiBi no *distance* is strange beyond the training length, because the penalty just goes on growing. You pay elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
 
 # %% [markdown]
 # ## 10 · Test yourself

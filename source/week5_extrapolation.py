@@ -12,7 +12,7 @@
 # - tell new distances from more keys, by showing a trained model one without the other;
 # - measure a loss by length so that the numbers can be compared;
 # - explain attention dilution, and what multiplying by log n does against it;
-# - show that a flat loss can hide a lost context, and build a model that keeps it.
+# - test whether a model uses its context, and build one that does.
 #
 # **You need** weeks 3 and 4. The encodings come ready in `ready_encodings.py`.
 #
@@ -367,7 +367,7 @@ week5.ntk_by_hand(ntk_by_hand)
 #
 # **2 points · difficulty 2/5 · 10 minutes · code**
 #
-# *Why it matters:* one common mistake changes short texts, another remembers the longest text so far.
+# *Why it matters:* one common mistake changes short texts; another keeps the base of the longest text so far.
 
 # %% nbgrader={"grade_id": "dynamic_ntk_base", "solution": true}
 def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
@@ -711,7 +711,7 @@ lab.table(["method, s = 4", "pairs with new angles at 4x"], [["none", new_pairs]
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# PI is flat, NTK slopes from 1 to $s$, YaRN leaves fast pairs alone. With PI and YaRN no pair leaves its arc. With NTK the pairs beyond the boundary, all but the last, do so a little: NTK needs a larger $s$ than the length asks for (YaRN paper, section 3.1).
+# PI is flat, NTK slopes from 1 to $s$, YaRN leaves fast pairs alone. With PI and YaRN no pair leaves its arc. With NTK the pairs beyond the boundary, all but the last, do so a little.
 #
 # Still, something is new. A distance turns all pairs at once, and YaRN slows only some, so its *combinations* of angles are new. PI keeps the combinations and meets them at fractional distances.
 # </details>
@@ -799,7 +799,7 @@ def loss_by_length(model, tokens, lengths, n_targets):
     returns:   dict {length: loss}; keys ints, values Python floats: mean cross-entropy in nats over batch and targets
 
     Raises ValueError if the text is too short for a length or n_targets > L. Runs in eval mode, without recording
-    gradients; afterwards every submodule has the training flag it had before, and gradients are on.
+    gradients; afterwards, also after a ValueError, every submodule has the training flag it had before, and the gradient mode is as it was.
     """
     ### BEGIN SOLUTION
     for length in lengths:
@@ -1023,7 +1023,7 @@ if ENCODING == "alibi":
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Both curves are flat, even the control's. After 300 steps the control has 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A table of character pairs reaches 2.24. This close to the table, a long text can spoil little: *a model must first learn what then breaks*.
+# ALiBi's curve is flat, and so is the control's. After 300 steps the control has 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A table of character pairs reaches 2.24. A model this close to the table has little to lose: *only what has been learned can break*.
 # </details>
 
 # %% [markdown]
@@ -1100,7 +1100,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. report the opposite for LLaMA: unchanged, it may meet "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Why LLaMA differs we can only guess: our unchanged models lose just 0.4 nats at 2x, so there is little to win. What PI does to the model is part 4 of 5.8.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. For LLaMA Chen et al. expect the opposite: unchanged, it may meet "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Why LLaMA differs we can only guess: our unchanged models lose just 0.4 nats at 2x, so there is little to win. What PI does to the model is part 4 of 5.8.
 #
 # A stretch is not free: with $s=8$ at the *training* length NTK loses 0.11 nats, YaRN 0.30, PI 1.62. YaRN's temperature hardly matters here: 2.03 nats at 8x with it, 2.04 without (`experiments/results.md`).
 # </details>
@@ -1429,7 +1429,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained", "grade": true, "solution": true, "points": 5}
 # ### BEGIN SOLUTION
-# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five brings no more (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring nothing (1.75/3.08/3.25). Meeting new angles is not enough; the model must have made use of the pair.
+# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five brings no more (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring nothing (1.75/3.08/3.25). Meeting new angles is not enough. (Whether the model uses the slower pairs at all we have not measured.)
 #
 # 2. ALiBi subtracts slope × distance. A key at a distance never met is penalised more than any key before, in the direction training has already taught; there is no new vector and no new angle. But a model that looks at the last 30 characters only would have the same flat curve. The loss at 512 is not lower than at 64, so nothing shows that the other 448 characters are used.
 #
@@ -1451,7 +1451,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # **New angles.** Five of the eight pairs meet them, but one repair does what all five do. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles do no harm.
 #
-# **More keys.** In RoPE new distances do the damage: more keys cost 0.03 nats at familiar distances and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ keeps 0.66 nats at 8x though no pair leaves its arc.
+# **More keys.** In RoPE new distances do the damage: more keys cost 0.03 nats at familiar distances and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x, although no pair leaves its arc.
 #
 # Men et al. (2024) object that a model with repaired angles may have only a "superficial" long-context ability (abstract). Section 8 is about this difference.
 # </details>
@@ -1569,7 +1569,7 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 # </details>
 
 # %% [markdown]
-# ## 8 · A flat loss and a lost context
+# ## 8 · Does the model use its context?
 #
 # ### 8.1 Hide a needle
 #
@@ -1608,12 +1608,12 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The filler loss stays at 0.49 to 0.52 at every length, RoPE's too, although RoPE broke down on English.
+# The filler loss stays at 0.49 to 0.52 at every length (0.49 is chance in the drawn texts: the entropy is 0.50), RoPE's too, although RoPE broke down on English.
 #
 # **Here the factor helps.** With all content logits multiplied by $\lambda(n)$, ALiBi finds 0.77 of the needles at 16x instead of 0.54, better in each of five runs. (The bias itself stays as it is.)
 # </details>
 #
-# **And a clip, a window?** The RoPE models of this task again, nothing retrained. Which of the two finds needles from afar?
+# **And a clip, a window?** **Predict.** The RoPE models of this task again, nothing retrained. Which of the two finds needles from afar?
 #
 # <details><summary>After you have answered</summary>
 #
@@ -1714,7 +1714,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 #
 # This filler needs only the token before: a flat loss says as much about the text as about the model.
 #
-# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this gap. It differs from value to value, and so does the reach: in all five seeds, each for other values (`experiments/results.md`). In the shipped model the first layer's lead explains four of the six values that are always found. One of the others is the commonest wrong answer, so its needles are "found" for free; one we cannot explain.
+# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this gap. It differs from value to value, and so does the reach: in all five seeds, each for other values (`experiments/results.md`). The printed *lead* says how many tokens of penalty a value's score outweighs in the first layer. It explains four of the six values that are always found. One of the others is the commonest wrong answer, so its needles are "found" for free; one we cannot explain.
 # </details>
 
 # %% [markdown]
@@ -1772,7 +1772,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The hybrid finds every needle up to 16x in all five runs, and at 64x too. At 1x it pays 0.03 to 0.08 nats against RoPE. Is its layer without positions free at new lengths? A control: the plain RoPE models, run with the same window in *both* layers (five seeds, `experiments/results_distances.md`).
+# The hybrid finds every needle up to 16x in all five runs, and at 64x too. At 1x it loses 0.03 to 0.08 nats to RoPE. Is its layer without positions free at new lengths? A control: the plain RoPE models, run with the same window in *both* layers (five seeds, `experiments/results_distances.md`).
 #
 # | | loss at 1x | at 8x | rise | needles at 8x |
 # |---|---|---|---|---|
@@ -1785,7 +1785,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # %% [markdown]
 # ### 8.3 What released models do
 #
-# Read in the configuration classes of `transformers` 5.23.0 ([files](https://github.com/huggingface/transformers/tree/v5.23.0/src/transformers/models)). They hold defaults; a released checkpoint may set other values.
+# We read these in the configuration classes of `transformers` 5.23.0 ([files](https://github.com/huggingface/transformers/tree/v5.23.0/src/transformers/models)). They hold defaults; a released checkpoint may set other values.
 #
 # | model (class) | what it does | this week |
 # |---|---|---|

@@ -63,7 +63,7 @@ np.random.seed(0)
 # | DeBERTa, span $s=4$ | query − key | $\text{clamp}(i-j+s,\,0,\,2s-1)$, of $2s$ rows | 7 | 0 |
 # | T5, 32 buckets | key − query | a bucket, see below | 8 | 24 |
 #
-# Two of the four count the other way round. And DeBERTa's table has an even number of rows: ahead of the query distances share a row from $-s$ on, behind it already from $s-1$ on.
+# Two of the four count the other way round. And DeBERTa's table has an even number of rows: keys $s$ or more ahead share the first row; keys $s-1$ or more behind share the last.
 #
 # **T5's bucket.** A side has $B$ buckets. Near offsets have one each; far ones share, and the bucket's number grows only like the logarithm of the distance. With $m=|j-i|$ and $e=B/2$ (rounded down):
 #
@@ -159,7 +159,7 @@ def relative_positions(n_queries, n_keys):
     """
     ### BEGIN SOLUTION
     if not 1 <= n_queries <= n_keys:
-        raise ValueError(f"needed is 1 <= n_queries <= n_keys, got {n_queries} and {n_keys}")
+        raise ValueError(f"n_queries must be from 1 to n_keys, got {n_queries} and {n_keys}")
     key = torch.arange(n_keys)
     query = key[n_keys - n_queries:]
     return key - query[:, None]
@@ -241,7 +241,7 @@ plt.show()
 #
 # *Why it matters:* it is the ancestor of every method below, and its key term still runs in speech encoders today.
 #
-# You may call `relative_positions`. Masks and rows without a key are as in 1.1: zero weights, zero output, no NaN.
+# You may call `relative_positions`. Masks and rows without a key are as in 1.1: zero weights, zero output, and no NaN, in the gradients either.
 
 # %% nbgrader={"grade_id": "shaw_attention", "solution": true}
 def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
@@ -1003,7 +1003,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # Now the question of the week: which method can learn what? We take two tasks, as small as possible. A token is a payload (one of 8 symbols) and an offset $o$ from 1 to 4. The answer at position $i$ is the payload
 #
 # - **pull**: of position $i-o_i$. The *query* knows how far back to look.
-# - **push**: of the position $j$ with $j+o_j=i$. The *key* knows where it wants to be read. (Scored where there is exactly one.)
+# - **push**: of the position $j$ with $j+o_j=i$. The *key* knows where it wants to be read. (Only positions with exactly one such $j$ are scored.)
 #
 # One causal layer with 2 heads of 16, 300 steps on texts of 16 tokens, tested on 16 and on 64. The two tasks and the training loop are in `relative_tasks.py`.
 #
@@ -1138,7 +1138,7 @@ plt.show()
 # | push, distances clipped at 15 | 1.00 [1.00..1.00] | 1.00 [1.00..1.00] |
 # | push, new distances | 0.83 [0.79..0.90] | 0.67 [0.61..0.78] |
 #
-# More keys alone do no harm. New distances do, and the number of keys at them decides how much. A clip anywhere from 5 to 15 repairs both tasks, and so does a window of 5 to 16 keys. Above 19 both begin to fail: there pair 0 has made three more turns since offset 1. The price: a window cannot see far keys, and a clip cannot tell them apart. These tasks need neither.
+# More keys alone do no harm. New distances do, and the number of keys at them decides how much. A clip anywhere from 5 to 15 repairs both tasks, and so does a window of 5 to 16 keys. A clip at 19 begins to fail (push: 0.96, from 0.82 to 1.00), a window between 20 and 24 keys: near distance 20 pair 0 has made three full turns more than at offset 1. The price: a window cannot see far keys, and a clip cannot tell them apart. These tasks need neither.
 #
 # More: `experiments/results_distances.md` and `results_week6.md`.
 # </details>
@@ -1195,7 +1195,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 # %% [markdown]
 # ## 8 · Two roads that few took
 #
-# **A recursion.** Let position $p+1$ *grow* out of position $p$ by a learned rule. FLOATER (Liu et al., 2020) makes the rule a differential equation, $\dot p=h(t,p)$, and solves it step by step. A table has no trained row 17 if it was trained on 16; a rule at least gives one. The encodings do not depend on the text: they are computed once.
+# **A recursion.** Let position $p+1$ *grow* out of position $p$ by a learned rule. FLOATER (Liu et al., 2020) makes the rule a differential equation, $\dot p=h(t,p)$, and solves it step by step. The encodings do not depend on the text: they are computed once.
 #
 # **A product.** Instead of $x+p$ multiply: $x\odot(1+p)$. Is that better?
 
@@ -1228,7 +1228,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The recursion goes further: at 16 numbers it mostly holds, at 32 some seeds do and some are at chance. That is what the paper promises, but it depends on the seed. The product gains nothing over the sum, since its rows beyond 8 are untrained, too. A *rule* can go on where a table cannot.
+# The recursion goes further: at 16 numbers it mostly holds, at 32 two seeds hold (0.98, 1.00), one has 0.68, two are at chance. The paper's promise holds for some seeds only. The product gains nothing over the sum, since its rows beyond 8 are untrained, too. A *rule* can go on where a table cannot, but it need not: sinusoids are a rule too, and are at chance from 16 on.
 # </details>
 
 # %% [markdown]
@@ -1253,7 +1253,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # <details><summary>4. What does position to content give DeBERTa?</summary>
 #
-# Keys that say where they want to be read: "push". Of the others compared here RoPE solved it with two heads. With four heads and 1,500 steps T5's bias reached 0.89 [0.80..0.95], and content to position alone 0.89 [0.86..0.90].
+# Keys that say where they want to be read: "push". Among the others here, only RoPE solved it with two heads. With four heads and 1,500 steps T5's bias reached 0.89 [0.80..0.95], and content to position alone 0.89 [0.86..0.90].
 # </details>
 #
 # <details><summary>5. Why sqrt(3d)?</summary>

@@ -101,7 +101,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.1. What is kept, and who reads it.** Squares: key heads in the cache. In GQA neighbours share one. MLA keeps a latent for all heads and a small turned key (below). The last panel has the same shapes as GQA, but heads alternate: a checkpoint trained with one and run with the other loads without a complaint.
+# **Figure 7.1. What is kept, and who reads it.** Squares: key heads in the cache. In GQA neighbours share one. MLA keeps a latent for all heads and a small rotated key (see below). The last panel has the same shapes as GQA, but heads alternate: a checkpoint trained with one and run with the other loads without a complaint.
 
 # %% [markdown]
 # ### Exercise 7.1 · Grouped-query attention
@@ -491,7 +491,7 @@ print("same last token:", bool(torch.allclose(with_cache[:, -1], without[:, -1],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# On our machines 256 tokens took 3 to 7 times as long without the cache, and in a single run with 512 tokens 20 times (8.2 s against 0.40 s), not 128 and 256 times. A single token keeps no processor busy. On a GPU most of its time goes into reading weights and cache. So memory traffic limits decoding, and *that* is what fewer key heads save.
+# On our machines 256 tokens took 3 to 7 times as long without the cache, not 128 times. A single token keeps no processor busy. On a GPU most of its time goes into reading weights and cache. So memory traffic limits decoding (Shazeer, 2019, section 3.1), and *that* is what fewer key heads save.
 # </details>
 
 # %% [markdown]
@@ -754,7 +754,7 @@ for prompt, number, row in zip(prompts, numbers, generate(decode, numbers, 40).t
 # Three texts, three lengths, two routes, the same characters. Now break one index at a time. (a) Positions restart at 0 in every call. (b) The mask is aligned at the top left. The first call, the prompt, is right both times.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Written right, 32 characters after a prompt of 32 have a loss of 1.5 nats. What has (a), and what has (b)? Will an error be raised? What will the text look like?
+# **Predict.** With correct indices the 32 characters after a prompt of 32 have a loss of 1.5 nats. What loss do you expect from (a), and from (b)? Will an error be raised? What will the text look like?
 #
 # *Your prediction:*
 
@@ -785,7 +785,7 @@ for name, way in ways.items():
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# 1.50 nats, (a) 3.36, (b) 3.10 (one seed, 48 texts). No error is raised, and every shape is right. With restarted positions each new token is at 0: the prompt seems to lie ahead of it, and everything written so far at the same position. With the mask at the top left it sees the first key alone, so it continues that one character for ever.
+# 1.50 nats, (a) 3.36, (b) 3.10 (one seed, 48 texts). No error is raised, and every shape is right. With restarted positions each new token is at 0: the prompt seems to lie ahead of it, and everything written so far at the same position. With the mask at the top left each new token reads the first key alone. Only that key and the character itself remain, and the text runs into spaces.
 # </details>
 
 # %% [markdown]
@@ -866,7 +866,7 @@ week7.shift_cached_keys(shift_cached_keys)
 #
 # A translator, a speech recogniser, a captioner: an **encoder** reads one sequence, a **decoder** writes another. In **cross-attention** the queries come from the decoder, keys and values from the encoder's output, the **memory**. It is never causal: the whole source is there before the first word is written.
 #
-# Token 3 of the answer and token 3 of the source stand in different texts. The original Transformer added positions to both inputs and left it at that. T5 puts no bias into its cross-attention. Moonshine uses RoPE in both stacks and none between them. T5Gemma 2 does half of it: in one softmax over the decoder's own keys and the encoder's, queries turn and the encoder's keys do not (transformers 5.23, `T5Gemma2MergedAttention`).
+# Token 3 of the answer and token 3 of the source stand in different texts. The original Transformer added positions to both inputs and left it at that. T5 puts no bias into its cross-attention. Moonshine uses RoPE in both stacks and none between them. T5Gemma 2 does half of it: one softmax covers the decoder's own keys and the encoder's; the queries are rotated, the encoder's keys are not (transformers 5.23, `T5Gemma2MergedAttention`).
 #
 # One *can* rotate both sides. Then the score depends on $p_\text{query}-p_\text{key}$, and that is a claim: **these two sequences run in step**. Section 6 shows when the claim helps and when it hurts.
 
@@ -1123,7 +1123,7 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 # | from the start | $t$ | $i$ |
 # | from the end | $t$ | $n-1-i$, for a source of $n$ symbols |
 #
-# The arm without positions also runs with two layers each, 500 steps and a higher learning rate.
+# (After the prediction there is a fourth run.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Six numbers: the share of sequences of length 20 written without a mistake, for copy and for reverse, in each of the three arms. Which arm can copy at all? Does any arm do well on both tasks?
@@ -1168,7 +1168,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.5. Two models, one seed.** Grey: the lengths of the training. Solid: sequences without a mistake; dotted: single symbols. One layer with positions, trained here; two layers without, shipped.
+# **Figure 7.5. Two models, one seed.** Grey: the lengths of the training. Solid: sequences without a mistake; dotted: single symbols. One layer with positions, trained here; two layers without, trained for 500 steps at a higher learning rate, shipped.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Tables of five training seeds: run this cell. Mean [lowest..highest].
@@ -1206,7 +1206,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# **With the right statement** one layer learns the task in 300 steps and carries on. At length 15 every sequence is right in all five runs. At 20 it is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse. **With the wrong statement** it fails at length 10 already: 0.00 [0.00..0.01] on both. Three hundred steps do not undo a wrong claim.
+# **With the right claim** one layer learns the task in 300 steps and carries on. At length 15 every sequence is right in all five runs. At 20 it is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse. **With the wrong claim** it fails at length 10 already: 0.00 [0.00..0.01] on both. Three hundred steps do not undo a wrong claim.
 #
 # **Without positions** one layer does not get there in that time: 0.01 [0.00..0.04] of the sequences at length 10. Two layers, with 500 steps at a higher learning rate, do: copy 0.98 [0.94..0.99], reverse 0.94 [0.77..1.00]. But they do not carry on: at 15 copy has 0.05 [0.00..0.24], reverse 0.15 [0.00..0.58]. So "two relative encodings make copying extrapolate" has failed.
 # </details>
@@ -1300,7 +1300,7 @@ plt.show()
 #
 # 2. By content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse: after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
 #
-# 3. The sentence "relative encodings in all layers make copying carry on" is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.61 [0.36..0.93] at 12 and 0.05 [0.00..0.24] at 15. It stays true that the scores of RoPE and ALiBi depend on differences alone: that is a property of the formulas. What the trained layers do at distances they never met is another matter. That is the encoder's trouble: with keys beyond 9 hidden there, and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, and add to it: together 0.81 [0.72..0.96]. The decoder's distances change nothing. These rows do not explain the mistakes that remain.
+# 3. Sentence (ii) is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.61 [0.36..0.93] at 12 and 0.05 [0.00..0.24] at 15. It stays true that the scores of RoPE and ALiBi depend on differences alone: that is a property of the formulas. What the trained layers do at distances they never met is another matter. That is the encoder's trouble: with keys beyond 9 hidden there, and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, and add to it: together 0.81 [0.72..0.96]. The decoder's distances change nothing. These rows do not explain the mistakes that remain.
 #
 # 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99]: a few wrong ones, and a sequence counts only as a whole. To find out why, I would look at the errors by position, and hide far distances in encoder, decoder and cross-attention, one at a time. Not shown: anything about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. It is one small size and five seeds.
 # ### END SOLUTION
@@ -1384,7 +1384,7 @@ plt.show()
 # | | new lengths | far facts | moves with the cache | cost | seen in |
 # |---|---|---|---|---|---|
 # | sinusoidal, learned | fails beyond training | – | no: the position is inside the token | one addition per token | the first Transformer; BERT, GPT-2 |
-# | RoPE | fails unchanged; a clip or a window repairs the loss; extended with little training | a window: none; a clip: all in our test; else if trained there | by a common turn | one rotation per query and key | most language models |
+# | RoPE | fails unchanged; a clip or a window repairs the loss; extended with little training | a window: none; a clip: all in our test; otherwise only if trained at that length | by a common turn | one rotation per query and key | most language models |
 # | ALiBi | loss stays flat | fades with the slope | nothing to move | a bias per score | BLOOM, MPT |
 # | T5's bias | no new bucket, but the loss rises: 1.50 to 2.19 at 8x | not measured here | nothing to move | a table lookup per score | T5, Flan-T5 |
 # | none in some layers (NoPE) | no new angle there; in our test a rise of 0.06 nats at 8x | all in our test | nothing to move | none | SmolLM3, Llama 4, beside RoPE |
@@ -1398,7 +1398,7 @@ plt.show()
 #
 # *Why it matters:* in a project nobody asks you to implement RoPE. They ask you to choose, and to say why in one page.
 #
-# Choose **one** scenario and write a memo of 300 to 450 words to a team that has not taken this course.
+# Choose **one** scenario (C and D lean on week 8, sections 2 and 3) and write a memo of 300 to 450 words to a team that has not taken this course.
 #
 # - **A. Chat server.** Contexts up to 128,000 tokens; thousands of users share long system prompts.
 # - **B. Document encoder.** Embeds contracts of 500 to 8,000 tokens for search; no text is generated.
@@ -1425,7 +1425,6 @@ plt.show()
 # | needles found by the hybrid at 16x | 1.00 [1.00..1.00] | results.md |
 # | ascending or reversed: T5's bias with, without the sign | 1.00 [1.00..1.00], 0.51 [0.48..0.54] | results_week6.md |
 # | copying at 1.5x: right positions in the cross-attention; none | 1.00 [1.00..1.00]; 0.05 [0.00..0.24] | results_week7.md |
-# | a streaming cache, true positions for its sinks: cost in nats | 0.22 [0.14..0.29] | results_week8.md |
 #
 # The memo must hold:
 #
@@ -1458,7 +1457,7 @@ plt.show()
 #
 # **Before we decide** I would measure retrieval by distance: 200 needles at each of 4,000, 16,000, 64,000 and 120,000 tokens, with the last 32 tokens of text the same at all lengths. I would also run the split test on the production kernel: any cut of a text must give the same output, in bfloat16, with left padding.
 #
-# **What would change my mind.** If fewer than 90% of the needles at 120,000 are found after the extension, we cannot promise 128,000, and I would propose 32,000 with retrieval. If the cache limits us to fewer than 20 conversations per GPU, I would pay for MLA. If half the layers without any encoding reach the same retrieval, I would take them: they have no angles to extend. Our own numbers come from models of two layers; they say which effects exist, not how large they are here.
+# **What would change my mind.** If fewer than 90% of the needles at 120,000 are found after the extension, we cannot promise 128,000, and I would propose 32,000 with retrieval. Beside the weights 64 GB remain: three full contexts, or twenty conversations of 24,000 tokens. If our conversations are longer on average, I would pay for MLA. If half the layers without any encoding reach the same retrieval, I would take them: they have no angles to extend. Our own numbers come from models of two layers; they say which effects exist, not how large they are here.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1487,7 +1486,7 @@ plt.show()
 # ## Takeaways
 #
 # 1. However you cut a text, the output is that of the whole. Test that, and most cache bugs are gone.
-# 2. Positions across two sequences claim that these run in step. If the claim was right, the pattern held up to 1.5 times the length; if it was wrong, not even at the old ones.
+# 2. Positions across two sequences claim that these run in step. If the claim was right, the pattern held up to 1.5 times the length; if it was wrong, not even at the training lengths.
 # 3. If no measurement could change your mind, your choice is a matter of taste.
 #
 # ## References

@@ -102,7 +102,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* five model families named above need it, and all of them turn the *first* channels. `rotary_dim = head_dim` must give exercise 3.4 again.
+# *Why it matters:* the models named above need it, and all of them turn the *first* channels. `rotary_dim = head_dim` must give exercise 3.4 again.
 
 # %% nbgrader={"grade_id": "partial_rotary_emb", "solution": true}
 def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
@@ -637,7 +637,7 @@ serving.moving_conveyor(streaming_cache)
 # %% [markdown]
 # ## 4 · A cache without heads
 #
-# Exercise 7.2 ended with a riddle. DeepSeek-V3 has 128 heads and stores none of their keys. It keeps one **latent** $c_j$ of 512 numbers per token, and a small rotated key of 64 that all heads share. This is **multi-head latent attention**, MLA (DeepSeek-AI, 2024, section 2.1). How does it attend?
+# Exercise 7.2 left a question open. DeepSeek-V3 has 128 heads and stores none of their keys. It keeps one **latent** $c_j$ of 512 numbers per token, and a small rotated key of 64 that all heads share. This is **multi-head latent attention**, MLA (DeepSeek-AI, 2024, section 2.1). How does it attend?
 #
 # On paper, every head $h$ makes its own key and value from the latent:
 #
@@ -887,7 +887,7 @@ for name, fields in configs.items():
 # What a field means is decided by the code that reads it (here `transformers` 5.23), not by its name:
 #
 # - **The width of a head** is `head_dim`, or, where that is missing, `hidden_size // num_attention_heads`.
-# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`; GPT-NeoX calls it `rotary_pct`. `int()` cuts off a product that is not a whole number.
+# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; GPT-NeoX calls it `rotary_pct`. `int()` cuts off a product that is not a whole number.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
 # - **A list of layers** (SmolLM3, Llama 4): `self.use_rope = config.no_rope_layers[layer_idx]`.
 # - **Kinds of layers.** Linear attention has no rotation (Qwen3-Next). In Cohere 2 and EXAONE 4 (`model_type` `cohere2` and `exaone4`) only layers with a window turn, unless the model has no window at all: `sliding_window` is null. In all other models, Gemma 3 for one, full attention turns like the rest.
@@ -987,12 +987,12 @@ lab.table(["", "layers", "that turn", "channels of a head"],
 # | sinks, true positions | the same | those in the text, up to 511 |
 # | ring buffer | the last 64, cached | position in the text modulo 64: the place in the buffer |
 #
-# The last one looks like an innocent simplification. A ring buffer overwrites its oldest entry, so entry number $p \bmod 64$ holds token $p$. Somebody takes that number for the position.
+# A ring buffer overwrites its oldest entry, so entry number $p \bmod 64$ holds token $p$. Somebody takes that number for the position.
 #
 # You can read that a window without sinks ruins a model, and for large models Xiao et al. (2024, section 3.1) measured it: perplexity explodes as soon as the first tokens leave the cache.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The recomputed window has 1.38 nats, everything kept 3.31. Order the other four rules between the two, or outside. Which one is worst? And by how much is the window, which lets the first four tokens go, worse than the sinks?
+# **Predict.** The recomputed window has 1.38 nats, everything kept 3.31. Where do the other four rules lie: between these two, or outside? Which one is worst? And by how much is the window, which lets the first four tokens go, worse than the sinks?
 #
 # *Your prediction:*
 
@@ -1061,7 +1061,7 @@ shares = np.array(results["first"])
 print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most")
 
 # %% [markdown]
-# There are two tables because the curves are not flat. The last 32 characters are one spot. The mean from 128 on covers six rounds of the buffer.
+# There are two tables because the curves are not flat. The last 32 characters are one place in the stream. The mean from 128 on covers six rounds of the buffer.
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained_question", "locked": true}
 # ### Exercise 8.6 · What the stream shows
@@ -1079,14 +1079,14 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
 #
-# - 1 point (part 1): true positions: the recent 60 keys are at known distances, only the four sinks at up to 511, never seen; cost 0.22 [0.14..0.29] from 128 on (0.17 [0.10..0.28] at the end). Ring buffer: a query at place p meets keys at places above p, at distances −1 to −63: they seem to lie ahead, never seen in a causal model, and all but the newest part of the window is out of order; cost 1.09 [0.87..1.26] from 128 on (0.85 [0.67..0.98] at the end). Four wrong keys against most of them. Half a point for one pair, or for both without numbers.
+# - 1 point (part 1): true positions: the recent 60 keys are at known distances, only the four sinks at up to 511, never seen; cost 0.22 [0.14..0.29] from 128 on (0.17 [0.10..0.28] at the end). Ring buffer: a query at place p meets keys at places above p, at distances −1 to −63: they seem to lie ahead, never seen in a causal model, half of the window on average; cost 1.09 [0.87..1.26] from 128 on (0.85 [0.67..0.98] at the end). Four wrong keys against half of the window on average. Half a point for one pair, or for both without numbers.
 # - 1 point (part 2): here the window loses 0.00 [0.00..0.01] against the recomputed one and sinks gain nothing; the first character gets at most 0.02 of a head's weight, about an equal share, so no sink has formed and dropping it takes nothing away (half a point). True of a model whose heads put much weight on the first tokens (large models; training texts with a fixed first token): removing them changes the denominator of every softmax (half a point).
 # - 1 point (part 3): loss on the next character hardly needs far context, so an equal loss does not show use; a needle or key-value task with distances above 64, or the loss with the far text exchanged, would tell (with two layers something may pass on through cached values, up to about twice the window) (half a point). A reason: two layers, 64 characters, no first token that is always the same, five seeds of one size, one kind of text (half a point).
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. With true positions the 60 recent keys keep their known distances. Only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$ seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. For most of the window the order is wrong as well. That costs 1.09 [0.87..1.26]. Four strange keys do less harm than thirty.
+# 1. With true positions the 60 recent keys keep their known distances. Only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$ seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. The keys at places below p keep their true distances; the others, half of the window on average, seem to lie ahead. That costs 1.09 [0.87..1.26]. Four strange keys do less harm than some thirty.
 #
 # 2. It is not true of this model. Without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets 0.004 of a head's weight on average and 0.017 at most, and an equal share would be 0.02. No sink has formed, so dropping it takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
 #
@@ -1114,7 +1114,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 #
 # With true positions one curve of Figure 8.6 goes up and down. You know enough to say where it must rise.
 #
-# In this model a head has 16 channels. By week 3 its pairs take 6.28, 19.9, 62.8, 199, 628, … positions for a full turn. Training showed distances up to 63, so pairs 0 to 2 have been all the way round. Pair 3 is the first that has not, the one that mattered most in Figure 5.11.
+# In this model a head has 16 channels. By week 3's formula its pairs take 6.28, 19.9, 62.8, 199, 628, … positions for a full turn. Training showed distances up to 63, so pairs 0 to 2 have been all the way round. Pair 3 is the first that has not, the one that mattered most in Figure 5.11.
 #
 # A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At 230 it shows what it showed at 31, in training.
 
@@ -1171,7 +1171,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # | idea | what became of it | looked up in |
 # |---|---|---|
 # | turning cached keys when the context is full (K-shift) | off by default since August 2025 | llama.cpp, pull request 15416 |
-# | sink *tokens* | never merged | vLLM, pull request 3515 (closed); text-generation-inference, issue 1139 (closed; its pull request 1105 we could not read) |
+# | sink *tokens* | never merged | vLLM, pull request 3515 (closed); text-generation-inference, issue 1139 (closed; we could not read its pull request 1105) |
 # | sink *tokens* | removed | `transformers` 5, pull request 41107 (`SinkCache`); TensorRT-LLM, pull request 14275, May 2026 |
 
 # %% [markdown]
@@ -1226,7 +1226,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # ## Takeaways
 #
-# 1. A part of the channels is enough for position.
+# 1. A part of the channels can be enough for position (Khan et al., 2026; not measured here).
 # 2. On three axes, text is the special case in which all agree.
 # 3. Where old tokens stay in a bounded cache, count places in it. A plain window may keep true positions.
 # 4. Read what the code does with a field, and test it at a length where it matters.

@@ -23,7 +23,7 @@ def costs(assignment: str) -> str:
     minutes = sum(exercise.minutes for exercise in exercises)
     return (
         f"**It costs** about {hours(assignment):g} hours: {minutes} minutes of exercises, {outline.reading} of reading and "
-        f"experiments.  \n**It gives** {_sum(exercises)} points. It is about {outline.about}."
+        f"experiments.  \n**It earns** {_sum(exercises)} points. **It covers** {outline.about}."
     )
 
 

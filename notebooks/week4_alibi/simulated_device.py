@@ -11,12 +11,11 @@ there is a GPU it no longer names that one, and says that none is available.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import torch
 from torch.utils import backend_registration
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 NAME = "simulated"
 DEVICE = f"{NAME}:0"
@@ -211,7 +210,8 @@ class DeviceModule:
 def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Do on the CPU what ``op`` does, and refuse what a GPU refuses."""
     packet = op.overloadpacket
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    tensors: list[torch.Tensor] = []
+    _map_tensors((*args, *kwargs.values()), tensors.append)
     ours = [tensor for tensor in tensors if isinstance(tensor, SimulatedTensor)]
     if packet is aten._has_compatible_shallow_copy_type:  # may one be made the other in place?
         return len(ours) == len(tensors)
@@ -220,7 +220,7 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     device, generator = kwargs.get("device"), kwargs.get("generator")
     if device is not None:
         kwargs = {**kwargs, "device": CPU}
-    args, kwargs = tree_map_only(SimulatedTensor, lambda tensor: tensor._near, (args, kwargs))
+    args, kwargs = _map_tensors(args, _near), {name: _map_tensors(value, _near) for name, value in kwargs.items()}
     if packet in PRODUCTS:
         args = _factors(packet, args)
     if generator is not None and generator._cdata not in SimulatedGenerator.ours:
@@ -238,7 +238,20 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     # In inference mode a view of a tensor made before is no inference tensor.
     is_as_before = op.is_view and torch.is_inference_mode_enabled() and not tensors[0].is_inference()
     with torch.inference_mode(False) if is_as_before else contextlib.nullcontext():
-        return tree_map_only(torch.Tensor, lambda tensor: _moved(tensor, known), result)
+        return _map_tensors(result, lambda tensor: _moved(tensor, known))
+
+
+def _map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """What an operation is given or gives, with ``change`` done to its tensors, which stand in lists at most."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)([_map_tensors(item, change) for item in value])
+    return value
+
+
+def _near(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor._near if isinstance(tensor, SimulatedTensor) else tensor
 
 
 def _moved(near: torch.Tensor, known: dict[int, torch.Tensor]) -> torch.Tensor:
