@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import copy
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -529,6 +530,14 @@ def test_joiners_and_new_letters_stay_and_what_turns_lines_around_goes(nb: Mangl
     written = "می‌خواهیم 👩‍🔬 🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f क्‍ष א\u200fב \U0001fae9"
     nb.write_into(PROOF, f"{written}\u202e\u200b\x07")
     assert rebuilt(nb)[PROOF].source == written
+
+
+def test_copies_of_one_answer_are_one(nb: Mangled, rebuilt: Callable) -> None:
+    """As where the whole notebook stands in the file twice."""
+    written = nb.source(ROTATION)
+    nb.nb["cells"] = [*nb.cells, *copy.deepcopy(nb.cells)]
+    found = rebuilt(nb)
+    assert found[ROTATION].source == written and "was split" not in found.notes
 
 
 def test_texts_that_have_become_comments_are_read(rebuilt: Callable) -> None:

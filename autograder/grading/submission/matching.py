@@ -93,8 +93,9 @@ class _Matching(Recognition):
         own = self.of(cell)
         if len(own) < 2:
             return
-        if all(adds_nothing(piece.source, cell.source) for piece in own):
-            own[0].cell = NotebookNode(own[0].cell, source=cell.source)
+        is_given = all(adds_nothing(piece.source, cell.source) for piece in own)
+        if is_given or len({piece.source.strip() for piece in own}) == 1:  # copies
+            own[0].cell = NotebookNode(own[0].cell, source=cell.source if is_given else own[0].source)
             self.pieces = [piece for piece in self.pieces if piece not in own[1:]]
             return
         kept = [piece for piece in own if not is_untouched(piece, cell, is_part=True)] or own[:1]
@@ -149,7 +150,7 @@ class _Matching(Recognition):
         parts = [piece for piece in self.pieces if piece in kept or piece in between]
         kept[0].cell = one_text([(piece, "") for piece in parts])
         self.pieces = [piece for piece in self.pieces if piece is kept[0] or piece not in (*own, *between)]
-        if len(written) > 1 and cell.role is Role.ANSWER:
+        if len({piece.source.strip() for piece in written}) > 1 and cell.role is Role.ANSWER:
             self.found.notes.append(
                 f"the answer {cell.grade_id} was split over {len(parts)} cells; they were read as one"
             )
