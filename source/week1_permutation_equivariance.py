@@ -169,7 +169,7 @@ plt.show()
 # %% [markdown]
 # ### Exercise 1.1 · Scaled dot-product attention
 #
-# **4 points · difficulty 2/5 · 20 + 20 minutes · code, in two steps**
+# **4 points · difficulty 2/5 · 25 + 20 minutes · code, in two steps**
 #
 # *Why it matters:* each encoding changes one part of this formula: the tokens (week 2), queries and keys (week 3), the scores (week 4).
 #
@@ -736,7 +736,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}
 # ### Exercise 1.4 · Equivariant or invariant?
 #
-# **3 points · difficulty 3/5 · 40 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 45 minutes · text, graded by a person**
 #
 # *Why it matters:* the proof tells you what a positional encoding has to break, and which parts of a model can never break it.
 #

@@ -140,7 +140,7 @@ lab.moving_clocks(head_dim=8, m=3, keys=False)
 # %% [markdown]
 # ### Exercise 2.1 · Encode by hand
 #
-# **5 + 2 points · difficulty 2/5 · 30 + 15 minutes · numbers and text**
+# **5 + 2 points · difficulty 2/5 · 30 + 20 minutes · numbers and text**
 #
 # *Why it matters:* degrees, a forgotten 2 in the exponent and swapped waves all give plausible tables and no error. After four rows by hand you will see such a mistake.
 #
@@ -1217,7 +1217,7 @@ lab.table(["how far a term moves", *terms], rows)
 # %% [markdown] nbgrader={"grade_id": "four_terms_question", "locked": true}
 # ### Exercise 2.7 · The four terms
 #
-# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 35 minutes · text, graded by a person**
 #
 # *Why it matters:* later encodings differ in what they do with these four terms. Transformer-XL gives both terms that contain the key's position a relative form. It replaces the query's position by learned vectors, $u$ in one term and $v$ in the other. DeBERTa drops one of the four, TUPE two. If you know the terms, you can place a new method in a minute.
 #

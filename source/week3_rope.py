@@ -800,7 +800,7 @@ plt.show()
 # %% [markdown] nbgrader={"grade_id": "relative_proof_question", "locked": true}
 # ### Exercise 3.5 · The proof
 #
-# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
 #
 # *Why it matters:* a plot shows some positions. A proof covers all of them.
 #
@@ -1411,7 +1411,7 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 #
 # ### Exercise 3.8 · Find three bugs, then repair them
 #
-# **5 points (2 + 1 + 1 + 1) · difficulty 4/5 · 35 + 25 minutes · code**
+# **5 points (2 + 1 + 1 + 1) · difficulty 4/5 · 45 + 25 minutes · code**
 #
 # *Why it matters:* you will read far more RoPE code than you write, and its bugs raise no error.
 
@@ -1684,7 +1684,7 @@ print("The repaired file passes your test (it must):", serving_test(rotate_llama
 #
 # ### Exercise 3.9 · A head that looks back
 #
-# **2 points · difficulty 3/5 · 20 minutes · code**
+# **2 points · difficulty 3/5 · 25 minutes · code**
 #
 # *Why it matters:* if you can build a head, you can also read one.
 #

@@ -133,7 +133,7 @@ plt.show()
 # %% [markdown]
 # ### Exercise 4.1 · Slopes by hand
 #
-# **2 points · difficulty 1/5 · 10 minutes · numbers**
+# **2 points · difficulty 1/5 · 15 minutes · numbers**
 #
 # *Why it matters:* code that is right for 8 heads can be wrong for 12, or for the 112 of BLOOM. The slopes of twelve heads show you why.
 #
@@ -571,7 +571,7 @@ plt.show()
 # %% [markdown]
 # ### Exercise 4.5 · Is the shortcut the same thing?
 #
-# **4 points (2 + 2) · difficulty 3/5 · 15 + 15 minutes · code and text**
+# **4 points (2 + 2) · difficulty 3/5 · 20 + 15 minutes · code and text**
 #
 # *Why it matters:* you will load a checkpoint made with one form into code with the other. The answer says when that is safe.
 #
@@ -1278,7 +1278,7 @@ plt.show()
 # %% [markdown] nbgrader={"grade_id": "reversal_question", "locked": true}
 # ### Exercise 4.8 · Which way round?
 #
-# **2 points · difficulty 3/5 · 25 minutes · text, graded by a person**
+# **2 points · difficulty 3/5 · 30 minutes · text, graded by a person**
 #
 # *Why it matters:* an encoder can see every distance and still miss something that no amount of training will teach it.
 #

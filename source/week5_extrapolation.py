@@ -1188,7 +1188,7 @@ lab.table(["repaired, mean (range over 5 seeds)", *(f"{n // 64}x" for n in teste
 # %% [markdown]
 # ### Exercise 5.7 · Clipped distances
 #
-# **3 points (1 + 2) · difficulty 3/5 · 10 + 20 minutes · code**
+# **3 points (1 + 2) · difficulty 3/5 · 10 + 25 minutes · code**
 #
 # *Why it matters:* this test tells the two suspects apart, and trains nothing.
 #
@@ -1405,7 +1405,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained_question", "locked": true}
 # ### Exercise 5.8 · What survives, and why
 #
-# **5 points · difficulty 3/5 · 55 minutes · text, graded by a person**
+# **5 points · difficulty 3/5 · 65 minutes · text, graded by a person**
 #
 # *Why it matters:* "which encoding extrapolates?" has no one-word answer. A good answer names mechanisms and numbers.
 #

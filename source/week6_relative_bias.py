@@ -1154,7 +1154,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 # %% [markdown] nbgrader={"grade_id": "pull_and_push_question", "locked": true}
 # ### Exercise 6.11 · Pull and push
 #
-# **3 points · difficulty 4/5 · 40 minutes · text, graded by a person**
+# **3 points · difficulty 4/5 · 50 minutes · text, graded by a person**
 #
 # *Why it matters:* "which terms does it keep" is the question to ask of every new encoding you read about.
 #

@@ -313,7 +313,7 @@ lab.moving_cache()
 # %% [markdown]
 # ### Exercise 7.3 · Attention with a cache
 #
-# **6 points · difficulty 4/5 · 45 minutes · code**
+# **6 points · difficulty 4/5 · 55 minutes · code**
 #
 # *Why it matters:* this is the loop that every chat runs in. None of the four mistakes above raises an error.
 #
@@ -1274,7 +1274,7 @@ plt.show()
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
 # ### Exercise 7.8 · What carries on, and why
 #
-# **4 points · difficulty 3/5 · 35 minutes · text, graded by a person**
+# **4 points · difficulty 3/5 · 45 minutes · text, graded by a person**
 #
 # *Why it matters:* "relative encodings generalise to longer inputs" is on many slides. Here it is true of one arm and false of another.
 #
@@ -1394,7 +1394,7 @@ plt.show()
 # %% [markdown] nbgrader={"grade_id": "design_memo_question", "locked": true}
 # ### Exercise 7.10 · A memo
 #
-# **4 points · difficulty 4/5 · 75 minutes · text, graded by a person**
+# **4 points · difficulty 4/5 · 85 minutes · text, graded by a person**
 #
 # *Why it matters:* in a project nobody asks you to implement RoPE. They ask you to choose, and to say why in one page.
 #

@@ -1066,7 +1066,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # %% [markdown] nbgrader={"grade_id": "stream_explained_question", "locked": true}
 # ### Exercise 8.6 · What the stream shows
 #
-# **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 35 minutes · text, graded by a person**
 #
 # *Why it matters:* the wrong rules raise no error, and one of them costs a whole nat.
 #

@@ -19,10 +19,10 @@ GAINS = {  # points that an entry is given here beyond those of the banks, and w
 }
 
 
+@pytest.mark.parametrize("device", ["cpu", "simulated"])
 @pytest.mark.parametrize("assignment", MANIFEST)
-def test_every_entry_gets_through_the_sandbox_what_it_is_due(assignment: str, tmp_path: Path) -> None:
-    """The n-th student gives the n-th entry of every bank, beginning again where a bank has ended. On the simulated device,
-    where what is not full is asked on the CPU as well."""
+def test_every_entry_gets_through_the_sandbox_what_it_is_due(assignment: str, device: str, tmp_path: Path) -> None:
+    """The n-th student gives the n-th entry of every bank, beginning again where a bank has ended."""
     root = tmp_path / "course"
     make_course_root(COURSE, root, [assignment])
     released = nbformat.read(COURSE / "notebooks" / assignment / f"{assignment}.ipynb", as_version=4)
@@ -41,7 +41,7 @@ def test_every_entry_gets_through_the_sandbox_what_it_is_due(assignment: str, tm
         path.parent.mkdir(parents=True)
         nbformat.write(notebook, path)
     week = assignment.split("_")[0].removeprefix("week")
-    autograder("--root", str(root), "autograde", "--week", week, AUTOGRADER_DEVICE="simulated")
+    autograder("--root", str(root), "autograde", "--week", week, AUTOGRADER_DEVICE=device)
     given = standing(root, assignment)
     wrong = {}
     for student, answers in due.items():
