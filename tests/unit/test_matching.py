@@ -532,6 +532,19 @@ def test_joiners_and_new_letters_stay_and_what_turns_lines_around_goes(nb: Mangl
     assert rebuilt(nb)[PROOF].source == written
 
 
+def test_answers_collected_at_the_end_of_a_notebook_without_ids_are_found(nb: Mangled, rebuilt: Callable) -> None:
+    names = [one.grade_id for one in MANIFEST[nb.assignment]]
+    answers = [copy.deepcopy(nb.cells[nb.at(name)]) for name in names]
+    for name in names:
+        nb.blank(name)
+    nb.nb["cells"] = [*nb.cells, *answers]
+    for number, cell in enumerate(nb.cells):
+        cell["metadata"], cell["id"] = {}, f"cell-{number}"
+    found = rebuilt(nb)
+    for name, answer in zip(names, answers, strict=True):
+        assert answer["source"].strip() in found[name].source, name
+
+
 def test_copies_of_one_answer_are_one(nb: Mangled, rebuilt: Callable) -> None:
     """As where the whole notebook stands in the file twice."""
     written = nb.source(ROTATION)

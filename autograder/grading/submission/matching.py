@@ -217,9 +217,10 @@ class _Matching(Recognition):
     # ---- text answers beside their cells
 
     def _own_texts_at_the_end(self) -> list[Piece]:
-        """Texts of the student's own below all cells of the course: some collect their answers there."""
-        own = itertools.takewhile(lambda piece: piece.place is None, reversed(self.pieces))
-        texts = [piece.with_source(self._written(piece)) for piece in own if not is_code(piece)]
+        """Texts of the student's own below all that the course has given: some collect their answers there."""
+        theirs = (None, Role.ANSWER)
+        own = itertools.takewhile(lambda piece: (piece.place and piece.place.role) in theirs, reversed(self.pieces))
+        texts = [piece.with_source(self._written(piece)) for piece in own if piece.place is None and not is_code(piece)]
         return texts[::-1]
 
     def _written(self, piece: Piece) -> str:

@@ -150,7 +150,8 @@ class Recognition:
             named = [
                 index for index, piece in enumerate(self.pieces) if piece.place is None and defines_answer(piece, cell)
             ]
-            finished = [index for index in named if defines_answer(self.pieces[index], cell, finished=True)]
+            written = [index for index in named if not is_untouched(self.pieces[index], cell)]
+            finished = [index for index in written if defines_answer(self.pieces[index], cell, finished=True)]
             last = max((index for index, piece in enumerate(self.pieces) if is_test_of(piece, cell)), default=None)
             if last is not None and any(index < last for index in finished):
                 named = [index for index in named if index < last]
