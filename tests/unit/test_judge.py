@@ -46,9 +46,9 @@ def test_names_are_found_where_python_gives_up() -> None:
 def test_of_two_versions_of_python_both_are_named_where_one_cannot_read_the_other() -> None:
     here = sys.version_info.minor
     syntax, other = StudentError(("SyntaxError", "Exception"), "invalid syntax"), StudentError(("NameError",), "x")
-    assert f"ran on Python 3.{here + 1}, and the grader has 3.{here}," in _reason(syntax, f"3.{here + 1}.0")
+    assert f"ran on Python 3.{here + 1}, and the grader has 3.{here}," in _reason(syntax, f"3.{here + 1}.0", "")
     for error, python in ((syntax, f"3.{here}.9"), (syntax, "3.9.1"), (syntax, ""), (other, f"3.{here + 1}.0")):
-        assert "Python 3" not in _reason(error, python)
+        assert "Python 3" not in _reason(error, python, "")
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="this version reads them")
@@ -57,8 +57,14 @@ def test_quotes_inside_an_f_string_are_named_where_the_notebook_does_not_say_its
     with pytest.raises(SyntaxError) as raised:
         compile(code, "<cell>", "exec")
     error = StudentError(("SyntaxError", "Exception"), raised.value.msg)
-    assert f"grader has Python 3.{sys.version_info.minor}" in _reason(error, "")
-    assert "grader has Python" not in _reason(error, "3.11.2")
+    assert f"grader has Python 3.{sys.version_info.minor}" in _reason(error, "", "")
+    assert "grader has Python" not in _reason(error, "3.11.2", "")
+
+
+def test_marks_of_a_merge_conflict_are_named() -> None:
+    error = StudentError(("SyntaxError", "Exception"), "invalid syntax")
+    assert "merge conflict" in _reason(error, "", "x = 1\n<<<<<<< HEAD\ny = 2\n=======\ny = 3\n>>>>>>> theirs\n")
+    assert "merge conflict" not in _reason(error, "", "x = 1 <<<<<<< 2\n")
 
 
 @pytest.mark.parametrize("kind", [BrokenCheck, SandboxError])

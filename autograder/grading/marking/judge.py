@@ -5,6 +5,7 @@ import importlib
 import io
 import itertools
 import json
+import re
 import signal
 import sys
 import time
@@ -141,7 +142,7 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
             result.outputs[cell.id] = run.outputs + _error_output(run)
             if run.error is not None:
                 names = {*cell.defines, *defined_names(cell.source)}
-                failed |= dict.fromkeys(names, _reason(run.error, task.python))
+                failed |= dict.fromkeys(names, _reason(run.error, task.python, cell.source))
         result.seconds[cell.id] = round(time.perf_counter() - start, 4)
 
 
@@ -271,6 +272,7 @@ NEWER = (
     "example, the quotes around an f-string may stand inside its braces, too.)"
 )
 OLDER = ". (The grader has Python 3.{0}, and before 3.12 the quotes around an f-string may not stand inside its braces, too.)"
+CONFLICT = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
 # What Python says of slips that people at home in other notations make.
 SLIPS = {
     "leading zeros in decimal integer literals": ". (Is there a decimal comma? Python writes 0.25.)",
@@ -278,8 +280,10 @@ SLIPS = {
 }
 
 
-def _reason(error: StudentError, python: str) -> str:
+def _reason(error: StudentError, python: str, source: str) -> str:
     slip = next((words for pattern, words in SLIPS.items() if pattern in error.message), "")
+    if "SyntaxError" in error.type_names and CONFLICT.search(source):
+        slip = ". (It holds the marks of a merge conflict of git: keep one side's lines, and take the marks out.)"
     here = sys.version_info.minor
     if not slip and "SyntaxError" in error.type_names:
         if _minor(python) > here:
