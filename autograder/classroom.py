@@ -146,9 +146,13 @@ def _fill(
     if kind == "syntax error":
         cell.source = f"def {entry.grade_id}(:\n    return"
         return 0.0, ""
-    from autograder.misconceptions.bank import bank  # imports torch, which grading a real class does not need here
+    # It imports torch, which grading a real class does not need here.
+    from autograder.misconceptions.bank import bank, carried
 
-    entries = [e for e in bank(assignment, entry.grade_id) if _is(e, kind) and UNDOES.get(e.name) not in earlier]
+    said = {e.says for one in MANIFEST[assignment] for e in bank(assignment, one.grade_id) if e.name in earlier}
+    paid = said & carried(assignment)  # whoever makes such a mistake again gets more than the bank says
+    entries = [e for e in bank(assignment, entry.grade_id) if _is(e, kind) and e.says not in paid]
+    entries = [e for e in entries if UNDOES.get(e.name) not in earlier]
     chosen = chance.choice(entries)
     cell.source = chosen.source
     return chosen.due(entry.points), chosen.name
