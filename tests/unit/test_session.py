@@ -632,7 +632,7 @@ def test_threads_that_take_all_room_cost_the_cell_that_left_them_only(session: S
 import mmap, threading, time
 threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
 room, size = [], 2**30
-while size >= 2**12:
+while size >= 2**20:
     try: room.append(mmap.mmap(-1, size))
     except OSError: size //= 2
 """
