@@ -622,11 +622,8 @@ def RotaryMultiHeadAttention(check: Check) -> None:
 
     # Positions, frequencies or a mask made on the CPU.
     with check.follows_device(0.125):
-        x, later = check.randn(2, 5, 16), torch.arange(5, device=check.device) + 2
-        call = "RotaryMultiHeadAttention(16, 2)(x (2, 5, 16)"
-        check.follows(made_there((16, 2), x), f"{call})")
-        check.follows(made_there((16, 2), x, is_causal=True), f"{call}, is_causal=True)")
-        check.follows(made_there((16, 2), x, later), f"{call}, positions 2..6)")
+        x = check.randn(2, 5, 16)
+        check.follows(made_there((16, 2), x, is_causal=True), "RotaryMultiHeadAttention(16, 2)(x (2, 5, 16), is_causal=True)")
 
 
 def at_positions(check: Check, *values: Any) -> torch.Tensor:
@@ -972,7 +969,6 @@ def rotary_tables(check: Check) -> None:
     with check.follows_device(0.25):
         positions = torch.arange(5, device=check.device)
         check.follows(calling(positions, 8), "rotary_tables(positions 0..4, 8)")
-        check.follows(calling(positions, 8, torch.bfloat16), "rotary_tables(positions 0..4, 8, torch.bfloat16)")
 
 
 MANY_CACHED = Hint("Short caches are right, one of 2,100 keys is not. (A cache may have any length.)", form=True)
