@@ -5,14 +5,16 @@ import sys
 
 import pytest
 import torch
+from helpers import COURSE
 
 from autograder.course import Role
 from autograder.errors import BrokenCheck, SandboxError, StudentError
-from autograder.grading.marking.judge import CheckingTooLong, _reason, _run_test, at_most
+from autograder.grading.marking.judge import CheckingTooLong, _reason, _run_test, _trusted_namespace, at_most
 from autograder.grading.marking.marking import Marking
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import _names, within_bounds
 from autograder.grading.messages import Result, TaskCell
+from autograder.grading.sandbox.worker import simulated_device
 
 
 @pytest.mark.timing
@@ -72,3 +74,14 @@ def test_what_is_not_the_students_fault_costs_no_points(kind: type[Exception]) -
     cell = TaskCell("f_tests", Role.TEST, "raise error", points=2.0)
     with pytest.raises(kind):
         _run_test(cell, None, Marking(), {"error": kind("ours")}, {}, {}, [], Result("ada"))
+
+
+def test_visible_checks_leave_the_device_to_the_hidden_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "lab", raising=False)
+    monkeypatch.setitem(sys.modules, "simulated_device", simulated_device)  # beside lab.py in a student's folder
+    _trusted_namespace({"lab.py": (COURSE / "notebooks" / "week3_rope" / "lab.py").read_text(encoding="utf-8")})
+    made_on_the_cpu = lambda x: torch.zeros(len(x))  # noqa: E731
+    sys.modules["lab"].follows_the_device(made_on_the_cpu, torch.ones(3))
+    monkeypatch.setattr(sys.modules["lab"], "is_grading", False)
+    with pytest.raises(AssertionError, match="on the CPU"):
+        sys.modules["lab"].follows_the_device(made_on_the_cpu, torch.ones(3))

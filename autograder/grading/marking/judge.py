@@ -322,4 +322,5 @@ def _trusted_namespace(files: dict[str, str]) -> dict[str, Any]:
             setattr(module, SOURCE, source)
             sys.modules[module_name] = module
             exec(compile(source, name, "exec"), module.__dict__)
+            setattr(module, "is_grading", True)  # noqa: B010  lab.py then leaves questions to the hidden tests
     return {"__name__": "__main__"}
