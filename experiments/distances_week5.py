@@ -1,5 +1,7 @@
 """Week 5: the RoPE language model at eight times its training length, and the needle, with nothing retrained."""
 
+import math
+
 import arms
 import extrapolation
 import numpy as np
@@ -21,6 +23,8 @@ RULES = {  # name -> (reach, window)
     "window of 64": (None, 64),
 }
 NEEDLE_LENGTHS = (64, 128, 256, 512)
+ELSEWHERE = (63, 87, 127, 231)  # where all distances beyond 63 are sent; training showed the first of them only
+PAIRS = {"0 to 2": range(3), "3": (3,), "4 to 7": range(4, 8)}  # which pairs are clipped, the others left alone
 
 
 def language_model(seed):
@@ -36,7 +40,7 @@ def language_model(seed):
 
 
 @torch.no_grad()
-def last_logits(model, tokens, count, reach=None, visible=None):
+def last_logits(model, tokens, count, reach=None, visible=None, scores=arms.rotary_scores):
     """What the model predicts at the last ``count`` positions, with distances clipped and keys hidden."""
     visible = arms.latest(tokens.shape[1]) if visible is None else visible
     x = model.embed(tokens)
@@ -44,13 +48,34 @@ def last_logits(model, tokens, count, reach=None, visible=None):
         q, k, v = block.attention.qkv(block.norm1(x)).unflatten(-1, (3, model.n_heads, -1)).permute(2, 0, 3, 1, 4)
         if block is model.blocks[-1]:  # of the last layer only these queries are asked for
             q, x = q[:, :, -count:], x[:, -count:]
-        out = arms.mixed(arms.rotary_scores(q, k, reach), v, visible[..., -q.shape[-2] :, :])
+        out = arms.mixed(scores(q, k, reach), v, visible[..., -q.shape[-2] :, :])
         x = x + block.attention.out(out)
         x = x + block.mlp(block.norm2(x))
     return model.read(model.norm(x))
 
 
-def loss(model, length, reach=None, visible=None, window=None):
+def scores_at(q, k, distance_of):
+    """RoPE's scaled scores where pair p sees the distances ``distance_of(p, distance)``."""
+    at = torch.arange(k.shape[-2])
+    distance = at[-q.shape[-2] :, None] - at
+    total = 0
+    for pair, frequency in enumerate(ready.frequencies_of(q.shape[-1])):
+        q_pair, k_pair = (x[..., 2 * pair : 2 * pair + 2] for x in (q, k))
+        angle = distance_of(pair, distance) * frequency
+        across = q_pair @ torch.stack([k_pair[..., 1], -k_pair[..., 0]], -1).mT
+        total = total + q_pair @ k_pair.mT * angle.cos() + across * angle.sin()
+    return total / math.sqrt(q.shape[-1])
+
+
+def sent_to(far):
+    return lambda pair, distance: torch.where(distance > TRAINED - 1, far, distance)
+
+
+def clipped_in(pairs, reach=31):
+    return lambda pair, distance: distance.clamp(max=reach) if pair in pairs else distance
+
+
+def loss(model, length, reach=None, visible=None, window=None, scores=arms.rotary_scores):
     """On the last 32 targets of 96 windows, the same at every length; ``visible`` may differ from window to window."""
     if window:  # two layers look no further back than this, and RoPE does not notice where a text begins
         length = min(length, TARGETS + 2 * window)
@@ -60,7 +85,7 @@ def loss(model, length, reach=None, visible=None, window=None):
     for start in range(0, len(rows), 4):
         part = rows[start : start + 4]
         seen = visible if visible is None or visible.ndim == 2 else visible[start : start + 4]
-        logits = last_logits(model, part[:, :-1], TARGETS, reach, seen)
+        logits = last_logits(model, part[:, :-1], TARGETS, reach, seen, scores)
         losses.append(F.cross_entropy(logits.flatten(0, 1), part[:, -TARGETS:].flatten()).item())
     return sum(losses) / len(losses)
 
@@ -91,6 +116,45 @@ def run_language(seed):
     }
 
 
+def run_which(seed):
+    """Which of the distances do the harm, and in which pairs."""
+    model, n = language_model(seed), max(LENGTHS)
+    return {
+        "sent to": {far: loss(model, n, sent_to(far), scores=scores_at) for far in ELSEWHERE},
+        "clipped in": {name: loss(model, n, clipped_in(pairs), scores=scores_at) for name, pairs in PAIRS.items()},
+    }
+
+
+@torch.no_grad()
+def t5_loss(model, length, visible):
+    buckets = ready.t5_buckets(length, max_distance=ready.T5_LAST)
+    bias, losses = model.bucket_bias[:, buckets][None], []
+    rows = ready.windows(ready.english()[1], max(LENGTHS), extrapolation.WINDOWS)[:, -length - 1 :]
+    for start in range(0, len(rows), 4):
+        part = rows[start : start + 4]
+        x = model.embed(part[:, :-1])
+        for block in model.blocks:
+            q, k, v = block.attention.qkv(block.norm1(x)).unflatten(-1, (3, model.n_heads, -1)).permute(2, 0, 3, 1, 4)
+            out = arms.mixed(q @ k.mT / math.sqrt(q.shape[-1]) + bias, v, visible[start // 4 % len(visible)])
+            x = x + block.attention.out(out)
+            x = x + block.mlp(block.norm2(x))
+        logits = model.read(model.norm(x))[:, -TARGETS:]
+        losses.append(F.cross_entropy(logits.flatten(0, 1), part[:, -TARGETS:].flatten()).item())
+    return sum(losses) / len(losses)
+
+
+def run_t5(seed):
+    """T5's bias meets no new bucket: the number of keys alone."""
+    model, n = extrapolation.model_of(arms.RUNS, "lm", "t5", seed), max(LENGTHS)
+    shape = (8, 1, n, n)
+    few = arms.drawn(arms.latest(n, NEAR).expand(shape), arms.latest(n).expand(shape), TRAINED)
+    return {
+        "64": t5_loss(model, TRAINED, arms.latest(TRAINED)[None]),
+        "512, all": t5_loss(model, n, arms.latest(n)[None]),
+        "512, few": t5_loss(model, n, few),
+    }
+
+
 @torch.no_grad()
 def needle(model, length, reach=None, window=None, size=128):
     """Share of needles found in the first quarter of the haystack, and the loss on the last 32 filler targets."""
@@ -118,6 +182,9 @@ def measure():
         RECORD.measure("language", seed, run_language)
     for seed in arms.SEEDS:
         RECORD.measure("needle", seed, run_needle)
+    for seed in arms.SEEDS:
+        RECORD.measure("which", seed, run_which)
+        RECORD.measure("t5", seed, run_t5)
 
 
 def section():
