@@ -34,12 +34,12 @@ class Outline:
 
 MANIFEST: dict[str, tuple[Exercise, ...]] = {
     "week1_permutation_equivariance": (
-        Exercise("1.1", "scaled_dot_product_attention", "code", 4, 45),
+        Exercise("1.1", "scaled_dot_product_attention", "code", 4, 50),
         Exercise("1.2", "attention_by_hand", "numbers", 3, 20),
-        Exercise("1.3", "equivariance_gap", "code", 3, 20),
+        Exercise("1.3", "equivariance_gap", "code", 3, 15),
         Exercise("1.4", "equivariant_or_invariant", "text", 3, 45),
-        Exercise("1.5", "causal_mask", "code", 3, 15),
-        Exercise("1.6", "ordering_explained", "text", 3, 35),
+        Exercise("1.5", "causal_mask", "code", 3, 12),
+        Exercise("1.6", "ordering_explained", "text", 3, 40),
     ),
     "week2_sinusoidal": (
         Exercise("2.1", "encode_by_hand", "numbers", 5, 30),
@@ -49,18 +49,18 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("2.4", "shift_matrix", "code", 4, 30),
         Exercise("2.5", "LearnedPositionalEmbedding", "code", 2, 15),
         Exercise("2.6", "similarity_counterexample", "code", 2, 15),
-        Exercise("2.7", "four_terms", "text", 3, 35),
+        Exercise("2.7", "four_terms", "text", 3, 45),
     ),
     "week3_rope": (
-        Exercise("3.1", "rotate_by_hand", "numbers", 3, 20),
+        Exercise("3.1", "rotate_by_hand", "numbers", 3, 15),
         Exercise("3.2", "rope_frequencies", "code", 2, 10),
         Exercise("3.3", "apply_rotary_emb", "code", 6, 40),
-        Exercise("3.4", "apply_rotary_emb_half", "code", 2, 15),
+        Exercise("3.4", "apply_rotary_emb_half", "code", 2, 12),
         Exercise("3.4", "interleaved_to_half", "code", 3, 20),
-        Exercise("3.5", "relative_proof", "text", 3, 30),
+        Exercise("3.5", "relative_proof", "text", 3, 35),
         Exercise("3.6", "RotaryMultiHeadAttention", "code", 5, 40),
-        Exercise("3.7", "bfloat16_positions", "numbers", 1, 10),
-        Exercise("3.7", "bfloat16_explained", "text", 1, 10),
+        Exercise("3.7", "bfloat16_positions", "numbers", 1, 12),
+        Exercise("3.7", "bfloat16_explained", "text", 1, 12),
         Exercise("3.8", "serving_test", "code", 2, 45),
         Exercise("3.8", "rotate_half", "code", 1, 5),
         Exercise("3.8", "rotary_tables", "code", 1, 10),
@@ -81,30 +81,30 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
     "week5_extrapolation": (
         Exercise("5.1", "unturned_pairs", "numbers", 3, 15),
         Exercise("5.2", "position_interpolation", "code", 2, 10),
-        Exercise("5.3", "ntk_base", "code", 3, 10),
+        Exercise("5.3", "ntk_base", "code", 3, 8),
         Exercise("5.3", "ntk_by_hand", "numbers", 1, 5),
-        Exercise("5.4", "dynamic_ntk_base", "code", 2, 10),
+        Exercise("5.4", "dynamic_ntk_base", "code", 2, 8),
         Exercise("5.5", "yarn_frequencies", "code", 4, 25),
         Exercise("5.5", "yarn_temperature", "code", 2, 5),
         Exercise("5.5", "yarn_by_hand", "numbers", 1, 5),
         Exercise("5.6", "loss_by_length", "code", 4, 30),
-        Exercise("5.7", "clipped_distances", "code", 1, 10),
+        Exercise("5.7", "clipped_distances", "code", 1, 8),
         Exercise("5.7", "rotary_scores", "code", 2, 25),
         Exercise("5.8", "extrapolation_explained", "text", 5, 65),
-        Exercise("5.9", "log_n_scale", "code", 2, 10),
-        Exercise("5.10", "needle_explained", "text", 2, 20),
+        Exercise("5.9", "log_n_scale", "code", 2, 7),
+        Exercise("5.10", "needle_explained", "text", 2, 25),
     ),
     "week6_relative_bias": (
         Exercise("6.1", "conventions_by_hand", "numbers", 2, 20),
-        Exercise("6.2", "relative_positions", "code", 2, 10),
+        Exercise("6.2", "relative_positions", "code", 2, 8),
         Exercise("6.3", "shaw_attention", "code", 4, 35),
         Exercise("6.4", "rel_shift", "code", 3, 20),
         Exercise("6.5", "transformer_xl_scores", "code", 4, 30),
         Exercise("6.6", "t5_bucket", "code", 4, 25),
         Exercise("6.7", "t5_attention", "code", 3, 20),
         Exercise("6.8", "deberta_scores", "code", 4, 30),
-        Exercise("6.9", "costs_by_hand", "numbers", 2, 10),
-        Exercise("6.10", "t5_against_deberta", "text", 3, 25),
+        Exercise("6.9", "costs_by_hand", "numbers", 2, 12),
+        Exercise("6.10", "t5_against_deberta", "text", 3, 30),
         Exercise("6.11", "pull_and_push", "text", 3, 50),
     ),
     "week7_capstone": (
@@ -117,8 +117,8 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("7.6", "CrossAttention", "code", 4, 30),
         Exercise("7.7", "HybridDecoderBlock", "code", 4, 25),
         Exercise("7.8", "copying_explained", "text", 4, 45),
-        Exercise("7.9", "interview", "text", 2, 20),
-        Exercise("7.10", "design_memo", "text", 4, 85),
+        Exercise("7.9", "interview", "text", 2, 25),
+        Exercise("7.10", "design_memo", "text", 4, 90),
     ),
     "week8_production": (
         Exercise("8.1", "partial_rotary_emb", "code", 3, 15),
@@ -126,7 +126,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("8.2", "apply_mrope", "code", 4, 30),
         Exercise("8.3", "sliding_window_mask", "code", 2, 10),
         Exercise("8.3", "softmax_with_sink", "code", 2, 10),
-        Exercise("8.3", "streaming_cache", "code", 2, 15),
+        Exercise("8.3", "streaming_cache", "code", 2, 13),
         Exercise("8.4", "mla_attention", "code", 5, 40),
         Exercise("8.4", "absorption_explained", "text", 3, 30),
         Exercise("8.5", "layers_that_turn", "code", 3, 30),
@@ -141,19 +141,19 @@ OUTLINES: dict[str, Outline] = {
     "week2_sinusoidal": Outline(
         "sinusoids by hand, the shift matrix, learned tables, and what the dot product tells you", 75
     ),
-    "week3_rope": Outline("rotary position embeddings: by hand, both layouts, proof, precision, and a bug hunt", 80),
+    "week3_rope": Outline("rotary position embeddings: by hand, both layouts, proof, precision, and a bug hunt", 90),
     "week4_alibi": Outline(
         "ALiBi: slopes, the bias and its per-key form, reach, and what a symmetric bias cannot see", 75
     ),
     "week5_extrapolation": Outline(
         "what happens beyond the training length: new distances or more keys; interpolation, NTK, YaRN, clipped "
         "distances, measured over seeds; and needles",
-        85,
+        90,
     ),
     "week6_relative_bias": Outline(
         "relative positions: Shaw, Transformer-XL, T5, DeBERTa; which terms a score keeps, and what a layer can learn "
         "from them",
-        50,
+        55,
     ),
     "week7_capstone": Outline(
         "grouped queries, a KV cache that works however a text is cut, a batch of prompts and a model that writes, cross-attention, "

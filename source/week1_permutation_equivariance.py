@@ -8,19 +8,19 @@
 # ## What you will be able to do
 #
 # - write attention that is right and stays finite: with any mask, in half precision, with queries that may attend to nothing;
-# - compute attention over three tokens by hand, and say what happens when two tokens change positions;
+# - compute attention over three tokens by hand, and say what happens when two of them swap positions;
 # - measure whether any layer is permutation-*equivariant*, and prove that self-attention is;
 # - tell equivariant from invariant, and say what mean pooling does;
 # - write a causal mask that is also right with a KV cache;
-# - explain an experiment in which a model without any positional encoding knows the order.
+# - explain what a model without any positional encoding can know of the order.
 #
 # **You need** matrix products, softmax, and a little PyTorch (broadcasting, `masked_fill`, autograd). You need not have seen a Transformer before.
 #
-# **Short of time?** 1.1 is the formula that the course is about; 1.4 and 1.6 are the ideas.
+# **Short of time?** 1.1 is the formula of the course; the ideas are in 1.4 and 1.6.
 #
 # <!-- points of week1_permutation_equivariance -->
 #
-# **How points are given.** Each answer has a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a grade. A person reads the two text answers.
+# **How points are given.** Each code or number answer has a *visible check*. It carries **0 points**. Run it as often as you like: it says what is wrong and where to look. The *hidden tests* carry **all** the points of such an answer. They run when your notebook is graded, with other inputs and more cases. A passed check is a good sign, not a grade. A person grades the two text answers.
 #
 # **Cells marked *predict*** ask you to commit to an answer before you run an experiment. They are not graded. Answer them anyway: you will remember a wrong prediction.
 #
@@ -32,8 +32,8 @@
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $n$ is the number of tokens, $d$ the **head dimension**.
 # - $i$ is the position of a query, $j$ the position of a key, both counted from 0. Row $i$ of a score or weight matrix belongs to query $i$, column $j$ to key $j$.
 # - Vectors are rows, as in code: $X$ is $n\times d$, one row per token, and $q=xW_q$.
-# - In a mask, **True means "may attend"**, as in PyTorch's `F.scaled_dot_product_attention`. `nn.MultiheadAttention` means the opposite: there True hides. A mask of *floats* is something else again: it is **added** to the scores, 0 for "may attend" and $-\infty$ for "hide".
-# - Your functions return the dtype and device of their input unless said otherwise, keep gradients, and never change an argument in place.
+# - In a mask, **True means "may attend"**, as in PyTorch's `F.scaled_dot_product_attention`. In `nn.MultiheadAttention` True means the opposite, "hide". A mask of *floats* is different again: it is **added** to the scores, 0 for "may attend" and $-\infty$ for "hide".
+# - Unless told otherwise, your functions keep the dtype and device of their input, let gradients through, and never change an argument in place.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -53,9 +53,9 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · Same words, different meaning
 #
-# Only the order tells you who got bitten. A recurrent network reads word after word, so order is built into how it computes. A convolution looks at neighbours, so order is built in as well. A Transformer compares every *token*, a word or a piece of one, with every other token, all at once. Its authors saw the consequence: since the model has "no recurrence and no convolution", they had to put the order in (Vaswani et al., 2017, section 3.5).
+# Only the order tells you who got bitten. A recurrent network reads word after word; a convolution looks at neighbours. A Transformer compares every *token*, a word or a piece of one, with every other token, all at once. Its authors saw the consequence. Since the model has "no recurrence and no convolution", they had to put the order in (Vaswani et al., 2017, section 3.5).
 #
-# This week you leave the order out: you write attention, shuffle its input, and see what it can tell apart. The next weeks put order in.
+# This week you leave the order out: you write attention, shuffle its input, and see what it can tell apart. The next weeks put the order in.
 
 # %% [markdown]
 # ## 2 · Attention
@@ -104,11 +104,11 @@ plt.show()
 # **Figure 1.1. One query.** The query is compared with each key, from top to bottom. The softmax turns five scores into five weights. The output mixes the rows of the values in these proportions.
 
 # %% [markdown]
-# For all queries at once:
+# For all queries at once, attention is
 #
 # $$ s_{ij}=\frac{q_i\cdot k_j}{\sqrt d},\qquad a_{ij}=\frac{e^{s_{ij}}}{\sum_{j'}e^{s_{ij'}}},\qquad o_i=\sum_j a_{ij}\,v_j, \tag{1}$$
 #
-# or in matrices, with one row per token,
+# or, in matrices with one row per token,
 #
 # $$ \text{out}=\operatorname{softmax}\!\Big(\frac{QK^\top}{\sqrt d}\Big)V . \tag{2}$$
 #
@@ -116,11 +116,11 @@ plt.show()
 #
 # Queries, keys and values are made from the tokens' vectors $x_i$ (in the first layer their *embeddings*) by three learned matrices: $q_i=x_iW_q$, $k_i=x_iW_k$, $v_i=x_iW_v$. One such triple is a *head*. A layer has several heads side by side, each with its own three matrices. Usually $d$ is the width of the model divided by the number of heads. A fourth matrix, $W_o$, mixes the heads' outputs.
 #
-# **A worked example.** One query, two keys, $d=4$. Let $q=(2\ln 3,0,0,0)$, $k_0=(1,0,0,0)$, $k_1=(0,0,0,0)$. The dot products are $2\ln3$ and $0$. Divided by $\sqrt4=2$ they are $\ln 3$ and $0$. Their exponentials are $3$ and $1$, so the weights are $\frac34$ and $\frac14$. With the values $v_0=8$ and $v_1=4$ the output is $\frac34\cdot8+\frac14\cdot4=7$.
+# **A worked example.** Take one query, two keys and $d=4$, with $q=(2\ln 3,0,0,0)$, $k_0=(1,0,0,0)$, $k_1=(0,0,0,0)$. The dot products are $2\ln3$ and $0$. Divided by $\sqrt4=2$ they are $\ln 3$ and $0$. Their exponentials are $3$ and $1$, so the weights are $\frac34$ and $\frac14$. With the values $v_0=8$ and $v_1=4$ the output is $\frac34\cdot8+\frac14\cdot4=7$.
 #
 # ### Why divide by $\sqrt d$?
 #
-# A dot product is a sum of $d$ terms. If the channels of both vectors are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., section 3.2.1, footnote). So scores grow like $\sqrt d$. What does softmax make of large scores?
+# A dot product is a sum of $d$ terms. If the channels of both vectors are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., section 3.2.1, footnote). So scores grow like $\sqrt d$. What does the softmax do with large scores?
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Take 64 random keys and a random query, first with $d=4$, then with $d=1024$. How much weight does the *strongest* key get on average, with the division by $\sqrt d$ and without it? Equal weights would be $1/64\approx0.016$.
@@ -156,30 +156,30 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# With the division the strongest key gets about the same share at every $d$. Without it, attention at $d=1024$ almost chooses a single key, and such a softmax has hardly any gradient. No training made this choice. The number of channels did.
+# With the division the strongest key gets about the same share at every $d$. Without it, attention at $d=1024$ almost chooses a single key, and such a softmax has hardly any gradient. Training did not make this choice; the number of channels did.
 # </details>
 
 # %% [markdown]
 # ### Masks
 #
-# A *mask* says which keys a query may attend to. Its first use is *padding*: tokens without content, which make all texts of a batch equally long. No token should attend to them.
+# A *mask* says which keys a query may attend to. One use is to hide *padding*: tokens without content, which make all texts of a batch equally long.
 #
-# A hidden key gets the score $-\infty$ *before* the softmax. Since $e^{-\infty}=0$, the other weights still add up to 1. If you set weights to zero *after* the softmax, they add up to less.
+# A hidden key gets the score $-\infty$ *before* the softmax. Since $e^{-\infty}=0$, the other weights still add up to 1. If you set weights to zero *after* the softmax instead, the others add up to less than 1.
 
 # %% [markdown]
 # ### Exercise 1.1 · Scaled dot-product attention
 #
-# **4 points · difficulty 2/5 · 25 + 20 minutes · code, in two steps**
+# **4 points · difficulty 2/5 · 25 + 25 minutes · code, in two steps**
 #
-# *Why it matters:* each encoding changes one part of this formula: the tokens (week 2), queries and keys (week 3), the scores (week 4).
+# *Why it matters:* each encoding changes one part of this formula. Week 2 changes the tokens, week 3 queries and keys, week 4 the scores.
 #
-# **First step:** write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations. The check stops where the second step begins, further down.
+# **First step:** write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations, `torch.softmax` among them. The second step comes later in this section; until then, the check stops there.
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention", "solution": true}
 def scaled_dot_product_attention(q, k, v, mask=None):
     """Attention as in equation (1).
 
-    q:       (batch, heads, n_queries, head_dim), any floating dtype; like k and v contiguous or not
+    q:       (batch, heads, n_queries, head_dim), any floating dtype; q, k and v need not be contiguous
     k:       (batch, heads, n_keys, head_dim)
     v:       (batch, heads, n_keys, v_dim); k and v have the dtype of q
     mask:    None, or a boolean tensor that broadcasts to (batch, heads, n_queries, n_keys); True = may attend
@@ -208,7 +208,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 # %% [markdown]
 # <details><summary>Hint for the first step</summary>
 #
-# `k.transpose(-2, -1)` swaps the last two axes. With `@` all batches and heads are multiplied at once; you need no loop. `masked_fill(~mask, -math.inf)` hides keys.
+# `k.transpose(-2, -1)` swaps the last two axes. `@` multiplies all batches and heads at once, without a loop. `masked_fill(~mask, -math.inf)` hides keys.
 # </details>
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention_check", "grade": true, "points": 0}
@@ -276,7 +276,7 @@ out, weights = scaled_dot_product_attention(leaf, k, v, empty)
 assert out.requires_grad, "the output is cut off from the gradient of q: no detach, no NumPy, no .item()."
 weights, result = weights.detach(), out.detach()
 assert bool(weights.isfinite().all() and result.isfinite().all()), (
-    "the first step is right. The second: a row that may attend to nothing gives NaN, 0/0.")
+    "the first step is right. Now the second, later in this section: rows that may attend to nothing.")
 assert float(weights[:, :, 2].abs().max()) == 0 and float(result[:, :, 2].abs().max()) == 0, (
     "a query that may attend to nothing must have zero weights and a zero output.")
 out.sum().backward()
@@ -291,7 +291,7 @@ assert out.dtype == torch.float16 and weights.dtype == torch.float16, (
 assert float(weights) == 1, (
     f"a single key gets the weight 1; in float16 yours gets {float(weights):g}. The product of these vectors, 160,000, is "
     "too large for float16, though the scaled score, 40,000, would fit.")
-_, weights = scaled_dot_product_attention(half, half, half, torch.tensor([True]))  # "value cannot be converted"? -1e9 is no float16 number
+_, weights = scaled_dot_product_attention(half, half, half, torch.tensor([True]))  # "value cannot be converted" means: float16 cannot hold -1e9
 assert float(weights) == 1, (
     f"a single key that may be attended to gets the weight 1; with a mask in float16 yours gets {float(weights):g}.")
 
@@ -310,7 +310,7 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 # %% [markdown]
 # ### Where the formula breaks
 #
-# Equation (1) is one line of code. In practice it fails in two places.
+# Equation (1) is one line of code. In practice it fails in more than one place.
 
 # %% [markdown] tags=["prediction"]
 # **Predict** what each line below gives. The docstring above names two dangers. Which of the seven results will be NaN or infinite, and which will be finite but useless?
@@ -335,40 +335,40 @@ lab.table(["", "result"], [
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# - (a) is $0/0$. It happens: an empty text has nothing but padding. Or a text is padded at its start and no token may look ahead, so the first rows see only padding. We agree that such a query gets **zero weights and a zero output**. (On a CPU, PyTorch 2.13's own `F.scaled_dot_product_attention` returns zeros there too.)
-# - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In five runs of five, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
-# - (c) float16 ends at 65,504. A dot product can exceed that although the *scaled* score would fit, so the order of the operations decides. (11,248 instead of 11,250 is rounding. bfloat16 has the range of float32 but fewer digits: week 3.)
-# - (d) `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
-# - (e) No NaN, but the hidden keys share all the weight. And float16 cannot hold $-10^9$ at all. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype.
+# - (a) is $0/0$. It happens when a text is empty, and when a text is padded at its start and no token may look ahead: then the first rows see only padding. We agree that such a query gets **zero weights and a zero output**. (On a CPU, PyTorch's own `F.scaled_dot_product_attention` also returns zeros there; see [`FlashAttentionKernel.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cpu/FlashAttentionKernel.cpp) of 2.13.)
+# - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In all five runs, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
+# - (c) The largest float16 is 65,504. A dot product can exceed it although the *scaled* score would fit, so the order of the operations decides. (Rounding makes it 11,248 instead of 11,250. For bfloat16, with the range of float32 but fewer digits, see week 3.)
+# - (d) overflows. `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
+# - (e) gives no NaN, but the hidden keys share all the weight. Besides, float16 cannot hold $-10^9$. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype instead.
 # </details>
 #
-# **1.1, second step.** Go back to your function and make it safe: rows that may attend to nothing, and float16. Run its check again.
+# **1.1, second step.** Go back to your function and make it safe for rows that may attend to nothing, and for float16. Run its check again.
 #
 # <details><summary>Hint: rows that may attend to nothing</summary>
 #
-# Find them first: `mask.any(dim=-1, keepdim=True)`. Give these rows *any finite* scores, so that the softmax does no harm. Set their weights to zero afterwards with `masked_fill`. Then the gradient stays finite too.
+# Find these rows first: `mask.any(dim=-1, keepdim=True)`. Give them *any finite* scores, so that the softmax does no harm. Afterwards set their weights to zero with `masked_fill`. Then the gradient stays finite, too.
 # </details>
 #
 # <details><summary>Hint: float16</summary>
 #
-# Compute float16 and bfloat16 in float32 and cast at the end; float64 must stay float64. Or divide q by $\sqrt d$ before the product. The first is also more exact.
+# Compute float16 and bfloat16 in float32 and cast at the end; float64 must stay float64. Or divide q by $\sqrt d$ before the product. The first way is also more exact.
 # </details>
 
 # %% [markdown]
 # ### Code that runs on any device
 #
-# Every tensor has a device: the computer's own memory (`"cpu"`) or a graphics card's (`"cuda"`). PyTorch does not move it for you. Two tensors in different places cannot be added, multiplied or compared. So code that works on your laptop may stop on a GPU: `Expected all tensors to be on the same device`.
+# Every tensor has a device: the computer's own memory (`"cpu"`) or a graphics card's (`"cuda"`). PyTorch does not move tensors for you. Tensors on different devices cannot be added, multiplied or compared, single numbers apart. So code that works on your laptop may stop on a GPU with `Expected all tensors to be on the same device`.
 #
-# The cause is nearly always one line: a tensor made inside a function. `torch.arange(n)`, `torch.ones(n, n)` and `torch.tensor([...])` make it on the CPU unless you say otherwise. Ask an input where it is, and say it: `device=x.device`. Four habits are enough:
+# The cause is nearly always one line: a tensor made inside a function. `torch.arange(n)`, `torch.ones(n, n)` and `torch.tensor([...])` make it on the CPU unless you say otherwise. So pass on the device of an input: `device=x.device`. Four habits are enough:
 #
 # | you want | write |
 # |---|---|
 # | a new tensor to combine with `x` | `torch.arange(n, device=x.device)`, `torch.zeros_like(x)`, `x.new_full((n,), 0.5)` |
-# | a number to combine with `x` | a Python number, `0.5 * x`: it goes anywhere |
+# | a number to combine with `x` | a Python number, `0.5 * x`: it works on any device |
 # | a table that belongs to a module | `self.register_buffer("table", table, persistent=False)`: it moves with `.to(device)`; an ordinary attribute stays behind |
 # | a function such as cos or exp | PyTorch's own: NumPy computes on the CPU only |
 #
-# **How this course tests it without a GPU.** PyTorch lets a program add a device of its own. The file `simulated_device.py` adds one called `"simulated"`. Its tensors refuse to meet those on the CPU, exactly as a GPU's do, and the CPU does the arithmetic. Visible checks run your answer there once and name what stays behind. The hidden tests check the same, as a small criterion of its own: if you forget the device, you lose an eighth or a quarter of a point, and nothing else.
+# **How this course tests that without a GPU.** The file `simulated_device.py` adds a device called `"simulated"` to PyTorch. Its tensors refuse to meet those on the CPU, exactly as a GPU's do, and the CPU does the arithmetic. Visible checks run your answer there once and name what stays behind. The hidden tests check the same, for a small share of the points: if you forget the device, you lose an eighth or a quarter of a point, and nothing else.
 
 # %% tags=["experiment"]
 import simulated_device  # adds the device
@@ -401,7 +401,7 @@ except RuntimeError as error:
 #
 # First compute the three weights of token 0's query, and its output.
 #
-# Then **tokens 1 and 2 change positions**: the token from position 2 is now at position 1, with its query, its key and its value. Guess before you compute. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1.
+# Then **tokens 1 and 2 swap positions**: the token from position 2 is now at position 1, with its query, its key and its value. Guess before you compute. Give the weight that position 0 now puts on position 1, and the first channel of the outputs at positions 0 and 1.
 #
 # Use a calculator or `math.exp`. Give **at least four significant digits**.
 
@@ -456,7 +456,7 @@ for key in ("w_0_0", "w_0_1", "w_0_2", "out_0_0", "out_0_1", "swapped_w_0_1", "s
     value = attention_by_hand[key]
     assert value is not None, f"{key!r} is still None."
     assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 0.2447, not {type(value).__name__}.")
+        f"{key!r} must be a plain number such as 0.3125, not {type(value).__name__}.")
     assert math.isfinite(value), f"{key!r} must be finite, got {value}."
 assert len(attention_by_hand) == 8, "there are more than the eight keys asked for: remove the others."
 assert abs(sum(attention_by_hand[f"w_0_{key}"] for key in range(3)) - 1) < 2e-3, (
@@ -473,7 +473,7 @@ week1.attention_by_hand(attention_by_hand)
 # %% [markdown]
 # ## 3 · Shuffling
 #
-# A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token from position `perm[i]`. The transpose undoes it: $P^\top P=I$.
+# A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token from position `perm[i]`. The transpose undoes the shuffle: $P^\top P=I$.
 #
 # What can a function $f$ do with shuffled tokens? Two words are often mixed up:
 #
@@ -497,8 +497,8 @@ def self_attention(x, mask=None):
 # Figure 1.3: run this cell
 names, perm = "abcde", torch.tensor([2, 0, 4, 1, 3])
 panels = [("X", x, range(5)), ("f(X)", self_attention(x)[0], range(5)),
-          ("PX", x[:, perm], perm), ("f(PX) = P f(X)", self_attention(x[:, perm])[0], perm)]
-fig, axes = lab.figure("Two roads, one goal: f is self-attention", nrows=2, ncols=2, height=4.6, width=7.4,
+          ("PX", x[:, perm], perm), ("f(PX)", self_attention(x[:, perm])[0], perm)]
+fig, axes = lab.figure("Two roads: f is self-attention", nrows=2, ncols=2, height=4.6, width=7.4,
                        gridspec_kw={"hspace": 0.18, "wspace": 0.3})
 for ax, (title, values, order) in zip(axes.flat, panels):
     ax.imshow(values[0], cmap=lab.DIVERGING, vmin=-2, vmax=2, aspect="auto", interpolation="nearest")
@@ -515,16 +515,16 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 1.3. Equivariance as a square.** Five tokens a … e as rows, their channels as columns (blue negative, red positive). Going down shuffles the rows; going right applies self-attention. Both roads from the upper left to the lower right end at the same picture.
+# **Figure 1.3. Two roads.** Five tokens a … e as rows, their channels as columns (blue negative, red positive). Going down shuffles the rows; going right applies self-attention. Do both roads to the lower right end at the same picture?
 
 # %% [markdown]
 # ### Exercise 1.3 · Measure the gap
 #
-# **3 points · difficulty 2/5 · 20 minutes · code**
+# **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* you can ask any layer, even one you cannot read: "do you know the order?" But your test must be right for layers that know the order and for layers that don't. Several wrong versions also give zero where the gap is zero, or agree with the right one on every swap of two tokens.
+# *Why it matters:* you can ask any layer, even one you cannot read, whether it knows the order. But your test must be right for layers that know the order and for layers that don't. Some wrong tests are right whenever the gap is zero; others are right for every swap of two tokens.
 #
-# Measure how far apart the two roads of Figure 1.3 end. Call `f` with all of `x` at once, not sequence by sequence.
+# Measure how far apart the two roads of Figure 1.3 end.
 
 # %% nbgrader={"grade_id": "equivariance_gap", "solution": true}
 def equivariance_gap(f, x, perm):
@@ -551,7 +551,7 @@ def equivariance_gap(f, x, perm):
 #
 # <details><summary>Hint 2</summary>
 #
-# You need no inverse. An inverse would put both sides back into the old order.
+# You need no inverse: on both sides position $i$ must hold the token from position `perm[i]`.
 # </details>
 
 # %% nbgrader={"grade_id": "equivariance_gap_check", "grade": true, "points": 0}
@@ -605,7 +605,7 @@ week1.equivariance_gap(equivariance_gap)
 # %% [markdown]
 # ### Experiment: the attention map of a shuffled sentence
 #
-# Take seven tokens with random embeddings and one head with random weights. Feed in the sentence twice, in its own order and shuffled, and look at the weights. (Both occurrences of "the" have the same embedding. Without an encoding nothing tells them apart.)
+# Take a sentence of seven tokens with random embeddings, and one head with random weights. Feed the sentence in twice, in its own order and shuffled, and look at the weights. (Both occurrences of "the" have the same embedding.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The shuffled sentence gives a different map. Sort its rows *and* its columns back into the old order. How many of the 49 weights now differ from the original?
@@ -661,25 +661,24 @@ show_pair("The sentence, and shuffled: no mask")
 #
 # <details><summary>After you have run it</summary>
 #
-# None of them. Sorted back, the second map is the first one again. And the two rows "the" are equal, as are the two columns.
+# None of them. Sorted back, the second map is the first one again. The two rows "the" are equal, and so are the two columns.
 # </details>
 
 # %% [markdown]
 # ### Experiment: which layers are equivariant?
 #
-# Now measure the parts of a Transformer and some rivals. A second column shows how far each layer is from *invariant*: the largest difference between $f(PX)$ and $f(X)$.
+# Now measure the parts of a Transformer and some rivals. The second column shows how far each layer is from *invariant*: the largest difference between $f(PX)$ and $f(X)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Which of these see the order, that is, have a gap above zero?
 #
-# - your attention;
 # - two linear layers with a ReLU, token by token;
 # - LayerNorm, which scales each token's vector to mean 0 and variance 1;
-# - two complete encoder layers: attention and such linear layers, each added to its input and then put through LayerNorm;
+# - two complete encoder layers, each with attention and two linear layers, residual connections and LayerNorm;
 # - subtracting the mean of all tokens;
-# - a convolution along the tokens, which mixes neighbours;
-# - an LSTM, which reads from left to right;
-# - adding another fixed vector at each position;
+# - a convolution along the tokens;
+# - an LSTM (a recurrent network);
+# - adding a fixed vector, a different one at each position;
 # - the mean of all tokens.
 #
 # *Your prediction:*
@@ -717,20 +716,20 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Every layer that works token by token is equivariant, attention is, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads, more layers: none of them brings order in. Convolution, recurrence and a vector per position do.
+# Every layer that works token by token is equivariant. So is attention, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads or more layers do not bring order in. Convolution, recurrence and a vector per position do.
 #
 # **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the second column: for attention the distance is of order 1. Only the mean in the last line is invariant.
 #
-# **Zero up to rounding.** "0" means "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that rounding is all there is: in float64, with more digits, the gap shrinks too.
+# **Zero up to rounding.** "0" means "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that only rounding is left: in float64, with more digits, the gap is smaller.
 # </details>
 
 # %% [markdown]
 # ## 4 · The proof
 #
-# You have measured a few random inputs. Does it hold for all? You need three facts about a permutation matrix $P$:
+# You have measured the gap on a few random inputs. Is it zero for all? You need three facts about a permutation matrix $P$:
 #
 # - $P^\top P = I$;
-# - multiplying by $P$ from the left reorders rows, by $P^\top$ from the right reorders columns in the same way: $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the row of $S$ that row $i$ comes from;
+# - multiplying by $P$ from the left reorders rows; multiplying by $P^\top$ from the right reorders columns in the same way. So $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the row of $S$ that becomes row $i$;
 # - a softmax over a row treats all its entries alike, whatever their order.
 
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant_question", "locked": true}
@@ -738,27 +737,27 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 #
 # **3 points · difficulty 3/5 · 45 minutes · text, graded by a person**
 #
-# *Why it matters:* the proof tells you what a positional encoding has to break, and which parts of a model can never break it.
+# *Why it matters:* the proof shows which property a positional encoding has to break, and which parts of a model cannot.
 #
 # Let $f(X)=\operatorname{softmax}\!\big(XW_q(XW_k)^\top/\sqrt d\big)\,XW_v$, with the softmax over each row.
 #
 # 1. Prove $f(PX)=P f(X)$ for every permutation matrix $P$. Say where you use $P^\top P=I$, and why the softmax of the reordered scores is the reordered softmax.
 # 2. A classifier takes the **mean over the positions** of $f(X)$. Show that its answer is permutation-*invariant*. Then name one task that this does not harm and one that it makes impossible, each with a reason.
-# 3. Now apply a fixed mask to the scores: an $n\times n$ table $M$, the same for every input, with $M_{ij}$ True if position $i$ may attend to position $j$. Which step of your proof needs a condition on $M$, and which condition? Name one mask, other than "everything allowed", for which the proof holds for **every** $P$. And name one $P$ for which it fails with $n=2$ and the mask "attend only to yourself and to earlier positions".
+# 3. Now apply a fixed mask to the scores: an $n\times n$ table $M$, the same for every input, with $M_{ij}$ True if position $i$ may attend to position $j$. Which step of your proof needs a condition on $M$, and what is this condition? Name one mask, other than "everything allowed", for which the proof holds for **every** $P$. And name one $P$ for which it fails with $n=2$ and the mask "attend only to yourself and to earlier positions".
 #
 # Ten to fifteen lines are enough. Formulas may be LaTeX or plain text.
 #
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
 #
-# 1. 1 point: scores of $PX$ are $PXW_q(PXW_k)^\top = P\,S\,P^\top$; softmax acts on each row by itself and does not depend on the order within a row, so $\operatorname{softmax}(PSP^\top)=P\operatorname{softmax}(S)P^\top$; then $P A P^\top P X W_v = P A X W_v$ by $P^\top P=I$. An index proof is as good ($o'_i=\sum_j a_{\pi(i)\pi(j)}v_{\pi(j)}=o_{\pi(i)}$, since a sum does not depend on the order of its terms; this last remark stands for $P^\top P=I$). Half a point if the softmax is exchanged without any reason.
-# 2. 1 point: the mean over rows is the same for $P f(X)$ and $f(X)$, because it does not depend on the order of the rows. Half of the point is for the two tasks with reasons: costs nothing where only *which* tokens occur matters (topic, language, spam, a bag of items); impossible where two inputs with the same tokens need different answers (who bites whom, negation scope, arithmetic "7 - 2" against "2 - 7", the ordering task of 1.6).
-# 3. 1 point: the step $\operatorname{softmax}(PSP^\top \text{ with } M)$: one needs the mask to be carried along, $PMP^\top=M$, that is $M_{\pi(i)\pi(j)}=M_{ij}$. Masks that do it for all $P$ have one value on the diagonal and one off it, so besides "everything" there are three: only yourself, everybody but yourself, and nobody at all (all False, with our convention of zero weights, or simply ruled out because the softmax is undefined). It is the structure $\lambda I+\gamma\mathbf 1\mathbf 1^\top$ of the equivariant linear layers in Deep Sets (Zaheer et al., 2017). For $n=2$ the swap fails: the causal mask has $M_{10}$ True and $M_{01}$ False, and the swap exchanges them. Half a point for the condition, half for the examples. A padding mask that moves with the tokens is not fixed: no credit as an example, but no deduction.
+# 1. 1 point: scores of $PX$ are $PXW_q(PXW_k)^\top = P\,S\,P^\top$; softmax acts on each row by itself and does not depend on the order within a row, so $\operatorname{softmax}(PSP^\top)=P\operatorname{softmax}(S)P^\top$; then $P A P^\top P X W_v = P A X W_v$ by $P^\top P=I$. An index proof is just as good ($o'_i=\sum_j a_{\pi(i)\pi(j)}v_{\pi(j)}=o_{\pi(i)}$, since a sum does not depend on the order of its terms; this last remark stands for $P^\top P=I$). Half a point if the softmax is exchanged without any reason.
+# 2. 1 point: the mean over rows is the same for $P f(X)$ and $f(X)$, because it does not depend on the order of the rows. Half of the point is for the two tasks with reasons: the mean costs nothing where only *which* tokens occur matters (topic, language, spam, a bag of items); a task is impossible where two inputs with the same tokens need different answers (who bites whom, negation scope, arithmetic "7 - 2" against "2 - 7", the ordering task of 1.6).
+# 3. 1 point: in the step $\operatorname{softmax}(PSP^\top \text{ with } M)$ the mask must be carried along, $PMP^\top=M$, that is $M_{\pi(i)\pi(j)}=M_{ij}$. Masks that do it for all $P$ have one value on the diagonal and one off it, so besides "everything" there are three: only yourself, everybody but yourself, and nobody at all (all False, with our convention of zero weights, or simply ruled out because the softmax is undefined). They have the structure $\lambda I+\gamma\mathbf 1\mathbf 1^\top$ of the equivariant linear layers in Deep Sets (Zaheer et al., 2017). For $n=2$ the swap fails: the causal mask has $M_{10}$ True and $M_{01}$ False, and the swap exchanges them. Half a point for the condition, half for the examples. A padding mask that moves with the tokens is not fixed: it does not count as the example; beside a valid one it costs nothing.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "equivariant_or_invariant", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. Let $S=XW_q(XW_k)^\top/\sqrt d$ and $A=\operatorname{softmax}(S)$. For $PX$ the scores are $PXW_q(PXW_k)^\top/\sqrt d=P\,S\,P^\top$: the same numbers, rows and columns reordered alike. Softmax divides each exponential by the sum over its row. A row holds the same set of numbers as before, so its sum is the same, and each weight moves with its score: $\operatorname{softmax}(PSP^\top)=PAP^\top$. Therefore $f(PX)=PAP^\top\,PXW_v=PA\,(P^\top P)\,XW_v=PAXW_v=P f(X)$. The second-last step uses $P^\top P=I$.
+# 1. Let $S=XW_q(XW_k)^\top/\sqrt d$ and $A=\operatorname{softmax}(S)$. For $PX$ the scores are $PXW_q(PXW_k)^\top/\sqrt d=P\,S\,P^\top$: the same numbers, rows and columns reordered alike. Softmax divides each exponential by the sum over its row. A row holds the same set of numbers as before, so its sum is the same, and each weight moves with its score: $\operatorname{softmax}(PSP^\top)=PAP^\top$. Therefore $f(PX)=PAP^\top\,PXW_v=PA\,(P^\top P)\,XW_v=PAXW_v=P f(X)$. The last step but one uses $P^\top P=I$.
 #
 # 2. The mean over positions is $\frac1n\mathbf 1^\top f(X)$ with the row $\mathbf 1^\top$ of ones. Since $\mathbf 1^\top P=\mathbf 1^\top$, we get $\frac1n\mathbf 1^\top f(PX)=\frac1n\mathbf 1^\top P f(X)=\frac1n\mathbf 1^\top f(X)$: invariant. Finding out the language of a text suffers little, because *which* words occur decides it. Finding out who bites whom is impossible: "the dog bites the man" and "the man bites the dog" have the same tokens, hence the same mean, and need different answers.
 #
@@ -778,7 +777,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 #
 # <details><summary>Hint 3</summary>
 #
-# A condition for every $P$ means: no position may be special. Which entries of an $n\times n$ table can be moved onto each other by reordering rows and columns alike?
+# If a condition holds for every $P$, no position is special. Which entries of an $n\times n$ table can be moved onto each other by reordering rows and columns alike?
 # </details>
 
 # %% [markdown]
@@ -793,7 +792,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown]
 # ### Exercise 1.5 · Causal mask
 #
-# **3 points · difficulty 2/5 · 15 minutes · code**
+# **3 points · difficulty 2/5 · 12 minutes · code**
 #
 # *Why it matters:* a mask that is aligned at the wrong corner is still a tidy triangle. Training, with as many queries as keys, does not notice. Generation falls apart.
 
@@ -852,9 +851,9 @@ week1.causal_mask(causal_mask)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Experiment: two ways to align
+# ### Experiment: PyTorch's causal mask
 #
-# PyTorch's own attention has a switch `is_causal=True`. To see its mask, set all scores to zero and put in unit vectors as values. Then the output *is* the weights, and a weight above zero is a key that is seen.
+# PyTorch's own attention has a switch `is_causal=True`. To see its mask, set all scores to zero and put in unit vectors as values. Then the output *is* the weights, and a weight above zero marks a key that the query sees.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Two queries, five keys. Which keys does the *last* query see with your mask, and which with `is_causal=True`?
@@ -895,13 +894,13 @@ plt.show()
 #
 # PyTorch's switch takes the two queries for the *first* two positions. So the newest token sees two keys of five, and a single query sees key 0 only. The switch is meant for as many queries as keys. With a cache, pass a mask such as yours, or [`causal_lower_right`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/attention/bias.py). A single query needs no mask: everything is in its past.
 #
-# The package flash-attn moved `causal=True` from the top left to the end in version 2.1 ([README, "2.1: Change behavior of causal flag"](https://github.com/Dao-AILab/flash-attention/blob/v2.5.9/README.md#21-change-behavior-of-causal-flag)).
+# In version 2.1 the package flash-attn moved its `causal=True` from the top left to the bottom right ([README, "2.1: Change behavior of causal flag"](https://github.com/Dao-AILab/flash-attention/blob/v2.5.9/README.md#21-change-behavior-of-causal-flag)).
 # </details>
 
 # %% [markdown]
 # ### Experiment: the same shuffle, with a causal mask
 #
-# The same sentence, the same weights, the same shuffle as in Figure 1.4, now with your causal mask.
+# Repeat Figure 1.4 with the same sentence, weights and shuffle, now with your causal mask.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** After sorting back, how much of the first map do you get back? Could a causal layer with *other* weights be equivariant?
@@ -916,9 +915,9 @@ show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 #
 # <details><summary>After you have run it</summary>
 #
-# Sorted back, the second map is no longer a triangle: a word sees those before it *in the shuffled sentence*. 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles: 14 to 37, and 6 to 19.)
+# Sorted back, the second map is no longer a triangle: a word sees those before it *in the shuffled sentence*. 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles gave 14 to 37, and 6 to 19.)
 #
-# No weights can make the *map* come back. A visible key has a weight above zero and a hidden one has zero, so the hatched pattern would have to match, and the shuffle moves it. The *outputs* can: take $W_v=0$.
+# No weights can make the *map* come back. A visible key has a weight above zero and a hidden one has zero, so the hatched pattern would have to match, and the shuffle moves it. The *outputs* can come back: take $W_v=0$.
 #
 # The mask is tied to positions, the words are not. So a causal layer knows something about the order, with no positional encoding at all.
 # </details>
@@ -928,13 +927,13 @@ show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 #
 # What does a causal layer know? Look at two simple cases.
 #
-# - **A marker at the start.** Let token 0 be a special token that occurs nowhere else, as in most language models. If all scores are equal, position $i$ gives each of its $i+1$ visible tokens the weight $\frac1{i+1}$. So the marker's share in the output tells how many tokens there are so far.
+# - **A marker at the start.** Let token 0 be a special token that occurs nowhere else, as in many language models. If all scores are equal, position $i$ gives each of its $i+1$ visible tokens the weight $\frac1{i+1}$. So the marker's share in the output tells how many tokens there are so far.
 # - **No marker.** The output at $i$ is a mean over $i+1$ tokens. A mean over more tokens varies less.
 #
-# Take one head with random weights, and random tokens. Fit two *linear* read-outs to its outputs on one half of the texts, one of $i$ and one of $\frac1{i+1}$. Try them on the other half.
+# Take one head with random weights, and random tokens. On one half of the texts, fit two *linear* read-outs of its outputs: one for $i$, one for $\frac1{i+1}$. Try them on the other half.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** For texts with a marker: how well can a linear map read $\frac1{i+1}$ from the output of *one untrained* causal layer? How well $i$ itself? And what is left without the mask?
+# **Predict.** For texts with a marker: how much of the variance of $\frac1{i+1}$ can a linear map explain from the output of *one untrained* causal layer? How much of the variance of $i$? And how much without the mask?
 #
 # *Your prediction:*
 
@@ -999,19 +998,19 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 #
 # <details><summary>After you have run it</summary>
 #
-# With a marker, the output reveals $\frac1{i+1}$: the read-out explains 0.83 to 0.91 of its variance in five seeds. This says much about the first ten positions and little about the rest. So a read-out of $i$ itself explains only 0.42 to 0.44. Without the mask, a read-out explains nothing.
+# With a marker, the output reveals $\frac1{i+1}$: the read-out explains 0.83 to 0.91 of its variance in five seeds. The fraction $\frac1{i+1}$ says much about the first ten positions and little about the rest. So a read-out of $i$ itself explains only 0.42 to 0.44. Without the mask, a read-out explains nothing.
 #
-# Without a marker, no *linear* reading works. But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
+# Without a marker, no *linear* read-out works. But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
 # </details>
 #
-# **What larger models do with it.** Haviv et al. (2022) trained causal language models without any encoding. These stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. In their ranking over all tasks, tested on longer texts than in training, models without an encoding came first, ahead of T5's bias, ALiBi and RoPE.
+# **What larger models do with the leak.** Haviv et al. (2022) trained causal language models without any encoding. These stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. In their ranking over all tasks, on longer texts than in training, models without an encoding came first, ahead of T5's bias, ALiBi and RoPE.
 
 # %% [markdown]
 # ## 6 · Does A occur before B?
 #
-# Now a task that is *only* about order. A text has eight letters. A and B occur once each; the other positions hold letters drawn at random from six more. Does A come before B?
+# Now a task that is *only* about order. A text has eight letters. A and B occur once each; the remaining positions hold letters drawn at random from six others. Does A come before B?
 #
-# The model has one attention layer with two heads, built on *your* attention and *your* mask, then a feed-forward layer and the mean over the positions. There are three versions, the *arms* of the experiment, with five training seeds each:
+# The model has one attention layer with two heads, built on *your* attention and *your* mask, followed by a feed-forward layer and the mean over the positions. There are three versions, the *arms* of the experiment, with five training seeds each:
 #
 # 1. no mask, no positional encoding;
 # 2. your causal mask, no positional encoding;
@@ -1043,7 +1042,7 @@ class OrderReader(nn.Module):
 
 
 # %% [markdown] tags=["prediction"]
-# **Predict**, for each arm, the accuracy on the test texts of 8 letters. Then for arms 1 and 2 on texts of 16 and 32 letters. How close to one half is "chance": 0.4 to 0.6, 0.48 to 0.52, or closer? *Write your numbers down: you will need them in exercise 1.6.*
+# **Predict**, for each arm, the accuracy on the test texts of 8 letters. Then predict it for arms 1 and 2 on texts of 16 and 32 letters. How exact are your numbers: to within 0.1, to within 0.02, or closer? *Write your numbers down: you will need them in exercise 1.6.*
 #
 # *Your prediction:*
 
@@ -1114,36 +1113,36 @@ plt.show()
 lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", "32 letters"], rows)
 
 # %% [markdown]
-# **Figure 1.8. The ordering task.** Left: mean training loss, with a band from the least to the greatest of five seeds. Right: test accuracy, bars for the mean and dots for the seeds. The vectors per position exist for positions 0 to 7 only; a longer text has none to add.
+# **Figure 1.8. The ordering task.** Left: mean training loss, with a band from the lowest to the highest of five seeds. Right: test accuracy, bars for the mean and dots for the seeds. Arm 3 has vectors for positions 0 to 7 only, so it cannot read longer texts.
 
 # %% [markdown] nbgrader={"grade_id": "ordering_explained_question", "locked": true}
 # ### Exercise 1.6 · Explain the ordering task
 #
-# **3 points · difficulty 3/5 · 35 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 40 minutes · text, graded by a person**
 #
 # *Why it matters:* you will hear that without a positional encoding a Transformer sees a *bag of words*, words without an order. That is half the truth. If you know which half, you can say what an experiment shows and what it does not.
 #
 # 1. State what you predicted for arms 1 and 2 and what was measured. Then explain why arm 1 is *exactly* at one half on this test set, not just near it, whatever its weights are and however long it is trained.
 # 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the position of B** contain if A comes before B, and what if A comes after B? Why does the mean over the positions not wipe this out?
-# 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights). What does your result say about the first sentence? Then name one thing in Figure 1.8, or in how the experiment was set up, that makes the second sentence premature.
+# 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights, no encoding). What does your result say about the first sentence? Then name one thing in Figure 1.8, or in how the experiment was set up, that makes the second sentence premature.
 #
 # Ten to fifteen lines are enough.
 #
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
 #
-# 1. 1 point: prediction and measurement are stated (a wrong prediction costs nothing; none stated costs half a point). The layer is equivariant, the mean makes the model invariant; a text and the one with A and B exchanged consist of the same tokens, so the model gives both the same answer, and exactly one of the two is right. It holds for all weights, so training cannot change it. Saying only "there is no position information, so it guesses" earns half a point at most.
-# 2. 1 point: B's query can attend to A only if A stands before B (otherwise it is masked); so the output at B contains A's value (with any weight the model has learned to give it) in one case and cannot contain it in the other; likewise at A. The feed-forward layer, applied at each position before the mean, can turn this into a feature of its own, which the mean only divides by n. Half a point if it is only said that "the mask breaks the symmetry".
-# 3. 1 point: all values are the same vector v, and weights add up to 1, so the output is v at every position: nothing about the position, whatever the weights. The mask does not give positions by itself; it shows through *different* contents (a marker, other letters). Half a point for the computation with its conclusion. Half a point for one honest limit: accuracy at 32 letters falls for some seeds; one easy task with two letters only; one layer, tiny model; order of two tokens is not distance or exact position; nothing here about language modelling.
+# 1. 1 point: prediction and measurement are stated (a wrong prediction costs nothing; a missing one costs half a point). The layer is equivariant, the mean makes the model invariant; a text and the one with A and B exchanged consist of the same tokens, so the model gives both the same answer, and exactly one of the two is right. It holds for all weights, so training cannot change it. Saying only "there is no position information, so it guesses" earns half a point at most.
+# 2. 1 point: B's query can attend to A only if A stands before B (otherwise it is masked); so the output at B contains A's value (with any weight the model has learned to give it) in one case and cannot contain it in the other; the same holds at A. The feed-forward layer, applied at each position before the mean, can turn this into a feature of its own, which the mean only divides by n. Half a point if it is only said that "the mask breaks the symmetry".
+# 3. 1 point: all values are the same vector v, and weights add up to 1, so the output is v at every position, whatever the weights, and tells no position. The mask does not give positions by itself; it shows through *different* contents (a marker, other letters). Half a point for the computation with its conclusion. Half a point for one honest limit: accuracy at 32 letters falls for some seeds; one easy task with two letters only; one layer, tiny model; the order of two tokens is not a distance or an exact position; nothing here tests language modelling.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "ordering_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. I predicted 0.48 to 0.52 for arm 1 and 0.8 for arm 2; the experiment gave 0.50 and 1.00. Arm 1: attention without a mask is equivariant, the feed-forward layer works token by token, and the mean over the positions makes the answer invariant (1.4). A text and its twin with A and B exchanged hold the same letters in another order, so the model gives both the same number, hence the same answer. One of the two answers is right, the other wrong: each pair contributes exactly one half. This is true for any weights; there is nothing that training could find.
+# 1. I predicted 0.50 to within 0.02 for arm 1 and 0.8 for arm 2; the experiment gave 0.50 and 1.00. Arm 1: attention without a mask is equivariant, the feed-forward layer works token by token, and the mean over the positions makes the answer invariant (1.4). A text and its twin with A and B exchanged hold the same letters in another order, so the model gives both the same number, hence the same answer. This answer is right for one of the two and wrong for the other, so each pair contributes exactly one half. This is true for any weights; there is nothing that training could find.
 #
-# 2. The query of B can look for A. If A stands before B, A's key is visible, and the output at B can contain much of A's value. If A stands after B, A is masked, and the output at B contains nothing of it, whatever the weights. So the vector at B differs between the two cases. The feed-forward layer sees this vector *before* the mean is taken and can write "A was seen" into a channel of its own. The mean adds this to the other positions' contributions and divides by 8; the read-out can undo the 8 with a larger weight. (The reverse, "B was seen at A", works as well.)
+# 2. The query of B can look for A. If A stands before B, A's key is visible, and the output at B can contain much of A's value. If A stands after B, A is masked, and the output at B contains nothing of it, whatever the weights. So the vector at B differs between the two cases. The feed-forward layer sees this vector *before* the mean is taken and can write "A was seen" into a channel of its own. The mean adds this to the other positions' contributions and divides by 8; the read-out can undo the 8 with a larger weight. (The reverse, "B was seen at A", also works.)
 #
-# 3. In a text of one letter all values are the same vector $v$. At position $i$ the output is $\sum_{j\le i}a_{ij}v=v\sum_{j\le i}a_{ij}=v$: the same at each position, for any weights. So the mask alone tells no token where it stands. It decides who is seen, and that shows only if those who are seen differ: in their letters, or by a marker at the start. The second sentence is premature: on 32 letters, four times the training length, not all of the five seeds are at 1.00; and we tried one easy task, in which only the order of two letters counts, not how far apart they are.
+# 3. In a text of one letter all values are the same vector $v$. At position $i$ the output is $\sum_{j\le i}a_{ij}v=v\sum_{j\le i}a_{ij}=v$: the same at each position, for any weights. So the mask alone tells no token where it stands. It decides which tokens are seen, and that shows only if these differ: in their letters, or by a marker at the start. The second sentence is premature: on 32 letters, four times the training length, not all of the five seeds are at 1.00; and we tried one easy task, in which only the order of two letters counts, not how far apart they are.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1165,7 +1164,7 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 # %% [markdown]
 # ### Look inside
 #
-# Write your answer to 1.6 first. Then open the trained causal model and see how it does it: the next cell draws its attention on one text and on its twin.
+# Write your answer to 1.6 first. Then see how the trained causal model solves the task: the next cell draws its attention on one text and on its twin.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 1.9: run this cell
@@ -1208,7 +1207,7 @@ with torch.no_grad():
 lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly 0 if hidden"], rows)
 
 # %% [markdown]
-# **Figure 1.9. Inside the trained model.** Attention of one head (seed 0) on a text of eight letters and on its twin, in which A and B have changed positions. Hatched: hidden by the mask. Framed: the row of B.
+# **Figure 1.9. Inside the trained model.** Attention of one head (seed 0) on a text of eight letters and on its twin, in which A and B have swapped positions. Hatched: hidden by the mask. Framed: the row of B.
 #
 # <details><summary>After you have run it</summary>
 #
@@ -1218,7 +1217,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 # %% [markdown]
 # ## 7 · The answer
 #
-# Put the question of the week to your own two functions: random embeddings, the head of section 3, and the mean over the positions.
+# Put the question of the week to your own two functions. Use random embeddings, the head of section 3, and the mean over the positions.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** How far apart are the two sentences, without a mask and with a causal one?
@@ -1241,7 +1240,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>After you have run it</summary>
 #
-# Can a Transformer tell the dog from the man? Without a mask and without an encoding: no. It sees the same five words, whatever its weights. With a causal mask: yes, to a degree. Each word sees only what came before it, so order leaks in through the contents. How much a large model can build on this leak is still open.
+# Can a Transformer tell who bites whom? Without a mask and without an encoding it cannot: it sees the same five words, whatever its weights. With a causal mask it can, to a degree. Each word sees only what came before it, so order leaks in through the contents. How much a large model can build on this leak is still open.
 # </details>
 
 # %% [markdown]
@@ -1256,12 +1255,12 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>2. Along which axis is the softmax, and how do you see a mistake?</summary>
 #
-# Along the keys. Each query's weights add up to 1: sum the weights over the last axis.
+# Along the keys. To check, sum the weights over the last axis: each query's weights add up to 1.
 # </details>
 #
 # <details><summary>3. Does a padding mask break equivariance?</summary>
 #
-# Not if it moves along with the tokens: then it is part of the input. A mask that is tied to positions does, unless it treats all positions alike.
+# Not if it moves along with the tokens: then it is part of the input. A mask that is tied to positions does break it, unless it treats all positions alike.
 # </details>
 #
 # <details><summary>4. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>
@@ -1271,7 +1270,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>5. You get a layer as a black box. How do you find out whether it uses the order?</summary>
 #
-# Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so it does not show an index that uses the inverse permutation by mistake.
+# Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so it cannot expose code that uses the inverse permutation by mistake.
 # </details>
 #
 # <details><summary>6. Where is it an advantage not to know the order?</summary>
@@ -1285,19 +1284,19 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 # | You may read | What is true | where |
 # |---|---|---|
 # | Shuffling the tokens leaves the attention map as it is | Its rows and columns are shuffled in the same way. | Figure 1.4 |
-# | At chance means: near one half | Not always. In 1.6 you explained why this arm is *exactly* at one half. | 1.6 |
-# | Scores are divided by $\sqrt{d_{model}}$ | By the square root of the *head* dimension: it is the number of terms in the dot product. | Figure 1.2 |
-# | $-10^9$ is as good as $-\infty$ | Not in a fully masked row (equal weights to hidden keys), and float16 cannot hold it. | section 2 |
-# | `nan_to_num` after the softmax cures a fully masked row | The value, but the gradient behind it may stay NaN. | section 2 |
+# | "At chance" means near one half | Not always. In 1.6 you explained why arm 1 is *exactly* at one half. | 1.6 |
+# | Scores are divided by $\sqrt{d_{model}}$ | By the square root of the *head* dimension, the number of terms in the dot product. | Figure 1.2 |
+# | $-10^9$ is as good as $-\infty$ | In a fully masked row it gives hidden keys equal weights, and float16 cannot hold it. | section 2 |
+# | `nan_to_num` after the softmax cures a fully masked row | It cures the value, but the gradient may stay NaN. | section 2 |
 # | `is_causal=True` is right whenever text is generated | It is aligned at the top left: with a cache, new queries see the first keys only. | Figure 1.5 |
-# | LayerNorm, residuals or depth let the order in | All of them are equivariant. | section 3 |
+# | LayerNorm, residuals or depth let the order in | All three are equivariant. | section 3 |
 #
 # ## Takeaways
 #
 # 1. Attention without a mask: shuffle in, shuffle out. Nothing in it knows a position.
 # 2. Equivariant + mean = invariant: two texts with the same tokens get the same answer.
-# 3. Mask before the softmax, scale before the product, and test the row that sees nothing.
-# 4. Next week puts the order in on purpose: with sines and cosines.
+# 3. Mask before the softmax, mind the range of float16, and test the row that sees nothing.
+# 4. Next week puts the order in, with sines and cosines.
 #
 # ## References
 #

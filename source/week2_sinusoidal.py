@@ -7,21 +7,21 @@
 #
 # ## What you will be able to do
 #
-# - compute a sinusoidal encoding by hand, and say which of its dot products must be equal before you compute them;
+# - compute a sinusoidal encoding by hand, and know which of its dot products must be equal before you compute them;
 # - name the shortest and the longest wavelength, and say which pairs of channels never complete a turn in training;
 # - write the encoding so that position 100,000 is as exact as position 1;
-# - build the matrix that moves every position by $k$, and an attention head out of it that looks three tokens back;
+# - build the matrix that moves every position by $k$, and use it in an attention head that looks three tokens back;
 # - write a learned position table, and say exactly what happens beyond its training length and beyond its end;
 # - test the claim "similarity falls with distance" at any width;
 # - take an attention score apart into its four terms, and say which of them RoPE and ALiBi keep.
 #
-# **You need** week 1, radians, sine and cosine, matrix times vector. The two addition theorems are in the text.
+# **You need** week 1, radians, sine and cosine, and matrix times vector. The two addition theorems are in the text.
 #
-# **Short of time?** 2.1, 2.3 and 2.4 are the idea; 2.7 leads to the next weeks.
+# **Short of time?** The idea is in 2.1, 2.3 and 2.4; 2.7 leads to the next weeks.
 #
 # <!-- points of week2_sinusoidal -->
 #
-# **As in week 1:** a *visible check* carries 0 points and says what is wrong. The *hidden tests* carry all the points of a code or number exercise, and a person reads the two text answers. Answer *predict* cells before you run the experiment. Folded cells hold plumbing: run them like any other.
+# **As in week 1:** a *visible check* carries 0 points and says what is wrong. The *hidden tests* carry all the points of a code or number exercise, and a person grades the two text answers. Answer *predict* cells before you run the experiment. Folded cells hold plumbing: run them like any other.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -29,7 +29,7 @@
 # - Positions $p$ are whole numbers and start at **0**. In scores, $i$ is the position of a query and $j$ that of a key.
 # - $d$ is the width of the model, `d_model`. It must be even.
 # - Channels are counted 0, 1, …, $d-1$. Channels $2t$ and $2t+1$ form **pair** $t$, for $t=0,\dots,\frac d2-1$. (Most texts call the pair $i$. Here $i$ belongs to the queries.)
-# - In this week's formulas vectors are **columns**: $\mathrm{PE}(p)\in\mathbb R^d$ and $q=W_qx$, with $W_q$ the `weight` of an `nn.Linear`. In code a table has one row per position, `pe[p]`.
+# - In this week's formulas vectors are **columns**: $\mathrm{PE}(p)\in\mathbb R^d$ and $q=W_qx$, where $W_q$ is the `weight` of an `nn.Linear`. In code a table has one row per position, `pe[p]`.
 # - Functions without a tensor argument (2.3, 2.4) return float32 tensors on the CPU. The layer of 2.5 keeps the dtype of its input.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
@@ -50,22 +50,22 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · What makes a good encoding
 #
-# The layer of week 1 does not know the positions of its tokens. Without a causal mask a text is a bag of words to it. With one, some order leaks in through the contents, and a token can at best infer its position from them. So mark every token with its position: this is a *positional encoding*. The simplest way is to **add** a vector to the token's embedding below the first layer:
+# The layer of week 1 does not know the positions of its tokens. Without a causal mask a text is a bag of words to it. With this mask, some order leaks in through the contents, and a token can at best infer its position from them. So mark every token with its position: such a mark is a *positional encoding*. The simplest way is to **add** a vector to the token's embedding below the first layer:
 #
 # $$x'_p = x_p + \mathrm{PE}(p). \tag{1}$$
 #
-# Which vector? Try some ideas.
+# Which vector should it be? Try some ideas.
 #
 # | idea | what goes wrong |
 # |---|---|
 # | the number $p$ itself | grows without bound and drowns the token |
 # | $p/n$, with $n$ the length of the text | bounded, but "the next position" is a different step in every text |
 # | one-hot: channel $p$ is 1 | needs as many channels as positions; any two positions are equally far apart |
-# | the binary digits of $p$ | bounded, few channels, but it jumps: from 7 = 0111 to 8 = 1000 *every* digit changes |
+# | the binary digits of $p$ | bounded, needs few channels, but jumps: from 7 = 0111 to 8 = 1000 *every* digit changes |
 #
-# The last idea is nearly right. Write 0, 1, 2, … in binary, in a column. The last digit flips at every step, the one before it at every second, then every fourth. Each digit is a **wave** with twice the wavelength of its right neighbour. Fast waves tell neighbours apart; slow waves tell far from near. Only the jumps are bad, and the square waves cause them.
+# The last idea is nearly right. Write 0, 1, 2, … in binary, in a column. The last digit flips at every step, the one before it at every second step, the next at every fourth. Each digit is a **wave** with twice the wavelength of the digit to its right. Fast waves tell neighbouring positions apart; slow waves tell far from near. Only the jumps are bad, and the square waves cause them.
 #
-# So make them round.
+# So make the waves round.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Replace each square wave by a sine *and* a cosine of the same wavelength. How long is one step, from $p$ to $p+1$? Does its length still depend on where in the text you are?
@@ -105,7 +105,7 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 #
 # <details><summary>After you have run it</summary>
 #
-# A step on round waves is a turn by a fixed angle, wherever you start. Everything this week builds on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top.
+# On round waves a step turns each pair by a fixed angle, wherever you start. Everything this week builds on this property. The property needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top.
 # </details>
 
 # %% [markdown]
@@ -118,7 +118,7 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 # In detail:
 #
 # - $t$ counts **pairs**. Channels 0 and 1 share the frequency $\omega_0=1$, channels 2 and 3 share $\omega_1$, and so on. The exponent is $2t/d$: it starts at 0 and stays *below* 1.
-# - Sine sits on the even channel and cosine on the odd one, side by side: the **interleaved** layout.
+# - Sine sits on the even channel and cosine on the odd one, side by side. This is the **interleaved** layout.
 # - Angles are in radians. At $p=0$ all sines are 0 and all cosines are 1.
 # - Each pair is a point on the unit circle, so $|\mathrm{PE}(p)|^2=\frac d2$ for every $p$: no position is louder than another.
 #
@@ -142,9 +142,9 @@ lab.moving_clocks(head_dim=8, m=3, keys=False)
 #
 # **5 + 2 points · difficulty 2/5 · 30 + 20 minutes · numbers and text**
 #
-# *Why it matters:* degrees, a forgotten 2 in the exponent and swapped waves all give plausible tables and no error. After four rows by hand you will see such a mistake.
+# *Why it matters:* use degrees, forget a 2 in the exponent or swap sine and cosine, and you get a plausible table and no error. After four rows by hand you will see such a mistake.
 #
-# Let $d=4$ and base 10,000. Compute $\mathrm{PE}(0)$, $\mathrm{PE}(1)$, $\mathrm{PE}(5)$ and $\mathrm{PE}(6)$, and the dot products $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$, $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ and $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$. Use a calculator, or `math.sin` and `math.cos`. Give **at least four significant digits** (0.04998 has four), and round only at the end.
+# Let $d=4$ and base 10,000. Compute $\mathrm{PE}(0)$, $\mathrm{PE}(1)$, $\mathrm{PE}(5)$ and $\mathrm{PE}(6)$, and the dot products $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$, $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ and $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$. Use a calculator, or `math.sin` and `math.cos`. Give **at least four significant digits** (0.07914 has four), and round only at the end.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "encode_by_hand", "solution": true}
 # Replace every None by a number, at least four significant digits. pe_5_2 is channel 2 of PE(5).
@@ -197,7 +197,7 @@ for key in wanted:
     value = encode_by_hand[key]
     assert value is not None, f"{key!r} is still None."
     assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 0.5403, not {type(value).__name__}.")
+        f"{key!r} must be a plain number such as 0.3125, not {type(value).__name__}.")
     assert math.isfinite(value), f"{key!r} must be finite, got {value}."
 assert len(encode_by_hand) == 19, "there are more than the nineteen keys asked for: remove the others."
 
@@ -236,12 +236,12 @@ week2.encode_by_hand(encode_by_hand)
 # 1 point per part; half points are allowed.
 #
 # 1. 1 point: $\mathrm{PE}(p)\cdot\mathrm{PE}(q)=\sum_t[\sin(p\omega_t)\sin(q\omega_t)+\cos(p\omega_t)\cos(q\omega_t)]=\sum_t\cos((p-q)\omega_t)$, with the remark that the theorem needs one frequency in both products of a pair. Half a point if the sum over pairs or the role of the common frequency is missing. No point for "because the offset is the same" alone.
-# 2. 1 point: $\mathrm{PE}(7)\cdot\mathrm{PE}(7)=d/2=2$ (offset 0); the other two are equal, both $1.2824$ (offsets 5 and -5, as $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$). Cosine is even, so the product does not tell left from right. Half a point if the remark on direction is missing or one value is wrong. A wrong $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$ taken over from the table above costs nothing here.
+# 2. 1 point: $\mathrm{PE}(7)\cdot\mathrm{PE}(7)=d/2=2$ (offset 0); the other two are equal, both $1.2824$ (offsets 5 and -5, as $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$). Cosine is even, so the product does not tell left from right. Half a point if the remark on direction is missing or one value is wrong. A wrong $\mathrm{PE}(0)\cdot\mathrm{PE}(5)$ taken over from the numbers above costs nothing here.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "products_explained", "grade": true, "solution": true, "points": 2}
 # ### BEGIN SOLUTION
-# 1. Group the products by pairs. Pair $t$ contributes $\sin(p\omega_t)\sin(q\omega_t)+\cos(p\omega_t)\cos(q\omega_t)$. Both terms have the same $\omega_t$, so the addition theorem applies with $a=p\omega_t$, $b=q\omega_t$ and gives $\cos((p-q)\omega_t)$. With two different frequencies in one pair it would not. Summed over all pairs,
+# 1. Group the products by pairs. Pair $t$ contributes $\sin(p\omega_t)\sin(q\omega_t)+\cos(p\omega_t)\cos(q\omega_t)$. Both terms have the same $\omega_t$, so the addition theorem applies with $a=p\omega_t$, $b=q\omega_t$ and gives $\cos((p-q)\omega_t)$. With two different frequencies in one pair it would not apply. Summed over all pairs,
 # $$\mathrm{PE}(p)\cdot\mathrm{PE}(q)=\sum_{t=0}^{d/2-1}\cos\big((p-q)\,\omega_t\big).$$
 # $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$ and $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ both have offset 1 up to the sign, so they are equal.
 #
@@ -266,9 +266,9 @@ week2.encode_by_hand(encode_by_hand)
 #
 # $$\lambda_t=\frac{2\pi}{\omega_t}=2\pi\cdot\text{base}^{2t/d}. \tag{3}$$
 #
-# The first is $\lambda_0=2\pi\approx6.283$, at any $d$ and any base.
+# The first wavelength is $\lambda_0=2\pi\approx6.283$, at any $d$ and any base.
 #
-# And the longest? Count: the pairs are $t=0,\dots,\frac d2-1$, so the last exponent is $\frac{2(d/2-1)}{d}=1-\frac2d$. It never gets to 1. The paper says that the wavelengths run "from $2\pi$ to $10000\cdot2\pi$"; by its own formula the last one stops one step short of that. How short? Compute it.
+# How long is the longest? The pairs are $t=0,\dots,\frac d2-1$, so the last exponent is $\frac{2(d/2-1)}{d}=1-\frac2d$. It never gets to 1. The paper says that the wavelengths run "from $2\pi$ to $10000\cdot2\pi$"; by its own formula the last one stops one step short of that. Compute how far short it is.
 
 # %% [markdown]
 # ### Exercise 2.2 · Wavelengths by hand
@@ -335,7 +335,7 @@ week2.wavelengths_by_hand(wavelengths_by_hand)
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 2.3: run this cell
 turns = lambda length: length / (2 * math.pi * 10000 ** (torch.arange(32, dtype=torch.float64) / 32))
-fig, ax = lab.figure("How much of its circle each hand has shown (width 64)", height=3.4)
+fig, ax = lab.figure("How much of its circle each hand sweeps (width 64)", height=3.4)
 trained, longer = turns(512).clamp(max=1), turns(1024).clamp(max=1)
 ax.bar(range(32), trained, color=lab.BLUE, label="seen in training: 512 tokens")
 ax.bar(range(32), longer - trained, bottom=trained, color=lab.VERMILLION, hatch="///", edgecolor="white", linewidth=0,
@@ -351,13 +351,13 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 
 
 # %% [markdown]
-# **Figure 2.3. Angles never seen.** Solid: the part of its circle that each hand has shown within 512 tokens. Hatched: what a text of twice the length adds.
+# **Figure 2.3. Angles never seen.** Solid: the part of its circle that each hand sweeps within 512 tokens. Hatched: what a text of twice the length adds.
 #
 # <details><summary>After you have run it</summary>
 #
-# The fast half of the hands has been all the way round. The *slow* ones reach new angles. This is the usual explanation of why a model fails on longer texts. Keep it in mind: section 6 tests it.
+# The fast half of the hands has been all the way round. The *slow* ones reach new angles. The new angles are the usual explanation of why a model fails on longer texts. Keep this explanation in mind: section 6 tests it.
 #
-# Periodicity, by contrast, explains nothing. The hand of pair 0 turns by one radian per position. Since $2\pi$ is irrational, it never points the same way at two whole positions. No two positions share a vector, at any length.
+# The complete vector, by contrast, never comes back. The hand of pair 0 turns by one radian per position. Since $2\pi$ is irrational, it never points the same way at two whole positions. So no two positions share a vector, at any length.
 # </details>
 
 # %% [markdown]
@@ -365,11 +365,11 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 #
 # Now write the whole table. Mind three things.
 #
-# **Layout.** Interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$. Neither is wrong: a network that learns its own weights can use any order of channels. A checkpoint needs its own order. **In this course the table is formula (2).**
+# **Layout.** It is interleaved: sine, cosine, sine, cosine. Other code bases put all sines first and then all cosines, $[\sin|\cos]$. Neither layout is wrong: a network that learns its own weights can use any order of channels. But a trained checkpoint works only with the order it was trained with. **In this course the table is formula (2).**
 #
 # **One frequency per pair.** The exponent counts pairs. If it counts channels, the cosine gets a frequency of its own, and the property of 2.1 is gone.
 #
-# **Far positions.** A float32 number has 24 significant bits. It holds an angle near 100,000 only to about 0.004 radians, so the sine cannot be better than that. Your table must be accurate to 1e-5 up to position 100,000. So compute angles in `torch.float64`, and convert the finished sines and cosines to float32.
+# **Far positions.** A float32 number has 24 significant bits. It holds an angle near 100,000 only to about 0.004 radians, so the sine cannot be more accurate than that. Your table must be accurate to 1e-5 up to position 100,000. So compute angles in `torch.float64`, and convert the finished sines and cosines to float32.
 
 # %% [markdown]
 # ### Exercise 2.3 · The table
@@ -466,7 +466,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# *Which form will you meet?* Most often this one ([`word_language_model/model.py`](https://github.com/pytorch/examples/blob/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/model.py) in pytorch/examples):
+# *Which form will you meet?* Most often it is this one ([`word_language_model/model.py`](https://github.com/pytorch/examples/blob/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/model.py) in pytorch/examples):
 #
 # ```python
 # div_term = torch.exp(torch.arange(0, d_model, 2).float() * (-math.log(10000.0) / d_model))
@@ -474,7 +474,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 # pe[:, 1::2] = torch.cos(position * div_term)
 # ```
 #
-# It is formula (2), since $e^{-2t\ln(10\,000)/d}=10\,000^{-2t/d}$, with float32 angles. The authors' own code, [`get_timing_signal_1d`](https://github.com/tensorflow/tensor2tensor/blob/75b75f2e2281101b9b3637e14ef519afd6a11b68/tensor2tensor/layers/common_attention.py), is *not* formula (2). It concatenates. And its exponent is $t$ divided by $\frac d2-1$, not by $\frac d2$, so its last wavelength is exactly $2\pi\cdot10\,000$. Whisper's encoder still has that form ([`sinusoids`](https://github.com/openai/whisper/blob/fdf63e51dc3089e10d72fd25ac04ffe22f86543e/whisper/model.py)), and so has the time embedding of diffusion models (`get_timestep_embedding` in the code of Ho et al., 2020).
+# It is formula (2), since $e^{-2t\ln(10\,000)/d}=10\,000^{-2t/d}$, with float32 angles. The authors' own code, [`get_timing_signal_1d`](https://github.com/tensorflow/tensor2tensor/blob/75b75f2e2281101b9b3637e14ef519afd6a11b68/tensor2tensor/layers/common_attention.py), is *not* formula (2). It concatenates sines and cosines, and its exponent is $t$ divided by $\frac d2-1$, not by $\frac d2$. So its last wavelength is exactly $2\pi\cdot10\,000$. Whisper's encoder still has that form ([`sinusoids`](https://github.com/openai/whisper/blob/fdf63e51dc3089e10d72fd25ac04ffe22f86543e/whisper/model.py)), and so has the time embedding of diffusion models (`get_timestep_embedding` in Ho et al.'s [`nn.py`](https://github.com/hojonathanho/diffusion/blob/c46129977747dad96f91709bcb3f0f7480686004/diffusion_tf/nn.py), 2020).
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Draw the table with positions from left to right and channels from top to bottom, over 64 positions. What will the lower channels look like: waves or something else?
@@ -502,7 +502,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# Two channels at a time share one frequency: 0 and 1 have the same stripes, shifted by a quarter of a wave. From about channel 20 on, the picture is made of stripes along the position axis: cosines that hardly leave 1 and sines that hardly leave 0. Over 64 positions these hands have barely moved. In a text this short, a third of the encoding is nearly constant.
+# Two channels at a time share one frequency: 0 and 1 have the same stripes, shifted by a quarter of a wave. From about channel 20 on, the stripes run along the position axis: cosines hardly leave 1 and sines hardly leave 0. Over 64 positions these hands barely move. In a text this short, a third of the encoding is nearly constant.
 # </details>
 
 # %% [markdown] tags=["prediction"]
@@ -546,11 +546,11 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # $$\begin{pmatrix}\sin((p+k)\omega)\\ \cos((p+k)\omega)\end{pmatrix}=\begin{pmatrix}\cos k\omega & \sin k\omega\\ -\sin k\omega & \cos k\omega\end{pmatrix}\begin{pmatrix}\sin p\,\omega\\ \cos p\,\omega\end{pmatrix}. \tag{4}$$
 #
-# The matrix contains $k$ and not $p$. The same matrix moves position 0 to $k$ and position 5,000 to $5{,}000+k$. It is a rotation; the minus sign is below the diagonal because sine comes first in a pair. With one such block per pair on the diagonal of a $d\times d$ matrix $M_k$,
+# The matrix contains $k$ and not $p$. The same matrix moves position 0 to $k$ and position 5,000 to $5{,}000+k$. It is a rotation; the minus sign is below the diagonal because sine comes first in a pair. Put one such block per pair on the diagonal of a $d\times d$ matrix $M_k$; then
 #
 # $$\mathrm{PE}(p+k)=M_k\,\mathrm{PE}(p)\qquad\text{for every }p. \tag{5}$$
 #
-# Vaswani et al. give two reasons for sinusoids (section 3.5), both worded as hopes. By (5), a model might easily learn to attend by relative position. And it might extrapolate to texts longer than those it was trained on. This section shows what is possible. The next one tests what training finds.
+# Vaswani et al. give two reasons for sinusoids (section 3.5), both worded as hopes. First, by (5), a model might easily learn to attend by relative position. Second, it might extrapolate to texts longer than those it was trained on. This section shows what is possible. The next one tests what training finds.
 
 # %% [markdown]
 # ### Exercise 2.4 · The shift matrix
@@ -559,7 +559,7 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # *Why it matters:* RoPE is built on $M_k$. Next week you turn queries and keys with it, and add nothing to them.
 #
-# The offset may be any whole number: 0, negative (a move to the left), or large.
+# The offset may be any whole number: zero, negative (a move to the left), or large.
 
 # %% nbgrader={"grade_id": "shift_matrix", "solution": true}
 def shift_matrix(offset, d_model, base=10000.0):
@@ -585,7 +585,7 @@ def shift_matrix(offset, d_model, base=10000.0):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Start from a matrix of zeros. Pair $t$ owns the rows and columns $2t$ and $2t+1$. Four numbers go there.
+# Start from a matrix of zeros. Pair $t$ owns the rows and columns $2t$ and $2t+1$. Four numbers go where they cross.
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -652,9 +652,9 @@ lab.moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3)
 # **Figure 2.6. One block of your matrix turns one hand.** If you move $p$, the four numbers stay. If you move $k$, they change, and with them the angle by which the hand turns.
 
 # %% [markdown]
-# ### Experiment: a head without training that looks three positions back
+# ### Experiment: a head built by hand
 #
-# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $W_q=M_{-3}$ is all that a head needs to look three tokens back. (A factor of 8 instead of $1/\sqrt d$ makes the softmax sharp.)
+# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $W_q=M_{-3}$ points the head three tokens back. (The scores get the factor 8 instead of $1/\sqrt d$.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** How much of its attention does the head put on the token three positions back, at positions 3 to 127? And at 50,000 to 50,127, beyond even the longest wavelength?
@@ -689,7 +689,7 @@ lab.table(["positions", "weight three positions back, smallest"],
 
 
 # %% [markdown]
-# **Figure 2.7. A head without training.** Left: the matrix, blue for $-1$, red for $+1$. Fast pairs turn far (top left), slow pairs hardly at all. Middle and right: the attention weights. (The first three queries have no key three back; they attend to the first key instead.)
+# **Figure 2.7. A head without training.** Left: the matrix, blue for $-1$, red for $+1$. Fast pairs turn far (top left), slow pairs hardly at all. Middle and right: the attention weights. (The first three queries have no key three positions back; they attend to the first key instead.)
 #
 # <details><summary>After you have run it</summary>
 #
@@ -699,7 +699,7 @@ lab.table(["positions", "weight three positions back, smallest"],
 # %% [markdown]
 # ## 6 · What training finds
 #
-# First a rival for the sinusoids: a trainable vector per position, a table of `max_len` rows, added to the tokens in the same way. Gehring et al. (2017) used it in a convolutional model; BERT and GPT-2 use it. Vaswani et al. tried it too and found "nearly identical" results in translation (section 3.5 and Table 3, row E). It needs no waves, but the table has an end.
+# The rival of the sinusoids is a table of `max_len` rows, one trainable vector per position, added to the tokens in the same way. Gehring et al. (2017) used such a table in a convolutional model; BERT and GPT-2 use one. Vaswani et al. also tried one and found "nearly identical" results in translation (section 3.5 and Table 3, row E). A table needs no waves, but it has an end.
 #
 # You will hear that "beyond `max_len` learned embeddings are random". This mixes up two things:
 #
@@ -713,7 +713,7 @@ lab.table(["positions", "weight three positions back, smallest"],
 #
 # **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* it takes three lines, and two classic mistakes hide in them: the optimizer does not know the table, or a text that is longer than the table raises no error.
+# *Why it matters:* it takes three lines, and two classic mistakes hide in them. The optimizer does not know the table, or a text longer than the table raises no error.
 
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding", "solution": true}
 class LearnedPositionalEmbedding(nn.Module):
@@ -747,7 +747,7 @@ class LearnedPositionalEmbedding(nn.Module):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `nn.Parameter(tensor)` assigned to `self.something` is all it takes to be trainable. `nn.Embedding` is fine as well; it holds one such tensor.
+# `nn.Parameter(tensor)` assigned to `self.something` is all it takes to be trainable. `nn.Embedding` is also fine; it holds one such tensor.
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -817,9 +817,9 @@ week2.LearnedPositionalEmbedding(LearnedPositionalEmbedding)
 # %% [markdown]
 # ### Experiment: does training find the relative solution?
 #
-# The texts are random tokens from an alphabet of eight. At each position a model must name the token **three positions before**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table with room for 128 rows, and weights written by hand.
+# The texts are random tokens from an alphabet of eight. At each position a model must name the token **three positions before**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table of 128 rows, and weights written by hand.
 #
-# **The hand-built model** is Figure 2.7 with tokens. Its queries and keys read the 28 fastest pairs. The eight slowest channels carry the token, one channel per letter, loud enough to drown the encoding there. The read-out looks at these eight.
+# **The hand-built model** is the head of Figure 2.7 with tokens. Its queries and keys read the 28 fastest pairs. The eight slowest channels carry the token, one channel per letter, loud enough to drown the encoding there. The read-out looks at these eight.
 
 # %% tags=["experiment"]
 class LookBack(nn.Module):
@@ -843,7 +843,7 @@ def built_by_hand(add_positions):
 
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Within 32 tokens both trained models get the task right. Beyond: where will the learned table end up (blind guessing gives 1/8), and where the sinusoids? As good as the hand-built head, as bad as the learned table, or in between?
+# **Predict.** Within 32 tokens both trained models get the task right. Beyond that, where will the learned table end up (blind guessing gives 1/8)? Will the sinusoids be as good as the hand-built head, as bad as the learned table, or in between?
 #
 # *Your prediction:*
 
@@ -918,21 +918,21 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 #
 # <details><summary>After you have run it</summary>
 #
-# Within the training length both trained models are perfect. Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved: no text ever reached them. The sinusoids are in between, at 0.44 to 0.53 in five runs. The model could have learned the hand-built weights, but other weights fit 32 positions just as well. Not everything that can be expressed is learned: the second hope fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
+# Within the training length both trained models are perfect. Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved. The sinusoids are in between, at 0.44 to 0.53 in five runs. The model could have learned the hand-built weights, but other weights fit 32 positions just as well. Not everything that can be expressed is learned: the hope of extrapolating fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
 # </details>
 
 # %% [markdown]
 # ### Two suspects, one table
 #
-# What breaks beyond the training length? The usual answer is Figure 2.3: slow hands reach angles that training has never shown. But a longer text has more *keys*, too. Two things are new. Change one at a time, in the trained models, without training them again.
+# What breaks beyond the training length? The usual answer is Figure 2.3: slow hands reach angles that training has never shown. But a longer text has more *keys*, too. So two things are new. Change one at a time, in the trained models, without training them again.
 #
 # - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. All earlier tokens share position 0. Every token is there, and no position is new.
 # - **New positions, 32 keys.** Leave every token at its position, but show each query only 32 keys: the right one and 31 others, drawn at random from all keys up to the query.
 #
-# And are the *slow* hands to blame? Train five more models with only the six pairs whose wavelength is at most 32. In training each of these hands has been all the way round.
+# And are the *slow* hands to blame? Train five more models with only the six pairs whose wavelength is at most 32. In training each of these hands goes all the way round.
 
 # %% [markdown] tags=["prediction"]
-# **Predict** the accuracy at positions 32 to 127. (You measured the last entry in Figure 2.8.) Then predict the last row for six fast pairs.
+# **Predict** the accuracy at positions 32 to 127. (Figure 2.8 has shown the entry at the lower right.) Then predict the row "new positions" for six fast pairs.
 #
 # | all 32 pairs | 32 keys | all keys |
 # |---|---|---|
@@ -997,7 +997,7 @@ torch.set_num_threads(threads)
 for ax in (left, right):
     ax.axhline(1 / 8, color=lab.GREY, linewidth=1, linestyle=":")
     ax.grid(axis="y")
-left.set(title="the four arms", ylabel="accuracy", ylim=(0, 1.05), xlim=(-0.5, 3.5))
+left.set(title="the four conditions", ylabel="accuracy", ylim=(0, 1.05), xlim=(-0.5, 3.5))
 left.set_xticks(range(4), ["familiar,\n32 keys", "familiar,\nall keys", "new,\n32 keys", "new,\nall keys"], fontsize=8)
 right.set(title="new positions, only the latest keys", xlabel="keys that each query sees")
 right.set_xticks(range(6), ["4", "8", "16", "32", "64", "all"])
@@ -1006,27 +1006,20 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 2.9. Two suspects.** Positions 32 to 127 of 128 tokens. Circles, solid: all 32 pairs. Squares, dashed: six fast pairs. Each mark is one of five training runs. Left: the four arms. Right: new positions, and each query sees the latest keys only.
+# **Figure 2.9. Two suspects.** Positions 32 to 127 of 128 tokens. Circles, solid: all 32 pairs. Squares, dashed: six fast pairs. Each mark is one of five training runs. Left: the four conditions. Right: new positions, and each query sees the latest keys only.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# | accuracy over five seeds (lowest to highest) | 32 keys | all keys |
-# |---|---|---|
-# | all 32 pairs, familiar positions | 1.00 | 1.00 |
-# | all 32 pairs, new positions | 0.67 (0.61 to 0.71) | 0.49 (0.44 to 0.53) |
-# | six fast pairs, familiar positions | 1.00 | 1.00 |
-# | six fast pairs, new positions | 0.80 (0.76 to 0.84) | 0.64 (0.60 to 0.68) |
+# - **More keys alone do no harm.** At familiar positions 128 keys are as good as 32: the accuracy is 1.00.
+# - **New positions do the harm**, and more keys there do more of it. Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With the latest 4 keys alone accuracy falls by 0.01, with the latest 32 by 0.31, with all by 0.51.
+# - **Slow pairs make it worse, but do not decide it.** Without them the accuracy is higher, 0.76 to 0.84 with 32 keys and 0.60 to 0.68 with all, but it still falls.
 #
-# - **More keys alone do no harm.** At familiar positions 128 keys are as good as 32.
-# - **New positions do the harm**, and more keys at new positions do more. With the latest 4 keys alone accuracy falls by 0.01, with the latest 32 by 0.31, with all by 0.51.
-# - **Slow pairs make it worse, but do not decide it.** Without them accuracy still falls to 0.64.
+# Are familiar *distances* enough? Leave the query where it is, and count every distance beyond 31 as 31. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone, and asks again.
 #
-# Are familiar *distances* enough? Leave the query where it is, and count every distance beyond 31 as 31: 0.69 (0.60 to 0.76), no better than the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone, and asks again.
+# *Why* do wrong keys win at new positions? We conjecture that training lowers their scores only for the pairs of positions that it has met. Nothing holds down the other scores, and with each further key a wrong one is more likely to win. (All numbers: `experiments/results_distances.md`.)
 #
-# *Why* do wrong keys win at new positions? A conjecture: training lowers their scores only for the pairs of positions that it has met. Nothing holds down the other scores, and with each further key a wrong one is more likely to win. (All numbers: `experiments/results_distances.md`.)
-#
-# The lesson to keep: an explanation that sounds right also predicts something. Test what it predicts.
+# Keep this lesson: an explanation that sounds right also predicts something. Test what it predicts.
 # </details>
 
 # %% [markdown]
@@ -1034,12 +1027,12 @@ plt.show()
 #
 # By exercise 2.1 the product of two encodings is a function of the offset $k$ alone,
 #
-# $$S(k)=\mathrm{PE}(p)\cdot\mathrm{PE}(p+k)=\sum_{t=0}^{d/2-1}\cos(k\,\omega_t), \tag{6}$$
+# $$S(k)=\mathrm{PE}(p)\cdot\mathrm{PE}(p+k)=\sum_{t=0}^{d/2-1}\cos(k\,\omega_t). \tag{6}$$
 #
-# largest at $k=0$, where it is $d/2$. Many introductions add: "and it *falls* with the distance, so near tokens are more similar than far ones". On the whole it does fall. Does it fall from each offset to the next?
+# $S(k)$ is largest at $k=0$, where it is $d/2$. Many introductions add that it *falls* with the distance, so near tokens are more similar than far ones. On the whole it does fall. Does it fall from each offset to the next?
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Draw $S(k)$ for $k=0,\dots,100$ and width 64. Falling all the way? If not, at which offset does it rise for the first time?
+# **Predict.** Draw $S(k)$ for $k=0,\dots,100$ and width 64. Does it fall all the way? If not, at which offset does it rise for the first time?
 #
 # *Your prediction:*
 
@@ -1067,7 +1060,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# It falls on the whole, in ripples. At width 64 it first rises at offset 6: there the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. With width 4 there are only two hands, and the curve swings back with each turn of the fast one: to 0.98 after the first, to 0.78 after the fifteenth, when the slow hand has moved as well. Wider encodings have more hands that average each other out. The ripples get smaller, and the first rise comes later.
+# It falls on the whole, in ripples. At width 64 it first rises at offset 6: there the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. With width 4 there are only two hands, and the curve swings back with each turn of the fast one: to 0.98 after the first turn, to 0.78 after the fifteenth, when the slow hand has also moved. Wider encodings have more hands, which average each other out. So the ripples get smaller, and the first rise comes later.
 # </details>
 
 # %% [markdown]
@@ -1077,7 +1070,7 @@ plt.show()
 #
 # *Why it matters:* "falls monotonically with distance" is a claim about all pairs of offsets. One pair of offsets refutes it. A picture of width 64 says nothing about other widths.
 #
-# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Any right pair is accepted, however you find it. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, so a rise of that size may not be real.
+# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Any right pair is accepted. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, so a rise of that size may not be real.
 
 # %% nbgrader={"grade_id": "similarity_counterexample", "solution": true}
 def similarity_counterexample(d_model):
@@ -1099,7 +1092,7 @@ def similarity_counterexample(d_model):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Equation (6) gives $S(k)$ without building a table. Compute it for $k=1,2,3,\dots$ until it rises.
+# Equation (6) gives $S(k)$ without building a table.
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -1133,7 +1126,7 @@ week2.similarity_counterexample(similarity_counterexample)
 ### END HIDDEN TESTS
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Draw the similarity of *all* pairs of 64 positions as a matrix: for the sinusoids, for the learned table before training, and for it after training on 32 tokens. Which of the three depend on the offset alone, and how would you see it?
+# **Predict.** Draw the similarity of *all* pairs of 64 positions as a matrix: for the sinusoids, for the learned table before training, and for the same table after training on 32 tokens. Which of the three depend on the offset alone, and how would you see it?
 #
 # *Your prediction:*
 
@@ -1163,7 +1156,7 @@ lab.table(["", "largest spread along a diagonal"],
 #
 # <details><summary>After you have run it</summary>
 #
-# Left: one colour along each diagonal, since only the offset counts. Middle: if your rows start at random, they are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used. Nothing forces a learned table to be the same along diagonals.
+# Left: each diagonal has one colour, since only the offset counts. Middle: if your rows start at random, they are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used. Nothing forces a learned table to be the same along diagonals.
 # </details>
 
 # %% [markdown]
@@ -1173,10 +1166,10 @@ lab.table(["", "largest spread along a diagonal"],
 #
 # $$\big(W_q(x_i+e_i)\big)^\top\,W_k(x_j+e_j)=(x_i+e_i)^\top\,W\,(x_j+e_j). \tag{7}$$
 #
-# If you multiply out, you get four terms. The last exercise asks you to name them. First see them move: take two tokens five positions apart and slide them along the text, from the start to position 200.
+# If you multiply out, you get four terms. The last exercise asks you to name them. First watch them move: take two tokens five positions apart and slide them along the text, from the start to position 200.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Which of the four terms stay constant while the two tokens slide? First with $W$ the identity, then with a random $W$.
+# **Predict.** Which of the four terms stay constant while the two tokens slide? Answer first for $W$ the identity, then for a random $W$.
 #
 # *Your prediction:*
 
@@ -1207,7 +1200,7 @@ plt.show()
 lab.table(["how far a term moves", *terms], rows)
 
 # %% [markdown]
-# **Figure 2.12. Which terms see the absolute position.** One column per term, in the order in which the right side of (7) multiplies out. Above: $W$ is the identity. Below: $W$ is random, as at the start of training.
+# **Figure 2.12. Which terms see the absolute position.** One column per term, in the order that multiplying out (7) gives. Above: $W$ is the identity. Below: $W$ is random, as at the start of training.
 #
 # <details><summary>After you have run it</summary>
 #
@@ -1217,13 +1210,13 @@ lab.table(["how far a term moves", *terms], rows)
 # %% [markdown] nbgrader={"grade_id": "four_terms_question", "locked": true}
 # ### Exercise 2.7 · The four terms
 #
-# **3 points · difficulty 3/5 · 35 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 45 minutes · text, graded by a person**
 #
-# *Why it matters:* later encodings differ in what they do with these four terms. Transformer-XL gives both terms that contain the key's position a relative form. It replaces the query's position by learned vectors, $u$ in one term and $v$ in the other. DeBERTa drops one of the four, TUPE two. If you know the terms, you can place a new method in a minute.
+# *Why it matters:* later encodings differ in what they do with these four terms. Transformer-XL gives both terms that contain the key's position a relative form. It replaces the query's position by learned vectors, $u$ in one term and $v$ in the other. DeBERTa drops one of the four terms, TUPE two. If you know the terms, you can place a new method in a minute.
 #
 # 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
-# 2. Which of the four change when the whole text moves by ten positions? Give the reason, in general and for identity weights.
-# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_i^\top W_q^\top\,R_{j-i}\,W_kx_j$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** adds nothing either. It adds a number to the score: $x_i^\top W x_j-m\,|i-j|$, with a fixed slope $m$ per head. For each, say which of the four terms it keeps (perhaps changed), which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
+# 2. Figure 2.12 shows which of the four change when the text moves, say by ten positions. Give the reason for each, in general and for identity weights.
+# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_i^\top W_q^\top\,R_{j-i}\,W_kx_j$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** leaves the tokens alone, too. It adds a number to the score: $x_i^\top W x_j-m\,|i-j|$, with a fixed slope $m$ per head. For each method, say which of the four terms it keeps (perhaps changed), which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
 #
 # Ten to fifteen lines are enough; a table is welcome.
 #
@@ -1231,7 +1224,7 @@ lab.table(["how far a term moves", *terms], rows)
 # 1 point per part; half points are allowed.
 #
 # 1. 1 point: $x_i^\top Wx_j$ content–content, $x_i^\top We_j$ content–position (does this word look at a certain position?), $e_i^\top Wx_j$ position–content (does this position look for a certain word?), $e_i^\top We_j$ position–position (does this position look at that one, whatever the words?), with $W=W_q^\top W_k$. Half a point if the terms are right but not named or explained, or if the two mixed ones are confused. Row vectors instead of columns are as good.
-# 2. 1 point: content–content does not change. The mixed ones do, since each contains one absolute position. Position–position changes in general; with identity weights (or $W$ commuting with the shift, e.g. built from the blocks of the shift matrix) it does not, because the product depends on the offset alone. Half a point if "position–position depends on the offset alone" is claimed for every $W$.
+# 2. 1 point: content–content does not change, since it contains no position. The mixed ones do, since each contains one absolute position. Position–position changes in general; with identity weights (or $W$ commuting with the shift, e.g. built from the blocks of the shift matrix) it does not, because the product depends on the offset alone. Half a point if "position–position depends on the offset alone" is claimed for every $W$.
 # 3. 1 point: RoPE keeps the content–content term only, with the offset *inside* it (a rotation between query and key); no mixed term and no position–position term. ALiBi keeps content–content unchanged and replaces position–position by a fixed number per offset, not learned; it drops the mixed terms. ALiBi's bias is the same for all tokens; RoPE's effect depends on the content of query and key. Half a point for one method right, or if the last question is not answered.
 # ### END MARK SCHEME
 
@@ -1246,15 +1239,15 @@ lab.table(["how far a term moves", *terms], rows)
 # | $e_i^\top Wx_j$ | position–content | does position $i$ look for a word like that? |
 # | $e_i^\top We_j$ | position–position | does position $i$ look at position $j$, whatever the words? |
 #
-# 2. Moving the text replaces $e_i$ by $e_{i+10}$ and $e_j$ by $e_{j+10}$; the $x$ stay. Content–content contains no $e$ and stays. Each mixed term contains one absolute position vector and changes. Position–position is $e_i^\top We_j$. After the move it is $e_i^\top M_{10}^\top W M_{10}\,e_j$, which is the same for all $i,j$ only if $M_{10}^\top WM_{10}=W$. The identity satisfies this, since $M_{10}$ is a rotation; a random $W$ does not.
+# 2. Moving the text replaces $e_i$ by $e_{i+10}$ and $e_j$ by $e_{j+10}$; the $x$ stay. Content–content contains no $e$ and stays. Each mixed term contains one absolute position vector and changes. Position–position is $e_i^\top We_j$. After the move it is $e_i^\top M_{10}^\top W M_{10}\,e_j$, which equals $e_i^\top We_j$ for all $i,j$ only if $M_{10}^\top WM_{10}=W$. The identity satisfies this, since $M_{10}$ is a rotation; a random $W$ does not.
 #
-# 3. RoPE keeps the content–content term alone; the offset sits inside it, as a rotation between query and key. The other three are gone. ALiBi keeps content–content as it is; instead of position–position it has the number $-m|i-j|$, which is not learned and knows the offset only; the mixed terms are gone. Both depend on the offset alone, whatever the weights. ALiBi's penalty is the same for every token. RoPE's rotation acts on the content: which offset a head likes depends on its query and key.
+# 3. RoPE keeps the content–content term alone; the offset sits inside it, as a rotation between query and key. The other three are gone. ALiBi keeps content–content as it is; instead of position–position it has the number $-m|i-j|$, which is not learned and knows the offset only; the mixed terms are gone. Both use the offset alone, whatever the weights. ALiBi's penalty is the same for every token. RoPE's rotation acts on the content: which offset a head likes depends on its query and key.
 # ### END SOLUTION
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# $(a+b)^\top W(c+e)$ has four products. Keep the order: first the query's part, then the key's part.
+# $(a+b)^\top W(f+g)$ has four products. Keep the order: first the query's part, then the key's part.
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -1264,13 +1257,13 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>Hint 3</summary>
 #
-# Where are $x_i$ and $x_j$ in RoPE's formula, and where in the second summand of ALiBi's?
+# Where are $x_i$ and $x_j$ in RoPE's formula? Does the second summand of ALiBi's contain them?
 # </details>
 
 # %% [markdown]
 # ## 9 · The answer
 #
-# Can a model use an encoding it has never met? The formula gives one to every position, and a head built by hand uses it at 50,000 as at 0. Training on short texts did not find that head. What it found works at familiar positions, even with all 128 keys, and fails at new ones: the more keys, the worse. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
+# Can a model use a vector it has never met? The formula gives one to every position, and a head built by hand works at 50,000 as at 0. Training on short texts did not find that head. The layer it found works at familiar positions, even with all 128 keys, and fails at new ones: the more keys, the worse. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
 #
 # ## 10 · Test yourself
 #
@@ -1278,7 +1271,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>1. Why sine and cosine, and not only sine?</summary>
 #
-# The pair is a point on a circle, and a move by $k$ is a rotation of it: linear, and the same everywhere. From a sine alone you cannot compute the sine $k$ positions on, since $\sin a$ does not determine $\cos a$.
+# The pair is a point on a circle, and a move by $k$ rotates this point: that is linear, and the same everywhere. From a sine alone you cannot compute the sine $k$ positions on, since $\sin a$ does not determine $\cos a$.
 # </details>
 #
 # <details><summary>2. Why many frequencies?</summary>
@@ -1288,22 +1281,22 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>3. Why is the position added and not concatenated?</summary>
 #
-# Adding keeps the width. The price is the mixed terms of section 8. Concatenation works as well and costs width.
+# Adding keeps the width. The price is the mixed terms of section 8. Concatenation also works, but costs width.
 # </details>
 #
 # <details><summary>4. Can the encoding drown the token?</summary>
 #
-# Yes, if the token's vector is short. The encoding has the length $\sqrt{d/2}$ at every position: 16 at width 512. Beside it a token of length 1 is drowned. Vaswani et al. multiply embeddings by $\sqrt d\approx22.6$ before adding (section 3.4). In a learned table the scale is learned too.
+# Yes, if the token's vector is short. The encoding has the length $\sqrt{d/2}$ at every position. At width 512 that is 16, and a token of length 1 is drowned. Vaswani et al. multiply embeddings by $\sqrt d\approx22.6$ before adding (section 3.4). In a learned table the scale is learned too.
 # </details>
 #
 # <details><summary>5. Learned or sinusoidal: which is better?</summary>
 #
-# Within the training length Vaswani et al. found hardly any difference. In week 5's small language models the sinusoids are ahead there: 1.53 against 1.72 nats, five seeds each.
+# Within the training length Vaswani et al. found hardly any difference. In week 5's small language models the sinusoids are ahead within that length: 1.53 against 1.72 nats, five seeds each.
 # </details>
 #
 # <details><summary>6. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
 #
-# Row 10. A `forward(x)` as in exercise 2.5 adds row 0 to whatever it gets: with a cache the position must be passed in. Texts that are padded at their start need the same care.
+# Row 10. A `forward(x)` as in exercise 2.5 adds row 0 to the first token that it gets: with a cache the position must be passed in. Texts that are padded at their start need the same care.
 # </details>
 #
 # <details><summary>7. Where is the encoding added: in each layer, or once?</summary>
@@ -1319,7 +1312,7 @@ lab.table(["how far a term moves", *terms], rows)
 # | $\mathrm{PE}(0)\cdot\mathrm{PE}(1)$ and $\mathrm{PE}(5)\cdot\mathrm{PE}(6)$ are "similar" | They are *equal*, at any width: the product depends on the offset alone. | 2.1 |
 # | The dot product falls monotonically with distance | It ripples; with width 64 it first rises at offset 6. | 2.6, Figure 2.10 |
 # | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short of that. For width 64 you know by how much. | 2.2 |
-# | Sinusoids fail far out because they are periodic | No two positions share a vector. | section 3 |
+# | Sinusoids are periodic, so far positions repeat earlier ones | No two positions share a vector. | section 3 |
 # | High frequencies see unseen angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.3 |
 # | Learned embeddings past `max_len` are random | An *untrained row* keeps its starting value; an index *past the table* is an error. | 2.5, Figure 2.8 |
 # | The score with sinusoids depends on the distance alone | Not in general: see which of the four terms move. | 2.7, Figure 2.12 |
@@ -1329,16 +1322,16 @@ lab.table(["how far a term moves", *terms], rows)
 # 1. A sinusoidal encoding is a row of clocks, from fast to slow, one per pair of channels.
 # 2. Moving by $k$ turns every hand by a fixed angle: one matrix for all positions.
 # 3. To learn why a model fails, change one thing at a time.
-# 4. A score has four terms. The next two weeks add nothing to the tokens; 2.7 told you what becomes of the four.
+# 4. A score has four terms; 2.7 told you what RoPE and ALiBi make of them.
 #
 # ## References
 #
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.5 (the encoding, the wavelengths, both reasons), section 3.4 (embeddings times $\sqrt{d_\text{model}}$), Table 3, row E (learned against sinusoidal).
 # - Code: [tensor2tensor](https://github.com/tensorflow/tensor2tensor/blob/75b75f2e2281101b9b3637e14ef519afd6a11b68/tensor2tensor/layers/common_attention.py), `get_timing_signal_1d` (layout and frequencies of the first implementation); [Whisper](https://github.com/openai/whisper/blob/fdf63e51dc3089e10d72fd25ac04ffe22f86543e/whisper/model.py), `sinusoids`.
 # - J. Gehring et al.: *Convolutional Sequence to Sequence Learning*, 2017, arXiv:1705.03122 (learned position embeddings).
-# - J. Devlin et al.: *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*, 2018, arXiv:1810.04805 (a learned table); openai/gpt-2, `src/model.py` (another one, `wpe`).
+# - J. Devlin et al.: *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*, 2018, arXiv:1810.04805 (a learned table); [GPT-2, `model.py`](https://github.com/openai/gpt-2/blob/122c55a53a50ef625f9f4fc577ed0d59e53bf417/src/model.py) (another one, `wpe`).
 # - Z. Dai et al.: *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, 2019, arXiv:1901.02860. Section 3.3 (the four terms, and what becomes of each).
 # - P. He et al.: *DeBERTa: Decoding-enhanced BERT with Disentangled Attention*, 2021, arXiv:2006.03654 (section 3.1); G. Ke, D. He, T.-Y. Liu: *Rethinking Positional Encoding in Language Pre-training*, 2021, arXiv:2006.15595 (TUPE).
-# - A. Radford et al.: *Robust Speech Recognition via Large-Scale Weak Supervision*, 2022, arXiv:2212.04356 (Whisper); J. Ho, A. Jain, P. Abbeel: *Denoising Diffusion Probabilistic Models*, 2020, arXiv:2006.11239. The time embedding is in their code.
+# - A. Radford et al.: *Robust Speech Recognition via Large-Scale Weak Supervision*, 2022, arXiv:2212.04356 (Whisper); J. Ho, A. Jain, P. Abbeel: *Denoising Diffusion Probabilistic Models*, 2020, arXiv:2006.11239.
 # - J. Su et al.: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021, arXiv:2104.09864 (week 3).
 # - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, 2022, arXiv:2108.12409. Figure 1 (sinusoids beyond the training length); week 4.

@@ -12,7 +12,7 @@
 # - compute a rotary score by hand, write RoPE in both common layouts, and convert weights from one to the other;
 # - prove that the score depends only on the offset of the two positions;
 # - build an attention layer that takes any positions: shifted, per sequence, negative, fractional;
-# - say what becomes of a head that looks three tokens back when texts grow, find the cause without training again, and build one yourself;
+# - say how a head that looks three tokens back fares on longer texts, find the cause without training again, and build such a head yourself;
 # - say where low precision ruins RoPE, and write the test that finds three bugs which raise no error.
 #
 # **You need** weeks 1 and 2, radians, and what a 2×2 matrix does to a vector.
@@ -27,7 +27,7 @@
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $d$ is the **head dimension**, never the model dimension.
-# - $m$ is the position of a query, $n$ the position of a key, both counted from 0. Their difference $m-n$ is the **offset**. (Here $i$ counts *pairs* of channels, as in most texts on RoPE. Week 2 called them $t$.)
+# - $m$ is the position of a query, $n$ the position of a key, both counted from 0. Their difference $m-n$ is the **offset**. (Here $i$ counts *pairs* of channels. Week 2 counted them with $t$.)
 # - Angles are in radians. Positive angles turn counter-clockwise.
 # - Your functions keep dtype, device and gradients, and never change an argument in place. A tensor need not be contiguous: heads come out of a projection transposed.
 # - A bare number such as 3.4 is an exercise.
@@ -50,17 +50,17 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · What we want
 #
-# In week 2 a vector $e_m$ was *added* to the token $x_m$ at position $m$. The score of a query and a key then has four terms. (Vectors are columns, as they were there.)
+# In week 2 a vector $e_m$ was *added* to the token $x_m$ at position $m$. The score of a query and a key then has four terms. (Vectors are columns, as in week 2.)
 #
 # $$(x_m+e_m)^\top W\,(x_n+e_n) = \underbrace{x_m^\top W x_n}_{\text{content–content}} + \underbrace{x_m^\top W e_n}_{\text{content–position}} + \underbrace{e_m^\top W x_n}_{\text{position–content}} + \underbrace{e_m^\top W e_n}_{\text{position–position}}, \qquad W = W_q^\top W_k .$$
 #
-# If the sentence moves ten positions to the right, the two middle terms change although the sentence has not. For most $W$ the last term changes too.
+# If the sentence moves ten positions to the right, the two middle terms change although the words are the same. For most $W$ the last term changes too.
 #
-# So look for a function $f$ that puts a position into a query and into a key such that the score sees only their offset:
+# So look for a function $f$ that puts a position into a query or a key such that the score sees only the offset:
 #
 # $$\big\langle f(q, m),\, f(k, n)\big\rangle = g(q, k, m-n)\qquad\text{for all } q, k, m, n. \tag{1}$$
 #
-# Three more wishes: position 0 changes nothing, no vector changes its length, and there is nothing to train.
+# You have three more wishes: position 0 changes nothing, no vector changes its length, and there is nothing to train.
 #
 # ### The idea: two hands on one clock
 #
@@ -71,7 +71,7 @@ np.random.seed(0)
 # Now turn the hand of a token at position $m$ by $m\theta$, where $\theta$ is the clock's *frequency*, in radians per position. That is RoPE.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks, which turn by 1, 0.316, 0.1 and 0.0316 radians per position. Then both move on by nine positions. How large is the angle between the two hands on each clock, before and after?
+# **Predict.** The next cell draws a query at position $m=3$ and a key at $n=1$ on four clocks, which turn by 1, 0.316, 0.1 and 0.0316 radians per position. Then query and key move on by nine positions. How large is the angle between the two hands on each clock, before and after?
 #
 # *Your prediction:*
 
@@ -93,7 +93,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Both hands of a clock turn by $9\,\theta$ more, so every hand moves and no shaded angle changes. Each is $(m-n)\,\theta$ before and after, so the dot product stays the same.
+# Both hands of a clock turn by $9\,\theta$ more, so every hand moves and no shaded angle changes. Each angle is $(m-n)\,\theta$ before and after, so the dot product stays the same.
 # </details>
 #
 # ## 2 · One pair of channels
@@ -102,7 +102,7 @@ plt.show()
 #
 # $$R(\varphi)=\begin{pmatrix}\cos\varphi & -\sin\varphi\\ \sin\varphi & \cos\varphi\end{pmatrix},\qquad f(q, m) = R(m\theta)\,q,\qquad f(k, n) = R(n\theta)\,k. \tag{2}$$
 #
-# **Why it works.** Before the rotation, let the query point in direction $\alpha$ and the key in direction $\beta$: their *content*. Afterwards they point in the directions $\alpha+m\theta$ and $\beta+n\theta$, with their old lengths. Hence
+# **Why it works.** Before the rotation, let the query point in direction $\alpha$ and the key in direction $\beta$; these directions are their *content*. Afterwards they point in the directions $\alpha+m\theta$ and $\beta+n\theta$, with their old lengths. Hence
 #
 # $$\big\langle f(q,m), f(k,n)\big\rangle = |q|\,|k|\cos\big((\alpha+m\theta)-(\beta+n\theta)\big)=|q|\,|k|\cos\big(\underbrace{\alpha-\beta}_{\text{content}}+\underbrace{(m-n)\,\theta}_{\text{offset}}\big). \tag{3}$$
 #
@@ -113,11 +113,11 @@ plt.show()
 # %% [markdown]
 # ### Exercise 3.1 · Rotate by hand
 #
-# **3 points · difficulty 2/5 · 20 minutes · numbers**
+# **3 points · difficulty 2/5 · 15 minutes · numbers**
 #
-# *Why it matters:* a wrong sign raises no error. Rotate one vector by hand and it jumps out.
+# *Why it matters:* a wrong sign raises no error. Rotate one vector by hand, and the sign jumps out.
 #
-# One pair, $\theta = 1$. The query is $q=(1,0)$ at position $m=3$, the key is $k=(0,1)$ at position $n=1$. Compute both rotated vectors, their score, and the score of the same $q$ and $k$ at positions 12 and 10. Use a calculator or `math.sin` and `math.cos`, in radians. Give **at least four significant digits**.
+# Take one pair with $\theta = 1$. The query is $q=(1,0)$ at position $m=3$, the key is $k=(0,1)$ at position $n=1$. Compute both rotated vectors, their score, and the score of the same $q$ and $k$ at positions 12 and 10. Use a calculator or `math.sin` and `math.cos`, in radians. Give **at least four significant digits**.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "rotate_by_hand", "solution": true}
 # Replace every None by a number, at least four significant digits.
@@ -152,14 +152,14 @@ rotate_by_hand |= {
 # </details>
 
 # %% nbgrader={"grade_id": "rotate_by_hand_check", "grade": true, "points": 0}
-# Visible check (0 points). It looks at the form of the answer, and at what is true of any rotation.
+# Visible check (0 points). It looks at the form of the answer, at lengths and quadrants, and at your dot product.
 assert isinstance(rotate_by_hand, dict), "rotate_by_hand must stay a dictionary; fill in its values."
 for key in ("q3_0", "q3_1", "k1_0", "k1_1", "score_3_1", "score_12_10"):
     assert key in rotate_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
     value = rotate_by_hand[key]
     assert value is not None, f"{key!r} is still None."
     assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 0.5403, not {type(value).__name__}.")
+        f"{key!r} must be a plain number such as 0.3125, not {type(value).__name__}.")
     assert math.isfinite(value), f"{key!r} must be finite, got {value}."
 assert len(rotate_by_hand) == 6, "there are more than the six keys asked for: remove the others."
 q3, k1 = ((rotate_by_hand[f"{name}_0"], rotate_by_hand[f"{name}_1"]) for name in ("q3", "k1"))
@@ -188,9 +188,9 @@ week3.rotate_by_hand(rotate_by_hand)
 #
 # $$\theta_i = \text{base}^{-2i/d},\qquad i=0,1,\dots,\tfrac d2-1,\qquad \text{base}=10\,000. \tag{4}$$
 #
-# These are the frequencies of week 2's sinusoids, unchanged (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**. (In code the $\theta_i$ are often called `inv_freq`.)
+# RoPE takes the frequencies of week 2's sinusoids unchanged (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**. (In code the $\theta_i$ are often called `inv_freq`.)
 #
-# Note: $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; the exponent is *negative*.
+# $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; the exponent is *negative*.
 
 # %% tags=["experiment"]
 lab.moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True)
@@ -309,7 +309,7 @@ plt.show()
 #
 # **An example to test against.** Let $d=4$, so $\theta_0=1$ and $\theta_1=0.01$, and take $x=(1,0,1,0)$ at position $m=2$. Pair 0 becomes $(\cos2,\sin2)=(-0.4161,\,0.9093)$. Pair 1 becomes $(\cos0.02,\sin0.02)=(0.9998,\,0.0200)$. So $x'=(-0.4161,\,0.9093,\,0.9998,\,0.0200)$.
 #
-# **Positions are an argument**, any real numbers. They need not start at 0, and may differ from sequence to sequence.
+# **Positions are an argument.** They may be any real numbers, need not start at 0, and may differ from sequence to sequence.
 #
 # **Precision.** Compute the angles in float32 at least, even when `x` is bfloat16, and return the dtype of `x`.
 
@@ -325,7 +325,7 @@ def apply_rotary_emb(x, positions, base=10000.0):
     """Rotate every vector of ``x`` for its position: equation (6), interleaved pairs (0,1), (2,3), ...
 
     x:         (batch, heads, seq_len, head_dim), any floating dtype; an odd head_dim raises ValueError
-    positions: (seq_len,) for all sequences alike, or (batch, seq_len); any real numbers, as integers or floats
+    positions: (seq_len,) shared by all sequences, or (batch, seq_len); any real numbers, as integers or floats
     base:      float, as in ``rope_frequencies``
     returns:   a new tensor with the shape, dtype and device of x; angles are computed in float32 or better
     """
@@ -432,10 +432,10 @@ week3.apply_rotary_emb(apply_rotary_emb)
 # %% [markdown]
 # ### Experiment: does the score see only the offset?
 #
-# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores: with your rotation, and with week 2's sinusoids *added* to both. (We subtract the mean of each picture: softmax does not see a constant.)
+# Put one query vector at every position $m$ and one key vector at every position $n$, and look at all scores, once with your rotation and once with week 2's sinusoids *added* to both. (We subtract the mean of each picture: softmax does not see a constant.)
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Walk along a diagonal of the picture, from $(m, n)$ to $(m+1, n+1)$ and so on. How does the score change with RoPE? How with the added sinusoids?
+# **Predict.** Walk along a diagonal of the picture, from $(m, n)$ to $(m+1, n+1)$ and so on. Equation (3) says what happens with RoPE. How does the score change with the added sinusoids?
 #
 # *Your prediction:*
 
@@ -482,10 +482,10 @@ plt.show()
 # %% [markdown]
 # ### Experiment: does the score decay with distance?
 #
-# You will often read that RoPE makes far tokens count less. The RoFormer paper says so itself (section 3.3) and derives it in section 3.4.3 from an *upper bound* that falls with the distance. A bound is not the score. Look at two *equal* vectors, and at two *random* ones.
+# You will often read that RoPE makes far tokens count less. The RoFormer paper says so (section 3.3) and derives the decay in section 3.4.3 from an *upper bound* that falls with the distance. A bound is not the score. Look at two *equal* vectors, and at two *random* ones.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** For offsets 0 to 256, how does the score of the equal pair move: falling steadily, falling in ripples, or flat? And the typical size (root mean square) of the score of random pairs?
+# **Predict.** For offsets 0 to 256, how does the score of the equal pair move: falling steadily, falling in ripples, or flat? How does the typical size (root mean square) of the score of random pairs move?
 #
 # *Your prediction:*
 
@@ -508,11 +508,11 @@ ax.legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
-# **Figure 3.5. Score against distance.** Solid: two equal vectors. Dashed: the typical score of two random ones, which wobbles because 400 pairs are a sample. Both are divided by their size without rotation.
+# **Figure 3.5. Score against distance.** Solid: two equal vectors. Dashed: the typical score of 400 random pairs. Both scores are divided by their size without rotation.
 #
 # <details><summary>After you have run it</summary>
 #
-# The score of equal vectors falls, in ripples. Random vectors show no decay: a rotated random vector is just another random vector. Barbero et al. (2024), who studied Gemma 7B, argue that decay is unlikely to be why RoPE is useful. You can watch what they found instead.
+# The score of equal vectors falls, in ripples. Random vectors show no decay: a rotated random vector is just another random vector. Barbero et al. (2024) argue that decay is unlikely to be why RoPE is useful. Next, watch what they found instead.
 # </details>
 
 # %% [markdown]
@@ -522,10 +522,10 @@ plt.show()
 #
 # $$s(\delta)=\sum_{i=0}^{d/2-1} A_i\cos(\delta\,\theta_i+\varphi_i),\qquad A_i,\varphi_i\ \text{from the content of } q \text{ and } k. \tag{7}$$
 #
-# Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. A head that looks three tokens back has contents for which all cosines peak at $\delta=3$.
+# Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. To look three tokens back, choose contents for which all cosines peak at $\delta=3$.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 comes back after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the four slowest pairs add to the scores within 48 positions? Now multiply the query by a *strength*: what share of the weight does offset 3 get among 49 keys, at strength 1 and at strength 20?
+# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 peaks again after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the four slowest pairs add to the scores within 48 positions? Let every pair of $q$ and $k$ have length 1, divide the scores by $\sqrt d$, and multiply the query by a *strength*: what share of the weight does offset 3 get among 49 keys, at strength 1 and at strength 20?
 #
 # *Your prediction:*
 
@@ -533,7 +533,7 @@ plt.show()
 lab.moving_score(head_dim=16, base=10000.0, offset=6, back=3)
 
 # %% [markdown]
-# **Figure 3.6. A score is a sum of cosines.** One line per pair of a head with 16 channels, all with their peak at offset 3; below, their sum, and the weight that softmax gives each key. Move the offset, then turn up the strength of the query.
+# **Figure 3.6. A score is a sum of cosines.** One line per pair of a head with 16 channels; each peaks at offset 3. Below are their sum and the weight that softmax gives each key. Move the offset, then turn up the strength of the query.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 3.7: run this cell
@@ -553,13 +553,13 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 3.7. Which pair does what.** The cosines of the same head in three groups, each with its mean.
+# **Figure 3.7. Which pair does what.** The cosines of the same head, averaged over three groups of pairs.
 #
 # <details><summary>After you have run it</summary>
 #
-# Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. Pairs 1 to 3 hold most of them down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax does not see: they are free to carry content.
+# Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. Pairs 1 to 3 hold most of them down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax hardly sees: they are free to carry content.
 #
-# The right phases are not enough. At strength 1 offset 3 gets 0.04 of the weight, at strength 20 it gets 0.87. Training turns up the strength of a head with longer queries and keys.
+# The right phases are not enough. At strength 1 (Figure 3.6) offset 3 gets 0.04 of the weight, at 20 it gets 0.87. To turn up a head's strength, training makes its queries and keys longer.
 #
 # Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. Remember **fast pairs for position, slow pairs for content**.
 # </details>
@@ -574,20 +574,20 @@ plt.show()
 # | **interleaved** (neighbours) | channels $2i$ and $2i+1$ | [RoFormer](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/roformer/modeling_roformer.py) and [GPT-J](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gptj/modeling_gptj.py) in `transformers` 5.23; [Meta's LLaMA code](https://github.com/meta-llama/llama/blob/8580eb9a896bdb82d376b7040d18a2e7b402b10f/llama/model.py) |
 # | **half-split**, or half layout | channels $i$ and $i+\frac d2$ | [GPT-NeoX](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_neox/modeling_gpt_neox.py) and [LLaMA](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py) in `transformers` 5.23 |
 #
-# Neither is a bug. Let $P$ be the permutation that puts all even channels first, then all odd ones. Then
+# Neither layout is a bug. Let $P$ be the permutation that puts all even channels first, then all odd ones. Then
 #
 # $$R^{\text{half}}_m\,P\,x = P\,R^{\text{inter}}_m\,x. \tag{8}$$
 #
-# By (8), a permuted query and key in the half layout have the score $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$. A dot product does not care about the order of its terms, so the scores agree. Since $P q = P W_q x$, the permutation can move into the weights for good: reorder the **rows** of $W_q$ and $W_k$, head by head. Values and $W_o$ stay as they are.
+# By (8), a permuted query and key in the half layout have the score $(P R^{\text{inter}}_m q)\cdot(P R^{\text{inter}}_n k)$. A dot product does not care about the order of its terms, so this is the interleaved score. Since $P q = P W_q x$, the permutation can move into the weights for good: reorder the **rows** of $W_q$ and $W_k$, head by head. Values and $W_o$ stay as they are.
 
 # %% [markdown]
 # ### Exercise 3.4 · The half layout, and a converter
 #
-# **5 points (2 + 3) · difficulty 3/5 · 15 + 20 minutes · code**
+# **5 points (2 + 3) · difficulty 3/5 · 12 + 20 minutes · code**
 #
 # *Why it matters:* a checkpoint in the wrong layout gives wrong scores and no error.
 #
-# **First** the rotation in the half layout: pair $i$ is channels $i$ and $i+\frac d2$, with the same frequency $\theta_i$ as before.
+# **First** write the rotation in the half layout. Pair $i$ consists of channels $i$ and $i+\frac d2$, with the same frequency $\theta_i$ as before.
 
 # %% nbgrader={"grade_id": "apply_rotary_emb_half", "solution": true}
 def apply_rotary_emb_half(x, positions, base=10000.0):
@@ -649,7 +649,7 @@ week3.apply_rotary_emb_half(apply_rotary_emb_half)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Then** the converter. `weight` belongs to a projection of queries or keys, as `nn.Linear` stores it: one row per output channel, head after head. It was trained for the interleaved layout. Return it with the rows of *each head* reordered, evens first, then odds, so that code in the half layout computes the same scores.
+# **Then** write the converter. `weight` belongs to a projection of queries or keys, as `nn.Linear` stores it: one row per output channel, head after head. It was trained for the interleaved layout. Return it with the rows of *each head* reordered, evens first, then odds, so that code in the half layout computes the same scores.
 
 # %% nbgrader={"grade_id": "interleaved_to_half", "solution": true}
 def interleaved_to_half(weight, n_heads):
@@ -727,7 +727,7 @@ week3.interleaved_to_half(interleaved_to_half)
 # %% [markdown]
 # ### Experiment: what happens when layouts are mixed
 #
-# Slide one query and one key, five positions apart, along the text. Rotate both in one layout, both in the other, and one in each, as if only one of two projections had been converted.
+# Slide one query and one key, five positions apart, along the text. Rotate both interleaved, then both half-split, then the query interleaved and the key half-split, as if only one of the two projections had been converted.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** In which of the three cases does the score stay constant? Will the two pure layouts give the *same* constant for the same two vectors?
@@ -785,7 +785,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# Both pure layouts give a flat line, at *different* heights. Mixed, the score depends on the absolute position. The table shows the quieter accident: weights trained for one layout in code for the other. The scores depend on the offset alone, as they should, and are wrong until you convert.
+# Both pure layouts give a flat line, at *different* heights. In the mixed case the score depends on absolute positions. The table shows the quieter accident: weights trained for one layout and run in code for the other. The scores depend on the offset alone, and are wrong until you convert the weights.
 # </details>
 
 # %% [markdown]
@@ -800,9 +800,9 @@ plt.show()
 # %% [markdown] nbgrader={"grade_id": "relative_proof_question", "locked": true}
 # ### Exercise 3.5 · The proof
 #
-# **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 35 minutes · text, graded by a person**
 #
-# *Why it matters:* a plot shows some positions. A proof covers all of them.
+# *Why it matters:* a plot shows some positions, a proof covers all.
 #
 # Let $q, k\in\mathbb R^d$ be a query and a key before rotation, $R_m$ the block-diagonal matrix of equation (5), and $s(m,n)=\langle R_m q, R_n k\rangle$.
 #
@@ -828,7 +828,7 @@ plt.show()
 # $$s(m,n)=q^\top R_{n-m}\,k .$$
 # $m$ and $n$ appear only as $n-m$, for every $q$ and $k$.
 #
-# 3. Let $\theta_i$ be the frequencies of the queries and $\theta'_i$ those of the keys. The $i$-th block becomes $R(m\theta_i)^\top R(n\theta'_i)=R(n\theta'_i-m\theta_i)$. The last step fails: $n\theta'_i-m\theta_i$ is a function of $n-m$ only if $\theta_i=\theta'_i$ (set $m=n$). Take $d=4$ and $q=k=(0,0,1,0)$, so only pair 1 counts, with $\theta_1=0.01$ and $\theta'_1=500\,000^{-1/2}\approx0.0014$. At $m=n=0$ the score is $1$. At $m=n=100$ it is $\cos(100\cdot(0.0014-0.01))\approx\cos0.86\approx0.65$. Same offset, another score.
+# 3. Let $\theta_i$ be the frequencies of the queries and $\theta'_i$ those of the keys. The $i$-th block becomes $R(m\theta_i)^\top R(n\theta'_i)=R(n\theta'_i-m\theta_i)$. The last step fails: $n\theta'_i-m\theta_i$ is a function of $n-m$ only if $\theta_i=\theta'_i$ (set $m=n$). Take $d=4$ and $q=k=(0,0,1,0)$, so only pair 1 counts, with $\theta_1=0.01$ and $\theta'_1=500\,000^{-1/2}\approx0.0014$. At $m=n=0$ the score is $1$. At $m=n=100$ it is $\cos(100\cdot(0.0014-0.01))\approx\cos0.86\approx0.65$. The offset is the same, the score is not.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -852,18 +852,18 @@ plt.show()
 #
 # Hardly. Suppose that $f$ is used for queries and keys alike, has $f(x,0)=x$, and satisfies wish (1) for all whole positions.
 #
-# Set $m=n$ in (1): $\langle f(q,m),f(k,m)\rangle=g(q,k,0)=\langle q,k\rangle$. A map that keeps all dot products is linear and orthogonal, so $f(x,m)=U_mx$. By the wish, $U_m^\top U_n$ depends on $n-m$ alone, so $U_m^\top U_n=U_{n-m}$, hence $U_m=(U_1)^m$: *one* orthogonal matrix fixes everything.
+# Set $m=n$ in (1): $\langle f(q,m),f(k,m)\rangle=g(q,k,0)=\langle q,k\rangle$. A map that keeps all dot products is linear and orthogonal, so $f(x,m)=U_mx$. By (1), $U_m^\top U_n$ depends on $n-m$ alone, so $U_m^\top U_n=U_{n-m}$, hence $U_m=(U_1)^m$: *one* orthogonal matrix fixes everything.
 #
-# In a suitable orthonormal basis it is block-diagonal with rotations in the plane, and perhaps a few entries $\pm1$: $U_1=Q\,R\,Q^\top$. Then $\langle U_mq,U_nk\rangle=\langle R^mQ^\top q,\ R^nQ^\top k\rangle$, and $Q^\top$ disappears into $W_q$ and $W_k$. So, reflections aside, wish (1) leads to RoPE, with only the frequencies left to choose.
+# In a suitable orthonormal basis $U_1$ is block-diagonal, with rotations in the plane and perhaps a few entries $\pm1$: $U_1=Q\,R\,Q^\top$. Then $\langle U_mq,U_nk\rangle=\langle R^mQ^\top q,\ R^nQ^\top k\rangle$, and $Q^\top$ disappears into $W_q$ and $W_k$. So, reflections aside, wish (1) leads to RoPE, with only the frequencies left to choose.
 # </details>
 
 # %% [markdown]
 # ### Experiment: which test would you trust?
 #
-# You can test a RoPE function by its properties: it keeps lengths, position 0 changes nothing, and a shift of both positions leaves the score alone. Here are four functions that break the contract of 3.3, each made from yours by one small change. The last column is a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
+# You can test a RoPE function by its properties: it keeps lengths, position 0 changes nothing, and a shift of both positions leaves the score alone. Here are four functions that break the contract of 3.3, each made from yours by one small change. The last column checks a *golden value*: $x=(0,0,1,0)$ at position 1 must give $(0,\,0,\,\cos 0.01,\,\sin 0.01)$.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The four: turning backwards; base 100; the half layout; positions counted from 1. How many of them pass all three properties?
+# **Predict.** The four: turning backwards; base 100; the half layout; positions counted from 1. How many of them have all three properties?
 #
 # *Your prediction:*
 
@@ -896,13 +896,13 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Three of the four pass every property. All four fail the golden value. Test against numbers first, then against properties.
+# Three of the four have every property. All four fail the golden value. Test against numbers first, then against properties.
 # </details>
 
 # %% [markdown]
 # ## 7 · Into the attention layer
 #
-# One layer:
+# This is one layer:
 #
 # ```text
 # x ─┬─ q_proj ─ split into heads ─ rotate for m ─┐
@@ -912,11 +912,11 @@ lab.table(["", "keeps length", "0 is identity", "shift changes nothing", "golden
 #
 # **Heads are consecutive blocks.** The first `head_dim` channels of a projection belong to head 0, the next `head_dim` to head 1, and so on.
 #
-# **Rotate after the split.** Every head needs all frequencies. If you rotate before the split, head 0 gets only fast clocks, the last head only slow ones.
+# **Rotate after the split.** Every head needs all frequencies. If you rotate before the split, head 0 gets only fast clocks, and the last head only slow ones.
 #
 # **Rotate queries and keys, never values.** Suppose you rotated values too. A head would then return $\sum_n a_{mn} R_n v_n$. Move all positions on by $s$: the weights $a_{mn}$ stay, yet the output turns by $R_s$. So the absolute position reaches the layers above.
 #
-# **Store nothing.** RoPE has no parameters. If the frequencies lie in a *buffer*, a tensor that belongs to the layer without being trained, then `.to(torch.bfloat16)` rounds them (section 8). Here the `state_dict` holds the four projections and nothing else.
+# **Store nothing.** RoPE has no parameters. If the frequencies lie in a *buffer*, a tensor that belongs to the layer without being trained, then `.to(torch.bfloat16)` rounds them (section 8).
 
 # %% [markdown]
 # ### Exercise 3.6 · Rotary multi-head attention
@@ -979,7 +979,7 @@ class RotaryMultiHeadAttention(nn.Module):
 #
 # <details><summary>Hint 2: angles that survive a cast</summary>
 #
-# Store the number `base`, no tensor. Your function of 3.3 computes the angles afresh, in high precision, at each call.
+# Store the number `base` and no tensor. Your function of 3.3 computes the angles afresh, in high precision, at each call.
 # </details>
 #
 # <details><summary>Hint 3: the causal mask</summary>
@@ -1022,7 +1022,7 @@ with torch.no_grad():
         "the heads changed places, each with all its weights, and the output changed: do you rotate before the split "
         "into heads? Are the heads consecutive blocks of head_dim channels?")
 
-    # On paper: all weights the identity, but that queries keep the odd channels only. Token 0 is (1, 0, 1, 0) in both heads,
+    # On paper: all weights are the identity, but queries keep the odd channels only. Token 0 is (1, 0, 1, 0) in both heads,
     # token 1 is (0, 1, 0, 1): its score is -sin 1 - sin 0.01 = -0.851 with token 0 and 2 with itself, both divided by sqrt(4).
     by_hand = RotaryMultiHeadAttention(8, 2)
     by_hand.load_state_dict({name: torch.eye(8) for name in wanted} | {"q_proj.weight": torch.diag(torch.tensor([0.0, 1] * 4))})
@@ -1063,10 +1063,10 @@ week3.RotaryMultiHeadAttention(RotaryMultiHeadAttention)
 # %% [markdown]
 # ### Experiment: a task that needs positions
 #
-# Week 2's task again: at each position, name the token **three positions back**. Your layer, with its causal mask, sits between an embedding and a linear read-out. It is trained twice on texts of 32 tokens: with positions 0, 1, 2, …, and with *all positions 0*, that is, without any encoding.
+# This is week 2's task: at each position, name the token **three positions back**. Your layer, with its causal mask, sits between an embedding and a linear read-out. This model is trained twice on texts of 32 tokens: with positions 0, 1, 2, …, and with *all positions 0*, that is, without any encoding.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) Guessing gives 1/8. What will the model without positions reach? (b) What does the RoPE model reach with all positions shifted by 1,000? (c) And on texts of 256 tokens?
+# **Predict.** (a) Guessing gives 1/8. What will the model without positions reach? (b) What does the RoPE model reach with all positions shifted by 1,000? (c) What does it reach on texts of 256 tokens?
 #
 # *Your prediction:*
 
@@ -1141,20 +1141,20 @@ plt.show()
 #
 # Over six training seeds:
 #
-# - (a) Without positions the model can only count which tokens it has seen: 0.27 to 0.28.
+# - (a) Without positions the model can only count which tokens it has seen, and reaches 0.27 to 0.28.
 # - (b) A shift costs nothing.
-# - (c) In a longer text accuracy soon falls, to 0.135 to 0.202 at positions 128 to 255. **Relative does not mean extrapolating.** (`experiments/results_weeks34.md`)
+# - (c) In a longer text accuracy soon falls: it is 0.135 to 0.202 at positions 128 to 255. **Relative does not mean extrapolating.** (`experiments/results_weeks34.md`)
 # </details>
 #
 # ### Experiment: new offsets, or more keys?
 #
-# Beyond the training length two things are new: **offsets** that the model has never met, and **more keys**. Change one at a time, as in week 2, without training. With RoPE it is easier, since the score sees the offset alone.
+# Beyond the training length two things are new: **offsets** that the model has never met, and **more keys**. Change one at a time, as in week 2, without training. With RoPE this is easier, since the score sees the offset alone.
 #
 # - **Clip:** count every offset beyond 31 as 31. All keys stay.
-# - **Fewer keys:** show each query 32 keys at their true offsets, the right one and 31 random others.
+# - **Fewer keys:** show each query 32 keys, the right one and 31 random others, at their true offsets.
 
 # %% [markdown] tags=["prediction"]
-# **Predict** the accuracy at positions 64 to 255. (Figure 3.9 shows the last entry.) Then: what does a *window* give, true offsets and only the latest 32 keys? And at which sizes do a clip and a window stop working?
+# **Predict** the accuracy at positions 64 to 255. (Figure 3.9 shows the entry at the bottom right.) What does a *window* give, the latest 32 keys at their true offsets? And at which sizes do a clip and a window stop working?
 #
 # | | 32 keys | all keys |
 # |---|---|---|
@@ -1176,7 +1176,7 @@ def accuracy_far_out(model, reach, visible):
     q, k, v = (project(x).view(64, 256, 2, 16).transpose(1, 2)
                for project in (layer.q_proj, layer.k_proj, layer.v_proj))
     scores = apply_rotary_emb(q, torch.arange(256)) @ apply_rotary_emb(k, torch.arange(256)).mT
-    at_reach = apply_rotary_emb(q, torch.full((256,), reach)) @ k.mT  # a key that is not turned lies that far behind
+    at_reach = apply_rotary_emb(q, torch.full((256,), reach)) @ k.mT  # queries at position `reach`, keys at 0: every offset is `reach`
     scores = torch.where(offsets > reach, at_reach, scores) / 4
     weights = scores.masked_fill(~visible, -math.inf).softmax(-1)
     answer = model.read(layer.o_proj((weights @ v).transpose(1, 2).flatten(2))).argmax(-1)
@@ -1205,9 +1205,9 @@ lab.table(["no offset beyond", *sizes],
 # | offsets clipped at 31 | 1.00 | 0.99 (0.96 to 1.00) |
 # | true offsets | 0.51 (0.35 to 0.70) | 0.22 (0.15 to 0.30) |
 #
-# **The offsets** do the damage. At familiar ones 256 keys are almost as good as 32. More keys cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 gives 1.00, too. It still does with 40 keys; with 48 it is 0.60 (0.45 to 0.84). At the near end a window can do what a clip cannot: the latest 4 keys are enough.
+# **The offsets** do the damage. More keys cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 keys gives 1.00, and so does one of 40; one of 48 gives 0.60 (0.45 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
 #
-# A clip works from a little above what the task needs: at the seven sizes tried from 5 to 39 the mean is at least 0.99. Clipped at 4, one more than the task needs, it is 0.69 (0.46 to 0.89). Clipped at 3, every farther key looks like the right one: 0.14. Clipped at 47 all far keys look almost like the right one: 0.18. The next experiment shows why 47. (`experiments/results_distances.md`.)
+# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23, 31 and 39 the mean is at least 0.99. At 4 the mean is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. At 47 it is 0.18, since all far keys look almost like the right one. The next experiment shows why. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>
@@ -1215,10 +1215,10 @@ lab.table(["no offset beyond", *sizes],
 # %% [markdown]
 # ### Experiment: what the head thinks of far tokens
 #
-# What does the head see at an offset it has never met? The tokens are random, so it can choose a key by its offset only. Take the *mean* query and the *mean* key over the alphabet, and move them apart. (A score is linear in both, so the score of the means is the mean score.)
+# What does the head see at an offset it has never met? The tokens are random, so it can choose a key by its offset only. Take the *mean* query and the *mean* key over the alphabet, and move them apart. (A score is linear in the query and in the key, so the score of the means is the mean score.)
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The head has learned to give offset 3 the highest score. The fastest clock goes round once in $2\pi\approx6.28$ positions. At which other offsets might a key look almost as good? Which of them could training on 32 tokens rule out?
+# **Predict.** The head has learned to give offset 3 the highest score. At which other offsets might a key look almost as good? Which of these could training on 32 tokens rule out?
 #
 # *Your prediction:*
 
@@ -1248,34 +1248,34 @@ axes[1].set(xlabel="offset m − n (positions)", xlim=(-1, 128))
 plt.show()
 
 # %% [markdown]
-# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: the offsets that the prediction asked for, beyond training. Grey: the offsets of training.
+# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: offsets beyond training, named in the upper panel. Grey: the offsets of training.
 #
 # <details><summary>After you have run it</summary>
 #
 # Beyond training the high peaks are at the dots: on the clock of pair 0 these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down.
 #
-# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of 3 plus whole turns, and in nine of the twelve the peak at 122 is higher than offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
+# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of 3 plus whole turns, and in nine of the twelve heads the peak at 122 is higher than offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
 # </details>
 
 # %% [markdown]
 # ## 8 · Too few bits
 #
-# Models run in bfloat16. Its numbers have **8 significant bits**: 7 stored, and a leading 1 that is not (Kalamkar et al., 2019). They are enough to train large networks, but not for positions.
+# Models run in bfloat16. Its numbers have **8 significant bits**: 7 are stored, and a leading 1 is not (Kalamkar et al., 2019). Eight bits are enough to train large networks, but not for positions.
 #
-# **A toy.** Take *three* significant bits: a binary number of three digits times a power of two. Up to $2^3=8$ it holds every integer. From 8 to 16 there are only four steps, 2 wide; from 16 to 32 they are 4 wide. Every other number is rounded to the nearest of these. What is left of the positions 0 … 31?
+# **A toy.** Take *three* significant bits: a binary number of three digits times a power of two. Up to $2^3=8$ the toy holds every integer. From 8 to 16 there are only four steps, 2 wide; from 16 to 32 they are 4 wide. Every other number is rounded to the nearest of these values. What is left of the positions 0 … 31?
 #
-# | from | values it can hold | how many new ones |
+# | from | values the toy can hold | how many new ones |
 # |---|---|---|
 # | 0 … 8 | all | 9 |
 # | above 8, up to 16 | 10, 12, 14, 16 | 4 |
 # | above 16, up to 32 | 20, 24, 28, 32 | 4 |
 #
-# Position 31 is rounded up to 32, so the last value counts too. Of 32 positions 17 stay distinct, and 9 is the first integer the toy cannot hold. (Halfway cases go to the neighbour whose last bit is 0.)
+# Position 31 is rounded up to 32, so the last value counts too. 17 distinct values are left of the 32 positions, and 9 is the first integer the toy cannot hold. (Halfway cases go to the neighbour whose last bit is 0.)
 
 # %% [markdown]
 # ### Exercise 3.7 · Positions in bfloat16
 #
-# **2 points (1 + 1) · difficulty 2/5 · 10 + 10 minutes · numbers and text**
+# **2 points (1 + 1) · difficulty 2/5 · 12 + 12 minutes · numbers and text**
 #
 # *Why it matters:* the one line `model.to(torch.bfloat16)` can ruin RoPE without a warning.
 #
@@ -1315,18 +1315,18 @@ week3.bfloat16_positions(bfloat16_positions)
 ### END HIDDEN TESTS
 
 # %% [markdown] nbgrader={"grade_id": "bfloat16_explained_question", "locked": true}
-# **Explain.** A model keeps its RoPE frequencies as a buffer. `model.to(torch.bfloat16)` rounds them, and the code then multiplies them by positions that are bfloat16 too. A colleague proposes to call `.float()` on the product before taking cosine and sine. In three to six sentences: why does this not help, why does the damage grow with the position, and at which point of the computation is a cast to bfloat16 harmless?
+# **Explain.** A model keeps its RoPE frequencies as a buffer. `model.to(torch.bfloat16)` rounds them, and the code then multiplies them by positions that are bfloat16 too. A colleague proposes to call `.float()` on the product before taking cosine and sine. In three to six sentences: why does this not help, why does the damage grow with the position, and how large, in radians, can a single rounding make the error of an angle of 4,000?
 #
 # ### BEGIN MARK SCHEME
 # 1 point in all; half points are allowed.
 #
-# - Half a point: what rounding has removed, a later `.float()` cannot bring back; the error of the angle grows with the position, because 8 significant bits mean a *relative* error (up to about 1/512), and the angle is proportional to the position: at position 4096 up to several radians; or: beyond 256 neighbouring positions become the same number.
-# - Half a point: compute positions, frequencies and their product in float32 (or float64), take cosine and sine there, and cast only those: they lie in [-1, 1], so the error stays below about 0.002 to 0.004 at every position.
+# - Half a point: what rounding has removed, a later `.float()` cannot bring back; the error of the angle grows with the position, because 8 significant bits mean a *relative* error (up to about 1/512), and the angle is proportional to the position; or: beyond 256 neighbouring positions become the same number.
+# - Half a point: an error of up to 4,000/512, almost 8 radians. Half the step between neighbours, 8, earns the same; so does a larger bound that names the roundings it counts.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "bfloat16_explained", "grade": true, "solution": true, "points": 1}
 # ### BEGIN SOLUTION
-# A cast to float32 adds digits, but not the information that is gone: the frequencies and the positions were rounded before. bfloat16 has eight significant bits, so rounding makes a relative error of up to $2^{-9}$ in each. The angle is a product with the position, hence its absolute error grows with the position: at an angle of 4,000 radians, 1/512 of it is almost 8 radians, more than a full turn. Beyond 256, neighbouring positions even become the same number. So positions, frequencies and angles belong in float32 or float64. Cosine and sine lie between −1 and 1; cast these, and the error is at most about 0.002 at every position.
+# A cast to float32 adds digits, but not the information that is gone: the frequencies and the positions were rounded before. bfloat16 has eight significant bits, so rounding makes a relative error of up to $2^{-9}$ in each. The angle is proportional to the position, and so is its error. Beyond 256, neighbouring positions even become the same number. For an angle of 4,000 radians a single rounding can cost 4,000/512, almost 8 radians, more than a full turn.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1346,7 +1346,7 @@ week3.bfloat16_positions(bfloat16_positions)
 # </details>
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** For `head_dim` 128 and positions up to 4095, how large is the worst error of a cosine if only the *frequencies* are rounded to bfloat16? If only the *cosines* are? (No error can exceed 2.)
+# **Predict.** For `head_dim` 128 and positions up to 4095, how large is the worst error of a cosine if only the *frequencies* are rounded to bfloat16? How large is it if only the *cosines* are? (No error can exceed 2.)
 #
 # *Your prediction:*
 
@@ -1397,13 +1397,13 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 
 
 # %% [markdown]
-# **Figure 3.11. Where you may round.** Each line is the largest error met up to that position, over all 64 pairs. No error can exceed 2. At 2, "same direction" has become "opposite".
+# **Figure 3.11. Where you may round.** Each line is the largest error up to a position, over all 64 pairs. At 2, "same direction" has become "opposite".
 #
 # <details><summary>After you have run it</summary>
 #
 # With rounded frequencies the error grows in proportion to the position until it cannot grow any more. Only pair 0 is safe, since its frequency, 1, is exact. If you round the positions too, the error jumps at 257. If you round only the finished cosines, you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
 #
-# The bug is on record for GPT-NeoX ([issue 1003](https://github.com/EleutherAI/gpt-neox/issues/1003)) and `transformers` ([issue 25681](https://github.com/huggingface/transformers/issues/25681), [30709](https://github.com/huggingface/transformers/issues/30709)). Today it depends on how you load. In [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py), `LlamaModel.from_pretrained(path, dtype=torch.bfloat16)` leaves the buffer in float32: error 0.002. `.to(torch.bfloat16)` rounds it: error 2.0. NVIDIA's NeMo Automodel cast its models that way until 2026 ([pull request 2549](https://github.com/NVIDIA-NeMo/Automodel/pull/2549)). Wang et al. (2024) study the effect in training.
+# The bug is on record for GPT-NeoX ([issue 1003](https://github.com/EleutherAI/gpt-neox/issues/1003)) and `transformers` ([issue 25681](https://github.com/huggingface/transformers/issues/25681), [30709](https://github.com/huggingface/transformers/issues/30709)). Today the error depends on how you load. In [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py), `LlamaModel.from_pretrained(path, dtype=torch.bfloat16)` leaves the buffer in float32, and only cosines and sines are rounded; `.to(torch.bfloat16)` rounds the buffer. NVIDIA's NeMo Automodel cast its models with `.to` until 2026 ([pull request 2549](https://github.com/NVIDIA-NeMo/Automodel/pull/2549)). Wang et al. (2024) study the effect in training.
 # </details>
 
 # %% [markdown]
@@ -1418,13 +1418,13 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 # %% [markdown] nbgrader={"grade_id": "bug_hunt", "locked": true}
 # The file below serves two families of checkpoints. It promises three functions, for any dtype and any length:
 #
-# - `rotate_llama(x, positions)` rotates `x` like your 3.4, in the half layout; it returns the dtype of `x`, and only rounding separates it from the exact result;
+# - `rotate_llama(x, positions)` rotates `x` like your 3.4, in the half layout; the result has the dtype of `x` and is exact up to rounding;
 # - `prompt_scores(q, k)` gives the unscaled scores of a whole prompt, in the interleaved layout;
 # - `decode_step_scores(q, k_cache)` gives the scores of the newest token with all tokens so far, itself included.
 #
-# Its author tested it in float32 on texts of 16 tokens: no error, right shapes, nothing changes at position 0, and `prompt_scores` agrees with a public model. It has **three bugs**.
+# Its author tested it in float32 on texts of 16 tokens: there was no error, the shapes were right, nothing changed at position 0, and `prompt_scores` agreed with a public model. The file has **three bugs**.
 #
-# **First write the test that the author should have written**, before you scroll on. `serving_test` gets the three functions of such a file and says whether they keep their promises. It must pass right files, however they are written, and refuse the listing and every file that has one of its bugs.
+# **First write the test that the author should have written**, before you go on to the repairs. `serving_test` gets the three functions of such a file and says whether they keep their promises. It must accept right files, however they are written, and refuse the listing and every file that has one of its bugs.
 
 # %% tags=["experiment", "listing"]
 def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
@@ -1468,7 +1468,7 @@ def serving_test(rotate_llama, prompt_scores, decode_step_scores):
     prompt_scores:      (q, k), both (batch, heads, seq_len, head_dim) -> (batch, heads, seq_len, seq_len)
     decode_step_scores: (q, k_cache), (batch, heads, 1, head_dim) and (batch, heads, n_keys, head_dim), none of them rotated
                         -> (batch, heads, 1, n_keys)
-    returns:            True or False. A right file rounds. Up to position 10,000 and with entries of order 1, allow 0.01
+    returns:            True or False. Leave room for rounding: up to position 10,000 and with entries of order 1, allow 0.01
                         in float32, and 0.1 for rotate_llama in bfloat16; try the score functions in float32 only.
                         Keep tensors small, below 100,000 numbers.
     """
@@ -1500,7 +1500,7 @@ def serving_test(rotate_llama, prompt_scores, decode_step_scores):
 #
 # <details><summary>Hint 3: where to look</summary>
 #
-# Take $x=(1,0,0,0)$ in `rotate_llama`: which other channel has the frequency of channel 0? Which dtype has each number in the tables, line by line? What is `q.shape[-2]` when a single token is decoded?
+# Take $x=(1,0,0,0)$ in `rotate_llama`: which other channel has the frequency of channel 0? In which dtype is each number of the tables, line by line? What is `q.shape[-2]` when a single token is decoded?
 # </details>
 
 # %% nbgrader={"grade_id": "serving_test_check", "grade": true, "points": 0}
@@ -1537,7 +1537,7 @@ print("The file passes your test (it must not):", serving_test(rotate_llama, pro
 
 
 # %% [markdown]
-# **Now find the three lines, and repair them.** Below are three of the five functions. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2. The repaired functions take the place of the old ones, so the last cell of this section can test the whole file again.
+# **Now find the three bugs, and repair them.** Each function below has one. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2. The repaired functions replace the old ones, so the last cell of this section can test the whole file again.
 
 # %% nbgrader={"grade_id": "rotate_half", "solution": true}
 def rotate_half(x):
@@ -1586,7 +1586,7 @@ def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
 
     positions: (seq_len,), any real numbers, as integers or floats
     head_dim:  even int
-    dtype:     of the two tables, any floating one; their entries are as exact as it allows
+    dtype:     of the two tables, any floating one; their entries are as exact as the dtype allows
     base:      float, as in ``rope_frequencies``
     returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions; new tensors on each call
     """
@@ -1680,7 +1680,7 @@ print("The repaired file passes your test (it must):", serving_test(rotate_llama
 # %% [markdown]
 # ## 10 · A head of your own
 #
-# You have watched a head that looks three back (Figure 3.6) and read one that was trained (Figure 3.10). Now build one.
+# You have watched a head that looks three back (Figure 3.6) and read a trained one (Figure 3.10). Now build your own.
 #
 # ### Exercise 3.9 · A head that looks back
 #
@@ -1701,7 +1701,7 @@ def look_back_head(back, head_dim, n_keys):
     """
     ### BEGIN SOLUTION
     q = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(head_dim // 2)  # every pair is (1, 0)
-    k = apply_rotary_emb(q.view(1, 1, 1, -1), torch.tensor([back]))[0, 0, 0]  # the same, turned ahead: all cosines peak at back
+    k = apply_rotary_emb(q.view(1, 1, 1, -1), torch.tensor([back]))[0, 0, 0]  # the same, turned by back positions: all cosines peak at back
     scores = ((torch.arange(n_keys)[:, None] - back) * rope_frequencies(head_dim).double()).cos().sum(1) / math.sqrt(head_dim)
     strength = 1.0
     while (strength * scores).softmax(0)[back] < 0.9:
@@ -1713,7 +1713,7 @@ def look_back_head(back, head_dim, n_keys):
 # %% [markdown]
 # <details><summary>Hint 1: the phases</summary>
 #
-# Let every pair of $q$ be $(1,0)$. Which content of the key makes all cosines of equation (7) peak at `back`? The query is turned ahead by `back` positions more than the key.
+# Let every pair of $q$ be $(1,0)$. Which content of the key makes all cosines of equation (7) peak at `back`? At the offset `back` the query is turned by `back` positions more than the key.
 # </details>
 #
 # <details><summary>Hint 2: the strength</summary>
@@ -1736,7 +1736,7 @@ for back, head_dim, n_keys in ((3, 16, 64), (1, 16, 64), (12, 16, 64), (5, 64, 2
     assert favourite == back, f"back {back}, head_dim {head_dim}, {n_keys} keys: your head looks {favourite} back. Are all phases right?"
     assert weight >= 0.8, (
         f"back {back}, head_dim {head_dim}, {n_keys} keys: your head looks at the right token, but with a weight of {weight:.2f} "
-        "only. Is it loud enough?")
+        "only. Is q long enough?")
 print("Looks right. The hidden tests try other distances, sizes and lengths.")
 
 # %% nbgrader={"grade_id": "look_back_head_tests", "grade": true, "points": 2}
@@ -1749,7 +1749,7 @@ week3.look_back_head(look_back_head)
 # %% [markdown]
 # ## 11 · In the wild
 #
-# Open the real thing, `transformers` 5.23: [`modeling_llama.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py) and [`core_model_loading.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/core_model_loading.py).
+# Open `transformers` 5.23: [`modeling_llama.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py) and [`core_model_loading.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/core_model_loading.py).
 #
 # | there | yours | look for |
 # |---|---|---|
@@ -1775,32 +1775,32 @@ week3.look_back_head(look_back_head)
 #
 # <details><summary>1. Is RoPE an absolute or a relative encoding?</summary>
 #
-# Both. Each vector is rotated by its absolute position, token by token. The effect on the score is purely relative.
+# Both. Each vector is rotated by its absolute position. The effect on the score is purely relative.
 # </details>
 #
 # <details><summary>2. What does RoPE cost, and what does the base do?</summary>
 #
-# No parameters; four products per pair and vector, on q and k, in every layer. A larger base slows all pairs but the first, most of all the last.
+# RoPE has no parameters. It costs four products per pair and vector, for q and k, in every layer. A larger base slows all pairs but the first, and the last one most.
 # </details>
 #
 # <details><summary>3. You load a public checkpoint. Shapes fit, no error, the text is nonsense. What do you suspect?</summary>
 #
-# The layout. Then the base. Then a rotation that covers only part of the head, as in GPT-NeoX-20B (Black et al., 2022).
+# First the layout, then the base, then a rotation that covers only part of the head, as in GPT-NeoX-20B (Black et al., 2022).
 # </details>
 #
 # <details><summary>4. Should a KV cache hold keys before or after the rotation?</summary>
 #
-# After is cheaper: a key's rotation never changes. Before is needed when positions or frequencies change later, as with some methods of week 5. Either way the query gets the position of the newest token.
+# Rotated keys are cheaper: a key's rotation never changes. Keys before the rotation are needed when positions or frequencies change later, as with some methods of week 5. Either way the query gets the position of the newest token.
 # </details>
 #
 # <details><summary>5. A batch is padded on the left. What must you change?</summary>
 #
-# Only the mask: padding must be hidden. The offsets between real tokens stay, and RoPE sees nothing else. Prompt and decoding must use the same positions (week 7).
+# Only the mask, which must hide the padding. The offsets between real tokens stay, and RoPE sees nothing else. Prompt and decoding must use the same positions (week 7).
 # </details>
 #
 # <details><summary>6. Where do you rotate in grouped-query attention?</summary>
 #
-# After the split into heads, before the key heads are repeated (with `repeat_interleave`).
+# After the split into heads and before the key heads are repeated (with `repeat_interleave`).
 # </details>
 
 # %% [markdown]
@@ -1811,7 +1811,7 @@ week3.look_back_head(look_back_head)
 # | RoPE comes from EleutherAI | It comes from Su et al., in the RoFormer paper. EleutherAI's GPT-NeoX-20B uses it. | RoFormer; Black et al. |
 # | `rotate_half` turns $(x_1,x_2,x_3,x_4)$ into $(-x_2,x_1,-x_4,x_3)$, next to tables in halves | That is the interleaved form. Next to tables in halves it is a bug. | 3.8 |
 # | The half layout is a bug | It is the interleaved layout under a fixed permutation of the channels, and W_q and W_k can absorb it. | 3.4 |
-# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and it reorders the rows when it converts. | sections 5, 11 |
+# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and reorders the rows when it converts. | sections 5, 11 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do. But the echoes come from the highest. | Figures 3.3, 3.10 |
 # | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.5 |
 # | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.11 |
@@ -1821,7 +1821,7 @@ week3.look_back_head(look_back_head)
 # 1. A position is a rotation; a score sees the difference of two rotations.
 # 2. A score is a sum of cosines: fast pairs make it sharp, slow pairs are free for content.
 # 3. Say which layout you mean, and test against numbers.
-# 4. Relative does not mean extrapolating. Week 4 takes another road, ALiBi; week 5 compares them.
+# 4. Relative does not mean extrapolating. Week 4 takes another road, ALiBi; week 5 compares the two.
 #
 # ## References
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Week 4 · Attention with linear biases (ALiBi)
 #
-# You trained a model on texts of 1,000 tokens. Tomorrow it must read 2,000, and there is no time to train again. Last week's head fell apart at offsets it had never met. Can you tell a model about distance so that *nothing* is strange beyond the training length? And what does it cost?
+# You trained a model on texts of 1,000 tokens. Tomorrow it must read 2,000, and there is no time to train again. Last week's head fell apart at offsets it had never met. Can you tell a model about distance so that *nothing* is strange beyond the training length? And what does that cost?
 #
 # **The answer in one sentence.** Leave the tokens alone, and subtract from every score a penalty that grows linearly with the distance.
 #
@@ -11,8 +11,8 @@
 #
 # - compute an attention row with a linear bias by hand, and read a slope as a half-life;
 # - write the slopes for *any* number of heads, in the order that published checkpoints expect;
-# - build the bias for training and for one decoding step, and say when the shortcut in public code gives the same weights, and in which precision;
-# - build an attention layer with it that works in float64, float32, bfloat16 and float16;
+# - build the bias for training and for one decoding step, and say when, and in which precision, the shortcut in public code gives the same weights;
+# - build an attention layer with this bias that works in float64, float32, bfloat16 and float16;
 # - say how far each head sees, what ALiBi does on longer texts, and what it cannot do at all.
 #
 # **You need** weeks 1 and 3: attention, the causal mask, the attention layer of exercise 3.6, and the idea of RoPE.
@@ -21,17 +21,17 @@
 #
 # <!-- points of week4_alibi -->
 #
-# A *visible check* carries no points: run it as often as you like, it says what is wrong. You pay for a mistake once: 4.3 builds on 4.2, and 4.6 on both; if only your slopes are wrong, the bias gets its points. *Predict* cells are not graded. Answer them anyway: a wrong prediction is the one you remember.
+# A *visible check* carries no points and says what is wrong; run it as often as you like. You pay for a mistake once: if only your slopes are wrong, the bias built on them gets its points. *Predict* cells are not graded. Answer them anyway: a wrong prediction is the one you remember.
 
 # %% [markdown]
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $d$ is the head dimension, $h$ the number of heads.
 # - $i$ is the position of a query, $j$ the position of a key, both counted from 0. $|i-j|$ is their distance.
-# - A **slope** $m$ is a positive number; the bias is $-m\,|i-j|$, never positive. The minus sign belongs to the bias.
+# - A **slope** $m$ is a positive number; the bias is $-m\,|i-j|$, never positive.
 # - Where there are fewer queries than keys, the queries are the *last* positions, as with a KV cache.
 # - Functions without a tensor argument return float32 tensors on the CPU. Functions never change an argument in place.
-# - A bare number such as 4.5 is an exercise. A folded cell is plumbing, mostly for figures.
+# - A bare number such as 4.5 is an exercise.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -61,9 +61,9 @@ np.random.seed(0)
 #
 # $$e^{s_{ij}} = \underbrace{e^{\,q_i\cdot k_j/\sqrt d}}_{\text{content}}\ \cdot\ \underbrace{e^{-m|i-j|}}_{\text{distance}} . \tag{2}$$
 #
-# So a straight line in the scores is an **exponential decay** in the weights. As in radioactive decay there is a **half-life**: the distance factor halves every $\ln 2/m$ positions. In other words, a key that is $\delta$ positions farther away wins only if its content score is higher by more than $m\,\delta$.
+# So a straight line in the scores is an **exponential decay** in the weights. As in radioactive decay there is a **half-life**: the distance factor halves every $\ln 2/m$ positions. And a key that is $\delta$ positions farther away wins only if its content score is higher by more than $m\,\delta$.
 #
-# Two details decide whether code is right. The bias is added **after** the division by $\sqrt d$ and is not scaled itself (footnote 10 of the paper). And it is added **before** the softmax.
+# The bias is added **after** the division by $\sqrt d$, and so is not scaled (footnote 10 of the paper), and **before** the softmax.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Four slopes: 1/2, 1/8, 1/32, 1/256. After how many positions does each halve a weight? Which of the four would notice whether a word stands 3 or 5 positions back? Which would tell 300 from 500?
@@ -97,12 +97,12 @@ left.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.1. One slope.** Left: the bias is a straight line through zero. Right: the factor it puts on a key's weight, against a logarithmic axis. Dots mark the half-lives. Look for the range of distances over which each curve changes at all.
+# **Figure 4.1. One slope.** Left: the bias is a straight line through zero. Right: the factor it puts on a key's weight, against a logarithmic axis. Dots mark the half-lives. Look for the range of distances over which each curve changes.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Each curve falls from 1 to almost 0 within a limited range and is flat outside it. A slope is a *measuring range*. The steepest tells 3 from 5; beyond 10 it leaves a key next to nothing. The shallowest hardly tells 3 from 5, but it tells 300 from 500. A model needs several.
+# Each curve falls from 1 to almost 0 within a limited range and is flat outside it. A slope is a *measuring range*. The steepest slope tells 3 from 5; beyond 10 it leaves a key next to nothing. The shallowest hardly tells 3 from 5, but it tells 300 from 500. A model needs several slopes.
 # </details>
 #
 # ## 2 · The slopes
@@ -111,20 +111,20 @@ plt.show()
 #
 # $$m_k = 2^{-8k/h},\qquad k = 1, 2, \dots, h. \tag{3}$$
 #
-# The slopes form a geometric series. The **first** head has the **largest** slope, $2^{-8/h}$, and is the most local; the last has $2^{-8}=1/256$ whatever $h$ is. The formula counts $k$ from 1, code counts heads from 0: head $k-1$ has slope $m_k$. Four heads: $2^{-2}, 2^{-4}, 2^{-6}, 2^{-8}$.
+# The slopes form a geometric series. The **first** head has the **largest** slope, $2^{-8/h}$, and is the most local; the last has $2^{-8}=1/256$ whatever $h$ is. The formula counts $k$ from 1, code counts heads from 0: head $k-1$ has slope $m_k$. Four heads have $2^{-2}, 2^{-4}, 2^{-6}, 2^{-8}$.
 #
-# Only for $h=8$ are the exponents 1, 2, 3, …. With the rule "$1/2^k$ for every $h$", a model of 32 heads would have slopes down to $2^{-32}$, which is no slope at all.
+# The exponents are 1, 2, 3, … only for $h=8$. With the rule "$1/2^k$ for every $h$", a model of 32 heads would have slopes down to $2^{-32}$, almost zero.
 #
 # ### Any other number of heads
 #
-# The official code does not put another $h$ into (3). Let $c$ be the largest power of two that is not above $h$. Write $m_1,\dots,m_c$ for the slopes of $c$ heads and $m'_1,\dots,m'_{2c}$ for those of $2c$ heads. Then
+# For other $h$ the official code does not use (3). Let $c$ be the largest power of two that is not above $h$. Write $m_1,\dots,m_c$ for the slopes of $c$ heads and $m'_1,\dots,m'_{2c}$ for those of $2c$ heads. Then
 #
 # $$\text{slopes}(h) = m_1,\ m_2,\dots,\ m_c,\ m'_1,\ m'_3,\ m'_5,\dots \tag{4}$$
 #
-# 1. First all slopes of $c$ heads.
-# 2. Then every second slope of $2c$ heads, until there are $h$.
+# 1. Take all slopes of $c$ heads.
+# 2. Add every second slope of $2c$ heads, until there are $h$.
 #
-# **An example.** Six heads: $c=4$. Four heads have $\frac14, \frac1{16}, \frac1{64}, \frac1{256}$. Two slopes are missing. Eight heads have $\frac12, \frac14, \frac18, \frac1{16}, \dots$, and every second one is $\frac12, \frac18, \dots$. So
+# **An example.** For six heads $c=4$. Four heads have $\frac14, \frac1{16}, \frac1{64}, \frac1{256}$. Two slopes are missing. Eight heads have $\frac12, \frac14, \frac18, \frac1{16}, \dots$, and every second one is $\frac12, \frac18, \dots$. So
 #
 # $$\text{slopes}(6) = \tfrac14,\ \tfrac1{16},\ \tfrac1{64},\ \tfrac1{256},\ \tfrac12,\ \tfrac18 .$$
 #
@@ -135,9 +135,9 @@ plt.show()
 #
 # **2 points · difficulty 1/5 · 15 minutes · numbers**
 #
-# *Why it matters:* code that is right for 8 heads can be wrong for 12, or for the 112 of BLOOM. The slopes of twelve heads show you why.
+# *Why it matters:* code that is right for 8 heads can be wrong for 12, or for the 112 of BLOOM.
 #
-# Give some of the slopes of 8 heads and of 12 heads, heads counted from 0. **At least four significant digits.**
+# Give some of the slopes of 8 heads and of 12 heads. Heads count from 0. Give **at least four significant digits.**
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "slopes_by_hand", "solution": true}
 # Replace every None by a number, at least four significant digits.
@@ -172,7 +172,7 @@ slopes_by_hand |= {
 #
 # <details><summary>Hint 2</summary>
 #
-# 12 is not. Which $c$, and how many slopes are missing? Follow the example with six heads. You need 16 heads as well, and there the exponents $8k/h$ are halves: 0.5, 1, 1.5, ….
+# 12 is no power of two. What is $c$, and how many slopes are missing? Follow the example with six heads. You need 16 heads as well, and there the exponents $8k/h$ are halves: 0.5, 1, 1.5, ….
 # </details>
 
 # %% nbgrader={"grade_id": "slopes_by_hand_check", "grade": true, "points": 0}
@@ -269,29 +269,29 @@ lab.moving_slopes(alibi_slopes, n_heads=8, distance=16)
 
 
 # %% [markdown]
-# **Figure 4.2. Move it: the slopes.** One line per head, from your own function. Change the number of heads from 8 to 12 to 16: which lines stay? Move the distance: which heads still give a key that far away any weight?
+# **Figure 4.2. Slopes to move.** One line per head, from your own function. Change the number of heads from 8 to 12 to 16: which lines stay? Move the distance: which heads still give a key that far away any weight?
 
 # %% [markdown]
 # ### Experiment: one formula for all?
 #
-# It is tempting to use equation (3) for every number of heads. Compare this shortcut with the official rule for 20 heads. Then count how often the two agree for 1 to 64 heads.
+# It is tempting to use equation (3) for every number of heads. Compare it with the official rule for 20 heads. Then count how often the two agree for 1 to 64 heads.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) For how many of the 64 does the shortcut give other slopes than your function? (b) You sort the official slopes of 20 heads. Does that matter if you train a new model from scratch? If you load a published one?
+# **Predict.** (a) For how many of the 64 does equation (3) give other slopes than your function? (b) You sort the official slopes of 20 heads. Does that matter if you train a new model from scratch? Why does it matter if you load a published one?
 #
 # *Your prediction:*
 
 # %% tags=["experiment"]
-def shortcut(n_heads):
+def equation_3(n_heads):
     return 2.0 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
 
 counts = range(1, 65)
-other_slopes = [n for n in counts if not torch.allclose(alibi_slopes(n), shortcut(n))]
+other_slopes = [n for n in counts if not torch.allclose(alibi_slopes(n), equation_3(n))]
 not_sorted = [n for n in counts if not torch.equal(alibi_slopes(n), alibi_slopes(n).sort(descending=True).values)]
 lab.table(["numbers of heads from 1 to 64", "how many"],
           [["equation (3) gives other slopes", len(other_slopes)],
            ["the official order is not sorted", len(not_sorted)],
-           ["both agree and are sorted (powers of two)", 64 - len(other_slopes)]])
+           ["both agree and are sorted", 64 - len(other_slopes)]])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 4.3: run this cell
@@ -301,7 +301,7 @@ ax.axvspan(15.5, 19.6, color="#F0F0F0", zorder=0)
 ax.text(7.5, 1.25, "heads 0–15: the slopes of 16 heads", ha="center", fontsize=9, color="#444444")
 ax.text(17.55, 1.25, "16–19: of 32 heads", ha="center", fontsize=9, color="#444444")
 ax.semilogy(official, marker="o", linestyle="none", markersize=8, color=lab.BLUE, label="official rule (your function)")
-ax.semilogy(shortcut(20), marker="x", linestyle="none", markersize=8, color=lab.VERMILLION,
+ax.semilogy(equation_3(20), marker="x", linestyle="none", markersize=8, color=lab.VERMILLION,
             markeredgewidth=2, label="equation (3) with h = 20")
 ax.semilogy(official.sort(descending=True).values, marker="_", linestyle="none", markersize=14, color=lab.BLACK,
             label="official slopes, sorted")
@@ -318,12 +318,12 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# (a) The shortcut is wrong for all 57 numbers that are not a power of two; with 20 heads no head gets its official slope. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model was trained with its order: head 4 of six has learned to live with slope $\frac12$.
+# (a) Equation (3) is wrong for all 57 numbers that are not a power of two; with 20 heads no head gets its official slope. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model was trained with its order: head 4 of six has learned to live with slope $\frac12$.
 # </details>
 #
 # ## 3 · The bias
 #
-# In training there are as many queries as keys, and the bias of a head is a square matrix: zero on the diagonal, $-m$ beside it, $-2m$ next to that. It is two-sided here; a decoder's mask removes the upper triangle afterwards.
+# In training there are as many queries as keys, and the bias of a head is a square matrix: zero on the diagonal, $-m$ beside it, $-2m$ next to that. Here it has two sides; a decoder's mask removes the upper triangle.
 #
 # **One decoding step.** With a KV cache there is a single query and, say, five keys. The query is the newest token, so it stands at position 4, not 0. Its bias is $-4m, -3m, -2m, -m, 0$: the **last row** of the square matrix. In general, row $r$ of $n_q$ queries and $n_k$ keys stands at
 #
@@ -336,13 +336,13 @@ plt.show()
 #
 # **4 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* with the wrong sign a model prefers far tokens, and trains without complaint. PyTorch's own FlexAttention examples once had this bug (attention-gym, pull request 86).
+# *Why it matters:* with the wrong sign a model prefers far tokens, and trains without complaint. PyTorch's FlexAttention examples once had this bug (attention-gym, pull request 86).
 
 # %% nbgrader={"grade_id": "alibi_bias", "solution": true}
 def alibi_bias(n_heads, n_queries, n_keys=None):
     """The bias -slope * |i - j| of every head, without any mask.
 
-    n_keys:  as many as n_queries if None; 1 <= n_queries <= n_keys. The queries are the last positions: equation (5)
+    n_keys:  n_queries if None; 1 <= n_queries <= n_keys. The queries are the last positions: equation (5)
     returns: (n_heads, n_queries, n_keys) float32, on the CPU; a new tensor on each call
     """
     ### BEGIN SOLUTION
@@ -394,7 +394,7 @@ week4.alibi_bias(alibi_bias, alibi_slopes)
 ### END HIDDEN TESTS
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The next figure shows the bias of all eight heads of a layer in one colour scale. In which panels will you see a narrow band, and in which hardly anything at all?
+# **Predict.** The next figure shows the bias of all eight heads of a layer in one colour scale. In which panels will you see a narrow band, and in which hardly anything? How does the width of the band change from head to head?
 #
 # *Your prediction:*
 
@@ -417,19 +417,19 @@ bar.ax.set_title("bias", fontsize=9, loc="left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.4. One bias per head.** Yellow: no penalty. Dark blue: a penalty of 8 or more, which leaves less than 1/2,900 of the weight that content alone would give. Follow the band from head to head.
+# **Figure 4.4. One bias per head.** Yellow: no penalty. Dark blue: a penalty of 8 or more, a factor below 1/2,900.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Head 0 has the *largest* slope and is the most *local*. To the last head all 128 tokens are near, so its panel is almost one colour. Every panel is zero on the diagonal, constant along each diagonal, and symmetric.
+# Head 0 has the narrowest band, and from head to head the band gets twice as wide. To the last head all 128 tokens are near, so its panel is almost one colour.
 # </details>
 #
 # ## 4 · One row by hand
 #
-# If all keys have the same content, all content scores are equal, and they cancel in the softmax. What remains are the factors $e^{-m|i-j|}$, scaled to sum to 1.
+# If all keys have the same content, the content scores cancel in the softmax. What remains are the factors $e^{-m|i-j|}$, scaled to sum to 1.
 #
-# **A worked example.** Take $m=\ln 2$: every position of distance halves the factor. Three tokens, a causal mask, and the query at position 2. The factors of the keys 0, 1, 2 are $\frac14, \frac12, 1$; their sum is $\frac74$. The weights are $\frac17, \frac27, \frac47$. With the values $7, 14, 21$ the output is $\frac17\cdot7+\frac27\cdot14+\frac47\cdot21=17$.
+# **A worked example.** Take $m=\ln 2$: every position of distance halves the factor. There are three tokens, a causal mask, and the query at position 2. The factors of the keys 0, 1, 2 are $\frac14, \frac12, 1$; their sum is $\frac74$. The weights are $\frac17, \frac27, \frac47$. With the values $7, 14, 21$ the output is $\frac17\cdot7+\frac27\cdot14+\frac47\cdot21=17$.
 
 # %% [markdown]
 # ### Exercise 4.4 · Attention with one slope
@@ -438,12 +438,12 @@ plt.show()
 #
 # *Why it matters:* one row by hand tells you which test to write for the layer.
 #
-# Four tokens of equal content at positions 0 to 3, one head, slope $m=\frac12$. Their values are $v_0=8$, $v_1=4$, $v_2=2$, $v_3=1$.
+# Four tokens of equal content stand at positions 0 to 3, with the values $v_0=8$, $v_1=4$, $v_2=2$, $v_3=1$. The only head has slope $m=\frac12$.
 #
-# 1. With a **causal** mask: the four weights of the query at position 3, and its output.
-# 2. **Without** a mask: the four weights of the query at position 1.
+# 1. With a **causal** mask, find the four weights of the query at position 3, and its output.
+# 2. **Without** a mask, find the four weights of the query at position 1.
 #
-# **At least four significant digits.**
+# Give **at least four significant digits.**
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "attention_with_slope", "solution": true}
 # Replace every None by a number, at least four significant digits.
@@ -475,7 +475,7 @@ attention_with_slope |= {
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Write the distance above each key first: 3, 2, 1, 0 for the first row. For the second row one key lies before the query, and two after it.
+# Write the distance above each key first: 3, 2, 1, 0 for the first row. In the second row one key lies before the query, and two after it.
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -510,10 +510,10 @@ week4.attention_with_slope(attention_with_slope)
 # %% [markdown]
 # ### Experiment: with unequal content
 #
-# Now let content speak: 4,000 texts of 128 random tokens, random queries and keys in every head (`head_dim` 16). Your bias is added to the scaled scores of the last query of each text. For each distance we average the weight that a key gets.
+# Take 4,000 texts of 128 tokens with random queries and keys (`head_dim` 16), the same for all heads. Your bias is added to the scaled scores of the last query of each text. For each distance we average the weight that a key gets.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** On a logarithmic axis, what shape has each head's curve: does the content bend it? What share of its attention does head 0 spend on the nearest 8 tokens, and what share does head 7?
+# **Predict.** On a logarithmic axis, what shape does each head's curve have? Does the content bend it? What share of its attention does head 0 spend on the nearest 8 tokens, and what share does head 7 spend?
 #
 # *Your prediction:*
 
@@ -552,16 +552,16 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Random content makes the curve of any single text ragged, but it favours no distance. Far from the query, therefore, the mean keeps the exponential of equation (2). Next to the query it is flatter: a key that already has a large share cannot grow in proportion. In head 0 the first position costs a factor of about 1.5 instead of 1.65. Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them; without any bias they would get 0.06.
+# Random content makes the curve of any single text ragged, but it favours no distance. Far from the query, therefore, the mean keeps the exponential of equation (2). Next to the query the curve is flatter: a key that already has a large share cannot grow in proportion. In head 0 the step from distance 0 to 1 costs a factor of about 1.5 instead of 1.65. Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them; without any bias they would get 0.06.
 # </details>
 #
 # ## 5 · A shortcut in public code
 #
-# The official code and BLOOM's never compute a distance. To the score of key $j$ they simply add
+# The official code and BLOOM's never compute a distance. To the score of key $j$ they add
 #
 # $$+\,m\,j, \tag{6}$$
 #
-# **one number per key**, the same for all queries: no query position, no absolute value, no minus sign. In BLOOM's code that saves memory, since one row per head serves all queries. But is it ALiBi? Key 100 gets $+100\,m$ from every query, which looks more like an *absolute* position than like a distance.
+# **one number per key**, the same for all queries. There is no query position, no absolute value and no minus sign. In BLOOM's code that saves memory, since one row per head serves all queries. But is this ALiBi? Key 100 gets $+100\,m$ from every query, which looks more like an *absolute* position than like a distance.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Compare the softmax of `scores + m*j` with the softmax of `scores - m*|i-j|`. When are the two the same: always, under a causal mask, without a mask, for a single query, never?
@@ -639,11 +639,11 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 ### END HIDDEN TESTS
 
 # %% [markdown] nbgrader={"grade_id": "per_key_explained_question", "locked": true}
-# **Explain** what you measured, in four to eight lines with one or two formulas.
+# **Explain** what you measured, in four to eight lines with one or two formulas. Part 1 earns one point, the others half a point each.
 #
 # 1. Why do the two forms give the same weights under a causal mask? Say what cancels in the softmax.
 # 2. Why not without a mask? What does the bias per key do to keys *after* the query ($j>i$)?
-# 3. The check has a case in which they agree without a mask: one query and five keys. Why?
+# 3. In one case of the check they agree without a mask: one query and five keys. Why?
 #
 # ### BEGIN MARK SCHEME
 # 2 points; half points are allowed.
@@ -657,7 +657,7 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 # ### BEGIN SOLUTION
 # 1. Under the mask only keys $j\le i$ are left, and there $|i-j|=i-j$. The two biases differ by $mj-\big(-m(i-j)\big)=mj+mi-mj=mi$. In the row of query $i$ that is one and the same number for all keys. Softmax does not see a constant added to a row: it becomes a common factor $e^{mi}$ of numerator and denominator.
 #
-# 2. For a key after the query, $j>i$, the relative bias is $-m(j-i)$, and the difference is $mj+m(j-i)=m(2j-i)$. It depends on $j$, so it does not cancel. The bias per key keeps growing beyond the query: the later the key, the larger the reward, where ALiBi has a growing penalty. (The *signed* form $-m(i-j)$ would differ by a constant for all $j$; it rewards late keys as well.)
+# 2. For a key after the query, $j>i$, the relative bias is $-m(j-i)$, and the difference is $mj+m(j-i)=m(2j-i)$. It depends on $j$, so it does not cancel. The bias per key keeps growing beyond the query: the later the key, the larger the reward, where ALiBi has a growing penalty. (The *signed* form $-m(i-j)$ differs by a constant, and rewards late keys, too.)
 #
 # 3. A single query at the end, as in a decoding step with a cache: no key lies after it, so all keys have $j\le i$ without any mask, and part 1 applies.
 # ### END SOLUTION
@@ -669,7 +669,7 @@ week4.per_key_bias_is_equivalent(per_key_bias_is_equivalent)
 # </details>
 
 # %% [markdown]
-# **Check your explanation against a picture.** Here are the two biases of one head without a mask, and their difference.
+# **Check your explanation against a picture** of both biases without a mask.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 4.6: run this cell
@@ -700,7 +700,7 @@ plt.show()
 # bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. The query is the newest of 4,096 tokens, all content is equal, and the head is the steepest of eight, $m=\frac12$. We compute the bias exactly and *store* it in bfloat16, in three forms: per key, counted from the first key; per key, counted back from the last key, as MPT does; and relative.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** For which of the three forms do the weights of the last keys still follow the exponential? What do you expect from the others instead? How many neighbouring keys share one number where bfloat16 steps by 8?
+# **Predict.** For which of the three forms do the weights of the last keys still follow the exponential? What will the others do instead? How many neighbouring keys share one number where bfloat16 steps by 8?
 #
 # *Your prediction:*
 
@@ -736,14 +736,14 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. The step below gets $e^{-8}$ of that.
+# Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. A key on the step below gets $e^{-8}$ of that weight.
 #
-# The other two forms are exact near the query, where their numbers are small. So the shortcut itself loses no precision. **Counting from the far end** does.
+# The other two forms hold the same numbers for this query, and near it they are small and exact. For an earlier query a count from the last key makes stairs, too: only **counting from the query** is safe.
 # </details>
 #
 # ### Live: BLOOM's ties
 #
-# BLOOM counts from the first key, and casts the bias to the model's dtype. Then one call, `baddbmm`, adds the scaled product of query and key, and the *sum* is stored in that dtype as well. Here are both roundings, for BLOOM's 112 heads and 2,048 tokens: first with equal content, then with a content score of 3 for key 2046 and −3 for key 2047: a lead of 6.
+# BLOOM counts from the first key, and casts the bias to the model's dtype. Then one call, `baddbmm`, adds the scaled product of query and key, and the *sum* is stored in that dtype, too. Here are both roundings, for BLOOM's 112 heads and 2,048 tokens: first with equal content, then with content scores of 3 for key 2046 and −3 for key 2047, a lead of 6.
 
 # %% tags=["experiment"]
 slopes, j = alibi_slopes(112)[:, None], torch.arange(2048)
@@ -765,9 +765,9 @@ lab.table(["of 112 heads", "how many"], counts)
 
 
 # %% [markdown]
-# 104 of 112 heads cannot tell the newest token from the one before it by position. Most of these slopes are so small that neighbours should nearly tie anyway. The second rounding can do more harm. In head 0 the bias has passed 1,872, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back: a lead of 6 should give 160 times the weight, and gives a tie. The lead is lost in 14 of the 112 heads. Where the two contents lie matters: with 6 against 0 it is lost in 2.
+# 104 of 112 heads cannot tell the newest token from the one before it by position. In 67 heads some weight is off by more than 0.01; in the others neighbours nearly tie anyway. The second rounding can do more harm. In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead is lost in 14 of the 112 heads. With content scores of 6 and 0 it is lost in 2. (`experiments/results_weeks34.md`)
 #
-# BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with this. For your own models: **build the bias in float32, and count from the query.**
+# BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
 
 # %% [markdown]
 # ## 6 · The attention layer
@@ -780,10 +780,10 @@ lab.table(["of 112 heads", "how many"], counts)
 #
 # Take the layer of exercise 3.6, leave the rotation out, and add the bias. Nothing is added to the tokens: ALiBi *replaces* the position embedding (section 3 of the paper). Most bugs are in the order of the steps and in the dtype.
 #
-# - **Scale, then bias.** The bias is not divided by $\sqrt d$. PyTorch's `F.scaled_dot_product_attention` does it right: it adds a floating `attn_mask` after the scale.
+# - **Scale, then bias.** PyTorch 2.13's `F.scaled_dot_product_attention` keeps this order: it adds a floating `attn_mask` after the scale.
 # - **Bias, then mask, then softmax.** A masked score must stay $-\infty$. `tril` writes *zeros* instead, and so opens the future again.
 # - **The dtype.** A float32 bias turns bfloat16 scores into float32, which then meet bfloat16 values and raise an error. Build the bias in float32, then cast it. Don't build it *in* bfloat16, where positions beyond 256 merge.
-# - **Nothing to store.** The bias has no parameters and depends on the length, so a saved table would tie the checkpoint to one length. The `state_dict` holds the four projections and nothing else.
+# - **Nothing to store.** The bias has no parameters and depends on the length, so a saved table would tie the checkpoint to one length.
 #
 # With a KV cache the layer would take the queries of the new tokens, the keys of all, and `alibi_bias(n_heads, n_new, n_keys)`.
 
@@ -853,7 +853,7 @@ class ALiBiMultiHeadAttention(nn.Module):
 #
 # <details><summary>Hint 3: the mask</summary>
 #
-# Use `masked_fill` with $-\infty$ as the last step before the softmax: nothing undoes it then. A zero does not mask. It is a score like any other.
+# Use `masked_fill` with $-\infty$ as the last step before the softmax: nothing undoes it then.
 # </details>
 
 # %% nbgrader={"grade_id": "ALiBiMultiHeadAttention_check", "grade": true, "points": 0}
@@ -905,7 +905,7 @@ with torch.no_grad():
     queries, keys = torch.zeros(2, 16, 16)
     queries[[0, 8], [0, 8]], keys[[0, 8], [1, 9]] = 1, 2  # a query reads channel 0 of its head, a key twice channel 1
     two.load_state_dict({"q_proj.weight": queries, "k_proj.weight": keys, "v_proj.weight": unit, "o_proj.weight": unit})
-    pair = torch.zeros(2, 2, 16)  # two sequences alike, of two tokens: (0, 2, ...) and (1, 1, ...) in each head
+    pair = torch.zeros(2, 2, 16)  # two equal sequences of two tokens: (0, 2, ...) and (1, 1, ...) in each head
     pair[:, 0, 1::8], pair[:, 1, 0::8], pair[:, 1, 1::8] = 2, 1, 1
     seen = two(pair)[:, 1, ::8]  # the last key's weight, for each sequence and head
     due = torch.sigmoid((2 - 4) / math.sqrt(8) + alibi_slopes(2))
@@ -913,8 +913,8 @@ with torch.no_grad():
         assert torch.allclose(seen[:, head], due[head].expand(2), atol=1e-4), (
             f"query.key is 2 for the last key and 4 for the first: in head {head} the last key's weight must be "
             f"{float(due[head]):.4f} in both sequences, yours are {rounded(seen[:, head])}. Are the products q.k divided by "
-            "the square root of head_dim = 8, the bias not divided, and nothing rotated? Has each head the same slope in "
-            "every sequence?")
+            "the square root of head_dim = 8, the bias not divided, and nothing rotated? Does each head have the same "
+            "slope in every sequence?")
 
     # 6. What goes in as bfloat16 comes out as bfloat16.
     for dtype in (torch.float64, torch.bfloat16, torch.float16):
@@ -942,10 +942,10 @@ week4.ALiBiMultiHeadAttention(ALiBiMultiHeadAttention, alibi_slopes, alibi_bias)
 # %% [markdown]
 # ### Experiment: three attention patterns
 #
-# The same content three ways: no position at all, RoPE, ALiBi. Forty tokens; all keys resemble the queries a little, and three keys, at positions 4, 15 and 27, resemble them a lot.
+# Look at the same content with no position at all, with RoPE and with ALiBi. There are forty tokens; all keys resemble the queries a little, and three keys, at positions 4, 15 and 27, resemble them a lot.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Causal attention. Sketch the three pictures. Where do the three strong keys show in each?
+# **Predict.** Attention is causal. Sketch the three pictures. Where do the three strong keys show in each?
 #
 # *Your prediction:*
 
@@ -979,20 +979,20 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 4.8. None, RoPE, ALiBi.** Above: the weights, one row per query. Below: the last row as bars, the three strong keys in orange-red. The content is the same in all three columns.
+# **Figure 4.8. None, RoPE, ALiBi.** Above: the weights, one row per query. Below: the last row as bars, the three strong keys in orange-red.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Without positions every query likes the same keys, wherever they stand: vertical stripes. ALiBi shows the same stripes, faded out by distance, whatever the content is. RoPE's decay and ripples *depend on* the content: here all cosines start at the same phase, and other phases would move the peak elsewhere (week 3, section 4). ALiBi's decay is *built in*: content can outweigh it, but never remove it.
+# Without positions every query likes the same keys, wherever they stand: vertical stripes. ALiBi shows the same stripes, faded out by distance, whatever the content is. RoPE's decay and ripples *depend on* the content: here all cosines start at the same phase, and other phases would move the peak (week 3, section 4). ALiBi's decay is *built in*: content can outweigh it, but never remove it.
 # </details>
 #
 # ### Experiment: longer than in training
 #
-# A task that needs "the nearest of its kind". Random letters from an alphabet of eight; one in eight is *marked* (upper case, say). At every position the model must name the **most recent marked letter**. One layer between an embedding and a linear read-out, trained on texts of 32 tokens, tested on 256. Three arms: your ALiBi layer, and rivals of the same size with RoPE and with no position.
+# This task needs "the nearest of its kind". Letters are random, from an alphabet of eight; one in eight is *marked*. At every position the model must name the **most recent marked letter**. It is one layer between an embedding and a linear read-out, trained on texts of 32 tokens and tested on 256. There are three arms: your ALiBi layer, and rivals of the same size with RoPE and with no position.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Blind guessing gives 1/8. (a) Up to position 31: which arms learn the task? (b) Beyond: which arms hold? (c) A second task, that of week 3: name the token **three positions back**, marked or not. RoPE solved it completely within the training length. Will one ALiBi layer?
+# **Predict.** Blind guessing gives 1/8. (a) Which arms learn the task up to position 31? (b) Which arms hold beyond it? (c) The second task is that of week 3: name the token **three positions back**, marked or not. RoPE solved it completely within the training length. Will one ALiBi layer solve it?
 #
 # *Your prediction:*
 
@@ -1094,7 +1094,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Ranges of six training seeds ("three back": three). "Clipped" is week 3's clip at 31.
+# The ranges are over six training seeds, or three for "three back". "Clipped" is week 3's clip at 31.
 #
 # | | positions 3–31 | positions 128–255 |
 # |---|---|---|
@@ -1104,38 +1104,39 @@ plt.show()
 # | most recent marked, no position | 0.58–0.62 | 0.25–0.29 |
 # | three back, ALiBi | 0.31–0.32 | 0.31 |
 # | three back, RoPE | 1.00 | 0.12–0.13 |
+# | three back, RoPE clipped | 1.00 | 1.00 |
 #
-# (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on almost unchanged (0.98 to 0.96), and RoPE falls to the level of no position at all. New offsets do that: clipped, RoPE reads on as well as ALiBi.
+# (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on almost unchanged (from 0.98 to 0.96), and RoPE falls to the level of no position at all. New offsets are to blame: with its offsets clipped, RoPE does about as well as ALiBi.
 #
-# (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task.** Two toy tasks cannot show more than that; week 5 compares the encodings with care.
+# (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task; clipped RoPE needs none for either.** Two toy tasks cannot show more than that; week 5 compares the encodings with care.
 # </details>
 #
 # ### What the paper promised, and what became of it
 #
-# The headline of Press et al. (2022, abstract) is this experiment at full size. A model of 1.3 billion parameters with ALiBi, trained on 1,024 tokens and tested on 2,048, reaches the **perplexity** ($e^{\text{loss}}$) of a sinusoidal model trained on 2,048. It trains 11% faster, with 11% less memory. BLOOM and MPT adopted ALiBi.
+# The headline of Press et al. (2022, abstract) is *train short, test long* at full size. A model of 1.3 billion parameters with ALiBi, trained on 1,024 tokens and tested on 2,048, reaches the **perplexity** ($e^{\text{loss}}$) of a sinusoidal model trained on 2,048. It trains 11% faster, with 11% less memory. BLOOM and MPT adopted ALiBi.
 #
-# Most later models use RoPE. No paper gives *the* reason; these are on record:
+# Many later models use RoPE. No paper gives *the* reason; these reasons are on record:
 #
 # | reason | source |
 # |---|---|
-# | The promise shrinks with training: an over-trained ALiBi model extrapolates well only to about 12% beyond its length. | Dey et al., 2023, as Al-Khateeb et al., 2023, section 1, report it |
+# | The promise shrinks with training: an ALiBi model trained for very long extrapolates well only to about 12% beyond its length. | Al-Khateeb et al., 2023, section 1, citing Dey et al., 2023 |
 # | RoPE learned to stretch: position interpolation takes LLaMA to 32,768 tokens with at most 1,000 steps of fine-tuning. | Chen et al., 2023, abstract; week 5 |
-# | A bias needs a kernel that supports it. FlashAttention 2 has ALiBi since version 2.4; FlashAttention 3 did not have it in May 2025. A rotation is done before the kernel starts. | Dao-AILab/flash-attention, pull request 540, issues 671 and 1666 |
+# | A bias needs a kernel that supports it. FlashAttention 2 has ALiBi since version 2.4; FlashAttention 3 did not have it in May 2025. A rotation can be done before the kernel starts. | Dao-AILab/flash-attention, pull request 540, issues 671 and 1666 |
 # | Successors changed: MPT has ALiBi, DBRX has RoPE. | `transformers` 5.23, `modeling_mpt.py`, `modeling_dbrx.py` |
 
 # %% [markdown]
 # ## 7 · How far a head can see
 #
-# "Head 7 looks far": how far? The answer is the distance at which the factor $e^{-m|i-j|}$ of equation (2) has fallen to some tolerance, say 1%. The least whole distance at which it is at most `tol` is the **effective window** $w$.
+# "Head 7 looks far", but how far? Choose a tolerance `tol`, say 1%. The least whole distance at which the factor $e^{-m|i-j|}$ of equation (2) is at most `tol` is the **effective window** $w$.
 #
-# There is a second reading. With equal content and an endless text on the left, the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, at most `tol`. So for a tolerance of 1% the window also holds 99% of the attention. Neither reading counts content: a key whose content score is higher by 10 is seen $10/m$ positions farther.
+# There is a second reading. With equal content and an endless text on the left, the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, at most `tol`. So for a tolerance of 1% the window also holds at least 99% of the attention. Neither reading counts content: a key whose content score is higher by 10 is seen $10/m$ positions farther.
 
 # %% [markdown]
 # ### Exercise 4.7 · Effective window
 #
 # **2 points · difficulty 1/5 · 10 minutes · code**
 #
-# *Why it matters:* it tells you, before any training, what a head will hardly look at.
+# *Why it matters:* the window tells you, before any training, what a head will hardly look at.
 
 # %% nbgrader={"grade_id": "effective_window", "solution": true}
 def effective_window(slope, tol=0.01):
@@ -1181,7 +1182,7 @@ week4.effective_window(effective_window)
 ### END HIDDEN TESTS
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) Which head of eight sees farthest, and about how many tokens? (b) Does a model with 64 heads see farther than one with 8? (c) A text has 8,192 tokens. What becomes of a word at its beginning?
+# **Predict.** (a) Which head of eight sees farthest, and about how many tokens does it see? (b) What do 64 heads give you that 8 do not? (c) A text has 8,192 tokens. What becomes of a word at its beginning?
 #
 # *Your prediction:*
 
@@ -1215,9 +1216,9 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# (a) With 8 heads the last one, slope 1/256, sees farthest: 1,179 tokens. (b) With 64 heads it is the same: more heads fill the range more densely and extend it at the near end only. The 8 in equation (3) sets the range; MPT's configuration calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
+# (a) With 8 heads the last one, slope 1/256, sees farthest: 1,179 tokens. (b) With 64 heads the farthest window is the same: more heads fill the range more densely and extend it at the near end only. The 8 in equation (3) sets the range; `configuration_mpt.py` of `transformers` 5.23 calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
 #
-# (c) In one layer a word that lies 8,000 tokens back gets at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of the weight that it would get at distance 0. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for it. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so themselves (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
+# (c) In one layer a word that lies 8,000 tokens back gets at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of the weight that it would get at distance 0. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for that. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
 # </details>
 
 # %% [markdown]
@@ -1228,7 +1229,7 @@ plt.show()
 # Let $J$ be the reversal: $(Jx)_i=x_{n-1-i}$. Compare three things: what the layer makes of $x$, of the reversed $Jx$, and of a shuffled $Px$ ($P$ as in week 1).
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Without a mask: does your layer give the reversed output for the reversed input? The shuffled output for the shuffled input? And with the causal mask?
+# **Predict.** Without a mask, does your layer give the reversed output for the reversed input, and the shuffled output for the shuffled input? What changes with the causal mask?
 #
 # *Your prediction:*
 
@@ -1246,7 +1247,7 @@ for causal in (False, True):
     rows.append(["with the causal mask" if causal else "no mask",
                  *("0.0000" if gap < 5e-5 else f"{gap:.1f}" for gap in gaps),
                  *("0.0000" if gap < 5e-5 else "differs" for gap in means)])
-lab.table(["gap between f(order of x) and order of f(x)", "reversed", "shuffled", "mean, reversed", "mean, shuffled"],
+lab.table(["gap: layer(x[order]) and layer(x)[order]", "reversed", "shuffled", "mean, reversed", "mean, shuffled"],
           rows)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
@@ -1273,7 +1274,7 @@ bar.ax.set_title("weight", fontsize=9, loc="left")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.11. Reversal.** Six tokens. In the second and fourth panel the sequence went in backwards, and rows and columns are turned back, so that every token is in its place again. White: hidden by the mask. Compare the first panel with the second, and the third with the fourth.
+# **Figure 4.11. Reversal.** In the second and fourth panel the six tokens went in backwards, and rows and columns are turned back, so that every token is in its place again. White: hidden by the mask. Compare the first panel with the second, and the third with the fourth.
 
 # %% [markdown] nbgrader={"grade_id": "reversal_question", "locked": true}
 # ### Exercise 4.8 · Which way round?
@@ -1287,6 +1288,8 @@ plt.show()
 # 1. Show that $A(Jx)=J\,A(x)$. Name the property of the bias that you use.
 # 2. An encoder consists of such layers and of parts that treat every token by itself (MLP, layer norm, residuals), with a mean over the tokens at the end. What follows for a sequence and its reverse? Name one change that gives the model a direction, and say at which step it breaks your proof.
 # 3. Somebody writes: "with symmetric ALiBi, shuffled tokens give the same attention, so it is as blind as no encoding at all." Right or wrong? Use the measurement.
+#
+# Part 1 earns one point, the others half a point each. Ten lines are enough.
 #
 # ### BEGIN MARK SCHEME
 # 2 points; half points are allowed.
@@ -1314,7 +1317,7 @@ plt.show()
 # %% [markdown]
 # ## 9 · In the wild
 #
-# Open the real code of BLOOM, [`modeling_bloom.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bloom/modeling_bloom.py), and of MPT, [`modeling_mpt.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/mpt/modeling_mpt.py), both of `transformers` 5.23.0.
+# Open the code of BLOOM, [`modeling_bloom.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bloom/modeling_bloom.py), and of MPT, [`modeling_mpt.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/mpt/modeling_mpt.py), both of `transformers` 5.23.0.
 #
 # | there | yours | look for |
 # |---|---|---|
@@ -1328,10 +1331,10 @@ plt.show()
 # - The second series takes only odd powers: `torch.arange(1, …, 2)`.
 # - A padded token gets position 0, since the positions are multiplied by the mask. At the end the bias is cast to the model's dtype: `.to(dtype)`. With `torch.bfloat16` this gives the ties of section 5.
 # - No. In `alibi.baddbmm(…, beta=self.beta, alpha=self.inv_norm_factor)` the factor `alpha` scales the product and `beta`, which is 1, the bias.
-# - MPT counts from the last key, whose bias is 0, and stays in float32. It computes the slopes of the next power of two. It puts the second, fourth, … first and then the others, and keeps the first $h$: that is rule (4).
+# - MPT counts from the last key, whose bias is 0, and stays in float32. It computes the slopes of the next power of two. It moves the second, fourth, … to the front, and keeps the first $h$: that is rule (4).
 # </details>
 #
-# **Back to the first question.** Yes: with ALiBi no *distance* is strange beyond the training length, because the penalty just goes on growing. You pay elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
+# **Back to the first question.** Yes: with ALiBi no *distance* is strange beyond the training length, because the penalty goes on growing. You pay elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
 
 # %% [markdown]
 # ## 10 · Test yourself
@@ -1350,7 +1353,7 @@ plt.show()
 #
 # <details><summary>3. Public code adds slope × j, without any query position. Is that a bug?</summary>
 #
-# Not under a causal mask: there the weights are the same, as you showed in 4.5. As soon as a key lies after its query, it is.
+# Not under a causal mask: there the weights are the same, as you showed in 4.5. As soon as a key lies after its query, it is a bug.
 # </details>
 #
 # <details><summary>4. One decoding step with a cache: what is the bias?</summary>
@@ -1360,12 +1363,12 @@ plt.show()
 #
 # <details><summary>5. Can you use ALiBi in an encoder?</summary>
 #
-# With $-m|i-j|$, yes, but then it cannot tell a sequence from its reverse. The authors list remedies in issue 5 of their repository; you named one in 4.8.
+# Yes, with $-m|i-j|$, but then it cannot tell a sequence from its reverse. The authors list remedies in issue 5 of their repository; you named one in 4.8.
 # </details>
 #
 # <details><summary>6. You load a 12-head checkpoint, and the text is nonsense. What do you check?</summary>
 #
-# The slopes: rule (4), unsorted. Then the sign, the scaling, and whether a position embedding is added as well.
+# First the slopes, by rule (4) and unsorted. Then the sign, the scaling, and whether a position embedding is added as well.
 # </details>
 
 # %% [markdown]
@@ -1375,7 +1378,7 @@ plt.show()
 # |---|---|---|
 # | Head 0 has the smallest slope and looks far | For powers of two it has the *largest*, $2^{-8/h}$, and is the most local; the last, $2^{-8}$, looks farthest. | Figures 4.4, 4.10 |
 # | One formula fits every number of heads | Of the numbers 1 to 64, it is wrong for the 57 that are not powers of two. | Figure 4.3 |
-# | Only the bias is rounded | The sum with the content is stored in the same dtype: a lead of 6 can vanish. | section 5 |
+# | In bfloat16 ALiBi only the bias is rounded | Its sum with the content is, too: a lead of 6 can vanish. | section 5 |
 # | ALiBi uses contexts of any length | Its loss stays flat there. Its slopes limit its reach. | Figure 4.10, week 5 |
 # | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$. | Rozière et al. |
 #
@@ -1388,7 +1391,7 @@ plt.show()
 # ## References
 #
 # - O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, ICLR 2022, arXiv:2108.12409. Abstract (the headline), section 3 (the method, the slopes; footnote 10: the bias is not scaled), appendix B.2 (does it use the longer context?).
-# - Their code: ofirpress/attention_with_linear_biases, `fairseq/models/transformer.py` (`get_slopes` for any number of heads; the bias per key, added to the causal mask), and issue 5 (encoders: that bias is right only on and below the diagonal).
+# - Their code: ofirpress/attention_with_linear_biases, [`fairseq/models/transformer.py`](https://github.com/ofirpress/attention_with_linear_biases/blob/3b7c2eca8397d27be08c6dffad9b60855507f9b7/fairseq/models/transformer.py) (`get_slopes` for any number of heads; the bias per key, added to the causal mask), and issue 5 (encoders: that bias is right only on and below the diagonal).
 # - BigScience Workshop: *BLOOM: A 176B-Parameter Open-Access Multilingual Language Model*, 2022, arXiv:2211.05100. Its code in huggingface/transformers 5.23.0, `modeling_bloom.py` (the bias per key, cast to the model's dtype); also `modeling_mpt.py` (counted from the last key).
 # - B. Rozière et al.: *Code Llama: Open Foundation Models for Code*, 2023, arXiv:2308.12950 (RoPE with base $10^6$).
 # - S. Chen, S. Wong, L. Chen, Y. Tian: *Extending Context Window of Large Language Models via Positional Interpolation*, 2023, arXiv:2306.15595.

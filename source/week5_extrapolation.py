@@ -14,7 +14,7 @@
 # - explain attention dilution, and what multiplying by log n does against it;
 # - test whether a model uses its context, and build one that does.
 #
-# **You need** weeks 3 and 4. The encodings come ready in `ready_encodings.py`.
+# **You need** weeks 3 and 4. The encodings come ready-made in `ready_encodings.py`.
 #
 # **Short of time?** 5.1, 5.6 and 5.7 are the core, and 5.8 draws the conclusions.
 #
@@ -25,10 +25,10 @@
 # %% [markdown]
 # ### Conventions of this week
 #
-# - $d$ is the **head dimension**, $i$ numbers the **pairs** of channels from 0. Pair $i$ turns by $\theta_i=\text{base}^{-2i/d}$ radians per position: its **frequency**.
+# - $d$ is the **head dimension**; $i$ numbers the **pairs** of channels from 0. The **frequency** of pair $i$ is $\theta_i=\text{base}^{-2i/d}$ radians per position.
 # - $L$ is the length of the training texts (`original_len`), $n$ the length in use. "4x" means $n=4L$.
 # - $s$ is the **stretch** (`scale`): a method slows a pair down by at most this factor. $m$ is a position.
-# - Losses are in nats per character (natural logarithm); lower is better. "Five seeds" means five trainings with other initial weights and other batches.
+# - Losses are in nats per character (natural logarithm). "Five seeds" means five trainings with different initial weights and batches.
 # - Unless said otherwise your functions return the dtype and device of their input, keep gradients, and change no argument.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
@@ -52,12 +52,12 @@ np.random.seed(0)
 #
 # Train a model on texts of $L$ tokens, then give it $4L$. Why should it fail?
 #
-# - **New positions or distances.** A row of a table that no gradient has touched, a sinusoid at an unknown value, a rotation by an unknown angle, a larger bias.
+# - **New positions or distances.** The model meets a row of a table that no gradient has touched, a sinusoid at an unknown value, a rotation by an unknown angle, or a larger bias.
 # - **More keys.** A softmax over $4L$ keys shares its weight among four times as many, whatever the encoding.
 #
-# Section 6.6 tells the two apart. For RoPE we can say exactly what is new: pair $i$ turns by $\delta\,\theta_i$ between a query and a key that are $\delta$ apart, and in training $\delta$ stays below $L$. A **fast** pair goes round many times within $L$ and has shown every angle. A **slow** pair does not complete one turn: the model knows an arc of its circle, and a longer text goes beyond it. So the *slow* pairs, the low frequencies, meet new angles.
+# Section 6.6 tells these two suspects apart. For RoPE we can say exactly what is new: pair $i$ turns by $\delta\,\theta_i$ between a query and a key that are $\delta$ apart, and in training $\delta$ stays below $L$. A **fast** pair goes round many times within $L$ and has shown the model every angle. A **slow** pair does not complete one turn: the model knows an arc of its circle, and a longer text goes beyond it. So the *slow* pairs, the low frequencies, meet new angles.
 #
-# **A worked example.** $d=8$, base $10\,000$, $L=100$. The frequencies are $1, 0.1, 0.01, 0.001$; one turn takes $6.3$, $63$, $628$ and $6283$ positions. In 100 positions the pairs make $15.9$, $1.59$, $0.159$ and $0.0159$ turns. Two complete a turn, two never do. If $i$ were any real number, one turn would take exactly $L$ positions where
+# **A worked example.** Take $d=8$, base $10\,000$, $L=100$. The frequencies are $1, 0.1, 0.01, 0.001$; one turn takes $6.3$, $63$, $628$ and $6283$ positions. In 100 positions the pairs make $15.9$, $1.59$, $0.159$ and $0.0159$ turns. Two complete a turn, two never do. Let $i$ be any real number. One turn takes exactly $L$ positions where
 #
 # $$\frac{2\pi}{\theta_i}=L\iff \text{base}^{2i/d}=\frac{L}{2\pi}\iff i=\frac d2\cdot\frac{\ln\big(L/2\pi\big)}{\ln \text{base}}, \tag{1}$$
 #
@@ -128,7 +128,7 @@ for key in ("turns_first", "turns_last", "boundary", "complete", "never"):
     value = unturned_pairs[key]
     assert value is not None, f"{key!r} is still None."
     assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 0.5403, not {type(value).__name__}.")
+        f"{key!r} must be a plain number such as 0.3125, not {type(value).__name__}.")
     assert math.isfinite(value), f"{key!r} must be finite, got {value}."
 for key in ("complete", "never"):
     assert unturned_pairs[key] == int(unturned_pairs[key]), f"{key!r} counts pairs: a whole number is expected."
@@ -178,7 +178,7 @@ print(f"pairs with new angles at 4x: {new_pairs} of 32")
 
 
 # %% [markdown]
-# **Figure 5.2. Seen and unseen angles.** One bar per pair: the part of its circle that it visits. Look for the first bar with a hatched part.
+# **Figure 5.2. Seen and unseen angles.** Each bar is the part of its circle that a pair visits. Look for the first bar with a hatched part.
 
 # %% [markdown]
 # ## 2 · Position interpolation: squeeze the ruler
@@ -187,14 +187,14 @@ print(f"pairs with new angles at 4x: {new_pairs} of 32")
 #
 # $$m \mapsto \frac ms\qquad\text{or, which is the same,}\qquad \theta_i\mapsto\frac{\theta_i}{s}\ \text{ for every pair.} \tag{2}$$
 #
-# The price: *all* pairs slow down, the fast ones too. With $s=4$ two neighbours on pair 0 are a quarter of a radian apart instead of one: the marks on the ruler are closer than the model learned to read. So Chen et al. fine-tune after the change. Section 6 does not.
+# The price: *all* pairs slow down, the fast ones too. With $s=4$ two neighbours are a quarter of a radian apart on pair 0 instead of one radian: the marks on the ruler are closer than the model learned to read. So Chen et al. fine-tune after the change. Section 6 does not.
 
 # %% [markdown]
 # ### Exercise 5.2 · Position interpolation
 #
 # **2 points · difficulty 1/5 · 10 minutes · code**
 #
-# *Why it matters:* one line, with one trap: positions are usually *integers*, and integers cannot hold a quarter.
+# *Why it matters:* the one line has a trap. Positions are usually *integers*, and integers cannot hold a quarter.
 
 # %% nbgrader={"grade_id": "position_interpolation", "solution": true}
 def position_interpolation(positions, scale):
@@ -203,7 +203,7 @@ def position_interpolation(positions, scale):
     positions: tensor of any shape, integers or floats, negative ones too
     scale:     positive float or int, usually > 1
     returns:   a new tensor of the same shape; float32 for integer positions, else the dtype of positions (in half
-               precision far positions merge, as in week 3; that is up to the caller)
+               precision far positions merge, as in week 3; that is the caller's business)
     """
     ### BEGIN SOLUTION
     if not positions.is_floating_point():
@@ -215,7 +215,7 @@ def position_interpolation(positions, scale):
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# `/` divides integers as real numbers, `//` does not. `tensor.is_floating_point()` tells the two cases apart.
+# `/` keeps the fraction, `//` drops it. `tensor.is_floating_point()` tells the two cases apart.
 # </details>
 
 # %% nbgrader={"grade_id": "position_interpolation_check", "grade": true, "points": 0}
@@ -257,16 +257,16 @@ week5.position_interpolation(position_interpolation)
 #
 # $$b'^{-(d-2)/d}=\frac{b^{-(d-2)/d}}{s}\quad\Longleftrightarrow\quad b'=b\cdot s^{\,d/(d-2)}. \tag{3}$$
 #
-# So pair $i$ turns $s^{\,2i/(d-2)}$ times slower: the power of $s$ grows from 0 to 1 along the pairs.
+# So pair $i$ turns $s^{\,2i/(d-2)}$ times slower: the exponent of $s$ grows from 0 to 1 along the pairs.
 #
-# **A picture** (Su, 2023). The pairs are like the digits of a number, the fastest on the right, with radix $b^{2/d}$: each next pair is slower by this factor. To write larger numbers with as many digits, squeeze them all (PI), or take a larger radix (NTK), here $b^{2/d}s^{2/(d-2)}$. The last digit still counts in steps of 1.
+# **A picture** (Su, 2023). The pairs are like the digits of a number with radix $b^{2/d}$, the fastest on the right: each next pair is slower by this factor. To write larger numbers with the same number of digits, squeeze them all (PI), or take a larger radix (NTK), here $b^{2/d}s^{2/(d-2)}$. The rightmost digit still counts in steps of 1.
 #
-# **An example.** $b=10\,000$, $s=2$, $d=64$: $b'=10\,000\cdot2^{64/62}=20\,452$.
+# **An example.** For $b=10\,000$, $s=2$, $d=64$ it is $b'=10\,000\cdot2^{64/62}=20\,452$.
 
 # %% [markdown]
 # ### Exercise 5.3 · The new base
 #
-# **4 points (3 + 1) · difficulty 2/5 · 10 + 5 minutes · code and numbers**
+# **4 points (3 + 1) · difficulty 2/5 · 8 + 5 minutes · code and numbers**
 #
 # *Why it matters:* one number stretches a whole model.
 
@@ -309,7 +309,7 @@ week5.ntk_base(ntk_base)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **By hand.** For base 10,000, scale 4 and head_dim 64: the new base to **five significant digits**, and the ratio *new frequency / old frequency* of the first and of the last pair.
+# **By hand.** Take base 10,000, scale 4 and head_dim 64. Give the new base to **five significant digits**, and the ratio *new frequency / old frequency* of the first and of the last pair.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "ntk_by_hand", "solution": true}
 # Replace every None by a number; new_base to five significant digits, the others to four.
@@ -354,20 +354,20 @@ week5.ntk_by_hand(ntk_by_hand)
 # %% [markdown]
 # ## 4 · Dynamic NTK: stretch only as far as needed
 #
-# A model stretched for $8L$ has changed angles on short texts too. *Dynamic* NTK computes the base from the current length $n$ (emozilla, 2023, r/LocalLLaMA; `transformers` calls it `"dynamic"`):
+# Stretch a model for $8L$, and its angles change on short texts, too. *Dynamic* NTK computes the base from the current length $n$ (emozilla, 2023, r/LocalLLaMA; `transformers` calls it `"dynamic"`):
 #
 # $$b'(n)=b\cdot\Big(\underbrace{c\,\frac nL-(c-1)}_{\text{stretch }s(n)}\Big)^{d/(d-2)}\quad\text{for } n>L,\qquad b'(n)=b\quad\text{for } n\le L. \tag{4}$$
 #
-# At $n=L$ the stretch is exactly 1, so nothing jumps. The constant $c$ is the argument `scale`, and it is *not* the stretch: it says how fast the stretch grows. With $c=1$ the stretch is $n/L$, just what the length needs. With $c=8$ at $n=8L$ it is 57. **A result of dynamic NTK means little without its $c$.**
+# At $n=L$ the stretch is exactly 1, so nothing jumps. The constant $c$ is the argument `scale`, and it is *not* the stretch: it says how fast the stretch grows. With $c=1$ the stretch is $n/L$, just what the length needs. With $c=8$ and $n=8L$ it is 57. **A result of dynamic NTK means little without its $c$.**
 #
-# **Examples** with $d=64$, $L=4096$, base 10,000, $n=8192$: $c=1$ stretches by 2, base 20,452 as in section 3; $c=2$ stretches by 3, base 31,082.
+# **Examples.** Take $d=64$, $L=4096$, base 10,000, $n=8192$. With $c=1$ the stretch is 2 and the base 20,452, as in section 3; with $c=2$ they are 3 and 31,082.
 
 # %% [markdown]
 # ### Exercise 5.4 · The base for the current length
 #
-# **2 points · difficulty 2/5 · 10 minutes · code**
+# **2 points · difficulty 2/5 · 8 minutes · code**
 #
-# *Why it matters:* one common mistake changes short texts; another keeps the base of the longest text so far.
+# *Why it matters:* one common mistake changes the base for short texts; another keeps that of the longest text so far.
 
 # %% nbgrader={"grade_id": "dynamic_ntk_base", "solution": true}
 def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
@@ -390,7 +390,7 @@ def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Compute the stretch $s(n)$ first. Then equation (3).
+# Compute the stretch $s(n)$ first, then use equation (3).
 # </details>
 
 # %% nbgrader={"grade_id": "dynamic_ntk_base_check", "grade": true, "points": 0}
@@ -462,12 +462,12 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 5.3. A stale cache.** Error of the newest query's scores, against keys that are all rotated with the current base. Unit: the error that you make if you take another key's score instead; content is random here.
+# **Figure 5.3. A cache under a moving base.** Error of the newest query's scores; with all keys rotated by the current base it would be 0. Unit: the error of taking another key's score. The content is random.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Near position 0 rotations are small, and the last keys had nearly the current base. In between the scores are lost, even for keys cached *within* the training length. With a moving base, cache keys before rotation.
+# Near position 0 rotations are small, and the last keys had nearly the current base: both ends are right. In between the scores are lost, even for keys cached *within* the training length. With a moving base, cache keys before rotation.
 # </details>
 
 # %% [markdown]
@@ -475,15 +475,15 @@ plt.show()
 #
 # YaRN (Peng et al., 2023) asks of each pair the question of exercise 5.1: how many turns $r$ does it make within $L$?
 #
-# - more than $\beta_\text{fast}=32$ turns: **leave it alone**: it tells neighbours apart;
-# - fewer than $\beta_\text{slow}=1$ turn: **divide it by $s$**, as position interpolation does;
+# - more than $\beta_\text{fast}=32$ turns: **leave it alone**, since it tells neighbours apart;
+# - fewer than $\beta_\text{slow}=1$ turn: **divide its frequency by $s$**, as position interpolation does;
 # - between: **mix** the two, on a linear ramp.
 #
-# The pair that makes exactly $r$ turns is equation (1) with $L/r$ for $L$:
+# Equation (1) with $L/r$ for $L$ gives the pair that makes exactly $r$ turns:
 #
 # $$\dim(r)=\frac{d\,\ln\!\big(L/(2\pi r)\big)}{2\ln\text{base}}. \tag{5}$$
 #
-# The official code and `transformers` compute the ramp over the number of the pair:
+# `transformers` (`modeling_rope_utils.py`) computes the ramp over the pair number:
 #
 # $$\text{low}=\max(\lfloor\dim(\beta_\text{fast})\rfloor,\,0),\qquad \text{high}=\min(\lceil\dim(\beta_\text{slow})\rceil,\,d-1), \tag{6}$$
 # $$\gamma_i=\text{clamp}\Big(\frac{i-\text{low}}{\text{high}-\text{low}},\,0,\,1\Big),\qquad \theta_i' = (1-\gamma_i)\,\theta_i+\gamma_i\,\frac{\theta_i}{s}. \tag{7}$$
@@ -491,11 +491,11 @@ plt.show()
 # Four details:
 #
 # 1. The ends are rounded *outwards*, down and up, to whole pairs.
-# 2. They are clamped to 0 and to $d-1$ (so in the code; the largest pair number is $\frac d2-1$).
+# 2. They are clamped to 0 and to $d-1$ (the code has $d-1$, though the largest pair number is $\frac d2-1$).
 # 3. If low = high, add 0.001 to high, to avoid a division by zero.
 # 4. $L$ is the *original* length, never the new one.
 #
-# **A worked example**, the size of our model later: $d=16$, $L=64$, $s=4$, base 10,000. $\dim(32)=-0.994$, so low = max(−1, 0) = 0. $\dim(1)=2.016$, so high = 3. The ramp is $\gamma=0,\frac13,\frac23,1,1,1,1,1$, and the frequencies are multiplied by $1,\ \frac34,\ \frac12,\ \frac14,\ \frac14,\dots$
+# **A worked example**, the size of section 6's models: $d=16$, $L=64$, $s=4$, base 10,000. $\dim(32)=-0.994$, so low = max(−1, 0) = 0. $\dim(1)=2.016$, so high = 3. The ramp is $\gamma=0,\frac13,\frac23,1,1,1,1,1$, and the frequencies are multiplied by $1,\ \frac34,\ \frac12,\ \frac14,\ \frac14,\dots$
 #
 # **The temperature.** YaRN also sharpens attention a little. Cosine *and* sine are multiplied by
 #
@@ -540,12 +540,12 @@ def yarn_frequencies(head_dim, scale, original_len, base=10000.0, beta_fast=32.0
 # %% [markdown]
 # <details><summary>Hint 1: the ends of the ramp</summary>
 #
-# $\dim$ *falls* when the number of turns grows. So the fast end, 32 turns, gives the *smaller* pair number: low.
+# $\dim$ *falls* when the number of turns grows. So the fast end, 32 turns, gives the *smaller* pair number, low.
 # </details>
 #
 # <details><summary>Hint 2: the ramp</summary>
 #
-# `torch.arange(head_dim // 2)` minus low, divided by the width, then `.clamp(0, 1)`. Where it is 0 the frequency stays, where it is 1 it is divided by `scale`.
+# `torch.arange(head_dim // 2)` minus low, divided by the width, then `.clamp(0, 1)`. Where the ramp is 0 the frequency stays; where it is 1 the frequency is divided by `scale`.
 # </details>
 
 # %% nbgrader={"grade_id": "yarn_frequencies_check", "grade": true, "points": 0}
@@ -612,7 +612,7 @@ week5.yarn_temperature(yarn_temperature)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **By hand.** For $d=128$, $L=4096$, base 10,000 and $s=4$: low and high of equation (6), the factor $t$ on cosine and sine, and the factor that a *logit* gets in the end.
+# **By hand.** Take $d=128$, $L=4096$, base 10,000 and $s=4$. Give low and high of equation (6), the factor $t$ on cosine and sine, and the factor that a *logit* gets in the end.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "yarn_by_hand", "solution": true}
 # Replace every None by a number, at least four significant digits; low and high are whole numbers.
@@ -634,7 +634,7 @@ yarn_by_hand |= {
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Rotated query times rotated key. How many of the two carry $t$?
+# A logit is a rotated query times a rotated key. How many of the two carry $t$?
 # </details>
 
 # %% nbgrader={"grade_id": "yarn_by_hand_check", "grade": true, "points": 0}
@@ -659,7 +659,7 @@ week5.yarn_by_hand(yarn_by_hand)
 # %% [markdown]
 # ### Experiment: what each method does to each pair
 #
-# All methods side by side, for $d=64$, $L=2048$, $s=4$.
+# Compare the methods for $d=64$, $L=2048$, $s=4$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Sketch *old frequency / new frequency* over the pair number for PI, NTK and YaRN. Which of the three leaves some angles new?
@@ -691,7 +691,7 @@ ax.legend(loc="center left")
 plt.show()
 
 # %% [markdown]
-# **Figure 5.4. How much each method slows each pair.** Low and high are the ends of the ramp of YaRN.
+# **Figure 5.4. How much each method slows each pair.** Low and high are the ends of YaRN's ramp.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 5.5: run this cell
@@ -706,14 +706,14 @@ plt.show()
 lab.table(["method, s = 4", "pairs with new angles at 4x"], [["none", new_pairs], *rows])
 
 # %% [markdown]
-# **Figure 5.5. Coverage after each extension.** Blue: angles known from training; hatched: new. Each pair is looked at alone.
+# **Figure 5.5. Coverage after each extension.** Blue: angles known from training; hatched: new. Each pair is taken by itself.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# PI is flat, NTK slopes from 1 to $s$, YaRN leaves fast pairs alone. With PI and YaRN no pair leaves its arc. With NTK the pairs beyond the boundary, all but the last, do so a little.
+# PI is flat, NTK slopes from 1 to $s$, YaRN leaves fast pairs alone. With PI and YaRN no pair leaves its arc. With NTK all pairs beyond the boundary but the last leave theirs a little.
 #
-# Still, something is new. A distance turns all pairs at once, and YaRN slows only some, so its *combinations* of angles are new. PI keeps the combinations and meets them at fractional distances.
+# Still, something is new. A distance turns all pairs at once, and YaRN slows only some, so its *combinations* of angles are new. PI keeps the combinations, but meets them at fractional distances.
 # </details>
 #
 # Move $s$ yourself:
@@ -723,7 +723,7 @@ lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512
 
 
 # %% [markdown]
-# **Figure 5.6. Move it: the stretch.** How long one turn of each pair takes under your own functions ($d=32$, $L=512$). Grey: pairs that complete a turn in training.
+# **Figure 5.6. The stretch, to move.** How long each pair takes for one turn under your own functions ($d=32$, $L=512$). Grey: pairs that complete a turn in training.
 
 # %% [markdown]
 # ## 6 · The comparison
@@ -795,7 +795,7 @@ def loss_by_length(model, tokens, lengths, n_targets):
     model:     an nn.Module; model(x) turns int64 (batch, L) into logits (batch, L, vocab)
     tokens:    int64 (batch, n) with n > max(lengths)
     lengths:   list of ints, any order. At length L the model reads tokens[:, -L-1:-1]: L tokens, all but the very last
-    n_targets: int, from 1 to the smallest length; scored are the predictions of the last n_targets tokens of the text
+    n_targets: int, from 1 to the smallest length; the loss is over the predictions of the last n_targets tokens
     returns:   dict {length: loss}; keys ints, values Python floats: mean cross-entropy in nats over batch and targets
 
     Raises ValueError if the text is too short for a length or n_targets > L. Runs in eval mode, without recording
@@ -829,7 +829,7 @@ def loss_by_length(model, tokens, lengths, n_targets):
 #
 # <details><summary>Hint 2: the flags</summary>
 #
-# `model.modules()` gives the model and every part of it. Note `module.training` of each before `model.eval()`, and set it back one by one; `model.train(flag)` would set *all* parts.
+# `model.modules()` gives the model and every part of it. Note `module.training` of each before `model.eval()`, and set each flag back; `model.train(flag)` would set *all* parts.
 # </details>
 #
 # <details><summary>Hint 3: the loss</summary>
@@ -952,25 +952,25 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
           [[named(ready.NAMES[e], results["fixed"][e]), *spread(results["fixed"][e])] for e in ready.ENCODINGS])
 
 # %% [markdown]
-# **Figure 5.7. Loss against length.** Lines: mean over the seeds; bands: lowest to highest seed; dashed: the training length. Compare the order at 1x with the order at 8x, and look for a curve that falls below its value at 1x.
+# **Figure 5.7. Loss against length.** Lines: mean over the seeds; bands: lowest to highest seed. Compare the order at 1x with the order at 8x, and look for a curve that falls below its value at 1x.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# RoPE is the best at the training length and not the best beyond it. *No* curve falls below its value at 1x: none of the six gains from the longer context. T5's bias rises at every doubling although no bucket is new: only the number of keys in its last bucket grows. (Section 6.6 tests RoPE only.)
+# RoPE is the best at the training length, but not beyond it. *No* curve falls below its value at 1x: none of the six gains from the longer context. T5's bias rises at every doubling although no bucket is new: only the number of keys in its last bucket grows.
 #
 # The learned table's rows beyond 64 were never trained. They are small (standard deviation 0.02), so its curve says little about learned tables.
 #
-# The measure matters: in each of the five ALiBi runs the mean over *all* targets falls by 0.01 to 0.02 nats from 1x to 8x, on the same last 32 the loss rises by 0.02 to 0.03.
+# The measure matters: in each of the five ALiBi runs the mean over *all* targets falls by 0.01 to 0.02 nats from 1x to 8x, while on the same last 32 the loss rises by 0.02 to 0.03.
 # </details>
 
 # %% [markdown]
 # ### 6.3 Train one yourself
 #
-# The next cell trains a model of your choice for 300 steps, and *your* `loss_by_length` measures it. The control, *without* an encoding, was trained likewise, with five seeds.
+# The next cell trains a model of your choice for 300 steps, and *your* `loss_by_length` measures it. As a control we trained a model *without* an encoding in the same way, with five seeds.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** ALiBi, 300 steps: is its curve flat already? And the control's? What does a flat curve after 300 steps say about an encoding?
+# **Predict.** ALiBi, 300 steps: is its curve flat already? Is the control's? What can a curve after 300 steps say about an encoding?
 #
 # *Your prediction:*
 
@@ -990,7 +990,7 @@ my_losses = loss_by_length(mine, probes, lengths, 32)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 5.8: run this cell
-size = len(ready.ALPHABET)  # how often each character follows each other one in the training text, one added to every count
+size = len(ready.ALPHABET)  # how often each character follows each other one; one is added to every count
 follows = torch.ones(size, size).index_put((train_text[:-1], train_text[1:]), torch.tensor(1.0), accumulate=True)
 last = probes[:, -33:].cpu()
 pairs_loss = -float((follows / follows.sum(1, keepdim=True)).log()[last[:, :-1], last[:, 1:]].mean())
@@ -1000,7 +1000,7 @@ colour, style, marker = LOOK[ENCODING]
 change = [my_losses[n] - my_losses[trained] for n in lengths]
 left.plot(history, color=colour, linestyle=style, linewidth=1, label=ready.NAMES[ENCODING])
 right.plot(lengths, change, color=colour, linestyle=style, marker=marker, label=f"{ready.NAMES[ENCODING]}, yours")
-left.axhline(pairs_loss, color=lab.GREY, linestyle="--", label="a table of character pairs")
+left.axhline(pairs_loss, color=lab.GREY, linestyle="--", label="a bigram model")
 left.set(title="training", xlabel="step", ylabel="loss (nats per character)", ylim=(1, 5))
 left.legend(loc="upper right")
 if trained == 64:
@@ -1014,16 +1014,16 @@ right.set(title="loss minus the loss at 1x (last 32 targets)", ylim=(-0.1, 2.2))
 right.legend(loc="upper left", fontsize=8)
 plt.show()
 if ENCODING == "alibi":
-    print(f"it changes by less than 0.15 nats up to 8x: {max(map(abs, change)) < 0.15}")
+    print(f"the loss changes by less than 0.15 nats up to 8x: {max(map(abs, change)) < 0.15}")
 
 
 # %% [markdown]
-# **Figure 5.8. Your own model.** Left: training; dashed, what a table of character pairs reaches on the test. Right: the change of the loss with the length: yours, the control (hollow) and the shipped models of 1,000 steps. Try `ENCODING = "t5"` or `"rope"`.
+# **Figure 5.8. Your own model.** Left: training; dashed, what a bigram model (one character back) reaches on the test. Right: how the loss changes with the length, for your model, the control (hollow) and the shipped models of 1,000 steps. Try `ENCODING = "t5"` or `"rope"`.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# ALiBi's curve is flat, and so is the control's. After 300 steps the control has 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A table of character pairs reaches 2.24. A model this close to the table has little to lose: *only what has been learned can break*.
+# ALiBi's curve is flat, and so is the control's. After 300 steps the control has 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A bigram model reaches 2.24. A model this close to it has little to lose: *only what has been learned can break*.
 # </details>
 
 # %% [markdown]
@@ -1062,7 +1062,7 @@ def load(name, **options):
 
 METHODS = ("none", "PI", "NTK", "dynamic NTK", "YaRN")
 rope = load("week5_rope.npz", n_tokens=len(ready.ALPHABET), encoding="rope")
-windows = ready.windows(test_text, 512, 96)  # those of the shipped results
+windows = ready.windows(test_text, 512, 96)  # the windows of the shipped results
 yours = {}
 for method in METHODS:
     rope.rotation = lambda n, method=method: stretched(method, n)
@@ -1095,12 +1095,12 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
           [[method, *spread(curves[method])] for method in METHODS])
 
 # %% [markdown]
-# **Figure 5.9. Extending RoPE.** Lines and bands as before; crosses: *your* functions on one of the five models. Read the order of the methods at 2x, then at 8x.
+# **Figure 5.9. Extending RoPE.** Lines and bands as before; crosses: *your* functions on one of the five models. Compare the order of the methods at 2x and at 8x.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. For LLaMA Chen et al. expect the opposite: unchanged, it may meet "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Why LLaMA differs we can only guess: our unchanged models lose just 0.4 nats at 2x, so there is little to win. What PI does to the model is part 4 of 5.8.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. For LLaMA Chen et al. expect the opposite: unchanged, it may produce "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). We can only guess why LLaMA differs: our unchanged models lose just 0.4 nats at 2x, so there is little to win. Part 4 of 5.8 asks what PI does to the model.
 #
 # A stretch is not free: with $s=8$ at the *training* length NTK loses 0.11 nats, YaRN 0.30, PI 1.62. YaRN's temperature hardly matters here: 2.03 nats at 8x with it, 2.04 without (`experiments/results.md`).
 # </details>
@@ -1136,7 +1136,7 @@ plt.show()
 lab.table(["at the best s on average", "loss, mean (range over the seeds)"], best)
 
 # %% [markdown]
-# **Figure 5.10. Loss against s.** The same models and targets; only the stretch differs. Dashed: the choice of Figure 5.9. Compare the lowest points of the two curves.
+# **Figure 5.10. Loss against s.** Only the stretch differs from Figure 5.9, whose choice is dashed. Compare the lowest points of the two curves.
 
 # %% [markdown]
 # ### 6.5 Which pairs are in trouble?
@@ -1144,7 +1144,7 @@ lab.table(["at the best s on average", "loss, mean (range over the seeds)"], bes
 # The popular explanation says that beyond $L$ the slow pairs meet new angles, and that this breaks the model. To test it, slow down *one* pair by $n/64$ and leave the others alone.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Some of the eight pairs never complete a turn in 64 positions (5.1). Order the eight pairs by how much repairing each *alone* helps. Does repairing all that never turn help more than the best single one?
+# **Predict.** Order the eight pairs by how much repairing each *alone* helps. Some of the eight pairs never complete a turn in 64 positions (5.1). Does repairing all of those help more than repairing the best pair alone?
 #
 # *Your prediction:*
 
@@ -1172,14 +1172,14 @@ lab.table(["repaired, mean (range over 5 seeds)", *(f"{n // 64}x" for n in teste
 
 
 # %% [markdown]
-# **Figure 5.11. One pair at a time.** Each symbol is one of the models with only the named pairs slowed down. Dashed: nothing repaired, same colour. A symbol below its dashed line is a repair that helps.
+# **Figure 5.11. One pair at a time.** Each symbol is one of the models with only the named pairs slowed down. Dashed, same colour: nothing repaired. A symbol below its dashed line is a repair that helps.
 
 # %% [markdown]
 # ### 6.6 Show no new distance
 #
-# With the best stretch the loss at 8x is still half a nat above 1x. Is it because 512 keys compete? We change one of section 1's two suspects without the other, and retrain nothing:
+# With the best stretch the loss at 8x is still half a nat above 1x. Is that because 512 keys compete? We change one of section 1's two suspects without the other, and retrain nothing:
 #
-# - **All keys, no new distance**: a *clip*. A key further back than a limit $w$ counts as $w$ back: RoPE turns by $\min(i-j,\,w)$.
+# - **All keys, no new distance**: week 3's *clip*. A key further back than a limit $w$ counts as $w$ back: RoPE turns by $\min(i-j,\,w)$.
 # - **Few keys, no new distance**: a *window*. Each query sees its latest $w$ keys.
 # - **Few keys, new distances.** Each query sees as many keys as in training, some from far away.
 #
@@ -1188,11 +1188,11 @@ lab.table(["repaired, mean (range over 5 seeds)", *(f"{n // 64}x" for n in teste
 # %% [markdown]
 # ### Exercise 5.7 · Clipped distances
 #
-# **3 points (1 + 2) · difficulty 3/5 · 10 + 25 minutes · code**
+# **3 points (1 + 2) · difficulty 3/5 · 8 + 25 minutes · code**
 #
-# *Why it matters:* this test tells the two suspects apart, and trains nothing.
+# *Why it matters:* this test tells the two suspects apart without training anything.
 #
-# **A worked example.** Five keys, the last three positions as queries, limit 2. The last query's distances are $4,3,2,1,0$; clipped $2,2,2,1,0$. The rows above are $2,2,1,0$ and $2,1,0$.
+# **A worked example.** Take five keys, the last three positions as queries, and limit 2. The last query's distances are $4,3,2,1,0$; the clip makes them $2,2,2,1,0$. The rows above are $2,2,1,0$ and $2,1,0$.
 
 # %% nbgrader={"grade_id": "clipped_distances", "solution": true}
 def clipped_distances(n_queries, n_keys, limit):
@@ -1210,9 +1210,14 @@ def clipped_distances(n_queries, n_keys, limit):
 
 
 # %% [markdown]
-# <details><summary>Hint</summary>
+# <details><summary>Hint 1</summary>
 #
-# Positions of the queries as a column, those of the keys as a row: subtract, then `.clamp(0, limit)`: keys after the query count as 0, so few different distances are left. The first query has the position `n_keys - n_queries`.
+# Subtract the positions of the keys, a row, from those of the queries, a column. Where does the first query stand?
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The first query has the position `n_keys - n_queries`. `.clamp(0, limit)` counts keys after the query as 0, so few different distances are left.
 # </details>
 
 # %% nbgrader={"grade_id": "clipped_distances_check", "grade": true, "points": 0}
@@ -1244,12 +1249,13 @@ def rotary_scores(q, k, distances, base=10000.0):
 
     q:         (batch, heads, n_queries, head_dim), not rotated; pairs are neighbouring channels, as in exercise 3.3
     k:         (batch, heads, n_keys, head_dim), not rotated
-    distances: whole numbers (n_queries, n_keys), such as your clipped_distances gives
+    distances: int64 (n_queries, n_keys), such as your clipped_distances gives
     returns:   (batch, heads, n_queries, n_keys), the dtype of q: plain products, not divided by sqrt(head_dim); any
                number will do where the key comes after the query
 
     The experiment below calls it for 512 queries and 512 keys. So loop over the distances, or over nothing, but not
-    over all pairs of a query and a key. ``ready.rotate(x, positions, frequencies)`` turns as week 3 does.
+    over all pairs of a query and a key. ``ready.rotate(x, positions, ready.frequencies_of(head_dim, base))`` turns as
+    week 3 does.
     """
     ### BEGIN SOLUTION
     frequencies = ready.frequencies_of(q.shape[-1], base)
@@ -1269,7 +1275,7 @@ def rotary_scores(q, k, distances, base=10000.0):
 #
 # <details><summary>Hint 2: all distances</summary>
 #
-# With a limit of 31 there are only 32 different distances. Compute the scores for each as in hint 1; `torch.where(distances == distance, …)` keeps those that belong to it.
+# With a limit of 31 there are only 32 different distances. Compute the scores for each as in hint 1; `torch.where(distances == distance, …)` keeps those that belong to this distance.
 # </details>
 
 # %% nbgrader={"grade_id": "rotary_scores_check", "grade": true, "points": 0}
@@ -1303,7 +1309,7 @@ week5.rotary_scores(rotary_scores)
 ### END HIDDEN TESTS
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The shipped RoPE model has a loss of 1.38 at 64 characters and 3.31 at 512 (on 32 texts). And at 512 with all keys, clipped at 31? With a window of 32? With 64 keys at their new distances, the nearest 32 and 32 others?
+# **Predict.** The shipped RoPE model has a loss of 1.38 at 64 characters and 3.31 at 512 (on 32 texts). What is it at 512 (a) with all keys, distances clipped at 31, (b) with a window of 32, (c) with 64 keys, the nearest 32 and 32 others, at their true distances?
 #
 # *Your prediction:*
 
@@ -1333,7 +1339,7 @@ class OtherDistances(nn.Module):
         x = model.embed(tokens)
         for block in model.blocks:
             q, k, v = block.attention.qkv(block.norm1(x)).unflatten(-1, (3, model.n_heads, -1)).permute(2, 0, 3, 1, 4)
-            if block is model.blocks[-1]:  # of the last layer only the queries that are scored
+            if block is model.blocks[-1]:  # the last layer needs only the queries that are scored
                 q, x = q[:, :, -32:], x[:, -32:]
             weights = (self.scores(q, k) / 4).masked_fill(hidden[-q.shape[-2]:], -math.inf).softmax(-1)
             x = x + block.attention.out((weights @ v).transpose(1, 2).flatten(2))
@@ -1389,18 +1395,18 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # |---|---|---|---|---|---|---|---|
 # | loss | 1.40 | 1.38 | 1.37 | 1.38 | 1.41 | 2.52 | 3.08 |
 #
-# Compare the two rows, then the two columns. "Familiar" is a matter of degree: training did show the distance 63, but rarely, and clipped there the loss is 1.67. Now look at the window of 8. What can this loss not show?
+# Compare the two rows, then the two columns. "Familiar" is a matter of degree: training did show the distance 63, but rarely, and with the clip there the loss is 1.67. Keep the window of 8 in mind for part 3 of 5.8.
 # </details>
 
 # %% [markdown]
-# **Methods that do the same.** All run on a trained model as it is.
+# **Methods that limit distances.** All run on a trained model without further training.
 #
 # | method | distances beyond $w$ | what it costs |
 # |---|---|---|
-# | ReRoPE (Su, 2023) | count as $w$ | attention is computed twice, since a cached key can no longer be rotated once for all; keys beyond $w$ lose their order |
-# | Self-Extend (Jin et al., 2024) | are divided by a group size and rounded down | twice, too; far order is coarse, not lost |
-# | LM-Infinite (Han et al., 2023) | limited, and hidden but for the first tokens and the latest | what is hidden is gone |
-# | a window | hidden | everything beyond it, but the cache stays small |
+# | ReRoPE (Su, 2023) | count as $w$ | attention is computed twice, since near and far queries need different rotations of a key |
+# | Self-Extend (Jin et al., 2024) | are divided by a group size and rounded down | twice, too |
+# | LM-Infinite (Han et al., 2023) | are limited; all but the first tokens and the latest are hidden | a mask |
+# | a window | are hidden | a mask; the cache stays small |
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained_question", "locked": true}
 # ### Exercise 5.8 · What survives, and why
@@ -1409,12 +1415,12 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # *Why it matters:* "which encoding extrapolates?" has no one-word answer. A good answer names mechanisms and numbers.
 #
-# Answer with the tables and figures of this section, those in the folds too, two to five sentences per part.
+# Answer with the tables and figures of this section, those in the folds too, in about two to five sentences per part.
 #
 # 1. **Pairs.** The models have $d=16$, $L=64$, base 10,000. Which of the eight pairs never complete a turn in training? Someone says: "these pairs meet new angles, so all of them are in trouble." What does Figure 5.11 say?
 # 2. **ALiBi** stays flat. What in its bias makes this possible? And why does a flat curve *not* show that the model makes use of 512 characters?
-# 3. **Keys or distances.** Someone says: "RoPE fails beyond $L$ because too many keys compete." Answer with the four losses of 6.6's first table. How do the two causes interact? What does a clip at 31 take away from the model that the loss does not show, and what does a window of 32?
-# 4. **Extensions.** At 2x position interpolation is worse than doing nothing. Why? YaRN is far ahead of NTK at 8x in Figure 5.9: how much of this is the method, and how much the choice of $s$?
+# 3. **Keys or distances.** Someone says: "RoPE fails beyond $L$ because too many keys compete." Answer with the four losses of 6.6's first table. How do the two causes interact? What does a clip at 31 take away from the model without the loss showing it? What does a window of 32 take away?
+# 4. **Extensions.** At 2x position interpolation is worse than doing nothing. Where does Figure 5.11 show why? YaRN is far ahead of NTK at 8x in Figure 5.9: how much of this is the method, and how much the choice of $s$?
 # 5. **A failed expectation.** Name one expectation, of yours or from what you have read, that these results do not bear out. Give the numbers with their spread over the seeds, and say in one sentence what our experiment can *not* show about it.
 #
 # ### BEGIN MARK SCHEME
@@ -1423,35 +1429,37 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Only pair 3, just past the boundary, matters: repairing it alone brings 1.44/1.76/2.37 at 2x/4x/8x (means of five seeds), all five 1.46/1.82/2.32, pairs 4 to 7 without it nothing (1.75/3.08/3.25; unrepaired 1.75/3.06/3.31). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
 # 2. The bias is a fixed slope times distance: a far key is penalised more than any key before, in the direction training has already shown; no new vectors or angles (half a point). A model that only looks at its last few dozen characters would have the same flat curve: the loss did not fall below that of 1x (half a point).
 # 3. All keys at familiar distances (clipped at 31): 1.40 at 8x, against 1.37 at 1x and 3.31 unchanged; 64 keys at new distances: 2.56. So new distances do the damage; more keys cost 0.03 nats at familiar distances and 0.75 at new ones, where they offer more of these (half a point; the student's own run instead of the five seeds is fine; "keys have no part in it" alone gets none of this half). The clip takes away order and distance beyond 31, but no key; the window takes away the far keys themselves. The loss shows neither, since the model makes next to no use of far characters: a window of 8 has 1.40 (half a point).
-# 4. PI slows the fast pairs too: neighbours that were 1 rad apart on pair 0 are half a radian apart; the local patterns on which character prediction relies are read with a wrong ruler, and no fine-tuning corrects it; repairing pair 0 alone (Figure 5.11) hurts too (half a point). Mostly the choice of s: at the best s for each, YaRN leads by 0.05 at 8x instead of 1.15; at s = n/L pairs leave their arcs with NTK, which wants a larger s (half a point).
+# 4. PI slows the fast pairs too: neighbours that were 1 rad apart on pair 0 are half a radian apart; the local patterns on which character prediction relies are read with a wrong ruler, and no fine-tuning corrects it; slowing pair 0 alone (Figure 5.11) hurts at 2x, too: 2.09 instead of 1.75 (half a point). Mostly the choice of s: at the best s for each, YaRN leads by 0.05 (-0.01 to 0.12) at 8x instead of 1.15; at s = n/L pairs leave their arcs with NTK, which wants a larger s (half a point).
 # 5. Any expectation that the tables do not bear out, with mean and range, e.g. PI helps at once; all pairs that never turned must be repaired; more keys alone break RoPE; YaRN beats NTK by far; no encoding is competitive; a longer context lowers the loss; the temperature is what makes YaRN work (half a point). A limit: small model, characters, trained at 64, no fine-tuning, one text; ranking of large models not shown (half a point).
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained", "grade": true, "solution": true, "points": 5}
 # ### BEGIN SOLUTION
-# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five brings no more (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring nothing (1.75/3.08/3.25). Meeting new angles is not enough. (Whether the model uses the slower pairs at all we have not measured.)
+# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five brings no more (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring nothing (1.75/3.08/3.25). Meeting new angles is not enough.
 #
 # 2. ALiBi subtracts slope × distance. A key at a distance never met is penalised more than any key before, in the direction training has already taught; there is no new vector and no new angle. But a model that looks at the last 30 characters only would have the same flat curve. The loss at 512 is not lower than at 64, so nothing shows that the other 448 characters are used.
 #
-# 3. With all 512 keys and distances clipped at 31 the loss is 1.40 (1.36 to 1.45), nearly that of 1x (1.37). With 64 keys at new distances it is 2.56 (2.30 to 2.81). So new distances do the damage, and keys only add to it: going from 64 keys to all costs 0.03 nats at familiar distances and 0.75 at new ones, because more keys bring more new distances. The clip keeps every key but no longer knows which of two keys beyond 31 comes first; the window loses those keys altogether. The loss shows neither, since a window of 8 has 1.40, too: this model hardly uses far characters.
+# 3. With all 512 keys and distances clipped at 31 the loss is 1.40 (1.36 to 1.45), nearly that of 1x (1.37). With 64 keys at new distances it is 2.56 (2.30 to 2.81). So new distances do the damage, and more keys only add to it: going from 64 keys to all costs 0.03 nats at familiar distances and 0.75 at new ones, because more keys bring more new distances. The clip keeps every key but no longer knows which of two keys beyond 31 comes first; the window loses those keys altogether. The loss shows neither, since a window of 8 has 1.40, too: this model hardly uses far characters.
 #
-# 4. PI slows *all* pairs, pair 0 too. Characters are predicted mostly from near neighbours, and at 2x these are half a radian apart where the model learned one radian: 2.20 against 1.75. Figure 5.11 agrees: slowing pair 0 alone makes the loss worse. At 8x with $s=8$ pairs leave their arcs with NTK (3.18) and not with YaRN (2.03). But NTK only needs a larger $s$: at its best ($s=48$) it reaches 1.92, and YaRN 1.87 ($s=6$). So 0.05 nats (−0.01 to 0.12 by seed) of the lead of 1.15 are the method's; the rest was the choice of $s$.
+# 4. PI slows *all* pairs, pair 0 too. Characters are predicted mostly from near neighbours, and at 2x these are half a radian apart where the model learned one radian: 2.20 against 1.75. Figure 5.11 shows it: at 2x slowing pair 0 alone makes the loss worse (2.09). At 8x with $s=8$ pairs leave their arcs with NTK (3.18) and not with YaRN (2.03). But NTK only needs a larger $s$: at its best ($s=48$) it reaches 1.92, and YaRN 1.87 ($s=6$). Of the lead of 1.15 only 0.05 nats (−0.01 to 0.12 by seed) remain, too little for a ranking; the rest was the choice of $s$.
 #
-# 5. I expected YaRN's temperature to matter, since it is part of the method. At 8x YaRN has 2.03 (1.94 to 2.17) with and 2.04 (1.94 to 2.19) without it; from seed to seed the gain lies between −0.02 and +0.05. The experiment cannot show whether it matters for large models, for longer contexts or after fine-tuning, which is what the paper is about.
+# 5. I expected YaRN's temperature to matter, since it is part of the method. At 8x YaRN has 2.03 (1.94 to 2.17) with and 2.04 (1.94 to 2.19) without it; from seed to seed the gain lies between −0.02 and +0.05. The experiment cannot show whether it matters for large models, for longer contexts or after fine-tuning.
 # ### END SOLUTION
 
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Part 2: what curve has a model that sees 30 characters back? Part 3: the table in 6.6. Part 4: pair 0 in Figure 5.11, the lowest points in Figure 5.10.
+# Part 2: what would the curve of a model that sees only 30 characters back look like? Part 3: the table in 6.6. Part 4: the fast pairs in Figure 5.11, the lowest points in Figure 5.10.
 # </details>
 
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# **New angles.** Five of the eight pairs meet them, but one repair does what all five do. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles do no harm.
+# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles do no harm.
 #
-# **More keys.** In RoPE new distances do the damage: more keys cost 0.03 nats at familiar distances and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x, although no pair leaves its arc.
+# **More keys.** In RoPE new distances do the damage: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x, although no pair leaves its arc.
+#
+# **Far order** is lost in ReRoPE, which clips, and coarse in Self-Extend.
 #
 # Men et al. (2024) object that a model with repaired angles may have only a "superficial" long-context ability (abstract). Section 8 is about this difference.
 # </details>
@@ -1459,26 +1467,26 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # ## 7 · More keys: attention dilution
 #
-# At familiar distances 448 more keys cost our RoPE model 0.03 nats. Suppose that one key matters and has a logit of 8, and that the other $n$ keys are noise, with normal logits of mean 0 and variance 1. The mean of $e^x$ over such noise is $e^{1/2}$. So the weight of the key that matters is about
+# How can more keys alone do harm? Suppose that one key matters and has a logit of 8, and that the other $n$ keys are noise, with normal logits of mean 0 and variance 1. The mean of $e^x$ over such noise is $e^{1/2}$. So the weight of the key that matters is about
 #
 # $$\frac{e^{8}}{e^{8}+n\,e^{1/2}}. \tag{9}$$
 #
-# With 64 keys this is 0.966. With 32,768 it is 0.052: the model still *finds* the key, whose logit is still the largest and as far above the *mean* of the others as ever, but what it *reads* is 95 % noise. This is **attention dilution**. No positions are involved.
+# With 64 keys this is 0.966. With 32,768 it is 0.052. The model still *finds* the key: its logit is the largest, as far above the *mean* of the others as ever. But what the model *reads* is 95 % noise. This is **attention dilution**. No positions are involved.
 #
 # **The remedy.** The noise grows like $n$, so the gap between the logits must grow like $\ln n$. Multiply all logits by
 #
 # $$\lambda(n)=\frac{\ln n}{\ln n_0}, \tag{10}$$
 #
-# where $n_0$ is a length at which the model is at home, say its training length. Su (2021) derived the factor from keeping the entropy of attention constant; Chiang and Cholak (2022) use $\log n$ too.
+# where $n_0$ is a length that the model knows, say its training length. Su (2021) derived the factor from keeping the entropy of attention constant; Chiang and Cholak (2022) use $\log n$ too.
 #
 # *Multiply*, don't add. A constant added to all logits changes nothing: $\frac{e^{x_j+c}}{\sum_k e^{x_k+c}}=\frac{e^c\,e^{x_j}}{e^c\sum_k e^{x_k}}$.
 
 # %% [markdown]
 # ### Exercise 5.9 · The log-n factor
 #
-# **2 points · difficulty 1/5 · 10 minutes · code**
+# **2 points · difficulty 1/5 · 7 minutes · code**
 #
-# *Why it matters:* if you add instead of multiply, or turn the fraction upside down, no error tells you.
+# *Why it matters:* if you add instead of multiplying, or turn the fraction upside down, no error tells you.
 
 # %% nbgrader={"grade_id": "log_n_scale", "solution": true}
 def log_n_scale(n, n0):
@@ -1496,7 +1504,7 @@ def log_n_scale(n, n0):
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# The current length is the numerator. The base of the logarithm does not matter if it is the same in both.
+# The current length is the numerator. The base of the logarithm does not matter if both use the same.
 # </details>
 
 # %% nbgrader={"grade_id": "log_n_scale_check", "grade": true, "points": 0}
@@ -1516,7 +1524,7 @@ week5.log_n_scale(log_n_scale)
 ### END HIDDEN TESTS
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** At $n=32{,}768$ the plain weight is 0.052. Multiply all logits by $\lambda$: does it come back to 0.97, more, or less?
+# **Predict.** At $n=32{,}768$ the plain weight is 0.052. Multiply all logits by $\lambda$. Does the weight come back to 0.97, to more, or to less?
 #
 # *Your prediction:*
 
@@ -1565,7 +1573,7 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Adding $\log n$ changes nothing. Multiplying even raises the weight: when $\ln n$ grows by 1, the lead of 8 grows by $8/\ln 64=1.9$. The factor needs a key that *stands out*; without one it sharpens the noise. At new distances it makes our RoPE models worse: 3.39 nats at 8x instead of 3.31.
+# Multiplying by $\lambda$ even raises the weight: when $\ln n$ grows by 1, the gap of 8 grows by $8/\ln 64=1.9$. The factor needs a key that *stands out*; without one it sharpens the noise. At new distances it makes our RoPE models worse: 3.39 nats at 8x instead of 3.31.
 # </details>
 
 # %% [markdown]
@@ -1573,12 +1581,12 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 #
 # ### 8.1 Hide a needle
 #
-# A curve may be flat, but does the model *use* the long context? Ordinary text cannot tell, since nearly everything follows from the last few words. So we hide something that only the far context knows.
+# A curve may be flat, but does the model *use* the long context? The loss on ordinary text cannot tell. So we hide something that only the far context knows.
 #
-# **The task.** A haystack of filler, symbols 0 to 15: after $x$ comes $x+1$ with probability 0.8, else $x+5$ (modulo 16). Its entropy is 0.50 nats. Somewhere in it is a *needle*: a MARK and one of 16 values. The last token is QUERY; the answer is the value, and guessing finds 1/16. Training: 300 steps at 64 tokens, needles anywhere. Test: the needle **in the first quarter**, up to 1,024 tokens.
+# **The task.** A haystack of filler, symbols 0 to 15: after $x$ comes $x+1$ with probability 0.8, else $x+5$ (modulo 16). The filler's entropy is 0.50 nats. Somewhere in it is a *needle*: a MARK and one of 16 values. The last token is QUERY; the answer is the value, and guessing finds 1/16. Training: 300 steps at 64 tokens, needles anywhere. Test: the needle **in the first quarter**, up to 1,024 tokens.
 
 # %% [markdown] tags=["prediction"]
-# **Predict** for ALiBi and RoPE from 1x to 16x. What happens to the loss on *filler*? What to the share of needles found? Will the factor $\lambda(n)$ help?
+# **Predict** for ALiBi and RoPE from 1x to 16x. What happens to the loss on *filler*? And to the share of needles found? Will the factor $\lambda(n)$ help?
 #
 # *Your prediction:*
 
@@ -1603,31 +1611,31 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
            ["ALiBi: found, logits times λ", *spread(results["needle_log_n"])]])
 
 # %% [markdown]
-# **Figure 5.14. Flat perplexity, lost context.** Solid and dashed: needles found. Dotted: the geometric mean probability of the right filler symbol ($e^{-\text{loss}}$). Mean and range over five seeds.
+# **Figure 5.14. Needles and filler.** Solid and dashed: needles found. Dotted: the geometric mean probability of the right filler symbol ($e^{-\text{loss}}$).
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The filler loss stays at 0.49 to 0.52 at every length (0.49 is chance in the drawn texts: the entropy is 0.50), RoPE's too, although RoPE broke down on English.
+# The filler loss stays between 0.49 and 0.52 at every length, even for RoPE, which broke down on English. (A value below the entropy is luck.)
 #
-# **Here the factor helps.** With all content logits multiplied by $\lambda(n)$, ALiBi finds 0.77 of the needles at 16x instead of 0.54, better in each of five runs. (The bias itself stays as it is.)
+# **Here the factor helps.** With all content logits multiplied by $\lambda(n)$, ALiBi finds 0.77 of the needles at 16x instead of 0.54, better in each of five runs. (The bias is not multiplied and so weighs less, too. Which of the two helped is open.)
 # </details>
 #
-# **And a clip, a window?** **Predict.** The RoPE models of this task again, nothing retrained. Which of the two finds needles from afar?
+# **With a clip, or a window?** **Predict.** Take the RoPE models of this task, nothing retrained. With which of the two do they find far needles?
 #
 # <details><summary>After you have answered</summary>
 #
-# Found in the first quarter of 512 tokens, mean (lowest to highest), from `experiments/results_distances.md`. On filler all three have a loss of 0.49.
+# Share found in the first quarter of 512 tokens, mean (lowest to highest), from `experiments/results_distances.md`. On filler all three have a loss of 0.49.
 #
 # | as it is | clipped at 31 | window of 32 |
 # |---|---|---|
 # | 0.61 (0.47 to 0.77) | **1.00 (1.00 to 1.00)** | 0.06 (0.03 to 0.08) |
 #
-# The clip keeps all keys, so content finds every needle. The window finds none, at the same filler loss. A clip loses *order*: it cannot tell which of two far needles is the later one.
+# The clip keeps all keys, so content finds every needle. With the window the model only guesses, at the same filler loss.
 # </details>
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** ALiBi's slopes are here 1/4, 1/16, 1/64, 1/256; week 4's `effective_window` gives 19, 74, 295 and 1,179 positions. In haystacks of 1,024 tokens, does finding end at one of these distances? Does it depend on anything but the distance?
+# **Predict.** Here ALiBi's slopes are 1/4, 1/16, 1/64, 1/256; week 4's `effective_window` gives 19, 74, 295 and 1,179 positions. In haystacks of 1,024 tokens, does finding end at one of these distances? What else does it depend on, if anything?
 #
 # *Your prediction:*
 
@@ -1644,9 +1652,9 @@ value = targets[:, -1] - ready.FILLERS
 found = answer == targets[:, -1]
 reach = torch.stack([distance[found & (value == v)].max() if (found & (value == v)).any() else torch.tensor(0)
                      for v in range(ready.VALUES)])
-rank = reach.argsort().argsort()  # values that are found from farthest on top
+rank = reach.argsort().argsort()  # values found from farthest away on top
 
-fig, ax = lab.figure("ALiBi, 1,024 tokens: one row per value of the needle", height=4.2)
+fig, ax = lab.figure("ALiBi, 1,024 tokens: needles found and lost", height=4.2)
 for hit, colour, marker, label in ((True, lab.BLUE, "o", "found"), (False, lab.VERMILLION, "x", "lost")):
     chosen = found == hit
     ax.plot(distance[chosen], rank[value[chosen]], color=colour, marker=marker, markersize=5, linestyle="none", label=label)
@@ -1663,9 +1671,9 @@ block, slopes = finder.blocks[0], 2.0 ** (-8 * torch.arange(1, 5) / 4)
 with torch.no_grad():  # the first layer's scores, without the bias: QUERY's query against the key of every token
     q, k, _ = block.attention.qkv(block.norm1(finder.embed.weight)).unflatten(-1, (3, 4, 16)).unbind(1)
     scores = torch.einsum("hd,thd->ht", q[ready.QUERY], k) / 4
-    filler = scores[:, :ready.FILLERS].exp().mean(1).log() - (1 - (-slopes).exp()).log()  # all of it, under the bias
+    filler = scores[:, :ready.FILLERS].exp().mean(1).log() - (1 - (-slopes).exp()).log()  # all filler together, under the bias
     lead = ((scores[:, ready.FILLERS:ready.MARK] - filler[:, None]) / slopes[:, None]).max(0).values  # in tokens
-print("the first layer's lead in tokens, by value: "
+print("lead, by value (how many tokens of penalty its score outweighs in the first layer): "
       + ", ".join(f"{int(v)}: {round(float(lead[v]), -2):.0f}" for v in lead.argsort(descending=True)[:5]))
 print("farther than 700, always found:", [v for v in range(16) if found[far & (value == v)].all()],
       " never found:", [v for v in range(16) if not found[far & (value == v)].any()])
@@ -1677,23 +1685,23 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 # %% [markdown] nbgrader={"grade_id": "needle_explained_question", "locked": true}
 # ### Exercise 5.10 · Flat perplexity, lost context
 #
-# **2 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+# **2 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
 # *Why it matters:* a flat perplexity is easily taken for proof that a model "handles 100,000 tokens".
 #
-# 1. Explain how the loss can stay flat up to 1,024 tokens while needles are lost. Use the numbers of Figure 5.14, and say what decides in ALiBi whether a far needle is found.
-# 2. A colleague wants to show that a model really uses its long context. Propose a test, and say what it must hold fixed when the length grows so that the result means something.
+# 1. Explain how the loss can stay flat up to 1,024 tokens while needles are lost. Use the numbers of Figure 5.14. What decides in ALiBi whether a far needle is found (Figure 5.15)?
+# 2. A colleague wants to show that a model really uses its long context. Propose a test. What must it hold fixed when the length grows, so that the result means something?
 #
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
 #
-# 1. The loss is a mean over targets that can be predicted from the last token (Markov filler), so it does not depend on far context; one target in a thousand does; numbers for both quoted (half a point). ALiBi: the penalty slope*distance competes with the content score of the needle, and with ever more keys; the needle is lost where the penalty has eaten up its lead, which differs from value to value (half a point; "a fixed window per head" alone gets none, naming dilution as well is fine).
+# 1. The loss is a mean over targets that can be predicted from the last token (Markov filler), so it does not depend on far context; one target in a thousand does; numbers for both quoted (half a point). ALiBi: the penalty slope*distance competes with the content score of the needle; the needle is lost where the penalty has eaten up its lead, which differs from value to value (half a point; "a fixed window per head" alone gets none, naming dilution as well is fine).
 # 2. A task whose answer lies only in the far context (needle, key-value retrieval, copying, several needles, questions about an early passage), or the loss of the same targets with and without (or with scrambled) far context (half a point). Held fixed: the targets, the difficulty (number of needles, distractors, alphabet), and chance level; the distance or the depth of the needle is varied on purpose and reported (half a point).
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "needle_explained", "grade": true, "solution": true, "points": 2}
 # ### BEGIN SOLUTION
-# 1. The loss is a mean over targets that depend on the token before them; the needle matters for one target in 1,024. So the loss stays at 0.49 to 0.52 at all lengths, for ALiBi and for RoPE, while the share of needles found falls: for ALiBi from 1.00 at 1x to 0.70 to 0.97 at 8x and 0.35 to 0.65 at 16x. In ALiBi the penalty slope × distance competes with the score that the needle's content earns. Roughly, a needle is found as long as its lead over the filler is larger than the penalty. The lead differs from value to value: beyond 700 tokens some values are always found, others never (Figure 5.15). More keys make it harder: the log-n factor, which raises the content scores, brings needles back.
+# 1. The loss is a mean over targets that depend on the token before them; the needle matters for one target in 1,024. So the loss stays at 0.49 to 0.52 at all lengths, for ALiBi and for RoPE, while the share of needles found falls: for ALiBi from 1.00 at 1x to 0.79 (0.70 to 0.97) at 8x and 0.54 (0.35 to 0.65) at 16x. In ALiBi the penalty slope × distance competes with the score that the needle's content earns. Roughly, a needle is found as long as its lead over the filler is larger than the penalty. The lead differs from value to value: beyond 700 tokens some values are always found, others never (Figure 5.15). The log-n factor raises the content scores and brings needles back: 0.77 instead of 0.54 at 16x.
 #
 # 2. Measure something that only the far context can tell: for example a table of keys and values at the beginning and the question for one of them at the end; or the loss of the same last 200 tokens of real documents, once with their true far context and once with the far context of another document. Hold fixed: the targets, the number of needles and of distractors, the alphabet, so that guessing is worth the same at every length. The distance of the needle must grow with the length, and be reported: a needle that is always 50 tokens before the question tests nothing new.
 # ### END SOLUTION
@@ -1714,13 +1722,13 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 #
 # This filler needs only the token before: a flat loss says as much about the text as about the model.
 #
-# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this gap. It differs from value to value, and so does the reach: in all five seeds, each for other values (`experiments/results.md`). The printed *lead* says how many tokens of penalty a value's score outweighs in the first layer. It explains four of the six values that are always found. One of the others is the commonest wrong answer, so its needles are "found" for free; one we cannot explain.
+# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this lead. The lead differs from value to value, and so does the reach. That is so in all five seeds, with other values in each (`experiments/results.md`). The printed lead explains four of the six values that are always found. A fifth is the commonest wrong answer, so its needles are "found" for free. We cannot explain the sixth.
 # </details>
 
 # %% [markdown]
 # ### 8.2 Two kinds of layer
 #
-# Yang et al. (2025) give the layers different jobs. Some use **RoPE in a short window** and tell the order of neighbours. The others see **all keys, without positions**, and are to find content anywhere. Our version has one layer of each, with a window of 32 (`ready.HYBRID`).
+# Yang et al. (2025) give the layers different jobs. Some use **RoPE in a short window** and tell the order of neighbours. The others see **all keys, without positions**, and find content anywhere. Our version has one layer of each, with a window of 32 (`ready.HYBRID`).
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Trained at 64, how many needles will the hybrid find at 16x? What will it pay in language modelling at 1x, compared with RoPE everywhere? Will its loss stay flat up to 8x?
@@ -1772,26 +1780,26 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The hybrid finds every needle up to 16x in all five runs, and at 64x too. At 1x it loses 0.03 to 0.08 nats to RoPE. Is its layer without positions free at new lengths? A control: the plain RoPE models, run with the same window in *both* layers (five seeds, `experiments/results_distances.md`).
+# The hybrid finds every needle up to 16x in all five runs, and at 64x too. At 1x it loses 0.03 to 0.08 nats to RoPE. Is its layer without positions free at new lengths? As a control we ran the plain RoPE models with the same window in *both* layers (five seeds, `experiments/results_distances.md`).
 #
 # | | loss at 1x | at 8x | rise | needles at 8x |
 # |---|---|---|---|---|
 # | hybrid | 1.425 (1.396 to 1.453) | 1.487 (1.453 to 1.503) | 0.062 (0.050 to 0.070) | 1.00 |
 # | a window in both layers | 1.369 (1.338 to 1.416) | 1.369 (1.338 to 1.416) | 0.000 | 0.06 |
 #
-# The control cannot rise: two windows of 32 reach 62 characters back, whatever the length. The hybrid rises in every run. So its layer without positions costs a little at new lengths, and finds what the window cannot see. Several released models have the same design (section 8.3).
+# The control cannot rise: two windows of 32 reach 62 characters back, whatever the length. The hybrid rises in every run. So its layer without positions costs a little at new lengths, and finds what the window cannot see.
 # </details>
 
 # %% [markdown]
 # ### 8.3 What released models do
 #
-# We read these in the configuration classes of `transformers` 5.23.0 ([files](https://github.com/huggingface/transformers/tree/v5.23.0/src/transformers/models)). They hold defaults; a released checkpoint may set other values.
+# We read the entries below in the configuration classes of `transformers` 5.23.0 ([files](https://github.com/huggingface/transformers/tree/v5.23.0/src/transformers/models)). The classes hold defaults; a released checkpoint may set other values.
 #
 # | model (class) | what it does | this week |
 # |---|---|---|
 # | gpt-oss (`GptOssConfig`) | YaRN, $s=32$ from 4,096, `truncate=False`: the ends of the ramp are not rounded; every other layer has a window of 128; each head has a learned sink, an extra logit without a value (`GptOssAttention.sinks`) | sections 5, 8 |
 # | Llama 3.1 (type `"llama3"` in `modeling_rope_utils.py`) | YaRN's idea with other numbers: above 4 turns in 8,192 tokens pairs stay, below 1 they are divided by 8, between they are mixed by the number of turns; no temperature | section 5 |
-# | Llama 4 (`Llama4TextConfig`) | every fourth layer without positions, its queries times $1+0.1\ln(1+\lfloor (m+1)/8192\rfloor)$; the others RoPE in chunks of 8,192 | sections 7, 8.2 |
+# | Llama 4 (`Llama4TextConfig`) | every fourth layer has no positions and multiplies its queries by $1+0.1\ln(1+\lfloor (m+1)/8192\rfloor)$; the others have RoPE in chunks of 8,192 | sections 7, 8.2 |
 # | Cohere 2 (`Cohere2Config`), EXAONE 4 (`Exaone4Config`) | three layers with RoPE in a window of 4,096, then one without positions that sees everything | section 8.2 |
 # | Gemma 3 (`Gemma3TextConfig`) | base 10,000 in the windows, 1,000,000 in every sixth layer, which sees everything | section 3 |
 # | Phi-3 (`Phi3Config`) | plain RoPE by default. A checkpoint may ask for "longrope": a factor per pair from one of two lists, the long one as soon as a text exceeds the original length; the cache is then thrown away | the trap of section 4 |
@@ -1813,15 +1821,15 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # <details><summary>3. Why does RoPE break beyond its training length, although it is relative?</summary>
 #
-# Larger distances are new, too. Clip them, and the same model reads all keys.
+# RoPE meets larger distances than in training. Clip them, and the same model reads all keys.
 # </details>
 #
 # <details><summary>4. Why do some models have layers without positions?</summary>
 #
-# Such a layer meets no distances and finds content at any depth. Other layers and the causal mask give the order.
+# Such a layer meets no distances; in our test it found content at any depth. Other layers and the causal mask give the order.
 # </details>
 #
-# <details><summary>5. You clip a RoPE model at a familiar distance, or give it a window. What does each no longer know?</summary>
+# <details><summary>5. You clip a RoPE model at a familiar distance, or give it a window. What does it no longer know in each case?</summary>
 #
 # The clip: which of two keys beyond the limit comes first. The window: that there are keys beyond the limit at all.
 # </details>
@@ -1837,20 +1845,20 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # | You may read | What is true | where |
 # |---|---|---|
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do; the high ones have been all the way round. | Figure 5.2 |
-# | All pairs that never completed a turn must be repaired | In our models repairing one, the first past the boundary, does as much as repairing all five: 2.37 and 2.32 at 8x. Neither brings back the 1.37 of 1x. | Figure 5.11 |
+# | All pairs that never completed a turn must be repaired | In our models repairing one, the first past the boundary, does as much as repairing all five: 2.37 and 2.32 at 8x (1.37 at 1x). | Figure 5.11 |
 # | NTK-aware scaling reduces all frequencies | The first is unchanged, the last divided by exactly $s$. | 5.3, Figure 5.4 |
 # | YaRN interpolates high frequencies and uses NTK for the low ones | High: untouched. Low: linear interpolation. Between: a ramp. And a temperature. | 5.5 |
 # | YaRN is far better than NTK | In our small models only at the same $s$. With the best $s$ for each, it leads by 0.05 nats at 8x (−0.01 to 0.12 by seed, $s$ chosen on the same targets), which is no ranking. | Figure 5.10 |
-# | Dynamic NTK with scale $c$ stretches by $c$ | By $c\,n/L-(c-1)$: at 8x and $c=8$ that is 57. | section 4 |
+# | Dynamic NTK with scale $c$ stretches by $c$ | By $c\,n/L-(c-1)$. | section 4 |
 # | Add $\log n$ to the logits against dilution | Adding a constant is a no-op; *multiply* by $\log n/\log n_0$. | 5.9, Figure 5.13 |
 # | ALiBi's heads see as far as their windows | The needle's content competes with the penalty; each value has its own reach. | Figure 5.15 |
 # | A flat perplexity shows that the context is used | Needles were lost behind a flat loss. | Figure 5.14 |
 #
 # ## Takeaways
 #
-# 1. *What breaks?* In our RoPE models, distances that training never showed; more keys at them make it worse. (Week 8 asks which of them.) T5's bias shows that more keys can also do harm alone.
-# 2. *What mends it?* Show no new distance: clip it, hide it, or build layers that meet none. Or slow down the pairs that leave their range, and state the stretch. Each has its price.
-# 3. *How would you know?* Score the same targets at every length, over several seeds, and the loss within the training length. Then hide a needle.
+# 1. *What breaks?* Our RoPE models break at distances that training never showed; more keys there make it worse. (Week 8 asks which new distances.) T5's bias shows that more keys can also do harm alone.
+# 2. *What mends it?* Show no new distance: clip it, hide it, or build layers that meet none. Or slow down the pairs that leave their range, and state the stretch. Each remedy has its price.
+# 3. *How would you know?* Score the same targets at every length, over several seeds, the training length included. Then hide a needle.
 #
 # ## References
 #

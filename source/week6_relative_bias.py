@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Week 6 · What a score can know about two positions
 #
-# **The question of the week.** A head wants to look "three tokens back". Another wants to find the token that points to *it*. Which method can learn which, and with how many heads? Can you tell from the formula?
+# **The question of the week.** A head wants to look "three tokens back". Another wants to find the token that points to the *query*. Which method can learn which, and with how many heads? Can you tell from the formula?
 #
 # <!-- costs of week6_relative_bias -->
 #
@@ -10,7 +10,7 @@
 # - convert between the four conventions in which papers and code count relative positions;
 # - write the attention of Shaw et al., of Transformer-XL, T5 and DeBERTa, each as the published code computes it;
 # - explain the shift trick of Transformer-XL, and say which half of its result is rubbish;
-# - compute a T5 bucket by hand, and say what a model loses without its sign;
+# - compute a T5 bucket by hand, and say what a model loses without the sign;
 # - say what each method costs in parameters, memory and time;
 # - predict from four terms what a layer can learn, and see where that fails;
 # - say what breaks on a longer text: more keys, or new distances.
@@ -21,15 +21,15 @@
 #
 # <!-- points of week6_relative_bias -->
 #
-# A *visible check* carries no points: it says what is wrong and where to look. You pay for a mistake once: 6.3, 6.5 and 6.7 may call your 6.2, 6.5 your 6.4, and 6.7 your 6.6. *Predict* cells are not graded. Three of our own predictions were wrong.
+# A *visible check* carries no points: it says what is wrong. You pay for a mistake once: 6.3, 6.5 and 6.7 may call your 6.2; 6.5 may call your 6.4, and 6.7 your 6.6. *Predict* cells are not graded. Three of our own predictions were wrong.
 
 # %% [markdown]
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $i$ is the position of a query, $j$ the position of a key, $d$ the **head dimension**.
-# - The **offset** is key position − query position, $j-i$. A key behind the query has a negative offset. Its **distance** is $i-j$, positive there.
-# - Where there are fewer queries than keys, the queries are the *last* positions: row $r$ has the position $n_\text{keys}-n_\text{queries}+r$. This is so with a KV cache, or with a memory of earlier text.
-# - In a mask, True means "may attend", as in week 1.
+# - The **offset** is key position − query position, $j-i$. A key behind the query has a negative offset and a positive **distance** $i-j$.
+# - Where there are fewer queries than keys, the queries are the *last* positions: row $r$ has the position $n_\text{keys}-n_\text{queries}+r$. That happens with a KV cache, or with a memory of earlier text.
+# - In a mask, True means "may attend".
 # - Your functions return the dtype and device of their input, keep gradients, and never change an argument in place. The tests use float32 and float64.
 # - "**Not looked at**" means that any value is allowed there, infinities too.
 
@@ -54,7 +54,7 @@ np.random.seed(0)
 #
 # Week 2 wrote a score as four terms: content meets content, content meets position, position meets content, position meets position. Every method of this week keeps some of them and throws others away. And every method replaces a position by an *offset*: how far apart two tokens are, and which one comes first.
 #
-# So each needs a table with one entry per offset, and a rule for the row. The papers have different rules:
+# So each method needs a table with one entry per offset, and a rule that picks the row. The papers have different rules:
 #
 # | method | what it counts | rule for the row | query 12, key 2 | query 2, key 12 |
 # |---|---|---|---|---|
@@ -63,9 +63,9 @@ np.random.seed(0)
 # | DeBERTa, span $s=4$ | query − key | $\text{clamp}(i-j+s,\,0,\,2s-1)$, of $2s$ rows | 7 | 0 |
 # | T5, 32 buckets | key − query | a bucket, see below | 8 | 24 |
 #
-# Two of the four count the other way round. And DeBERTa's table has an even number of rows: keys $s$ or more ahead share the first row; keys $s-1$ or more behind share the last.
+# Two of the four count query − key. And DeBERTa's table has an even number of rows: keys $s$ or more ahead share the first row; keys $s-1$ or more behind share the last.
 #
-# **T5's bucket.** A side has $B$ buckets. Near offsets have one each; far ones share, and the bucket's number grows only like the logarithm of the distance. With $m=|j-i|$ and $e=B/2$ (rounded down):
+# **T5's bucket.** Each side of the query, behind or ahead, has $B$ buckets. Near offsets have a bucket each; far ones share, and the bucket's number grows only like the logarithm of the distance. With $m=|j-i|$ and $e=B/2$ (rounded down):
 #
 # $$\text{bucket}(m)=\begin{cases} m & m<e\\ \min\!\Big(B-1,\ e+\Big\lfloor \dfrac{\ln(m/e)}{\ln(M/e)}\,(B-e)\Big\rfloor\Big) & m\ge e\end{cases} \tag{1}$$
 #
@@ -74,7 +74,7 @@ np.random.seed(0)
 # - **Two sides** (encoders): each side has half of `num_buckets`, so $B=16$ of 32. Offsets **above 0**, keys ahead, add $B$.
 # - **Causal** (decoders): all buckets serve the keys behind, $B=32$. Keys ahead count as $m=0$; the mask hides them anyway.
 #
-# For the table above: $m=10$, $e=8$, and $\ln(10/8)/\ln(128/8)\cdot 8=0.64$, so bucket $8+0=8$ behind and $16+8=24$ ahead.
+# In the table above $m=10$, $e=8$, and $\ln(10/8)/\ln(128/8)\cdot 8=0.64$. So the bucket is $8+0=8$ behind and $16+8=24$ ahead.
 
 # %% [markdown]
 # ### Exercise 6.1 · Conventions by hand
@@ -83,7 +83,7 @@ np.random.seed(0)
 #
 # *Why it matters:* a wrong sign raises no error. The model trains, a little worse, and nobody knows why.
 #
-# **back**: the query has position 25, the key 5. **ahead**: the query has position 5, the key 25. All answers are whole numbers.
+# **back**: the query has position 25, the key 5. **ahead**: the query has position 5, the key 25.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "conventions_by_hand", "solution": true}
 # Replace every None by a whole number.
@@ -118,7 +118,7 @@ conventions_by_hand |= {
 #
 # <details><summary>Hint 2</summary>
 #
-# For T5: which $B$, which $e$? In a decoder nothing is halved.
+# For T5, what are $B$ and $e$? In a decoder nothing is halved.
 # </details>
 
 # %% nbgrader={"grade_id": "conventions_by_hand_check", "grade": true, "points": 0}
@@ -147,13 +147,13 @@ week6.conventions_by_hand(conventions_by_hand)
 # %% [markdown]
 # ### Exercise 6.2 · Offsets
 #
-# **2 points · difficulty 1/5 · 10 minutes · code**
+# **2 points · difficulty 1/5 · 8 minutes · code**
 #
 # *Why it matters:* Shaw and T5 start from this matrix, and every cache bug shows in it.
 
 # %% nbgrader={"grade_id": "relative_positions", "solution": true}
 def relative_positions(n_queries, n_keys):
-    """Key position - query position. The queries are the last n_queries of the keys' positions.
+    """Key position - query position. The queries stand at the last n_queries of the keys' positions.
 
     returns: (n_queries, n_keys) int64, a new tensor on each call; ValueError unless 1 <= n_queries <= n_keys
     """
@@ -174,7 +174,7 @@ def relative_positions(n_queries, n_keys):
 #
 # <details><summary>Hint 2</summary>
 #
-# `key - query[:, None]`: rows are queries.
+# Broadcast: a row minus a column. Which of the two holds the queries?
 # </details>
 
 # %% nbgrader={"grade_id": "relative_positions_check", "grade": true, "points": 0}
@@ -217,7 +217,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: everything of this week depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) Beyond clip or span the numbers stay the same: far offsets share a row.
+# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: every position term of this week depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) Beyond clip or span the numbers stay the same: far offsets share a row.
 
 # %% [markdown]
 # ## 2 · Shaw: a vector for every offset
@@ -230,18 +230,18 @@ plt.show()
 #
 # Offsets beyond $\pm c$ are **clipped** to the end rows. The model learns no difference between 20 and 200 back, and so it never meets an unknown row on a longer text.
 #
-# **The trap.** If you forget to clip, `rel_k[-3]` raises no error: Python counts from the end, and a key far *behind* gets the vector of a key *ahead*. Only offsets too far ahead, or more than $3c+1$ behind, raise an error.
+# **The trap.** If you forget to clip, `rel_k[-3]` raises no error: Python counts from the end, and a key just past the clip gets the vector of a key *ahead*. Only offsets too far ahead, or more than $3c+1$ behind, raise an error.
 #
-# **What it costs.** Written as in (2), the vectors $a_t$ form a tensor `(n_queries, n_keys, head_dim)`. You need not build it. A query has only $2c+1$ different products with the table: compute these, then pick. Section 6 measures both.
+# **What it costs.** Written as in (2), the vectors $a_t$ form a tensor `(n_queries, n_keys, head_dim)`. You need not build it. A query has only $2c+1$ different products with the table: compute these, then pick. Section 6 measures both ways.
 
 # %% [markdown]
 # ### Exercise 6.3 · Shaw's attention
 #
 # **4 points · difficulty 3/5 · 35 minutes · code**
 #
-# *Why it matters:* it is the ancestor of every method below, and its key term still runs in speech encoders today.
+# *Why it matters:* it is the first of the relative methods, and its key term still runs in a speech encoder (`Wav2Vec2BertConfig`: "relative_key", transformers 5.23).
 #
-# You may call `relative_positions`. Masks and rows without a key are as in 1.1: zero weights, zero output, and no NaN, in the gradients either.
+# You may call `relative_positions`. Masks and rows without a key are as in 1.1: zero weights, zero output, and no NaN, not even in the gradients.
 
 # %% nbgrader={"grade_id": "shaw_attention", "solution": true}
 def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
@@ -283,7 +283,7 @@ def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
 #
 # <details><summary>Hint 3: rows without a key</summary>
 #
-# Fill such rows with zeros before the softmax and again after it. Then no NaN ever exists, not in the gradient either.
+# Fill such rows with zeros before the softmax and again after it. Then no NaN ever exists.
 # </details>
 
 # %% nbgrader={"grade_id": "shaw_attention_check", "grade": true, "points": 0}
@@ -355,9 +355,9 @@ week6.shaw_attention(shaw_attention, relative_positions)
 #
 # $$s_{ij}=\frac{(q_i+u)\cdot k_j+(q_i+v)\cdot r_{i-j}}{\sqrt d},\qquad r_t=R_tW_{kR} . \tag{3}$$
 #
-# $R_t$ is week 2's sinusoid, of the distance $t$. Nothing is clipped: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is not a value; your function calls the two `content_bias` and `position_bias`.)
+# $R_t$ is week 2's sinusoid of the distance $t$. Nothing is clipped: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is not a value; your function calls the two `content_bias` and `position_bias`.)
 #
-# **The shift trick.** Compute $(q_i+v)\cdot r_t$ for all distances at once: one matrix product, columns by *distance*. But the scores need columns by *key*. Since the distance is $i-j$, row $i$ must move by an amount that depends on $i$. The authors' code does it by padding and reshaping (appendix B).
+# **The shift trick.** Compute $(q_i+v)\cdot r_t$ for all distances at once: this is one matrix product, with columns by *distance*. But the scores need columns by *key*. Since the distance is $i-j$, row $i$ must move by an amount that depends on $i$. The authors' code does it by padding and reshaping (appendix B).
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 6.2: run this cell
@@ -395,7 +395,7 @@ plt.show()
 # **Figure 6.2. Pad, reshape, drop.** The padding makes every row one longer; read in rows of the old length, each row slips by one more. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey): padding, and numbers of the *next* query.
 
 # %% [markdown]
-# Read the letters above the diagonal: those numbers belong to another query. In Transformer-XL the causal mask hides them; in an encoder they leak. (XLNet and the speech toolkit ESPnet need both sides. They feed the distances of both signs, about $2n$ of them, and then the shift is right everywhere.)
+# In Transformer-XL the causal mask hides the grey cells; in an encoder they leak. XLNet needs both sides (`rel_shift_bnij`): it feeds the distances of both signs, about $2n$ of them, and then the shift is right everywhere.
 #
 # With a **memory** of earlier tokens there are more keys than queries. Column $c$ then belongs to distance $n_\text{keys}-1-c$, and row $i$ moves to the left by $n_\text{queries}-1-i$. The last query, the newest token, does not move.
 
@@ -404,7 +404,7 @@ plt.show()
 #
 # **3 points · difficulty 3/5 · 20 minutes · code**
 #
-# *Why it matters:* you will meet these four lines in speech encoders, without a comment, and know which half to trust.
+# *Why it matters:* you will meet these four lines without a comment (`_rel_shift`), and know which half to trust.
 
 # %% nbgrader={"grade_id": "rel_shift", "solution": true}
 def rel_shift(x):
@@ -507,7 +507,7 @@ def transformer_xl_scores(q, k, r, content_bias, position_bias):
 #
 # <details><summary>Hint 3</summary>
 #
-# Without the shift: `r[:, distance]` with `distance` of shape `(n_queries, n_keys)`, clamped at 0, and an einsum. Slower, and harder to get wrong.
+# Without the shift, use `r[:, distance]` with `distance` of shape `(n_queries, n_keys)`, clamped at 0, and an einsum. That is slower, and harder to get wrong.
 # </details>
 
 # %% nbgrader={"grade_id": "transformer_xl_scores_check", "grade": true, "points": 0}
@@ -549,24 +549,24 @@ week6.transformer_xl_scores(transformer_xl_scores, relative_positions, rel_shift
 # %% [markdown]
 # ## 4 · T5: one number per bucket
 #
-# Raffel et al. (2020, section 2.1) cut everything down. No vector: one learned **number** per head and bucket, added to the score.
+# Raffel et al. (2020, section 2.1) cut everything down to one learned **number** per head and bucket, added to the score.
 #
 # $$s_{ij}=q_i\cdot k_j+b_{h,\,\text{bucket}(j-i)} . \tag{4}$$
 #
 # Three things about it surprise people.
 #
 # - **No $\sqrt d$.** T5 does not scale. (Its initial weights are smaller instead.) If you divide as usual, a checkpoint writes nonsense.
-# - **One table for all layers.** The first layer holds it, the others borrow it. There is none in cross-attention.
-# - **It has a sign.** In an encoder, keys ahead have buckets of their own. "T5's bias is symmetric" is wrong.
+# - **One table for all layers.** The first layer holds it, the others borrow it. Cross-attention has none.
+# - **It has a sign** in an encoder: keys ahead have buckets of their own.
 
 # %% [markdown]
 # ### Exercise 6.6 · T5's buckets
 #
 # **4 points · difficulty 3/5 · 25 minutes · code**
 #
-# *Why it matters:* this function has been copied into dozens of repositories, with and without its sign.
+# *Why it matters:* copies of this function go round, with and without the sign.
 #
-# Equation (1) and the two cases below it. Where the logarithm is a whole number up to rounding, either neighbour will do; that is not tested.
+# Write equation (1) and the two cases below it. Where the term inside the floor is a whole number up to rounding, both neighbours are fine; no test looks there.
 
 # %% nbgrader={"grade_id": "t5_bucket", "solution": true}
 def t5_bucket(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
@@ -661,14 +661,14 @@ lab.moving_buckets(t5_bucket)
 
 
 # %% [markdown]
-# **Figure 6.4. Buckets to move.** Your own function. Move the offset with the mouse or the slider: the band marks all offsets that share its bucket. Walk out from 0 on both sides, and watch when the band begins to grow.
+# **Figure 6.4. Buckets to move.** This is your own function. Move the offset with the mouse or the slider: the band marks all offsets that share its bucket. Walk out from 0 on both sides, and watch when the band begins to grow.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
 # So "everything beyond 128 shares a bucket" is not quite true: the last bucket begins at 91 with two sides, at 113 in the causal form. And bucket 16 would be "distance 0, ahead", which does not exist.
 #
-# A trap for your own tests: for keys behind the two forms agree up to distance 8. Short texts cannot tell wrong buckets from right ones.
+# A trap for your own tests: for keys behind, the two forms agree up to distance 8. Short texts cannot tell wrong buckets from right ones.
 # </details>
 
 # %% [markdown]
@@ -676,7 +676,7 @@ lab.moving_buckets(t5_bucket)
 #
 # **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* with your bucket function it is ten lines, and it runs Flan-T5.
+# *Why it matters:* with your bucket function it takes ten lines, and it runs Flan-T5.
 
 # %% nbgrader={"grade_id": "t5_attention", "solution": true}
 def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
@@ -776,7 +776,7 @@ lab.table(["ascending or reversed?", *(f"{n} numbers" for n in results["tested"]
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Trained on 8 numbers, tested on 8 and 32. With the sign the layer solves the task, and mostly keeps it at four times the length. Without it a sequence and its reverse look the same (4.8).
+# We trained on 8 numbers and tested on 8 and 32. With the sign the layer solves the task, and mostly still does at four times the length. Without it a sequence and its reverse look the same (4.8).
 # </details>
 
 # %% [markdown]
@@ -786,16 +786,16 @@ lab.table(["ascending or reversed?", *(f"{n} numbers" for n in results["tested"]
 #
 # $$s_{ij}=\frac{\overbrace{q_i\cdot k_j}^{\text{content to content}}+\overbrace{q_i\cdot p^k_{\delta(i,j)}}^{\text{content to position}}+\overbrace{p^q_{\delta(i,j)}\cdot k_j}^{\text{position to content}}}{\sqrt{3d}},\qquad \delta(i,j)=\text{clamp}(i-j+s,\ 0,\ 2s-1). \tag{5}$$
 #
-# The tables $p^k$ and $p^q$ are projections of one table of $2s$ vectors, made by each layer for its heads. Three terms are added, so the scale is $\sqrt{3d}$. Position to position is left out: it holds nothing about the text. The *model* still learns absolute positions: its enhanced mask decoder adds them late, just before the masked words are predicted (section 3.2).
+# The tables $p^k$ and $p^q$ are projections of one table of $2s$ vectors, made by each layer for its heads. Three terms are added, so the scale is $\sqrt{3d}$. Position to position is left out. The *model* still learns absolute positions: its enhanced mask decoder adds them late, just before the masked words are predicted (section 3.2).
 #
-# **A difference between paper and code.** The paper prints $\delta(j,i)$ in the last term. The authors' code and the one in `transformers` both use $\delta(i,j)$, the same row in both terms. (There is an issue about it, microsoft/DeBERTa 162.) Published weights were trained with the code, so **this exercise follows the code**. For random inputs the two scores differ by about 0.6 on average.
+# **A difference between paper and code.** The paper prints $\delta(j,i)$ in the last term. The authors' code and the one in `transformers` both use $\delta(i,j)$, the same row in both terms. Published weights were trained with the code, so **this exercise follows the code**. For random inputs the two scores differ by about 0.6 on average.
 
 # %% [markdown]
 # ### Exercise 6.8 · DeBERTa's scores
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* the term that others lack is the subject of 6.11.
+# *Why it matters:* 6.11 is about the term that only DeBERTa has.
 
 # %% nbgrader={"grade_id": "deberta_scores", "solution": true}
 def deberta_scores(q, k, pos_q, pos_k):
@@ -828,7 +828,7 @@ def deberta_scores(q, k, pos_q, pos_k):
 #
 # <details><summary>Hint 3</summary>
 #
-# The third term is the second with another index: here the *key* has the vector, so its letter is `j`. The row stays the same.
+# The third term is the second with the other table, `pos_q`: here the *key* meets the vector, so its letter is `j`. The row stays the same.
 # </details>
 
 # %% nbgrader={"grade_id": "deberta_scores_check", "grade": true, "points": 0}
@@ -872,12 +872,12 @@ week6.deberta_scores(deberta_scores)
 # %% [markdown]
 # ### Exercise 6.9 · Costs by hand
 #
-# **2 points · difficulty 1/5 · 10 minutes · numbers**
+# **2 points · difficulty 1/5 · 12 minutes · numbers**
 #
 # *Why it matters:* "relative encodings are slow" is said of all of them, and true of one way to write one of them.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "costs_by_hand", "solution": true}
-# Replace every None by a number. Width 768, 12 heads of 64.
+# Replace every None by a number.
 costs_by_hand = {
     "shaw_layer": None,  # parameters of Shaw's tables in one layer, clip 16, keys and values
     "t5_model": None,  # parameters of T5's bias in a whole stack of layers, 32 buckets
@@ -948,35 +948,35 @@ extra = {"plain attention": 0, "T5's bias": 8 * length**2, "Shaw, 33 products an
 lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 4 / 2**20:,.0f}"] for arm in costs])
 
 # %% [markdown]
-# **Figure 6.5. Time and memory.** Red: Shaw's equation as it is printed, with a vector for each pair of tokens, in both of its terms. Above it the same numbers from 33 products and a pick.
+# **Figure 6.5. Time and memory.** Red: Shaw's equation as it is printed, with a vector for each pair of tokens, in both of its terms. "33 products and a gather": the same result without those vectors.
 
 # %% [markdown]
-# "Relative encodings are slow" is true of the tensor `(n, n, head_dim)`. The other forms cost one and a half to three times plain attention here. (T5's bar includes the buckets, which a model computes once.)
+# All forms but the red one cost 1.6 to 2.6 times plain attention here. (T5's bar includes the buckets, which a model computes once.)
 
 # %% [markdown] nbgrader={"grade_id": "t5_against_deberta_question", "locked": true}
 # ### Exercise 6.10 · T5 against DeBERTa
 #
-# **3 points · difficulty 3/5 · 25 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
 #
-# *Why it matters:* two encoders for the same task, one with a position term of a single number, one with two terms of vectors. What does the second one gain?
+# *Why it matters:* one encoder adds a single number for position, the other two terms of vectors. What does the second one gain?
 #
-# 1. Of the four terms of exercise 2.7 (content–content, content–position, position–content, position–position): which does T5 keep, which DeBERTa? Point to the part of (4) and of (5). What happens to the absolute positions in these scores, and in DeBERTa as a whole?
-# 2. Is T5's bias symmetric? Answer for the encoder and for the decoder, with an example.
+# 1. Take the four terms of exercise 2.7. Which one does T5's $b$ belong to, and why? Which does DeBERTa keep, and what could the one that it drops say about a text? Point to the parts of (4) and (5).
+# 2. T5's bias is not symmetric. Show it with two buckets of the encoder. What can a head do with them? And what about the decoder?
 # 3. Which parts of the scores of each method can be computed before the text is known, and why does it matter? Name one thing that DeBERTa pays for its terms.
 #
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
 #
-# - 1 point (part 1): T5 keeps content–content (q·k) and a relative position–position term (the number b of head and bucket). It has no content–position and no position–content term. DeBERTa keeps content–content, content–position (q·p^k) and position–content (p^q·k) and drops position–position. In both *scores* the absolute positions are gone; only the offset (its bucket, its clamped row) is left. DeBERTa as a model still has them: the enhanced mask decoder adds them before the masked words are predicted. Half a point if one method is right, or if the decoder is missing.
-# - 1 point (part 2): not symmetric in the encoder: offsets above 0 have buckets of their own, so b(+3) and b(-3) are separate parameters (buckets 19 and 3). In the decoder only keys behind are seen, so the question does not arise; keys ahead would share bucket 0 and are masked. Half a point for "not symmetric" without an example or without the decoder.
+# - 1 point (part 1): T5's b is a position–position term: a number of head and bucket, with neither q nor k in it. DeBERTa keeps content–content (q·k), content–position (q·p^k) and position–content (p^q·k). Position–position, which it drops, would say nothing about a text: it would be one number per head and offset, like T5's b. Half a point if only one method is right, or if a reason is missing.
+# - 1 point (part 2): in the encoder offsets above 0 have buckets of their own, so b(+3) and b(-3) are separate parameters (buckets 19 and 3). A head can like one side and dislike the other, so it can tell a sequence from its reverse. In the decoder keys ahead would share bucket 0 and are masked. Half a point if the example, its use or the decoder is missing.
 # - 1 point (part 3): T5's whole bias depends on positions and weights alone, so it can be computed once, for all texts and (shared table) for all layers; only q·k needs the text. In DeBERTa nothing of the scores can be computed before the text: both position terms contain q or k. Only the projected tables pos_q and pos_k can be prepared (in inference). It matters for speed and caching. What DeBERTa pays: two more products and two picks per layer, projections per layer, the scale sqrt(3d), no plain fast kernel. Half a point for either half.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "t5_against_deberta", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. **T5** keeps content–content, $q_i\cdot k_j$, and position–position as one number $b_{h,\text{bucket}(j-i)}$. It has neither of the mixed terms: in (4) no position ever meets a query or a key. **DeBERTa** keeps content–content, content–position ($q_i\cdot p^k_\delta$) and position–content ($p^q_\delta\cdot k_j$), and drops position–position. In both scores absolute positions are gone. Only the offset is left, through its bucket or its clamped row $\delta$. DeBERTa brings them back at the end: its enhanced mask decoder adds them just before the masked words are predicted.
+# 1. **T5's** $b_{h,\text{bucket}(j-i)}$ is position–position: neither $q$ nor $k$ occurs in it. **DeBERTa** keeps content–content ($q_i\cdot k_j$), content–position ($q_i\cdot p^k_\delta$) and position–content ($p^q_\delta\cdot k_j$). It drops position–position, which would be one number per head and offset, like T5's $b$, whatever the text says.
 #
-# 2. In the encoder it is not: offset $-3$ has bucket 3, offset $+3$ bucket 19, and these are two parameters. A head can like the token before and dislike the one after. In the decoder the question does not arise: keys ahead are masked (all of them would share bucket 0).
+# 2. Offset $-3$ has bucket 3, offset $+3$ bucket 19, and these are two parameters. So a head can like the token three back and dislike the one three ahead, and tell a sequence from its reverse. In the decoder keys ahead are masked (all of them would share bucket 0).
 #
 # 3. T5's bias contains no content. It can be computed once for a length and used for every text, and by every layer, since they share the table. In DeBERTa both position terms contain $q$ or $k$, so none of the scores is known before the text. What can be prepared are the projected tables $p^k$ and $p^q$ of each layer. DeBERTa pays with two more products and two picks in every layer, and with a score that no plain fast kernel computes.
 # ### END SOLUTION
@@ -989,12 +989,12 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 #
 # <details><summary>Hint 2</summary>
 #
-# Buckets of $+3$ and $-3$?
+# Which buckets do $+3$ and $-3$ have?
 # </details>
 #
 # <details><summary>After you have answered</summary>
 #
-# Even computed beforehand, T5's bias is a full matrix, which a fast kernel must read or compute again.
+# Even if it is computed beforehand, T5's bias is a full matrix, which a fast kernel must read or compute again.
 # </details>
 
 # %% [markdown]
@@ -1005,17 +1005,17 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # - **pull**: of position $i-o_i$. The *query* knows how far back to look.
 # - **push**: of the position $j$ with $j+o_j=i$. The *key* knows where it wants to be read. (Only positions with exactly one such $j$ are scored.)
 #
-# One causal layer with 2 heads of 16, 300 steps on texts of 16 tokens, tested on 16 and on 64. The two tasks and the training loop are in `relative_tasks.py`.
+# We train one causal layer with 2 heads of 16 for 300 steps on texts of 16 tokens, and test on 16 and on 64. The two tasks and the training loop are in `relative_tasks.py`.
 #
 # **What is "not learned"?** Blind guessing gives 0.125. But a model that sees the last four payloads can do better without knowing which one is meant: it names the commonest.
 
 # %% tags=["experiment"]
-bags = torch.cartesian_prod(*[torch.arange(8)] * 4)  # all that four payloads can be
+bags = torch.cartesian_prod(*[torch.arange(8)] * 4)  # every combination of four payloads
 bag = F.one_hot(bags).sum(1).amax(1).float().mean().item() / 4
 print(f"the commonest of the last four is right in {bag:.3f} of the cases")
 
 # %% [markdown] tags=["prediction"]
-# **Predict**, with equations (2) to (5) at hand: who learns pull, who learns push? T5, Shaw (keys only), Transformer-XL, DeBERTa with each of its terms alone, DeBERTa, RoPE. Would T5 do better with more heads or more steps? Does RoPE, which is relative, keep at 64 tokens what it learned on 16? If not: what brings it back, nothing retrained? (a) Hide all but the latest 16 keys. (b) Keep all keys and count every distance above 15 as 15.
+# **Predict**, with equations (2) to (5) at hand: who learns pull, who learns push? The candidates are T5, Shaw (keys only), Transformer-XL, DeBERTa with each of its terms alone, DeBERTa, RoPE. Would T5 do better with more heads or more steps? Does RoPE, which is relative, keep at 64 tokens what it learned on 16? If not, which of these brings it back without retraining? (a) Hide all but the latest 16 keys. (b) Keep all keys and count every distance above 15 as 15. Up to which limit will (b) do?
 #
 # *Your prediction:*
 
@@ -1035,7 +1035,7 @@ def with_deberta(q, k, v, extra):
 
 
 def with_rope(q, k, v, extra, reach=None, window=None):
-    """RoPE. Its score needs the distance alone, so it can be told another one."""
+    """RoPE. Its score needs the distance alone, so we can tell it another one."""
     n, size = q.shape[-2:]
     distance = torch.arange(n)[:, None] - torch.arange(n)
     frequencies = 10000.0 ** (-torch.arange(0, size, 2) / size)
@@ -1122,14 +1122,14 @@ plt.show()
 # |---|---|
 # | Where the query meets positions (Shaw, Transformer-XL, content to position), pull is learned | yes, by every seed, and it holds at 64 |
 # | Where the key meets positions (position to content), push is learned | yes, by every seed, and it holds at 64 |
-# | Each of DeBERTa's terms alone fails at the other task; both together learn both | with 2 heads and 300 steps, yes: 0.68 [0.66..0.69] on push, 0.56 [0.45..0.62] on pull. **Failed** with 4 heads and 1,500 steps: 0.89 [0.86..0.90] on push and 1.00 [1.00..1.00] on pull. Heads do more than steps: 2 heads and 1,500 steps reach 0.68 [0.67..0.69] and 0.67 [0.58..0.71] |
-# | T5, whose bias meets neither, learns neither | with 2 heads and 300 steps little: 0.50 [0.42..0.61] on pull, 0.63 [0.49..0.67] on push; the bag gives 0.41 |
-# | "T5 does not do it with more heads or steps either" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull; 4 heads and 1,500 steps 0.96 [0.79..1.00] on pull and 0.89 [0.80..0.95] on push, at 64 tokens 0.95 and 0.87 |
-# | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16, at 64 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
+# | Each of DeBERTa's terms alone fails at the other task; both together learn both | with 2 heads and 300 steps, yes: 0.68 [0.66..0.69] on push, 0.56 [0.45..0.62] on pull. **Failed** with 4 heads and 1,500 steps: 0.89 [0.86..0.90] on push and 1.00 [1.00..1.00] on pull. Here heads do more than steps: 2 heads and 1,500 steps reach 0.68 [0.67..0.69] and 0.67 [0.58..0.71] |
+# | T5, whose bias meets neither query nor key, learns neither task | with 2 heads and 300 steps it learns little: 0.50 [0.42..0.61] on pull, 0.63 [0.49..0.67] on push; the bag gives 0.43 on pull at 16 tokens |
+# | "T5 does not do it with more heads or steps either" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull and 0.77 [0.72..0.81] on push; 4 heads and 1,500 steps reach 0.96 [0.79..1.00] and 0.89 [0.80..0.95], at 64 tokens 0.95 and 0.87 |
+# | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16 tokens; at 64 only 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
 #
-# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head like keys that name 3, and let its bias like distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right). Two heads are too few, but that does not prove that T5 cannot learn it, nor that one of DeBERTa's terms cannot do the other's task.
+# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head like keys that name 3, and let its bias like distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right). In 300 steps two heads are too few. That does not prove that T5 cannot learn pull or push, nor that one of DeBERTa's terms cannot do the other's task.
 #
-# **What breaks RoPE at 64.** Four arms, the same trained models, mean [lowest..highest] of five seeds:
+# **What breaks RoPE at 64.** Four arms of the same trained models, mean [lowest..highest] of five seeds:
 #
 # | 64 tokens | 16 keys | all keys |
 # |---|---|---|
@@ -1138,12 +1138,12 @@ plt.show()
 # | push, distances clipped at 15 | 1.00 [1.00..1.00] | 1.00 [1.00..1.00] |
 # | push, new distances | 0.83 [0.79..0.90] | 0.67 [0.61..0.78] |
 #
-# More keys alone do no harm. New distances do, and the number of keys at them decides how much. A clip anywhere from 5 to 15 repairs both tasks, and so does a window of 5 to 16 keys. A clip at 19 begins to fail (push: 0.96, from 0.82 to 1.00), a window between 20 and 24 keys: near distance 20 pair 0 has made three full turns more than at offset 1. The price: a window cannot see far keys, and a clip cannot tell them apart. These tasks need neither.
+# Compare a task's rows, then the columns. A clip anywhere from 5 to 15 repairs both tasks, and so does a window of 5 to 16 keys. A clip at 19 begins to fail (push: 0.96, from 0.82 to 1.00), and a window fails between 20 and 24 keys. Near distance 20 pair 0 looks as it does at offset 1: three full turns lie between. The price: a window cannot see far keys, and a clip cannot tell them apart. These tasks do not need far keys.
 #
 # More: `experiments/results_distances.md` and `results_week6.md`.
 # </details>
 #
-# Below, offset by offset. Compare with the bag's 0.41: which run has learned which offset?
+# Here is pull, offset by offset. Compare with the bag's 0.41 to 0.43 (early positions have fewer candidates): which run has learned which offset?
 
 # %% tags=["experiment"]
 offsets = results["tested"]["by_offset"]
@@ -1160,14 +1160,14 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 #
 # Open the fold below Figure 6.7 first: you need its numbers.
 #
-# 1. Explain with equation (5) why *one head* with content to position alone can solve pull but not push, and with position to content alone the other way round. What must the vectors hold?
+# 1. Explain with equation (5) why *one head* with content to position alone can solve pull but not push, and with position to content alone push but not pull. What must the vectors hold?
 # 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? For push each head can check one pair ("Added scores become products", in the fold below Figure 6.7). In pull no head can choose its distance by the query. How can several heads solve pull nevertheless?
-# 3. RoPE solves both at 16 tokens. By which of its properties? At 64 it falls. What do the four arms settle about "too many keys" and "new distances"? And what about the sentence "the score depends on the offset alone, so it generalises to longer texts"? Give the numbers with their spread.
+# 3. RoPE solves both tasks at 16 tokens. Which of its properties makes that possible? At 64 it fails. What do the four arms settle about "too many keys" and "new distances"? And what about the sentence "the score depends on the offset alone, so it generalises to longer texts"? Give the numbers with their spread.
 #
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
 #
-# - 1 point (part 1): q_i carries o_i, so q_i·p^k_δ can be large exactly where i - j = o_i: rows span+1 .. span+4 hold a code of "offset 1..4" that matches the query's code; push needs the score to depend on o_j and i - j together, and in q_i·p^k the key's content does not occur (the sum over q·k and q·p^k is additive in "which key content" and "which offset"); that settles one head only, for several can divide the pairs among them as in part 2. Mirror argument for p^q_δ·k_j. Half a point if only one direction is argued.
+# - 1 point (part 1): q_i carries o_i, so q_i·p^k_δ can be large exactly where i - j = o_i: rows span+1 .. span+4 hold a code of "offset 1..4" that matches the query's code. Push needs the score to depend on o_j and i - j together, but in q·k + q·p^k the key's content and the offset are only added. That settles one head only: several can divide the pairs among them, as in part 2. Mirror argument for p^q_δ·k_j. Half a point if only one direction is argued.
 # - 1 point (part 2): for equal keys k_j = k_l: w_ij/w_il = exp(b(j-i) - b(l-i)), no q_i in it. In pull the wanted offset depends on the query's content, so a head with a fixed preference is right for one offset at most. Several heads: each prefers one offset, and content–content can silence a head (a content match outweighs the bias and draws the weight to a token that says nothing), so the sum over heads can choose. Half a point without the several heads. Another sensible mechanism that uses q·k to switch heads is accepted. "T5 cannot learn it" as a conclusion: at most half a point, for four heads and 1,500 steps reach 0.96 [0.79..1.00].
 # - 1 point (part 3): RoPE's score is a function of q, k and the offset in which all three are multiplied (rotation of q and k), so both the query's and the key's content meet the offset. The arms: all 64 keys at familiar distances (clipped at 15) give 1.00, so more keys alone do no harm; 16 keys at new distances give 0.83, all keys 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push, so new distances are needed and the number of keys at them decides how much. Relative does not mean extrapolating: the sentence is true of the form and says nothing about values at unseen offsets. Half a point without numbers, or with "more keys" as a cause of its own.
 # ### END MARK SCHEME
@@ -1189,15 +1189,20 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 #
 # <details><summary>Hint 2</summary>
 #
-# For T5: divide $e^{s_{ij}}$ by $e^{s_{il}}$ for two keys with the same content.
+# For T5, divide $e^{s_{ij}}$ by $e^{s_{il}}$ for two keys with the same content.
+# </details>
+#
+# <details><summary>After you have answered</summary>
+#
+# More keys alone do no harm. New distances do, and the number of keys at them decides how much.
 # </details>
 
 # %% [markdown]
 # ## 8 · Two roads that few took
 #
-# **A recursion.** Let position $p+1$ *grow* out of position $p$ by a learned rule. FLOATER (Liu et al., 2020) makes the rule a differential equation, $\dot p=h(t,p)$, and solves it step by step. The encodings do not depend on the text: they are computed once.
+# **A recursion.** Let each position's encoding *grow* out of the one before it by a learned rule. FLOATER (Liu et al., 2020) makes the rule a differential equation, $\dot p=h(t,p)$, and solves it step by step. The encodings do not depend on the text: they are computed once.
 #
-# **A product.** Instead of $x+p$ multiply: $x\odot(1+p)$. Is that better?
+# **A product.** Use $x\odot(1+p)$ instead of $x+p$. Is that better?
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The task is "is this sequence ascending?", trained on 8 numbers. Which of four encodings still works at 16 and 32: sinusoidal, a learned table added, a learned table multiplied, a recursion (one Runge-Kutta step per position)?
@@ -1228,7 +1233,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The recursion goes further: at 16 numbers it mostly holds, at 32 two seeds hold (0.98, 1.00), one has 0.68, two are at chance. The paper's promise holds for some seeds only. The product gains nothing over the sum, since its rows beyond 8 are untrained, too. A *rule* can go on where a table cannot, but it need not: sinusoids are a rule too, and are at chance from 16 on.
+# The recursion goes further: at 16 numbers it mostly holds, at 32 two seeds hold (0.98, 1.00), one has 0.68, two are at chance. Our small version keeps the paper's promise for some seeds only. The product gains nothing over the sum, since its rows beyond 8 are untrained, too. A *rule* can go on where a table cannot, but it need not: sinusoids are a rule too, and are at chance from 16 on.
 # </details>
 
 # %% [markdown]
@@ -1253,7 +1258,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # <details><summary>4. What does position to content give DeBERTa?</summary>
 #
-# Keys that say where they want to be read: "push". Among the others here, only RoPE solved it with two heads. With four heads and 1,500 steps T5's bias reached 0.89 [0.80..0.95], and content to position alone 0.89 [0.86..0.90].
+# Keys that say where they want to be read: "push". Among the others here, only RoPE solved push with two heads and 300 steps. With four heads and 1,500 steps T5's bias and content to position alone reach 0.89.
 # </details>
 #
 # <details><summary>5. Why sqrt(3d)?</summary>
@@ -1261,9 +1266,9 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # Three terms of similar size are added, so the variance is three times as large.
 # </details>
 #
-# <details><summary>6. Which of them would you use with a KV cache?</summary>
+# <details><summary>6. Which of these methods would you use with a KV cache?</summary>
 #
-# All of them work, since the queries are the last positions. T5's bias is the simplest, a row of numbers; Transformer-XL needs the distances up to the cache's length; DeBERTa was made for encoders.
+# All but DeBERTa work where the queries are the last positions. T5's bias is the simplest, a row of numbers; Transformer-XL needs the distances up to the cache's length; DeBERTa was made for encoders.
 # </details>
 
 # %% [markdown]
@@ -1272,7 +1277,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # | You may read | What is true | where |
 # |---|---|---|
 # | T5's bias is simple and symmetric | The sign has its own buckets. Without it, "ascending or reversed?" stays at 0.5. | section 4 |
-# | Shaw indexes with $i-j$ | With the clipped $j-i$ (tensor2tensor). SpeechT5 counts the other way. | 6.1 |
+# | Shaw indexes with $i-j$ | With the clipped $j-i$ (the paper's section 3.2). SpeechT5 counts the other way (`modeling_speecht5.py`, transformers 5.23). | 6.1 |
 # | Relative encodings are slow | The table of vectors per pair is. | Figure 6.5 |
 # | `_rel_shift` gives the shifted matrix | Only where the key is not after the query. | Figure 6.2 |
 # | DeBERTa's last term uses $\delta(j,i)$ | The paper prints this. Both published codes use $\delta(i,j)$. | 6.8 |

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Week 7 · Capstone: a cache, two sequences, one decision
 #
-# **The week in one sentence.** A model that serves people writes one token at a time and keeps what it has computed for the earlier ones. Build that store, join two encodings in one model, then decide which encoding a real project should use.
+# **In short.** A model that serves people writes one token at a time and keeps what it has computed for the earlier ones. Build that store, join two encodings in one model, then decide which encoding a real project should use.
 #
-# A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is it, and which position does the next token have? If one index is wrong, no error is raised. This week's bugs are of that kind.
+# A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is that store, and which position does the next token have? Get one index wrong, and no error is raised. This week's bugs are of that kind.
 #
 # <!-- costs of week7_capstone -->
 #
@@ -23,17 +23,13 @@
 #
 # <!-- points of week7_capstone -->
 #
-# **How the points are given.** The *visible check* below each answer carries **0 points** and says what is wrong and why. (For numbers by hand it checks the form only.) The *hidden tests* carry **all** the points of a code or number exercise. They run when your notebook is graded, with other inputs. A person reads the three text answers.
-#
-# **A mistake is paid for once.** 7.3, 7.4, 7.6 and 7.7 may call earlier answers. If an earlier one is wrong and the later one uses it correctly, the later one gets its points.
-#
-# **Cells marked *predict*** ask you to commit to an answer before you look. They are not graded.
+# A *visible check* carries no points: it says what is wrong. You pay for a mistake once: 7.3, 7.4, 7.6 and 7.7 may call earlier answers, and get their points if they use a wrong one correctly. *Predict* cells are not graded; do them anyway.
 
 # %% [markdown]
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`; $d$ is the head dimension. Masks are boolean, True = may attend.
-# - A model has `n_heads` query heads and `n_kv_heads` key and value heads. A **group** is the query heads that share one key head.
+# - A model has `n_heads` query heads and `n_kv_heads` key and value heads. The query heads that share one key head are a **group**.
 # - With fewer queries than keys, the queries are the *last* positions, as always in this course.
 # - A **cache** is a plain tuple `(k, v)`, each `(batch, n_kv_heads, n_cached, head_dim)`.
 # - RoPE is in the interleaved layout of exercise 3.3.
@@ -61,15 +57,15 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · What a server keeps
 #
-# A decoder writes token after token. For the newest token it needs a query, and the keys and values of *all* tokens so far. The old keys and values have not changed: under a causal mask, no later token can reach them. So keep them. That store is the **KV cache**.
+# A decoder writes token after token. For the newest token it needs a query, and the keys and values of *all* tokens so far. The old keys and values have not changed: under a causal mask, no later token can change them. So keep them. That store is the **KV cache**.
 #
-# It is large. Every layer keeps two vectors per token and key head. At long contexts the cache, not the weights, decides how many people one GPU can serve. And every step must read all of it, so its size also sets the speed.
+# The cache is large. Every layer keeps two vectors per token and key head. At long contexts the cache, not the weights, decides how many people one GPU can serve. And every step must read all of it, so its size also sets the speed.
 #
-# **Fewer key heads.** In multi-head attention, MHA, every query head has a key head and a value head of its own. Shazeer (2019) gave all query heads *one* of each: multi-query attention, MQA. Ainslie et al. (2023) chose the middle: $g$ key heads, each shared by a group of neighbouring query heads. This is **grouped-query attention**, GQA. LLaMA 3, Mistral and Qwen use it. With $h$ query heads, query head number $r$ reads key head
+# **Fewer key heads.** In multi-head attention, MHA, every query head has a key head and a value head of its own. Shazeer (2019) gave all query heads *one* of each: multi-query attention, MQA. Ainslie et al. (2023) chose the middle: $g$ key heads, each shared by a group of neighbouring query heads. This is **grouped-query attention**, GQA. Mistral uses it, with 8 key heads for 32 query heads (`MistralConfig`, transformers 5.23). With $h$ query heads, query head number $r$ reads key head
 #
 # $$\left\lfloor \frac{r}{h/g} \right\rfloor . \tag{1}$$
 #
-# **A worked example.** $h=6$, $g=2$: groups of three. Query heads 0, 1, 2 read key head 0; heads 3, 4, 5 read key head 1. In PyTorch that is `repeat_interleave(3, dim=1)`: 0, 0, 0, 1, 1, 1. The similar-looking `repeat` gives 0, 1, 0, 1, 0, 1. No shape tells the two apart.
+# **A worked example.** With $h=6$ and $g=2$, a group has three query heads. Heads 0, 1, 2 read key head 0; heads 3, 4, 5 read key head 1. In PyTorch, `repeat_interleave(3, dim=1)` gives this order: 0, 0, 0, 1, 1, 1. The similar-looking `repeat` gives 0, 1, 0, 1, 0, 1. No shape tells the two apart.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 7.1: run this cell.
@@ -101,14 +97,14 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.1. What is kept, and who reads it.** Squares: key heads in the cache. In GQA neighbours share one. MLA keeps a latent for all heads and a small rotated key (see below). The last panel has the same shapes as GQA, but heads alternate: a checkpoint trained with one and run with the other loads without a complaint.
+# **Figure 7.1. What is kept, and who reads it.** Squares: key heads in the cache. In GQA neighbouring query heads share one. MLA keeps a latent for all heads and a small rotated key. The last panel has the shapes of GQA, but its heads alternate: a checkpoint of one order loads into code of the other without complaint.
 
 # %% [markdown]
 # ### Exercise 7.1 · Grouped-query attention
 #
 # **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* most open models of recent years use it. With one key head, or as many as query heads, the wrong order gives the right result, so many tests miss the mistake.
+# *Why it matters:* most open models of recent years use grouped queries. With one key head, or with a key head for every query head, the wrong order gives the right result, so many tests miss the mistake.
 #
 # Everything else is as in exercise 1.1: scaled scores, a boolean mask, zero weights and a zero output for a query that may attend to nothing.
 
@@ -121,7 +117,7 @@ def grouped_query_attention(q, k, v, mask=None):
     v:       (batch, n_kv_heads, n_keys, v_dim)
     mask:    boolean, broadcasts to (batch, n_heads, n_queries, n_keys), True = may attend; None = everywhere
     returns: (out, weights): (batch, n_heads, n_queries, v_dim), (batch, n_heads, n_queries, n_keys)
-    n_heads that is not a multiple of n_kv_heads: ValueError
+    raises ValueError if n_heads is not a multiple of n_kv_heads
     """
     ### BEGIN SOLUTION
     n_heads, n_kv_heads = q.shape[1], k.shape[1]
@@ -146,12 +142,12 @@ def grouped_query_attention(q, k, v, mask=None):
 #
 # <details><summary>Hint 2</summary>
 #
-# Which of `repeat` and `repeat_interleave` puts copies of the same head side by side?
+# Where do k and v get `n_heads // n_kv_heads` copies of each head? On axis 1, before the scores.
 # </details>
 #
 # <details><summary>Hint 3: rows without a key</summary>
 #
-# A row of $-\infty$ alone gives $0/0$. Where the mask has no True in a row, give it finite scores before the softmax and zero weights after it.
+# A row that holds only $-\infty$ gives $0/0$. Give such a row finite scores before the softmax and zero weights after it.
 # </details>
 
 # %% nbgrader={"grade_id": "grouped_query_attention_check", "grade": true, "points": 0}
@@ -185,7 +181,7 @@ out, weights = grouped_query_attention(q, k, v, mask)
 assert bool(out.isfinite().all()), "head 3 hides all keys from query 1: its weights and its output are zero, not NaN."
 assert float(out[0, 3, 1].abs().max()) == 0, "a query that may attend to nothing has a zero output."
 assert float(weights[0, 5, 0, 2]) == 0, "the mask has a row for every head; key 2 is hidden from query 0 in head 5."
-assert abs(float(weights[0, 5, 0].sum()) - 1) < 1e-5, "with a mask too the weights add up to 1: hide keys before the softmax."
+assert abs(float(weights[0, 5, 0].sum()) - 1) < 1e-5, "with a mask, too, the weights add up to 1: hide keys before the softmax."
 assert lab.raises(ValueError, grouped_query_attention, q[:, :5], k, v), "5 query heads and 2 key heads: ValueError."
 # It computes where its inputs are, on any device.
 lab.follows_the_device(grouped_query_attention, torch.ones(1, 4, 3, 4), *(torch.ones(1, 2, 3, 4),) * 2)
@@ -206,7 +202,7 @@ week7.grouped_query_attention(grouped_query_attention)
 #
 # $$\underbrace{n_\text{layers}}_{\text{each has its own}}\ \cdot\ \underbrace{n_\text{kv heads}\,(d_k+d_v)}_{\text{keys and values}}\ \cdot\ \underbrace{b}_{\text{bytes per number}} . \tag{2}$$
 #
-# **Multi-head latent attention** (MLA, DeepSeek-V2 and V3) goes another way. It stores no heads at all. Per token and layer it keeps one **latent** vector, from which every head makes its key and its value, and beside it one small **rotated key** that all heads share. Why the second? A rotation would come between two matrices that MLA multiplies together beforehand, so RoPE gets channels of its own.
+# **Multi-head latent attention** (MLA, DeepSeek-V2 and V3) goes another way. It stores no heads at all. Per token and layer it keeps one **latent** vector, from which every head makes its key and its value, and one small **rotated key** that all heads share. A rotation of all channels would come between two matrices that MLA multiplies together beforehand, so RoPE gets channels of its own.
 
 # %% [markdown]
 # ### Exercise 7.2 · Five sizes
@@ -215,7 +211,7 @@ week7.grouped_query_attention(grouped_query_attention)
 #
 # *Why it matters:* "does it fit?" is the first question about every deployment, and you can answer it on paper.
 #
-# Two models, 2 bytes per number. **A:** 32 layers, 32 query heads, 8 key and value heads, head dimension 128 for both. **B** (the sizes of DeepSeek-V3): 61 layers, a latent of 512 numbers and a rotated key of 64. A GiB is $2^{30}$ bytes. **At least four significant digits.**
+# Two models store 2 bytes per number. **A:** 32 layers, 32 query heads, 8 key and value heads, head dimension 128 for both. **B** (the sizes of DeepSeek-V3): 61 layers, a latent of 512 numbers and a rotated key of 64. A GiB is $2^{30}$ bytes. Give **at least four significant digits.**
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "cache_sizes", "solution": true}
 # Replace every None by a number, at least four significant digits.
@@ -239,12 +235,12 @@ cache_sizes |= {
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Equation (2). Both keys and values count, and each number takes 2 bytes.
+# Use equation (2). Keys and values both count, and each number takes 2 bytes.
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# The 32 query heads do not enter: queries are not stored. For MLA neither heads nor values enter; the latent stands for both.
+# The 32 query heads do not enter: queries are not stored. For MLA no head enters: per layer, count the latent and the rotated key, once.
 # </details>
 
 # %% nbgrader={"grade_id": "cache_sizes_check", "grade": true, "points": 0}
@@ -257,7 +253,7 @@ for key in names:
     assert value is not None, f"{key!r} is still None."
     assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
     assert math.isfinite(value) and value > 0, f"{key!r} must be finite and above zero, got {value}."
-assert len(cache_sizes) == len(names), "there are more keys than asked for: remove the others."
+assert len(cache_sizes) == len(names), "the dictionary has more keys than the cell above: remove the others."
 print("Five finite numbers. The hidden tests ask for four significant digits.")
 
 # %% nbgrader={"grade_id": "cache_sizes_tests", "grade": true, "points": 3}
@@ -270,23 +266,23 @@ week7.cache_sizes(cache_sizes)
 # %% [markdown]
 # ## 2 · A cache for any split
 #
-# The contract is one sentence: **however you cut the text, the output is that of the whole text at once.** A prompt of 1,000 tokens comes in one piece, or in pieces of 256 to save memory. After it come single tokens.
+# The contract is one sentence: **however you cut the text, the output is that of the whole text at once.** A prompt of 1,000 tokens comes in one piece, or in pieces of 256 to save memory. Then single tokens follow.
 #
-# Three things must be right. In the first call all three come out right anyway.
+# Three things must be right. In the first call, mistakes in them may not show.
 #
 # - **Positions.** If $c$ tokens are cached, the new ones have the positions $c, c+1, \dots$, not $0, 1, \dots$
-# - **The mask.** Rows are the new tokens, columns are all tokens. Row $r$ sees the columns up to $c+r$: the causal mask aligned at the end (exercise 1.5).
-# - **What is stored.** Rotated keys or raw ones, but not rotated twice. Key heads, not their copies for every query head. And the caller's cache stays as it was: two answers may continue one prompt.
+# - **The mask.** Rows are the new tokens, columns are all tokens. Row $r$ sees the columns up to $c+r$. This is the causal mask, aligned at the end (exercise 1.5).
+# - **What is stored.** Store rotated keys or raw ones, but rotate none twice. Store key heads, not their copies for every query head. And leave the caller's cache as it was: two answers may continue one prompt.
 
 # %% tags=["experiment"]
 lab.moving_cache()
 
 
 # %% [markdown]
-# **Figure 7.2. Three new tokens meet five cached ones.** A row per new token, a column per key. Blue: cached and seen; orange: new and seen; white: hidden. Dashed: all that a mask aligned at the top left would show. Move the sliders: where does the diagonal start, and which position has the first row?
+# **Figure 7.2. Three new tokens meet five cached ones.** Each new token has a row, each key a column. Blue: cached and seen; orange: new and seen; white: hidden. Dashed: what a mask aligned at the top left would let through. Move the sliders: where does the diagonal start, and what is the first row's position?
 
 # %% [markdown] nbgrader={"grade_id": "found_in_the_wild", "locked": true}
-# **As found in the wild.** Blocks like this one circulate as "attention with RoPE, GQA and a KV cache". It runs, and all shapes fit. What is missing? (Three things, and a fourth if you have done 7.1.)
+# **As found in the wild.** Blocks like this one circulate as "attention with RoPE, GQA and a KV cache". This one runs, and all its shapes fit. What is missing or wrong? (Three things, and a fourth if you have done 7.1.)
 #
 # ```python
 # class LlamaStyleAttention(nn.Module):
@@ -315,7 +311,7 @@ lab.moving_cache()
 #
 # **6 points · difficulty 4/5 · 55 minutes · code**
 #
-# *Why it matters:* this is the loop that every chat runs in. None of the four mistakes above raises an error.
+# *Why it matters:* every chat runs on this layer. None of the four mistakes above raises an error.
 #
 # You may call your own 7.1 and the ready `apply_rotary_emb(x, positions, base)`. Where the sizes do not fit, raise `ValueError` when the module is made: `n_heads` must divide `d_model`, `n_kv_heads` must divide `n_heads`, and the head dimension must be even.
 
@@ -339,10 +335,10 @@ class CachedAttention(nn.Module):
         ### END SOLUTION
 
     def forward(self, x, cache=None):
-        """One more piece of the text.
+        """Read one more piece of the text.
 
         x:       (batch, n_new, d_model), n_new >= 1
-        cache:   what the call before returned, or None at the start of the text; it is not changed
+        cache:   what the previous call returned, or None at the start of the text; it is not changed
         returns: (out, cache): (batch, n_new, d_model), and the tuple (k, v) of all tokens so far, each
                  (batch, n_kv_heads, n_cached, head_dim) in the dtype of the projections
         """
@@ -363,7 +359,7 @@ class CachedAttention(nn.Module):
 # %% [markdown]
 # <details><summary>Hint 1: the order of things</summary>
 #
-# Project, split into heads, rotate the new queries and keys, append to the cache, attend, merge, project. Store the keys after the rotation and you never touch them again.
+# Project, split into heads, rotate the new queries and keys, append to the cache, attend, merge, project. If you store the keys after the rotation, you never touch them again.
 # </details>
 #
 # <details><summary>Hint 2: positions and mask from one source</summary>
@@ -387,17 +383,17 @@ assert {name: tuple(value.shape) for name, value in state.items()} == {
 generator = torch.Generator().manual_seed(3)
 x = torch.randn(2, 7, 16, generator=generator)
 
-# Seven tokens alike: whatever the weights, the mean of seven equal values is that value. Key head 0 holds 0, 1, 2, 3 and key
+# Seven equal tokens: whatever the weights, the mean of seven equal values is that value. Key head 0 holds 0, 1, 2, 3 and key
 # head 1 holds 4, 5, 6, 7; o_proj doubles them.
 module.load_state_dict({name: 2 * torch.eye(*value.shape) for name, value in state.items()} | {
     "v_proj.weight": torch.arange(8.0)[:, None].expand(8, 16) / 16})
 same = [round(number, 3) for number in module(torch.ones(1, 7, 16))[0][0, 6].tolist()]
 assert same == [0, 2, 4, 6, 0, 2, 4, 6, 8, 10, 12, 14, 8, 10, 12, 14], (
-    "for seven tokens alike each query head gives the value of its key head, doubled by o_proj: 0 2 4 6 twice, then 8 10 12 14 "
+    "for seven equal tokens each query head gives the value of its key head, doubled by o_proj: 0 2 4 6 twice, then 8 10 12 14 "
     f"twice; yours: {same}. If your 7.1 passes its check: do you split into (batch, n, heads, head_dim) before you swap n and "
     "heads, and swap back before you merge? Are the values unrotated? Does the output go through o_proj?")
 
-# On paper: all weights the identity, but that queries keep the odd channels only; in each head the tokens (1, 0, 1, 0) and
+# On paper: all weights are the identity, but queries keep the odd channels only. Each head has the tokens (1, 0, 1, 0) and
 # (0, 1, 0, 1). The second has the score -sin 1 - sin 0.01 = -0.851 with the first and 2 with itself, both divided by sqrt(4).
 two = CachedAttention(8, 2, 1)
 two.load_state_dict({name: torch.eye(*value.shape) for name, value in two.state_dict().items()} | {
@@ -441,7 +437,7 @@ def continued(x):
     return layer(x, layer(x)[1])[0]
 
 lab.follows_the_device(continued, torch.ones(1, 3, 16))
-print("Looks right: any split gives the output of the whole. The hidden tests compare values, bfloat16 too.")
+print("Looks right: any split gives the output of the whole. The hidden tests compare values, also in bfloat16.")
 
 # %% nbgrader={"grade_id": "CachedAttention_tests", "grade": true, "points": 6}
 # Hidden tests (6 points): they run when your notebook is graded.
@@ -451,7 +447,7 @@ week7.CachedAttention(CachedAttention, grouped_query_attention)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### What it saves
+# ### What a cache saves
 #
 # Without a cache, step $t$ projects all $t$ tokens again. For $n$ tokens that is $n(n+1)/2$ projections instead of $n$. The next cell writes 256 tokens both ways.
 
@@ -486,25 +482,25 @@ plt.show()
 print("same last token:", bool(torch.allclose(with_cache[:, -1], without[:, -1], atol=1e-4)))
 
 # %% [markdown]
-# **Figure 7.3. What a cache saves.** Left, counted: with a cache a line, without one a parabola. Right, measured on your machine.
+# **Figure 7.3. With and without a cache.** Left: the count is a line with a cache, a parabola without. Right: the time, measured on your machine.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# On our machines 256 tokens took 3 to 7 times as long without the cache, not 128 times. A single token keeps no processor busy. On a GPU most of its time goes into reading weights and cache. So memory traffic limits decoding (Shazeer, 2019, section 3.1), and *that* is what fewer key heads save.
+# The title on the right gives your factor; on our machines it was far below 128. A single token does not keep a processor busy. On a GPU most of a step goes into reading weights and cache. So memory traffic limits decoding (Shazeer, 2019, section 3.1), and fewer key heads save just that.
 # </details>
 
 # %% [markdown]
 # ## 3 · Texts of different lengths in one batch
 #
-# Conversations differ in length, and the rows of a tensor cannot. So `generate` in transformers fills the short ones up with **padding**. On which side? New tokens are appended on the right, and the last column must be everyone's newest token. So the padding goes to the **left**.
+# Conversations differ in length, but the rows of a tensor cannot. So the short ones are filled up with **padding**; in transformers the tokenizer does it. On which side? New tokens are appended on the right, and the last column must hold everyone's newest token. So the padding goes to the **left**.
 #
 # Now a token's index is no longer its position. In a row with three padding tokens, the first real token has index 3 and position 0. Two things follow.
 #
 # - **The mask** must hide the padding's keys, or the padding is read like text.
-# - **Positions** should count real tokens only. With RoPE a row's offset cancels, since scores depend on differences alone. With learned or sinusoidal positions it does not. And prompt and decoding must count alike, or the distances jump.
+# - **Positions** should count real tokens only. Padding that is counted shifts all positions of a row. With RoPE the shift cancels, since scores depend on differences alone; with learned or sinusoidal positions it does not. And prompt and decoding must count in the same way, or the distances jump.
 #
-# **An example.** `keep = [F, F, T, T, T]`. Positions of the three real tokens: 0, 1, 2. The last token sees the indices 2, 3, 4. If only the last two tokens are queries (the others are cached), the positions are 1, 2, and the mask has two rows of five.
+# **An example.** With `keep = [F, F, T, T, T]` the three real tokens have the positions 0, 1, 2. The last one sees the indices 2, 3, 4. If only the last two tokens are queries (the others are cached), their positions are 1 and 2, and the mask has two rows of five.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 7.4: run this cell.
@@ -528,16 +524,16 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.4. Left padding.** Blue: may be seen. Orange: earlier in the row, but padding. Grey rows: queries that are padding themselves; nobody looks at them. The lower axis counts indices, the left one positions.
+# **Figure 7.4. Left padding.** Blue: may be seen. Orange: earlier in the row, but padding. Grey rows: queries that are padding themselves; their results are not used. The lower axis counts indices, the left axis positions.
 
 # %% [markdown]
 # ### Exercise 7.4 · Positions and mask with padding
 #
 # **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* one training library counted padding in decoding and not in the prompt. Single prompts came out right, batches did not.
+# *Why it matters:* one training library counted padding in decoding, but not in the prompt. Single prompts came out right; batches did not.
 #
-# Nobody looks at the rows of padding queries, in the positions or in the mask. (By the rule below they see nothing. Your 7.1 gives zeros there; a plain softmax would give NaN.)
+# No test looks at the rows of padding queries, in the positions or in the mask. (By the rule below they see nothing. Your 7.1 gives zeros for them; a plain softmax would give NaN.)
 
 # %% nbgrader={"grade_id": "padded_causal", "solution": true}
 def padded_causal(keep, n_queries):
@@ -545,7 +541,7 @@ def padded_causal(keep, n_queries):
 
     keep:    bool (batch, n_keys), True = a real token; padding only on the left, at least one real token in each row
     returns: (positions, mask)
-             positions int64 (batch, n_queries): the number of real tokens before each one in its row
+             positions int64 (batch, n_queries): how many real tokens stand before each query in its row
              mask bool (batch, 1, n_queries, n_keys), True = may attend: real keys up to the query's own
     """
     ### BEGIN SOLUTION
@@ -560,7 +556,7 @@ def padded_causal(keep, n_queries):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `cumsum` along the tokens counts the real ones up to *and including* each token.
+# `cumsum` along a row counts the real tokens up to *and including* each one.
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -570,7 +566,7 @@ def padded_causal(keep, n_queries):
 #
 # <details><summary>Hint 3: the mask</summary>
 #
-# It is the causal mask, (n_queries, n_keys), and `keep` with two axes of size one in the middle, `(batch, 1, 1, n_keys)`.
+# Combine two masks with `&`: the causal one, `(n_queries, n_keys)`, and `keep` with two axes of size one in the middle, `(batch, 1, 1, n_keys)`.
 # </details>
 
 # %% nbgrader={"grade_id": "padded_causal_check", "grade": true, "points": 0}
@@ -612,14 +608,14 @@ week7.padded_causal(padded_causal)
 #
 # `decode(tokens, positions, mask, cache)`, which returns `(logits, cache)`.
 #
-# Its first call gets the prompts, padded on the left, and `None` for the cache. Each later call gets one new token per text and the cache that came back. `positions` and `mask` are those of 7.4: the mask has a column for every token so far, cached or new, padding too.
+# The first call gets the prompts, padded on the left, and `None` for the cache. Each later call gets one new token per text and the cache that came back. `positions` and `mask` are those of 7.4: the mask has a column for every token so far, cached or new, padding included.
 
 # %% [markdown]
 # ### Exercise 7.4, second part · Write
 #
 # **3 points · difficulty 3/5 · 25 minutes · code**
 #
-# *Why it matters:* this is `generate`. The contract again is one sentence: **each prompt gets what it gets alone.** And no token is read twice.
+# *Why it matters:* this is the loop that libraries call `generate`. Its contract is: **each prompt is continued as if it were alone.** And no token is read twice.
 
 # %% nbgrader={"grade_id": "generate", "solution": true}
 def generate(decode, prompts, n_new):
@@ -627,9 +623,9 @@ def generate(decode, prompts, n_new):
 
     decode:  decode(tokens, positions, mask, cache) -> (logits, cache)
              tokens int64 (batch, n), the new ones; positions int64 (batch, n); mask bool (batch, 1, n, n_keys), where
-             n_keys counts all tokens so far; cache: what the call before returned, None in the first call
-             logits (batch, n, n_tokens): row r, column c is about the token that follows column c
-    prompts: a list of lists of ints, none of them empty
+             n_keys counts all tokens so far; cache: what the previous call returned, None in the first call
+             logits (batch, n, n_tokens): column c of a row scores the token that follows column c
+    prompts: a list of lists of ints, none of them empty; pad with token 0
     n_new:   how many tokens to write, at least 1
     returns: int64 (batch, n_new): what was written, without the prompts
     """
@@ -651,12 +647,12 @@ def generate(decode, prompts, n_new):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Keep two things from step to step: `keep`, which grows by a column of True, and the cache. `padded_causal(keep, tokens.shape[1])` does the rest.
+# Carry two things from step to step: `keep`, which grows by a column of True, and the cache. `padded_causal(keep, tokens.shape[1])` does the rest.
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# The last column holds everyone's newest token, so `logits[:, -1:].argmax(-1)` is the next one for the whole batch, and the next `tokens`.
+# The last column holds everyone's newest token, so `logits[:, -1:].argmax(-1)` is the next token of every text: the next `tokens`.
 # </details>
 
 # %% nbgrader={"grade_id": "generate_check", "grade": true, "points": 0}
@@ -665,7 +661,7 @@ asked = []
 
 
 def adds(tokens, positions, mask, cache):
-    """A model for paper. The next token is the last digit of: the sum of the tokens it may see, how many they are, the position."""
+    """A model for paper. The next token is the last digit of a sum: the tokens it may see, their number, the position."""
     asked.append(tokens.shape[1])
     text = tokens if cache is None else torch.cat((cache, tokens), dim=1)
     assert tuple(positions.shape) == tuple(tokens.shape), "positions and tokens have one shape."
@@ -701,7 +697,7 @@ week7.generate(generate)
 # %% [markdown]
 # ### Live: week 5's model on your attention
 #
-# The next cell puts your 7.1 into week 5's RoPE model, two layers trained on 64 characters, and lets it write. Then each prompt goes alone through your `CachedAttention`, without padding.
+# The next cell puts your 7.1 into week 5's RoPE model, trained on 64 characters, and lets it write. Then each prompt goes alone through your `CachedAttention`, without padding.
 
 # %% tags=["experiment"]
 from ready_encodings import ALPHABET, SmallTransformer, english, windows
@@ -751,10 +747,10 @@ for prompt, number, row in zip(prompts, numbers, generate(decode, numbers, 40).t
     print(f"{prompt!r:29} {''.join(ALPHABET[token] for token in row)!r}  as alone: {row == alone(number, 40)}")
 
 # %% [markdown]
-# Three texts, three lengths, two routes, the same characters. Now break one index at a time. (a) Positions restart at 0 in every call. (b) The mask is aligned at the top left. The first call, the prompt, is right both times.
+# On both routes the three texts get the same characters. Now break one index at a time. (a) Positions restart at 0 in every call. (b) The mask is aligned at the top left. The first call, for the prompt, is right both times.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** With correct indices the 32 characters after a prompt of 32 have a loss of 1.5 nats. What loss do you expect from (a), and from (b)? Will an error be raised? What will the text look like?
+# **Predict.** With correct indices the 32 characters after a prompt of 32 have a loss of 1.5 nats. What loss do you expect from (a), and from (b)? What will the text look like?
 #
 # *Your prediction:*
 
@@ -767,7 +763,7 @@ ways = {
 
 
 def loss_after_the_prompt(decode, texts):
-    """Read 32 characters at once and 32 one at a time; the mean loss of what follows each of the latter."""
+    """Read 32 characters at once, then 32 one at a time; the mean loss of the predictions after each single one."""
     cache, losses = None, []
     for start, end in [(0, 32), *((at, at + 1) for at in range(32, 64))]:
         keep = torch.ones(len(texts), end, dtype=torch.bool)
@@ -785,21 +781,21 @@ for name, way in ways.items():
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# 1.50 nats, (a) 3.36, (b) 3.10 (one seed, 48 texts). No error is raised, and every shape is right. With restarted positions each new token is at 0: the prompt seems to lie ahead of it, and everything written so far at the same position. With the mask at the top left each new token reads the first key alone. Only that key and the character itself remain, and the text runs into spaces.
+# The loss is 1.50 nats with correct indices, 3.36 with (a) and 3.10 with (b) (one seed, 48 texts). With restarted positions each new token is at 0. The prompt then seems to lie ahead of it, and everything written so far seems to share its position. With the mask at the top left each new token reads the first key alone. It knows that key and its own character, nothing else, and the text runs into spaces.
 # </details>
 
 # %% [markdown]
 # ## 4 · Moving what is cached
 #
-# Ten thousand users send the same system prompt. Compute its keys once and reuse them: **prefix caching**. But suppose that in one conversation 40 tokens come before it. Its keys were rotated for the positions 0, 1, 2, …, and now they are needed at 40, 41, 42, …
+# Ten thousand users send the same system prompt. Compute its keys once and reuse them: this is **prefix caching**. But suppose that in one conversation 40 tokens come before the prompt. Its keys were rotated for the positions 0, 1, 2, …, and now they are needed at 40, 41, 42, …
 #
-# Rotations add up. A key at position $p$ was turned by $p\,\theta_i$. To be at $p+o$ it needs another turn by $o\,\theta_i$:
+# Rotations add up. A key at position $p$ was turned by $p\,\theta_i$. To stand at $p+o$ it needs another turn by $o\,\theta_i$:
 #
 # $$R(p+o) = R(o)\,R(p). \tag{3}$$
 #
-# **Every key turns by the same angle**, wherever it stands. llama.cpp calls this the K-shift. Its server used it when a full context dropped its oldest tokens, until pull request 15416 (August 2025) switched it off by default: in a chat it can destroy the template.
+# **Every key turns by the same angle**, wherever it stands. llama.cpp calls this the K-shift. Its server used the shift when a full context dropped its oldest tokens. Pull request 15416 (August 2025) switched the shift off by default: it can destroy a chat's template.
 #
-# There are two limits. Equation (3) moves keys; it does not change what is in them. In all layers after the first, a key has read the tokens before it, and in another context it would have read others. And it holds for one base only: no common turn makes keys of base 10,000 into keys of another base. That is why dynamic NTK scaling (5.4) and a cache of rotated keys do not go together. Servers rarely move keys: they share equal prefixes at equal positions as they are (week 8, section 7).
+# There are two limits. Equation (3) moves keys; it does not change what is in them. In all layers after the first, a key depends on the tokens before it, and in another context these differ. And the equation holds for one base only: no common turn makes keys of base 10,000 into keys of another base. That is why dynamic NTK scaling (5.4) and a cache of rotated keys do not go together. Servers rarely move keys: they share equal prefixes at equal positions as they are (week 8, section 7).
 
 # %% [markdown]
 # ### Exercise 7.5 · Move the keys
@@ -810,11 +806,11 @@ for name, way in ways.items():
 
 # %% nbgrader={"grade_id": "shift_cached_keys", "solution": true}
 def shift_cached_keys(k, offset, base=10000.0):
-    """Rotated keys as if each one's position were larger by offset.
+    """Turn rotated keys so that each one's position is larger by offset.
 
     k:       (batch, heads, n_keys, head_dim), rotated already (interleaved, with this base); bfloat16 too
     offset:  a Python int, from -10,000 to 10,000
-    returns: a new tensor, shape and dtype of k; an odd head_dim raises ValueError
+    returns: a new tensor with the shape and dtype of k; an odd head_dim raises ValueError
     """
     ### BEGIN SOLUTION
     everywhere = torch.full((k.shape[-2],), offset, device=k.device)
@@ -825,12 +821,12 @@ def shift_cached_keys(k, offset, base=10000.0):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# You have a function that turns x by given positions. Which positions, if every key is to turn by the same angle?
+# You have a function that turns x by given positions. Which positions do you give it, if every key is to turn by the same angle?
 # </details>
 #
 # <details><summary>Hint 2: bfloat16</summary>
 #
-# The ready `apply_rotary_emb` computes angles in float64, whatever x is. If you write the rotation yourself, do at least float32.
+# The ready `apply_rotary_emb` computes angles in float64, whatever x is. If you write the rotation yourself, use at least float32.
 # </details>
 
 # %% nbgrader={"grade_id": "shift_cached_keys_check", "grade": true, "points": 0}
@@ -864,11 +860,11 @@ week7.shift_cached_keys(shift_cached_keys)
 # %% [markdown]
 # ## 5 · Two sequences
 #
-# A translator, a speech recogniser, a captioner: an **encoder** reads one sequence, a **decoder** writes another. In **cross-attention** the queries come from the decoder, keys and values from the encoder's output, the **memory**. It is never causal: the whole source is there before the first word is written.
+# In a translator, a speech recogniser or a captioner, an **encoder** reads one sequence and a **decoder** writes another. In **cross-attention** the queries come from the decoder, the keys and values from the encoder's output, the **memory**. Cross-attention is never causal: the whole source is there before the first word is written.
 #
-# Token 3 of the answer and token 3 of the source stand in different texts. The original Transformer added positions to both inputs and left it at that. T5 puts no bias into its cross-attention. Moonshine uses RoPE in both stacks and none between them. T5Gemma 2 does half of it: one softmax covers the decoder's own keys and the encoder's; the queries are rotated, the encoder's keys are not (transformers 5.23, `T5Gemma2MergedAttention`).
+# Token 3 of the answer and token 3 of the source stand in different texts. The original Transformer added positions to both inputs and left it at that. T5 puts no bias into its cross-attention. Moonshine uses RoPE in both stacks and none between them (`MoonshineAttention`, transformers 5.23). T5Gemma 2 rotates one side alone: one softmax covers the decoder's own keys and the encoder's; the queries are rotated, the encoder's keys are not (`T5Gemma2MergedAttention`).
 #
-# One *can* rotate both sides. Then the score depends on $p_\text{query}-p_\text{key}$, and that is a claim: **these two sequences run in step**. Section 6 shows when the claim helps and when it hurts.
+# One *can* rotate both sides. Then the score depends on $p_\text{query}-p_\text{key}$, which is a claim: **these two sequences run in step**. Section 6 shows when the claim helps and when it hurts.
 
 # %% [markdown]
 # ### Exercise 7.6 · Cross-attention
@@ -877,14 +873,14 @@ week7.shift_cached_keys(shift_cached_keys)
 #
 # *Why it matters:* the masks and positions of two sequences are where encoder-decoder code goes wrong. For a memory that is padding only, PyTorch's `nn.MultiheadAttention` gives NaN with `need_weights=True`, its default, and zeros without (torch 2.13). Yours must give zeros.
 #
-# Projections as in 3.6. With `positions` *and* `memory_positions`, queries turn by the first, keys by the second. With none, nothing is rotated. With one alone, raise `ValueError`: here that can only be a slip. You may call your 7.1.
+# The projections are those of 3.6. Given `positions` *and* `memory_positions`, turn queries by the first and keys by the second. Given neither, rotate nothing. Given one alone, raise `ValueError`: here that can only be a slip. You may call your 7.1.
 
 # %% nbgrader={"grade_id": "CrossAttention", "solution": true}
 class CrossAttention(nn.Module):
     """Multi-head attention with queries from x, keys and values from a memory; never causal.
 
     Bias-free projections q_proj, k_proj, v_proj, o_proj (d_model, d_model) and nothing else in the state_dict.
-    d_model that n_heads does not divide, an odd head dimension: ValueError.
+    Raises ValueError if n_heads does not divide d_model, or if the head dimension is odd.
     """
 
     def __init__(self, d_model, n_heads, base=10000.0):
@@ -932,7 +928,7 @@ class CrossAttention(nn.Module):
 #
 # <details><summary>Hint 3: one side alone</summary>
 #
-# `(positions is None) != (memory_positions is None)` is True exactly if one of them is missing.
+# `(positions is None) != (memory_positions is None)` is True if exactly one of them is missing.
 # </details>
 
 # %% nbgrader={"grade_id": "CrossAttention_check", "grade": true, "points": 0}
@@ -999,7 +995,7 @@ week7.CrossAttention(CrossAttention, grouped_query_attention)
 # %% [markdown]
 # ### A block with two kinds of position
 #
-# Now build a decoder block. Inside its own text it uses ALiBi, ready made as `ALiBiMultiHeadAttention`. Towards the encoder it uses your cross-attention, without positions. Encodings live *inside* attention layers, so two halves of one model may differ.
+# Now build a decoder block. Inside its own text it uses ALiBi, ready made as `ALiBiMultiHeadAttention`. Towards the encoder it uses your cross-attention, without positions. Encodings live *inside* attention layers, so the parts of one model may have different ones.
 #
 # The order is **pre-norm**: each part sees a normalised copy of the stream, and its output is added to the stream itself (Xiong et al. 2020, figure 1b).
 #
@@ -1012,9 +1008,9 @@ week7.CrossAttention(CrossAttention, grouped_query_attention)
 #
 # **4 points · difficulty 3/5 · 25 minutes · code**
 #
-# *Why it matters:* a block is fifteen lines, and a norm in the wrong place trains nearly as well, until you load somebody else's weights.
+# *Why it matters:* a block is fifteen lines. With a norm in the wrong place it may train well too, and fail once you load somebody else's weights.
 #
-# The parts must have these names, so that weights can be loaded: `self_attn`, `cross_attn`, `norm1`, `norm2`, `norm3` (`nn.LayerNorm`), and `ffn`: `nn.Sequential` of `Linear(d, 4d)`, `GELU()` in its exact form, `Linear(4d, d)`.
+# The parts must have these names, so that weights can be loaded: `self_attn`, `cross_attn`, `norm1`, `norm2`, `norm3` (`nn.LayerNorm`), and `ffn`, an `nn.Sequential` of `Linear(d, 4d)`, `GELU()` in its exact form, and `Linear(4d, d)`.
 
 # %% nbgrader={"grade_id": "HybridDecoderBlock", "solution": true}
 class HybridDecoderBlock(nn.Module):
@@ -1050,7 +1046,7 @@ class HybridDecoderBlock(nn.Module):
 #
 # <details><summary>Hint 2</summary>
 #
-# `ALiBiMultiHeadAttention` is causal by default. `nn.GELU()` is the exact form; the tanh form differs in the third digit.
+# `ALiBiMultiHeadAttention` is causal by default. `nn.GELU()` is the exact form; the tanh form differs by up to 0.0005.
 # </details>
 
 # %% nbgrader={"grade_id": "HybridDecoderBlock_check", "grade": true, "points": 0}
@@ -1076,10 +1072,10 @@ out = block(x, memory)
 assert tuple(out.shape) == (2, 4, 16), f"shape (2, 4, 16) expected, got {tuple(out.shape)}."
 assert torch.allclose(block(x[:, :2], memory), out[:, :2], atol=1e-4), "tokens 0 and 1 see later ones: the self-attention is causal."
 assert not torch.allclose(block(x, memory * 0.5), out, atol=1e-3), (
-    "half the memory gives the same output: is it looked at, and as it comes, without a norm?")
+    "half the memory gives the same output: does the block look at the memory, and as it comes, without a norm?")
 keep = torch.arange(6) < torch.tensor([6, 3])[:, None]
 assert torch.allclose(block(x, memory, keep)[1:], block(x[1:], memory[1:, :3]), atol=1e-4), (
-    "with memory_mask the output must be that of the memory's real tokens alone: hand it on.")
+    "with memory_mask the output must be that of the memory's real tokens alone: hand the mask on.")
 silent = {name: torch.zeros_like(value) if name.endswith(("o_proj.weight", "ffn.2.weight", "ffn.2.bias")) else value
           for name, value in weights.items()}
 block.load_state_dict(silent)
@@ -1111,9 +1107,9 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 # %% [markdown]
 # ## 6 · Copy and reverse, beyond the training length
 #
-# Copying, and writing the source backwards: both have a right answer at every length, and they test positions and nothing else.
+# Copying a text and writing it backwards have a right answer at every length, and they test positions and nothing else.
 #
-# **The model.** A RoPE encoder and your block as decoder, one layer each, width 64. **The data.** Sequences of different symbols out of 30, trained at lengths 2 to 10, tested at 10, 12, 15 and 20. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
+# **The model** has a RoPE encoder and your block as decoder, one layer each, width 64. **The data** are sequences of different symbols out of 30, of lengths 2 to 10 in training and 10, 12, 15 and 20 in the test. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
 #
 # Both encodings are relative, so you might expect: *the pattern learned at length 10 carries on at length 20.* The experiment varies one thing, the positions of the cross-attention.
 #
@@ -1122,11 +1118,9 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 # | no positions | – | – |
 # | from the start | $t$ | $i$ |
 # | from the end | $t$ | $n-1-i$, for a source of $n$ symbols |
-#
-# (After the prediction there is a fourth run.)
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Six numbers: the share of sequences of length 20 written without a mistake, for copy and for reverse, in each of the three arms. Which arm can copy at all? Does any arm do well on both tasks?
+# **Predict.** Six numbers: the share of sequences of length 20 written without a mistake, for copy and for reverse, in each of the three arms. Does any arm do well on both tasks?
 #
 # *Your prediction:*
 
@@ -1147,7 +1141,7 @@ torch.manual_seed(0)
 start = ready.CopyModel([AlignedBlock(64, 4)], "from the start")
 ready.train(start, "copy", seed=0)  # lengths 2 to 10, about 10 seconds
 blind = ready.CopyModel([AlignedBlock(64, 4), AlignedBlock(64, 4)], "none")
-with np.load("week7_copy.npz") as arrays:  # one of the five shipped runs: two layers need longer
+with np.load("week7_copy.npz") as arrays:  # one of the five shipped runs
     blind.load_state_dict({name: torch.from_numpy(arrays[name].astype(np.float32)) for name in arrays.files})
 blind.eval()
 live = {"no positions, 2+2 layers": blind, "from the start": start}
@@ -1168,7 +1162,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.5. Two models, one seed.** Grey: the lengths of the training. Solid: sequences without a mistake; dotted: single symbols. One layer with positions, trained here; two layers without, trained for 500 steps at a higher learning rate, shipped.
+# **Figure 7.5. Two models, one seed.** Grey: training lengths. Solid: sequences without a mistake; dotted: single symbols. The model with positions has one layer and was trained here. The one without has two, was trained for 500 steps at a higher learning rate, and is shipped.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Tables of five training seeds: run this cell. Mean [lowest..highest].
@@ -1201,24 +1195,24 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.6. Five seeds per arm.** One thin line per training run, on whole sequences. (a) Which lines are at the top on the left, which on the right? (b) Where do they leave the top?
+# **Figure 7.6. Five seeds per arm.** Each thin line is a training run; whole sequences count. (a) Which lines are at the top for copy, which for reverse? (b) Where do they leave the top?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# **With the right claim** one layer learns the task in 300 steps and carries on. At length 15 every sequence is right in all five runs. At 20 it is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse. **With the wrong claim** it fails at length 10 already: 0.00 [0.00..0.01] on both. Three hundred steps do not undo a wrong claim.
+# **With the right claim** one layer learns the task in 300 steps and carries on. At length 15 every sequence is right in all five runs. At 20 the share is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse. **With the wrong claim** one layer fails at length 10 already: 0.00 [0.00..0.01] on both tasks. Three hundred steps do not undo a wrong claim.
 #
-# **Without positions** one layer does not get there in that time: 0.01 [0.00..0.04] of the sequences at length 10. Two layers, with 500 steps at a higher learning rate, do: copy 0.98 [0.94..0.99], reverse 0.94 [0.77..1.00]. But they do not carry on: at 15 copy has 0.05 [0.00..0.24], reverse 0.15 [0.00..0.58]. So "two relative encodings make copying extrapolate" has failed.
+# **Without positions** one layer does not learn the task in that time: at length 10 it copies 0.01 [0.00..0.04] of the sequences. Two layers, trained for longer, reach 0.98 [0.94..0.99] for copy and 0.94 [0.77..1.00] for reverse. But they do not carry on: at 15 copy has 0.05 [0.00..0.24], reverse 0.15 [0.00..0.58].
 # </details>
 
 # %% [markdown]
 # ### What is new beyond length 10
 #
-# Three attentions of the model without positions meet something new there:
+# Beyond that length, three attentions of the model without positions meet something new:
 #
-# - the encoder's, with RoPE: distances above 9, on both sides;
-# - the decoder's own, with ALiBi: distances above 9;
-# - the cross-attention, without positions: more keys.
+# - the encoder's, with RoPE, meets distances above 9, on both sides;
+# - the decoder's own, with ALiBi, meets distances above 9;
+# - the cross-attention, without positions, meets more keys.
 #
 # Take the trained two-layer model and hide from every token of the *encoder* all keys more than 9 away. Nothing else changes.
 
@@ -1251,7 +1245,7 @@ ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 plt.show()
 
 # %% [markdown]
-# **Figure 7.7. The same weights with a nearsighted encoder.** Grey: the lengths of the training, where nothing is hidden.
+# **Figure 7.7. The same weights with a nearsighted encoder.** Grey: training lengths, at which nothing is hidden.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1264,11 +1258,11 @@ plt.show()
 # | encoder: keys beyond 9 hidden | 0.72 [0.61..0.93] | 0.49 [0.41..0.67] |
 # | encoder: distances clipped at 9, all keys stay | 0.73 [0.62..0.93] | 0.48 [0.40..0.68] |
 # | cross-attention: the needed key and 9 others | 0.35 [0.26..0.53] | 0.15 [0.11..0.23] |
-# | both: clipped at 9, and 10 keys | 0.81 [0.72..0.96] | 0.64 [0.54..0.86] |
-# | both: clipped at 5, and 10 keys | 0.88 [0.79..0.98] | 0.75 [0.58..0.95] |
+# | encoder clipped at 9, cross-attention with 10 keys | 0.81 [0.72..0.96] | 0.64 [0.54..0.86] |
+# | encoder clipped at 5, cross-attention with 10 keys | 0.88 [0.79..0.98] | 0.75 [0.58..0.95] |
 # | decoder: keys beyond 9 hidden | 0.20 [0.12..0.37] | 0.06 [0.05..0.07] |
 #
-# Clipping at 5 helps more than at 9. Only the longest sources of the training had a distance of 9, which may be why. Mistakes remain in every row, and these runs do not say why.
+# Clipping at 5 helps more than at 9, perhaps because only the longest training sources had a distance of 9. Mistakes remain in every row, and these runs do not say why.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
@@ -1276,33 +1270,33 @@ plt.show()
 #
 # **4 points · difficulty 3/5 · 45 minutes · text, graded by a person**
 #
-# *Why it matters:* "relative encodings generalise to longer inputs" is on many slides. Here it is true of one arm and false of another.
+# *Why it matters:* "relative encodings generalise to longer inputs" stands on many slides. Here it is true of one arm and false of another.
 #
-# Answer with the tables above, those in the folds too. Two to five sentences per part.
+# Use the tables above, also those in the folds. Write two to five sentences per part.
 #
-# 1. **Two arms, two tasks.** Write down the difference "query position minus key position" of the symbol that is needed next, for copy and for reverse, in the arms "from the start" and "from the end". In which cells is it a constant? Compare with the table.
-# 2. **Without positions.** How can a model copy without any position in its cross-attention? Name what encoder and decoder must find out, and what that has to do with the symbols being different.
-# 3. **The failed expectation.** Encoder and decoder use relative encodings, and yet the arm without positions does not carry on. Two sentences: (i) "the scores of RoPE and ALiBi depend on differences of positions alone"; (ii) "so what is learned at length 10 carries on at length 20". Which one is refuted by this? Which part of the model stops it: what do the rows below Figure 7.7 settle about new distances and about more keys, and what do they leave open? Give numbers with their spread.
-# 4. **Limits.** Where does the good arm break down, and what could you change to find out why? Name one thing that this experiment does not show about real translation.
+# 1. **Two arms, two tasks.** Write down the difference "query position minus key position" of the symbol that is needed next, for copy and for reverse, in the arms "from the start" and "from the end". In which of the four cases is the difference a constant? Compare with the table.
+# 2. **Without positions.** How can a model copy without any position in its cross-attention? Name what encoder and decoder must find out, and why it matters that no symbol repeats.
+# 3. **The failed expectation.** Encoder and decoder use relative encodings, and yet the arm without positions does not carry on. Take two claims: (i) "the scores of RoPE and ALiBi depend on differences of positions alone"; (ii) "so what is learned at length 10 carries on at length 20". Which claim do the tables refute? Which part of the model stops the copying? What do the rows below Figure 7.7 settle about new distances and about more keys? What do they leave open? Give numbers with their spread.
+# 4. **Limits.** Where do the good arms break down, and what could you change to find out why? Name one thing that this experiment does not show about real translation.
 #
 # ### BEGIN MARK SCHEME
 # 4 points; half points are allowed.
 #
-# - 1 point (part 1): step t needs source index t (copy) or n−1−t (reverse). From the start: copy t−t=0, reverse t−(n−1−t)=2t−n+1, not a constant. From the end: copy t−(n−1−t)=2t−n+1, not a constant; reverse t−t=0. Constant exactly where the table shows success. Half a point if only one arm is right. (A difference counted from t+1, so a constant of 1, is right too.)
+# - 1 point (part 1): step t needs source index t (copy) or n−1−t (reverse). From the start: copy t−t=0, reverse t−(n−1−t)=2t−n+1, not a constant. From the end: copy t−(n−1−t)=2t−n+1, not a constant; reverse t−t=0. It is constant exactly where the table shows success. Half a point if only one arm is right. (A difference counted from t+1, and so a constant of 1, is right too.)
 # - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol comes before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
-# - 1 point (part 3): refuted: "relative encodings in all layers make copying extrapolate"; not refuted: the scores of RoPE and ALiBi depend on differences only, which is a property of the formula, not of what is learned. The part: the encoder's new distances do most of it (hidden or clipped, nothing retrained: 0.20 to 0.72 at 15, 0.06 to 0.49 at 20), more keys in the cross-attention a smaller part (0.35, 0.15), and the two add up to more; the decoder's distances change nothing; what remains is open. Half a point for the two sentences, half for the part, with numbers. "More keys" alone as the cause is wrong.
-# - 1 point (part 4): the good arms are near 1 up to 15 and fall at 20; a test of the cause (for instance: train on longer sequences, replace the encoder's or decoder's encoding, give only the cross-attention's correct positions at test, look at single symbols by place, other bases); a limit (symbols without repeats, one small size, alignment known beforehand: a translation has no constant offset, greedy decoding, five seeds). Half a point each.
+# - 1 point (part 3): refuted: (ii); not refuted: (i), which is a property of the formulas, not of what is learned. The part: the encoder's new distances do most of it (hidden or clipped, nothing retrained: 0.20 to 0.72 at 15, 0.06 to 0.49 at 20), more keys in the cross-attention a smaller part (0.35, 0.15), and the two add up to more; the decoder's distances change nothing; why mistakes remain is open. Half a point for the two claims, half for the part of the model, with numbers. "More keys" alone as the cause is wrong.
+# - 1 point (part 4): the good arms are near 1 up to 15 and fall at 20; a test of the cause (train on longer sequences, replace an encoding, look at single symbols by place, other bases); a limit (symbols without repeats, one small size, alignment known beforehand: a translation has no constant offset, greedy decoding, five seeds). Half a point each.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained", "grade": true, "solution": true, "points": 4}
 # ### BEGIN SOLUTION
-# 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and only where the needed one is constant does the table show success: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, it carries on.
+# 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and the table shows success exactly where the needed one is constant: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, these arms carry on.
 #
-# 2. By content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse: after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
+# 2. It can search by content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse, after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
 #
-# 3. Sentence (ii) is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.61 [0.36..0.93] at 12 and 0.05 [0.00..0.24] at 15. It stays true that the scores of RoPE and ALiBi depend on differences alone: that is a property of the formulas. What the trained layers do at distances they never met is another matter. That is the encoder's trouble: with keys beyond 9 hidden there, and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, and add to it: together 0.81 [0.72..0.96]. The decoder's distances change nothing. These rows do not explain the mistakes that remain.
+# 3. Claim (ii) is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.05 [0.00..0.24] at 15. Claim (i) stands: it is a property of the formulas, and does not say what trained layers do at distances they never met. The encoder stops the copying: with its keys beyond 9 hidden and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 [0.05..0.07] to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, but add to a clipped encoder: together 0.81 [0.72..0.96]. The decoder's distances change nothing, and these rows do not explain the mistakes that remain.
 #
-# 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99]: a few wrong ones, and a sequence counts only as a whole. To find out why, I would look at the errors by position, and hide far distances in encoder, decoder and cross-attention, one at a time. Not shown: anything about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. It is one small size and five seeds.
+# 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99] and 0.99 [0.97..1.00]: a few are wrong, and a sequence counts only as a whole. To find out why, I would look at the errors by position, and hide far distances in encoder, decoder and cross-attention, one at a time. The experiment shows nothing about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. And it has one small size and five seeds.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1313,53 +1307,53 @@ plt.show()
 #
 # <details><summary>Hint 2</summary>
 #
-# You have just written "F", and the source is K F Q B. Which question would you ask the source, if it had no positions but every symbol knew its left neighbour?
+# You have just written "F", and the source is K F Q B. What would every symbol of the source have to know, so that you could find the next one without positions?
 # </details>
 
 # %% [markdown]
 # ## 7 · The interview
 #
-# People ask this when "transformers" is on your CV. Answer aloud, then open.
+# People ask these questions when "transformers" is on your CV. Answer aloud, then open.
 #
 # <details><summary>1. Why is there a KV cache and no Q cache?</summary>
 #
-# An old query is never needed again: its output is computed. Old keys and values are read by every later query.
+# An old query is never needed again: its output has been computed. Old keys and values are read by every later query.
 # </details>
 #
-# <details><summary>2. What does GQA save, and what not?</summary>
+# <details><summary>2. What does GQA save, and what does it not?</summary>
 #
-# Cache memory and memory traffic while decoding, by the factor n_heads / n_kv_heads, and the k and v projections. The scores still cost the same number of multiplications: every query head computes its own.
+# It saves cache memory and memory traffic while decoding, by the factor n_heads / n_kv_heads, and work in the k and v projections. The scores still cost the same number of multiplications: every query head computes its own.
 # </details>
 #
-# <details><summary>3. Your model is right on the prompt and wrong from the first generated token on. Where do you look?</summary>
+# <details><summary>3. Your model's first generated token is right, and from the second on it is wrong. Where do you look?</summary>
 #
-# The start position with a cache, then what the single query attends to, then whether cached keys are rotated again.
+# First at the start position with a cache, then at what the single query attends to, then at whether cached keys are rotated again.
 # </details>
 #
-# <details><summary>4. is_causal=True with one query and a cache of 100 keys: what happens in PyTorch?</summary>
+# <details><summary>4. is_causal=True with one query and a cache of 100 keys: what happens in PyTorch 2.13?</summary>
 #
-# The mask is aligned at the top left, so the query sees key 0 only and the output is exactly the first value. For one query leave the mask out.
+# The output is the first value: the mask is aligned at the top left. For one query leave the mask out.
 # </details>
 #
 # <details><summary>5. Why does MLA keep a separate rotated key?</summary>
 #
-# MLA folds the matrix that expands the latent into the query's projection. A rotation between the two depends on the position and cannot be folded. So a few channels carry the rotation and the others none.
+# RoPE would stand between two matrices that MLA multiplies together beforehand. Week 8 shows why that fails.
 # </details>
 #
 # <details><summary>6. May I reuse a cached prefix in another conversation?</summary>
 #
-# At the start of the text, as it is. Elsewhere, its keys can be moved (7.5); but in deeper layers they were computed without what now stands before them, so the result is an approximation.
+# At the start of the text, yes, as it is. Elsewhere you can move its keys (7.5), but those of deeper layers do not know what now stands before them: an approximation.
 # </details>
 #
 
 # %% [markdown] nbgrader={"grade_id": "interview_question", "locked": true}
 # ### Exercise 7.9 · Two answers of 120 words
 #
-# **2 points · difficulty 3/5 · 20 minutes · text, graded by a person**
+# **2 points · difficulty 3/5 · 25 minutes · text, graded by a person**
 #
 # *Why it matters:* the interviewer wants to hear that you know the price of each choice.
 #
-# At most 120 words each, as if spoken.
+# Answer in at most 120 words each, as if spoken: the price of each side, your choice, and what it depends on.
 #
 # 1. "We need a language model for long texts. RoPE or ALiBi?"
 # 2. "Would you keep the keys in the cache rotated or raw?"
@@ -1367,34 +1361,34 @@ plt.show()
 # ### BEGIN MARK SCHEME
 # 2 points; half points are allowed. Over 150 words: at most half a point for that answer.
 #
-# - 1 point: question 1. Beyond the training length unchanged RoPE meets distances, and so angles, that it never saw, and fails; ALiBi's loss stays flat, but a fact is found only while its content outweighs the penalty, so far facts are lost (half a point). RoPE can be extended (YaRN and others, with some training), most checkpoints and kernels use it; asks what "long" and "use" mean, or says what to measure: retrieval at a distance, not perplexity alone (half a point).
+# - 1 point: question 1. Beyond the training length unchanged RoPE meets distances, and so angles, that it never saw, and fails; ALiBi's loss stays flat, but it finds fewer facts with distance: 0.79 at 8x and 0.54 at 16x, where unchanged RoPE finds 0.61 and 0.13 (half a point). RoPE can be extended (YaRN and others, with some training), and most checkpoints and kernels use it; the answer asks what "long" and "use" mean, or says what to measure: retrieval at a distance, not perplexity alone (half a point).
 # - 1 point: question 2. Rotated: nothing to do per step, and keys can still be moved by a common offset. Raw: all keys are turned at every step, which costs n rotations per step (or a fused kernel), but positions may be assigned anew, as when tokens are dropped from a window, and the base may change (dynamic NTK). Half a point for one side's price; full for both and a choice with its condition.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "interview", "grade": true, "solution": true, "points": 2}
 # ### BEGIN SOLUTION
-# 1. It depends on what "long" means. Unchanged, RoPE breaks down beyond its training length: it meets distances it has never seen. ALiBi does not; its loss stays flat at eight times the length in our week 5. But flat is not the same as useful: at sixteen times the length it found only 0.54 of the needles, 0.35 to 0.65 by seed. So if texts get somewhat longer than in training and recent context matters, ALiBi is simple and safe. If facts from far away are needed, I take RoPE, extend it with YaRN and train a little at the new length; nearly all kernels and checkpoints support it. Either way I measure retrieval by distance, not perplexity alone.
+# 1. It depends on what "long" means. Unchanged, RoPE breaks down beyond its training length: it meets distances it has never seen. ALiBi's loss stays flat at eight times the length in our week 5. But flat is not the same as useful: at sixteen times the length ALiBi found 0.54 of the needles, 0.35 to 0.65 by seed (unchanged RoPE: 0.13). So if recent context matters most, ALiBi is simple and safe. If facts from far away are needed, I try RoPE, extended with YaRN and trained a little at the new length; nearly all kernels and checkpoints support it. We have not measured its retrieval. Whatever I choose, I measure retrieval by distance, not perplexity alone.
 #
-# 2. Rotated, by default: each key is turned once, and a step touches only the new one. A prefix can still be moved, since a common turn shifts all positions. I would keep them raw in two cases. First, if positions are assigned anew while decoding, as in a streaming window where tokens drop out and the rest is renumbered. Second, if the base changes with the length, as in dynamic NTK: no common turn leads from one base to another. The price of raw keys is a rotation of the whole cache at every step. Whatever I choose, the test is that any split gives the same output.
+# 2. I keep them rotated by default: each key is turned once, and a step touches only the new one. A prefix can still be moved, since a common turn shifts all positions. I would keep them raw in two cases. First, if positions are assigned anew while decoding, as in a streaming window where tokens drop out and the rest is renumbered. Second, if the base changes with the length, as in dynamic NTK: no common turn leads from one base to another. The price of raw keys is a rotation of the whole cache at every step. Whatever I choose, the test is that any split gives the same output.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 8 · The decision
 #
-# | | new lengths | far facts | moves with the cache | cost | seen in |
+# | | new lengths | far facts (our needles) | can cached keys be moved? | cost | seen in |
 # |---|---|---|---|---|---|
 # | sinusoidal, learned | fails beyond training | – | no: the position is inside the token | one addition per token | the first Transformer; BERT, GPT-2 |
-# | RoPE | fails unchanged; a clip or a window repairs the loss; extended with little training | a window: none; a clip: all in our test; otherwise only if trained at that length | by a common turn | one rotation per query and key | most language models |
-# | ALiBi | loss stays flat | fades with the slope | nothing to move | a bias per score | BLOOM, MPT |
-# | T5's bias | no new bucket, but the loss rises: 1.50 to 2.19 at 8x | not measured here | nothing to move | a table lookup per score | T5, Flan-T5 |
-# | none in some layers (NoPE) | no new angle there; in our test a rise of 0.06 nats at 8x | all in our test | nothing to move | none | SmolLM3, Llama 4, beside RoPE |
+# | RoPE | fails as it is; a clip, a window or a short training with YaRN repairs the loss | unchanged 0.94 at 4x, 0.61 at 8x; all with a clip; none beyond a window | yes, by a common turn | one rotation per query and key | most language models |
+# | ALiBi | loss stays flat | 0.94 at 4x, 0.79 at 8x; each value has its own reach | yes, as they are | a bias per score | BLOOM, MPT |
+# | T5's bias | no new bucket, but the loss rises from 1.50 to 2.19 at 8x | not measured | yes, as they are | a table lookup per score | T5, Flan-T5 |
+# | none in some layers (NoPE) | no new angle in these layers; in our test a rise of 0.06 nats at 8x | all | yes, as they are | none | SmolLM3, Llama 4, beside RoPE |
 #
-# A start, not an answer: each cell has conditions.
+# The table is a start, not an answer: each cell has conditions.
 
 # %% [markdown] nbgrader={"grade_id": "design_memo_question", "locked": true}
 # ### Exercise 7.10 · A memo
 #
-# **4 points · difficulty 4/5 · 85 minutes · text, graded by a person**
+# **4 points · difficulty 4/5 · 90 minutes · text, graded by a person**
 #
 # *Why it matters:* in a project nobody asks you to implement RoPE. They ask you to choose, and to say why in one page.
 #
@@ -1402,43 +1396,44 @@ plt.show()
 #
 # - **A. Chat server.** Contexts up to 128,000 tokens; thousands of users share long system prompts.
 # - **B. Document encoder.** Embeds contracts of 500 to 8,000 tokens for search; no text is generated.
-# - **C. Speech on a phone.** Streams audio frames into text; memory is 200 MB, sessions last an hour.
-# - **D. Video and text.** Frames have a place and a time; text stands between them.
+# - **C. Speech on a phone.** Turns a stream of audio frames into text; memory is 200 MB, sessions last an hour.
+# - **D. Video and text.** Patches have a place, frames have a time; text stands between them.
 #
-# **Fact sheet.** All numbers take 2 bytes. Row 1 is read from configurations; the rest are assumptions of this exercise. Change them if you say so.
+# **Fact sheet.** All numbers take 2 bytes. Row 1 is read from configurations (B and C: defaults of transformers 5.23); the rest are assumptions. Change them if you say so.
 #
 # | | A | B | C | D |
 # |---|---|---|---|---|
 # | layers · query heads · key heads · head dimension | 32 · 32 · 8 · 128 | 12 · 12 · 12 · 64 | encoder and decoder 6 each · 8 · 8 · 36 | 28 · 28 · 4 · 128 |
-# | of | Llama 3 8B | BERT base (`BertConfig`) | Moonshine tiny | Qwen2.5-VL 7B |
+# | model | Llama 3 8B | BERT base (`BertConfig`) | Moonshine tiny | Qwen2.5-VL 7B |
 # | weights | 16 GB on a GPU of 80 GB | 0.2 GB | 0.06 GB | 15 GB |
 # | trained on | 8,000 tokens | 512 tokens | 30 s of audio | 8,000 tokens |
-# | input | 128,000 tokens; prompts of 4,000 shared | 8,000 tokens | 12.5 frames per second, 3 words per second out | 64 tokens per frame, 1 frame per second |
+# | input | 128,000 tokens; prompts of 4,000 shared | 8,000 tokens | 12.5 frames per second in, 3 words per second out | 64 tokens per frame, 1 frame per second |
 #
 # | measured in this course, five seeds | mean [lowest..highest] | page in `experiments/` |
 # |---|---|---|
-# | RoPE, loss at 1x and 8x | 1.37 [1.34..1.42], 3.31 [3.18..3.37] | results.md |
-# | the same at 8x: distances clipped at 31; window of 32 | 1.40 [1.36..1.45]; 1.37 [1.34..1.42] | results_distances.md |
-# | RoPE at 4x: unchanged; 25 steps with YaRN | 3.06 [2.88..3.30]; 1.43 [1.40..1.49] | results.md |
-# | needles found at 8x: RoPE; clipped at 31; window of 32 | 0.61 [0.47..0.77]; 1.00 [1.00..1.00]; 0.06 [0.03..0.08] | results_distances.md |
-# | needles found by ALiBi at 8x, 16x | 0.79 [0.70..0.97], 0.54 [0.35..0.65] | results.md |
-# | needles found by the hybrid at 16x | 1.00 [1.00..1.00] | results.md |
+# | loss at 1x: RoPE; ALiBi; week 5's RoPE–NoPE hybrid | 1.37 [1.34..1.42]; 1.52 [1.50..1.54]; 1.42 [1.40..1.45] | results.md |
+# | loss at 8x: the same three | 3.31 [3.18..3.37]; 1.55 [1.52..1.57]; 1.49 [1.45..1.50] | results.md |
+# | needles found at 8x: the same three | 0.61 [0.47..0.77]; 0.79 [0.70..0.97]; 1.00 [1.00..1.00] | results.md |
+# | needles found at 16x: the same three | 0.13 [0.04..0.26]; 0.54 [0.35..0.65]; 1.00 [1.00..1.00] | results.md |
+# | RoPE at 8x, distances clipped at 31: loss; needles | 1.40 [1.36..1.45]; 1.00 [1.00..1.00] | results_distances.md |
+# | RoPE at 8x, window of 32: loss; needles | 1.37 [1.34..1.42]; 0.06 [0.03..0.08] | results_distances.md |
+# | RoPE at 4x, loss (needles not measured): unchanged; 25 more steps; 25 steps with YaRN | 3.06 [2.88..3.30]; 2.23 [2.10..2.41]; 1.43 [1.40..1.49] | results.md |
 # | ascending or reversed: T5's bias with, without the sign | 1.00 [1.00..1.00], 0.51 [0.48..0.54] | results_week6.md |
-# | copying at 1.5x: right positions in the cross-attention; none | 1.00 [1.00..1.00]; 0.05 [0.00..0.24] | results_week7.md |
+# | copying at 1.5x: right positions in the cross-attention; none; none, 2+2 layers | 1.00 [1.00..1.00]; 0.00 [0.00..0.00]; 0.05 [0.00..0.24] | results_week7.md |
 #
-# The memo must hold:
+# The memo must contain:
 #
-# - your choice for each part of the model;
+# - your choice for each part of the model: encoding, base or slopes, causal or not, the cache, and what happens beyond the training length;
 # - two **measurements** from this course that speak for it, with numbers, and one that you would make yourself before deciding;
 # - what you **refused**, and why;
 # - the cost in memory, computed;
 # - what result **would change your mind**.
 #
 # ### BEGIN MARK SCHEME
-# 4 points; half points are allowed. Any defensible choice can get full marks; an undefended one none.
+# 4 points; half points are allowed. Any defensible choice can get full marks; an undefended one gets none.
 #
-# - 1 point: the choice fits the scenario and is complete: encoding, base or slopes, what happens beyond the training length, causal or not, what the cache holds (A: RoPE with long-context training or YaRN, GQA or MLA, prefixes reused at the start of the text, moved ones are approximate; B: bidirectional, so symmetric ALiBi cannot tell reversal, RoPE or a signed bias, padding masked; C: bounded cache, window, positions inside it or ALiBi, cross-attention without positions or monotonic; D: several axes, the largest number on any axis plus one after a grid).
-# - 1 point: two measurements of the course with their numbers (half a point each), used for what they show: not perplexity for retrieval, one small model said to be one; and a measurement of one's own that could decide (without it at most half a point).
+# - 1 point: the choice fits the scenario and has all parts that the exercise names (A: RoPE with long-context training or YaRN, GQA or MLA, prefixes reused at the start of the text, moved ones are approximate; B: bidirectional, so symmetric ALiBi cannot tell reversal, RoPE or a signed bias, padding masked; C: bounded cache, window, positions inside it or ALiBi, cross-attention without positions or monotonic; D: several axes, the largest number on any axis plus one after a grid).
+# - 1 point: two measurements of the course with their numbers (half a point each), used for what they show: not perplexity for retrieval, no number against a rival without the choice's own beside it, a small model called small; and a measurement of one's own that could decide (without it at most half a point).
 # - 1 point: what was refused and why, with a mechanism and not a slogan (half a point); the memory computed with equation (2) or its like (half a point).
 # - 1 point: a result that would change the mind, stated so that it could happen: what is measured, at what length, which threshold (half a point); readable by an outsider, in 300 to 450 words (half a point).
 # ### END MARK SCHEME
@@ -1447,17 +1442,17 @@ plt.show()
 # ### BEGIN SOLUTION
 # **To the serving team: positions for the 128k chat server (scenario A)**
 #
-# **Choice.** A decoder with RoPE, head dimension 128, base 500,000, trained at 8,000 tokens and then for a short while at 128,000 with YaRN's frequencies. Grouped queries: 32 query heads, 8 key heads. Keys are cached rotated. Shared system prompts come first in every conversation, so their cache is reused bit for bit.
+# **Choice.** A causal decoder with RoPE, head dimension 128, base 500,000, trained at 8,000 tokens and then for a short while at 128,000 with YaRN's frequencies. Grouped queries: 32 query heads, 8 key heads. Keys are cached rotated. Shared system prompts come first in every conversation, so their cache is reused bit for bit.
 #
-# **Why.** In week 5, unchanged RoPE models failed beyond their training length: 3.31 nats at eight times the length, against 1.37 within it. At four times the length, 25 steps with YaRN brought 3.06 down to 1.43. So extending works, but not for free. Second, the needle test: ALiBi kept a flat loss up to 1,024 tokens, yet found 0.79 of the needles at 512 and 0.54 at 1,024. A server for long documents is sold on exactly those facts.
+# **Why.** In our tests, unchanged RoPE models failed beyond their training length: 3.31 nats at eight times the length, against 1.37 within it. At four times the length, 25 further steps brought 3.06 down to 2.23, and with YaRN to 1.43. So extending works, but not for free. Second, facts hidden far back ("needles"), at eight times the length: unchanged RoPE found 0.61 of them, ALiBi 0.79, and RoPE with clipped distances, nothing retrained, 1.00. So RoPE's new distances did the harm, and they are what YaRN is for. But after YaRN nobody has measured needles.
 #
-# **Refused.** ALiBi: at a distance of 128,000 its flattest slope takes 500 off the score, which no content makes up for. Dynamic NTK: its base changes with the length, so cached keys would have to be made again. Moving a prompt's keys to other places in the text: exact in the first layer only. MLA: 3.6 times smaller per layer, but our kernels do not support it yet.
+# **Refused.** ALiBi: at a distance of 128,000 its flattest slope takes 500 off the score. That is a forecast: in our tests ALiBi beat unchanged RoPE, with 0.54 of the needles against 0.13 at sixteen times the length. Dynamic NTK: its base changes with the length, so cached keys would have to be made again. Moving a prompt's keys to other positions: exact in the first layer only. MLA: 3.6 times smaller per layer, but our kernels do not support it yet.
 #
-# **Cost.** 32 layers · 8 heads · 256 numbers · 2 bytes = 128 KiB per token, 16 GiB for one full context, 64 GiB with 32 key heads. A shared prompt of 4,000 tokens takes 0.5 GiB once, instead of once per user.
+# **Cost.** 32 layers · 8 heads · 256 numbers · 2 bytes = 128 KiB per token, 15.6 GiB for one full context, 62.5 GiB with 32 key heads. A shared prompt of 4,000 tokens takes 0.49 GiB once, instead of once per user.
 #
-# **Before we decide** I would measure retrieval by distance: 200 needles at each of 4,000, 16,000, 64,000 and 120,000 tokens, with the last 32 tokens of text the same at all lengths. I would also run the split test on the production kernel: any cut of a text must give the same output, in bfloat16, with left padding.
+# **Before we decide** I would measure retrieval by distance: 200 needles at each of 4,000, 16,000, 64,000 and 120,000 tokens, with the last 32 tokens of text the same at all lengths. I would also run the split test on the production kernel: any cut of a text must give the same output.
 #
-# **What would change my mind.** If fewer than 90% of the needles at 120,000 are found after the extension, we cannot promise 128,000, and I would propose 32,000 with retrieval. Beside the weights 64 GB remain: three full contexts, or twenty conversations of 24,000 tokens. If our conversations are longer on average, I would pay for MLA. If half the layers without any encoding reach the same retrieval, I would take them: they have no angles to extend. Our own numbers come from models of two layers; they say which effects exist, not how large they are here.
+# **What would change my mind.** If fewer than 90% of the needles at 120,000 are found after the extension, we cannot promise 128,000, and I would propose 32,000 with retrieval. Beside the weights 64 GB remain: three full contexts, or twenty conversations of 24,000 tokens. If our conversations are longer on average, I would pay for MLA. A hybrid, half its layers without any encoding, found every needle in our tests, up to sixteen times the length. If it does so at our size, I would take it. Our models had two layers: they show which effects exist, not how large they are here.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1476,17 +1471,15 @@ plt.show()
 #
 # | You may read | What is true | where |
 # |---|---|---|
-# | `repeat` expands the key heads | It alternates them; `repeat_interleave` keeps groups together. With one key head or all, both are right, so test with 8/2. | 7.1 |
-# | Cached keys must be raw | Both work. Rotated ones can be moved by a common turn, but not to another base. | 7.5, 7.9 |
-# | `is_causal=True` is right with a cache | With one query it returns the first value: the mask is aligned at the top left. Week 5's model then has 3.1 nats instead of 1.5. | 7.3, 7.4 |
-# | Left padding with RoPE needs its own positions in every row | It needs its own mask, or the padding is read; an offset per row cancels. Prompt and decoding must agree. | 7.4 |
-# | Cross-attention needs positions | T5, T5Gemma and Moonshine have none there. | 7.6 |
-# | Two relative encodings make copying extrapolate | Not by themselves: the encoder meets new distances. | 7.8 |
+# | `repeat` expands the key heads | It alternates them; `repeat_interleave` keeps groups together. With one key head, or one per query head, both are right, so test with 8 and 2. | 7.1 |
+# | Cached keys must be raw | Rotated ones work, too. They can be moved by a common turn, but not to another base. | 7.5, 7.9 |
+# | Left padding with RoPE needs its own positions in every row | Every row needs its own mask, or the padding is read. A shift of all positions in a row cancels, if prompt and decoding agree. | 7.4 |
+# | Cross-attention needs positions | T5 and Moonshine have none there. | 7.6 |
 #
 # ## Takeaways
 #
 # 1. However you cut a text, the output is that of the whole. Test that, and most cache bugs are gone.
-# 2. Positions across two sequences claim that these run in step. If the claim was right, the pattern held up to 1.5 times the length; if it was wrong, not even at the training lengths.
+# 2. Positions across two sequences claim that these run in step. If the claim was right, copying held up to 1.5 times the length; if it was wrong, it failed at the training lengths already.
 # 3. If no measurement could change your mind, your choice is a matter of taste.
 #
 # ## References
@@ -1494,8 +1487,6 @@ plt.show()
 # - N. Shazeer: *Fast Transformer Decoding: One Write-Head is All You Need*, 2019, arXiv:1911.02150. Section 3 (one key head for all; 3.1: the memory traffic it saves).
 # - J. Ainslie et al.: *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*, EMNLP 2023, arXiv:2305.13245. Section 2.2.
 # - DeepSeek-AI: *DeepSeek-V2*, 2024, arXiv:2405.04434, section 2.1 (MLA, the decoupled rotated key); *DeepSeek-V3*, 2024, arXiv:2412.19437 (the sizes of 7.2).
-# - G. Xiao et al.: *Efficient Streaming Language Models with Attention Sinks*, ICLR 2024, arXiv:2309.17453. Section 3.2 (keys cached before the rotation).
-# - W. Kwon et al.: *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023, arXiv:2309.06180. Section 4 (blocks and block tables).
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.2.3 (cross-attention).
 # - R. Xiong et al.: *On Layer Normalization in the Transformer Architecture*, ICML 2020, arXiv:2002.04745. Figure 1 (post-norm and pre-norm).
 # - J. Su et al.: *RoFormer*, 2021, arXiv:2104.09864. O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long*, ICLR 2022, arXiv:2108.12409.

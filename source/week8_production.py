@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Week 8 · Positions in production: what served models do
 #
-# **The week in one sentence.** Models that people use change the encodings of weeks 3 to 7 to save memory and to read video. Build these changes, read them in configurations, and measure one.
+# **In short.** Models that people use change the encodings of weeks 3 to 7 to save memory and to read video. Build these changes, read them in configurations, and measure one.
 #
-# You have learned RoPE from its formula. Now open the configuration of a model that you use. `partial_rotary_factor: 0.25`. `no_rope_layers: [1, 1, 1, 0, …]`. `mrope_section: [16, 24, 24]`. `sliding_window: 128`. `qk_rope_head_dim: 64`. Each of these lines changes what a position is. If you read one of them wrongly, no error is raised in most cases, and the model gets worse.
+# You have learned RoPE from its formula. Now open the configuration of a model that you use. You may find `partial_rotary_factor: 0.25`, `no_rope_layers: [1, 1, 1, 0, …]`, `mrope_section: [16, 24, 24]`, `sliding_window: 128` or `qk_rope_head_dim: 64`. Each of these lines changes what a position is. Read one of them wrongly, and the model gets worse, in most cases without an error.
 #
 # This week is **optional**. Nothing later builds on it.
 #
@@ -24,16 +24,14 @@
 #
 # <!-- points of week8_production -->
 #
-# **How the points are given.** The *visible check* below each answer carries **0 points** and says what is wrong and why. The *hidden tests* carry **all** the points of a code exercise. They run when your notebook is graded, with other inputs. A person reads the two text answers.
-#
-# **Cells marked *predict*** ask you to commit to an answer before you look. They are not graded. Do them anyway.
+# A *visible check* carries no points: it says what is wrong. *Predict* cells are not graded; do them anyway.
 
 # %% [markdown]
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`; $d$ is the head dimension. Masks are boolean, True = may attend.
 # - RoPE is in the **half layout** of exercise 3.4: pair $i$ is made of a channel in the first half and one in the second. (Some models named here pair neighbours instead: GPT-J, GLM-4, Cohere 2, DeepSeek-V3. That changes the channels, not the idea.)
-# - Positions are real numbers, `(seq_len,)` or `(batch, seq_len)`; negative and fractional ones too.
+# - Positions are real numbers, `(seq_len,)` or `(batch, seq_len)`; they may be negative or fractional.
 # - With fewer queries than keys, the queries are the *last* positions, as always in this course.
 # - Functions keep the dtype and device of their input, keep gradients, and never change an argument in place. Angles are computed in at least float32, also for bfloat16 inputs.
 
@@ -57,17 +55,17 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · A quarter of the channels
 #
-# GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. Phi-1.5 and GLM-4 turn half of them, StableLM and Qwen3-Next a quarter. The channels that stay still compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
+# GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. Phi and GLM-4 turn half of the channels, StableLM and Qwen3-Next a quarter (defaults of `transformers` 5.23). The other channels compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
 #
-# Why give up most of the rotation? For three reasons. It is cheaper, which was part of the reason given for GPT-NeoX. It seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Section 8.2 of week 5 used that in whole layers.
+# Why give up most of the rotation? There are three reasons. Turning fewer channels is cheaper (an argument for GPT-NeoX). Giving up most of it seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Week 5's hybrid has a whole layer that does not turn.
 #
-# The rotated part is a small RoPE of its own. With $r$ rotated channels (`rotary_dim`) pair $i$ turns at
+# The rotated part is a small RoPE of its own. With $r$ rotated channels (`rotary_dim`), pair $i$ has the frequency
 #
 # $$\theta_i = \text{base}^{-2i/r},\qquad i=0,\dots,r/2-1, \tag{1}$$
 #
-# so its $r/2$ pairs cover the whole range of frequencies, fast to slow. The exponent has $r$ and not $d$. Put $d$ there and you keep the first $r/2$ of a long list: the fast pairs, and none of the slow ones.
+# so the $r/2$ pairs cover the whole range of frequencies, fast to slow. The exponent has $r$ and not $d$. Put $d$ there and you keep the first $r/2$ of a long list: the fast pairs, and none of the slow ones.
 #
-# **An example.** $d=8$, $r=4$, base 10,000. Two pairs: channels 0 and 2 turn by 1 radian per position, channels 1 and 3 by $10000^{-2/4}=0.01$. Channels 4 to 7 pass. Pair partners are $r/2=2$ apart, not $d/2=4$.
+# **An example.** With $d=8$, $r=4$ and base 10,000 there are two pairs. Channels 0 and 2 turn by 1 radian per position, channels 1 and 3 by $10000^{-2/4}=0.01$. Channels 4 to 7 pass unchanged. Partners are $r/2=2$ apart, not $d/2=4$.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 8.1: run this cell.
@@ -92,17 +90,17 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 8.1. Wavelengths of the pairs.** A dot per pair, the slowest one large. Compare where the rows end.
+# **Figure 8.1. Wavelengths of the pairs.** Each dot is a pair; the slowest is large. Compare where the rows end.
 
 # %% [markdown]
-# With the right exponent twelve pairs reach more than half as far as forty-eight. With the wrong one the slowest comes round after 52 positions: no pair is left that tells longer distances apart. A checkpoint loaded into such code gets wrong angles in every pair but the first, and no error is raised.
+# With the right exponent twelve pairs reach more than half as far as forty-eight. With the wrong one the slowest pair comes round after 52 positions: no pair is left that tells longer distances apart. A checkpoint loaded into such code gets wrong angles in every pair but the first.
 
 # %% [markdown]
 # ### Exercise 8.1 · Partial rotary embedding
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* the models named above need it, and all of them turn the *first* channels. `rotary_dim = head_dim` must give exercise 3.4 again.
+# *Why it matters:* the models above need it, and all of them turn the *first* channels. `rotary_dim = head_dim` must give exercise 3.4 again.
 
 # %% nbgrader={"grade_id": "partial_rotary_emb", "solution": true}
 def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
@@ -132,12 +130,12 @@ def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Cut off the first `rotary_dim` channels, rotate them as in 3.4 with `rotary_dim` in the place of `head_dim`, and put the others back behind them.
+# Cut off the first `rotary_dim` channels, rotate them as in 3.4 with `rotary_dim` in place of `head_dim`, and put the other channels back behind them.
 # </details>
 #
 # <details><summary>Hint 2: shapes</summary>
 #
-# Angles have the shape `(seq_len, rotary_dim/2)`, or `(batch, seq_len, rotary_dim/2)` and then one axis for the heads in between.
+# Angles have the shape `(seq_len, rotary_dim/2)` or `(batch, seq_len, rotary_dim/2)`. The latter needs one more axis for the heads, after the batch.
 # </details>
 
 # %% nbgrader={"grade_id": "partial_rotary_emb_check", "grade": true, "points": 0}
@@ -189,19 +187,19 @@ week8.partial_rotary_emb(partial_rotary_emb)
 # %% [markdown]
 # ## 2 · Three axes
 #
-# A video has a time, a height and a width. If you number its patches 0, 1, 2, … along the rows, a patch and the one right below it are a whole row apart. With a 40-patch row that is 40 positions for one step down. The next frame is hundreds away. A relative encoding then takes neighbours for strangers.
+# A video has a time, a height and a width. If you number its patches 0, 1, 2, … along the rows, a patch and the one right below it are a whole row apart. With rows of 40 patches, one step down is 40 positions. The next frame is hundreds of positions away. A relative encoding then takes neighbours for strangers.
 #
-# Qwen2-VL (Wang et al., 2024, section 2.1) gives every token **three** positions: time, height, width. It calls this M-RoPE. The pairs of a head are shared out among the axes: pair $p$ turns by the position on its axis $a(p)$,
+# Qwen2-VL (Wang et al., 2024, section 2.1) gives every token **three** positions: time, height, width. The paper calls this M-RoPE. The pairs of a head are shared out among the axes: pair $p$ turns by the position on its axis $a(p)$,
 #
 # $$\varphi_p = \text{position}_{a(p)}\cdot\text{base}^{-2p/d}. \tag{2}$$
 #
-# In Qwen2-VL a head has 128 channels, 64 pairs, and the **sections** are `[16, 24, 24]`: pairs 0 to 15 turn by time, 16 to 39 by height, 40 to 63 by width. The frequencies are those of all 64 pairs in one list. They do not start again in each section.
+# In Qwen2-VL a head has 128 channels in 64 pairs, and the **sections** are `[16, 24, 24]`: pairs 0 to 15 turn by time, 16 to 39 by height, 40 to 63 by width. The frequencies are those of all 64 pairs in one list. They do not start again in each section.
 #
-# **Text** has one axis. Its tokens get the same number on all three. Then every pair turns by that number, whatever its axis, and M-RoPE is ordinary RoPE. So a trained language model needs no change.
+# **Text** has one axis. A text token gets the same number on all three. Then every pair turns by that number, whatever its axis, and M-RoPE is ordinary RoPE. So a trained language model needs no change.
 #
-# **Where does text go on after a video?** The rule: let $s$ be the largest number so far *on any axis*, plus one. A grid then takes the positions $s+t,\ s+h,\ s+w$, and after it $s$ is set anew.
+# **Where does text go on after a video?** Let $s$ be the largest number so far *on any axis*, plus one. Text goes on at $s$. A grid takes the positions $s+t,\ s+h,\ s+w$, and after it $s$ is computed anew.
 #
-# **An example.** Two text tokens, then one frame of two rows and three columns, then text:
+# **An example.** Two text tokens come first, then one frame of two rows and three columns, then text:
 #
 # | token | time | height | width |
 # |---|---|---|---|
@@ -211,7 +209,7 @@ week8.partial_rotary_emb(partial_rotary_emb)
 # | row 1, columns 0, 1, 2 | 2, 2, 2 | 3, 3, 3 | 2, 3, 4 |
 # | text | 5 | 5 | 5 |
 #
-# The six patches took three positions, not six. The paper counts this as an advantage: a long video uses up few of the positions that the model was trained on. (The grid is one of tokens. Qwen2-VL makes a token of 2 × 2 patches and, in a video, of two frames; its configuration calls this `spatial_merge_size` and `temporal_patch_size`.)
+# The six patches took three positions, not six. The paper counts this as an advantage: a long video uses up few of the positions that the model was trained on. (A grid counts tokens. Qwen2-VL makes one token of 2 × 2 patches and, in a video, of two frames; see `spatial_merge_size` and `temporal_patch_size` in its configuration.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Two text tokens, then a video of 5 frames of 2 × 2 patches, then text. At which number does the text go on: 4, 7, 12 or 22?
@@ -223,7 +221,7 @@ week8.partial_rotary_emb(partial_rotary_emb)
 #
 # **3 points · difficulty 3/5 · 20 minutes · code**
 #
-# *Why it matters:* for images both "the larger of height and width" and "the largest number on any axis" give the same. For a long video they do not, and a released library has it wrong today (see "What people get wrong").
+# *Why it matters:* for images both "the larger of height and width" and "the largest number on any axis" give the same number. For a long video they differ, and a released library has it wrong today (see "What people get wrong").
 #
 # A text of 0 tokens, or a grid with a side of 0, has no token: it adds nothing and moves nothing.
 
@@ -234,7 +232,7 @@ def mrope_positions(segments):
     segments: a list in reading order. An int n >= 0: n text tokens, the same number on all axes. A tuple (t, h, w) of
               ints >= 0: a grid of t frames, h rows, w columns, row by row, frame by frame; positions s+t, s+h, s+w.
               s starts at 0; after a segment it is the largest number so far on any axis, plus 1
-    returns:  int64 (3, n) for n tokens in all; no token: (3, 0)
+    returns:  int64 (3, n) for n tokens in all; (3, 0) without tokens
     """
     ### BEGIN SOLUTION
     parts, s = [torch.zeros(3, 0, dtype=torch.int64)], 0
@@ -265,7 +263,7 @@ def mrope_positions(segments):
 # %% nbgrader={"grade_id": "mrope_positions_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 text_only = mrope_positions([4])
-assert isinstance(text_only, torch.Tensor), f"a tensor is asked for, you return a {type(text_only).__name__}."
+assert isinstance(text_only, torch.Tensor), f"return a tensor, not a {type(text_only).__name__}."
 assert tuple(text_only.shape) == (3, 4), f"four text tokens: shape (3, 4) expected, got {tuple(text_only.shape)}."
 assert text_only.dtype == torch.int64, f"positions are int64; yours are {text_only.dtype}."
 assert text_only.tolist() == [[0, 1, 2, 3]] * 3, f"text has the same number on all axes; yours: {text_only.tolist()}."
@@ -299,18 +297,18 @@ serving.moving_axes(mrope_positions)
 
 
 # %% [markdown]
-# **Figure 8.2. A small video between two texts.** Three text tokens, a grid, two text tokens. Walk along the tokens and watch the three numbers. Then change the grid: when does one more frame move the text behind it, and when does it not?
+# **Figure 8.2. A small video between two texts.** A grid lies between three text tokens and two. Walk along the tokens and watch the three numbers. Then change the grid: when does one more frame move the text behind it, and when does it not?
 
 # %% [markdown]
 # ### Exercise 8.2, second part · Rotate by three axes
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* weights trained with `[16, 24, 24]` also run with other sections, and answer worse.
+# *Why it matters:* weights trained with `[16, 24, 24]` also run with other sections, but answer worse.
 #
-# Half layout: pair $p$ is channels $p$ and $p+d/2$. Sections count **pairs**, in order: the first for time, then height, then width.
+# In the half layout, pair $p$ consists of the channels $p$ and $p+d/2$. Sections count **pairs**: first those for time, then height, then width.
 #
-# **An example.** $d=8$, sections `(1, 2, 1)`, base 10,000. Pair 0 turns by time · 1, pair 1 by height · 0.1, pair 2 by height · 0.01, pair 3 by width · 0.001.
+# **An example.** Take $d=8$, sections `(1, 2, 1)` and base 10,000. Pair 0 turns by time · 1, pair 1 by height · 0.1, pair 2 by height · 0.01, pair 3 by width · 0.001.
 
 # %% nbgrader={"grade_id": "apply_mrope", "solution": true}
 def apply_mrope(x, positions, sections, base=10000.0):
@@ -397,7 +395,7 @@ week8.apply_mrope(apply_mrope)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A contiguous section has a price. In Qwen2-VL all fast pairs belong to time and all slow ones to width, so the axes see distances differently. Qwen3-VL deals the pairs out in turn instead: time, height, width, time, … (`mrope_section` `[24, 20, 20]`). A checkpoint belongs to one of the two.
+# Contiguous sections have a price. In Qwen2-VL all fast pairs belong to time and all slow ones to width, so the axes see distances differently. Qwen3-VL deals the pairs out in turn instead: time, height, width, time, … (`mrope_section` `[24, 20, 20]`). A checkpoint works with only one of the two.
 #
 # The axis of time has changed with every generation (files of `transformers` 5.23):
 #
@@ -410,21 +408,21 @@ week8.apply_mrope(apply_mrope)
 # %% [markdown]
 # ## 3 · Windows, sinks, and a stream without end
 #
-# A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools help. The first two are trained into models and served today. The third is for models trained without them, and by now it is history (section 7). It asks the best question about positions, so you build it all the same.
+# A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools help. The first two are trained into models and served today. The third is for models trained without them, and by now it is history (section 7). It raises the best question about positions, so you build it all the same.
 #
-# **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may let go of all but $w$ tokens, however long the text. Gemma 3 gives five of six layers a window, gpt-oss every second one. ModernBERT gives two of three layers one, with base 10,000 there and 160,000 in the others.
+# **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may drop all but $w$ tokens, however long the text. Five of six layers have a window in Gemma 3, every second one in gpt-oss. In ModernBERT two layers in three have a window and base 10,000; the others have base 160,000 (defaults of `transformers` 5.23).
 #
-# **A sink in the softmax.** A softmax hands out a total weight of 1, even where no key deserves any. Xiao et al. (2024, section 3.1) found that large language models pile much of it onto the first tokens of the text, whatever these say. They call them **attention sinks**. gpt-oss builds one in: each head learns one number $b$, a logit that belongs to no key,
+# **A sink in the softmax.** A softmax hands out a total weight of 1, even where no key deserves any. Xiao et al. (2024, section 3.1) found that large language models pile much of it onto the first tokens of the text, whatever these say. These tokens are called **attention sinks**. gpt-oss builds a sink in: each head learns one number $b$, a logit that belongs to no key,
 #
 # $$w_j=\frac{e^{s_j}}{e^{b}+\sum_k e^{s_k}}. \tag{3}$$
 #
-# The weights of the keys now add up to less than 1. What is missing goes nowhere: there is no value behind it.
+# The weights of the keys now add up to less than 1. The rest goes nowhere: the sink has no value.
 #
-# **A streaming cache** (StreamingLLM, Xiao et al., 2024, section 3.2). Where the sink is a real token, keep it: the first $n_s$ tokens of the text, four in the paper, and the last $w$. Now a question that this course has prepared you for: *which positions do they have?* Token 0 and token 100,000 lie in one small cache. With their true positions the distance is 100,000, and the model has never seen it. StreamingLLM counts **places in the cache** instead: 0, 1, 2, … Keys are therefore cached before the rotation, and turned at every step.
+# **A streaming cache** (StreamingLLM, Xiao et al., 2024, section 3.2). Where the sink is a real token, don't drop it. Keep the first $n_s$ tokens of the text, four in the paper, and the last $w$. This course has prepared you for the next question: *which positions do the kept tokens have?* Token 0 and token 100,000 lie in one small cache. At their true positions they are 100,000 apart, a distance that the model has never seen. StreamingLLM counts **places in the cache** instead: 0, 1, 2, … Keys are therefore cached before the rotation, and turned at every step.
 #
-# (A plain window needs none of this. RoPE sees differences only, so true positions give the same scores, and its keys may be cached after the rotation.)
+# (A plain window needs none of this. RoPE sees differences only, so true positions give the same scores, and keys may be cached after the rotation.)
 #
-# **An example.** $n_s=2$, $w=3$, and 8 tokens so far. Kept: 0, 1, 5, 6, 7. Their positions: 0, 1, 2, 3, 4. With 4 tokens, all are kept, each once: 0, 1, 2, 3.
+# **An example.** Take $n_s=2$, $w=3$ and 8 tokens so far. The cache holds 0, 1, 5, 6, 7, at the positions 0, 1, 2, 3, 4. Of 4 tokens it holds all, each once: 0, 1, 2, 3.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 8.3: run this cell.
@@ -458,18 +456,18 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 8.3. Windows and sinks.** Above, masks; blue: kept for good. Below, the weights of the last query where no key deserves much (drawn by hand). (d) Every key gets some. (e) A real token takes most of it, and its value comes along. (f) A logit takes it, and no value is behind it.
+# **Figure 8.3. Windows and sinks.** Above: masks; blue keys are kept for good. Below: weights of the last query where no key deserves much (invented numbers). (d) Every key gets some weight. (e) A real token takes most of it, and its value comes along. (f) A logit takes most of it and has no value.
 
 # %% [markdown]
 # ### Exercise 8.3 · A window
 #
 # **2 points · difficulty 1/5 · 10 minutes · code**
 #
-# *Why it matters:* "a window of 128" counts the query itself in most code, but not in all. With one key more than in training, a layer sees a distance that it never met.
+# *Why it matters:* "a window of 128" counts the query itself in `transformers` 5.23, which passes 127 to FlashAttention. With one key more than in training, a layer sees a distance that it never met.
 
 # %% nbgrader={"grade_id": "sliding_window_mask", "solution": true}
 def sliding_window_mask(n_queries, n_keys, window):
-    """Causal, and no farther back than a window: a query sees itself and the window - 1 keys before it.
+    """A causal mask with a window: a query sees itself and the window - 1 keys before it.
 
     The queries are the last n_queries of the n_keys positions; 1 <= n_queries <= n_keys, window >= 1.
     returns: bool (n_queries, n_keys), True = may attend; a new tensor on each call
@@ -484,7 +482,7 @@ def sliding_window_mask(n_queries, n_keys, window):
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Two ranges, positions of the queries as a column, of the keys as a row. Both conditions are comparisons of the two.
+# Make two ranges: the queries' positions as a column, the keys' as a row. Both conditions compare the two.
 # </details>
 
 # %% nbgrader={"grade_id": "sliding_window_mask_check", "grade": true, "points": 0}
@@ -516,7 +514,7 @@ week8.sliding_window_mask(sliding_window_mask)
 #
 # **2 points · difficulty 2/5 · 10 minutes · code**
 #
-# *Why it matters:* leave the sink out of gpt-oss, and every head attends more than it should. A large score must not overflow, and a row without a key is zero, not NaN.
+# *Why it matters:* leave the sink out of gpt-oss, and every head gives its keys too much weight. A large score must not overflow, and a row without a key gives zeros, not NaN.
 
 # %% nbgrader={"grade_id": "softmax_with_sink", "solution": true}
 def softmax_with_sink(scores, sinks):
@@ -524,7 +522,7 @@ def softmax_with_sink(scores, sinks):
 
     scores:  (batch, heads, n_queries, n_keys); -inf hides a key
     sinks:   (heads,), finite, dtype of scores
-    returns: weights, shape and dtype of scores; a row of -inf alone is zero, with finite gradients
+    returns: weights, shape and dtype of scores; a row that is all -inf gives zeros, with finite gradients
     """
     ### BEGIN SOLUTION
     sink = sinks[:, None, None].expand(*scores.shape[:-1], 1)
@@ -555,7 +553,7 @@ assert not torch.allclose(weights[0, 1], weights[0, 0], atol=1e-5), (
 assert torch.allclose(weights[0, 1], torch.full((1, 3), 0.1), atol=1e-5), (
     f"head 1 has a sink of log 7: three keys of weight 1 beside a 7 get 0.1 each; yours: {[round(weight, 3) for weight in weights[0, 1, 0].tolist()]}.")
 hidden = softmax_with_sink(torch.full((1, 2, 1, 3), -math.inf), torch.zeros(2))
-assert bool(hidden.eq(0).all()), f"a row of -inf alone has zero weights; yours: {hidden.flatten().tolist()}."
+assert bool(hidden.eq(0).all()), f"a row that is all -inf has zero weights; yours: {hidden.flatten().tolist()}."
 large = softmax_with_sink(torch.tensor([[[[1000.0, 999.0]]]]), torch.tensor([998.0]))
 assert bool(large.isfinite().all()), "scores of 1000 give NaN: let softmax do the exponentials, it subtracts the largest first."
 expected = torch.tensor([0.0, -1.0, -2.0]).softmax(0)[:2]
@@ -575,7 +573,7 @@ week8.softmax_with_sink(softmax_with_sink)
 # %% [markdown]
 # ### Exercise 8.3, third part · What is kept, and where it stands
 #
-# **2 points · difficulty 2/5 · 15 minutes · code**
+# **2 points · difficulty 2/5 · 13 minutes · code**
 #
 # *Why it matters:* while the text is short, sinks and window overlap, and a token that is kept twice gets twice its weight.
 
@@ -598,13 +596,13 @@ def streaming_cache(n_tokens, n_sinks, window):
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Two ranges. Where does the second begin, if it must not reach back into the first?
+# Join two ranges. Where does the second begin, if it must not reach back into the first?
 # </details>
 
 # %% nbgrader={"grade_id": "streaming_cache_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 answer = streaming_cache(8, 2, 3)
-assert isinstance(answer, (tuple, list)) and len(answer) == 2, "two tensors are asked for: (kept, positions)."
+assert isinstance(answer, (tuple, list)) and len(answer) == 2, "return two tensors: (kept, positions)."
 kept, positions = answer
 assert kept.dtype == positions.dtype == torch.int64, f"both are int64; yours: {kept.dtype}, {positions.dtype}."
 assert kept.tolist() == [0, 1, 5, 6, 7], f"of 8 tokens, 2 sinks and the last 3: 0, 1, 5, 6, 7; yours: {kept.tolist()}."
@@ -632,12 +630,12 @@ serving.moving_conveyor(streaming_cache)
 
 
 # %% [markdown]
-# **Figure 8.4. The cache as a conveyor belt.** Squares are tokens of the text; blue: sinks, orange: the window, dashed: dropped. Below each kept token is its position in the cache. Let the text grow: which positions does the newest token meet, and which would it meet with true ones?
+# **Figure 8.4. The cache as a conveyor belt.** Squares are tokens of the text: blue for sinks, orange for the window, dashed if dropped. Below each kept token stands its position in the cache. Let the text grow. Which positions does the newest token meet, and which would it meet with true positions?
 
 # %% [markdown]
 # ## 4 · A cache without heads
 #
-# Exercise 7.2 left a question open. DeepSeek-V3 has 128 heads and stores none of their keys. It keeps one **latent** $c_j$ of 512 numbers per token, and a small rotated key of 64 that all heads share. This is **multi-head latent attention**, MLA (DeepSeek-AI, 2024, section 2.1). How does it attend?
+# Exercise 7.2 left a question open. DeepSeek-V3 has 128 heads and stores none of their keys. It keeps one **latent** $c_j$ of 512 numbers per token, and a small rotated key of 64 that all heads share. This is **multi-head latent attention**, MLA (DeepSeek-AI, 2024, section 2.1). How does such a model attend?
 #
 # On paper, every head $h$ makes its own key and value from the latent:
 #
@@ -647,24 +645,24 @@ serving.moving_conveyor(streaming_cache)
 #
 # $$s_{hj}=\frac{q_h\cdot k_{hj}+q'_h\cdot k'_j}{\sqrt{d_n+d_r}}. \tag{5}$$
 #
-# $q_h$ and $k_{hj}$ have $d_n$ channels and no position. $q'_h$ and $k'_j$ have $d_r$ channels and are rotated already. This is partial rotary again, with one twist: $k'_j$ is *the same for all heads*. (The released model also multiplies its scores by $(0.1\ln 40+1)^2\approx 1.87$. It was stretched by YaRN with a factor of 40, and this is exercise 5.5's temperature, squared. Here the factor is left out.)
+# $q_h$ and $k_{hj}$ have $d_n$ channels and no position. $q'_h$ and $k'_j$ have $d_r$ channels and are rotated already. This is partial rotary again, with one twist: $k'_j$ is *the same for all heads*. (In `modeling_deepseek_v3.py`, `transformers` 5.23, the scores are also multiplied by $(0.1\ln 40+1)^2\approx 1.87$. The model was stretched by YaRN with a factor of 40, and this is exercise 5.5's temperature, squared. We leave this factor out.)
 #
-# Writing out the keys of equation (4) for every cached token at every step saves memory and loses time. But a matrix may change sides in a product:
+# Writing out the keys of equation (4) for every cached token at every step would save memory and lose time. But a matrix may change sides in a product:
 #
 # $$q_h\cdot\big(W^{UK}_h c_j\big)=\big(W^{UK\,\top}_h q_h\big)\cdot c_j. \tag{6}$$
 #
-# Carry the *query* into the space of the latent, once, and compare it with the latents in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. (Engines often apply the two in turn: the product would be larger than both.) Values go the same way: mix the latents with the weights first, apply $W^{UV}_h$ to the one result.
+# Carry the *query* into the space of the latent, once, and compare it with the latents in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. (DeepSeek-V3's `inference/model.py`, 9b4e978, applies the two in turn: the product would be larger than both.) For values, too, the matrix comes last: mix the latents with the weights, then apply $W^{UV}_h$ to the one result.
 #
-# **A worked example.** One head, $W^{UK}=\begin{pmatrix}1&2\\0&1\end{pmatrix}$, $q=(1,1)$, $c=(3,1)$. On the left of (6), $W^{UK}c=(5,1)$ and the product is 6. On the right, $W^{UK\,\top}q=(1,3)$ and the product is $3+3=6$.
+# **A worked example.** Take one head with $W^{UK}=\begin{pmatrix}1&2\\0&1\end{pmatrix}$, $q=(1,1)$, $c=(3,1)$. On the left of (6), $W^{UK}c=(5,1)$ and the product is 6. On the right, $W^{UK\,\top}q=(1,3)$ and the product is $3+3=6$.
 
 # %% [markdown]
 # ### Exercise 8.4 · Latent attention
 #
 # **5 points · difficulty 4/5 · 40 minutes · code**
 #
-# *Why it matters:* by exercise 7.2 the cache of DeepSeek-V3 is 71 times smaller than its keys and values written out. Only this form decodes from the cache as it is. (For a long prompt, engines usually expand the keys, which computes less.)
+# *Why it matters:* by exercise 7.2 the cache of DeepSeek-V3 is 71 times smaller than its keys and values written out. Only equation (6) decodes from the cache as it is. (For a long prompt one may expand the keys instead: that takes fewer multiplications.)
 #
-# Write it **without** a tensor of `n_keys × heads × dn` numbers. (Memory is measured below, not graded.) Rows of the mask without a key give zeros, as in exercise 1.1.
+# Write the function **without** a tensor of `n_keys × heads × dn` numbers. (Memory is measured below, not graded.) Rows of the mask without a key give zeros, as in exercise 1.1.
 
 # %% nbgrader={"grade_id": "mla_attention", "solution": true}
 def mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
@@ -696,7 +694,7 @@ def mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Which index of `w_uk` does the sum in $W^{UK\,\top}_h q_h$ run over? One einsum, a matrix per head, takes (batch, heads, n_queries, dn) to (batch, heads, n_queries, r).
+# Which index of `w_uk` does the sum in $W^{UK\,\top}_h q_h$ run over? One einsum, with a matrix per head, takes (batch, heads, n_queries, dn) to (batch, heads, n_queries, r).
 # </details>
 #
 # <details><summary>Hint 2: the scores</summary>
@@ -706,7 +704,7 @@ def mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
 #
 # <details><summary>Hint 3: the values</summary>
 #
-# Weights times latents first, `(batch, heads, n_queries, r)`. Only then `w_uv`, which now meets queries and no keys.
+# Multiply weights by latents first: `(batch, heads, n_queries, r)`. Then apply `w_uv`, which now meets queries and no keys.
 # </details>
 
 # %% nbgrader={"grade_id": "mla_attention_check", "grade": true, "points": 0}
@@ -717,7 +715,7 @@ latent, k_rope = torch.randn(2, 5, 7, generator=generator), torch.randn(2, 5, 2,
 w_uk, w_uv = torch.randn(3, 6, 7, generator=generator), torch.randn(3, 8, 7, generator=generator)
 given = [part.clone() for part in (q_nope, q_rope, latent, k_rope, w_uk, w_uv)]
 out = mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
-assert isinstance(out, torch.Tensor), "one tensor is asked for: the output, without the weights."
+assert isinstance(out, torch.Tensor), "return one tensor: the output, without the weights."
 assert all(map(torch.equal, given, (q_nope, q_rope, latent, k_rope, w_uk, w_uv))), "an argument has been changed in place."
 assert tuple(out.shape) == (2, 3, 4, 8), f"shape (batch, heads, n_queries, dv) = (2, 3, 4, 8) expected, got {tuple(out.shape)}."
 single = mla_attention(q_nope, q_rope, latent[:, :1], k_rope[:, :1], w_uk, w_uv)
@@ -776,31 +774,31 @@ lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut: `in_latent @ latent[:, None].mT` gives the same scores, but `matmul` first copies the latents once for every head: 16.8 million numbers for two texts of 1,024 tokens, four times the keys that you wanted to avoid.
+# With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut. With the carried query as `in_latent`, `in_latent @ latent[:, None].mT` gives the same scores, but `matmul` first copies the latents once for every head. For two texts of 1,024 tokens these are 16.8 million numbers, four times the keys that you wanted to avoid.
 # </details>
 
 # %% [markdown]
 # ### Where the rotation must not go
 #
-# Why are the rotated channels kept apart? One could rotate the key of equation (4) like any other. Try it in the picture: one head, a latent of three numbers, a key of two channels.
+# Why are the rotated channels kept apart? One could rotate the key of equation (4) like any other. Try that in the picture, with one head, a latent of three numbers and a key of two channels.
 
 # %% tags=["experiment"]
 serving.moving_absorbed()
 
 # %% [markdown]
-# **Figure 8.5. What stands between a query and a latent.** A 2 × 3 matrix takes a latent to the query's side of the product. Left: without a rotation. Right: the same key, rotated. Move the query or the key, and watch which matrix changes.
+# **Figure 8.5. What stands between a query and a latent.** In each panel it is a 2 × 3 matrix. Left: without a rotation. Right: the same key, rotated. Move the query or the key, and watch which matrix changes.
 
 # %% [markdown] nbgrader={"grade_id": "absorption_explained_question", "locked": true}
 # ### Exercise 8.4, second part · Why the rotation stays outside
 #
 # **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
 #
-# *Why it matters:* "RoPE is incompatible with MLA" is what people say. You can say which product fails, and what it would cost.
+# *Why it matters:* people say that "RoPE is incompatible with MLA". You can say which product fails, and what a way round it would cost.
 #
-# Two to five sentences per part. $R(p)$ is the rotation by position $p$; the query stands at $m$, the key at $n$.
+# Write two to five sentences per part. $R(p)$ is the rotation by position $p$; the query stands at $m$, the key at $n$.
 #
 # 1. **The product.** Write the score of a rotated query with a rotated key $R(n)W^{UK}c$ in the form $q^\top(\dots)c$. What is in the brackets, and on what does it depend? Why can it not be multiplied out once, before serving?
-# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose it had no separate channels, and rotated the 128 channels of every key that comes out of $W^{UK}$. Name two ways to serve it nevertheless, and give for one of them a number: cached numbers per token, or multiplications per step.
+# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose it had no separate channels, and rotated the 128 channels of every key that comes out of $W^{UK}$. Name two ways to serve it nevertheless, and give a number for one of them: cached numbers per token, or multiplications per step.
 # 3. **The way out.** How do the separate channels $q', k'$ avoid the problem, and what do they cost? Would ALiBi or T5's bias have caused the problem?
 #
 # ### BEGIN MARK SCHEME
@@ -813,7 +811,7 @@ serving.moving_absorbed()
 
 # %% [markdown] nbgrader={"grade_id": "absorption_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. $(R(m)q)^\top R(n)W^{UK}c=q^\top\big(R(m)^\top R(n)W^{UK}\big)c=q^\top\big(R(n-m)W^{UK}\big)c$. The brackets hold $W^{UK}$ with a rotation before it, which depends on the offset $n-m$. So every key of a query has a matrix of its own, and the same key another one at the next step. It could be fixed beforehand only if the rotation could change places with $W^{UK}$ and go onto $c$, but matrices do not commute in general.
+# 1. $(R(m)q)^\top R(n)W^{UK}c=q^\top\big(R(m)^\top R(n)W^{UK}\big)c=q^\top\big(R(n-m)W^{UK}\big)c$. The brackets hold $W^{UK}$ with a rotation before it, which depends on the offset $n-m$. So every key of a query has a matrix of its own, and the same key has another one at the next step. The matrix could be fixed beforehand only if the rotation could change places with $W^{UK}$ and go onto $c$, but matrices do not commute in general.
 #
 # 2. One way is to expand the keys of all cached tokens at every step: $128\cdot128\cdot512$, some 8.4 million multiplications per cached token and layer. Another is to cache the rotated keys of all heads: $128\cdot128=16{,}384$ numbers per token instead of 576, 28 times as many. The first costs the time that absorption saves, the second the memory.
 #
@@ -828,13 +826,13 @@ serving.moving_absorbed()
 #
 # <details><summary>Hint 2</summary>
 #
-# The worked example with a quarter turn: $R=\begin{pmatrix}0&-1\\1&0\end{pmatrix}$ between $q$ and $W^{UK}c$. Which vector must now be compared with $c$? And after half a turn?
+# Put a quarter turn into the worked example: $R=\begin{pmatrix}0&-1\\1&0\end{pmatrix}$ between $q$ and $W^{UK}c$. Which vector must now be compared with $c$? Which one after half a turn?
 # </details>
 
 # %% [markdown]
 # ### Two layouts in one checkpoint
 #
-# DeepSeek-V3.2 adds an **indexer** to each layer: a cheap scorer of all cached tokens, which keeps the best 2,048 for latent attention (`index_topk`). In one checkpoint, the indexer turns *halves* and latent attention turns *neighbours*. DeepSeek's own demonstration turned neighbours in both, until November 2025. No error was raised. Below is a toy indexer, built by hand, that keeps 64 tokens. Its content lies in the slowest quarter of the pairs. `neighbours` reads your function in the other layout, as week 3 did.
+# DeepSeek-V3.2 adds an **indexer** to each layer: a cheap scorer of all cached tokens, which keeps the best 2,048 for latent attention (`index_topk`). The indexer pairs *halves*, latent attention pairs *neighbours*. DeepSeek's own `inference/model.py` (3b99a53) paired neighbours in both, until November 2025 (vLLM, pull request 28968). Below is a toy indexer, built by hand, that keeps 64 tokens. Its content lies in the slowest quarter of the pairs. `neighbours` reorders the channels, so that your function turns neighbouring pairs.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Queries and keys both turn in the wrong layout. At 64 cached tokens, how often does the indexer keep the token it looks for? At 1,024?
@@ -862,7 +860,7 @@ lab.table(["cached tokens, 64 are kept", "found, right layout", "found, wrong la
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into fast pairs, and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. It happened: vLLM's pull request 28968 and sglang's 13495 repair it. (sglang had found every needle at 8,000 tokens, and not at 16,000.)
+# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into faster pairs (12 to 15, a turn in 200 to 470 positions), and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. This happened in vLLM and sglang, until pull requests 28968 and 13495. (Before, sglang found every needle at 8,000 tokens, but not at 16,000.)
 #
 # **Test a layout beyond the length at which it begins to matter.** A short prompt proves nothing.
 # </details>
@@ -870,7 +868,7 @@ lab.table(["cached tokens, 64 are kept", "found, right layout", "found, wrong la
 # %% [markdown]
 # ## 5 · Reading configurations
 #
-# All of this is decided in a file of a few dozen lines. `week8_configs.json` holds what six released models state about positions, and where we read it. (Lists are shortened here.)
+# A file of a few dozen lines decides all of this. `week8_configs.json` holds what six released models state about positions, and where we read it. (Lists are shortened, and `_attention` is left off.)
 
 # %% tags=["experiment"]
 with open("week8_configs.json") as file:
@@ -884,13 +882,13 @@ for name, fields in configs.items():
 
 
 # %% [markdown]
-# What a field means is decided by the code that reads it (here `transformers` 5.23), not by its name:
+# The code that reads a field decides what it means (here `transformers` 5.23), not its name:
 #
 # - **The width of a head** is `head_dim`, or, where that is missing, `hidden_size // num_attention_heads`.
-# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; GPT-NeoX calls it `rotary_pct`. `int()` cuts off a product that is not a whole number.
+# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; GPT-NeoX calls it `rotary_pct`, and you may read that name in any model. `int()` rounds the product down.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
 # - **A list of layers** (SmolLM3, Llama 4): `self.use_rope = config.no_rope_layers[layer_idx]`.
-# - **Kinds of layers.** Linear attention has no rotation (Qwen3-Next). In Cohere 2 and EXAONE 4 (`model_type` `cohere2` and `exaone4`) only layers with a window turn, unless the model has no window at all: `sliding_window` is null. In all other models, Gemma 3 for one, full attention turns like the rest.
+# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`. Linear attention has no rotation (Qwen3-Next). In Cohere 2 and EXAONE 4 (`model_type` `cohere2` and `exaone4`) only layers with a window turn, unless `sliding_window` is null, so that the model has no window. In all other models, Gemma 3 for one, full attention turns like the rest.
 #
 # A field that is null (`None` in Python) counts as missing.
 
@@ -899,7 +897,7 @@ for name, fields in configs.items():
 #
 # **3 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* `no_rope_layers` was read the wrong way round in a bug report against `transformers` itself (issue 43756). The hidden tests use configurations of other released models.
+# *Why it matters:* a bug report against `transformers` itself read `no_rope_layers` the wrong way round (issue 43756). The hidden tests use configurations of other released models.
 
 # %% nbgrader={"grade_id": "layers_that_turn", "solution": true}
 def layers_that_turn(config):
@@ -927,7 +925,7 @@ def layers_that_turn(config):
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Two questions, one after the other. How many channels does a layer turn if it turns? Then, for each layer: does it?
+# Answer two questions, one after the other. How many channels does a layer turn, if it turns any? Which layers turn?
 # </details>
 #
 # <details><summary>Hint 2</summary>
@@ -940,7 +938,7 @@ def layers_that_turn(config):
 window, full, linear = "sliding_attention", "full_attention", "linear_attention"
 small = {"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4}
 plain = layers_that_turn(dict(small))
-assert isinstance(plain, list) and len(plain) == 3, f"a list with one entry for each of 3 layers is asked for; yours: {plain}."
+assert isinstance(plain, list) and len(plain) == 3, f"return a list with one entry for each of 3 layers; yours: {plain}."
 assert plain == [16, 16, 16], f"64 / 4 = 16 channels of a head, and nothing says otherwise: [16, 16, 16]; yours {plain}."
 for words, fields, expected in (
         ("a head_dim of 40 wins over 64 / 4", {"head_dim": 40}, [40, 40, 40]),
@@ -977,22 +975,22 @@ lab.table(["", "layers", "that turn", "channels of a head"],
 # %% [markdown]
 # ## 6 · A stream through 64 places
 #
-# Now let a model run past its training length and keep its cache small. Take week 5's language model with RoPE: two layers, trained on 64 characters. Feed it 512 characters, one at a time. With everything kept it breaks down, as in week 5. Here are five ways to keep 64 keys instead.
+# Now let a model run past its training length and keep its cache small. Take week 5's language model with RoPE: two layers, trained on 64 characters. Feed it 512 characters, one at a time. With everything kept the model breaks down, as in week 5. Here are five ways to keep 64 keys instead.
 #
 # | rule | keys kept | their positions |
 # |---|---|---|
-# | recomputed | the last 64, run through the model afresh at every step (cached keys of the second layer carry traces of dropped tokens) | 0 to 63 |
-# | window | the last 64, cached | 0 to 63, in the cache |
+# | recomputed | the last 64, run through the model afresh at every step | 0 to 63 |
+# | window | the last 64, cached (in layer 2 they carry traces of dropped tokens) | 0 to 63, in the cache |
 # | sinks | the first 4 and the last 60, cached | 0 to 63, in the cache |
-# | sinks, true positions | the same | those in the text, up to 511 |
+# | sinks, true positions | the same as for sinks | those in the text, up to 511 |
 # | ring buffer | the last 64, cached | position in the text modulo 64: the place in the buffer |
 #
-# A ring buffer overwrites its oldest entry, so entry number $p \bmod 64$ holds token $p$. Somebody takes that number for the position.
+# A ring buffer overwrites its oldest entry, so entry number $p \bmod 64$ holds token $p$. Suppose somebody takes that number for the position.
 #
 # You can read that a window without sinks ruins a model, and for large models Xiao et al. (2024, section 3.1) measured it: perplexity explodes as soon as the first tokens leave the cache.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The recomputed window has 1.38 nats, everything kept 3.31. Where do the other four rules lie: between these two, or outside? Which one is worst? And by how much is the window, which lets the first four tokens go, worse than the sinks?
+# **Predict.** The recomputed window has 1.38 nats at the end of the stream, everything kept 3.31. Where do the other four rules lie: between these two, or outside? Which one is worst? And by how much is the window, which lets the first four tokens go, worse than the sinks?
 #
 # *Your prediction:*
 
@@ -1061,20 +1059,20 @@ shares = np.array(results["first"])
 print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most")
 
 # %% [markdown]
-# There are two tables because the curves are not flat. The last 32 characters are one place in the stream. The mean from 128 on covers six rounds of the buffer.
+# There are two tables because the curves are not flat. The last 32 characters show one moment of the stream; the mean from 128 on covers six rounds of the buffer.
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained_question", "locked": true}
 # ### Exercise 8.6 · What the stream shows
 #
 # **3 points · difficulty 3/5 · 35 minutes · text, graded by a person**
 #
-# *Why it matters:* the wrong rules raise no error, and one of them costs a whole nat.
+# *Why it matters:* the wrong rules raise no error, and one of them costs about a nat.
 #
-# Two to five sentences per part, with numbers and their spread.
+# Write two to five sentences per part, with numbers and their spread.
 #
 # 1. **Positions.** Compare "sinks" with "sinks, true positions", and "window" with "ring buffer". In each pair the keys are the same. Which distances and directions does a query meet that training never showed? Why is one mistake so much worse than the other?
 # 2. **The popular sentence.** "Without sinks a window collapses." What do the tables say about this model? Use the weight on the first character to explain why, and say what a model must have learned for the sentence to be true of it.
-# 3. **What is not shown.** The cached window has the loss of a recomputed one. Does the model use anything beyond 64 characters? Name one measurement that would tell, and one reason why these numbers may not carry over to a large model.
+# 3. **What is not shown.** The cached window has the same loss as the recomputed one. Does the model use anything beyond 64 characters? Name one measurement that would tell, and one reason why these numbers may not carry over to a large model.
 #
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
@@ -1086,11 +1084,11 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. With true positions the 60 recent keys keep their known distances. Only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$ seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. The keys at places below p keep their true distances; the others, half of the window on average, seem to lie ahead. That costs 1.09 [0.87..1.26]. Four strange keys do less harm than some thirty.
+# 1. With true positions the 60 recent keys keep their known distances; only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$, half of the window on average, seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead, and this costs 1.09 [0.87..1.26]. Four strange keys do less harm than some thirty.
 #
-# 2. It is not true of this model. Without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets 0.004 of a head's weight on average and 0.017 at most, and an equal share would be 0.02. No sink has formed, so dropping it takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
+# 2. It is not true of this model: without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets at most 0.017 of a head's weight, and an equal share would be 0.02. No sink has formed, so dropping that character takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
 #
-# 3. The table does not say so. The next character depends mostly on the last few, so the loss is the same whether far text is used or not. A needle test would tell: a key and its value more than 64 characters before the question, with its distance reported. The numbers come from two layers trained on 64 characters cut out of the middle of a text, so no token was ever reliably the first. A large model that has always seen one can behave as Xiao et al. report.
+# 3. The table does not say whether it does. The next character depends mostly on the last few, so the loss is the same whether far text is used or not. A needle test would tell: a key and its value more than 64 characters before the question, with its distance reported. The numbers come from two layers trained on 64 characters cut out of the middle of a text, so no token was reliably the first. A large model that has always seen the same first token can behave as Xiao et al. report.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1107,16 +1105,16 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# Why has no sink formed? Every training text of this model began at a random character, so no token was always the first, and there are only two layers. That is a conjecture: we have not trained the other kind. What is measured: "a window without sinks collapses" is a statement about *a model*, and you can check yours: measure the weight that its heads give to the first token.
+# Why has no sink formed? Perhaps because every training text began at a random character, so that no token was always the first, or because there are only two layers: we have not trained the other kind. But our tables show that "a window without sinks collapses" is a statement about *a model*. Check yours: measure the weight that its heads give to the first token.
 # </details>
 #
-# ### A closer look: one clock
+# ### A closer look
 #
-# With true positions one curve of Figure 8.6 goes up and down. You know enough to say where it must rise.
+# In Figure 8.6 the curve of true positions goes up and down. You know enough to say where it must rise.
 #
-# In this model a head has 16 channels. By week 3's formula its pairs take 6.28, 19.9, 62.8, 199, 628, … positions for a full turn. Training showed distances up to 63, so pairs 0 to 2 have been all the way round. Pair 3 is the first that has not, the one that mattered most in Figure 5.11.
+# In this model a head has 16 channels. By week 3's formula its pairs take 6.28, 19.9, 62.8, 199, 628, … positions for a full turn. Training showed distances up to 63, so pairs 0 to 2 have been all the way round. Pair 3 is the first that has not. It also mattered most in Figure 5.11.
 #
-# A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At 230 it shows what it showed at 31, in training.
+# A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At a distance of 230 it shows what it showed at 31, in training.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Between which distances does pair 3's hand point to the half that belongs to keys ahead? What should the loss do there, and between 200 and 290? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
@@ -1146,14 +1144,14 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
           [[name, beside(losses[:, 32:].mean(1), settled["window of 64, cached"])] for name, losses in arms.items()])
 
 # %% [markdown]
-# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3's hand points where keys ahead of the query would put it. (a) Where does the black curve rise? (b) Which of the other two follows it?
+# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3's hand points where keys ahead of the query would put it. (a) Where does the black curve rise? (b) Which of the other two curves follows it?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# One pair of eight carries the whole cost. With its own places in the cache, and true positions everywhere else, 0.00 [−0.01..0.01] nats of it remain. With true positions there and nowhere else, the price is 0.40 [0.30..0.51]: higher than with all of them. The peaks of the black curve are about 20 apart, the turn of pair 1. Perhaps a sink looks most like a neighbour where that pair comes round as well; we have not tested it.
+# One pair of eight carries the whole cost. Give pair 3 the places in the cache and all others true positions, and 0.00 [−0.01..0.01] nats of the cost remain. Give pair 3 alone true positions, and it costs 0.40 [0.30..0.51], more than true positions in all pairs. The peaks of the black curve are about 20 apart, the turn of pair 1. Perhaps a sink looks most like a neighbour where pair 1 has also come full circle; we have not tested it.
 #
-# So for these four keys a distance does no harm just by being new: those of 200 to 290 are as new as those of 100 to 190, and cost 0.00 [−0.01..0.01] against 0.38 [0.26..0.46] nats. The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; why, we have not measured.
+# So for these four keys a distance does no harm just by being new: distances of 200 to 290 are as new as those of 100 to 190, and cost 0.00 [−0.01..0.01] against 0.38 [0.26..0.46] nats (black curve). The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; we have not measured why.
 # </details>
 
 # %% [markdown]
@@ -1162,16 +1160,16 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # | idea | how it works | looked up in |
 # |---|---|---|
 # | ragged batches | No padding: the new tokens of all requests lie in one long row, a list says where each begins, and every token brings its own position. | `transformers` 5.23, `generation/continuous_batching/input_outputs.py` (`cu_seq_lens_q`, `position_ids`) |
-# | PagedAttention | The cache is cut into blocks of a few tokens, anywhere in memory; a *block table* per request lists them. Keys are rotated before they are stored, at their true positions. | Kwon et al., 2023, section 4; `cache.py` there (`block_table`) |
-# | a hash per block | It covers the block's tokens and all before it. Equal hashes mean equal text at equal positions, so the block is shared. Put one word in front, and nothing is. | `cache_allocators/cache_allocator.py` there (`compute_block_hash`); vLLM 0.8.2, design document "Automatic Prefix Caching" |
-# | *learned* sinks and windows | served as trained | `GptOssAttention` there; vLLM, pull request 22313 |
+# | PagedAttention | The cache is cut into blocks of a few tokens, anywhere in memory; a *block table* per request lists them. Keys are rotated before they are stored, at their true positions. | Kwon et al., 2023, section 4; `continuous_batching/cache.py` (`block_table`) |
+# | a hash per block | It covers the block's tokens and all before it. Equal hashes mean equal text at equal positions, so the block is shared. Put one word in front, and no block is shared. | `continuous_batching/cache_allocators/cache_allocator.py` (`compute_block_hash`); vLLM 0.8.2, design document "Automatic Prefix Caching" |
+# | *learned* sinks and windows | served as trained | `transformers`, `GptOssAttention`; vLLM, pull request 22313 |
 #
-# And what is history:
+# And what is history by now:
 #
 # | idea | what became of it | looked up in |
 # |---|---|---|
-# | turning cached keys when the context is full (K-shift) | off by default since August 2025 | llama.cpp, pull request 15416 |
-# | sink *tokens* | never merged | vLLM, pull request 3515 (closed); text-generation-inference, issue 1139 (closed; we could not read its pull request 1105) |
+# | turning cached keys when the context is full (K-shift) | off by default | week 7, section 4 |
+# | sink *tokens* | never merged | vLLM, pull request 3515 (closed); text-generation-inference, issue 1139 (closed) |
 # | sink *tokens* | removed | `transformers` 5, pull request 41107 (`SinkCache`); TensorRT-LLM, pull request 14275, May 2026 |
 
 # %% [markdown]
@@ -1181,32 +1179,32 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # <details><summary>1. A checkpoint says partial_rotary_factor 0.25, head_dim 128. Your code uses exponent −2i/128. What do you see?</summary>
 #
-# No error. Only the first pair turns as it was trained; the slowest has a wavelength of 54 positions and not 35,000. Scores are wrong already at short distances, and nothing orders long ones.
+# No error, but wrong scores at short distances already: only the first pair turns as trained. And the slowest pair, at 54 positions a turn instead of 35,000, orders no long ones.
 # </details>
 #
-# <details><summary>2. A two-hour video: after merging, one grid of 10 × 10 patches per second. How many positions does M-RoPE use, and how many tokens are there?</summary>
+# <details><summary>2. A two-hour video, one frame of 10 × 10 tokens per second. How many positions does M-RoPE use, and how many tokens are there?</summary>
 #
-# 7,200 positions on the axis of time, 720,000 tokens. Positions are cheap; the cache is not.
+# It uses 7,200 positions, on the axis of time, for 720,000 tokens. Positions are cheap; the cache is not.
 # </details>
 #
 # <details><summary>3. Does a learned sink replace the first tokens of a streaming cache?</summary>
 #
-# It takes the weight that no key deserves. What those tokens say is gone all the same when they leave the window.
+# Only in the softmax: it takes the weight that no key deserves. What those tokens say is gone all the same when they leave the window.
 # </details>
 #
 # <details><summary>4. Why does a streaming cache keep keys before the rotation?</summary>
 #
-# Their positions change at every step in which a token is dropped. Rotated keys could be turned back by a common angle, except the sinks, which do not move.
+# The keys' positions change at every step in which a token is dropped. Rotated keys could be turned back by a common angle, except the sinks, which do not move.
 # </details>
 #
 # <details><summary>5. MLA caches 576 numbers per token and layer, GQA with 8 heads of 128 stores 2,048. Which one computes less per step?</summary>
 #
-# GQA, with as many query heads: its keys have 128 channels, absorbed MLA compares 576 per head. MLA trades arithmetic for memory traffic, which is what limits decoding with GQA (week 7).
+# GQA, if both have the same number of query heads: its keys have 128 channels, and absorbed MLA compares 576 per head. MLA trades arithmetic for memory traffic, which is what limits decoding with GQA (week 7).
 # </details>
 #
 # <details><summary>6. A layer has no position. Can the model still tell the order there?</summary>
 #
-# Through what the layers below wrote into the tokens, and through the causal mask (week 1).
+# Yes, through what the layers below wrote into the tokens, and through the causal mask (week 1).
 # </details>
 
 # %% [markdown]
@@ -1214,20 +1212,19 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # | You may read | What is true | where |
 # |---|---|---|
-# | Partial rotary takes the first pairs of the usual frequencies | In this week's models the exponent runs over `rotary_dim`: few pairs, the whole range. (Not where `rope_type` is "proportional", as in Gemma 4.) | 8.1, Figure 8.1 |
+# | Partial rotary takes the first pairs of the usual frequencies | In this week's models the exponent runs over `rotary_dim`, so few pairs cover the whole range. (Not where `rope_type` is "proportional", as in Gemma 4.) | 8.1, Figure 8.1 |
 # | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE (transformers, issue 43756). | 8.5 |
-# | After a video, M-RoPE goes on at max(height, width) | At the largest number on any axis plus one (Qwen2-VL, section 2.1). `transformers` 5.23 itself leaves out time: after two tokens and a grid of 5 frames of 2 × 2, its text goes on at 4 and not at 7. | 8.2 |
-# | M-RoPE sections count channels, and frequencies start again in each | They count pairs; the frequencies run through. | 8.2 |
+# | After a video, M-RoPE goes on at max(height, width) | At the largest number on any axis plus one (Qwen2-VL, section 2.1). `transformers` 5.23 leaves out time: after two tokens and a grid of 5 frames of 2 × 2, its text goes on at 4 and not at 7. | 8.2 |
 # | A checkpoint has one RoPE layout | DeepSeek-V3.2 has two. | section 4 |
-# | A sink is a token that you must keep | gpt-oss has one logit per head and no token; StreamingLLM keeps tokens. Two means to one end. | 8.3 |
-# | A window without sinks ruins every model | Not this one: no head gives its first token more than 0.017 of its weight. | 8.6 |
-# | In a ring buffer the slot is the position | It costs 1.09 [0.87..1.26] nats: keys seem to lie ahead of the query. | 8.6 |
-# | MLA and RoPE cannot go together | They do, on separate channels. What fails is a rotation of the keys that come out of the latent. | 8.4 |
+# | A sink is a token that you must keep | gpt-oss has one logit per head and no token; StreamingLLM keeps tokens. Both serve the same end. | 8.3 |
+# | A window without sinks ruins every model | Not week 5's: no head gives the first token more than 0.017 of its weight. | 8.6 |
+# | In a ring buffer the slot is the position | Taking it for one costs 1.09 [0.87..1.26] nats: keys seem to lie ahead of the query. | 8.6 |
+# | MLA and RoPE cannot go together | They can, on separate channels. What fails is a rotation of the keys that come out of the latent. | 8.4 |
 #
 # ## Takeaways
 #
 # 1. A part of the channels can be enough for position (Khan et al., 2026; not measured here).
-# 2. On three axes, text is the special case in which all agree.
+# 2. On three axes, text is the special case in which all three numbers agree.
 # 3. Where old tokens stay in a bounded cache, count places in it. A plain window may keep true positions.
 # 4. Read what the code does with a field, and test it at a length where it matters.
 #
@@ -1241,4 +1238,4 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # - DeepSeek-AI: *DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model*, 2024, arXiv:2405.04434. Sections 2.1.2 and 2.1.3 (latent attention; the decoupled rotated key). *DeepSeek-V3 Technical Report*, 2024, arXiv:2412.19437 (sizes).
 # - B. Yang et al.: *Rope to Nope and Back Again: A New Hybrid Attention Strategy*, 2025, arXiv:2501.18795 (layers without positions, as in Cohere's models).
 # - W. Kwon et al.: *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023, arXiv:2309.06180.
-# - Code: huggingface/transformers 5.23.0, the attention classes of section 5, `modeling_qwen2_vl.py` (`get_rope_index`); issue 43756 there.
+# - Code: huggingface/transformers 5.23.0, the attention classes of section 5, `modeling_qwen2_vl.py` (`get_rope_index`), and issue 43756.
