@@ -292,6 +292,7 @@ def script_of(week, entry, seed=1):
     return test, test.write(test.right, seed, "cpu")
 
 
+@pytest.mark.nightly
 @each(EXERCISES)
 def test_probes_say_the_same_when_the_test_is_written(case):
     """They are put to answers then: none may refer to a variable that has changed since, or hand out its own tensors to an
@@ -364,6 +365,7 @@ def test_a_criterion_that_asks_for_a_new_result_says_so(case, monkeypatch):
     assert all("new" in block for block in asked), asked
 
 
+@pytest.mark.nightly
 @each(EXERCISES)
 def test_the_seed_decides_what_is_drawn(case):
     one, same, other = ([step.expected for step in script_of(*case, seed)[1].steps] for seed in (7, 7, 8))

@@ -32,7 +32,11 @@ def with_bubblewrap(folder: Path, script: str) -> dict[str, str]:
             "no memory for that",
             marks=pytest.mark.nightly,
         ),
-        ('case "$*" in *fork_server.py*) exec sleep 0;; esac; exec "$REAL" "$@"', "the sandbox did not start"),
+        pytest.param(
+            'case "$*" in *fork_server.py*) exec sleep 0;; esac; exec "$REAL" "$@"',
+            "the sandbox did not start",
+            marks=pytest.mark.nightly,
+        ),
     ],
     ids=["nowhere", "with-a-message", "silently"],
 )
