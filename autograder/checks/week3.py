@@ -294,8 +294,6 @@ def rotation_manners(check: Check, name: str) -> None:
 def rotation_device(check: Check, name: str) -> None:
     x, positions = check.randn(2, 3, 5, 8), torch.arange(5, device=check.device)
     check.follows(calling(x, positions), f"{name}(x (2, 3, 5, 8), positions 0..4)")
-    rows = torch.stack((positions, positions + 3))
-    check.follows(calling(x, rows), f"{name}(x (2, 3, 5, 8), positions (2, 5))")
 
 
 @exercise(WEEK, "apply_rotary_emb")
