@@ -451,6 +451,41 @@ def table(title, columns, named_rows):
     return [*lines, ""]
 
 
+def paired(data):
+    """name -> differences between two rows of the tables, one per seed; none while a seed is missing."""
+    fixed, cut, matched, fixed_8 = data["fixed"], data["cut"], data["extended"]["matched"], data["extended"]["fixed 8"]
+    first, *beyond = TESTED
+    last = beyond[-1]
+
+    def column(rows, n, tested=TESTED):
+        return [row[tested.index(n)] for row in rows]
+
+    def best(method):
+        """The scale with the lowest mean loss at the last length, and its losses."""
+        rows = data["by_scale"][method][str(last)]
+        scale = min(SCALES, key=lambda s: statistics.mean(column(rows, s, SCALES)))
+        return scale, column(rows, scale, SCALES)
+
+    (ntk_scale, ntk), (yarn_scale, yarn) = best("NTK"), best("YaRN")
+    pairs = {
+        f"{n}: {one} minus {other}": (column(matched[one], n, beyond), column(matched[other], n, beyond))
+        for one, other in (("PI", "none"), ("NTK", "YaRN"), ("YaRN, no temperature", "YaRN"))
+        for n in beyond
+    }
+    pairs[f"{last}: NTK at its best s = {ntk_scale} minus YaRN at its best s = {yarn_scale}"] = (ntk, yarn)
+    pairs |= {
+        f"{first}: {method}, s = 8, minus none": (column(fixed_8[method], first), column(fixed["rope"], first))
+        for method in ("PI", "NTK", "YaRN")
+    }
+    pairs[f"{first}: hybrid minus RoPE"] = (column(fixed[ready.HYBRID], first), column(fixed["rope"], first))
+    for name, rows in (("fixed targets", fixed), ("all targets, in pieces", cut)):
+        pairs[f"ALiBi, {name}: {last} minus {first}"] = (column(rows["alibi"], last), column(rows["alibi"], first))
+    return {
+        name: [[a - b] for a, b in zip(one, other, strict=True)] if len(one) == len(other) == len(SEEDS) else []
+        for name, (one, other) in pairs.items()
+    }
+
+
 def lengths(tested, first):
     return [f"{n} ({n / first:g}x)" for n in tested]
 
@@ -497,6 +532,10 @@ def tables(data):
         "25 further steps at 256",
         lengths((256,), TRAINED),
         {method: [[value] for value in values] for method, values in data["fine_tuned"].items()},
+    )
+    lines += ["## Losses of the same seed, one minus the other", ""]
+    lines += table(
+        "Differences in nats by length, RoPE stretched by length/64 where no s is named", ["difference"], paired(data)
     )
     lines += ["## Needle", ""]
     tested = lengths(NEEDLE_TESTED, TRAINED)

@@ -30,11 +30,12 @@ from autograder.reference import streaming_cache
 SEEDS = range(5)
 SINKS = 4
 WINDOW = serving.TRAINED
+TRUE = "4 sinks + 60, true positions"
 # rule: (tokens kept, their positions) of n tokens so far; 64 keys at most in each
 RULES = {
     "window of 64, cached": lambda n: streaming_cache(n, 0, WINDOW),
     "4 sinks + 60, numbered in the cache": lambda n: streaming_cache(n, SINKS, WINDOW - SINKS),
-    "4 sinks + 60, true positions": lambda n: 2 * streaming_cache(n, SINKS, WINDOW - SINKS)[:1],
+    TRUE: lambda n: 2 * streaming_cache(n, SINKS, WINDOW - SINKS)[:1],
     "window of 64, positions of a ring buffer": lambda n: (
         (kept := streaming_cache(n, 0, WINDOW)[0]),
         kept % WINDOW,
@@ -60,6 +61,7 @@ DENSE, FRESH = "everything kept", "window of 64, recomputed"
 ARMS = (DENSE, FRESH, *RULES)
 EVERY = 4  # predictions per point of the curve
 SETTLED = 128  # from here on every rule has dropped its first window
+STRETCHES = ((SETTLED, serving.LENGTH), (100, 188), (200, 288))  # whole points of the curve
 
 
 def model_of(seed):
@@ -147,10 +149,27 @@ def tables(data):
         row = [cell(data["end"][arm], 3), cell(np.array(data["end"][arm]) - fresh, 3)]
         row += [cell(settled[arm], 3), cell(settled[arm] - window, 3)] if arm in settled else ["", ""]
         lines += [f"| {arm} | " + " | ".join(row) + " |"]
-    lines += ["", "4 sinks + 60, settled, minus the cached window:", ""]
-    for rule, rows in data["pairs"].items():
-        lines += [f"- {rule}: {cell(np.array(rows)[:, SETTLED // EVERY :].mean(1) - window, 3)}"]
+    by_pair = {"true positions in all pairs": data["curves"][TRUE], **data["pairs"]}
+    excess = {name: np.array(rows) - data["curves"]["window of 64, cached"] for name, rows in by_pair.items()}
+    middle = excess["true positions in all pairs"].mean(0)
+    peaks = [i for i in range(1, len(middle) - 1) if middle[i] > max(0.2, middle[i - 1], middle[i + 1])]
+    header = [f"{start} to {end - 1}" for start, end in STRETCHES]
     lines += [
+        "",
+        "4 sinks + 60, minus the cached window, by the distance of the newest token to the first (a mean over characters;",
+        "pair 3 makes a turn in 199):",
+        "",
+        "| | " + " | ".join(header) + " |",
+        "|---" * (len(header) + 1) + "|",
+    ]
+    for name, rows in excess.items():
+        row = [cell(rows[:, start // EVERY : end // EVERY].mean(1), 3) for start, end in STRETCHES]
+        lines += [f"| {name} | " + " | ".join(row) + " |"]
+    lines += [
+        "",
+        "Peaks of the first row's mean over the seeds, if above 0.2 nats: the points of the curve "
+        f"({EVERY} characters each) that begin",
+        f"at {', '.join(str(EVERY * i) for i in peaks)}.",
         "",
         "Share of the attention that a head gives to the first token of a text of "
         f"{serving.TRAINED} characters (queries of the second half,",

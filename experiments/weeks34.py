@@ -152,13 +152,22 @@ def run_rivals(task, seed):
 
 
 def nearest_share(seed):
-    """Share of the attention on the nearest 8 of 128 keys under ALiBi, random content, first and last of 8 heads."""
+    """Share of the attention on the nearest 8 of 128 keys under ALiBi, random content, first and last of 8 heads.
+
+    And by which factor the mean weight falls in the first head: from distance 0 to 1, and per step from 8 to 16.
+    """
     generator = torch.Generator().manual_seed(seed)
     query = torch.randn(4000, 1, 1, 16, generator=generator)
     keys = torch.randn(4000, 1, 128, 16, generator=generator)
     weights = (query @ keys.mT / 4 + reference.alibi_bias(8, 1, 128)).softmax(-1)
     share = weights[..., -8:].sum(-1).mean((0, 2))
-    return {"head 0": share[0].item(), "head 7": share[7].item()}
+    first = weights[:, 0].mean((0, 1)).flip(-1)
+    return {
+        "head 0": share[0].item(),
+        "head 7": share[7].item(),
+        "0 to 1": (first[0] / first[1]).item(),
+        "8 to 16": (first[8] / first[16]).item() ** (1 / 8),
+    }
 
 
 def ties(_):
@@ -239,6 +248,12 @@ def page():
     rows = [[name, arms.cell(RECORD.values("nearest 8", name))] for name in ("head 0", "head 7")]
     lines += arms.table(
         "Week 4: share of the nearest 8 of 128 keys, random content, 8 heads, six draws", ["", "share"], rows
+    )
+    rows = [[name, arms.cell(RECORD.values("nearest 8", name))] for name in ("0 to 1", "8 to 16")]
+    lines += arms.table(
+        f"The same, head 0: by which factor the mean weight falls per step (its bias alone: {math.exp(0.5):.3f})",
+        ["distance", "factor"],
+        rows,
     )
     found = RECORD.values("ties", "summed")
     if found:
