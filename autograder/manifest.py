@@ -95,17 +95,17 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("5.10", "needle_explained", "text", 2, 25),
     ),
     "week6_relative_bias": (
-        Exercise("6.1", "conventions_by_hand", "numbers", 2, 20),
+        Exercise("6.1", "conventions_by_hand", "numbers", 2, 17),
         Exercise("6.2", "relative_positions", "code", 2, 8),
         Exercise("6.3", "shaw_attention", "code", 4, 35),
         Exercise("6.4", "rel_shift", "code", 3, 20),
         Exercise("6.5", "transformer_xl_scores", "code", 4, 30),
         Exercise("6.6", "t5_bucket", "code", 4, 25),
         Exercise("6.7", "t5_attention", "code", 3, 20),
-        Exercise("6.8", "deberta_scores", "code", 4, 30),
+        Exercise("6.8", "deberta_scores", "code", 4, 25),
         Exercise("6.9", "costs_by_hand", "numbers", 2, 12),
         Exercise("6.10", "t5_against_deberta", "text", 3, 30),
-        Exercise("6.11", "pull_and_push", "text", 3, 50),
+        Exercise("6.11", "pull_and_push", "text", 3, 55),
     ),
     "week7_capstone": (
         Exercise("7.1", "grouped_query_attention", "code", 3, 20),
@@ -128,7 +128,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("8.3", "softmax_with_sink", "code", 2, 10),
         Exercise("8.3", "streaming_cache", "code", 2, 13),
         Exercise("8.4", "mla_attention", "code", 5, 40),
-        Exercise("8.4", "absorption_explained", "text", 3, 30),
+        Exercise("8.4", "absorption_explained", "text", 3, 35),
         Exercise("8.5", "layers_that_turn", "code", 3, 30),
         Exercise("8.6", "stream_explained", "text", 3, 35),
     ),
@@ -141,9 +141,9 @@ OUTLINES: dict[str, Outline] = {
     "week2_sinusoidal": Outline(
         "sinusoids by hand, the shift matrix, learned tables, and what the dot product tells you", 75
     ),
-    "week3_rope": Outline("rotary position embeddings: by hand, both layouts, proof, precision, and a bug hunt", 90),
+    "week3_rope": Outline("rotary position embeddings: by hand, both layouts, proof, precision, and a bug hunt", 100),
     "week4_alibi": Outline(
-        "ALiBi: slopes, the bias and its per-key form, reach, and what a symmetric bias cannot see", 75
+        "ALiBi: slopes, the bias and its per-key form, reach, and what a symmetric bias cannot see", 85
     ),
     "week5_extrapolation": Outline(
         "what happens beyond the training length: new distances or more keys; interpolation, NTK, YaRN, clipped "

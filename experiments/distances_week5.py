@@ -63,7 +63,7 @@ def scores_at(q, k, distance_of):
         q_pair, k_pair = (x[..., 2 * pair : 2 * pair + 2] for x in (q, k))
         angle = distance_of(pair, distance) * frequency
         across = q_pair @ torch.stack([k_pair[..., 1], -k_pair[..., 0]], -1).mT
-        total = total + q_pair @ k_pair.mT * angle.cos() + across * angle.sin()
+        total = total + q_pair @ k_pair.mT * angle.cos().to(q.dtype) + across * angle.sin().to(q.dtype)
     return total / math.sqrt(q.shape[-1])
 
 
@@ -145,6 +145,7 @@ def t5_loss(model, length, visible):
 
 def run_t5(seed):
     """T5's bias meets no new bucket: the number of keys alone."""
+    arms.RUNS.mkdir(exist_ok=True)
     model, n = extrapolation.model_of(arms.RUNS, "lm", "t5", seed), max(LENGTHS)
     shape = (8, 1, n, n)
     few = arms.drawn(arms.latest(n, NEAR).expand(shape), arms.latest(n).expand(shape), TRAINED)
@@ -193,7 +194,8 @@ def section():
         arms.mean([a - b for a, b in zip(arm[f"{kind}, all"], arm[f"{kind}, few"], strict=True)])
         for kind in ("familiar", "new")
     )
-    all_at_63, few_at_63 = map(arms.mean, (RECORD.values("language", "reach", 63), arm["familiar to 63, few"]))
+    sent = {far: arms.mean(RECORD.values("which", "sent to", far)) for far in ELSEWHERE}
+    in_pairs = {name: arms.mean(RECORD.values("which", "clipped in", name)) for name in PAIRS}
     lines = [
         "## Week 5: language model with RoPE, trained on 64 characters, tested on 512",
         "",
@@ -203,9 +205,12 @@ def section():
             Familiar: clipped at 31, since training showed a distance of 63 to one query of 64 only.""",
             f"""**What the arms say.** New distances do the damage. At familiar ones the model reads 512 characters
             almost as well as 64, with all keys too. The two interact: more keys cost {cost_familiar} nats at familiar
-            distances and {cost_new} at new ones, and few keys at new distances are still far from good. "Familiar" is
-            a matter of degree: clipped at 63, a distance that training showed to the last query only, all keys give
-            {all_at_63} and 64 keys {few_at_63}. A window breaks between 96 and 128 keys.""",
+            distances and {cost_new} at new ones, and few keys at new distances are still far from good. Not each new
+            distance harms, and not each old one is safe: with all distances beyond 63 counted as 87 or 231, which
+            training never showed, the loss is {sent[87]} and {sent[231]}; counted as 127 it is {sent[127]}, and as 63,
+            which training showed (ten turns of pair 0, one of pair 2), {sent[63]}. Clipped at 31 alone, pairs 0 to 2
+            bring the loss down to {in_pairs["0 to 2"]}, pair 3 to {in_pairs["3"]}, pairs 4 to 7 to nothing better
+            ({in_pairs["4 to 7"]}). A window breaks between 96 and 128 keys.""",
             """What the loss cannot show: a window of 8 costs hardly more than one of 32, so this model makes next to
             no use of far characters, and its loss does not say what a cut loses. The needle does. **Clipping loses
             nothing there**: all keys stay, content finds the needle, and the clipped model finds more needles than the
@@ -216,6 +221,13 @@ def section():
         *arms.text(f"With the same 64 keys and distances clipped at 63: {arms.cell(arm['familiar to 63, few'])}."),
         *arms.by_size(RECORD, "language", "All 512 keys, distances clipped", {"clipped at": "reach"}, REACHES),
         *arms.by_size(RECORD, "language", "Window: the latest keys, in both layers", {"keys": "window"}, WINDOWS),
+        *arms.by_size(RECORD, "which", "All 512 keys, distances beyond 63", {"counted as": "sent to"}, ELSEWHERE),
+        *arms.by_size(RECORD, "which", "All 512 keys, clipped at 31 in some pairs", {"pairs": "clipped in"}, PAIRS),
+        *arms.table(
+            "T5's bias, which meets no new bucket: the number of keys alone",
+            ["64 characters", "512, 64 keys", "512, all keys"],
+            [[arms.cell(RECORD.values("t5", name)) for name in ("64", "512, few", "512, all")]],
+        ),
     ]
     rows = [[name, *(arms.cell(RECORD.values("language", "by length", name, n)) for n in LENGTHS)] for name in RULES]
     lines += arms.table("By length", ["", *(f"{n} ({n // TRAINED}x)" for n in LENGTHS)], rows)

@@ -1,6 +1,6 @@
 """What weeks 1 and 2 claim beyond their live experiments, measured over five seeds: `python experiments/weeks12.py`.
 
-Writes results_weeks12.md beside this file. About five minutes on one thread. The live cells of the notebooks use the
+Writes results_weeks12.md beside this file. Less than a minute on one thread. The live cells of the notebooks use the
 same models and settings; here they are put to more tests.
 """
 
